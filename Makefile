@@ -1,0 +1,47 @@
+# Everything a person or a machine does with a fresh clone. Only Python 3.11 or newer is needed.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench recipes clean
+
+help:
+	@echo "make demo     install, then train LeNet-5 on handwritten digits (under a minute)"
+	@echo "make test     install what the tests need, then lint, type-check and run them all"
+	@echo "make recipes  train the recipes and compare with the figures they claim (slow)"
+	@echo "make bench    measure speed and memory beside peers (slow)"
+
+# Stamps: installing again only where what is to be installed has changed.
+.venv/.made:
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	touch $@
+
+.venv/.installed: .venv/.made pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/.installed-test: .venv/.made pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@ .venv/.installed
+
+demo: .venv/.installed
+	$(BIN)/cutaway train lenet5-modern digits
+
+test: check
+	$(BIN)/python -m pytest -n 2
+
+check: .venv/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+recipes: .venv/.installed
+	$(BIN)/python -m recipes
+
+bench: .venv/.installed-test
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,49 @@
+"""Cutaway: neural networks you can see into.
+
+    import cutaway
+
+    model = cutaway.create_model("resnet18", num_classes=10)
+    run = cutaway.train("lenet5", "digits", epochs=5)
+    run.evaluate()["accuracy"]
+    cutaway.load("runs/lenet5-digits-1").predict(["seven.png"])
+
+Importing this package imports neither torch nor anything else that is slow, until a name needs it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .errors import CutawayError
+
+if TYPE_CHECKING:
+    from . import inspect
+    from .commands.train import train
+    from .models.registry import card, create_model, list_models
+    from .training.run import Run, load
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "card": "models.registry",
+    "create_model": "models.registry",
+    "list_models": "models.registry",
+    "load": "training.run",
+    "Run": "training.run",
+    "train": "commands.train",
+}
+
+__all__ = ["CutawayError", "Run", "card", "create_model", "inspect", "list_models", "load", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    if name == "inspect":
+        return import_module(".inspect", __name__)
+    raise AttributeError(f"module 'cutaway' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,84 @@
+"""The errors a person can cause: each says what is wrong, where, and the way out.
+
+Everything here derives from `CutawayError`. The command line prints its words as one paragraph and exits with 2;
+in Python the same words are the exception's message.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+class CutawayError(Exception):
+    """What a person can mend. `str(error)` is one paragraph: what, where, how to mend it."""
+
+
+class UnknownName(CutawayError, LookupError):
+    """A model, data set, setting or column that does not exist. The message holds the nearest names."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], way_out: str = "") -> None:
+        known = sorted(known)
+        words = [f"There is no {kind} {name!r}."]
+        close = nearest(name, known)
+        if close:
+            words.append(f"Similar: {', '.join(close)}.")
+        elif known and len(known) <= 24:
+            words.append(f"There are: {', '.join(known)}.")
+        if way_out:
+            words.append(way_out)
+        super().__init__(" ".join(words))
+
+
+class SettingError(CutawayError, ValueError):
+    """A setting whose value cannot be: the message names the key, the value and what is allowed."""
+
+
+class ModelError(CutawayError, ValueError):
+    """A model that cannot be built as asked, or cannot take this kind of data."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One bad row or file: where it stands, and what is wrong with it."""
+
+    where: str  # houses.csv, line 17, column price
+    what: str  # 'n/q' is not a number
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+class DataError(CutawayError, ValueError):
+    """Data that cannot be read or learned from: the message names the file, the row and the cause.
+
+    `problems` holds every bad row or file, where there can be many; the message names the first few.
+    """
+
+    def __init__(self, message: str, problems: Sequence[Problem] = (), mend: str = "") -> None:
+        self.problems = list(problems)
+        named = "; ".join(str(p) for p in self.problems[:5])
+        more = f"; and {len(self.problems) - 5} more (`cutaway check` names them all)" if len(self.problems) > 5 else ""
+        super().__init__(" ".join(part for part in (message, named + more + "." if named else "", mend) if part))
+
+
+class FileError(CutawayError, OSError):
+    """A file or folder that cannot be read, trusted or written."""
+
+
+class TrainingError(CutawayError, ArithmeticError):
+    """Training that cannot go on: a loss or gradient that is not finite, for one."""
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
+    """The `count` known names most like `name` (case does not count), best first; empty where none is near."""
+    by_lower = {k.lower(): k for k in known}
+    found = difflib.get_close_matches(name.strip().lower(), by_lower, n=count, cutoff=0.6)
+    return [by_lower[f] for f in found]
+
+
+def require(truth: bool, field: str, value: object, allowed: str, error: type[CutawayError] = ModelError) -> None:
+    """Raise `error` by the field's name unless `truth`: `require(p < 1, "dropout", p, "at least 0 and below 1")`."""
+    if not truth:
+        raise error(f"{field}={value!r} cannot be: it must be {allowed}.")

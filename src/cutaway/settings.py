@@ -1,0 +1,183 @@
+"""Settings as people type them: one flat list of `key=value`, each with a type, a default, a range and a sentence.
+
+A group of settings is a frozen dataclass whose fields are made by `setting(...)`; `build` makes one from what a person
+typed (strings) or passed in Python (values), and refuses what cannot be, by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from .errors import SettingError, UnknownName
+
+Group = TypeVar("Group")
+
+
+def setting(
+    default: Any,
+    help: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: Sequence[str] = (),
+) -> Any:
+    """A dataclass field that is a setting: its default, one sentence, and the values that it may take."""
+    return dataclasses.field(
+        default=default, metadata={"help": help, "low": low, "high": high, "choices": tuple(choices)}
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Described:
+    """One setting as `--help` prints it."""
+
+    key: str
+    type: str
+    default: str
+    allowed: str
+    help: str
+
+
+def describe(group: type) -> list[Described]:
+    """Every setting of a group, in order, for `--help`."""
+    hints = typing.get_type_hints(group)
+    return [
+        Described(f.name, _type_name(hints[f.name]), as_text(f.default), _allowed(f), f.metadata["help"])
+        for f in dataclasses.fields(group)
+    ]
+
+
+def keys(*groups: type) -> list[str]:
+    """The names of all settings of these groups."""
+    return [f.name for g in groups for f in dataclasses.fields(g)]
+
+
+def build(group: type[Group], given: Mapping[str, Any]) -> Group:
+    """The group with the given settings, from strings or from values of the right type.
+
+    Raises UnknownName (with the nearest names) and SettingError (with the allowed values).
+    """
+    hints = typing.get_type_hints(group)
+    fields = {f.name: f for f in dataclasses.fields(group)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for key, raw in given.items():
+        if key not in fields:
+            raise UnknownName("setting", key, fields, "`cutaway train --help` lists them.")
+        value = parse(key, raw, hints[key])
+        _check(fields[key], value)
+        values[key] = value
+    return group(**values)
+
+
+def parse(key: str, raw: Any, hint: Any) -> Any:
+    """Turn what was typed into the type that the setting has; values that have it already pass through."""
+    optional = _is_optional(hint)
+    kinds = [k for k in (typing.get_args(hint) if optional else (hint,)) if k is not type(None)]
+    kind = kinds[0]
+    if raw is None or (optional and isinstance(raw, str) and raw.lower() in {"none", "auto", ""}):
+        if optional:
+            return None
+        raise SettingError(f"{key} cannot be empty: give {_type_name(hint)}.")
+    try:
+        if kind is bool:
+            return _bool(raw)
+        if kind is int:
+            return _int(raw)
+        if kind is float:
+            return float(raw)
+        if typing.get_origin(kind) is tuple:
+            inner = typing.get_args(kind)[0]
+            parts = [p.strip() for p in raw.strip("()[]").split(",") if p.strip()] if isinstance(raw, str) else raw
+            if not isinstance(parts, Sequence):
+                parts = [parts]
+            return tuple(parse(key, p, inner) for p in parts)
+        return str(raw)
+    except (ValueError, TypeError, OverflowError) as error:
+        if isinstance(error, SettingError):
+            raise
+        raise SettingError(f"{key}={raw} cannot be read: it must be {_type_name(hint)}.") from None
+
+
+def as_text(value: Any) -> str:
+    """A value as a person would type it."""
+    if value is None:
+        return "auto"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(as_text(v) for v in value) or "none"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
+
+
+def _bool(raw: Any) -> bool:
+    known = {
+        "true": True,
+        "yes": True,
+        "on": True,
+        "1": True,
+        "false": False,
+        "no": False,
+        "off": False,
+        "0": False,
+    }
+    word = str(raw).lower()
+    if word not in known:
+        raise ValueError(raw)
+    return known[word]
+
+
+def _int(raw: Any) -> int:
+    if isinstance(raw, bool):
+        raise TypeError(raw)
+    with contextlib.suppress(ValueError):
+        return int(str(raw))
+    number = float(raw)  # 1e5 is a whole number too
+    if number != int(number):
+        raise ValueError(raw)
+    return int(number)
+
+
+def _is_optional(hint: Any) -> bool:
+    return isinstance(hint, types.UnionType) and type(None) in typing.get_args(hint)
+
+
+def _type_name(hint: Any) -> str:
+    if _is_optional(hint):
+        return _type_name(next(a for a in typing.get_args(hint) if a is not type(None)))
+    if typing.get_origin(hint) is tuple:
+        return "list"
+    return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(hint, "text")
+
+
+def _allowed(field: Any) -> str:
+    meta = field.metadata
+    if meta["choices"]:
+        return ", ".join(meta["choices"])
+    low, high = meta["low"], meta["high"]
+    if low is not None and high is not None:
+        return f"{low:g} to {high:g}"
+    if low is not None:
+        return f"at least {low:g}"
+    return f"at most {high:g}" if high is not None else ""
+
+
+def _check(field: Any, value: Any) -> None:
+    meta = field.metadata
+    for one in value if isinstance(value, tuple) else (value,):
+        if one is None:
+            continue
+        if meta["choices"] and one not in meta["choices"]:
+            raise SettingError(f"{field.name}={as_text(one)} cannot be: choose from {', '.join(meta['choices'])}.")
+        number = isinstance(one, int | float) and not isinstance(one, bool)
+        # `not (low <= one <= high)` also refuses NaN, which compares false with everything.
+        low = meta["low"] if meta["low"] is not None else float("-inf")
+        high = meta["high"] if meta["high"] is not None else float("inf")
+        if number and not (low <= one <= high):
+            raise SettingError(f"{field.name}={as_text(one)} cannot be: it must be {_allowed(field) or 'a number'}.")

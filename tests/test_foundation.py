@@ -1,0 +1,102 @@
+"""Errors, specs and files: the words that everything else is said in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cutaway
+from cutaway import files, spec
+from cutaway.errors import DataError, FileError, ModelError, Problem, UnknownName, nearest, require
+from cutaway.spec import Classes, ImageSpec, SeriesSpec, Spec, TableSpec, Value
+
+
+def test_importing_cutaway_imports_nothing_slow() -> None:
+    code = "import sys, cutaway, cutaway.commands; cutaway.commands.usage(); "
+    slow = "torch numpy matplotlib polars sklearn rich PIL"
+    run = subprocess.run(
+        [sys.executable, "-c", code + f"print([m for m in '{slow}'.split() if m in sys.modules])"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert run.stdout.strip() == "[]"
+
+
+def test_what_the_package_offers_is_there() -> None:
+    assert all(hasattr(cutaway, name) for name in cutaway.__all__)
+    with pytest.raises(AttributeError, match="nothing"):
+        cutaway.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        TableSpec(columns=("a", "b"), target=Value("price", 3.0, 2.0)),
+        ImageSpec(3, 32, 48, Classes(("cat", "dog"), "animal")),
+        SeriesSpec(40, 1, Classes(("0", "1"))),
+    ],
+)
+def test_a_spec_comes_back_from_json(example: Spec) -> None:
+    assert spec.from_json(spec.to_json(example)) == example
+
+
+def test_nearest_names() -> None:
+    assert nearest("resnet-18", ["resnet18", "resnet34", "mlp"])[0] == "resnet18"
+    assert nearest("MLP", ["mlp"]) == ["mlp"]
+    assert "Similar: epochs" in str(UnknownName("setting", "epoch", ["epochs", "lr"]))
+    assert "There are: a, b" in str(UnknownName("part", "zzzz", ["b", "a"]))
+
+
+def test_a_refusal_names_field_value_and_what_is_allowed() -> None:
+    with pytest.raises(ModelError, match=r"depth=7 cannot be: it must be 3 or more"):
+        require(False, "depth", 7, "3 or more")
+
+
+def test_bad_data_names_five_and_keeps_all() -> None:
+    error = DataError("Bad rows.", [Problem(f"line {i}", "no") for i in range(8)], "Mend them.")
+    assert len(error.problems) == 8
+    assert "line 4: no; and 3 more" in str(error)
+    assert str(error).endswith("Mend them.")
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "a.json"
+    files.write_json(path, {"a": 1})
+
+    def fail_halfway() -> None:
+        with files.replacing(path) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_halfway()
+    assert files.read_json(path) == {"a": 1}
+    assert [p.name for p in path.parent.iterdir()] == ["a.json"]
+    with pytest.raises(ValueError, match="JSON"):
+        files.write_json(path, float("nan"))
+    assert files.read_json(path) == {"a": 1}
+
+
+def test_a_disk_that_is_full_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.txt"
+    files.write_text(path, "old")
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FileError, match=r"No space left on device.*untouched.*--out"):
+        files.write_text(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_json_that_is_cut_short_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"a": ')
+    with pytest.raises(FileError, match=r"a\.json is not a whole JSON document"):
+        files.read_json(tmp_path / "a.json")
+    with pytest.raises(FileError, match="could not be read"):
+        files.read_json(tmp_path / "b.json")

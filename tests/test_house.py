@@ -1,0 +1,199 @@
+"""The house: who may import whom, what every model file has, and what is imported nowhere."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from torch import nn
+
+import cutaway
+from cutaway.models.card import Card
+from cutaway.models.registry import presets
+from cutaway.spec import KINDS
+
+SOURCE = Path(cutaway.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# What everybody may import, and what stands on it; then who may import whom.
+FOUNDATION = {"__init__", "errors", "files", "settings", "spec"}
+ALLOWED = {
+    "__init__": {"commands", "inspect", "models", "training"},  # the package's names, fetched when asked for
+    "__main__": {"commands"},
+    "errors": set(),
+    "files": {"errors"},
+    "settings": {"errors"},
+    "spec": set(),
+    "nn": {"errors"},
+    "models": {"nn"},
+    "data": set(),
+    "tasks": {"data", "nn"},
+    "training": {"tasks", "data", "models", "nn"},
+    "inspect": {"models", "nn", "data", "tasks"},
+    "interop": {"models", "nn", "data", "tasks"},
+    "report": {"commands", "interop", "inspect", "training", "models", "tasks", "data", "nn"},
+    "commands": {"report", "interop", "inspect", "training", "models", "tasks", "data", "nn"},
+}
+NOT_THESE = {"nn": FOUNDATION - {"errors"}}
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """The file's syntax."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def part_of(path: Path) -> str:
+    """The part of the house that a file stands in: models, training, or its own name at the top."""
+    first = path.relative_to(SOURCE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imported_parts(path: Path) -> Iterator[tuple[int, str]]:
+    """The parts of the house that a file imports anywhere in it, with the line."""
+    package = path.parent
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package
+            for _ in range(node.level - 1):
+                base = base.parent
+            where = base.joinpath(*(node.module or "").split(".")) if node.module else base
+            # `from .. import spec` names files or folders; `from .. import __version__` names what __init__ holds.
+            names = [where / a.name for a in node.names] if not node.module else [where]
+            for name in names:
+                known = name.is_dir() or name.with_suffix(".py").is_file()
+                yield node.lineno, part_of(name) if known else part_of(name.parent / "__init__")
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert not node.module.startswith("cutaway"), f"{path}:{node.lineno} imports by the package's full name"
+
+
+def libraries(path: Path) -> set[str]:
+    """The packages that a file imports from outside, anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add((node.module or "").split(".")[0])
+    return found
+
+
+def files_that_import(library: str) -> set[str]:
+    """Their paths below src/cutaway."""
+    return {str(f.relative_to(SOURCE)) for f in FILES if library in libraries(f)}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_go_one_way(path: Path) -> None:
+    part = part_of(path)
+    allowed = {part} | ALLOWED[part] | (FOUNDATION - NOT_THESE.get(part, set()))
+    for line, target in imported_parts(path):
+        assert target in allowed, f"{part} may not import {target} (line {line})"
+
+
+def test_every_part_has_its_directions() -> None:
+    assert {part_of(f) for f in FILES} <= set(ALLOWED)
+
+
+def test_this_test_sees_imports() -> None:
+    assert {t for _, t in imported_parts(SOURCE / "models" / "saving.py")} >= {"__init__", "errors", "files", "models"}
+    assert {t for _, t in imported_parts(SOURCE / "inspect" / "layers.py")} == {"inspect", "models"}
+
+
+def test_the_mathematics_needs_torch_alone() -> None:
+    for path in FILES:
+        if part_of(path) in ("nn", "models") and path.name != "saving.py":
+            assert libraries(path) - {"torch"} <= sys.stdlib_module_names, path
+
+
+def test_pickle_is_read_in_one_place() -> None:
+    assert files_that_import("pickle") <= {"data/named/pickles.py"}
+    for library in ("cloudpickle", "dill", "joblib", "shelve", "marshal"):
+        assert files_that_import(library) == set()
+    loading = [f for f in FILES if re.search(r"torch\.load\(", f.read_text(encoding="utf-8"))]
+    assert [f.relative_to(SOURCE).as_posix() for f in loading] == ["interop/torchvision.py"]
+    assert "weights_only=True" in loading[0].read_text(encoding="utf-8")
+
+
+def test_independent_implementations_are_imported_by_oracles_alone() -> None:
+    for library in ("torchvision", "transformers", "torch_geometric", "gensim", "pytest", "hypothesis"):
+        assert all(f.startswith("interop/oracles/") for f in files_that_import(library)), library
+
+
+def test_scikit_learn_is_for_data_figures_and_oracles() -> None:
+    parts = {f.split("/")[0] for f in files_that_import("sklearn")}
+    assert parts <= {"data", "tasks", "interop"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_files_are_short_and_say_what_they_are(path: Path) -> None:
+    assert ast.get_docstring(parsed(path)), "has no docstring"
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 450
+
+
+# --- model files --------------------------------------------------------------------------------------------------
+
+FAMILIES = {p.module.__name__.rpartition(".")[2]: p.module for p in presets().values()}
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> ModuleType:
+    """A model file."""
+    return FAMILIES[request.param]
+
+
+def test_a_model_file_names_its_paper(family: ModuleType) -> None:
+    card = family.CARD
+    assert isinstance(card, Card)
+    assert card.link.startswith("https://")
+    assert f"<{card.link}>" in (family.__doc__ or "")
+    assert str(card.year) in (family.__doc__ or "")
+    assert all((card.title, card.authors, card.equation, card.oracle, card.family))
+
+
+def test_a_config_is_frozen_and_says_what_each_field_is(family: ModuleType) -> None:
+    config = family.Config
+    assert dataclasses.is_dataclass(config)
+    assert config.__dataclass_params__.frozen
+    assert callable(config.for_spec)
+    fields = {f.name for f in dataclasses.fields(config)}
+    assert "num_classes" in fields
+
+
+def test_a_card_is_about_the_presets_of_its_file(family: ModuleType) -> None:
+    card, names = family.CARD, set(family.PRESETS)
+    assert set(card.published) <= names
+    assert set(card.settings) <= names
+    assert all(isinstance(config, family.Config) for config in family.PRESETS.values())
+    for published in card.published.values():
+        assert published.source
+        assert published.parameters is not None
+        assert published.at or published.multiply_adds is None
+
+
+def test_a_model_keeps_the_contract(family: ModuleType) -> None:
+    model = family.Model
+    assert issubclass(model, nn.Module)
+    assert model.takes
+    assert set(model.takes) <= set(KINDS.values())
+    assert callable(model.features)
+    assert model.features.__doc__
+    assert model.forward.__doc__
+
+
+def test_training_settings_of_a_card_are_settings(family: ModuleType) -> None:
+    from cutaway.data.settings import DataSettings
+    from cutaway.settings import build, keys
+    from cutaway.training.settings import TrainSettings
+
+    for given in family.CARD.settings.values():
+        assert set(given) <= set(keys(TrainSettings, DataSettings))
+        for group in (TrainSettings, DataSettings):
+            build(group, {k: v for k, v in given.items() if k in keys(group)})

@@ -1,0 +1,96 @@
+"""Settings as people type them: read into their types, refused by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from cutaway.data.settings import DataSettings
+from cutaway.errors import CutawayError, SettingError, UnknownName
+from cutaway.settings import as_text, build, describe, keys, parse, setting
+from cutaway.training.settings import TrainSettings
+
+
+@dataclass(frozen=True)
+class Some:
+    whole: int = setting(3, "a count", low=0, high=10)
+    number: float = setting(0.5, "a share", low=0.0, high=1.0)
+    maybe: float | None = setting(None, "a budget", low=0.0)
+    yes: bool = setting(False, "a switch")
+    word: str = setting("a", "a choice", choices=("a", "b"))
+    many: tuple[float, ...] = setting((0.1, 0.2), "a list", low=0.0, high=1.0)
+
+
+@pytest.mark.parametrize(
+    ("key", "typed", "value"),
+    [
+        ("whole", "7", 7),
+        ("whole", "1e1", 10),
+        ("whole", 4, 4),
+        ("number", "5e-1", 0.5),
+        ("maybe", "2.5", 2.5),
+        ("maybe", "auto", None),
+        ("maybe", "none", None),
+        ("yes", "true", True),
+        ("yes", "off", False),
+        ("yes", True, True),
+        ("word", "b", "b"),
+        ("many", "0.3", (0.3,)),
+        ("many", "0.3, 0.4", (0.3, 0.4)),
+        ("many", (0.5,), (0.5,)),
+        ("many", 0.5, (0.5,)),
+    ],
+)
+def test_what_is_typed_becomes_its_type(key: str, typed: object, value: object) -> None:
+    assert getattr(build(Some, {key: typed}), key) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "typed", "said"),
+    [
+        ("whole", "11", "0 to 10"),
+        ("whole", "2.5", "a whole number"),
+        ("whole", "x", "a whole number"),
+        ("whole", True, "a whole number"),
+        ("number", "nan", "0 to 1"),
+        ("number", "inf", "0 to 1"),
+        ("number", "", "a number"),
+        ("maybe", "-1", "at least 0"),
+        ("yes", "maybe", "true or false"),
+        ("word", "c", "a, b"),
+        ("many", "0.5,2", "0 to 1"),
+        ("many", "a,b", "a number"),
+        ("whole", None, "whole number"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(key: str, typed: object, said: str) -> None:
+    with pytest.raises(SettingError, match=said) as caught:
+        build(Some, {key: typed})
+    assert str(caught.value).startswith(key)
+
+
+def test_an_unknown_key_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="Similar: epochs"):
+        build(TrainSettings, {"epoch": 3})
+
+
+def test_no_key_means_two_things() -> None:
+    both = keys(DataSettings, TrainSettings)
+    assert len(both) == len(set(both))
+
+
+@pytest.mark.parametrize("group", [DataSettings, TrainSettings, Some])
+def test_every_default_is_itself_allowed_and_reads_back(group: type) -> None:
+    defaults = group()
+    for row in describe(group):
+        value = getattr(defaults, row.key)
+        if value != ():
+            assert getattr(build(group, {row.key: as_text(value)}), row.key) == value
+        assert row.help
+        assert not row.help.endswith(".")
+
+
+def test_parse_keeps_what_has_its_type() -> None:
+    assert parse("hidden", (3, 4), tuple[int, ...]) == (3, 4)
+    assert issubclass(SettingError, CutawayError)
