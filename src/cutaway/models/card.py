@@ -1,0 +1,71 @@
+"""The card of an architecture: the facts that its file is held to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Published:
+    """What one preset must count to, and who says so."""
+
+    parameters: int | None = None  # trainable parameters; None where nobody published a count
+    multiply_adds: int | None = None  # of convolutions and matrix products, for one example of shape `at`
+    at: tuple[int, ...] = ()  # the shape of that example, (C, H, W) for images
+    source: str = ""  # where the counts come from
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """One point where the paper, this file and the checkpoints in circulation are not the same network."""
+
+    what: str
+    paper: str
+    here: str
+    circulating: str = ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """The facts of one architecture family. `published` and `settings` are by preset."""
+
+    title: str  # of the paper
+    authors: str
+    year: int
+    link: str
+    family: str  # dense, cnn, rnn, graph, transformer
+    equation: str  # the defining equation, in the paper's notation
+    oracle: str  # the independent implementation that outputs and gradients are compared with
+    published: Mapping[str, Published]
+    divergences: tuple[Divergence, ...] = ()
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # training settings that suit a preset
+
+
+@dataclass(frozen=True)
+class PresetCard:
+    """A card as seen by one preset: `cutaway.card("resnet18").published_parameters`."""
+
+    name: str
+    card: Card
+
+    @property
+    def published(self) -> Published:
+        """The counts that this preset is held to."""
+        return self.card.published.get(self.name, Published())
+
+    @property
+    def published_parameters(self) -> int | None:
+        """The published number of trainable parameters; None where there is none."""
+        return self.published.parameters
+
+    @property
+    def published_multiply_adds(self) -> int | None:
+        """The published multiply-adds for one example; None where there are none."""
+        return self.published.multiply_adds
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The training settings that suit this preset, used unless others are given."""
+        return self.card.settings.get(self.name, {})

@@ -1,0 +1,124 @@
+"""The multi-layer perceptron: affine maps with an activation between them.
+
+After D. Rumelhart, G. Hinton, R. Williams, Learning representations by back-propagating errors, Nature 323,
+1986. <https://doi.org/10.1038/323533a0>
+
+    a₀ = x,   a_l = g(W_l a_{l−1} + b_l),   z = W a_L + b
+
+Shapes: x (N, F), images and series flattened; hidden layers (N, width); z (N, classes) logits, or (N, 1) for
+a number. `nn/backprop.py` has its forward and backward propagation written out.
+
+A hidden layer is linear → norm → activation → dropout, without what is not asked for. Weights and biases
+begin as PyTorch's Linear has them, uniform in ±1/√fan-in. Where this differs from the paper stands in CARD.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from ..errors import ModelError, require
+from ..nn.activations import ACTIVATIONS, activation
+from ..spec import ImageSpec, SeriesSpec, Spec, TableSpec
+from .card import Card, Divergence
+
+NORMS = {"none": None, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    in_features: int = 40  # numbers in one example
+    num_classes: int = 10  # values that the head gives: one for each class, 1 for a number
+    hidden: tuple[int, ...] = (256, 256)  # width of each hidden layer; none makes one affine map
+    activation: str = "relu"  # one of nn/activations.py
+    norm: str = "none"  # before each activation: none, batch or layer
+    dropout: float = 0.1  # share of each hidden layer's values that is blanked in training
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        require(self.in_features >= 1, "in_features", self.in_features, "at least 1")
+        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+        require(all(width >= 1 for width in self.hidden), "hidden", self.hidden, "widths of at least 1")
+        require(self.activation in ACTIVATIONS, "activation", self.activation, ", ".join(ACTIVATIONS))
+        require(self.norm in NORMS, "norm", self.norm, ", ".join(NORMS))
+        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: Spec) -> Config:
+        """The preset with as many inputs and outputs as `spec` has."""
+        return dataclasses.replace(preset, in_features=math.prod(spec.shape), num_classes=spec.target.outputs)
+
+
+def hidden_layer(inputs: int, width: int, config: Config) -> nn.Sequential:
+    """linear → norm → activation → dropout, (N, inputs) to (N, width)."""
+    parts: OrderedDict[str, nn.Module] = OrderedDict()
+    parts["linear"] = nn.Linear(inputs, width, bias=config.bias)
+    norm = NORMS[config.norm]
+    if norm is not None:
+        parts["norm"] = norm(width)
+    parts["activation"] = activation(config.activation)
+    if config.dropout:
+        parts["dropout"] = nn.Dropout(config.dropout)
+    return nn.Sequential(parts)
+
+
+class MLP(nn.Module):
+    """(N, ...) examples to (N, classes) logits, or (N, 1) values."""
+
+    takes = (TableSpec, ImageSpec, SeriesSpec)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        widths = (config.in_features, *config.hidden)
+        self.hidden = nn.Sequential(*(hidden_layer(i, o, config) for i, o in pairwise(widths)))
+        self.head = nn.Linear(widths[-1], config.num_classes, bias=config.bias)
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the head sees: the last hidden layer, (N, width)."""
+        if self.config.norm == "batch" and self.training and len(x) == 1:
+            raise ModelError(
+                "mlp with norm=batch cannot learn from a batch of one example, which has no variance: "
+                "take a larger batch_size, or model.norm=layer."
+            )
+        a: Tensor = self.hidden(x.flatten(1))
+        return a
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Raw outputs z."""
+        z: Tensor = self.head(self.features(x))
+        return z
+
+
+Model = MLP
+
+# Inputs and classes are those of MNIST-1D, whose own benchmark has hidden=(100, 100); a data set brings its own.
+PRESETS = {"mlp": Config()}
+
+CARD = Card(
+    title="Learning representations by back-propagating errors",
+    authors="D. Rumelhart, G. Hinton, R. Williams",
+    year=1986,
+    link="https://doi.org/10.1038/323533a0",
+    family="dense",
+    equation="a_l = g(W_l a_{l−1} + b_l), z = W a_L + b",
+    oracle="torch.nn.Sequential, built by hand",
+    published={},
+    divergences=(
+        Divergence("activation", paper="sigmoid", here="ReLU unless model.activation says otherwise"),
+        Divergence("dropout", paper="none", here="0.1 unless model.dropout says otherwise"),
+        Divergence("loss", paper="½ squared error", here="cross-entropy for classes, squared error for numbers"),
+        Divergence(
+            "first weights", paper="small and random", here="uniform in ±1/√fan-in, biases too, as PyTorch has them"
+        ),
+        Divergence("optimizer", paper="full-batch descent with momentum", here="the settings of the card"),
+    ),
+    settings={"mlp": {"optimizer": "adamw", "lr": 5e-3, "epochs": 80, "batch_size": 128}},
+)

@@ -1,0 +1,129 @@
+"""Rosenblatt's perceptron: one layer of neurons that fire or do not, taught by their mistakes.
+
+F. Rosenblatt, The perceptron: a probabilistic model for information storage and organization in the brain,
+Psychological Review 65(6), 1958. <https://doi.org/10.1037/h0042519>
+
+    y = step(w·x + b)            at a mistake:  w ← w + (t − y) x,  b ← b + (t − y)
+
+Where a hyperplane separates the classes, the rule finds one after finitely many mistakes, at most (R/γ)² of them for
+examples no longer than R and a margin γ (A. Novikoff, 1962). Where none does, it never rests: XOR is the smallest
+such case.
+
+Shapes: x (N, F), images and series flattened, to scores w·x + b: (N, 1) for two classes, (N, classes) for more, one
+neuron for each class against the rest.
+
+The rule is stochastic descent of rate 1, one example a step, on the criterion max(0, −y (w·x + b)) with y = ±1
+(`losses.perceptron`); the card's settings make it exactly that. Where this differs from the paper stands in CARD.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from ..errors import ModelError, require
+from ..nn.activations import step
+from ..spec import ImageSpec, SeriesSpec, Spec, TableSpec, Value
+from .card import Card, Divergence
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    in_features: int = 4  # numbers in one example
+    num_classes: int = 2  # two share one neuron; of more each has its own
+
+    def __post_init__(self) -> None:
+        require(self.in_features >= 1, "in_features", self.in_features, "at least 1")
+        require(self.num_classes >= 2, "num_classes", self.num_classes, "at least 2")
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: Spec) -> Config:
+        """The preset with the numbers and classes of `spec`. Raises ModelError where the target is a number."""
+        if isinstance(spec.target, Value):
+            raise ModelError(
+                f"perceptron tells classes apart, and {spec.target.column} is a number: take linear or mlp."
+            )
+        return dataclasses.replace(preset, in_features=math.prod(spec.shape), num_classes=spec.target.outputs)
+
+
+class Perceptron(nn.Module):
+    """(N, ...) examples to scores, (N, 1) for two classes or (N, classes). Weights begin at zero."""
+
+    takes = (TableSpec, ImageSpec, SeriesSpec)
+    loss = "perceptron"
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.head = nn.Linear(config.in_features, 1 if config.num_classes == 2 else config.num_classes)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the neurons see: (N, F)."""
+        return x.flatten(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores before the step."""
+        scores: Tensor = self.head(self.features(x))
+        return scores
+
+    def fires(self, x: Tensor) -> Tensor:
+        """What the neurons say, 1 or 0, in the shape of the scores; of two classes 1 is the second."""
+        return step(self.forward(x))
+
+
+Model = Perceptron
+
+PRESETS = {"perceptron": Config()}
+
+CARD = Card(
+    title="The perceptron: a probabilistic model for information storage and organization in the brain",
+    authors="F. Rosenblatt",
+    year=1958,
+    link="https://doi.org/10.1037/h0042519",
+    family="dense",
+    equation="y = step(w·x + b); at a mistake w ← w + (t − y) x, b ← b + (t − y)",
+    oracle="scikit-learn's Perceptron",
+    published={},
+    divergences=(
+        Divergence(
+            "learning rule",
+            paper="connections that were active gain value when a response is reinforced",
+            here="only mistakes are corrected, as in his Principles of neurodynamics of 1962",
+            circulating="the same as here",
+        ),
+        Divergence(
+            "inputs",
+            paper="association units, each wired at random to points of a retina",
+            here="the numbers of the example themselves",
+        ),
+        Divergence(
+            "a score of exactly 0",
+            paper="a neuron fires above its threshold",
+            here="the same, and in learning 0 is a mistake for either class, so that zero weights move",
+            circulating="the same in scikit-learn",
+        ),
+        Divergence(
+            "more than two classes",
+            paper="exclusive responses, each inhibiting what feeds the others",
+            here="one neuron for each class against the rest; the largest score is the answer",
+            circulating="the same in scikit-learn",
+        ),
+    ),
+    settings={
+        "perceptron": {
+            "optimizer": "sgd",
+            "lr": 1.0,
+            "batch_size": 1,
+            "schedule": "constant",
+            "weight_decay": 0.0,
+            "epochs": 50,
+        }
+    },
+)

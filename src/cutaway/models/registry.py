@@ -1,0 +1,134 @@
+"""Finding the architectures: every module of this package that has `PRESETS` is one family.
+
+A new family is one new file beside this one; nothing is registered by hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import pkgutil
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from torch import nn
+
+from ..errors import ModelError, UnknownName
+from ..settings import parse
+from ..spec import Spec
+from .card import Card, PresetCard
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One name that a person can ask for: where it stands and the config it means."""
+
+    name: str
+    module: ModuleType  # the file: Config, Model, PRESETS, CARD
+    config: Any
+
+    @property
+    def card(self) -> PresetCard:
+        """The facts that this preset is held to."""
+        return PresetCard(self.name, self.module.CARD)
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """The kinds of data that the model accepts: table, image, series."""
+        return tuple(spec.kind for spec in self.module.Model.takes)
+
+    @property
+    def setting_names(self) -> tuple[str, ...]:
+        """The model's own settings: the fields of its Config."""
+        return tuple(f.name for f in dataclasses.fields(self.config))
+
+    def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The model's own settings as typed, each turned into its field's type. Raises UnknownName, SettingError."""
+        hints = typing.get_type_hints(type(self.config))
+        for key in given:
+            if key not in hints:
+                raise UnknownName(
+                    f"setting of {self.name} named", key, hints, f"`cutaway show {self.name}` lists them."
+                )
+        return {key: parse(key, value, hints[key]) for key, value in given.items()}
+
+    def refuse_kind(self, kind: str) -> None:
+        """Raise ModelError, naming the models that can, where the model cannot take this kind of data."""
+        if kind not in self.takes:
+            fit = list_models(takes=kind)
+            raise ModelError(
+                f"{self.name} takes {' or '.join(self.takes)} data, and this is {kind} data. "
+                f"These models take it: {', '.join(fit)}."
+            )
+
+    def configure(self, spec: Spec | None = None, settings: Mapping[str, Any] | None = None) -> Any:
+        """The preset's config, fitted to `spec` where one is given, then changed by `settings`.
+
+        Raises ModelError where the model cannot take that kind of data, UnknownName for a setting it has not.
+        """
+        config = self.config
+        if spec is not None:
+            self.refuse_kind(spec.kind)
+        asked = self.parse(settings or {})
+        config = dataclasses.replace(config, **asked)
+        if spec is not None:  # what was asked for stays, whatever the data would suggest
+            config = dataclasses.replace(type(config).for_spec(config, spec), **asked)
+        return config
+
+    def build(self, config: Any) -> nn.Module:
+        """The model of that config, freshly initialised from torch's random state."""
+        model: nn.Module = self.module.Model(config)
+        return model
+
+
+@functools.cache
+def presets() -> dict[str, Preset]:
+    """Every preset by name, in the order of the files and of their PRESETS."""
+    package = importlib.import_module(__package__)
+    found: dict[str, Preset] = {}
+    for info in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{__package__}.{info.name}")
+        for name, config in getattr(module, "PRESETS", {}).items():
+            if name in found:
+                raise ValueError(f"two files have a preset {name}: {found[name].module.__name__} and {module.__name__}")
+            found[name] = Preset(name, module, config)
+    return found
+
+
+def preset(name: str) -> Preset:
+    """The preset of that name. Raises UnknownName with the nearest names."""
+    found = presets().get(name)
+    if found is None:
+        raise UnknownName("model", name, presets(), "`cutaway list` shows them all.")
+    return found
+
+
+def list_models(family: str | None = None, takes: str | None = None) -> list[str]:
+    """The presets' names, of one family (`dense`, `cnn`, …) or for one kind of data (`table`, `image`, …)."""
+    return [
+        p.name
+        for p in presets().values()
+        if (family is None or p.card.card.family == family) and (takes is None or takes in p.takes)
+    ]
+
+
+def create_model(name: str, **settings: Any) -> nn.Module:
+    """Build a preset, changed by keywords: `create_model("resnet18", num_classes=10, in_channels=1)`.
+
+    Weights are freshly initialised from torch's random state (`torch.manual_seed` makes them repeatable).
+    Raises UnknownName for a name or keyword that does not exist, ModelError for a value that cannot be.
+    """
+    found = preset(name)
+    return found.build(found.configure(settings=settings))
+
+
+def card(name: str) -> PresetCard:
+    """The facts that a preset is held to: source, counts, oracle, divergences."""
+    return preset(name).card
+
+
+__all__ = ["Card", "Preset", "PresetCard", "card", "create_model", "list_models", "preset", "presets"]

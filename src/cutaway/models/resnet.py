@@ -1,0 +1,335 @@
+"""Residual networks: the ImageNet family with 18 to 152 layers, and the CIFAR family with 20 to 110.
+
+After K. He, X. Zhang, S. Ren, J. Sun, Deep residual learning for image recognition, 2015 (CVPR 2016).
+<https://arxiv.org/abs/1512.03385>
+
+A block learns the difference between its output and its input, which the shortcut carries past (equations 1 and 2):
+
+    y = F(x, {W_i}) + W_s x        W_s = I wherever x and y have the same shape;  ReLU follows the sum
+
+      basic (18, 34, CIFAR)                 bottleneck (50, 101, 152)
+
+      x ────────────┐                       x ────────────┐
+      │ 3×3, w, /s  │                       │ 1×1, w      │        w   width of the stage
+      │ BN, ReLU    │ W_s, /s               │ BN, ReLU    │        /s  stride: 2 in the first block of a stage
+      │ 3×3, w      │                       │ 3×3, w, /s  │ W_s, /s    (but of the first stage), 1 elsewhere
+      │ BN          │                       │ BN, ReLU    │
+      ▼             │                       │ 1×1, 4w     │
+      + ◄───────────┘                       │ BN          │
+      ReLU                                  ▼             │
+      │                                     + ◄───────────┘
+      y                                     ReLU ── y
+
+Shapes, ImageNet family, from (N, C, 224, 224): stem 7×7 /2 (N, 64, 112, 112), max-pool 3×3 /2 (N, 64, 56, 56), four
+stages with w = 64, 128, 256, 512 on maps of 56, 28, 14 and 7, mean over the map (N, 512 or 2048), logits (N, classes).
+CIFAR family, from (N, C, 32, 32): stem 3×3 (N, 16, 32, 32), three stages of n blocks with w = 16, 32, 64 on maps of
+32, 16 and 8, mean (N, 64), logits; 6n + 2 layers. Images of any size and number of channels will do: maps are halved
+with the remainder rounded up, and the mean takes whatever is left.
+
+Where the paper, this file and the checkpoints in circulation differ:
+- Stride of the bottleneck. The paper and its authors' release put it on the first 1×1 convolution (`stride_on="1x1"`,
+  the presets `-v1`). torchvision and most checkpoints put it on the 3×3 ("v1.5", `stride_on="3x3"`, the plain names):
+  the weights have the same shapes and load into either, the network is another one and costs 6 % more at 50 layers.
+  A basic block has only one place for the stride, so 18 and 34 have one form.
+- Shortcuts where the shape changes. A: the input at every second pixel, with channels of zeros beside it; B: W_s is a
+  1×1 convolution with normalization. The paper takes A on CIFAR, both at 18 and 34 layers, B from 50 layers on; the
+  presets take A on CIFAR and B on ImageNet, as torchvision does. The paper does not say where A's zeros go: here half
+  of them before the channels and half behind, as in the implementation that is copied most. B has 2 752 parameters
+  more than A at every CIFAR depth.
+- Initialisation. The paper takes normal weights of variance 2/n from its reference 13, which allows n to count the
+  inputs or the outputs of a layer; here it counts outputs, as torchvision does. The last layer keeps PyTorch's own.
+- torchvision has two sets of weights for 50, 101 and 152 layers: one architecture, two training recipes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import require
+from ..spec import ImageSpec
+from .card import Card, Divergence, Published
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    blocks: tuple[int, ...] = (2, 2, 2, 2)  # residual blocks in each stage
+    block: str = "basic"  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
+    width: int = 64  # channels of the first stage; each further stage has twice as many
+    stem: str = "imagenet"  # imagenet: 7×7 stride 2, then max-pool; cifar: 3×3 stride 1, for images of few pixels
+    shortcut: str = "B"  # where the shape changes: A pads channels of zeros, B is a 1×1 convolution
+    stride_on: str = "3x3"  # where a bottleneck strides: 3x3 as torchvision does, 1x1 as published
+    in_channels: int = 3  # 1 for grey, 3 for RGB
+    num_classes: int = 1000  # logits
+
+    def __post_init__(self) -> None:
+        require(
+            len(self.blocks) >= 1 and all(n >= 1 for n in self.blocks),
+            "blocks",
+            self.blocks,
+            "at least one stage, each of at least one block",
+        )
+        require(self.block in BLOCKS, "block", self.block, " or ".join(BLOCKS))
+        require(self.width >= 1, "width", self.width, "at least 1")
+        require(self.stem in ("imagenet", "cifar"), "stem", self.stem, "imagenet or cifar")
+        require(self.shortcut in ("A", "B"), "shortcut", self.shortcut, "A or B")
+        require(self.stride_on in ("1x1", "3x3"), "stride_on", self.stride_on, "1x1 or 3x3")
+        require(
+            self.stride_on == "3x3" or self.block == "bottleneck",
+            "stride_on",
+            self.stride_on,
+            "3x3 in a basic block, which has no 1×1 convolution to put it on",
+        )
+        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
+        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
+        """The preset with the channels and classes of `spec`; images of any size will do."""
+        return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
+
+
+def conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    """A convolution that keeps the size at stride 1. It has no bias: the normalization behind it has one."""
+    return nn.Conv2d(in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=False)
+
+
+class ZeroPadShortcut(nn.Module):
+    """Shortcut A: every `stride`-th pixel, between channels of zeros. It has no parameters."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
+        super().__init__()
+        self.stride = stride
+        missing = out_channels - in_channels
+        self.before, self.behind = missing // 2, missing - missing // 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, C, H, W) to (N, C', ⌈H/s⌉, ⌈W/s⌉)."""
+        return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.before, self.behind))
+
+
+def shortcut(kind: str, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+    """W_s: the identity where it fits, else what `kind` says (A or B)."""
+    if stride == 1 and in_channels == out_channels:
+        return nn.Identity()
+    if kind == "A":
+        return ZeroPadShortcut(in_channels, out_channels, stride)
+    return nn.Sequential(conv(in_channels, out_channels, 1, stride), nn.BatchNorm2d(out_channels))
+
+
+class BasicBlock(nn.Module):
+    """Two 3×3 convolutions beside a shortcut: (N, C, H, W) to (N, w, ⌈H/s⌉, ⌈W/s⌉)."""
+
+    expansion = 1  # channels that leave the block, in units of w
+
+    def __init__(self, in_channels: int, width: int, stride: int, config: Config) -> None:
+        super().__init__()
+        self.conv1 = conv(in_channels, width, 3, stride)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = conv(width, width, 3)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.downsample = shortcut(config.shortcut, in_channels, width, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """y = ReLU(F(x) + W_s x). What is written over in place is needed by no gradient."""
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = self.bn2(self.conv2(y))
+        y += self.downsample(x)
+        return F.relu(y, inplace=True)
+
+
+class Bottleneck(nn.Module):
+    """1×1 down to w channels, 3×3, 1×1 up to 4w, beside a shortcut: (N, C, H, W) to (N, 4w, ⌈H/s⌉, ⌈W/s⌉)."""
+
+    expansion = 4
+
+    def __init__(self, in_channels: int, width: int, stride: int, config: Config) -> None:
+        super().__init__()
+        stride_1x1, stride_3x3 = (stride, 1) if config.stride_on == "1x1" else (1, stride)
+        out_channels = width * self.expansion
+        self.conv1 = conv(in_channels, width, 1, stride_1x1)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = conv(width, width, 3, stride_3x3)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = conv(width, out_channels, 1)
+        self.bn3 = nn.BatchNorm2d(out_channels)
+        self.downsample = shortcut(config.shortcut, in_channels, out_channels, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """y = ReLU(F(x) + W_s x)."""
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = F.relu(self.bn2(self.conv2(y)), inplace=True)
+        y = self.bn3(self.conv3(y))
+        y += self.downsample(x)
+        return F.relu(y, inplace=True)
+
+
+BLOCKS: dict[str, type[BasicBlock] | type[Bottleneck]] = {"basic": BasicBlock, "bottleneck": Bottleneck}
+
+
+class ResNet(nn.Module):
+    """(N, C, H, W) images to (N, classes) logits. The names of its parts are torchvision's, key for key."""
+
+    takes = (ImageSpec,)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        if config.stem == "imagenet":
+            self.conv1 = conv(config.in_channels, config.width, 7, stride=2)
+            self.maxpool: nn.Module = nn.MaxPool2d(3, stride=2, padding=1)
+        else:
+            self.conv1 = conv(config.in_channels, config.width, 3)
+            self.maxpool = nn.Identity()
+        self.bn1 = nn.BatchNorm2d(config.width)
+
+        Block = BLOCKS[config.block]
+        channels = config.width
+        for stage, count in enumerate(config.blocks):
+            width = config.width * 2**stage
+            blocks = []
+            for i in range(count):
+                stride = 2 if stage > 0 and i == 0 else 1
+                blocks.append(Block(channels, width, stride, config))
+                channels = width * Block.expansion
+            self.add_module(f"layer{stage + 1}", nn.Sequential(*blocks))
+
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(channels, config.num_classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the head sees: the mean over the last map, (N, channels)."""
+        x = F.relu(self.bn1(self.conv1(x)), inplace=True)  # (N, w, H/2, W/2); H, W with the CIFAR stem
+        x = self.maxpool(x)  # (N, w, H/4, W/4)
+        for stage in range(len(self.config.blocks)):
+            x = getattr(self, f"layer{stage + 1}")(x)
+        pooled: Tensor = self.avgpool(x)  # (N, channels, 1, 1)
+        return pooled.flatten(1)  # (N, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits, (N, classes)."""
+        logits: Tensor = self.fc(self.features(x))
+        return logits
+
+
+Model = ResNet
+
+
+def _bottlenecks(*blocks: int, stride_on: str = "3x3") -> Config:
+    return Config(blocks=blocks, block="bottleneck", stride_on=stride_on)
+
+
+def _cifar(layers: int) -> Config:
+    """The CIFAR family: 6n + 2 layers are three stages of n blocks, the stem and the head."""
+    n = (layers - 2) // 6
+    return Config(blocks=(n, n, n), width=16, stem="cifar", shortcut="A", num_classes=10)
+
+
+PRESETS = {
+    "resnet18": Config(blocks=(2, 2, 2, 2)),
+    "resnet34": Config(blocks=(3, 4, 6, 3)),
+    "resnet50": _bottlenecks(3, 4, 6, 3),
+    "resnet101": _bottlenecks(3, 4, 23, 3),
+    "resnet152": _bottlenecks(3, 8, 36, 3),
+    "resnet50-v1": _bottlenecks(3, 4, 6, 3, stride_on="1x1"),
+    "resnet101-v1": _bottlenecks(3, 4, 23, 3, stride_on="1x1"),
+    "resnet152-v1": _bottlenecks(3, 8, 36, 3, stride_on="1x1"),
+    "resnet20": _cifar(20),
+    "resnet32": _cifar(32),
+    "resnet44": _cifar(44),
+    "resnet56": _cifar(56),
+    "resnet110": _cifar(110),
+}
+
+_TORCHVISION = (
+    "torchvision's weight metadata, which has the multiply-adds to three decimals; in full counted on its network"
+)
+_V1 = "parameters as v1.5 (torchvision's weight metadata); multiply-adds computed from the authors' stride placement"
+_CIFAR = "computed from akamaster/pytorch_resnet_cifar10, whose depths and widths are the paper's table 6"
+_IMAGENET_SHAPE, _CIFAR_SHAPE = (3, 224, 224), (3, 32, 32)
+
+# The paper's rate of 0.1 is for batches of 256; the flip is the paper's too.
+_ON_PHOTOGRAPHS = {
+    "optimizer": "momentum",
+    "lr": 0.025,
+    "batch_size": 64,
+    "weight_decay": 1e-4,
+    "schedule": "warmup-cosine",
+    "epochs": 30,
+    "flip": True,
+}
+# Section 4.2: 64 000 steps on 45 000 images are 182 epochs, the rate is divided by 10 at 32 000 and 48 000 steps.
+# At 110 layers the paper begins with 400 steps at 0.01, and says that 0.1 from the start ends alike.
+_ON_CIFAR = {
+    "optimizer": "momentum",
+    "lr": 0.1,
+    "momentum": 0.9,
+    "batch_size": 128,
+    "weight_decay": 1e-4,
+    "schedule": "step",
+    "milestones": (0.5, 0.75),
+    "gamma": 0.1,
+    "epochs": 182,
+    "crop": 4,
+    "flip": True,
+}
+
+CARD = Card(
+    title="Deep residual learning for image recognition",
+    authors="K. He, X. Zhang, S. Ren, J. Sun",
+    year=2015,
+    link="https://arxiv.org/abs/1512.03385",
+    family="cnn",
+    equation="y = F(x, {W_i}) + W_s x",
+    oracle="torchvision's ResNet, strides moved for v1; the CIFAR family: a plain one written in another way",
+    published={
+        "resnet18": Published(11_689_512, 1_814_073_344, _IMAGENET_SHAPE, _TORCHVISION),
+        "resnet34": Published(21_797_672, 3_663_761_408, _IMAGENET_SHAPE, _TORCHVISION),
+        "resnet50": Published(25_557_032, 4_089_184_256, _IMAGENET_SHAPE, _TORCHVISION),
+        "resnet101": Published(44_549_160, 7_801_405_440, _IMAGENET_SHAPE, _TORCHVISION),
+        "resnet152": Published(60_192_808, 11_513_626_624, _IMAGENET_SHAPE, _TORCHVISION),
+        "resnet50-v1": Published(25_557_032, 3_857_973_248, _IMAGENET_SHAPE, _V1),
+        "resnet101-v1": Published(44_549_160, 7_570_194_432, _IMAGENET_SHAPE, _V1),
+        "resnet152-v1": Published(60_192_808, 11_282_415_616, _IMAGENET_SHAPE, _V1),
+        "resnet20": Published(269_722, 40_551_040, _CIFAR_SHAPE, _CIFAR),
+        "resnet32": Published(464_154, 68_862_592, _CIFAR_SHAPE, _CIFAR),
+        "resnet44": Published(658_586, 97_174_144, _CIFAR_SHAPE, _CIFAR),
+        "resnet56": Published(853_018, 125_485_696, _CIFAR_SHAPE, _CIFAR),
+        "resnet110": Published(1_727_962, 252_887_680, _CIFAR_SHAPE, _CIFAR),
+    },
+    divergences=(
+        Divergence(
+            "stride of the bottleneck",
+            paper="on the first 1×1 convolution",
+            here="on the 3×3 (v1.5); as published in the presets -v1",
+            circulating="on the 3×3 in torchvision's and most others; the authors' own: on the 1×1",
+        ),
+        Divergence(
+            "shortcuts",
+            paper="A on CIFAR, A and B at 18 and 34 layers, B from 50; where A's zeros go is not said",
+            here="A on CIFAR, its zeros half before and half behind the channels; B on ImageNet",
+            circulating="B on ImageNet (torchvision); on CIFAR also B, or A with all zeros behind",
+        ),
+        Divergence(
+            "initialisation",
+            paper="normal, variance 2/n, n of its reference 13: inputs or outputs of a layer",
+            here="n counts outputs; the last layer has PyTorch's own",
+            circulating="as here (torchvision)",
+        ),
+        Divergence(
+            "weight decay",
+            paper="1e-4 on every parameter",
+            here="1e-4 on weights, none on biases and norms",
+            circulating="mostly on every parameter",
+        ),
+    ),
+    settings={n: _ON_CIFAR if c.stem == "cifar" else _ON_PHOTOGRAPHS for n, c in PRESETS.items()},
+)

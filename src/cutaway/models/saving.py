@@ -1,0 +1,204 @@
+"""Models and other named tensors on disk: safetensors files with a checksum, never pickle.
+
+A model's folder holds `config.json` (which preset, which config, whose version) and `model.safetensors`. A file
+written here is a plain safetensors file that any program can read. Its header carries, beside the tensors, what else
+there is to know as JSON, and the SHA-256 of the whole file with the digest's own 64 characters taken as zeros: one
+byte changed anywhere, or the end cut off, and the file is refused before a tensor is made of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import mmap
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from .. import __version__
+from ..errors import CutawayError, FileError
+from ..files import read_json, replacing, write_json
+from .registry import Preset, presets
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+NO_DIGEST = "0" * 64  # stands in the file while its digest is computed
+MARK = rb"\"sha256\":\""  # what stands before the digest in the header
+
+
+def save_model(
+    model: nn.Module, folder: str | os.PathLike[str], preset: Preset, extra: dict[str, Any] | None = None
+) -> None:
+    """Write the model's config and weights to `folder`, each file whole or not at all. `extra` is more to say
+    of the model in config.json, as JSON values. Raises FileError where the folder cannot be written."""
+    folder = Path(folder)
+    description = {
+        "preset": preset.name,
+        "family": preset.module.__name__.rpartition(".")[2],
+        "config": dataclasses.asdict(model.config),  # type: ignore[call-overload]  # every Model has one
+        "cutaway": __version__,
+        **(extra or {}),
+    }
+    write_tensors(folder / WEIGHTS, model.state_dict(), description)
+    write_json(folder / CONFIG, description)
+
+
+def load_model(folder: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, Any]]:
+    """The model that `save_model` wrote, in eval mode on the CPU, and its description. Torch's random state is
+    left as it was. Raises FileError where the folder is not a whole model's."""
+    folder = Path(folder)
+    if not (folder / CONFIG).is_file():
+        raise FileError(f"{folder} is not a model's folder: it has no {CONFIG}. A run has its own in RUN/model.")
+    description = read_json(folder / CONFIG)
+    tensors, written = read_tensors(folder / WEIGHTS)
+    if description != written:
+        raise FileError(
+            f"{folder / CONFIG} does not say what {WEIGHTS} beside it was written with: one of them was edited "
+            "or comes from another model. Take both from one copy."
+        )
+    found = presets().get(description["preset"])
+    if found is None:
+        raise FileError(
+            f"{folder} holds a model {description['preset']!r}, written by Cutaway {description['cutaway']}, that "
+            f"this version, {__version__}, does not have. Use a version that has it."
+        )
+    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in description["config"].items()}
+    try:
+        with torch.random.fork_rng(devices=[]):
+            model = found.build(type(found.config)(**fields))
+    except (CutawayError, TypeError) as error:
+        raise FileError(
+            f"{folder / CONFIG}, written by Cutaway {description['cutaway']}, has settings that {found.name} does "
+            f"not take in this version, {__version__}: {error}"
+        ) from error
+    put_weights(model, tensors, folder / WEIGHTS)
+    return model.eval(), description
+
+
+def put_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: str | os.PathLike[str]) -> None:
+    """Copy the tensors into the model's parameters and buffers, which take on their floating type.
+
+    Raises FileError, naming the first missing, unexpected and misshapen tensor, and then changes nothing.
+    """
+    own = model.state_dict()
+    missing = [k for k in own if k not in tensors]
+    unexpected = [k for k in tensors if k not in own]
+    misshapen = [k for k in own if k in tensors and own[k].shape != tensors[k].shape]
+    problems = []
+    if missing:
+        problems.append(f"{len(missing)} of the model's {len(own)} tensors are missing, the first {missing[0]}")
+    if unexpected:
+        problems.append(f"{len(unexpected)} are not the model's, the first {unexpected[0]}")
+    if misshapen:
+        first = misshapen[0]
+        shapes = f"{tuple(tensors[first].shape)} where the model has {tuple(own[first].shape)}"
+        problems.append(f"{len(misshapen)} have another shape, the first {first}: {shapes}")
+    if problems:
+        raise FileError(f"{source} does not fit the model: {'; '.join(problems)}. It was written by another model.")
+    floating = {t.dtype for t in tensors.values() if t.is_floating_point()}
+    if len(floating) == 1:
+        model.to(floating.pop())
+    model.load_state_dict(tensors)
+
+
+def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+    """Write named tensors and JSON values to one file, whole or not at all. Raises FileError.
+
+    Strides are not kept: each tensor is written in the order of its indices. Tensors that share memory are written
+    out each.
+    """
+    # One entry, because safetensors keeps no order among several: the same content is then always the same bytes.
+    document = json.dumps({"sha256": NO_DIGEST, "meta": meta}, separators=(",", ":"))
+    with replacing(path) as temporary:
+        try:
+            save_file(_separate(tensors), temporary, {"cutaway": document})
+        except SafetensorError as error:  # a full disk, for one
+            raise OSError(str(error)) from error
+        with temporary.open("rb+") as file, mmap.mmap(file.fileno(), 0) as content:
+            place = content.find(MARK) + len(MARK)
+            content[place : place + 64] = _digest(content, place)
+
+
+def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The named tensors, on the CPU, and the JSON values of a file that `write_tensors` wrote.
+
+    Raises FileError, before anything is made of the content, where the file is missing, cut short, changed, of
+    another format or a pickle.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                raise FileError(f"{path} is empty. Take it from a copy, or train again.")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                _verify(path, content)
+        with safe_open(path, framework="pt") as opened:
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  # no mapping
+            meta = json.loads(opened.metadata()["cutaway"])["meta"]
+    except OSError as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(f"{path} could not be read: {error.strerror or error}.") from error
+    return tensors, meta
+
+
+def refuse_pickle(path: str | os.PathLike[str]) -> None:
+    """Raise FileError if the file is a pickle, told from its first bytes alone. Raises FileError if it is missing."""
+    try:
+        with Path(path).open("rb") as file:
+            start = file.read(9)
+    except OSError as error:
+        raise FileError(f"{path} could not be read: {error.strerror or error}.") from error
+    # A safetensors file begins with the length of its header, whose first byte can be a pickle's, and then has "{".
+    if start[:4] == b"PK\x03\x04" or (start[:1] == b"\x80" and start[8:] != b"{"):
+        raise FileError(
+            f"{path} is a pickle, as torch.save writes. Reading one can run any program that is hidden in it, so it "
+            "was not opened. Give a safetensors file; torchvision's checkpoints become one by "
+            "`cutaway convert IN OUT --to cutaway --model NAME`."
+        )
+
+
+def _verify(path: Path, content: mmap.mmap) -> None:
+    """Raise FileError unless `content` is, byte for byte, what `write_tensors` wrote."""
+    refuse_pickle(path)
+    end = 8 + int.from_bytes(content[:8], "little")  # of the header
+    if content[8:9] != b"{" or end > len(content):
+        raise FileError(f"{path} is not a safetensors file, or was cut short. Take it from a copy, or train again.")
+    place = content.find(MARK, 8, end) + len(MARK)
+    if place < len(MARK):
+        raise FileError(
+            f"{path} carries no checksum, so another program wrote it, or it was changed. Torchvision's checkpoints "
+            "are taken over by `cutaway convert IN OUT --to cutaway --model NAME`."
+        )
+    if content[place : place + 64] != _digest(content, place):
+        raise FileError(
+            f"{path} is not as it was written: its checksum does not fit, so it was changed or cut short. "
+            "Take it from a copy, or train again."
+        )
+
+
+def _digest(content: mmap.mmap, place: int) -> bytes:
+    """SHA-256 in hexadecimal of the whole content, with zeros for the 64 characters at `place`."""
+    with memoryview(content) as view:
+        digest = hashlib.sha256(view[:place])
+        digest.update(NO_DIGEST.encode())
+        digest.update(view[place + 64 :])
+    return digest.hexdigest().encode()
+
+
+def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors as safetensors wants them: in the order of their indices, no two in the same memory."""
+    seen: set[int] = set()
+    plain: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        tensor = tensor.detach().cpu().contiguous()
+        storage = tensor.untyped_storage().data_ptr()
+        plain[name] = tensor.clone() if storage in seen else tensor
+        seen.add(storage)
+    return plain

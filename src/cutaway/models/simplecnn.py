@@ -1,0 +1,107 @@
+"""A simple convolutional network: two convolutions with batch normalization, pooling, one linear layer.
+
+It is nobody's in particular: the smallest network in which each part of today's convolutional networks stands once.
+Batch normalization is after S. Ioffe, C. Szegedy, Batch normalization: accelerating deep network training by reducing
+internal covariate shift, 2015. <https://arxiv.org/abs/1502.03167>
+
+    a = ReLU(BN(W ∗ x)),   BN(z) = γ (z − μ) / √(σ² + ε) + β;   logits = W₃ vec(pool(a)) + b
+
+Shapes, from an image (N, C, H, W), H and W at least 8:
+    conv 3×3, padding 1, BN, ReLU     (N, 32, H, W)
+    max over 2×2                      (N, 32, H/2, W/2)
+    conv 3×3, padding 1, BN, ReLU     (N, 64, H/2, W/2)
+    mean over a grid of 4×4 cells     (N, 64, 4, 4)
+    linear                            (N, classes)
+
+The grid has as many cells whatever the image's size, so that one set of weights serves every size. The convolutions
+have no bias: the normalization after them has its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import ModelError, require
+from ..spec import ImageSpec
+from .card import Card, Published
+
+GRID = 4  # cells of the last map, in height and width
+LEAST_SIZE = 2 * GRID  # of an image: after halving each cell still has a pixel of its own
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    in_channels: int = 3  # 1 for grey, 3 for RGB
+    num_classes: int = 10  # values that the head gives: one for each class, 1 for a number
+    widths: tuple[int, ...] = (32, 64)  # channels of the two convolutions
+
+    def __post_init__(self) -> None:
+        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
+        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+        require(len(self.widths) == 2 and min(self.widths) >= 1, "widths", self.widths, "two numbers, at least 1")
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
+        """The preset with the channels and classes of `spec`. Raises ModelError where its images are too small."""
+        refuse_small(spec.height, spec.width)
+        return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
+
+
+def refuse_small(height: int, width: int) -> None:
+    """Raise ModelError where an image is smaller than the network can see."""
+    if min(height, width) < LEAST_SIZE:
+        raise ModelError(
+            f"simplecnn sees images of at least {LEAST_SIZE}×{LEAST_SIZE} pixels, and these are {height}×{width}: "
+            f"bring them to a larger size, as image_size={2 * LEAST_SIZE}."
+        )
+
+
+class SimpleCNN(nn.Module):
+    """(N, C, H, W) images to (N, classes) logits."""
+
+    takes = (ImageSpec,)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        first, second = config.widths
+        self.conv1 = nn.Conv2d(config.in_channels, first, kernel_size=3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(first)
+        self.conv2 = nn.Conv2d(first, second, kernel_size=3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(second)
+        self.head = nn.Linear(second * GRID * GRID, config.num_classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the head sees: (N, 1024), the last maps' grids one after another."""
+        refuse_small(x.shape[2], x.shape[3])
+        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 2)  # (N, 32, H/2, W/2)
+        x = F.relu(self.bn2(self.conv2(x)))  # (N, 64, H/2, W/2)
+        return F.adaptive_avg_pool2d(x, GRID).flatten(1)  # (N, 64·4·4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits, (N, classes)."""
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
+
+Model = SimpleCNN
+
+PRESETS = {"simplecnn": Config()}
+
+CARD = Card(
+    title="Batch normalization: accelerating deep network training by reducing internal covariate shift",
+    authors="S. Ioffe, C. Szegedy",
+    year=2015,
+    link="https://arxiv.org/abs/1502.03167",
+    family="cnn",
+    equation="a = ReLU(BN(W ∗ x)); logits = W₃ vec(pool(a)) + b",
+    oracle="torch.nn.Sequential, built by hand",
+    published={"simplecnn": Published(29_738, 22_423_552, (3, 64, 64), "computed from the definition above")},
+    settings={"simplecnn": {"optimizer": "adamw", "lr": 2e-3, "epochs": 15, "batch_size": 64}},
+)

@@ -1,0 +1,1 @@
+"""The mathematics: functions and layers, on torch alone."""

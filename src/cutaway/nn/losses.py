@@ -1,0 +1,130 @@
+"""Losses: how far the raw outputs of a network are from what they should be.
+
+Every loss gives one value an example, (N,), and is normalised over nothing: whoever sums them divides by
+what was counted (`counted` for classes with weights). Outputs are raw, before any sigmoid or softmax, so
+that no logarithm of a rounded probability is taken: log-sum-exp keeps every value finite at any finite
+output. The formulas are computed by PyTorch's fused functions. Targets are classes (N,), shares of classes
+(N, K), or values (N,) or (N, D).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..errors import SettingError
+
+RUBBISH = 20.0  # j of the MAP criterion, a squared distance: the paper asks for a positive constant and names none
+
+
+def half_squared_error(outputs: Tensor, target: Tensor) -> Tensor:
+    """½ Σ_d (y_d − t_d)², (N, D) or (N,) to (N,): its gradient in y is y − t."""
+    return _squared_error(outputs, target).sum(1) / 2
+
+
+def mse(outputs: Tensor, target: Tensor) -> Tensor:
+    """Mean squared error, 1/D Σ_d (y_d − t_d)², (N, D) or (N,) to (N,)."""
+    return _squared_error(outputs, target).mean(1)
+
+
+def cross_entropy(
+    outputs: Tensor, target: Tensor, *, label_smoothing: float = 0.0, class_weights: Tensor | None = None
+) -> Tensor:
+    """−Σ_k w_k q_k log softmax(z)_k, from logits (N, K); of one column (N, 1) `binary_cross_entropy`.
+
+    q is the target: 1 at the class of a target (N,), or the shares of a target (N, K). Smoothing ε makes it
+    (1 − ε) q + ε/K (C. Szegedy et al., 2016, section 7). `class_weights` w is (K,). Returns (N,).
+    """
+    if outputs.shape[1] == 1:
+        return binary_cross_entropy(outputs, target, label_smoothing=label_smoothing, class_weights=class_weights)
+    if target.is_floating_point():
+        target = target.to(outputs.dtype)
+    return F.cross_entropy(outputs, target, weight=class_weights, label_smoothing=label_smoothing, reduction="none")
+
+
+def binary_cross_entropy(
+    outputs: Tensor, target: Tensor, *, label_smoothing: float = 0.0, class_weights: Tensor | None = None
+) -> Tensor:
+    """−w₁ t log σ(z) − w₀ (1 − t) log(1 − σ(z)), from the one logit z of class 1 against class 0, (N, 1).
+
+    It is the cross-entropy of the two logits (0, z). t is the class 0 or 1, or of shares (N, 2) the second
+    one; smoothing ε makes it (1 − ε) t + ε/2. `class_weights` (w₀, w₁) is (2,). Returns (N,).
+    """
+    z = outputs[:, 0]
+    t = (target[:, 1] if target.dim() == 2 else target).to(z.dtype)  # (N,)
+    t = (1 - label_smoothing) * t + label_smoothing / 2
+    if class_weights is None:
+        return F.binary_cross_entropy_with_logits(z, t, reduction="none")
+    w0, w1 = class_weights.to(z.dtype)
+    losses: Tensor = -w1 * t * F.logsigmoid(z) - w0 * (1 - t) * F.logsigmoid(-z)
+    return losses
+
+
+def perceptron(outputs: Tensor, target: Tensor) -> Tensor:
+    """The perceptron criterion Σ_k max(0, −y_k z_k), from scores (N, 1) of class 1, or (N, K) of each class.
+
+    y is +1 where the score's class is the target (N,), −1 elsewhere. y z ≤ 0 is a mistake, so that a score
+    of exactly 0 is one: the gradient in z is −y there, 0 elsewhere. One step of rate 1 on one example is
+    then Rosenblatt's rule, w ← w + y x at a mistake. K columns are K perceptrons, each its class against the
+    rest. Returns (N,).
+    """
+    _refuse_shares("perceptron", target)
+    if outputs.shape[1] == 1:
+        is_class = target[:, None] == 1  # (N, 1)
+    else:
+        is_class = F.one_hot(target, outputs.shape[1]).bool()  # (N, K)
+    margin = torch.where(is_class, outputs, -outputs)  # y z
+    # where(), not relu: the subgradient of relu at 0 is 0, and zero weights would never move.
+    return torch.where(margin > 0, 0.0, -margin).sum(1)
+
+
+def map_criterion(outputs: Tensor, target: Tensor, *, rubbish: float = RUBBISH) -> Tensor:
+    """LeNet-5's maximum a posteriori criterion, y_D + log(e^{−j} + Σ_i e^{−y_i}), from outputs −y (N, K).
+
+    y_i ≥ 0 is the squared distance to the code of class i (the outputs are −y: larger is better), D the
+    target (N,), and j (`rubbish`) the distance of a class that stands for everything else (LeCun et al.,
+    1998, equation 9). The first term pulls the right code near; the second pushes the others away, and less
+    so the farther beyond j they are. It is the cross-entropy of the K + 1 logits (−y, −j). Returns (N,).
+    """
+    _refuse_shares("map", target)
+    return F.cross_entropy(F.pad(outputs, (0, 1), value=-rubbish), target, reduction="none")
+
+
+def counted(target: Tensor, class_weights: Tensor | None = None) -> Tensor:
+    """What each example counts in a mean, (N,): 1, or the weight of its class; of shares their weighted sum.
+
+    Σ cross_entropy / Σ counted is `torch.nn.functional.cross_entropy(weight=...)` for classes (N,). For
+    shares (N, K) that function divides by N; this gives one-hot shares and the classes they stand for the
+    same mean.
+    """
+    if class_weights is None:
+        return torch.ones(len(target), device=target.device)
+    return target @ class_weights.to(target.dtype) if target.is_floating_point() else class_weights[target]
+
+
+LOSSES: dict[str, Callable[..., Tensor]] = {
+    "cross_entropy": cross_entropy,
+    "perceptron": perceptron,
+    "map": map_criterion,
+    "mse": mse,
+    "half_squared_error": half_squared_error,
+}
+
+
+def _squared_error(outputs: Tensor, target: Tensor) -> Tensor:
+    """(N, D). Outputs and targets that do not pair one to one are refused: subtraction would broadcast."""
+    y, t = outputs.reshape(len(outputs), -1), target.reshape(len(target), -1)  # (N, D)
+    if y.shape != t.shape:
+        raise ValueError(f"outputs {tuple(outputs.shape)} and target {tuple(target.shape)} do not pair one to one")
+    return F.mse_loss(y, t.to(y.dtype), reduction="none")
+
+
+def _refuse_shares(name: str, target: Tensor) -> None:
+    if target.is_floating_point():
+        raise SettingError(
+            f"loss={name} takes one class an example, and these targets are shares of several, as mixup makes "
+            "them: leave mixup out, or take loss=cross_entropy."
+        )

@@ -1,0 +1,34 @@
+"""What every model owes, whatever it is."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+
+def assert_keeps_the_contract(model: nn.Module, x: Tensor, outputs: int) -> None:
+    """Outputs of the right shape, from a batch of one too; features; a gradient at every parameter; a state dict that
+    goes out and in again; the same answers twice in evaluation."""
+    model.eval()
+    y = model(x)
+    assert y.shape == (len(x), outputs)
+    assert y.isfinite().all()
+    torch.testing.assert_close(model(x[:1]), y[:1], rtol=1e-4, atol=1e-5)
+    assert model.features(x).shape[0] == len(x)
+
+    model.train()
+    model.zero_grad()
+    y = model(x)
+    y.backward(torch.randn(y.shape, generator=torch.Generator().manual_seed(0)))
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.abs().max() > 0, name
+
+    model.eval()
+    other = type(model)(model.config).eval()
+    other.load_state_dict(copy.deepcopy(model.state_dict()))
+    assert torch.equal(other(x), model(x))
+    assert copy.deepcopy(model).double()(x.double()).dtype == torch.float64

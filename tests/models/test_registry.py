@@ -1,0 +1,69 @@
+"""Finding models by name, and fitting them to data and to settings."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import cutaway
+from cutaway.errors import ModelError, SettingError, UnknownName
+from cutaway.inspect.layers import on_meta
+from cutaway.models.registry import presets
+from cutaway.spec import Classes, ImageSpec, TableSpec
+
+IMAGES = ImageSpec(1, 28, 28, Classes(tuple("abcdefg")))
+TABLE = TableSpec(("height", "weight"), Classes(("cat", "dog")))
+
+
+def test_a_model_is_built_by_name_and_changed_by_keywords() -> None:
+    model = cutaway.create_model("resnet20", num_classes=4, in_channels=1)
+    assert model(torch.randn(1, 1, 16, 16)).shape == (1, 4)
+
+
+def test_the_same_seed_gives_the_same_weights() -> None:
+    first, second = [(torch.manual_seed(7), cutaway.create_model("resnet20"))[1] for _ in range(2)]
+    assert all(torch.equal(a, b) for a, b in zip(first.state_dict().values(), second.state_dict().values()))
+
+
+def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="resnet18"):
+        cutaway.create_model("resnet81")
+    with pytest.raises(UnknownName, match="num_classes"):
+        cutaway.create_model("resnet18", num_class=3)
+
+
+def test_a_value_of_the_wrong_type_is_refused_by_name() -> None:
+    with pytest.raises(SettingError, match="width=wide"):
+        cutaway.create_model("resnet18", width="wide")
+
+
+def test_models_are_listed_by_family_and_by_what_they_take() -> None:
+    everything = cutaway.list_models()
+    assert {"resnet18", "resnet110", "lenet5-modern"} <= set(cutaway.list_models(family="cnn")) <= set(everything)
+    assert "resnet18" not in cutaway.list_models(takes="table")
+    assert cutaway.list_models(family="none such") == []
+
+
+def test_a_preset_fits_itself_to_data_and_what_was_asked_for_stays() -> None:
+    found = presets()["resnet18"]
+    assert found.configure(IMAGES).num_classes == 7
+    asked = found.configure(IMAGES, {"num_classes": "9", "blocks": "1,1,1,1"})
+    assert (asked.num_classes, asked.in_channels, asked.blocks) == (9, 1, (1, 1, 1, 1))
+
+
+def test_a_model_that_cannot_take_the_data_says_which_can() -> None:
+    with pytest.raises(ModelError, match=r"resnet18 takes image data, and this is table data.*mlp"):
+        presets()["resnet18"].configure(TABLE)
+
+
+def test_a_card_is_seen_by_preset() -> None:
+    card = cutaway.card("resnet18")
+    assert card.published_parameters == 11_689_512
+    assert card.settings["optimizer"] == "momentum"
+    assert cutaway.card("resnet20").settings["crop"] == 4
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_preset_can_be_built_and_keeps_its_config(name: str) -> None:
+    found = presets()[name]
+    assert on_meta(found, found.config).config == found.config

@@ -1,0 +1,161 @@
+"""The residual networks: counts, shapes, shortcuts, strides and refusals. The oracles are in tests/oracles."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from cutaway import create_model
+from cutaway.errors import ModelError
+from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.models.registry import preset
+from cutaway.models.resnet import BLOCKS, CARD, PRESETS, Config, ResNet, ZeroPadShortcut
+from cutaway.spec import Classes, ImageSpec, Value
+
+TINY = Config(blocks=(1, 1), width=4, num_classes=3)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_name_counts_the_layers(name: str) -> None:
+    model = on_meta(preset(name), PRESETS[name])
+    weighted = [k for k, m in model.named_modules() if isinstance(m, nn.Conv2d | nn.Linear) and "downsample" not in k]
+    assert len(weighted) == int(re.findall(r"\d+", name)[0])
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_counts_are_the_published_ones(name: str) -> None:
+    held = CARD.published[name]
+    layers = layer_table(on_meta(preset(name), PRESETS[name]), torch.empty(1, *held.at, device="meta"))
+    assert (layers.parameters, layers.multiply_adds, layers.complete) == (held.parameters, held.multiply_adds, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [("resnet18", 1.814), ("resnet34", 3.664), ("resnet50", 4.089), ("resnet101", 7.801), ("resnet152", 11.514)],
+)
+def test_the_card_agrees_with_torchvisions_metadata(name: str, billions: float) -> None:
+    assert CARD.published[name].multiply_adds == pytest.approx(billions * 1e9, abs=0.5e6)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("resnet20", 272_474),
+        ("resnet32", 466_906),
+        ("resnet44", 661_338),
+        ("resnet56", 855_770),
+        ("resnet110", 1_730_714),
+    ],
+)
+def test_shortcut_b_has_the_parameters_of_option_b(name: str, parameters: int) -> None:
+    model = on_meta(preset(name), dataclasses.replace(PRESETS[name], shortcut="B"))
+    assert sum(p.numel() for p in model.parameters()) == parameters
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    stem=st.sampled_from(["imagenet", "cifar"]),
+    block=st.sampled_from(list(BLOCKS)),
+    shortcut=st.sampled_from(["A", "B"]),
+    channels=st.integers(1, 4),
+    height=st.integers(1, 40),
+    width=st.integers(1, 40),
+)
+def test_images_of_any_size_and_channels(
+    stem: str, block: str, shortcut: str, channels: int, height: int, width: int
+) -> None:
+    config = dataclasses.replace(TINY, stem=stem, block=block, shortcut=shortcut, in_channels=channels)
+    model = ResNet(config).eval()
+    x = torch.randn(2, channels, height, width)
+    maps: list[torch.Size] = []
+    model.avgpool.register_forward_pre_hook(lambda module, args: maps.append(args[0].shape))
+    assert model(x).shape == (2, 3)
+    halvings = 3 if stem == "imagenet" else 1
+    assert maps[0] == (2, 8 * BLOCKS[block].expansion, *(math.ceil(n / 2**halvings) for n in (height, width)))
+
+
+def test_forward_is_the_head_of_the_features() -> None:
+    model = create_model("resnet20").eval()
+    x = torch.randn(2, 3, 32, 32)
+    features = model.features(x)
+    assert features.shape == (2, 64)
+    assert torch.equal(model(x), model.fc(features))
+
+
+@pytest.mark.parametrize("shortcut", ["A", "B"])
+def test_what_is_written_in_place_is_never_the_input(shortcut: str) -> None:
+    model = ResNet(dataclasses.replace(TINY, stem="cifar", shortcut=shortcut))
+    x = torch.randn(2, 3, 8, 8)
+    before = x.clone()
+    model(x)
+    assert torch.equal(x, before)
+
+
+def test_channels_last_changes_no_result() -> None:
+    model = ResNet(TINY).double()
+    x = torch.randn(2, 3, 24, 24, dtype=torch.float64)
+    expected = model(x)
+    model = model.to(memory_format=torch.channels_last)
+    torch.testing.assert_close(model(x.to(memory_format=torch.channels_last)), expected)
+
+
+def test_shortcut_a_takes_every_second_pixel_between_zeros() -> None:
+    x = torch.arange(1.0, 19.0).view(1, 2, 3, 3)
+    y = ZeroPadShortcut(2, 5, stride=2)(x)
+    assert y.shape == (1, 5, 2, 2)
+    assert torch.equal(y[:, 1:3], x[:, :, ::2, ::2])
+    assert not y[:, [0, 3, 4]].any()
+
+
+def test_v1_strides_on_the_first_1x1_and_v15_on_the_3x3() -> None:
+    strides = {}
+    for name in ("resnet50", "resnet50-v1"):
+        first = on_meta(preset(name), PRESETS[name]).get_submodule("layer2.0")
+        strides[name] = (first.get_submodule("conv1").stride, first.get_submodule("conv2").stride)
+    assert strides == {"resnet50": ((1, 1), (2, 2)), "resnet50-v1": ((2, 2), (1, 1))}
+
+
+def test_first_weights_have_the_variance_of_the_paper() -> None:
+    weight = ResNet(Config(blocks=(1,), width=64)).get_submodule("layer1.0.conv1").weight
+    n = 64 * 3 * 3
+    assert weight.var().item() == pytest.approx(2 / n, rel=0.05)
+
+
+def test_a_config_fits_a_data_set() -> None:
+    fitted = Config.for_spec(PRESETS["resnet18"], ImageSpec(1, 28, 28, Classes(("a", "b", "c"))))
+    assert (fitted.in_channels, fitted.num_classes, fitted.blocks) == (1, 3, (2, 2, 2, 2))
+    assert Config.for_spec(PRESETS["resnet18"], ImageSpec(1, 28, 28, Value())).num_classes == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("blocks", ()),
+        ("blocks", (2, 0)),
+        ("block", "wide"),
+        ("width", 0),
+        ("stem", "mnist"),
+        ("shortcut", "C"),
+        ("stride_on", "5x5"),
+        ("stride_on", "1x1"),  # in a basic block
+        ("in_channels", 0),
+        ("num_classes", 0),
+    ],
+)
+def test_bad_values_are_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(ModelError, match=rf"^{field}="):
+        Config(**{field: value})
+
+
+def test_it_compiles_without_a_break() -> None:
+    model = ResNet(dataclasses.replace(TINY, stem="cifar", shortcut="A")).eval()
+    x = torch.randn(2, 3, 8, 8)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), model(x))

@@ -1,0 +1,239 @@
+"""Model folders and tensor files: the same bits back, and whatever is not whole refused before it is used."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+import cutaway
+from cutaway.errors import FileError
+from cutaway.models import saving
+from cutaway.models.registry import preset
+from cutaway.models.saving import load_model, put_weights, read_tensors, save_model, write_tensors
+
+META = {"state": {"epoch": 3, "loss": 0.25, "note": 'a "sha256":"quoted" word — ✓'}}
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """A small file, as it should be."""
+    path = tmp_path / "whole.safetensors"
+    write_tensors(path, {"weight": torch.arange(6.0).view(2, 3), "bias": torch.tensor([1, 2])}, META)
+    return path
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    shape=st.lists(st.integers(0, 4), max_size=4),
+    dtype=st.sampled_from(DTYPES),
+    change=st.sampled_from(["none", "transposed", "channels last", "expanded", "every second", "alias"]),
+)
+def test_the_same_bits_come_back(
+    tmp_path_factory: pytest.TempPathFactory, shape: list[int], dtype: torch.dtype, change: str
+) -> None:
+    x = (torch.randn(shape) * 100).to(dtype)
+    changed: dict[str, Callable[[], Tensor]] = {
+        "transposed": lambda: x.T if x.ndim == 2 else x,
+        "channels last": lambda: x.to(memory_format=torch.channels_last) if x.ndim == 4 else x,
+        "expanded": lambda: x.expand(3, *x.shape),
+        "every second": lambda: x[::2] if x.ndim else x,
+    }
+    tensors = {"a": changed.get(change, lambda: x)(), "b": torch.zeros(())}
+    if change == "alias":
+        tensors["c"] = tensors["a"]
+        tensors["d"] = tensors["a"].flatten()[:1]
+    path = tmp_path_factory.mktemp("tensors") / "x.safetensors"
+    write_tensors(path, tensors, META)
+    found, meta = read_tensors(path)
+    assert meta == META
+    assert found.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert found[name].dtype == tensor.dtype
+        assert torch.equal(found[name], tensor)
+
+
+def test_any_program_can_read_it(whole: Path) -> None:
+    assert torch.equal(load_file(whole)["weight"], torch.arange(6.0).view(2, 3))
+
+
+def test_what_is_read_can_be_written_to_without_changing_the_file(whole: Path) -> None:
+    read_tensors(whole)[0]["weight"].zero_()
+    assert read_tensors(whole)[0]["weight"].any()
+
+
+def test_every_byte_counts(whole: Path, tmp_path: Path) -> None:
+    """The lowest bit, and the one that makes a letter of the header or the digest a capital."""
+    content = whole.read_bytes()
+    path = tmp_path / "flipped.safetensors"
+    for i in range(len(content)):
+        for bit in (0, 5):
+            path.write_bytes(content[:i] + bytes([content[i] ^ 1 << bit]) + content[i + 1 :])
+            with pytest.raises(FileError):
+                read_tensors(path)
+
+
+def test_every_byte_at_the_end_counts(whole: Path, tmp_path: Path) -> None:
+    content = whole.read_bytes()
+    path = tmp_path / "cut.safetensors"
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
+        with pytest.raises(FileError):
+            read_tensors(path)
+    path.write_bytes(content + b"\0")
+    with pytest.raises(FileError, match="checksum does not fit"):
+        read_tensors(path)
+
+
+class Trap:
+    """Unpickling this writes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Path.touch, (self.path,))
+
+
+@pytest.mark.parametrize(
+    "kind", ["torch.save", "torch.save before 1.6", "protocol 2", "protocol 3", "protocol 4", "protocol 5"]
+)
+def test_a_pickle_is_refused_unread(tmp_path: Path, kind: str) -> None:
+    path, sprung = tmp_path / "model.safetensors", tmp_path / "sprung"
+    trap = {"weight": Trap(sprung)}
+    if kind.startswith("protocol"):
+        path.write_bytes(pickle.dumps(trap, protocol=int(kind[-1])))
+    else:
+        torch.save(trap, path, _use_new_zipfile_serialization=kind == "torch.save")
+    with pytest.raises(FileError, match=r"is a pickle.*not opened.*cutaway convert"):
+        read_tensors(path)
+    assert not sprung.exists()
+
+
+def test_a_header_that_begins_like_a_pickle_is_no_pickle(tmp_path: Path) -> None:
+    """The first byte of a safetensors file is the low byte of its header's length, which can be 0x80."""
+    path = tmp_path / "x.safetensors"
+    for padding in range(300):
+        write_tensors(path, {}, {"padding": "x" * padding})
+        if path.read_bytes()[0] == 0x80:
+            assert read_tensors(path)[1] == {"padding": "x" * padding}
+            return
+    raise AssertionError("no header came out with that length")
+
+
+def test_what_is_not_one_of_our_files_says_what_it_is(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"absent.* could not be read: No such file"):
+        read_tensors(tmp_path / "absent")
+    with pytest.raises(FileError, match="could not be read: Is a directory"):
+        read_tensors(tmp_path)
+    (tmp_path / "empty").touch()
+    with pytest.raises(FileError, match="is empty"):
+        read_tensors(tmp_path / "empty")
+    (tmp_path / "text").write_text("hello, this is no model at all")
+    with pytest.raises(FileError, match="not a safetensors file"):
+        read_tensors(tmp_path / "text")
+    save_file({"a": torch.zeros(1)}, tmp_path / "other")
+    with pytest.raises(FileError, match=r"carries no checksum.*cutaway convert"):
+        read_tensors(tmp_path / "other")
+
+
+def test_a_full_disk_leaves_what_was_there(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = whole.read_bytes()
+
+    def full(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+        path.write_bytes(b"half of it")
+        raise SafetensorError("I/O error: No space left on device")
+
+    monkeypatch.setattr(saving, "save_file", full)
+    with pytest.raises(FileError, match=r"No space left.*untouched"):
+        write_tensors(whole, {"weight": torch.zeros(9)}, {})
+    assert whole.read_bytes() == before
+    assert [p.name for p in whole.parent.iterdir()] == [whole.name]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A saved model."""
+    model = cutaway.create_model("resnet20", blocks=(1, 1), num_classes=3)
+    save_model(model, tmp_path / "model", preset("resnet20"), {"trained_on": "nothing"})
+    return tmp_path / "model"
+
+
+def test_a_model_comes_back_with_the_same_bits(tmp_path: Path) -> None:
+    model = cutaway.create_model("resnet20", blocks=(1, 1), num_classes=3).to(memory_format=torch.channels_last)
+    save_model(model, tmp_path / "model", preset("resnet20"), {"trained_on": "nothing"})
+    before = torch.get_rng_state()
+    loaded, description = load_model(tmp_path / "model")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not loaded.training
+    assert loaded.config == model.config
+    assert description["preset"] == "resnet20"
+    assert description["family"] == "resnet"
+    assert description["trained_on"] == "nothing"
+    for (name, ours), theirs in zip(loaded.state_dict().items(), model.state_dict().values()):
+        assert torch.equal(ours, theirs), name
+
+
+def test_a_model_in_double_precision_stays_so(tmp_path: Path) -> None:
+    model = cutaway.create_model("mlp").double()
+    save_model(model, tmp_path, preset("mlp"))
+    loaded = load_model(tmp_path)[0]
+    assert all(torch.equal(a, b) for a, b in zip(loaded.parameters(), model.parameters()))
+
+
+def test_a_folder_that_is_no_model_says_so(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"is not a model's folder.*RUN/model"):
+        load_model(tmp_path)
+
+
+def test_an_edited_config_is_refused(folder: Path) -> None:
+    text = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(text.replace('"num_classes": 3', '"num_classes": 4'))
+    with pytest.raises(FileError, match="edited or comes from another model"):
+        load_model(folder)
+
+
+def _rewrite(folder: Path, change: Callable[[dict[str, Tensor], dict[str, object]], None]) -> None:
+    """Both files again, changed and consistent."""
+    tensors, description = read_tensors(folder / "model.safetensors")
+    tensors = {k: v.clone() for k, v in tensors.items()}
+    change(tensors, description)
+    write_tensors(folder / "model.safetensors", tensors, description)
+    (folder / "config.json").write_text(json.dumps(description))
+
+
+def test_a_preset_or_setting_of_another_version_is_refused(folder: Path) -> None:
+    _rewrite(folder, lambda tensors, description: description["config"].update(depth=9))
+    with pytest.raises(FileError, match=r"settings that resnet20 does not take.*depth"):
+        load_model(folder)
+    _rewrite(folder, lambda tensors, description: description.update(preset="resnet9000", cutaway="9.9"))
+    with pytest.raises(FileError, match=r"resnet9000.*written by Cutaway 9\.9"):
+        load_model(folder)
+
+
+def test_weights_that_do_not_fit_are_named(folder: Path) -> None:
+    def change(tensors: dict[str, Tensor], description: dict[str, object]) -> None:
+        tensors["extra"] = tensors.pop("conv1.weight")
+        tensors["fc.bias"] = torch.zeros(7)
+
+    _rewrite(folder, change)
+    with pytest.raises(FileError, match=r"missing, the first conv1\.weight.*first extra.*fc\.bias: \(7,\) .*\(3,\)"):
+        load_model(folder)
+
+
+def test_weights_that_do_not_fit_change_nothing() -> None:
+    model = nn.Linear(2, 2)
+    before = model.weight.clone()
+    with pytest.raises(FileError):
+        put_weights(model, {"weight": torch.zeros(2, 2), "bias": torch.zeros(3)}, "here")
+    assert torch.equal(model.weight, before)

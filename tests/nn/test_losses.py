@@ -1,0 +1,176 @@
+"""Losses: PyTorch's fused functions are the formulas, and no finite output makes a loss that is not finite."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from cutaway.errors import SettingError
+from cutaway.nn import losses
+from cutaway.nn.losses import LOSSES, binary_cross_entropy, counted, cross_entropy, map_criterion, perceptron
+
+sizes = {"n": st.integers(1, 5), "k": st.integers(2, 5), "seed": st.integers(0, 1000)}
+
+
+def draw(n: int, k: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits (n, k), classes (n,) and class weights (k,)."""
+    g = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(n, k, generator=g, dtype=torch.float64)
+    return logits, torch.randint(k, (n,), generator=g), torch.rand(k, generator=g, dtype=torch.float64) + 0.1
+
+
+@settings(max_examples=40, deadline=None)
+@given(**sizes, smoothing=st.sampled_from([0.0, 0.1, 0.5]), weighted=st.booleans(), shares=st.booleans())
+def test_cross_entropy_is_the_formula(
+    n: int, k: int, seed: int, smoothing: float, weighted: bool, shares: bool
+) -> None:
+    logits, target, weights = draw(n, k, seed)
+    q = F.one_hot(target, k).double()
+    if shares:
+        q = target = torch.rand(n, k, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    q = (1 - smoothing) * q + smoothing / k
+    w = weights if weighted else torch.ones(k, dtype=torch.float64)
+    expected = -(w * q * (logits.exp() / logits.exp().sum(1, keepdim=True)).log()).sum(1)
+    found = cross_entropy(logits, target, label_smoothing=smoothing, class_weights=weights if weighted else None)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(**sizes, smoothing=st.sampled_from([0.0, 0.1]))
+def test_the_weighted_mean_is_pytorchs(n: int, k: int, seed: int, smoothing: float) -> None:
+    logits, target, weights = draw(n, k, seed)
+    mean = cross_entropy(logits, target, label_smoothing=smoothing, class_weights=weights).sum()
+    mean = mean / counted(target, weights).sum()
+    expected = F.cross_entropy(logits, target, weight=weights, label_smoothing=smoothing)
+    torch.testing.assert_close(mean, expected, rtol=1e-12, atol=1e-14)
+
+
+@settings(max_examples=25, deadline=None)
+@given(**sizes)
+def test_one_hot_shares_are_the_classes(n: int, k: int, seed: int) -> None:
+    logits, target, weights = draw(n, k, seed)
+    shares = F.one_hot(target, k).float()
+    for smoothing in (0.0, 0.2):
+        torch.testing.assert_close(
+            cross_entropy(logits, shares, label_smoothing=smoothing, class_weights=weights),
+            cross_entropy(logits, target, label_smoothing=smoothing, class_weights=weights),
+        )
+    torch.testing.assert_close(counted(shares, weights).double(), counted(target, weights), rtol=1e-6, atol=0)
+    assert counted(target).tolist() == [1.0] * n
+
+
+@settings(max_examples=40, deadline=None)
+@given(**sizes, smoothing=st.sampled_from([0.0, 0.1]), weighted=st.booleans(), shares=st.booleans())
+def test_one_logit_is_two_with_the_first_at_zero(
+    n: int, k: int, seed: int, smoothing: float, weighted: bool, shares: bool
+) -> None:
+    del k
+    logits, target, weights = draw(n, 2, seed)
+    z = logits[:, :1]
+    if shares:
+        target = torch.softmax(logits.flip(1), 1)
+    options = {"label_smoothing": smoothing, "class_weights": weights if weighted else None}
+    expected = cross_entropy(torch.cat([torch.zeros_like(z), z], dim=1), target, **options)
+    torch.testing.assert_close(cross_entropy(z, target, **options), expected, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(binary_cross_entropy(z, target, **options), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_the_gradient_of_cross_entropy_is_the_difference() -> None:
+    logits, target, _ = draw(4, 3, 0)
+    logits.requires_grad_()
+    cross_entropy(logits, target).sum().backward()
+    torch.testing.assert_close(logits.grad, logits.softmax(1).detach() - F.one_hot(target, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "k"),
+    [(name, k) for name in sorted(LOSSES) for k in (1, 3) if (name, k) != ("map", 1)],  # map has one for each class
+)
+@pytest.mark.parametrize("scale", [1e4, -1e4])
+def test_extreme_outputs_make_finite_losses_and_gradients(name: str, k: int, scale: float) -> None:
+    outputs = scale * torch.tensor([[1.0, -1.0, 0.0], [-1.0, 1.0, 1.0], [0.0, 0.0, 0.0]])[:, :k]
+    outputs.requires_grad_()
+    target = torch.tensor([0, 1, 0])
+    value = LOSSES[name](outputs, outputs.detach().roll(1, 0) if name in ("mse", "half_squared_error") else target)
+    value.sum().backward()
+    assert value.shape == (3,)
+    assert value.isfinite().all()
+    assert outputs.grad is not None
+    assert outputs.grad.isfinite().all()
+
+
+def test_extreme_logits_with_class_weights() -> None:
+    z = torch.tensor([[1e4], [-1e4]], requires_grad=True)
+    value = cross_entropy(z, torch.tensor([0, 1]), class_weights=torch.tensor([2.0, 3.0]))
+    assert value.tolist() == [2e4, 3e4]
+    value.sum().backward()
+    assert z.grad is not None
+    assert z.grad.tolist() == [[2.0], [-3.0]]
+
+
+@settings(max_examples=25, deadline=None)
+@given(**sizes)
+def test_squared_errors_are_the_formulas(n: int, k: int, seed: int) -> None:
+    y, _, _ = draw(n, k, seed)
+    t, _, _ = draw(n, k, seed + 1)
+    torch.testing.assert_close(losses.half_squared_error(y, t), 0.5 * ((y - t) ** 2).sum(1))
+    torch.testing.assert_close(losses.mse(y, t), ((y - t) ** 2).sum(1) / k)
+    y.requires_grad_()
+    losses.half_squared_error(y, t).sum().backward()
+    torch.testing.assert_close(y.grad, (y - t).detach())
+
+
+def test_a_column_of_outputs_pairs_with_a_row_of_values() -> None:
+    outputs, target = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([1.0, 0.0, 0.0])
+    assert losses.mse(outputs, target).tolist() == [0, 4, 9]  # and not nine differences
+    with pytest.raises(ValueError, match="do not pair"):
+        losses.mse(outputs, torch.zeros(3, 2))
+
+
+def test_the_perceptron_criterion_moves_by_rosenblatts_rule() -> None:
+    scores = torch.tensor([[2.0], [-2.0], [0.0], [2.0], [-2.0], [0.0]], requires_grad=True)
+    target = torch.tensor([1, 1, 1, 0, 0, 0])
+    value = perceptron(scores, target)
+    assert value.tolist() == [0, 2, 0, 2, 0, 0]
+    value.sum().backward()
+    assert scores.grad is not None
+    # Minus y at a mistake, and a score of zero is one; nothing where the answer is right.
+    assert scores.grad[:, 0].tolist() == [0, -1, -1, 1, 0, 1]
+
+
+@settings(max_examples=25, deadline=None)
+@given(n=st.integers(1, 5), k=st.integers(3, 5), seed=st.integers(0, 1000))
+def test_several_perceptrons_are_each_one_against_the_rest(n: int, k: int, seed: int) -> None:
+    scores, target, _ = draw(n, k, seed)
+    each = sum(perceptron(scores[:, [i]], (target == i).long()) for i in range(k))
+    torch.testing.assert_close(perceptron(scores, target), each)
+
+
+@settings(max_examples=25, deadline=None)
+@given(**sizes, rubbish=st.floats(0.1, 5))
+def test_the_map_criterion_is_equation_9(n: int, k: int, seed: int, rubbish: float) -> None:
+    y = draw(n, k, seed)[0] ** 2
+    target = draw(n, k, seed)[1]
+    right = y[torch.arange(n), target]
+    expected = right + (math.exp(-rubbish) + (-y).exp().sum(1)).log()
+    torch.testing.assert_close(map_criterion(-y, target, rubbish=rubbish), expected, rtol=1e-10, atol=1e-12)
+    assert (expected > 0).all()
+
+
+@pytest.mark.parametrize("name", ["perceptron", "map"])
+def test_blended_classes_are_refused_where_a_loss_needs_one(name: str) -> None:
+    with pytest.raises(SettingError, match=rf"loss={name}.*mixup"):
+        LOSSES[name](torch.zeros(2, 3), torch.full((2, 3), 1 / 3))
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_not_a_number_stays_visible(name: str) -> None:
+    outputs = torch.full((1, 2), math.nan)
+    target = torch.zeros(1, 2) if name in ("mse", "half_squared_error") else torch.tensor([1])
+    assert LOSSES[name](outputs, target).isnan().all()
