@@ -1,0 +1,1 @@
+"""Where examples come from: your files, the named data sets, splits, preprocessing."""

@@ -1,0 +1,149 @@
+"""Augmentation: what is varied in a training batch, all of it on tensors that are normalised already.
+
+Sources: padded crop and flip as for CIFAR in K. He et al., Deep residual learning for image recognition, 2016,
+section 4.2; cutout by T. DeVries, G. Taylor, Improved regularization of convolutional neural networks with cutout,
+2017 <https://arxiv.org/abs/1708.04552>; mixup by H. Zhang et al., mixup: beyond empirical risk minimization, 2018
+<https://arxiv.org/abs/1710.09412>.
+
+Every function here draws from the generator it is given and from nothing else, and keeps shape, type and memory format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from ..errors import SettingError
+from ..spec import Classes, ImageSpec, Spec
+from .applicable import refuse_settings_for_others
+from .sets import Augment
+from .settings import DataSettings
+
+GREY_WEIGHTS = (0.299, 0.587, 0.114)  # of red, green, blue in luma, ITU-R BT.601
+
+
+def make_augment(
+    settings: DataSettings, spec: Spec, mean: Sequence[float] = (), std: Sequence[float] = ()
+) -> Augment | None:
+    """What the settings ask to vary, as one function (inputs, target, generator) -> (inputs, target); None if nothing.
+
+    `mean` and `std` are those that images were normalised with, per channel. Classes come back as shares (N, K)
+    where mixup blends them. Raises SettingError where a setting is not for this kind of data, or too large for it.
+    """
+    steps: list[Callable[[Tensor, Generator], Tensor]] = []
+    if isinstance(spec, ImageSpec):
+        side = min(spec.height, spec.width)
+        if settings.cutout > side:
+            raise SettingError(f"cutout={settings.cutout} would blank images of {side} pixels whole: give less.")
+        if settings.flip:
+            steps.append(flip)
+        if settings.crop:
+            steps.append(lambda x, g: padded_crop(x, settings.crop, g))
+        if settings.color_jitter:
+            steps.append(lambda x, g: color_jitter(x, settings.color_jitter, mean, std, g))
+        if settings.cutout:
+            steps.append(lambda x, g: cutout(x, settings.cutout, g))
+    else:
+        refuse_settings_for_others(settings, spec.kind)
+    if not steps and not settings.mixup:
+        return None
+    classes = spec.target.outputs if isinstance(spec.target, Classes) else None
+
+    def augment(inputs: Tensor, target: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
+        for step in steps:
+            inputs = step(inputs, generator)
+        if settings.mixup:
+            inputs, target = mixup(inputs, target, settings.mixup, classes, generator)
+        return inputs, target
+
+    return augment
+
+
+def flip(x: Tensor, generator: Generator) -> Tensor:
+    """Mirror each image (N, C, H, W) left to right with probability ½."""
+    mirrored = _uniform(x, (len(x), 1, 1, 1), generator) < 0.5
+    return _like(torch.where(mirrored, x.flip(3), x), x)
+
+
+def padded_crop(x: Tensor, padding: int, generator: Generator) -> Tensor:
+    """Pad each image by `padding` zeros (the mean colour) on every side and cut out a random window of its old size."""
+    n, _, height, width = x.shape
+    shifts = torch.randint(0, 2 * padding + 1, (2, n), generator=generator, device=generator.device).to(x.device)
+    rows = shifts[0, :, None] + torch.arange(height, device=x.device)  # (N, H)
+    columns = shifts[1, :, None] + torch.arange(width, device=x.device)  # (N, W)
+    padded = F.pad(x, (padding,) * 4).permute(0, 2, 3, 1)  # (N, H + 2p, W + 2p, C)
+    example = torch.arange(n, device=x.device)[:, None, None]
+    windows = padded[example, rows[:, :, None], columns[:, None, :]]  # (N, H, W, C)
+    return _like(windows.permute(0, 3, 1, 2), x)
+
+
+def color_jitter(
+    x: Tensor, strength: float, mean: Sequence[float], std: Sequence[float], generator: Generator
+) -> Tensor:
+    """Change brightness, contrast and saturation, in this order, each by a factor of 1 ± `strength` per image.
+
+    On pixel values 0…1, clipped there after each: brightness p·f; contrast m + (p − m)·f with m the image's mean
+    grey; saturation g + (p − g)·f with g the pixel's grey (images of one channel have none).
+    """
+    channels = x.shape[1]
+    mean_, std_ = (torch.tensor(v, dtype=x.dtype, device=x.device).view(1, -1, 1, 1) for v in (mean, std))
+    factors = 1 + strength * (2 * _uniform(x, (3, len(x), 1, 1, 1), generator) - 1)
+    pixels = (x * std_ + mean_) * factors[0]
+    pixels = pixels.clamp(0, 1)
+    average = _grey(pixels).mean((1, 2, 3), keepdim=True)  # (N, 1, 1, 1)
+    pixels = (average + (pixels - average) * factors[1]).clamp(0, 1)
+    if channels == 3:
+        grey = _grey(pixels)  # (N, 1, H, W)
+        pixels = (grey + (pixels - grey) * factors[2]).clamp(0, 1)
+    return _like((pixels - mean_) / std_, x)
+
+
+def cutout(x: Tensor, side: int, generator: Generator) -> Tensor:
+    """Blank a square of `side` pixels in each image with zeros (the mean colour).
+
+    Its centre is any pixel, each as likely, so that part of the square may lie outside.
+    """
+    n, _, height, width = x.shape
+    top = (_uniform(x, (n, 1), generator) * height).long() - side // 2
+    left = (_uniform(x, (n, 1), generator) * width).long() - side // 2
+    row, column = torch.arange(height, device=x.device), torch.arange(width, device=x.device)
+    in_rows = (row >= top) & (row < top + side)  # (N, H)
+    in_columns = (column >= left) & (column < left + side)  # (N, W)
+    return _like(x.masked_fill((in_rows[:, None, :, None] & in_columns[:, None, None, :]), 0), x)
+
+
+def mixup(x: Tensor, target: Tensor, alpha: float, classes: int | None, generator: Generator) -> tuple[Tensor, Tensor]:
+    """Blend every example with another of the batch: λx + (1 − λ)x', and the targets likewise.
+
+    λ comes from Beta(alpha, alpha), one for the batch. Classes (N,) become shares (N, `classes`); shares and values
+    (`classes` None) are blended as they are.
+    """
+    # torch has no public Beta distribution that draws from a generator; numpy has, seeded by ours.
+    seed = torch.randint(2**62, (), generator=generator, device=generator.device)
+    share = float(np.random.default_rng(int(seed)).beta(alpha, alpha))
+    other = torch.randperm(len(x), generator=generator, device=generator.device).to(x.device)
+    if classes is not None and target.ndim == 1:
+        target = F.one_hot(target, classes).to(torch.float32)
+    return _like(x * share + x[other] * (1 - share), x), target * share + target[other] * (1 - share)
+
+
+def _uniform(x: Tensor, shape: tuple[int, ...], generator: Generator) -> Tensor:
+    """Draws from [0, 1), where x is; the generator may be elsewhere."""
+    return torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float32).to(x.device)
+
+
+def _grey(pixels: Tensor) -> Tensor:
+    """(N, C, H, W) to (N, 1, H, W)."""
+    if pixels.shape[1] == 1:
+        return pixels
+    weights = torch.tensor(GREY_WEIGHTS, dtype=pixels.dtype, device=pixels.device).view(1, 3, 1, 1)
+    return (pixels * weights).sum(1, keepdim=True)
+
+
+def _like(result: Tensor, x: Tensor) -> Tensor:
+    """The result in the type and memory format of x."""
+    return result.to(x.dtype) if result.stride() == x.stride() else torch.empty_like(x).copy_(result)

@@ -1,0 +1,1 @@
+"""Images: pictures, files and folders of them, and what the network gets of them."""

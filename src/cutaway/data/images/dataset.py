@@ -1,0 +1,185 @@
+"""Image sets that lie in memory: small enough to be read once, split, fitted and held as one tensor."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from torch import Tensor
+
+from ...errors import DataError, SettingError
+from ...spec import Classes, ImageSpec
+from ..applicable import refuse_settings_for_others
+from ..augment import make_augment
+from ..sets import Batch, DataSet, Part, TensorPart
+from ..settings import DataSettings
+from ..splits import PARTS, Rows, draw, split_hash, split_indices, straddle_note
+from .pictures import Pixels, as_image
+from .preprocessing import ImagePreprocessing, fit_preprocessing
+
+Labels = npt.NDArray[np.int64]
+
+FLOAT_BYTES = 1 << 30  # a set that takes less than this as float32 is normalised once, a larger one batch by batch
+CHUNK = 1024  # images whose levels are counted at a time
+
+
+def image_dataset(
+    pixels: Pixels,
+    labels: Labels,
+    classes: Sequence[str],
+    settings: DataSettings,
+    image_size: int | None,
+    *,
+    name: str,
+    fingerprint: str,
+    parts: Mapping[str, Rows] | None = None,
+    notes: Sequence[str] = (),
+) -> DataSet:
+    """A named image set: `pixels` (n, C, h, w), 0…255, `labels` (n,), class k named `classes[k]`.
+
+    `parts` is the split that the set comes with: a train and a test part, or nothing; what it has not is drawn from
+    its training examples. Images are brought to settings.image_size, else to `image_size`, else stay as they are.
+    """
+    refuse_settings_for_others(settings, "image")
+    images = in_colour(torch.from_numpy(pixels), settings.color)
+    own_size = (images.shape[2], images.shape[3])
+    side = settings.image_size or image_size
+    height, width = (side, side) if side else own_size
+    spec = ImageSpec(images.shape[1], height, width, Classes(tuple(classes)))
+    split = complete_split(labels, classes, parts, settings)
+    preprocessing = fit_preprocessing(
+        spec, (images[rows] for rows in in_chunks(torch.from_numpy(split["train"]))), settings.fit, own_size
+    )
+    names = [f"image {i}" for i in range(len(images))]
+    straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], split, names.__getitem__, "images")
+
+    def picture(i: int) -> Image.Image:
+        return as_image(pixels[i].transpose(1, 2, 0))
+
+    return DataSet(
+        name=name,
+        source=name,
+        spec=spec,
+        parts=in_memory(images, labels, split, preprocessing, names, picture),
+        preprocessing=preprocessing,
+        fingerprint=fingerprint,
+        split_hash=split_hash(split),
+        notes=[*notes, *([straddle] if straddle else [])],
+        augment=make_augment(settings, spec, preprocessing.mean, preprocessing.std),
+    )
+
+
+def complete_split(
+    labels: Labels, classes: Sequence[str], given: Mapping[str, Rows] | None, settings: DataSettings
+) -> dict[str, Rows]:
+    """Train, val and test, each class in its share: `given` where it has them, the rest drawn from its train part.
+
+    `limit` then thins out the training examples alone, so that scores at different limits are of the same examples.
+    Raises DataError where a part would be empty, or a class would have no training example.
+    """
+    given = given if given is not None else {"train": np.arange(len(labels))}
+    train = given["train"]
+    val = 0.0 if "val" in given else settings.val
+    test = 0.0 if "test" in given else settings.test
+    if val + test >= 1:
+        raise SettingError(f"val={val:g} and test={test:g} leave nothing to train on: together they must be below 1.")
+    drawn = split_indices(len(train), val=val, test=test, seed=settings.split_seed, strata=labels[train])
+    found = {name: train[rows] for name, rows in drawn.items()}
+    found |= {name: rows for name, rows in given.items() if name != "train"}
+    split = {name: found[name] for name in PARTS if name in found}
+    for name, rows in split.items():
+        if not len(rows):
+            raise DataError(
+                f"The {name} part gets no example: val={val:g} and test={test:g} of {len(train):,} examples.",
+                mend="Add some, or give shares that leave at least one to each part.",
+            )
+    if settings.limit is not None:
+        train = split["train"]
+        split["train"] = draw(train, settings.limit, seed=settings.split_seed, strata=labels[train])
+    taught = np.bincount(labels[split["train"]], minlength=len(classes))
+    if (taught == 0).any():
+        k = int(taught.argmin())
+        limited = f" under limit={settings.limit}" if settings.limit is not None else ""
+        raise DataError(
+            f"No example of the class {classes[k]!r} is left for training{limited}: it has {(labels == k).sum():,}.",
+            mend="Each class needs some for training, besides those for validation and test: add examples, or leave "
+            "the class out.",
+        )
+    return split
+
+
+def in_memory(
+    pixels: Tensor,
+    labels: Labels,
+    split: Mapping[str, Rows],
+    preprocessing: ImagePreprocessing,
+    names: Sequence[str],
+    picture: Callable[[int], Image.Image],
+) -> dict[str, Part]:
+    """The parts of images (n, C, h, w): normalised once or, where that would be large, a batch at a time.
+
+    `names` and `picture` are of all n images.
+    """
+    spec, used = preprocessing.spec, sum(len(rows) for rows in split.values())
+    once = used * spec.channels * spec.height * spec.width * 4 < FLOAT_BYTES
+
+    def part(rows: Rows) -> Part:
+        own, target = pixels[torch.from_numpy(rows)], torch.from_numpy(labels[rows])
+        inputs = preprocessing.prepare(own) if once else own
+        held = TensorPart(inputs, target, [names[i] for i in rows], lambda i: picture(int(rows[i])))
+        return held if once else PixelPart(held, preprocessing)
+
+    return {name: part(rows) for name, rows in split.items()}
+
+
+class PixelPart:
+    """A part that lies in memory as bytes; its images are brought to size and normalised a batch at a time."""
+
+    def __init__(self, pixels: TensorPart, preprocessing: ImagePreprocessing) -> None:
+        self.target = pixels.target
+        self._pixels = pixels
+        self._preprocessing = preprocessing
+
+    def __len__(self) -> int:
+        return len(self._pixels)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Batches (N, C, H, W) in the given order; nothing is varied here, the loop augments whole batches."""
+        for (pixels,), target in self._pixels.batches(order, seed):
+            yield Batch((self._preprocessing.prepare(pixels),), target)
+
+    def name(self, i: int) -> str:
+        """What a person calls example i."""
+        return self._pixels.name(i)
+
+    def picture(self, i: int) -> Image.Image | None:
+        """Example i as it was given."""
+        return self._pixels.picture(i)
+
+    def row(self, i: int) -> None:
+        """An image is no row."""
+        del i
+
+
+def in_colour(images: Tensor, color: str) -> Tensor:
+    """uint8 images (n, C, h, w) in the colours that the setting asks for: auto, rgb or grey."""
+    if color == "rgb" and images.shape[1] == 1:
+        return images.expand(-1, 3, -1, -1)
+    if color == "grey" and images.shape[1] == 3:
+        # Luma as Pillow rounds it, so that files read by it later give the same pixels.
+        return torch.cat([_luma(some) for some in in_chunks(images)])
+    return images
+
+
+def in_chunks(tensor: Tensor) -> Iterator[Tensor]:
+    """The tensor in pieces of CHUNK along its first dimension."""
+    return (tensor[start : start + CHUNK] for start in range(0, len(tensor), CHUNK))
+
+
+def _luma(images: Tensor) -> Tensor:
+    red, green, blue = images.int().unbind(1)
+    return ((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16).to(torch.uint8)[:, None]  # (n, 1, h, w)

@@ -1,0 +1,167 @@
+"""A part of a data set whose pictures are read from their files while training goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from ...errors import DataError, Problem
+from ..sets import Batch
+from .files import unusable
+from .pictures import Source, picture
+
+if TYPE_CHECKING:
+    from .preprocessing import ImagePreprocessing
+
+Progress = Callable[[int, int], None]  # how many are done, of how many
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+HANDFUL = 64  # files that are sooner read than processes started
+AT_ONCE = 64  # images that threads hold at a time
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    """`function` of each item, in order; decoding images leaves Python's lock, so that threads work side by side."""
+    with ThreadPoolExecutor(cores()) as threads:
+        for start in range(0, len(items), AT_ONCE):
+            yield from threads.map(function, items[start : start + AT_ONCE])
+
+
+class FilePart:
+    """Pictures brought to size in worker processes, as bytes, and normalised here, a batch at a time.
+
+    Nothing is varied in the workers, so their number changes no result. `workers` None takes one for each processor,
+    four at most, and none for a handful of files.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        target: Tensor | None,
+        preprocessing: ImagePreprocessing,
+        names: Sequence[str] | None = None,
+        workers: int | None = None,
+    ) -> None:
+        self.target = target
+        self._names = names if names is not None else [str(s) for s in sources]
+        self._preprocessing = preprocessing
+        self._reader = _Reader(sources, self._names, preprocessing)
+        self._order = _Order()
+        self._workers = (min(4, cores()) if len(sources) > HANDFUL else 0) if workers is None else workers
+        self._loader: DataLoader[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Batches (N, C, H, W) in the given order. Raises DataError, naming the file, for one that cannot be read."""
+        del seed
+        self._order.batches = order
+        reads = self._through_workers() if self._workers else (self._reader[numbers] for numbers in self._order)
+        for read in reads:
+            if isinstance(read, Problem):
+                self._loader = None
+                reads.close()  # the workers end now, not whenever the error is forgotten
+                raise unusable([read], 1)
+            numbers, pixels = read
+            index = torch.tensor(numbers)
+            target = torch.empty(len(index), 0) if self.target is None else self.target[index]
+            yield Batch((self._preprocessing.normalise(pixels.permute(0, 3, 1, 2)),), target)
+
+    def name(self, i: int) -> str:
+        """The file's path."""
+        return self._names[i]
+
+    def picture(self, i: int) -> Image.Image:
+        """The picture as a person would see it, whole and in its own size and colours."""
+        return picture(self._reader.sources[i], self._names[i])
+
+    def row(self, i: int) -> None:
+        """A picture is no row."""
+        del i
+
+    def damaged(self, progress: Progress | None = None) -> list[Problem]:
+        """Decode every picture as training would; what cannot be decoded, by name."""
+        problems: list[Problem] = []
+        for done, read in enumerate(in_threads(self._reader.__getitem__, [[i] for i in range(len(self))]), 1):
+            if isinstance(read, Problem):
+                problems.append(read)
+            if progress is not None:
+                progress(done, len(self))
+        return problems
+
+    def _through_workers(self) -> Generator[Any, None, None]:
+        if self._loader is None:
+            self._loader = DataLoader(
+                self._reader,
+                batch_size=None,  # the order holds whole batches
+                sampler=self._order,
+                num_workers=self._workers,
+                persistent_workers=True,
+                worker_init_fn=_leave_interrupts_to_the_parent,
+                generator=torch.Generator(),  # else each epoch would draw from the random state of training
+            )
+        batches = iter(self._loader)
+        while True:
+            try:
+                read = next(batches)
+            except StopIteration:
+                return
+            except (RuntimeError, ConnectionError, EOFError) as error:
+                if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
+                    raise
+                self._loader = None
+                del batches
+                raise DataError(
+                    f"A process that reads images died: {error or 'it closed its connection'}.",
+                    mend="It ran out of memory, most likely: use fewer of them (workers=1) or none (workers=0).",
+                ) from error
+            yield read
+
+
+class _Order:
+    """What the workers are asked for; a new order takes the old one's place at every epoch."""
+
+    batches: Iterable[Tensor] = ()
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (index.tolist() for index in self.batches)
+
+
+class _Reader(Dataset[Any]):
+    """What a worker process holds."""
+
+    def __init__(self, sources: Sequence[Source], names: Sequence[str], preprocessing: ImagePreprocessing) -> None:
+        self.sources, self.names, self.preprocessing = sources, names, preprocessing
+
+    def __getitem__(self, numbers: list[int]) -> tuple[list[int], Tensor] | Problem:
+        """The numbers and their pixels, (n, H, W, C); or the file that cannot be read, for the parent to refuse."""
+        spec = self.preprocessing.spec
+        batch = np.empty((len(numbers), spec.height, spec.width, spec.channels), np.uint8)
+        try:
+            for row, number in enumerate(numbers):
+                batch[row] = self.preprocessing.pixels(self.sources[number], self.names[number])
+        except DataError as error:
+            return error.problems[0]
+        return numbers, torch.from_numpy(batch)
+
+
+def _leave_interrupts_to_the_parent(worker: int) -> None:
+    """Ctrl-C reaches every process; the parent alone decides what becomes of it."""
+    del worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,278 @@
+"""Folders of class folders of images: photos/cats/1.jpg, or photos/train/cats/1.jpg beside val/ and test/."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from ...errors import DataError, Problem
+from ...spec import Classes, ImageSpec
+from ..applicable import refuse_settings_for_others
+from ..augment import make_augment
+from ..sets import DataSet, Part
+from ..settings import DataSettings
+from ..splits import Rows, draw, split_hash, straddle_note
+from .dataset import Labels, complete_split, in_memory
+from .file_part import FilePart, Progress, in_threads
+from .files import Seen, class_folders, entries, is_image, left_note, look_at, subfolders, unusable
+from .pictures import Size, as_pixels, covering, picture, resized
+from .preprocessing import ImagePreprocessing, fit_preprocessing
+
+PART_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+USUAL_SIZE = 224  # of photographs, where nothing names a size
+LARGEST_OWN_SIZE = 512  # of images that stay as they are
+SAMPLE = 1024  # training images from which mean and deviation are taken
+MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Found:
+    """The image files of a folder, before any is opened."""
+
+    classes: tuple[str, ...]
+    files: list[Path]
+    labels: Labels  # (n,) of each file
+    parts: dict[str, Rows] | None  # the files of each part, where the folder has part folders
+    notes: list[str]
+
+
+def is_image_folder(path: Path) -> bool:
+    """Whether a folder holds class folders of images, or part folders of those."""
+    folders = [p for p in entries(path) if p.is_dir() and not p.name.startswith(".")]
+    inner = [p for f in folders if f.name.lower() in PART_FOLDERS for p in entries(f) if p.is_dir()]
+    return any(is_image(p) for folder in (*folders, *inner) for p in entries(folder))
+
+
+def open_folder(
+    path: Path, settings: DataSettings, image_size: int | None = None, usual_size: int | None = None
+) -> DataSet:
+    """Read a folder of class folders: look at every file, split, fit the preprocessing on the training part.
+
+    Images are brought to settings.image_size, else to `image_size`; else they stay as they are, where all have one
+    size of at most 512; else they are brought to `usual_size`, or 224. They are held in memory where that takes no
+    more than settings.memory, and are read anew in every epoch where it does.
+    Raises DataError that names every file or folder that cannot be used.
+    """
+    refuse_settings_for_others(settings, "image")
+    found = find(path)
+    seen = look_at(found.files)
+    split = complete_split(found.labels, found.classes, found.parts, settings)
+    sizes = {s.facts.size for s in seen}
+    own_size = sizes.pop() if len(sizes) == 1 else None
+    spec = ImageSpec(
+        _channels(seen, settings.color),
+        *_size(own_size, settings.image_size or image_size, usual_size or USUAL_SIZE),
+        Classes(found.classes),
+    )
+    sample = draw(split["train"], SAMPLE, seed=settings.split_seed)
+    preprocessing = fit_preprocessing(
+        spec, _training_images([found.files[i] for i in sample], spec), settings.fit, own_size
+    )
+    names = [str(file.relative_to(path)) for file in found.files]
+    used = sum(len(rows) for rows in split.values())
+    if used * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE:
+        parts = _held(found, split, names, preprocessing)
+    else:
+        parts = _streamed(found, split, names, preprocessing, settings.workers)
+    return DataSet(
+        name=path.resolve().name,
+        source=str(path),
+        spec=spec,
+        parts=parts,
+        preprocessing=preprocessing,
+        fingerprint=_fingerprint(names, seen),
+        split_hash=split_hash(split),
+        notes=_notes(found, seen, split, names, spec.channels),
+        augment=make_augment(settings, spec, preprocessing.mean, preprocessing.std),
+    )
+
+
+def find(path: Path) -> Found:
+    """The classes and files of a folder, none opened. Raises DataError where they cannot be learned from."""
+    part_folders = _part_folders(path)
+    homes = part_folders or {"": path}
+    found = {part: class_folders(folder) for part, folder in homes.items()}
+    train, _ = found.get("train") or found[""]
+    if len(train) < 2:
+        raise DataError(
+            f"{path} holds one class only, {', '.join(train)}: there is nothing to tell apart.",
+            mend="Add a folder with images of another class.",
+        )
+    for part, (by_class, _) in found.items():
+        for name in by_class:
+            if name not in train:
+                raise DataError(
+                    f"{homes[part] / name} is a class without training images: there is no {homes['train'] / name}.",
+                    mend="Add that folder with images, or remove the class.",
+                )
+    files: list[Path] = []
+    labels: list[int] = []
+    parts: dict[str, Rows] = {}
+    classes = tuple(train)
+    for part, (by_class, _) in found.items():
+        start = len(files)
+        for name, of_class in by_class.items():
+            files += of_class
+            labels += [classes.index(name)] * len(of_class)
+        parts[part] = np.arange(start, len(files))
+    left = [p for _, not_read in found.values() for p in not_read]
+    if part_folders:
+        left += [p for p in entries(path) if p not in part_folders.values()]
+    note = left_note(left)
+    return Found(classes, files, np.array(labels), parts if part_folders else None, [note] if note else [])
+
+
+def _part_folders(path: Path) -> dict[str, Path]:
+    """The folders that are named like parts and hold folders, by part; none where there are none.
+
+    Raises DataError where two are for one part, or none is for training.
+    """
+    found: dict[str, Path] = {}
+    for folder in subfolders(path):
+        part = PART_FOLDERS.get(folder.name.lower())
+        if part is None or any(is_image(p) for p in entries(folder)):  # images stand in it: a class of that name
+            continue
+        if part in found:
+            raise DataError(f"{found[part]} and {folder} are both for {part}.", mend="Leave one of them there.")
+        found[part] = folder
+    if found and "train" not in found:
+        raise DataError(
+            f"{path} has {', '.join(f'{f.name}/' for f in found.values())} and no train/.",
+            mend="Add train/ with the same class folders; or give a folder of class folders, to be split here.",
+        )
+    return found
+
+
+def verify(part: Part, progress: Progress | None = None) -> list[Problem]:
+    """Every file of a part that cannot be decoded, with its cause. What is in memory has been decoded already."""
+    return part.damaged(progress) if isinstance(part, FilePart) else []
+
+
+def _channels(seen: Sequence[Seen], color: str) -> int:
+    """1 for grey, 3 for RGB: what the setting says, else what most files have."""
+    if color != "auto":
+        return 1 if color == "grey" else 3
+    return 1 if 2 * sum(s.facts.grey for s in seen) > len(seen) else 3
+
+
+def _size(own_size: Size | None, side: int | None, usual_size: int) -> Size:
+    if side is None and own_size is not None and max(own_size) <= LARGEST_OWN_SIZE:
+        return own_size
+    side = side or usual_size
+    return side, side
+
+
+def _training_images(files: Sequence[Path], spec: ImageSpec) -> Iterator[Tensor]:
+    """uint8 (1, C, h, w) of each file, whole, and no larger than it enters the network."""
+
+    def whole(file: Path) -> Tensor | Problem:
+        def drawn_at(size: Size) -> Size:
+            return min(size, covering(size, (spec.height, spec.width)))
+
+        try:
+            image = picture(file, str(file), spec.channels, drawn_at)
+        except DataError as error:
+            return error.problems[0]
+        pixels = as_pixels(resized(image, drawn_at((image.height, image.width))))
+        return torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]
+
+    problems: list[Problem] = []
+    for image in in_threads(whole, files):
+        if isinstance(image, Problem):
+            problems.append(image)
+        else:
+            yield image
+    if problems:
+        raise unusable(problems, len(files))
+
+
+def _held(
+    found: Found, split: dict[str, Rows], names: Sequence[str], preprocessing: ImagePreprocessing
+) -> dict[str, Part]:
+    """The parts decoded once, at the size that they enter the network in."""
+    kept = np.unique(np.concatenate(list(split.values())))  # `limit` may have left files out
+    files = [found.files[i] for i in kept]
+
+    def fitted(file: Path) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]] | Problem:
+        try:
+            return preprocessing.pixels(file, str(file))
+        except DataError as error:
+            return error.problems[0]
+
+    spec = preprocessing.spec
+    pixels = np.empty((len(files), spec.height, spec.width, spec.channels), np.uint8)
+    problems: list[Problem] = []
+    for i, image in enumerate(in_threads(fitted, files)):
+        if isinstance(image, Problem):
+            problems.append(image)
+        else:
+            pixels[i] = image
+    if problems:
+        raise unusable(problems, len(files))
+
+    def original(i: int) -> Image.Image:
+        return picture(files[i], str(files[i]))
+
+    return in_memory(
+        torch.from_numpy(pixels).permute(0, 3, 1, 2),  # (n, C, H, W)
+        found.labels[kept],
+        {part: np.searchsorted(kept, rows) for part, rows in split.items()},
+        preprocessing,
+        [names[i] for i in kept],
+        original,
+    )
+
+
+def _streamed(
+    found: Found,
+    split: dict[str, Rows],
+    names: Sequence[str],
+    preprocessing: ImagePreprocessing,
+    workers: int | None,
+) -> dict[str, Part]:
+    """The parts read from their files, anew in every epoch."""
+    return {
+        part: FilePart(
+            [found.files[i] for i in rows],
+            torch.from_numpy(found.labels[rows]),
+            preprocessing,
+            [names[i] for i in rows],
+            workers,
+        )
+        for part, rows in split.items()
+    }
+
+
+def _fingerprint(names: Sequence[str], seen: Sequence[Seen]) -> str:
+    """sha256 of every file's name and content."""
+    lines = sorted(f"{s.digest}  {name}\n" for name, s in zip(names, seen))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _notes(
+    found: Found, seen: Sequence[Seen], split: dict[str, Rows], names: Sequence[str], channels: int
+) -> list[str]:
+    notes = list(found.notes)
+    for part, rows in split.items():
+        absent = [name for k, name in enumerate(found.classes) if k not in found.labels[rows]]
+        if absent:
+            notes.append(f"The {part} part has no images of {', '.join(absent)}: nothing is measured on them there.")
+    moving = [name for name, s in zip(names, seen) if s.facts.moving]
+    if moving:
+        notes.append(
+            f"{len(moving):,} files have several frames or pages, and the first is read: {', '.join(moving[:3])}."
+        )
+    coloured = sum(not s.facts.grey for s in seen)
+    if channels == 1 and coloured:
+        notes.append(
+            f"{coloured:,} of {len(seen):,} images are coloured and are read in grey; color=rgb keeps colours."
+        )
+    straddle = straddle_note([s.digest for s in seen], split, names.__getitem__, "images")
+    return [*notes, *([straddle] if straddle else [])]

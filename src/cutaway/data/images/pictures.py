@@ -1,0 +1,207 @@
+"""One picture, from a file to the pixels that a network sees.
+
+Read upright, in grey or RGB as a person would see it, then brought to a size. Everything stays uint8 here.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+
+from ...errors import DataError, Problem
+
+Pixels = npt.NDArray[np.uint8]
+Size = tuple[int, int]  # height, width
+Source = Path | Image.Image | np.ndarray[Any, Any]  # an array is (H, W), (H, W, 3) or (H, W, 4)
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+MAX_MEGAPIXELS = 64
+MEND = "Repair, replace or move away what is named."
+GREY_MODES = ("1", "L", "LA", "La", "I", "F")
+DAMAGE = (
+    OSError,
+    EOFError,
+    SyntaxError,
+    ValueError,
+    struct.error,
+    zlib.error,
+)  # what Pillow raises on bad files
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a picture's head says, without its pixels being read."""
+
+    size: Size  # upright, as a person sees it
+    grey: bool
+    moving: bool  # it has several frames or pages, of which the first is read
+
+
+def facts(data: bytes, name: str) -> Facts:
+    """Read the head of the file that holds `data`. Raises DataError, with a Problem, where it is no usable picture."""
+    if not data:
+        raise _unusable(name, "it is empty (0 bytes)")
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            _refuse_huge(image, name)
+            moving = image.format != "MPO" and getattr(image, "is_animated", False)  # MPO: a phone's JPEG
+            return Facts(_upright_size(image), _is_grey(image), moving)
+    except Image.DecompressionBombError as error:
+        raise _unusable(name, f"it is far too large: {error}") from error
+    except UnidentifiedImageError as error:
+        raise _unusable(name, "it is no image that can be read, whatever its name says") from error
+    except DataError:
+        raise
+    except DAMAGE as error:
+        raise _unusable(name, f"it is damaged or cut short ({error})") from error
+
+
+def picture(
+    source: Source, name: str, channels: int | None = None, drawn_at: Callable[[Size], Size] | None = None
+) -> Image.Image:
+    """The picture upright, in mode L (channels 1) or RGB (3; None keeps grey grey), as a person would see it.
+
+    16 bits are scaled to 8; what is transparent stands on white; palettes and CMYK become colours. `drawn_at` says,
+    from its full size, at what size all of it will be drawn: a JPEG is then decoded at the smallest of 1/1, 1/2,
+    1/4, 1/8 of its size that is no smaller, which saves most of the work.
+    Raises DataError, with a Problem, where it cannot be read; `name` is what to call what has no path.
+    """
+    name = str(source) if isinstance(source, Path) else name
+    try:
+        if isinstance(source, Image.Image):
+            return _plain(source, channels, name)
+        if isinstance(source, np.ndarray):
+            return _plain(_from_array(source, name), channels, name)
+        with Image.open(source) as image:
+            _refuse_huge(image, name)
+            if drawn_at is not None and image.format in ("JPEG", "MPO"):
+                upright = _upright_size(image)
+                drawn = drawn_at(upright)
+                image.draft(None, drawn[::-1] if upright == image.size[::-1] else drawn)
+            image.load()
+            return _plain(image, channels, name)
+    except DataError:
+        raise
+    except DAMAGE as error:
+        raise _unusable(name, f"it is damaged, cut short or of an unknown form ({error})") from error
+
+
+def resized(image: Image.Image, size: Size, box: tuple[float, float, float, float] | None = None) -> Image.Image:
+    """The image (or the part of it in `box`: left, top, right, bottom) drawn at `size`, bilinear and antialiased."""
+    if box is None and image.size == size[::-1]:
+        return image
+    return image.resize(size[::-1], Image.Resampling.BILINEAR, box=box)
+
+
+def crop_to(image: Image.Image, size: Size) -> Image.Image:
+    """The largest part around the centre that has the proportions of `size`, drawn at `size`."""
+    (width, height), (rows, columns) = image.size, size
+    wide = width * rows > height * columns
+    if height == rows if wide else width == columns:  # nothing is scaled: cut out whole pixels, do not halve them
+        left, top = (width - columns) // 2, (height - rows) // 2
+        return image.crop((left, top, left + columns, top + rows))
+    aside = (width - height * columns / rows) / 2 if wide else 0.0
+    above = 0.0 if wide else max(0.0, (height - width * rows / columns) / 2)  # rounding must not lead outside
+    return resized(image, size, (aside, above, width - aside, height - above))
+
+
+def pad_to(image: Image.Image, size: Size, box: Size, background: tuple[int, ...]) -> Image.Image:
+    """The whole image, drawn as large as it goes into `box`, in the middle of `size`, on the background."""
+    image = resized(image, inside(image.size[::-1], box))
+    if image.size == size[::-1]:
+        return image
+    padded = Image.new(image.mode, size[::-1], background[0] if len(background) == 1 else background)
+    padded.paste(image, ((size[1] - image.size[0]) // 2, (size[0] - image.size[1]) // 2))
+    return padded
+
+
+def inside(size: Size, box: Size) -> Size:
+    """The largest size with the proportions of `size` that goes into `box`."""
+    scale = min(box[0] / size[0], box[1] / size[1])
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+
+
+def covering(size: Size, box: Size) -> Size:
+    """The smallest size with the proportions of `size` that covers `box`."""
+    scale = max(box[0] / size[0], box[1] / size[1])
+    return round(size[0] * scale), round(size[1] * scale)
+
+
+def as_pixels(image: Image.Image) -> Pixels:
+    """The image in mode L or RGB as (H, W, C)."""
+    array = np.asarray(image)
+    return array[:, :, None] if array.ndim == 2 else array
+
+
+def as_image(pixels: Pixels) -> Image.Image:
+    """Pixels (H, W, C) with one or three channels as an image."""
+    return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+
+
+def _plain(image: Image.Image, channels: int | None, name: str) -> Image.Image:
+    if image.getexif().get(ExifTags.Base.Orientation, 1) != 1:
+        image = ImageOps.exif_transpose(image)
+    if channels is None:
+        channels = 1 if _is_grey(image) else 3
+    if image.mode.startswith("I"):
+        image = _from_16_bits(image, name)
+    elif image.mode == "F":
+        raise _unusable(name, "its pixels are floating-point numbers, of unknown range: save it with 8 or 16 bits")
+    elif image.has_transparency_data:
+        above = image.convert("RGBA")
+        image = Image.new("RGBA", image.size, "white")
+        image.alpha_composite(above)
+    mode = "L" if channels == 1 else "RGB"
+    return image if image.mode == mode else image.convert(mode)
+
+
+def _is_grey(image: Image.Image) -> bool:
+    return image.mode.split(";")[0] in GREY_MODES
+
+
+def _from_array(pixels: np.ndarray[Any, Any], name: str) -> Image.Image:
+    grey = pixels.ndim == 2 and pixels.dtype in (np.uint8, np.uint16)
+    if not grey and not (pixels.ndim == 3 and pixels.shape[2] in (3, 4) and pixels.dtype == np.uint8):
+        raise _unusable(
+            name,
+            f"it is an array of {pixels.dtype} of shape {pixels.shape}: give (H, W), (H, W, 3) or (H, W, 4) of uint8, "
+            "0 to 255, or (H, W) of uint16",
+        )
+    return Image.fromarray(pixels)
+
+
+def _upright_size(image: Image.Image) -> Size:
+    """From the head alone. A PNG is taken as it stands: its orientation may come after its pixels."""
+    turned = image.format != "PNG" and image.getexif().get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)
+    return image.size if turned else image.size[::-1]
+
+
+def _from_16_bits(image: Image.Image, name: str) -> Image.Image:
+    values = np.asarray(image).astype(np.int64)
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or high > 65535:
+        raise _unusable(name, f"its pixels run from {low} to {high}: save it with 8 or 16 bits")
+    return Image.fromarray(np.round(values / 257).astype(np.uint8))  # 65535 / 257 = 255
+
+
+def _refuse_huge(image: Image.Image, name: str) -> None:
+    width, height = image.size
+    if width * height > MAX_MEGAPIXELS * 1_000_000:
+        raise _unusable(
+            name,
+            f"it has {width} × {height} pixels, {width * height / 1e6:.0f} megapixels, and more than {MAX_MEGAPIXELS} "
+            "are not read: save it smaller",
+        )
+
+
+def _unusable(name: str, what: str) -> DataError:
+    return DataError("An image cannot be used:", [Problem(name, what)], mend=MEND)

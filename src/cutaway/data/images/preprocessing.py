@@ -1,0 +1,208 @@
+"""From any picture to the tensor that the network takes: fitted on the training part, saved as JSON with the model.
+
+    x = (p / 255 − mean) / deviation,  p the pixel 0…255 of the picture brought to grey or RGB and to H × W
+
+The same two steps serve training and prediction: `pixels` for one picture, `normalise` for a batch of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from ... import spec as specs
+from ...errors import DataError
+from ...spec import Classes, ImageSpec
+from .file_part import FilePart
+from .files import class_folders, image_files, look_at
+from .pictures import (
+    Pixels,
+    Size,
+    Source,
+    as_image,
+    as_pixels,
+    covering,
+    crop_to,
+    inside,
+    pad_to,
+    picture,
+    resized,
+)
+
+PAD_AT_MOST = 8  # pixels, and a quarter, that auto adds around a picture instead of enlarging it
+
+
+@dataclass(frozen=True)
+class ImagePreprocessing:
+    """How a picture becomes a tensor (C, H, W)."""
+
+    spec: ImageSpec
+    mean: tuple[float, ...]  # per channel, of the training pixels / 255
+    std: tuple[float, ...]  # likewise
+    fit: str  # crop, stretch or pad
+    box: Size  # pad: the room in the middle of H × W that the picture is drawn into
+    background: tuple[int, ...]  # pad: what stands around it, 0…255 per channel
+
+    def pixels(self, source: Source, name: str) -> Pixels:
+        """One picture as (H, W, C), 0…255. Raises DataError, naming it, where it cannot be read."""
+        return as_pixels(self._fitted(picture(source, name, self.spec.channels, self._drawn_at)))
+
+    def prepare(self, pixels: Tensor) -> Tensor:
+        """uint8 (n, C, h, w), of the right number of channels and any one size, to float32 (n, C, H, W)."""
+        size, own = (self.spec.height, self.spec.width), tuple(pixels.shape[2:])
+        if own == size:
+            return self.normalise(pixels)
+        if self.fit == "pad" and own == self.box:
+            top, left = (size[0] - own[0]) // 2, (size[1] - own[1]) // 2
+            fitted = torch.tensor(self.background, dtype=torch.uint8).view(1, -1, 1, 1)
+            fitted = fitted.repeat(len(pixels), 1, *size)
+            fitted[:, :, top : top + own[0], left : left + own[1]] = pixels
+            return self.normalise(fitted)
+        rows = pixels.permute(0, 2, 3, 1).numpy()  # (n, h, w, C)
+        images = np.stack([as_pixels(self._fitted(as_image(row))) for row in rows])
+        return self.normalise(torch.from_numpy(images).permute(0, 3, 1, 2))
+
+    def normalise(self, pixels: Tensor) -> Tensor:
+        """uint8 (n, C, H, W) to float32 of the same shape and memory format: mean 0 and deviation 1 in training."""
+        mean, std = (torch.tensor(v, dtype=torch.float64).mul(255).float() for v in (self.mean, self.std))
+        if not pixels.is_contiguous(memory_format=torch.channels_last):
+            return pixels.float().sub_(mean.view(1, -1, 1, 1)).div_(std.view(1, -1, 1, 1))
+        # The same numbers in half the time: whole lines of W·C values instead of C at a time.
+        n, channels, height, width = pixels.shape
+        lines = pixels.permute(0, 2, 3, 1).flatten(2).float()  # (n, H, W·C)
+        lines.sub_(mean.repeat(width)).div_(std.repeat(width))
+        return lines.view(n, height, width, channels).permute(0, 3, 1, 2)  # (n, C, H, W)
+
+    def examples(self, sources: Sequence[Any]) -> FilePart:
+        """Pictures without targets: paths of image files or of folders of them, PIL images, or arrays of pixels.
+
+        Arrays are (H, W), (H, W, 3) or (H, W, 4) of uint8, or (H, W) of uint16. Raises DataError that names every
+        path that is no usable image; one that is cut short further on is named when it is read.
+        """
+        found: list[Source] = []
+        for source in sources:
+            found += image_files(Path(source).expanduser()) if isinstance(source, str | Path) else [source]
+        if not found:
+            raise DataError("No image was given.")
+        look_at([source for source in found if isinstance(source, Path)])
+        names = [str(s) if isinstance(s, Path) else f"image {i}" for i, s in enumerate(found)]
+        return FilePart(found, None, self, names)
+
+    def labelled(self, source: str | Path) -> FilePart:
+        """The images of a folder of class folders, with targets.
+
+        Raises DataError where it holds none, or a class that training did not know.
+        """
+        path = Path(source).expanduser()
+        if not path.is_dir():
+            raise DataError(
+                f"There is no folder {str(source)!r}, and labelled images come as a folder of class folders."
+            )
+        by_class, _ = class_folders(path)
+        names = self.spec.target.names if isinstance(self.spec.target, Classes) else ()
+        unknown = [name for name in by_class if name not in names]
+        if unknown or not by_class:
+            raise DataError(
+                f"{path} holds {f'the class {unknown[0]!r}' if unknown else 'no class folders'}, and the model was "
+                f"trained on {', '.join(names)}.",
+                mend="Name the class folders like those; where there are train/, val/ and test/, give one of them.",
+            )
+        files = [(file, names.index(name)) for name in by_class for file in by_class[name]]
+        look_at([file for file, _ in files])
+        target = torch.tensor([label for _, label in files])
+        return FilePart([f for f, _ in files], target, self, [str(f.relative_to(path)) for f, _ in files])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {
+            "kind": "image",
+            "spec": specs.to_json(self.spec),
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "fit": self.fit,
+            "box": list(self.box),
+            "background": list(self.background),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> ImagePreprocessing:
+        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        spec = specs.from_json(data["spec"])
+        if not isinstance(spec, ImageSpec):
+            raise TypeError(f"a preprocessing of images with a spec of kind {spec.kind}")
+        height, width = data["box"]
+        return cls(
+            spec=spec,
+            mean=tuple(data["mean"]),
+            std=tuple(data["std"]),
+            fit=data["fit"],
+            box=(height, width),
+            background=tuple(data["background"]),
+        )
+
+    def _drawn_at(self, size: Size) -> Size:
+        """The size at which all of a picture of that size is drawn."""
+        whole = (self.spec.height, self.spec.width)
+        if self.fit == "stretch":
+            return whole
+        return inside(size, self.box) if self.fit == "pad" else covering(size, whole)
+
+    def _fitted(self, image: Image.Image) -> Image.Image:
+        size = (self.spec.height, self.spec.width)
+        if self.fit == "stretch":
+            return resized(image, size)
+        if self.fit == "pad":
+            return pad_to(image, size, self.box, self.background)
+        return crop_to(image, size)
+
+
+def fit_preprocessing(spec: ImageSpec, images: Iterable[Tensor], fit: str, own_size: Size | None) -> ImagePreprocessing:
+    """Fit the preprocessing on training images: uint8 tensors (n, C, h, w), as they are before they are fitted.
+
+    `own_size` is the size that all images have, if there is one. Mean and deviation are those of all pixels together;
+    the background is the median of the outermost ones.
+    """
+    size = (spec.height, spec.width)
+    counts = border = torch.zeros(spec.channels, 256, dtype=torch.int64)  # how often each level occurs
+    for batch in images:
+        counts = counts + _level_counts(batch)
+        rows, columns = batch[:, :, [0, -1], :], batch[:, :, :, [0, -1]]
+        border = border + _level_counts(rows) + _level_counts(columns)
+    levels = torch.arange(256, dtype=torch.float64) / 255
+    shares = counts.double() / counts.sum(1, keepdim=True)  # (C, 256)
+    mean = shares @ levels
+    std = (shares * (levels - mean[:, None]) ** 2).sum(1).sqrt()
+    std = torch.where(std > 0, std, 1.0)  # a constant channel stays at 0
+    median = (border.cumsum(1) * 2 >= border.sum(1, keepdim=True)).int().argmax(1)
+    return ImagePreprocessing(
+        spec=spec,
+        mean=tuple(mean.tolist()),
+        std=tuple(std.tolist()),
+        fit=choose_fit(own_size, size) if fit == "auto" else fit,
+        box=own_size if own_size is not None and _goes_into(own_size, size) else size,
+        background=tuple(median.tolist()),
+    )
+
+
+def choose_fit(own_size: Size | None, size: Size) -> str:
+    """What `fit=auto` means: pad where a few pixels are missing (28 to 32, as LeCun did), crop otherwise."""
+    if own_size is None or not _goes_into(own_size, size) or own_size == size:
+        return "crop"
+    few = all(s - o <= min(PAD_AT_MOST, o / 4) for s, o in zip(size, own_size))
+    return "pad" if few else "crop"
+
+
+def _goes_into(own_size: Size, size: Size) -> bool:
+    return own_size[0] <= size[0] and own_size[1] <= size[1]
+
+
+def _level_counts(images: Tensor) -> Tensor:
+    """uint8 (n, C, h, w) to how often each level occurs in each channel, (C, 256)."""
+    return torch.stack([torch.bincount(images[:, c].flatten(), minlength=256) for c in range(images.shape[1])])

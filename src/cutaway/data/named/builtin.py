@@ -1,0 +1,79 @@
+"""Named sets that need no file of their own: scikit-learn's, and the two-dimensional toys."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ..images.dataset import image_dataset
+from ..sets import DataSet
+from ..tables.dataset import table_dataset
+from . import toys
+from .catalogue import Request
+
+TOY_POINTS = 1000
+TOY_NOISE = {"moons": 0.15, "circles": 0.08, "spirals": 0.03}
+TOY_SEED = 0
+
+
+def open_bunch(request: Request) -> DataSet:
+    """One of scikit-learn's tables: iris, wine, breast_cancer or diabetes, its columns in their own units."""
+    from sklearn import datasets  # here, because it takes a second
+
+    name, target = request.name, request.named.target
+    bunch: Any = datasets.load_diabetes(scaled=False) if name == "diabetes" else getattr(datasets, f"load_{name}")()
+    columns = {str(column): bunch.data[:, i] for i, column in enumerate(bunch.feature_names)}
+    classes = bunch.get("target_names")
+    columns[target] = bunch.target if classes is None else np.array(classes)[bunch.target]
+    return _table(request, pl.DataFrame(columns))
+
+
+def open_toy(request: Request) -> DataSet:
+    """Points in the plane: moons, circles or spirals."""
+    points, labels = getattr(toys, request.name)(TOY_POINTS, TOY_NOISE[request.name], TOY_SEED)
+    return _table(request, pl.DataFrame({"x1": points[:, 0], "x2": points[:, 1], request.named.target: labels}))
+
+
+def open_xor(request: Request) -> DataSet:
+    """The truth table of XOR, which is training, validation and test part alike."""
+    points, labels = toys.xor()
+    rows = np.arange(len(labels))
+    return _table(
+        request,
+        pl.DataFrame({"a": points[:, 0], "b": points[:, 1], request.named.target: labels}),
+        parts={"train": rows, "val": rows, "test": rows},
+        notes=[
+            "The four rows of the truth table are training, validation and test part alike: a score tells how well "
+            "they are learned, not how well anything generalises."
+        ],
+    )
+
+
+def open_digits(request: Request) -> DataSet:
+    """Handwritten digits, 8 × 8."""
+    from sklearn import datasets
+
+    bunch: Any = datasets.load_digits()
+    # Levels 0…16 become 0…255, so that a digit saved as an image file is read back to the same pixels.
+    pixels = np.round(bunch.images * (255 / 16)).astype(np.uint8)[:, None]  # (n, 1, 8, 8)
+    labels = bunch.target.astype(np.int64)
+    return image_dataset(
+        pixels,
+        labels,
+        [str(digit) for digit in range(10)],
+        request.settings,
+        request.image_size,
+        name=request.name,
+        fingerprint=hashlib.sha256(pixels.tobytes() + labels.tobytes()).hexdigest(),
+        notes=["The pixels' levels 0 to 16 are read as 0 to 255."],
+    )
+
+
+def _table(request: Request, frame: pl.DataFrame, **more: Any) -> DataSet:
+    fingerprint = hashlib.sha256(frame.write_csv().encode()).hexdigest()
+    return table_dataset(
+        frame, request.settings, name=request.name, source=request.name, fingerprint=fingerprint, **more
+    )

@@ -1,0 +1,154 @@
+"""Files of the named data sets: found where they lie, or fetched from their public homes into a cache.
+
+A file is fetched only because its data set was asked for by name, over a temporary name, and kept only if its sha256
+is the published one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from http.client import HTTPException
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from ...errors import DataError, FileError
+from ...files import replacing
+
+CHUNK = 1 << 18  # bytes read at a time
+TIMEOUT = 30.0  # seconds without a byte
+
+OnBytes = Callable[[int], None]  # told how many bytes came
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file and its public home."""
+
+    name: str
+    url: str
+    sha256: str
+    size: int  # bytes
+    members: tuple[tuple[str, str], ...] = ()  # of a .tar.gz: the files wanted out of it, and the sha256 of each
+
+    @property
+    def contents(self) -> tuple[tuple[str, str], ...]:
+        """The files that come of it, and the sha256 of each."""
+        return self.members or ((self.name, self.sha256),)
+
+
+def roots() -> list[Path]:
+    """Where data sets are looked for, in this order: $CUTAWAY_DATA, where it is set, and the cache."""
+    own = os.environ.get("CUTAWAY_DATA")
+    return [*([Path(own).expanduser()] if own else []), cache()]
+
+
+def cache() -> Path:
+    """$CUTAWAY_CACHE, else the place where this platform keeps a user's caches."""
+    given = os.environ.get("CUTAWAY_CACHE")
+    if given:
+        return Path(given).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "cutaway"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "cutaway" / "Cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cutaway"
+
+
+def obtain(remotes: Sequence[Remote], folder: str) -> Path:
+    """Fetch what is missing of `remotes` into the cache's `folder`, with a bar on a terminal; where they lie then.
+
+    Raises FileError that says where the file can be put by hand, where it cannot be fetched.
+    """
+    place = cache() / folder
+    missing = [r for r in remotes if not all((place / name).is_file() for name, _ in r.contents)]
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        for remote in missing:
+            task = progress.add_task(remote.name, total=remote.size)
+            try:
+                fetch(remote, place, partial(progress.advance, task))
+            except FileError as error:
+                wanted = ", ".join(name for remote in missing for name, _ in remote.contents)
+                raise FileError(
+                    f"{error} To put the files there by hand, set CUTAWAY_DATA to a folder of yours and place in its "
+                    f"{folder}/: {wanted}."
+                ) from error
+    return place
+
+
+def fetch(remote: Remote, place: Path, on_bytes: OnBytes = lambda count: None) -> None:
+    """Download one file into the folder `place`, check its sum, and unpack it where it is an archive.
+
+    What stands there under that name before is replaced only by a whole file. Raises FileError otherwise.
+    """
+    path = place / remote.name
+    with replacing(path) as temporary:
+        found = _transfer(remote.url, temporary, on_bytes)
+        if found != remote.sha256:
+            raise FileError(
+                f"{remote.url} was downloaded and is not the published file: its sha256 is {found}, and should be "
+                f"{remote.sha256}. Nothing of it was kept."
+            )
+    if remote.members:
+        unpack(path, [name for name, _ in remote.members], place)
+        path.unlink()
+
+
+def unpack(archive: Path, members: Sequence[str], place: Path) -> None:
+    """Write these members of a .tar.gz below `place`, and nothing else of it. Raises DataError where one is missing."""
+    missing = set(members)
+    with tarfile.open(archive, "r|gz") as opened:  # read once, from front to back
+        for member in opened:
+            stream = opened.extractfile(member) if member.name in missing else None
+            if stream is not None:
+                with replacing(place / member.name) as temporary:
+                    temporary.write_bytes(stream.read())
+                missing.remove(member.name)
+    if missing:
+        raise DataError(f"{archive} has no file {', '.join(sorted(missing))}.")
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _transfer(url: str, path: Path, on_bytes: OnBytes) -> str:
+    """Write what `url` gives to `path`; its sha256. Raises FileError where it does not come, or not whole."""
+    digest, received = hashlib.sha256(), 0
+    try:
+        request = urllib.request.Request(url, headers={"User-Agent": "cutaway"})
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as response, path.open("wb") as out:
+            length = response.headers.get("Content-Length")
+            while chunk := response.read(CHUNK):
+                out.write(chunk)
+                digest.update(chunk)
+                received += len(chunk)
+                on_bytes(len(chunk))
+    except urllib.error.HTTPError as error:
+        raise FileError(f"{url} could not be downloaded: the server answers {error.code} {error.reason}.") from error
+    except urllib.error.URLError as error:
+        raise FileError(f"{url} could not be downloaded: {error.reason}. Is there a network?") from error
+    except (TimeoutError, ConnectionError, HTTPException) as error:
+        raise FileError(f"{url} broke off after {received:,} bytes: {error or type(error).__name__}.") from error
+    if length is not None and received != int(length):
+        raise FileError(f"{url} broke off after {received:,} of {int(length):,} bytes.")
+    return digest.hexdigest()

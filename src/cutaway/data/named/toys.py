@@ -1,0 +1,50 @@
+"""Two-dimensional toys with two or three classes, and the truth table of XOR, to watch small networks on."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Points = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]  # (n, 2), (n,)
+
+
+def xor() -> Points:
+    """The truth table: (0, 0) → 0, (0, 1) → 1, (1, 0) → 1, (1, 1) → 0."""
+    return np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), np.array([0, 1, 1, 0])
+
+
+def moons(count: int, noise: float, seed: int) -> Points:
+    """Two half circles of radius 1 that interlock: (cos t, sin t) and (1 − cos t, ½ − sin t), t in [0, π]."""
+    rng, labels, t = _draw(count, seed, classes=2)
+    t *= np.pi
+    upper = np.stack([np.cos(t), np.sin(t)], 1)
+    lower = np.stack([1 - np.cos(t), 0.5 - np.sin(t)], 1)
+    return _noisy(np.where(labels[:, None] == 0, upper, lower), noise, rng), labels
+
+
+def circles(count: int, noise: float, seed: int) -> Points:
+    """A circle of radius 1 (class 0) around one of radius ½ (class 1)."""
+    rng, labels, t = _draw(count, seed, classes=2)
+    t *= 2 * np.pi
+    radius = np.where(labels == 0, 1.0, 0.5)
+    return _noisy(np.stack([radius * np.cos(t), radius * np.sin(t)], 1), noise, rng), labels
+
+
+def spirals(count: int, noise: float, seed: int) -> Points:
+    """Three arms that wind around the origin: radius t, angle 2π·(0.75 t + class / 3), t in [0, 1]."""
+    rng, labels, t = _draw(count, seed, classes=3)
+    angle = 2 * np.pi * (0.75 * t + labels / 3)
+    return _noisy(np.stack([t * np.cos(angle), t * np.sin(angle)], 1), noise, rng), labels
+
+
+def _draw(
+    count: int, seed: int, classes: int
+) -> tuple[np.random.Generator, npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """A generator, classes as equal in number as can be, and a place in [0, 1) on the curve for each point."""
+    rng = np.random.default_rng(seed)
+    return rng, np.arange(count) % classes, rng.random(count)
+
+
+def _noisy(points: npt.NDArray[np.float64], noise: float, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    """The points moved by a normal deviate of deviation `noise` in each direction."""
+    return points + noise * rng.standard_normal(points.shape)

@@ -1,0 +1,114 @@
+"""From any series to the tensor that the network takes: fitted on the training part, saved as JSON with the model.
+
+x = (s − mean) / deviation,  s the T steps of F variables; mean and deviation for each variable
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from .. import spec as specs
+from ..errors import DataError, Problem
+from ..spec import Classes, SeriesSpec
+from .sets import TensorPart
+
+
+@dataclass(frozen=True)
+class SeriesPreprocessing:
+    """How a series becomes a tensor (T, F)."""
+
+    spec: SeriesSpec
+    mean: tuple[float, ...]  # per variable, over all steps of the training series
+    std: tuple[float, ...]
+
+    @classmethod
+    def fitted(cls, spec: SeriesSpec, series: npt.NDArray[np.float64]) -> SeriesPreprocessing:
+        """Fit it on training series (n, T, F)."""
+        std = series.std((0, 1))
+        return cls(spec, tuple(series.mean((0, 1)).tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))
+
+    def prepare(self, series: npt.NDArray[np.float64]) -> Tensor:
+        """Series (n, T, F) to float32 of the same shape: mean 0 and deviation 1 in training."""
+        return torch.from_numpy((series - np.array(self.mean)) / np.array(self.std)).float()
+
+    def examples(self, sources: Sequence[Any]) -> TensorPart:
+        """Series without targets: arrays (T,) or (T, F), or paths of text files with one series on each line.
+
+        A line holds T·F numbers, step after step, separated by commas or blanks. Raises DataError, naming each line
+        or array that is of another length or holds what is no finite number.
+        """
+        rows: list[tuple[str, Any]] = []
+        for number, source in enumerate(sources):
+            is_file = isinstance(source, str | Path)
+            rows += _lines(Path(source)) if is_file else [(f"series {number}", np.asarray(source).ravel())]
+        return TensorPart(self._read(rows), None, [name for name, _ in rows])
+
+    def labelled(self, source: str | Path) -> TensorPart:
+        """Series with targets, from a text file with the class before the numbers of each line, as in the UCR archive.
+
+        Raises DataError as `examples` does, and for a class that training did not know.
+        """
+        classes = self.spec.target.names if isinstance(self.spec.target, Classes) else ()
+        rows = _lines(Path(source))
+        problems = [
+            Problem(name, f"{words[0]!r} is none of the classes {', '.join(classes)}")
+            for name, words in rows
+            if words[0] not in classes
+        ]
+        if problems:
+            raise DataError(f"{source} has series of unknown classes:", problems, "The class stands first on its line.")
+        inputs = self._read([(name, words[1:]) for name, words in rows])
+        target = torch.tensor([classes.index(words[0]) for _, words in rows])
+        return TensorPart(inputs, target, [name for name, _ in rows])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {"kind": "series", "spec": specs.to_json(self.spec), "mean": list(self.mean), "std": list(self.std)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> SeriesPreprocessing:
+        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        spec = specs.from_json(data["spec"])
+        if not isinstance(spec, SeriesSpec):
+            raise TypeError(f"a preprocessing of series with a spec of kind {spec.kind}")
+        return cls(spec, tuple(data["mean"]), tuple(data["std"]))
+
+    def _read(self, rows: Sequence[tuple[str, Any]]) -> Tensor:
+        """Named rows of T·F numbers, prepared: (n, T, F)."""
+        steps, features = self.spec.shape
+        series: list[npt.NDArray[np.float64]] = []
+        problems: list[Problem] = []
+        for name, values in rows:
+            try:
+                numbers = np.array(values, dtype=np.float64)
+            except ValueError as error:
+                problems.append(Problem(name, str(error)))
+                continue
+            if numbers.size != steps * features:
+                what = f"it has {numbers.size} numbers, and the model takes {steps} steps of {features}"
+                problems.append(Problem(name, what))
+            elif not np.isfinite(numbers).all():
+                problems.append(Problem(name, "it has numbers that are not finite"))
+            else:
+                series.append(numbers.reshape(steps, features))
+        if problems or not series:
+            raise DataError("Series that cannot be read:" if problems else "No series was given.", problems)
+        return self.prepare(np.stack(series))
+
+
+def _lines(path: Path) -> list[tuple[str, list[str]]]:
+    """The lines of a text file that are not empty, split into words, each with its name."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} could not be read as text: {error}.") from error
+    words = [(f"{path}, line {n}", line.replace(",", " ").split()) for n, line in enumerate(lines, 1)]
+    return [(name, values) for name, values in words if values]

@@ -1,0 +1,130 @@
+"""A data set as training sees it: parts with targets, what was fitted on the training part, what to tell a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from PIL.Image import Image
+from torch import Tensor
+
+from ..spec import Spec
+
+
+class Batch(NamedTuple):
+    """What one step learns from."""
+
+    inputs: tuple[Tensor, ...]  # what the model's forward takes
+    target: Tensor  # classes (N,) int64, shares of classes (N, K) float32, or values (N,) float32
+
+
+class Part(Protocol):
+    """One part of a data set: train, val or test; or new examples without targets."""
+
+    target: Tensor | None  # (n,) for all examples, in their order; None where there are none
+
+    def __len__(self) -> int: ...
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """The batches whose example numbers are given, in that order. `seed` varies examples (augmentation) where
+        the part does that while reading; None reads them as they are. Target is empty where the part has none."""
+        ...
+
+    def name(self, i: int) -> str:
+        """What a person calls example i: its file, or its row."""
+        ...
+
+    def picture(self, i: int) -> Image | None:
+        """Example i as an image as the person gave it, or None."""
+        ...
+
+    def row(self, i: int) -> dict[str, str] | None:
+        """Example i as the columns that the person gave, or None."""
+        ...
+
+
+class Preprocessing(Protocol):
+    """What stands between a person's files and the model's tensors, fitted on the training part alone."""
+
+    @property
+    def spec(self) -> Spec:
+        """What an example looks like to the model."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values that `preprocessing_from_json` reads back to an equal object."""
+        ...
+
+    def examples(self, sources: Sequence[Any]) -> Part:
+        """New files (paths, or rows as a table), prepared exactly as the training part was. No targets."""
+        ...
+
+    def labelled(self, source: str | Path) -> Part:
+        """Other data of the same kind (a table with the target column, class folders), prepared in the same way,
+        with targets. Raises DataError where targets are missing or are classes that training did not know."""
+        ...
+
+
+class TensorPart:
+    """A part that lies in memory as one tensor of model-ready inputs."""
+
+    def __init__(
+        self,
+        inputs: Tensor,
+        target: Tensor | None,
+        names: Sequence[str] | None = None,
+        picture: Callable[[int], Image | None] | None = None,
+        row: Callable[[int], dict[str, str] | None] | None = None,
+    ) -> None:
+        self.inputs = inputs
+        self.target = target
+        self._names = names
+        self._picture = picture
+        self._row = row
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Batches by indexing; nothing is varied here, the loop augments whole batches."""
+        del seed
+        inputs, target = self.inputs, self.target
+        if target is None:
+            target = torch.empty(len(inputs), 0)
+        for index in order:
+            yield Batch((inputs[index],), target[index])
+
+    def name(self, i: int) -> str:
+        """The example's name where it was given one, its number otherwise."""
+        return self._names[i] if self._names is not None else str(i)
+
+    def picture(self, i: int) -> Image | None:
+        """The example as an image, where it is one."""
+        return self._picture(i) if self._picture else None
+
+    def row(self, i: int) -> dict[str, str] | None:
+        """The example as the columns that the person gave, where it is a row."""
+        return self._row(i) if self._row else None
+
+
+Augment = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
+
+
+@dataclass
+class DataSet:
+    """Everything that training, evaluation and the report need to know of the data."""
+
+    name: str  # short, for the run's folder: the set's name or the file's stem
+    source: str  # what the person gave
+    spec: Spec
+    parts: dict[str, Part]  # train, val, test
+    preprocessing: Preprocessing
+    fingerprint: str  # sha256 of the content that was read
+    split_hash: str  # sha256 of which example is in which part
+    notes: list[str] = field(default_factory=list)  # sentences a person should read
+    columns: list[dict[str, str]] = field(default_factory=list)  # of a table: name, type, role, missing, example
+    augment: Augment | None = None  # varies a training batch (inputs, target, generator), where a setting asks for it
+    licence: str = ""

@@ -1,0 +1,155 @@
+"""Which example is in which part: seeded, stratified by class, groups kept whole, and told by a hash.
+
+Parts are a dictionary from train, val and test to sorted arrays of example numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+Rows = npt.NDArray[np.int64]  # example numbers
+Array = npt.NDArray[Any]
+
+PARTS = ("train", "val", "test")
+
+
+def split_indices(
+    n: int, *, val: float, test: float, seed: int, strata: Array | None = None, groups: Array | None = None
+) -> dict[str, Rows]:
+    """Split examples 0 … n−1 into train, val and test, by numpy's Generator with that seed.
+
+    A share of 0 makes no such part. With `strata` (n,), each of its values is in each part within 1 of its share. With
+    `groups` (n,), all examples of one value are in one part, and the shares are met as well as whole groups allow.
+    """
+    rng = np.random.default_rng(seed)
+    shares = np.array([1 - val - test, val, test])
+    classes = np.zeros(n, np.int64) if strata is None else np.unique(strata, return_inverse=True)[1]
+    if groups is None:
+        part = _by_row(classes, shares, rng)
+    else:
+        part = _by_group(classes, np.unique(groups, return_inverse=True)[1], shares, rng)
+    return {name: np.flatnonzero(part == p) for p, name in enumerate(PARTS) if shares[p] > 0}
+
+
+def draw(rows: Rows, count: int, *, seed: int, strata: Array | None = None) -> Rows:
+    """At most `count` of `rows`, at random, sorted; with `strata` (one for each row), of each its share."""
+    if count >= len(rows):
+        return rows
+    share = count / len(rows)
+    taken = split_indices(len(rows), val=1 - share, test=0.0, seed=seed, strata=strata)["train"]
+    return rows[taken]
+
+
+def split_hash(parts: Mapping[str, Rows]) -> str:
+    """sha256 of which example is in which part."""
+    digest = hashlib.sha256()
+    for name in sorted(parts):
+        digest.update(f"{name} {len(parts[name])}\n".encode())
+        digest.update(np.sort(parts[name]).astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def straddling(keys: Sequence[Any] | Array, parts: Mapping[str, Rows]) -> list[tuple[Any, dict[str, list[int]]]]:
+    """The keys (one for each example: str, bytes or int) that occur in more than one part, with their rows by part.
+
+    An example that stands in several parts by itself (a fixed split that overlaps) is no duplicate.
+    """
+    column = pl.Series("key", keys)
+    placed = pl.concat(
+        pl.DataFrame(
+            {"key": column.gather(rows), "row": rows.astype(np.int64), "part": pl.repeat(name, len(rows), eager=True)}
+        )
+        for name, rows in parts.items()
+    )
+    twice = placed.filter(
+        (pl.col("part").n_unique().over("key") > 1) & (pl.col("row").n_unique().over("key") > 1)
+    ).sort("row", maintain_order=True)
+    found: dict[Any, dict[str, list[int]]] = {}
+    for key, row, name in twice.iter_rows():
+        found.setdefault(key, {}).setdefault(name, []).append(row)
+    return list(found.items())
+
+
+def straddle_note(
+    keys: Sequence[Any] | Array, parts: Mapping[str, Rows], name: Callable[[int], str], what: str = "rows"
+) -> str | None:
+    """A sentence that counts the duplicates that stand in different parts and names a few; None where there are none.
+
+    `name` gives what a person calls an example, `what` the word for many of them: rows, images.
+    """
+    found = [rows for _, rows in straddling(keys, parts)]
+    if not found:
+        return None
+    counts = dict.fromkeys(parts, 0)
+    pairs: list[str] = []
+    for places in found:
+        (home, rows), *elsewhere = ((part, places[part]) for part in parts if part in places)
+        for part, copies in elsewhere:
+            counts[part] += len(copies)
+            if len(pairs) < 3:
+                pairs.append(f"{name(copies[0])} ({part}) = {name(rows[0])} ({home})")
+    counted = " and ".join(f"{k:,} of {len(parts[p]):,} {what} in {p}" for p, k in counts.items() if k)
+    return (
+        f"Duplicates straddle the split: {counted} equal one of an earlier part in every input, for example "
+        f"{'; '.join(pairs)}. On them a score measures memory: remove the copies, or keep them in one part."
+    )
+
+
+def _by_row(classes: Rows, shares: Array, rng: np.random.Generator) -> Rows:
+    """The part (0, 1, 2) of each example: each class is shuffled and dealt out by `_apportion`."""
+    shuffled = rng.permutation(len(classes))
+    ordered = shuffled[np.argsort(classes[shuffled], kind="stable")]  # class by class, at random within each
+    counts = _apportion(np.bincount(classes), shares)  # (classes, parts)
+    part = np.empty(len(classes), np.int64)
+    part[ordered] = np.repeat(np.tile(np.arange(len(shares)), len(counts)), counts.ravel())
+    return part
+
+
+def _apportion(sizes: Array, shares: Array) -> Rows:
+    """Whole numbers (classes, parts) that add up to `sizes` and are less than 1 from sizes × shares.
+
+    What rounding down leaves over goes to the parts that have been short-changed most by the classes before, so that
+    the totals stay near their shares too when there are many small classes.
+    """
+    ideal = sizes[:, None] * shares  # (classes, parts)
+    counts = np.floor(ideal + 1e-9).astype(np.int64)
+    owed = np.zeros(len(shares))
+    for k in range(len(sizes)):
+        fraction = ideal[k] - counts[k]
+        owed += fraction
+        left = sizes[k] - counts[k].sum()
+        open_to = np.where(fraction > 1e-9, owed, -np.inf)  # a part with a whole share gets no more
+        given = np.argsort(-open_to, kind="stable")[:left]
+        counts[k, given] += 1
+        owed[given] -= 1
+    return counts
+
+
+def _by_group(classes: Rows, groups: Rows, shares: Array, rng: np.random.Generator) -> Rows:
+    """The part of each example: groups, the largest first, each to the part that lacks most of what it holds.
+
+    Putting a group with class counts g into a part that still needs r brings |r|² down by 2 r·g − |g|², so the part
+    with the largest r·g is taken.
+    """
+    held = np.zeros((groups.max() + 1, classes.max() + 1))  # (groups, classes)
+    np.add.at(held, (groups, classes), 1)
+    needed = shares[:, None] * held.sum(0)  # (parts, classes)
+    wanted = np.flatnonzero(shares > 0)
+    order = rng.permutation(len(held))
+    order = order[np.argsort(-held[order].sum(1), kind="stable")]
+    part_of = np.empty(len(held), np.int64)
+    empty = set(wanted.tolist())
+    for done, g in enumerate(order):
+        last = len(order) - done <= len(empty)  # as many groups are left as parts without one
+        allowed = np.array(sorted(empty)) if last else wanted
+        p = allowed[np.argmax(needed[allowed] @ held[g])]
+        part_of[g] = p
+        needed[p] -= held[g]
+        empty.discard(int(p))
+    return part_of[groups]

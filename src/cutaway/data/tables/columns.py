@@ -1,0 +1,221 @@
+"""What the cells of a column mean: which are missing, the column's type, and the numbers that its cells stand for.
+
+Types are inferred from the cells of the training rows. `number`, `yes/no`, `date` and `category` become inputs;
+`empty`, `constant`, `id` and `text` columns hold nothing that could be learned from as they are, and are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ...errors import SettingError
+
+Numbers = npt.NDArray[np.float64]
+
+MISSING = ("", "na", "n/a", "nan", "null", "none", "?", "-", "nat", "<na>")  # in any case of letters
+MOSTLY = 0.9  # from this share on a column is of a type, and its other cells are mistakes
+FEW = 20  # so many different strings are categories, however few rows there are
+LARGEST = float(np.finfo(np.float32).max)
+
+TYPES = ("number", "category", "date", "yes/no")  # what `types=` can ask for
+LEFT_OUT = {
+    "empty": "every cell is missing",
+    "constant": "it is the same in every row",
+    "id": "every cell differs, like a key",
+    "text": "nearly every cell differs, like free text",
+}
+YES_NO = (("yes", "no"), ("y", "n"), ("true", "false"), ("t", "f"), ("on", "off"))
+
+# How dates are written (in the notation of strftime), each with an example; of two that fit, the first is taken.
+DATES = {
+    "%Y-%m-%d": "2020-12-31",
+    "%Y-%m-%d %H:%M:%S%.f": "2020-12-31 18:30:00",
+    "%Y-%m-%dT%H:%M:%S%.f": "2020-12-31T18:30:00",
+    "%Y-%m-%d %H:%M": "2020-12-31 18:30",
+    "%Y-%m-%dT%H:%M": "2020-12-31T18:30",
+    "%+": "2020-12-31T18:30:00Z",
+    "%Y/%m/%d": "2020/12/31",
+    "%d.%m.%Y": "31.12.2020",
+    "%d.%m.%Y %H:%M": "31.12.2020 18:30",
+    "%m/%d/%Y": "12/31/2020",
+    "%m/%d/%Y %H:%M": "12/31/2020 18:30",
+    "%d/%m/%Y": "31/12/2020",
+    "%d/%m/%Y %H:%M": "31/12/2020 18:30",
+    "%d-%m-%Y": "31-12-2020",
+    "%d %B %Y": "31 Dec 2020",
+    "%d-%B-%Y": "31-Dec-2020",
+    "%B %d, %Y": "Dec 31, 2020",
+}
+MICROSECONDS_A_DAY = 86_400_000_000
+
+KEY_NAME = re.compile(r"(?i:^(id|index|key|uuid|guid|rowid|row|unnamed: 0)$|[_\s-](id|key)$)|[a-z]I[dD]$")
+# Numbers as spreadsheets show them, which are not numbers to a reader of CSV: 1,234.5  1 234  3,5  $12  40 %
+SHOWN_NUMBER = r"^[-+]?[$€£¥]?\s?(\d{1,3}(?:[,.'’\s]\d{3})+(?:[.,]\d+)?|\d+,\d+|\d+(?:\.\d+)?)\s?[%$€£¥]?$"
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """The type of a column, and how its cells are written."""
+
+    kind: str  # one of TYPES or of LEFT_OUT
+    written: str = ""  # of a date its format; of a yes/no its two words, as yes/no
+    doubt: str = ""  # what a person should know of the choice
+
+
+def meaning(cells: pl.Series) -> pl.Series:
+    """The cells without spaces around them, null where they are missing."""
+    cells = cells.str.strip_chars()
+    return cells.set(cells.str.to_lowercase().is_in(MISSING), None)
+
+
+def infer(name: str, cells: pl.Series, rows: int) -> ColumnType:
+    """The type of the column `name`, from `cells`: the meaning of its training rows, of `rows` rows in the file."""
+    present = cells.drop_nulls()
+    if present.is_empty():
+        return ColumnType("empty")
+    different = present.n_unique()
+    if different == 1:
+        return ColumnType("category" if cells.null_count() else "constant")  # there or not there can tell something
+    numbers = present.cast(pl.Float64, strict=False).drop_nulls().to_numpy()
+    if len(numbers) >= MOSTLY * len(present):
+        return ColumnType("id" if _numbers_are_keys(name, numbers, len(present), rows) else "number")
+    if (words := _yes_no(present)) is not None:
+        return words
+    if (date := _date(present)) is not None:
+        return date
+    if present.str.contains(SHOWN_NUMBER).sum() >= MOSTLY * len(present):
+        return ColumnType("number")  # though none can be read: to call such cells categories would hide the mistake
+    if different == len(present) and not present.str.contains(r"\s").any():
+        return ColumnType("id")
+    if different == len(present) or different > max(FEW, len(present) / 2):
+        return ColumnType("text")
+    return ColumnType("category")
+
+
+def asked_for(name: str, kind: str, cells: pl.Series) -> ColumnType:
+    """The type that `types=name:kind` gives a column. Raises SettingError where its cells cannot be read so."""
+    present = cells.drop_nulls()
+    if present.is_empty() or (present.n_unique() == 1 and not cells.null_count()):
+        return ColumnType("constant" if len(present) else "empty")
+    if kind == "yes/no":
+        found = _yes_no(present, (*YES_NO, ("1", "0")))
+    elif kind == "date":
+        found = _date(present)
+    else:
+        found = ColumnType(kind)
+    if found is None:
+        known = ", ".join(DATES.values()) if kind == "date" else ", ".join(map("/".join, YES_NO)) + ", 1/0"
+        raise SettingError(
+            f"types={name}:{kind} cannot be: its cells, such as {present[0]!r}, are not written like {known}."
+        )
+    return found
+
+
+def decode(cells: pl.Series, type: ColumnType) -> Numbers:
+    """The numbers (n,) that the cells stand for, NaN where a cell is missing or cannot be read as that type.
+
+    Dates count in days since 1970, yes is 1 and no is 0.
+    """
+    if type.kind == "date":
+        moments = cells.str.to_datetime(type.written, time_unit="us", strict=False).cast(pl.Int64)
+        return moments.cast(pl.Float64).to_numpy() / MICROSECONDS_A_DAY
+    if type.kind == "yes/no":
+        yes, no = type.written.split("/")
+        words = cells.str.to_lowercase()
+        return words.replace_strict({yes: 1.0, no: 0.0}, default=None, return_dtype=pl.Float64).to_numpy()
+    values = cells.cast(pl.Float64, strict=False).to_numpy()
+    return np.where(np.abs(values) <= LARGEST, values, np.nan)
+
+
+def show(value: float, type: ColumnType) -> str:
+    """A number that `decode` could have given, as a person would write the cell."""
+    if type.kind == "date":
+        return str(np.datetime64(round(value * 86_400), "s")).removesuffix("T00:00:00")
+    if type.kind == "yes/no":
+        yes, no = type.written.split("/")
+        return yes if value >= 0.5 else no
+    return f"{value:.6g}"
+
+
+def unreadable(cells: pl.Series, type: ColumnType) -> npt.NDArray[np.bool_]:
+    """True (n,) where a cell is there and is not of its column's type. Any cell can be a category."""
+    if type.kind == "category":
+        return np.zeros(len(cells), bool)
+    bad: npt.NDArray[np.bool_] = np.isnan(decode(cells, type)) & cells.is_not_null().to_numpy()
+    return bad
+
+
+def explain(cell: str, type: ColumnType) -> str:
+    """Why a cell is unreadable as that type, for a person."""
+    if type.kind == "date":
+        return f"{cell!r} is no date written like {DATES[type.written]}"
+    if type.kind == "yes/no":
+        return f"{cell!r} is neither of {type.written}"
+    with contextlib.suppress(ValueError):
+        if not abs(float(cell)) <= LARGEST:
+            return f"{cell!r} is infinite, or beyond ±{LARGEST:.1e}"
+    if re.search(r"[%$€£¥]", cell):
+        return f"{cell!r} is a number with a unit: write the digits alone"
+    if re.fullmatch(r"[-+]?\d+,\d+", cell) and not re.fullmatch(r"[-+]?\d{1,3},\d{3}", cell):
+        return f"{cell!r} has a decimal comma: write {cell.replace(',', '.')}"
+    if re.match(SHOWN_NUMBER, cell):
+        return f"{cell!r} has thousands separators: write digits alone, and a point before decimals"
+    return f"{cell!r} is not a number"
+
+
+def natural_order(names: Iterable[str]) -> list[str]:
+    """Names as people sort them: numbers by value (2 before 10), otherwise by letters, with numbers inside by value."""
+    names = list(names)
+    try:
+        return sorted(names, key=lambda name: (float(name), name))
+    except ValueError:
+        return sorted(names, key=lambda name: (_digits_apart(name.casefold()), name))
+
+
+def _digits_apart(name: str) -> list[tuple[str, int]]:
+    """'row 12b' as [('row ', 12), ('b', -1)]."""
+    return [(letters, int(digits or -1)) for letters, digits in re.findall(r"([^0-9]*)([0-9]*)", name)]
+
+
+def _numbers_are_keys(name: str, numbers: Numbers, cells: int, rows: int) -> bool:
+    """Whether all are different whole numbers that count the rows of the file, or are named like keys."""
+    if not (numbers == np.floor(numbers)).all() or len(np.unique(numbers)) < cells:
+        return False
+    counts_rows = rows > FEW and numbers.min() >= 0 and numbers.max() <= rows
+    return bool(counts_rows) or KEY_NAME.search(name) is not None
+
+
+def _yes_no(present: pl.Series, known: tuple[tuple[str, str], ...] = YES_NO) -> ColumnType | None:
+    """The type of cells that are two opposite words and nothing else."""
+    words = set(present.str.to_lowercase().unique()) if present.n_unique() <= FEW else set()
+    return next((ColumnType("yes/no", f"{yes}/{no}") for yes, no in known if words == {yes, no}), None)
+
+
+def _date(present: pl.Series) -> ColumnType | None:
+    """The type of cells that are mostly dates of one format."""
+    if present.str.contains(r"\d{4}").sum() < MOSTLY * len(present):  # cheap, and rules out most columns
+        return None
+    likely = [written for written in DATES if _fits(present.head(1000), written)]
+    fits = {written: _fits(present, written) for written in likely}
+    best = max(fits, key=lambda written: fits[written], default="")  # of equals the first
+    if not best or fits[best] < MOSTLY * len(present):
+        return None
+    swapped = best.replace("%m/%d", "%d/%m")
+    if swapped == best or fits.get(swapped) != fits[best]:
+        return ColumnType("date", best)
+    doubt = (
+        f"its dates are read as month/day/year, and {present[0]} could be day/month/year: write 2020-12-31 to be sure"
+    )
+    return ColumnType("date", best, doubt)
+
+
+def _fits(cells: pl.Series, written: str) -> int:
+    """How many cells are dates written so."""
+    return cells.str.to_datetime(written, time_unit="us", strict=False).count()

@@ -1,0 +1,182 @@
+"""From the cells of one column to the numbers that a network takes: fitted on the training rows, saved as JSON.
+
+A column of numbers (or yes/no) gives (v − mean) / scale, or its place among the training values on a normal curve; a
+date gives its day so, and its place in the year, the week and the day as sine and cosine; a category gives one input
+for each value that training had. Missing cells get an input of their own where training had any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from .columns import ColumnType, Numbers, decode, natural_order
+
+Inputs = npt.NDArray[np.float32]
+Curve = tuple[tuple[float, float], ...]  # points (training quantile, its place on the standard normal curve)
+
+QUANTILES = 1000  # points of the curve that `scale=quantile` maps through
+MOST_CATEGORIES = 100  # inputs of one column; rarer values share one
+CYCLES = {"year": 365.2425, "week": 7.0, "day": 1.0}  # in days
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """A column of numbers, yes/no or dates."""
+
+    name: str
+    kind: str  # number, yes/no or date
+    written: str  # of a date its format, of a yes/no its words
+    fill: float  # the training median, for missing cells
+    missing: bool  # whether missing cells have an input of their own
+    mean: float
+    scale: float
+    curve: Curve = ()  # where it is not empty, it takes the place of mean and scale
+    cycles: tuple[str, ...] = ()  # of a date: those of CYCLES that it is placed in
+
+    @property
+    def type(self) -> ColumnType:
+        """The column's type, as `columns` reads it."""
+        return ColumnType(self.kind, self.written)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """A name for each of the F inputs."""
+        days = f"{self.name} (days)" if self.kind == "date" else self.name
+        circles = [f"{self.name} ({wave} of {cycle})" for cycle in self.cycles for wave in ("sin", "cos")]
+        return (days, *circles, *([f"{self.name} missing"] if self.missing else []))
+
+    def encode(self, cells: pl.Series) -> Inputs:
+        """(n, F) inputs. A missing or unreadable cell counts as the training median and is at no point of a cycle."""
+        values = decode(cells, self.type)
+        gaps = np.isnan(values)
+        columns = [self._scaled(np.where(gaps, self.fill, values))]
+        for cycle in self.cycles:
+            angle = 2 * np.pi * values / CYCLES[cycle]
+            columns += [np.where(gaps, 0.0, np.sin(angle)), np.where(gaps, 0.0, np.cos(angle))]
+        if self.missing:
+            columns.append(gaps.astype(np.float64))
+        with np.errstate(over="ignore"):  # the preprocessing refuses what is infinite, by the column's name
+            return np.stack(columns, axis=1).astype(np.float32)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+    def _scaled(self, values: Numbers) -> Numbers:
+        if self.curve:
+            quantiles, places = np.array(self.curve).T
+            return np.asarray(np.interp(values, quantiles, places))
+        return (values - self.mean) / self.scale
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column of categories: one input each, one for missing cells, and one for all values that have none."""
+
+    name: str
+    categories: tuple[str, ...]  # the most frequent in training, in natural order
+    missing: bool  # whether missing cells have an input of their own
+    rare: int  # how many values of training were left without an input
+    kind: str = "category"
+
+    @property
+    def type(self) -> ColumnType:
+        """The column's type, as `columns` reads it."""
+        return ColumnType(self.kind)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """A name for each of the F inputs; the last is for unknown values."""
+        slots = (*self.categories, *(["(missing)"] if self.missing else []), "(unknown)")
+        return tuple(f"{self.name}={slot}" for slot in slots)
+
+    def encode(self, cells: pl.Series) -> Inputs:
+        """(n, F) inputs, a single 1 in each row."""
+        width = len(self.features)
+        hot = np.zeros((len(cells), width), np.float32)
+        hot[np.arange(len(cells)), self._slots(cells)] = 1
+        return hot
+
+    def unknown(self, cells: pl.Series) -> int:
+        """How many cells fall to the input for unknown values."""
+        return int((self._slots(cells) == len(self.features) - 1).sum())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+    def _slots(self, cells: pl.Series) -> npt.NDArray[np.int64]:
+        """The number of the input (n,) that each cell sets."""
+        known = cells.cast(pl.Enum(self.categories), strict=False)  # null where it is none of them
+        unknown = len(self.features) - 1
+        gap = len(self.categories) if self.missing else unknown
+        codes = known.to_physical().cast(pl.Int64).fill_null(unknown).to_numpy()
+        return np.where(cells.is_null().to_numpy(), gap, codes)
+
+
+Encoder = Numeric | Category
+
+
+def fit_encoder(name: str, type: ColumnType, cells: pl.Series, scale: str) -> Encoder | None:
+    """The encoder of one column, fitted on the meaning of its training cells; None where none of them can be read.
+
+    `scale` is standard, quantile or none.
+    """
+    if type.kind == "category":
+        return _fit_category(name, cells) if cells.count() else None
+    values = decode(cells, type)
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return None
+    mean, deviation = 0.0, 1.0
+    curve: Curve = ()
+    if scale == "standard":
+        mean, deviation = mean_and_deviation(known)
+    elif scale == "quantile":
+        curve = _normal_curve(known)
+    cycles: tuple[str, ...] = ()
+    if type.kind == "date":
+        cycles = ("year", "week", "day") if (known % 1).any() else ("year", "week")
+    fill, missing = float(np.median(known)), len(known) < len(values)
+    return Numeric(name, type.kind, type.written, fill, missing, mean, deviation, curve, cycles)
+
+
+def mean_and_deviation(values: Numbers) -> tuple[float, float]:
+    """Mean and standard deviation of finite values; the deviation counts as 1 where all are equal but for rounding."""
+    mean, deviation = float(values.mean()), float(values.std())
+    return mean, deviation if deviation > 1e-12 * abs(mean) else 1.0
+
+
+def encoder_from_json(data: Mapping[str, Any]) -> Encoder:
+    """The encoder that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+    data = dict(data)
+    if data["kind"] == "category":
+        return Category(**(data | {"categories": tuple(data["categories"])}))
+    curve = tuple((quantile, place) for quantile, place in data["curve"])
+    return Numeric(**(data | {"curve": curve, "cycles": tuple(data["cycles"])}))
+
+
+def _fit_category(name: str, cells: pl.Series) -> Category:
+    counts = cells.drop_nulls().alias("value").value_counts(name="count")
+    kept = counts.sort(["count", "value"], descending=[True, False])["value"].head(MOST_CATEGORIES)
+    missing, rare = cells.null_count() > 0, counts.height - len(kept)
+    return Category(name, tuple(natural_order(kept)), missing, rare)
+
+
+def _normal_curve(values: Numbers) -> Curve:
+    """The curve through up to 1000 quantiles of the values, rising in both; beyond its ends it is clipped.
+
+    Equal quantiles share the middle of their places, so that a value that many rows have maps to one point.
+    """
+    count = min(QUANTILES, len(values))
+    shares = (np.arange(count) + 0.5) / count
+    quantiles, group = np.unique(np.quantile(values, shares, method="hazen"), return_inverse=True)
+    middle = np.bincount(group, weights=shares) / np.bincount(group)
+    return tuple((float(q), NormalDist().inv_cdf(p)) for q, p in zip(quantiles, middle))

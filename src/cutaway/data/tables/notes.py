@@ -1,0 +1,136 @@
+"""What a person is told of a table: each column's type and use, and what was left out, filled in or not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+
+from ...spec import Classes
+from ..splits import Rows
+from .columns import LEFT_OUT, ColumnType, decode, meaning, natural_order, show
+from .encoders import MOST_CATEGORIES, Category
+from .preprocessing import Cells, TablePreprocessing, unknown_note
+from .reading import Table
+from .roles import Roles
+from .targets import NUMBER, Labels
+
+SHOWN = 3  # values of a category that a line shows
+
+
+def describe_columns(
+    table: Table,
+    inputs: Cells,
+    roles: Roles,
+    labels: Labels,
+    types: Mapping[str, ColumnType],
+    preprocessing: TablePreprocessing,
+) -> list[dict[str, str]]:
+    """A line for each column of the whole table: name, type, role, missing, example (a range, or a few values)."""
+    encoded = {encoder.name for encoder in preprocessing.encoders}
+    known = dict(types) | {roles.target: NUMBER if labels.numeric else ColumnType("category")}
+    lines = []
+    for column in table.columns:
+        type = known.get(column, ColumnType("category"))
+        if column == roles.target:
+            role = "target"
+        elif column == roles.group:
+            role = "group"
+        elif column in roles.ignored:
+            role = "left out: ignore says so"
+        else:
+            role = "input" if column in encoded else f"left out: {_reason(type)}"
+        cells = inputs[column] if column in inputs else meaning(table.frame[column])
+        gaps = cells.null_count()
+        lines.append(
+            {
+                "name": column,
+                "type": type.kind if column in known else "",
+                "role": role,
+                "missing": f"{gaps:,} ({gaps / len(cells):.1%})" if gaps else "0",
+                "example": _example(cells.drop_nulls(), type),
+            }
+        )
+    return lines
+
+
+def column_notes(
+    table: Table, roles: Roles, types: Mapping[str, ColumnType], preprocessing: TablePreprocessing
+) -> list[str]:
+    """What was decided about single columns that a person may want otherwise."""
+    encoders = {encoder.name: encoder for encoder in preprocessing.encoders}
+    notes = []
+    for column, type in types.items():
+        if column not in encoders:
+            notes.append(f"Column {column} is left out: {_reason(type)}{_way_back(column, type)}.")
+        if type.doubt:
+            notes.append(f"Column {column}: {type.doubt}.")
+        encoder = encoders.get(column)
+        if isinstance(encoder, Category) and encoder.rare:
+            notes.append(
+                f"Column {column}: the {MOST_CATEGORIES} most frequent values have an input each, "
+                f"{encoder.rare:,} rarer ones count as unknown."
+            )
+    if roles.group is not None:
+        notes.append(f"Column {roles.group} keeps rows together in the split and is no input.")
+    padded = [c for c in (*encoders, roles.target) if (table.frame[c] != table.frame[c].str.strip_chars()).any()]
+    if padded:
+        notes.append(f"Spaces around cells do not count (columns {', '.join(padded)}).")
+    return notes
+
+
+def part_notes(
+    labels: Labels, preprocessing: TablePreprocessing, parts: Mapping[str, Rows], cells: Mapping[str, Cells]
+) -> list[str]:
+    """What the split parts hold that a person should know; `cells` are those of each part."""
+    notes = []
+    for encoder in preprocessing.encoders:
+        gaps = {part: columns[encoder.name].null_count() for part, columns in cells.items()}
+        if isinstance(encoder, Category) or not any(gaps.values()):
+            continue
+        tell = "an input of their own tells them apart" if encoder.missing else "training had none to learn from"
+        counts = ", ".join(f"{gap:,} in {part}" for part, gap in gaps.items() if gap)
+        notes.append(
+            f"Column {encoder.name}: missing cells ({counts}) count as the training median, "
+            f"{show(encoder.fill, encoder.type)}; {tell}."
+        )
+    for part in parts:
+        if part != "train":
+            unknown = preprocessing.unknown(cells[part])
+            notes += [unknown_note(column, count, f"the {part} part") for column, count in unknown.items()]
+    target = preprocessing.spec.target
+    if isinstance(target, Classes):
+        for part, rows in parts.items():
+            absent = natural_order(set(target.names) - set(labels.cells.gather(rows).unique()))
+            if absent:
+                notes.append(
+                    f"No row in {part} has the class {', '.join(map(repr, absent[:5]))}: it is not measured there."
+                )
+    inputs, examples = len(preprocessing.spec.columns), len(parts["train"])
+    if inputs > examples:
+        notes.append(
+            f"There are more inputs ({inputs:,}) than training rows ({examples:,}): the rows can be learned by heart."
+        )
+    return notes
+
+
+def _reason(type: ColumnType) -> str:
+    return LEFT_OUT.get(type.kind, "no training cell can be read")
+
+
+def _way_back(column: str, type: ColumnType) -> str:
+    """How a column that was left out is made an input all the same."""
+    ways = {"id": "category (or number)", "text": "category"}
+    return f"; types={column}:{ways[type.kind]} keeps it" if type.kind in ways else ""
+
+
+def _example(present: pl.Series, type: ColumnType) -> str:
+    """The range of numbers and dates, or the first few different values of anything else."""
+    if type.kind in ("number", "date"):
+        values = decode(present, type)
+        values = values[~np.isnan(values)]
+        return f"{show(values.min(), type)} … {show(values.max(), type)}" if len(values) else ""
+    different = present.unique(maintain_order=True)
+    more = f", … ({len(different):,})" if len(different) > SHOWN else ""
+    return ", ".join(different.head(SHOWN)) + more

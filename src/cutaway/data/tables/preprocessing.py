@@ -1,0 +1,194 @@
+"""From rows of a table to the tensor that the network takes: fitted on the training part, saved with the model."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from ... import spec as specs
+from ...errors import DataError, Problem
+from ...spec import TableSpec, Value
+from ..sets import TensorPart
+from ..splits import Rows
+from .columns import ColumnType, explain, meaning, unreadable
+from .encoders import Category, Encoder, encoder_from_json
+from .reading import Table, columns_table, counted, frame_table, read_table, rows_table
+from .targets import named, read_labels
+
+Cells = Mapping[str, pl.Series]  # column → (n,) what its cells mean
+
+
+class TablePart(TensorPart):
+    """Rows of tables in memory, (n, F), which are named and shown as the person gave them."""
+
+    def __init__(
+        self, inputs: Tensor, target: Tensor | None, at: Callable[[int], tuple[Table, int]], notes: Sequence[str] = ()
+    ) -> None:
+        super().__init__(inputs, target)
+        self.notes = list(notes)  # what a person should know of these rows: categories that training did not know
+        self._at = at  # the table and its row that example i is
+
+    def name(self, i: int) -> str:
+        """The row's place: line 18 of houses.csv, or row 17."""
+        table, row = self._at(i)
+        return table.place(row)
+
+    def row(self, i: int) -> dict[str, str]:
+        """The row as the person gave it."""
+        table, row = self._at(i)
+        return table.row(row)
+
+
+@dataclass(frozen=True)
+class TablePreprocessing:
+    """How a row becomes F numbers."""
+
+    spec: TableSpec
+    encoders: tuple[Encoder, ...]  # one for each column that is an input
+    fill: bool = False  # whether a cell that is not of its column's type counts as missing, or is refused
+
+    def examples(self, sources: Any) -> TablePart:
+        """New rows without targets: paths of tables, data frames (polars or pandas) or dictionaries, one or many.
+
+        The target and other columns may be there and are not looked at. Raises DataError that names missing columns
+        and every cell that is not of its column's type.
+        """
+        tables = list(_tables(sources))
+        if not tables:
+            raise DataError("No rows were given.", mend="Give the path of a table, a data frame or dictionaries.")
+        parts = [self._part(table, None) for table in tables]
+        at = [(table, i) for table in tables for i in range(len(table))]
+        notes = [note for part in parts for note in part.notes]
+        return TablePart(torch.cat([part.inputs for part in parts]), None, at.__getitem__, notes)
+
+    def labelled(self, source: str | Path) -> TablePart:
+        """Another table with the target column. Raises DataError as `examples` does, and for each row without a target
+        or with a class that training did not know."""
+        table = read_table(Path(source).expanduser())
+        target = self.spec.target
+        self._require([target.column], table)
+        labels = read_labels(table, target.column, "number" if isinstance(target, Value) else "category")
+        if problems := list(labels.problems().values()):
+            raise DataError(
+                f"{counted(len(problems), 'row')} of {table.title} cannot be compared with predictions.",
+                problems,
+                "Mend those targets, or take the rows out.",
+            )
+        return self._part(table, labels.tensor(target, np.arange(len(table))))
+
+    def encode(self, cells: Cells) -> Tensor:
+        """The inputs (n, F) float32 of cells whose meaning was read. Raises DataError where a number overflows."""
+        blocks = [encoder.encode(cells[encoder.name]) for encoder in self.encoders]
+        for encoder, block in zip(self.encoders, blocks):
+            if not np.isfinite(block).all():
+                raise DataError(
+                    f"Column {encoder.name!r} holds a number too far from those of training for 32 bits.",
+                    mend="Mend that cell, or leave the column out with ignore=.",
+                )
+        return torch.from_numpy(np.concatenate(blocks, axis=1))  # (n, F)
+
+    def unknown(self, cells: Cells) -> dict[str, int]:
+        """How many cells of each column of categories have no input of their own, where there are such cells."""
+        counts = {e.name: e.unknown(cells[e.name]) for e in self.encoders if isinstance(e, Category)}
+        return {column: count for column, count in counts.items() if count}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {
+            "kind": "table",
+            "spec": specs.to_json(self.spec),
+            "columns": [encoder.to_json() for encoder in self.encoders],
+            "fill": self.fill,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> TablePreprocessing:
+        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        spec = specs.from_json(data["spec"])
+        if not isinstance(spec, TableSpec):
+            raise TypeError(f"a preprocessing of tables with a spec of kind {spec.kind}")
+        return cls(spec, tuple(encoder_from_json(column) for column in data["columns"]), data["fill"])
+
+    def _part(self, table: Table, target: Tensor | None) -> TablePart:
+        """All rows of a table, refused where a cell is not of its column's type."""
+        self._require([encoder.name for encoder in self.encoders], table)
+        cells = {encoder.name: meaning(table.frame[encoder.name]) for encoder in self.encoders}
+        notes = []
+        problems = bad_cells(table, cells, {encoder.name: encoder.type for encoder in self.encoders})
+        if problems and not self.fill:
+            raise unreadable_cells(table, list(problems.values()), "Mend them; an empty cell counts as missing.")
+        if problems:
+            found = list(problems.values())
+            notes.append(f"Unreadable cells count as missing ({counted(len(found), 'cell')}): {named(found)}.")
+        for column, count in self.unknown(cells).items():
+            notes.append(unknown_note(column, count, table.name or "these rows"))
+        return TablePart(self.encode(cells), target, lambda i: (table, i), notes)
+
+    def _require(self, columns: Sequence[str], table: Table) -> None:
+        absent = [column for column in columns if column not in table.columns]
+        if absent:
+            raise DataError(
+                f"The model was trained with columns that {table.title} lacks: {', '.join(map(repr, absent[:10]))}. "
+                f"It has: {', '.join(map(repr, table.columns[:40]))}.",
+                mend="Give tables with the columns of training; a column may be empty, not absent.",
+            )
+
+
+def bad_cells(
+    table: Table, cells: Cells, types: Mapping[str, ColumnType], rows: Rows | None = None
+) -> dict[tuple[int, str], Problem]:
+    """The cells of `rows` (or all) that are not of their column's type, by row and column, and why."""
+    wanted = np.zeros(len(table), bool)
+    wanted[slice(None) if rows is None else rows] = True
+    found = {}
+    for column, type in types.items():
+        for i in np.flatnonzero(unreadable(cells[column], type) & wanted):
+            row = int(i)
+            found[row, column] = Problem(table.where(row, column), explain(cells[column][row], type))
+    return dict(sorted(found.items(), key=lambda item: item[0][0]))
+
+
+def unreadable_cells(table: Table, problems: Sequence[Problem], mend: str) -> DataError:
+    """The error that names cells which are not of their column's type."""
+    return DataError(f"{counted(len(problems), 'cell')} of {table.title} cannot be read.", problems, mend)
+
+
+def unknown_note(column: str, count: int, where: str) -> str:
+    """What a person should know of categories that have no input of their own."""
+    return (
+        f"Column {column}: values that training had too rarely or never count as unknown "
+        f"({counted(count, 'cell')} of {where})."
+    )
+
+
+def _tables(sources: Any) -> Iterable[Table]:
+    """Whatever a person gives for new rows, as tables."""
+    if isinstance(sources, str) or not isinstance(sources, Sequence):
+        sources = [sources]
+    for are_rows, group in itertools.groupby(sources, lambda source: isinstance(source, Mapping)):
+        if are_rows:
+            yield rows_table(list(group))
+            continue
+        for source in group:
+            yield _table(source)
+
+
+def _table(source: Any) -> Table:
+    if isinstance(source, str | Path):
+        return read_table(Path(source).expanduser())
+    if isinstance(source, pl.DataFrame):
+        return frame_table(source)
+    if hasattr(source, "to_dict"):  # pandas, which need not be there
+        return columns_table(source.to_dict(orient="list"))
+    raise DataError(
+        f"Rows cannot be read from a {type(source).__name__}.",
+        mend="Give the path of a table, a data frame, or dictionaries of column and cell.",
+    )

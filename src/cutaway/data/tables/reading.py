@@ -1,0 +1,266 @@
+"""Reading tables: CSV, TSV and Parquet files, and rows that are in memory already.
+
+Whatever it came from, a table is read as text, each cell as the person wrote it; what the cells mean is for `columns`.
+A file that is not what its name says is refused with the line, never repaired.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ...errors import DataError, FileError, Problem
+
+TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+HEADER = 10_000_000  # characters in which the first line must end
+CHUNK = 65_536  # rows that are turned into columns at a time, so that few cells are Python objects at once
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as text, and where a person finds its rows."""
+
+    name: str  # houses.csv; empty for rows without a file
+    frame: pl.DataFrame  # (n, columns) of strings; null where there was nothing that text could hold
+    lines: npt.NDArray[np.int64] | None = None  # (n,) the line on which each row begins; None: rows count from 1
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return self.frame.height
+
+    @property
+    def title(self) -> str:
+        """What a sentence calls it."""
+        return self.name or "the table"
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return self.frame.columns
+
+    def place(self, i: int) -> str:
+        """What a person calls row i: line 18 of houses.csv, or row 17."""
+        number = f"row {i + 1}" if self.lines is None else f"line {self.lines[i]}"
+        return f"{number} of {self.name}" if self.name else number
+
+    def where(self, i: int, column: str) -> str:
+        """Where cell (i, column) stands: houses.csv, line 18, column price."""
+        number = f"row {i + 1}" if self.lines is None else f"line {self.lines[i]}"
+        return ", ".join(part for part in (self.name, number, f"column {column}") if part)
+
+    def row(self, i: int) -> dict[str, str]:
+        """Row i as the person gave it."""
+        return {column: cell or "" for column, cell in self.frame.row(i, named=True).items()}
+
+
+def counted(number: int, noun: str) -> str:
+    """3 rows; 1 row."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def read_table(path: Path) -> Table:
+    """The table in a .csv, .tsv or .parquet file.
+
+    Raises FileError where the file cannot be read, DataError where it is not a whole table of that kind.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise FileError(
+            f"{path} could not be read: {error.strerror or error}. Check the path and its permissions."
+        ) from error
+    if not data:
+        raise DataError(
+            f"{path} is empty: it has 0 bytes.",
+            mend="Was it saved or copied to the end? Take it from its source again.",
+        )
+    if path.suffix.lower() == ".parquet":
+        return _parquet(data, path)
+    return _delimited(_text(data, path), path)
+
+
+def frame_table(frame: pl.DataFrame, name: str = "") -> Table:
+    """A polars data frame as a table of text. Raises DataError for columns of lists, structures or bytes."""
+    for column, dtype in frame.schema.items():
+        if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
+            raise DataError(
+                f"Column {column!r} of {name or 'the table'} holds values of type {dtype}.",
+                mend="Cells are numbers, text, dates or yes/no: write such a column as several plain ones.",
+            )
+    # Text gives every float back to the last bit: polars writes the shortest digits that read as the same number.
+    return Table(name, frame.cast(pl.String))
+
+
+def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Rows as dictionaries (column → cell, None where missing) as a table of text. All must have the same columns."""
+    columns = list(rows[0]) if rows else []
+    for i, row in enumerate(rows):
+        if row.keys() != rows[0].keys():
+            odd = sorted(row.keys() ^ rows[0].keys())
+            raise DataError(
+                f"Row {i + 1} and row 1 differ in the columns they have: {', '.join(map(repr, odd))}.",
+                mend="Give every row every column; None stands for a missing cell.",
+            )
+    return columns_table({column: [row[column] for row in rows] for column in columns})
+
+
+def columns_table(columns: Mapping[str, Sequence[Any]]) -> Table:
+    """Columns of Python values as a table of text."""
+    cells = {
+        str(name): pl.Series(str(name), [None if v is None else str(v) for v in values], dtype=pl.String)
+        for name, values in columns.items()
+    }
+    return Table("", pl.DataFrame(cells))
+
+
+def _parquet(data: bytes, path: Path) -> Table:
+    try:
+        frame = pl.read_parquet(io.BytesIO(data))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:  # a damaged file can make polars panic
+        raise DataError(
+            f"{path} is not a whole Parquet file: {str(error).splitlines()[0]}.",
+            mend="It may have been cut short or changed: take it from its source again.",
+        ) from error
+    if frame.is_empty():
+        raise DataError(f"{path} holds no rows.")
+    return frame_table(frame, path.name)
+
+
+def _text(data: bytes, path: Path) -> str:
+    """The file as text. UTF-8 alone is read, with or without its mark: guessing an encoding would change letters."""
+    way_out = (
+        "Save it as UTF-8: a spreadsheet calls that 'CSV UTF-8', "
+        "and `iconv -f WINDOWS-1252 -t UTF-8 old.csv > new.csv` converts."
+    )
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise DataError(f"{path} is UTF-16 text, not UTF-8.", mend=way_out.replace("WINDOWS-1252", "UTF-16"))
+    nul = data.find(b"\0")
+    if nul >= 0:
+        raise DataError(
+            f"{path} is not text: byte {nul:,} (line {data.count(10, 0, nul) + 1}) is zero.",
+            mend="Is it a spreadsheet or an archive under another name, or was it damaged? Save it as CSV in UTF-8.",
+        )
+    try:
+        return data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{path} is not UTF-8: byte {error.start:,} (line {line}) is 0x{data[error.start]:02X}, {error.reason}.",
+            mend=way_out,
+        ) from error
+
+
+def _delimited(text: str, path: Path) -> Table:
+    """The rows of CSV or TSV text, after RFC 4180: quotes may hold delimiters and line ends, "" is a quote."""
+    usual = "\t" if path.suffix.lower() == ".tsv" else ","
+    delimiter = _delimiter(text, usual)
+    notes = []
+    if delimiter != usual:
+        notes.append(
+            f"{path.name} is separated by {DELIMITERS[delimiter]}, as its first line shows, not by {DELIMITERS[usual]}."
+        )
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    names: list[str] = []
+    rows: list[list[str]] = []
+    chunks: list[pl.DataFrame] = []
+    lines: list[int] = []
+    blank: list[int] = []
+    ragged: list[tuple[int, int]] = []  # line, cells found
+    end = 0  # the last line of the row before
+    try:
+        for row in reader:
+            begin, end = end + 1, reader.line_num
+            if not row:
+                blank.append(begin)
+            elif not names:
+                names = _checked_names(row, path, begin)
+            elif len(row) != len(names):
+                ragged.append((begin, len(row)))
+            else:
+                rows.append(row)
+                lines.append(begin)
+                if len(rows) == CHUNK:
+                    chunks.append(_columns(names, rows))
+                    rows = []
+    except csv.Error as error:
+        raise _unreadable(path, end + 1, reader.line_num, str(error)) from error
+    if ragged:
+        raise _ragged(path, ragged, len(names), last_line=end)
+    if not lines:
+        raise DataError(
+            f"{path} has no rows{' below its header' if names else ''}.",
+            mend="The first line names the columns; each line after it is a row.",
+        )
+    inside = [line for line in blank if line < lines[-1]]
+    if inside:
+        more = ", …" if len(inside) > 5 else ""
+        notes.append(
+            f"{len(inside):,} empty lines of {path.name} are no rows: line {', '.join(map(str, inside[:5]))}{more}."
+        )
+    frame = pl.concat([*chunks, _columns(names, rows)])
+    return Table(path.name, frame, np.array(lines), tuple(notes))
+
+
+def _delimiter(text: str, usual: str) -> str:
+    """The delimiter that cuts the first line into most cells; the usual one where several do."""
+    first = next((line for line in io.StringIO(text[:HEADER], newline="") if line.strip()), "")
+    unquoted = re.sub(r'"[^"]*"', "", first)
+    return max((usual, *DELIMITERS), key=unquoted.count)  # of equals the first
+
+
+def _checked_names(names: list[str], path: Path, line: int) -> list[str]:
+    """The header, if every column has a name of its own."""
+    where = f"{path.name}, line {line}"
+    if unnamed := [str(k) for k, name in enumerate(names, 1) if not name.strip()]:
+        raise DataError(
+            f"{where}: column {' and column '.join(unnamed)} of {len(names)} has no name.",
+            mend="Name every column in that line. (pandas: `to_csv(..., index=False)` leaves its index out.)",
+        )
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        at = [str(k) for k, name in enumerate(names, 1) if name == twice]
+        raise DataError(
+            f"{where}: columns {' and '.join(at)} are all named {twice!r}.", mend="Give each column a name of its own."
+        )
+    return names
+
+
+def _columns(names: list[str], rows: list[list[str]]) -> pl.DataFrame:
+    columns = list(zip(*rows)) or [()] * len(names)
+    return pl.DataFrame([pl.Series(name, cells, dtype=pl.String) for name, cells in zip(names, columns)])
+
+
+def _unreadable(path: Path, begin: int, end: int, reason: str) -> DataError:
+    """What csv's complaint about the row that begins on that line means."""
+    if "unexpected end" in reason or "field larger" in reason:
+        return DataError(
+            f"{path.name}, line {begin}: a quote is opened in this row and not closed up to line {end}.",
+            mend='Close it, or write it twice ("") where it is text. If the file ends there, it was cut short.',
+        )
+    return DataError(
+        f"{path.name}, line {end}: text stands after a closing quote ({reason}).",
+        mend='A quoted cell ends with its quote; a quote inside it is written twice: "5"" disk".',
+    )
+
+
+def _ragged(path: Path, ragged: list[tuple[int, int]], width: int, last_line: int) -> DataError:
+    """The error that names each row whose number of cells is not the header's."""
+    problems = [Problem(f"{path.name}, line {line}", f"{found} cells, {width} expected") for line, found in ragged]
+    cut_short = len(ragged) == 1 and ragged[0][0] == last_line and ragged[0][1] < width
+    return DataError(
+        f"{path} has {counted(len(ragged), 'row')} with more or fewer cells than its header.",
+        problems,
+        "That row is the last one: was the file cut short?"
+        if cut_short
+        else 'A cell that holds the separator needs quotes, "like, this"; an empty cell still needs its separator.',
+    )

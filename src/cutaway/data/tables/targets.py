@@ -1,0 +1,189 @@
+"""The target of a table: a class or a number for each row, and what makes it impossible to learn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import torch
+from torch import Tensor
+
+from ...errors import DataError, Problem
+from ...spec import Classes, Target, Value
+from ..splits import Array, Rows
+from .columns import MOSTLY, ColumnType, decode, explain, meaning, natural_order, unreadable
+from .encoders import mean_and_deviation
+from .reading import Table, counted
+
+MOST_VALUES_OF_CLASSES = 20  # a numeric target with more distinct values is a quantity
+NUMBER = ColumnType("number")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The target of every row of a table, before it is known which rows are learned from."""
+
+    table: Table
+    column: str
+    numeric: bool  # whether it is a quantity, not a class
+    cells: pl.Series  # (n,) what the cells mean
+
+    def problems(self) -> dict[int, Problem]:
+        """The rows whose target is missing or cannot be read, and why."""
+        found = {}
+        for i in np.flatnonzero(self.cells.is_null().to_numpy()):
+            given = self.table.frame[self.column][int(i)]
+            found[int(i)] = "the target is missing" + (f", which is what {given!r} stands for" if given else "")
+        if self.numeric:
+            bad = np.flatnonzero(unreadable(self.cells, NUMBER))
+            found |= {int(i): explain(self.cells[int(i)], NUMBER) for i in bad}
+        return {i: Problem(self.table.where(i, self.column), found[i]) for i in sorted(found)}
+
+    def classes(self, rows: Rows) -> Array | None:
+        """The class of each of `rows` as a number, for splitting; None where the target is a quantity."""
+        if self.numeric:
+            return None
+        return self.cells.gather(rows).rank("dense").to_numpy()
+
+    def fit(self, train: Rows) -> Target:
+        """The target as the training rows have it: their classes, or their mean and deviation."""
+        cells = self.cells.gather(train)
+        if self.numeric:
+            return Value(self.column, *mean_and_deviation(decode(cells, NUMBER)))
+        return Classes(tuple(natural_order(cells.unique())), self.column)
+
+    def tensor(self, target: Target, rows: Rows) -> Tensor:
+        """The target of these rows as a model learns it: class numbers (n,) int64, or standardised values (n,) float32.
+
+        None of the rows may be among `problems`. Raises DataError that names those whose class `target` does not have.
+        """
+        cells = self.cells.gather(rows)
+        if isinstance(target, Value):
+            values = torch.from_numpy((decode(cells, NUMBER) - target.mean) / target.scale).float()
+            if not values.isfinite().all():
+                row = int(rows[int((~values.isfinite()).nonzero()[0])])
+                raise DataError(
+                    f"{self.table.where(row, self.column)}: too far from the targets of training for 32 bits.",
+                    mend="Mend that cell, or take the row out.",
+                )
+            return values
+        known = {name: k for k, name in enumerate(target.names)}
+        numbers = cells.replace_strict(known, default=None, return_dtype=pl.Int64)
+        if numbers.null_count():
+            strange = [int(k) for k in np.flatnonzero(numbers.is_null().to_numpy())]
+            raise DataError(
+                f"{counted(len(strange), 'row')} of {self.table.title} have a class that training did not know.",
+                [Problem(self.table.where(int(rows[k]), self.column), f"{cells[k]!r} is no class") for k in strange],
+                f"The classes are: {', '.join(target.names[:20])}. Mend those cells, or take the rows out.",
+            )
+        return torch.from_numpy(numbers.to_numpy().copy())
+
+
+def read_labels(table: Table, column: str, kind: str | None) -> Labels:
+    """The target in `column`; `kind` is number or category where a person said so.
+
+    Otherwise it is a quantity where at least nine in ten cells are numbers, with more than 20 distinct values.
+    Raises DataError where all of it is missing.
+    """
+    cells = meaning(table.frame[column])
+    present = cells.drop_nulls()
+    if present.is_empty():
+        raise DataError(
+            f"The target {column!r} is missing in every row of {table.title}.",
+            mend="Give another target=COLUMN, or fill the column in.",
+        )
+    if kind is not None:
+        return Labels(table, column, kind == "number", cells)
+    numbers = decode(present, NUMBER)
+    distinct = np.unique(numbers[~np.isnan(numbers)])
+    numeric = np.isfinite(numbers).mean() >= MOSTLY and len(distinct) > MOST_VALUES_OF_CLASSES
+    return Labels(table, column, bool(numeric), cells)
+
+
+def check_learnable(labels: Labels, rows: Rows, parts: int) -> None:
+    """Refuse targets that `rows` cannot teach: a single value, or classes with fewer examples than there are parts."""
+    if len(rows) < parts:
+        raise DataError(
+            f"{labels.table.title} has {counted(len(rows), 'usable row')}: train, val and test need at least one each.",
+            mend="Add rows.",
+        )
+    cells = labels.cells.gather(rows)
+    column = labels.column
+    counts = cells.alias("class").value_counts(name="examples")
+    if counts.height == 1:
+        raise DataError(
+            f"The target {column!r} is {cells[0]!r} in all {len(rows):,} rows: there is nothing to tell apart.",
+            mend="Add rows of another kind, or give another target=COLUMN.",
+        )
+    if labels.numeric:
+        return
+    scarce = counts.filter(pl.col("examples") < parts)
+    if scarce.is_empty():
+        return
+    names = natural_order(scarce["class"])
+    first = {name: int(rows[cells.index_of(name)]) for name in names[:5]}
+    told = ", ".join(f"{name!r} ({labels.table.place(i)})" for name, i in first.items())
+    more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+    hint = ""
+    if counts.height > max(5, len(rows) / 2):
+        hint = f" {column!r} has {counts.height:,} different values in {len(rows):,} rows: is it a class at all?"
+        hint += f" If it is a quantity, say types={column}:number."
+    fewer = "one example" if scarce["examples"].max() == 1 else f"fewer than {parts} examples"
+    raise DataError(
+        f"These classes of the target {column!r} have {fewer}: {told}{more}. A class needs at least {parts}, "
+        f"to be learned in training and be seen in validation and test.{hint}",
+        mend="Add examples of them, or take those rows out.",
+    )
+
+
+def check_taught(labels: Labels, target: Target, parts: dict[str, Rows]) -> None:
+    """Refuse classes that occur outside the training part alone: they cannot be learned."""
+    if not isinstance(target, Classes):
+        return
+    outside = {name: set(labels.cells.gather(rows).unique()) - set(target.names) for name, rows in parts.items()}
+    strange = natural_order(set().union(*outside.values()))
+    if strange:
+        where = " and ".join(name for name, classes in outside.items() if classes)
+        raise DataError(
+            f"Classes of {labels.column!r} are found in {where} and not in training: "
+            f"{', '.join(map(repr, strange[:5]))}{', …' if len(strange) > 5 else ''}.",
+            mend="Use another split_seed, smaller val and test or a larger limit, or take those rows out.",
+        )
+    if len(target.names) == 1:
+        raise DataError(
+            f"The training part holds one class only, {target.names[0]!r}.",
+            mend="Use another split_seed or a larger limit.",
+        )
+
+
+def complete_rows(
+    table: Table, labels: Labels, group: str | None, missing: str
+) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """The rows that have a target and, where it matters, a group; and a note on the others.
+
+    Raises DataError that names them, unless `missing` is drop: a target cannot be filled in.
+    """
+    problems = labels.problems()
+    if group is not None:
+        for i in np.flatnonzero(meaning(table.frame[group]).is_null().to_numpy()):
+            problems.setdefault(int(i), Problem(table.where(int(i), group), "the group is missing"))
+    complete = np.ones(len(table), bool)
+    complete[list(problems)] = False
+    rows = np.flatnonzero(complete)
+    if not problems:
+        return rows, []
+    found = [problems[i] for i in sorted(problems)]
+    if missing != "drop":
+        raise DataError(
+            f"{len(found):,} of {counted(len(table), 'row')} cannot be used for want of a target or group.",
+            found,
+            "Fill them in, or leave those rows out with missing=drop.",
+        )
+    return rows, [f"missing=drop left out {counted(len(found), 'row')} for want of a target or group: {named(found)}."]
+
+
+def named(problems: list[Problem]) -> str:
+    """The first few of them, in words."""
+    return "; ".join(map(str, problems[:3])) + ("; …" if len(problems) > 3 else "")

@@ -1,0 +1,349 @@
+"""Tables become data sets: nothing that is fitted comes from outside the training rows, and nothing happens unsaid."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cutaway.data.sets import DataSet
+from cutaway.data.settings import DataSettings
+from cutaway.data.tables.dataset import open_table, table_dataset
+from cutaway.data.tables.preprocessing import TablePart
+from cutaway.errors import CutawayError, DataError, SettingError
+from cutaway.spec import Classes, TableSpec, Value
+
+
+def written(tmp_path: Path, text: str, name: str = "houses.csv") -> Path:
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def houses(rows: int = 60, **columns: list[str]) -> str:
+    """A CSV with a number, a category and a class; `columns` replace or add some."""
+    rng = np.random.default_rng(0)
+    table = {
+        "size": rng.normal(90, 20, rows).round(2).astype(str).tolist(),
+        "city": rng.choice(["Bonn", "Köln"], rows).tolist(),
+        "sold": np.resize(["no", "later", "now"], rows).tolist(),
+    } | columns
+    return "\n".join([",".join(table), *(",".join(row) for row in zip(*table.values()))]) + "\n"
+
+
+def opened(tmp_path: Path, text: str, **settings: Any) -> DataSet:
+    return open_table(written(tmp_path, text), DataSettings(**({"target": "sold"} | settings)))
+
+
+def refusal(tmp_path: Path, text: str, error: type[CutawayError] = DataError, **settings: Any) -> CutawayError:
+    with pytest.raises(error) as refused:
+        opened(tmp_path, text, **settings)
+    return refused.value
+
+
+def part(data: DataSet, name: str = "train") -> TablePart:
+    found = data.parts[name]
+    assert isinstance(found, TablePart)
+    return found
+
+
+def rows_of(data: DataSet) -> dict[str, list[int]]:
+    """The rows of each part, counted from 0, from the names that a person sees."""
+    return {
+        name: [int(data.parts[name].name(i).split()[1]) - 2 for i in range(len(data.parts[name]))]
+        for name in data.parts
+    }
+
+
+def all_rows(data: DataSet) -> list[int]:
+    """The rows of all parts."""
+    return [row for rows in rows_of(data).values() for row in rows]
+
+
+def spec_of(data: DataSet) -> TableSpec:
+    assert isinstance(data.spec, TableSpec)
+    return data.spec
+
+
+def test_a_table_in_three_parts(tmp_path: Path) -> None:
+    text = houses()
+    data = opened(tmp_path, text)
+    assert data.spec == TableSpec(
+        ("size", "city=Bonn", "city=Köln", "city=(unknown)"), Classes(("later", "no", "now"), "sold")
+    )
+    assert {name: len(p) for name, p in data.parts.items()} == {"train": 42, "val": 9, "test": 9}
+    assert sorted(all_rows(data)) == list(range(60))
+    assert (data.name, data.fingerprint) == ("houses", hashlib.sha256(text.encode()).hexdigest())
+    lines = text.splitlines()
+    for rows in data.parts.values():
+        assert rows.target is not None
+        for i in (0, len(rows) - 1):
+            given_row = dict(zip(lines[0].split(","), lines[int(rows.name(i).split()[1]) - 1].split(",")))
+            assert rows.row(i) == given_row
+            assert data.spec.target.names[int(rows.target[i])] == given_row["sold"]  # type: ignore[union-attr]
+    (batch,) = data.parts["train"].batches([torch.tensor([3, 1])])
+    assert torch.equal(batch.inputs[0], part(data).inputs[[3, 1]])
+    assert part(data).inputs[:, 0].mean().item() == pytest.approx(0, abs=1e-6)
+    assert part(data).inputs[:, 0].std(correction=0).item() == pytest.approx(1, abs=1e-5)
+
+
+cells_outside = st.sampled_from(["-1e30", "0", "NA", "", "junk", "17", "1,2", "Atlantis", "2099-01-01", "yes", "inf"])
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), scale=st.sampled_from(["standard", "quantile", "none"]))
+def test_nothing_fitted_depends_on_rows_outside_training(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, scale: str
+) -> None:
+    """Whatever stands in the other rows, the preprocessing, the split and the training tensors are the same."""
+    rng = np.random.default_rng(1)
+    count = 60
+    columns = {
+        "size": rng.normal(90, 20, count).round(2).astype(str),
+        "city": rng.choice(["Bonn", "Köln", "Ulm", "NA"], count).astype("<U40"),
+        "day": (np.datetime64("2020-01-01") + rng.integers(0, 99, count)).astype(str).astype("<U40"),
+        "old": rng.choice(["yes", "no"], count).astype("<U40"),
+        "key": np.arange(count).astype(str).astype("<U40"),
+        "same": np.full(count, "x", "<U40"),
+        "price": rng.normal(300, 50, count).round(2).astype(str).astype("<U40"),
+    }
+    folder = tmp_path_factory.mktemp("leak")
+    choice = {"target": "price", "scale": scale, "missing": "fill"}
+    before = opened(folder, pl.DataFrame({k: v.tolist() for k, v in columns.items()}).write_csv(), **choice)
+    others = np.array(rows_of(before)["val"] + rows_of(before)["test"])
+    for name, column in columns.items():
+        strange = st.floats(-1e9, 1e9).map(str) if name == "price" else cells_outside
+        column[others] = data.draw(st.lists(strange, min_size=len(others), max_size=len(others)), label=name)
+    after = opened(folder, pl.DataFrame({k: v.tolist() for k, v in columns.items()}).write_csv(), **choice)
+    assert after.preprocessing.to_json() == before.preprocessing.to_json()
+    assert after.split_hash == before.split_hash
+    assert torch.equal(part(after).inputs, part(before).inputs)
+    assert torch.equal(part(after).target, part(before).target)  # type: ignore[arg-type]
+
+
+def test_training_rows_do_matter(tmp_path: Path) -> None:
+    before = opened(tmp_path, houses())
+    row = rows_of(before)["train"][0]
+    sizes = [line.split(",")[0] for line in houses().splitlines()[1:]]
+    sizes[row] = "1000"
+    assert opened(tmp_path, houses(size=sizes)).preprocessing.to_json() != before.preprocessing.to_json()
+
+
+def test_columns_are_described(tmp_path: Path) -> None:
+    text = houses(
+        key=[f"k{i}" for i in range(60)],
+        group=[str(i % 12) for i in range(60)],
+        note=["skip me"] * 60,
+        age=["NA", *(str(i % 7) for i in range(59))],
+        empty=[""] * 60,
+        same=["1"] * 60,
+    )
+    data = opened(tmp_path, text, group="group", ignore=("note",))
+    lines = {line["name"]: line for line in data.columns}
+    assert list(lines) == text.splitlines()[0].split(",")
+    assert {name: line["role"] for name, line in lines.items()} == {
+        "size": "input",
+        "city": "input",
+        "sold": "target",
+        "key": "left out: every cell differs, like a key",
+        "group": "group",
+        "note": "left out: ignore says so",
+        "age": "input",
+        "empty": "left out: every cell is missing",
+        "same": "left out: it is the same in every row",
+    }
+    assert lines["age"] == {
+        "name": "age",
+        "type": "number",
+        "role": "input",
+        "missing": "1 (1.7%)",
+        "example": "0 … 6",
+    }
+    assert lines["city"]["example"] == "Köln, Bonn" or lines["city"]["example"] == "Bonn, Köln"
+    said = " ".join(data.notes)
+    assert "Column key is left out: every cell differs, like a key; types=key:category (or number) keeps it." in said
+    assert "Column empty is left out: every cell is missing." in said
+    assert "Column same is left out: it is the same in every row." in said
+    assert "Column group keeps rows together in the split and is no input." in said
+
+
+def test_types_can_be_overridden(tmp_path: Path) -> None:
+    text = houses(zip=[str(50000 + i % 4) for i in range(60)], id=[str(i) for i in range(60)])
+    data = opened(tmp_path, text, types=("zip:category", "id:number"))
+    assert {"zip=50001", "id"} <= set(spec_of(data).columns)
+    regression = opened(tmp_path, text, target="size")
+    assert isinstance(regression.spec.target, Value)
+    assert part(regression).target.mean().item() == pytest.approx(0, abs=1e-6)  # type: ignore[union-attr]
+    few = opened(tmp_path, text, target="zip", types=("zip:number",))
+    assert isinstance(few.spec.target, Value)
+
+
+BAD = {k: "n/q" if k == 7 else "1,234" if k == 9 else str(k / 10) for k in range(60)}
+
+
+def test_unreadable_cells_are_refused_dropped_or_filled_as_asked(tmp_path: Path) -> None:
+    text = houses(rooms=[f'"{cell}"' for cell in BAD.values()])
+    refused = refusal(tmp_path, text)
+    assert isinstance(refused, DataError)
+    assert [str(p) for p in refused.problems] == [
+        "houses.csv, line 9, column rooms: 'n/q' is not a number",
+        "houses.csv, line 11, column rooms: '1,234' has thousands separators: "
+        "write digits alone, and a point before decimals",
+    ]
+    for way_out in ("missing=fill", "missing=drop", "types=COLUMN:category", "ignore=COLUMN"):
+        assert way_out in str(refused)
+    dropped = opened(tmp_path, text, missing="drop")
+    assert not {7, 9} & set(all_rows(dropped))
+    assert sum(len(p) for p in dropped.parts.values()) == 58
+    assert any("missing=drop left out 2 rows" in note and "'n/q'" in note for note in dropped.notes)
+    filled = opened(tmp_path, text, missing="fill")
+    assert sum(len(p) for p in filled.parts.values()) == 60
+    assert any("missing=fill counts 2 unreadable cells" in note for note in filled.notes)
+    ignored = opened(tmp_path, text, ignore=("rooms",))
+    assert "rooms" not in spec_of(ignored).columns
+
+
+def test_a_column_written_with_decimal_commas_is_refused_and_not_taken_for_text(tmp_path: Path) -> None:
+    text = houses(rooms=[f'"{i},5"' for i in range(60)])
+    assert "decimal comma: write 0.5" in str(refusal(tmp_path, text))
+    filled = opened(tmp_path, text, missing="fill")
+    assert any("Column rooms is left out: no training cell can be read." in note for note in filled.notes)
+
+
+def test_missing_targets_are_refused_or_dropped(tmp_path: Path) -> None:
+    text = houses(sold=["", *np.resize(["no", "now"], 59).tolist()])
+    assert "houses.csv, line 2, column sold: the target is missing" in str(refusal(tmp_path, text, missing="fill"))
+    assert 0 not in all_rows(opened(tmp_path, text, missing="drop"))
+    with_text = houses(sold=["oops", *(str(i) for i in range(59))])
+    assert "line 2, column sold: 'oops' is not a number" in str(refusal(tmp_path, with_text))
+
+
+def test_notes_on_missing_and_unseen_cells(tmp_path: Path) -> None:
+    rows = rows_of(opened(tmp_path, houses()))
+    cities = np.resize(np.array(["Bonn", "Köln"], "<U9"), 60)
+    cities[rows["val"][0]] = "Atlantis"
+    ages = np.resize(np.array([str(i) for i in range(9)], "<U9"), 60)
+    ages[rows["test"][:2]] = "NA"
+    data = opened(tmp_path, houses(city=cities.tolist(), age=ages.tolist()))
+    said = " ".join(data.notes)
+    assert (
+        "Column city: values that training had too rarely or never count as unknown (1 cell of the val part)." in said
+    )
+    assert "Column age: missing cells (2 in test) count as the training median" in said
+    assert "training had none to learn from" in said
+    assert "city=Atlantis" not in spec_of(data).columns
+    unknown = spec_of(data).columns.index("city=(unknown)")
+    assert part(data, "val").inputs[:, unknown].sum() == 1
+
+
+def test_notes_on_capped_categories_padded_cells_and_more_inputs_than_rows(tmp_path: Path) -> None:
+    streets = [f"street {i % 150}" for i in range(600)]
+    many = opened(tmp_path, houses(600, street=streets))
+    rarer = len({streets[row] for row in rows_of(many)["train"]}) - 100
+    told = f"Column street: the 100 most frequent values have an input each, {rarer} rarer ones count as unknown."
+    assert told in many.notes
+    padded = opened(tmp_path, houses(city=np.resize([" Bonn", "Köln", "Köln "], 60).tolist()))
+    assert any("Spaces around cells do not count (columns city)" in note for note in padded.notes)
+    assert "city=Köln" in spec_of(padded).columns
+    wide = opened(tmp_path, houses(**{f"gene{i}": [str((k * i) % 11) for k in range(60)] for i in range(1, 80)}))
+    assert any("more inputs" in note and "training rows (42)" in note for note in wide.notes)
+
+
+def test_straddling_duplicates_are_told_with_their_lines(tmp_path: Path) -> None:
+    lines = houses().splitlines()
+    rows = rows_of(opened(tmp_path, houses()))
+    lines[rows["test"][0] + 1] = lines[rows["train"][0] + 1]  # one line is copied to where the test part has one
+    lines[rows["val"][0] + 1] = lines[rows["val"][1] + 1]  # and one within the validation part
+    parts = {name: np.array(r) for name, r in rows.items()}
+    frame = pl.read_csv("\n".join(lines).encode())
+    data = table_dataset(frame, DataSettings(target="sold"), name="n", source="n", fingerprint="0", parts=parts)
+    (note,) = (note for note in data.notes if "Duplicates" in note)
+    assert "1 of 9 rows in test" in note
+    assert "in val" not in note
+    assert f"row {rows['test'][0] + 1} of n (test) = row {rows['train'][0] + 1} of n (train)" in note
+
+
+def test_the_seed_and_the_group_rule_the_split(tmp_path: Path) -> None:
+    text = houses(owner=[f"o{i % 20}" for i in range(60)])
+    first, again, other = (opened(tmp_path, text, split_seed=seed) for seed in (0, 0, 1))
+    assert first.split_hash == again.split_hash != other.split_hash
+    grouped = opened(tmp_path, text, group="owner")
+    owners = [{row["owner"] for i in range(len(p)) if (row := p.row(i))} for p in grouped.parts.values()]
+    assert sum(map(len, owners)) == 20
+    assert not any("owner" in column for column in spec_of(grouped).columns)
+
+
+def test_a_limit_draws_training_rows_only(tmp_path: Path) -> None:
+    whole, limited = opened(tmp_path, houses()), opened(tmp_path, houses(), limit=12)
+    assert {name: len(p) for name, p in limited.parts.items()} == {"train": 12, "val": 9, "test": 9}
+    assert rows_of(limited)["test"] == rows_of(whole)["test"]
+    assert set(rows_of(limited)["train"]) < set(rows_of(whole)["train"])
+    assert np.bincount(part(limited).target.numpy()).tolist() == [4, 4, 4]  # type: ignore[union-attr]
+    assert part(limited).inputs[:, 0].mean().item() == pytest.approx(0, abs=1e-6)
+    assert opened(tmp_path, houses(), limit=1000).split_hash == whole.split_hash
+    assert "larger limit" in str(refusal(tmp_path, houses(), limit=2))
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "error", "words"),
+    [
+        (1, {}, DataError, "1 usable row"),
+        (2, {}, DataError, "2 usable rows"),
+        (5, {}, DataError, "fewer than 3 examples"),
+        (60, {"target": "size", "val": 0.001}, DataError, "The val part of houses.csv would be empty"),
+        (60, {"test": 0.001}, DataError, "The test part of houses.csv would be empty"),
+        (60, {"val": 0.6, "test": 0.4}, SettingError, "val=0.6 and test=0.4"),
+        (60, {"group": "city"}, DataError, "'city' has 2 different values"),
+        (60, {"flip": True}, SettingError, "flip=true is for images"),
+        (60, {"target": None}, SettingError, "target=COLUMN"),
+    ],
+)
+def test_what_cannot_be_split_is_refused(
+    tmp_path: Path, rows: int, settings: dict[str, Any], error: type[CutawayError], words: str
+) -> None:
+    assert words in str(refusal(tmp_path, houses(rows), error, **settings))
+
+
+def test_a_table_of_keys_alone_is_refused(tmp_path: Path) -> None:
+    text = "id,sold\n" + "".join(f"{i},{i % 2}\n" for i in range(60))
+    message = str(refusal(tmp_path, text))
+    assert "No column is left to predict 'sold' from: id (every cell differs, like a key)" in message
+
+
+def test_fixed_parts_may_overlap() -> None:
+    """XOR: its four rows are training, validation and test part alike."""
+    frame = pl.DataFrame({"a": [0, 0, 1, 1], "b": [0, 1, 0, 1], "xor": [0, 1, 1, 0]})
+    rows = np.arange(4)
+    data = table_dataset(
+        frame,
+        DataSettings(target="xor"),
+        name="xor",
+        source="xor",
+        fingerprint="0",
+        parts={"train": rows, "val": rows, "test": rows},
+        notes=["said by the set"],
+    )
+    assert data.spec == TableSpec(("a", "b"), Classes(("0", "1"), "xor"))
+    assert part(data, "test").inputs.tolist() == [[-1, -1], [-1, 1], [1, -1], [1, 1]]
+    assert data.notes == ["said by the set"]
+    assert data.parts["val"].name(2) == "row 3 of xor"
+
+
+def test_numeric_targets_are_learned_in_units_of_their_deviation(tmp_path: Path) -> None:
+    data = opened(tmp_path, houses(), target="size")
+    target = data.spec.target
+    assert isinstance(target, Value)
+    first = part(data).row(0)
+    assert part(data).target[0].item() * target.scale + target.mean == pytest.approx(float(first["size"]), rel=1e-5)  # type: ignore[index]
+
+
+def test_mixup_is_the_one_augmentation_of_tables(tmp_path: Path) -> None:
+    assert opened(tmp_path, houses()).augment is None
+    assert opened(tmp_path, houses(), mixup=0.2).augment is not None

@@ -1,0 +1,205 @@
+"""Tables are read as text with the line of every row; what is no whole table is refused with file and line."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import datetime
+import io
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cutaway.data.tables.reading import CHUNK, frame_table, read_table, rows_table
+from cutaway.errors import DataError, FileError
+
+
+def written(tmp_path: Path, content: str | bytes, name: str = "houses.csv") -> Path:
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(DataError) as refused:
+        read_table(path)
+    return str(refused.value)
+
+
+cells = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=st.lists(st.tuples(cells, cells, cells), min_size=1, max_size=8))
+def test_what_a_csv_writer_wrote_is_read_back_with_its_lines(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, str]]
+) -> None:
+    lines = ["a,b,c"]
+    for row in rows:
+        buffer = io.StringIO()
+        csv.writer(buffer, quoting=csv.QUOTE_ALL, lineterminator="").writerow(row)
+        lines.append(buffer.getvalue())
+    path = written(tmp_path_factory.mktemp("csv"), "\n".join(lines))
+    table = read_table(path)
+    assert table.frame.rows() == rows
+    # A row begins one line below the line ends of all that stands before it, those inside quotes too.
+    ends = [len(io.StringIO("\n".join(lines[:k]) + "\n", newline="").readlines()) for k in range(1, len(lines))]
+    assert table.lines is not None
+    assert table.lines.tolist() == [end + 1 for end in ends]
+
+
+def test_places_count_lines_of_text_and_rows_of_anything_else(tmp_path: Path) -> None:
+    table = read_table(written(tmp_path, 'a,b\n1,"two\nlines"\n3,4\n'))
+    assert [table.place(0), table.place(1)] == ["line 2 of houses.csv", "line 4 of houses.csv"]
+    assert table.where(1, "b") == "houses.csv, line 4, column b"
+    assert table.row(0) == {"a": "1", "b": "two\nlines"}
+    path = tmp_path / "houses.parquet"
+    pl.DataFrame({"a": [1, 2]}).write_parquet(path)
+    assert read_table(path).place(1) == "row 2 of houses.parquet"
+    assert rows_table([{"a": 1}]).place(0) == "row 1"
+    assert rows_table([{"a": 1}]).where(0, "a") == "row 1, column a"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.csv", "a,b\n1,2\n", ""),
+        ("a.csv", "\ufeffa,b\r\n1,2\r\n", ""),
+        ("a.csv", "a,b\r1,2", ""),
+        ("a.csv", "a;b\n1;2\n", "separated by semicolons"),
+        ("a.csv", "a\tb\n1\t2\n", "separated by tabs"),
+        ("a.csv", '"a","b"\n"1","2"', ""),
+        ("a.tsv", "a\tb\n1\t2\n", ""),
+        ("a.TSV", "a,b\n1,2\n", "separated by commas"),
+        ("a.csv", "\n\na,b\n\n1,2\n\n\n", "3 empty lines of a.csv are no rows: line 1, 2, 4."),
+    ],
+)
+def test_common_ways_to_write_a_table(tmp_path: Path, name: str, text: str, said: str) -> None:
+    table = read_table(written(tmp_path, text, name))
+    assert table.columns == ["a", "b"]
+    assert table.frame.rows() == [("1", "2")]
+    assert bool(table.notes) == bool(said)
+    assert said in " ".join(table.notes)
+
+
+def test_a_delimiter_inside_quotes_does_not_count(tmp_path: Path) -> None:
+    assert read_table(written(tmp_path, '"a;;;",b\n1,2\n')).columns == ["a;;;", "b"]
+
+
+def test_header_names_keep_their_spaces(tmp_path: Path) -> None:
+    assert read_table(written(tmp_path, "a, b\n1, 2\n")).columns == ["a", " b"]
+
+
+def test_a_header_wider_than_a_csv_field_may_be(tmp_path: Path) -> None:
+    names = [f"gene{i}" for i in range(30_000)]
+    table = read_table(written(tmp_path, ",".join(names) + "\n" + ",".join("1" for _ in names)))
+    assert table.columns == names
+
+
+def test_more_rows_than_a_chunk(tmp_path: Path) -> None:
+    count = 2 * CHUNK + 3
+    table = read_table(written(tmp_path, "a,b\n" + "".join(f"{i},x\n" for i in range(count))))
+    assert table.frame["a"].cast(pl.Int64).to_list() == list(range(count))
+    assert table.place(count - 1) == f"line {count + 1} of houses.csv"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", ["is empty", "0 bytes"]),
+        ("a,b\n", ["no rows below its header"]),
+        ("\n\n", ["no rows"]),
+        ("a,a\n1,2\n", ["line 1", "columns 1 and 2", "'a'"]),
+        (",b\n1,2\n", ["line 1", "column 1 of 2 has no name", "index=False"]),
+        ("a, \n1,2\n", ["column 2 of 2 has no name"]),
+        (b"a,b\n1,\xe9\n", ["not UTF-8", "byte 6", "line 2", "0xE9", "iconv"]),
+        ("a,b\n1,é".encode()[:-1], ["not UTF-8", "line 2", "unexpected end"]),
+        ("a,b\n1,2\n".encode("utf-16"), ["UTF-16", "iconv -f UTF-16"]),
+        (b"a,b\n1,\0\n", ["not text", "byte 6", "line 2"]),
+        (b"PK\x03\x04\0\0", ["not text", "spreadsheet or an archive"]),
+        ('a,b\n1,"2\n3,4\n', ["line 2", "not closed up to line 3", "cut short"]),
+        ('a,b\n1,"2"3\n', ["line 2", "after a closing quote"]),
+        ("a,b\n1,2\n3\n", ["1 row with", "line 3: 1 cells, 2 expected", "was the file cut short?"]),
+        ("a,b\n1\n3,4,5\n1,2\n", ["2 rows", "line 2: 1 cells, 2 expected", "line 3: 3 cells, 2 expected", "quotes"]),
+        ("a,b\n1,2\n   \n", ["line 3: 1 cells, 2 expected"]),
+    ],
+)
+def test_what_is_no_whole_table_is_refused_with_its_line(
+    tmp_path: Path, content: str | bytes, words: list[str]
+) -> None:
+    message = refusal(written(tmp_path, content))
+    assert "houses.csv" in message
+    for word in words:
+        assert word in message
+
+
+def test_every_ragged_row_is_a_problem(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as refused:
+        read_table(written(tmp_path, "a,b\n" + "1\n" * 20 + "1,2\n"))
+    assert [p.where for p in refused.value.problems] == [f"houses.csv, line {k}" for k in range(2, 22)]
+
+
+def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.csv", tmp_path):
+        with pytest.raises(FileError, match="could not be read"):
+            read_table(path)
+
+
+def test_parquet_gives_every_type_as_text(tmp_path: Path) -> None:
+    frame = pl.DataFrame(
+        {
+            "f": [0.1, float("nan"), None],
+            "i": [1, None, 3],
+            "b": [True, False, None],
+            "d": [datetime.date(2020, 12, 31), None, None],
+            "s": ["01", "x", None],
+        }
+    )
+    path = tmp_path / "some.parquet"
+    frame.write_parquet(path)
+    assert read_table(path).frame.rows() == [
+        ("0.1", "1", "true", "2020-12-31", "01"),
+        ("NaN", None, "false", None, "x"),
+        (None, "3", None, None, None),
+    ]
+    assert read_table(path).row(2)["s"] == ""
+
+
+@settings(max_examples=50, deadline=None)
+@given(values=st.lists(st.floats(allow_nan=False), min_size=1))
+def test_text_gives_floats_back_to_the_last_bit(values: list[float]) -> None:
+    frame = frame_table(pl.DataFrame({"v": pl.Series(values, dtype=pl.Float64)})).frame
+    read = frame["v"].cast(pl.Float64).to_numpy()
+    assert np.array_equal(read.view(np.uint64), np.array(values).view(np.uint64))
+
+
+def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:
+    whole = io.BytesIO()
+    pl.DataFrame({"a": list(range(500)), "b": ["x"] * 500}).write_parquet(whole)
+    data = whole.getvalue()
+    assert "not a whole Parquet file" in refusal(written(tmp_path, data[:-9], "a.parquet"))
+    assert "0 bytes" in refusal(written(tmp_path, b"", "a.parquet"))
+    assert "not a whole Parquet file" in refusal(written(tmp_path, b"a,b\n1,2\n", "a.parquet"))
+    generator = np.random.default_rng(0)
+    for position in generator.integers(0, len(data), 60):
+        changed = bytearray(data)
+        changed[position] ^= 0xFF
+        with contextlib.suppress(DataError):  # and never polars' own error, nor its panic
+            read_table(written(tmp_path, bytes(changed), "a.parquet"))
+
+
+def test_columns_of_lists_and_bytes_are_refused() -> None:
+    for values in ([[1, 2]], [b"x"], [{"k": 1}]):
+        with pytest.raises(DataError, match="Column 'odd' of the table"):
+            frame_table(pl.DataFrame({"odd": values}))
+
+
+def test_rows_in_memory_must_have_the_same_columns() -> None:
+    table = rows_table([{"a": 1, "b": None}, {"b": True, "a": 0.5}])
+    assert table.frame.rows() == [("1", None), ("0.5", "True")]
+    with pytest.raises(DataError, match="Row 2 and row 1 differ in the columns they have: 'b', 'c'"):
+        rows_table([{"a": 1, "b": 2}, {"a": 1, "c": 2}])

@@ -1,0 +1,72 @@
+"""Columns are chosen by name; a name that is not there, or a choice that contradicts another, is refused by name."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from cutaway.data.settings import DataSettings
+from cutaway.data.tables.reading import Table
+from cutaway.data.tables.roles import choose_roles
+from cutaway.errors import CutawayError, DataError, SettingError, UnknownName
+
+TABLE = Table("houses.csv", pl.DataFrame({c: ["1"] for c in ("id", "size (m²)", "city", " price", "Rooms")}))
+
+
+def test_what_is_not_said_is_an_input() -> None:
+    roles = choose_roles(
+        TABLE, DataSettings(target=" price", group="city", ignore=("id",), types=("size (m²):category",))
+    )
+    assert (roles.target, roles.group, roles.ignored) == (" price", "city", ("id",))
+    assert roles.inputs == ("size (m²)", "Rooms")
+    assert roles.types == {"size (m²)": "category"}
+
+
+def test_a_list_cannot_say_spaces_so_they_do_not_count_there() -> None:
+    roles = choose_roles(TABLE, DataSettings(target="Rooms", ignore=("price",)))
+    assert roles.ignored == (" price",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        (DataSettings(), SettingError, ["target=COLUMN", "id, size (m²), city, ' price', Rooms"]),
+        (DataSettings(target="price"), UnknownName, ["' price'", "differs by spaces", "target=' price'"]),
+        (DataSettings(target="rooms"), UnknownName, ["'Rooms'", "differs by capitals", "target='Rooms'"]),
+        (DataSettings(target="citty"), UnknownName, ["no column 'citty'", "Similar: city", "Its columns are: id"]),
+        (DataSettings(target="xyz"), UnknownName, ["no column 'xyz'", "Its columns are: id"]),
+        (DataSettings(target="city", group="town"), UnknownName, ["no column 'town'"]),
+        (DataSettings(target="city", group="city"), SettingError, ["group=city is the target"]),
+        (DataSettings(target="city", ignore=("citty",)), UnknownName, ["Similar: city"]),
+        (DataSettings(target="city", ignore=("city",)), SettingError, ["ignore=city leaves the target out"]),
+        (DataSettings(target="city", types=("rooms:number",)), UnknownName, ["differs by capitals"]),
+        (DataSettings(target="city", types=("Rooms:float",)), SettingError, ["types=Rooms:float", "yes/no"]),
+        (DataSettings(target="city", types=("Rooms",)), SettingError, ["COLUMN:TYPE"]),
+        (DataSettings(target="city", types=("city:date",)), SettingError, ["a target is a number or a category"]),
+        (
+            DataSettings(target="city", ignore=("id", "size (m²)", "Rooms", "price")),
+            DataError,
+            ["No column of houses.csv is left to predict 'city' from"],
+        ),
+    ],
+)
+def test_refusals_name_the_column_and_the_way_out(
+    settings: DataSettings, error: type[CutawayError], words: list[str]
+) -> None:
+    with pytest.raises(error) as refused:
+        choose_roles(TABLE, settings)
+    for word in words:
+        assert word in str(refused.value)
+
+
+def test_a_single_column_is_refused_with_the_likely_cause() -> None:
+    table = Table("odd.csv", pl.DataFrame({"a|b|c": ["1|2|3"]}))
+    with pytest.raises(DataError, match=r"'a\|b\|c' is the only one of odd.csv.*separated by something else"):
+        choose_roles(table, DataSettings(target="c"))
+
+
+def test_many_columns_are_not_all_listed() -> None:
+    table = Table("wide.csv", pl.DataFrame({f"gene{i}": ["1"] for i in range(1000)}))
+    with pytest.raises(SettingError, match=r"gene39 and 960 more\.") as refused:
+        choose_roles(table, DataSettings())
+    assert len(str(refused.value)) < 600

@@ -1,0 +1,147 @@
+"""Splits cover every example once, keep shares by class, keep groups whole, repeat by seed; duplicates are told."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cutaway.data.splits import PARTS, draw, split_hash, split_indices, straddle_note, straddling
+
+shares = st.tuples(st.floats(0.0, 0.45), st.floats(0.0, 0.45))
+class_sizes = st.lists(st.integers(1, 60), min_size=1, max_size=12)
+
+
+def labels_of(sizes: list[int], seed: int) -> np.ndarray:
+    names = np.repeat([f"class {k}" for k in range(len(sizes))], sizes)
+    return np.random.default_rng(seed).permutation(names)
+
+
+@settings(max_examples=150, deadline=None)
+@given(sizes=class_sizes, shares=shares, seed=st.integers(0, 9), stratify=st.booleans())
+def test_every_example_once_and_every_class_within_one_of_its_share(
+    sizes: list[int], shares: tuple[float, float], seed: int, stratify: bool
+) -> None:
+    labels = labels_of(sizes, seed)
+    val, test = shares
+    parts = split_indices(len(labels), val=val, test=test, seed=seed, strata=labels if stratify else None)
+    wanted = {part: share for part, share in zip(PARTS, (1 - val - test, val, test)) if share > 0}
+    assert list(parts) == list(wanted)
+    assert np.array_equal(np.sort(np.concatenate(list(parts.values()))), np.arange(len(labels)))
+    for part, share in wanted.items():
+        assert np.array_equal(parts[part], np.sort(parts[part]))
+        assert abs(len(parts[part]) - share * len(labels)) < 1.001
+        for name in set(labels) if stratify else ():
+            assert abs((labels[parts[part]] == name).sum() - share * (labels == name).sum()) < 1.001
+
+
+def test_the_seed_gives_the_split_and_its_hash() -> None:
+    def split(seed: int) -> dict[str, np.ndarray]:
+        return split_indices(200, val=0.15, test=0.15, seed=seed)
+
+    assert all(np.array_equal(split(3)[p], split(3)[p]) for p in PARTS)
+    assert split_hash(split(3)) == split_hash(split(3)) != split_hash(split(4))
+    assert [len(split(3)[p]) for p in PARTS] == [140, 30, 30]
+    # Kept from the first version: runs that were trained then must find the same rows in their test part.
+    assert split_hash(split(3)) == "d21d0ea2003c52955354f970a569bf50665460f768f04f98490ed112022732c8"
+
+
+def test_the_seed_moves_whole_groups_too() -> None:
+    groups = np.repeat(np.arange(30), 4)
+
+    def split(seed: int) -> str:
+        return split_hash(split_indices(120, val=0.2, test=0.2, seed=seed, groups=groups))
+
+    assert split(1) == split(1) != split(2)
+
+
+def test_the_hash_tells_which_part_holds_which_example_and_not_the_order() -> None:
+    parts = {"train": np.array([0, 2]), "val": np.array([1])}
+    assert split_hash(parts) == split_hash({"val": np.array([1]), "train": np.array([2, 0])})
+    assert split_hash(parts) != split_hash({"train": np.array([1]), "val": np.array([0, 2])})
+    content = b"train 2\n" + struct.pack("<2q", 0, 2) + b"val 1\n" + struct.pack("<q", 1)
+    assert split_hash(parts) == hashlib.sha256(content).hexdigest()
+
+
+def test_rows_of_every_place_are_as_likely_in_every_part() -> None:
+    hits = np.zeros(100)
+    for seed in range(300):
+        hits[split_indices(100, val=0.2, test=0.2, seed=seed)["val"]] += 1
+    assert hits.min() > 30  # of 300 × 0.2 = 60 expected, deviation 7
+    assert hits.max() < 95
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    group_sizes=st.lists(st.integers(1, 12), min_size=3, max_size=40),
+    classes=st.integers(1, 4),
+    seed=st.integers(0, 9),
+)
+def test_groups_stay_whole_and_no_part_is_empty(group_sizes: list[int], classes: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    groups = rng.permutation(np.repeat(np.arange(len(group_sizes)), group_sizes))
+    labels = rng.integers(0, classes, len(groups))
+    parts = split_indices(len(groups), val=0.15, test=0.15, seed=seed, strata=labels, groups=groups)
+    assert np.array_equal(np.sort(np.concatenate(list(parts.values()))), np.arange(len(groups)))
+    held = [set(groups[rows]) for rows in parts.values()]
+    assert all(held)
+    assert sum(map(len, held)) == len(set(groups))
+
+
+def test_many_small_groups_come_near_the_shares_of_every_class() -> None:
+    rng = np.random.default_rng(0)
+    groups = rng.integers(0, 300, 3000)
+    labels = (rng.random(3000) < 0.2).astype(int)
+    parts = split_indices(3000, val=0.15, test=0.15, seed=1, strata=labels, groups=groups)
+    for part, share in zip(PARTS, (0.7, 0.15, 0.15)):
+        assert len(parts[part]) / 3000 == pytest.approx(share, abs=0.01)
+        assert labels[parts[part]].mean() == pytest.approx(labels.mean(), abs=0.01)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes=class_sizes, count=st.integers(1, 80), seed=st.integers(0, 9))
+def test_a_draw_has_the_asked_size_and_of_each_class_its_share(sizes: list[int], count: int, seed: int) -> None:
+    labels = labels_of(sizes, seed)
+    rows = np.flatnonzero(np.ones(len(labels))) * 7
+    drawn = draw(rows, count, seed=seed, strata=labels)
+    assert len(drawn) == len(set(drawn)) == min(count, len(rows))
+    assert set(drawn) <= set(rows)
+    for name in set(labels):
+        share = (labels == name).sum() * len(drawn) / len(rows)
+        assert abs((labels[np.isin(rows, drawn)] == name).sum() - share) < 1.001
+
+
+PARTED = {"train": np.array([0, 1, 2]), "val": np.array([3, 4]), "test": np.array([5, 6])}
+
+
+@pytest.mark.parametrize("kind", ["str", "bytes", "int", "uint64"])
+def test_duplicates_in_different_parts_are_found(kind: str) -> None:
+    words = ["a", "b", "a", "c", "b", "b", "d"]
+    keys = {
+        "str": words,
+        "bytes": [w.encode() + b"\0" for w in words],
+        "int": [ord(w) for w in words],
+        "uint64": np.array([2**63 + ord(w) for w in words], np.uint64),
+    }[kind]
+    found = straddling(keys, PARTED)
+    assert [rows for _, rows in found] == [{"train": [1], "val": [4], "test": [5]}]  # both a are in training
+    assert found[0][0] == keys[1]
+
+
+def test_an_example_that_two_parts_share_is_no_duplicate() -> None:
+    same = {"train": np.array([0, 1]), "val": np.array([0, 1])}
+    assert straddling(["a", "b"], same) == []
+    assert straddle_note(["a", "b"], same, str) is None
+
+
+def test_the_note_counts_duplicates_and_names_examples() -> None:
+    note = straddle_note(["a", "b", "a", "c", "b", "b", "c"], PARTED, lambda i: f"row {i}", "rows")
+    assert note is not None
+    assert "1 of 2 rows in val and 2 of 2 rows in test" in note
+    assert "row 4 (val) = row 1 (train)" in note
+    assert "row 6 (test) = row 3 (val)" in note
+    assert straddle_note(list("abcdefg"), PARTED, str) is None
