@@ -1,0 +1,1 @@
+"""What is learned: for each kind of task its loss, its metrics, its predictions."""

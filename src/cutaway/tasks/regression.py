@@ -1,0 +1,102 @@
+"""One number: outputs (N, 1) on the standardised scale of the target, figures in the target's own units."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..nn import losses
+from ..spec import Value
+from .measures import Measure, bootstrap, mean
+
+
+class Regression:
+    """Squared error; root mean squared error, mean absolute error and R² in the target's units."""
+
+    name = "regression"
+    watch = "rmse"
+    higher_is_better = False
+    LOSSES = ("mse", "half_squared_error")
+
+    def __init__(self, target: Value, loss: str = "mse") -> None:
+        self.target = target
+        self.loss_name = loss
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """The loss summed over the batch, (), on the standardised scale: the sum of `losses`, in one fused call."""
+        total = F.mse_loss(outputs[:, 0], target, reduction="sum")
+        return total if self.loss_name == "mse" else total / 2
+
+    def count(self, target: Tensor) -> float:
+        """The examples in the batch."""
+        return len(target)
+
+    def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Each example's loss, (N,), on the standardised scale."""
+        return losses.LOSSES[self.loss_name](outputs, target[:, None])
+
+    def wrong_sides(self, outputs: Tensor, target: Tensor) -> int:
+        """None: a number has no sides."""
+        del outputs, target
+        return 0
+
+    def values(self, outputs: Tensor) -> Tensor:
+        """The prediction in the target's units, (N,) float64."""
+        return self.in_units(outputs[:, 0])
+
+    def in_units(self, standardised: Tensor) -> Tensor:
+        """Values on the standardised scale, (N,), in the target's units, float64."""
+        return standardised.double() * self.target.scale + self.target.mean
+
+    def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
+        """Root mean squared error, in the target's units."""
+        return {"rmse": (outputs[:, 0].double() - target.double()).square().mean().sqrt().item() * self.target.scale}
+
+    def measures(self, outputs: Tensor, target: Tensor) -> dict[str, Measure]:
+        """RMSE and MAE in the target's units, R² = 1 − Σ error²/Σ (y − ȳ)², loss; intervals by resampling."""
+        actual = self.in_units(target).cpu().numpy()
+        error = self.values(outputs).cpu().numpy() - actual
+
+        def r2(i: np.ndarray) -> float:
+            spread = np.square(actual[i] - actual[i].mean()).sum()
+            return float(1 - np.square(error[i]).sum() / spread) if spread > 0 else float("nan")
+
+        return {
+            "rmse": bootstrap(lambda i: float(np.sqrt(np.square(error[i]).mean())), len(error)),
+            "mae": bootstrap(lambda i: float(np.abs(error[i]).mean()), len(error)),
+            "r2": bootstrap(r2, len(error)),
+            "loss": mean(self.losses(outputs, target).double().cpu().numpy()),
+        }
+
+    def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+        """Predicted and actual values; of more than 2 000 examples an even choice."""
+        step = max(1, -(-len(target) // 2000))
+        actual = self.in_units(target)
+        return {
+            "values": {
+                "column": self.target.column,
+                "predicted": self.values(outputs)[::step].tolist(),
+                "actual": actual[::step].tolist(),
+            }
+        }
+
+    def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
+        """The RMSE of always saying the training part's mean."""
+        error = (target.double() - train_target.double().mean()).square().mean().sqrt().item() * self.target.scale
+        return {"name": f"always the mean, {self.target.mean:.6g}", "value": error}
+
+    def predictions(self, outputs: Tensor) -> list[dict[str, Any]]:
+        """The value of each example, in the target's units."""
+        return [{self.target.column: v} for v in self.values(outputs).tolist()]
+
+    def mistakes(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
+        """What each example was and what was said of it, in the target's units."""
+        actual = self.in_units(target).tolist()
+        rows = zip(self.values(outputs).tolist(), actual, self.losses(outputs, target).tolist())
+        return [
+            {"actual": f"{a:.6g}", "predicted": f"{v:.6g}", "confidence": None, "loss": loss, "wrong": True}
+            for v, a, loss in rows
+        ]

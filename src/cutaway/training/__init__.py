@@ -1,0 +1,1 @@
+"""How it is learned: the loop, optimizers, schedules, checkpoints."""

@@ -1,0 +1,105 @@
+"""Everything that training needs to go on as if it had never stopped, in one safetensors file with a checksum.
+
+No pickle: optimizer state is flattened to named tensors, the rest is JSON in the file's header.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from ..errors import FileError
+from ..models.saving import read_tensors, write_tensors
+from .average import Average
+
+
+@dataclass
+class State:
+    """Where training stands: all that the loop counts."""
+
+    epoch: int = 0  # epochs that are done
+    batch: int = 0  # batches of the running epoch that are done
+    update: int = 0  # updates that are done, over all epochs
+    lr: float = 0.0  # of the last update
+    loss_sum: float = 0.0  # of the running epoch
+    counted: float = 0.0  # what that sum is to be divided by
+    mistakes: int = 0  # that the perceptron rule has corrected, over all epochs
+    mistakes_before: int = 0  # likewise, when the running epoch began
+    seconds: float = 0.0  # of training, over all sittings
+    best_epoch: int = 0  # the epoch, counted from 1, whose weights are best; 0 while there is none
+    best_score: float | None = None
+    resumed: int = 0  # how often the run was taken up again
+    stopped: str = ""  # why training ended; empty while it goes on
+    history: list[dict[str, Any]] = field(default_factory=list)  # the rows of metrics.csv
+
+
+def save_checkpoint(
+    path: Path, state: State, model: nn.Module, optimizers: list[Optimizer], average: Average | None
+) -> None:
+    """Write everything to `path`, whole or not at all. Raises FileError where it cannot be written."""
+    tensors: dict[str, Tensor] = {f"model.{k}": v for k, v in model.state_dict().items()}
+    if average is not None:
+        tensors |= {f"average.{k}": v for k, v in average.weights.items()}
+    for i, optimizer in enumerate(optimizers):
+        for parameter, values in optimizer.state_dict()["state"].items():
+            tensors |= {
+                f"optimizer.{i}.{parameter}.{k}": torch.as_tensor(v) for k, v in values.items() if v is not None
+            }
+    tensors["random.cpu"] = torch.get_rng_state()
+    if torch.cuda.is_available():
+        tensors |= {f"random.cuda.{i}": s for i, s in enumerate(torch.cuda.get_rng_state_all())}
+    write_tensors(path, tensors, {"state": asdict(state)})
+
+
+def load_checkpoint(path: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None) -> State:
+    """Put everything back in place and give the state. Raises FileError where the file is damaged or of another run."""
+    tensors, meta = read_tensors(path)
+    try:
+        model.load_state_dict(_under("model.", tensors))
+        if average is not None:
+            average.load(_under("average.", tensors))
+        for i, optimizer in enumerate(optimizers):
+            _load_optimizer(optimizer, _under(f"optimizer.{i}.", tensors))
+        state = State(**meta["state"])
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise FileError(f"{path} is not a checkpoint of this model and these settings: {error}") from error
+    torch.set_rng_state(tensors["random.cpu"])
+    cuda = _under("random.cuda.", tensors)
+    if cuda and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all([cuda[k] for k in sorted(cuda, key=int)])
+    return state
+
+
+def load_weights(path: Path) -> dict[str, Tensor]:
+    """The weights alone of a checkpoint."""
+    return _under("model.", read_tensors(path)[0])
+
+
+def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
+    """Write weights alone, to be read by `load_weights`."""
+    write_tensors(path, {f"model.{k}": v for k, v in weights.items()}, {})
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def _load_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
+    document = optimizer.state_dict()
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        parameter, name = key.split(".", 1)
+        state.setdefault(int(parameter), {})[name] = value
+    document["state"] = state
+    optimizer.load_state_dict(document)
+    # Files keep no strides, and a fused optimizer goes through memory in order: what it remembers of a weight must lie
+    # in memory as the weight does (channels last, for one).
+    for weight, remembered in optimizer.state.items():
+        for name, value in remembered.items():
+            if isinstance(value, Tensor) and value.shape == weight.shape and value.stride() != weight.stride():
+                remembered[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value)

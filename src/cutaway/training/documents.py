@@ -1,0 +1,137 @@
+"""The documents of a run, run.json and evaluation.json, as plain values."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import platform
+import shlex
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import __version__
+from ..data.named.opening import NAMED
+from ..data.sets import Part
+from ..settings import as_text
+from ..spec import Classes
+from ..tasks.separability import linearly_separable
+from .checkpoint import State
+from .evaluation import outputs_of
+from .loop import CONVERGED
+from .prepared import Prepared
+
+SHOWN_MISTAKES = 24
+PICTURE_SIDE = 96  # pixels of a picture in the report
+SEPARATED_AT_MOST = 100_000  # numbers in the training part: a linear programme on more takes minutes
+
+
+def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The document run.json as training begins: everything needed to repeat the run."""
+    data, spec = ready.data, ready.data.spec
+    typed = [f"{k}={as_text(v)}" for k, v in given.items()]
+    return {
+        "cutaway": __version__,
+        "model": ready.preset.name,
+        "data": {
+            "source": data.source,
+            "path": None if data.source in NAMED else str(Path(data.source).resolve()),
+            "name": data.name,
+            "kind": spec.kind,
+            "fingerprint": data.fingerprint,
+            "split_hash": data.split_hash,
+            "parts": {k: len(p) for k, p in data.parts.items()},
+            "notes": data.notes,
+            "columns": data.columns,
+            "licence": data.licence,
+            **ready.sizes,
+        },
+        "task": ready.task.name,
+        "loss": ready.task.loss_name,
+        "model_settings": ready.model_settings,
+        "seed": ready.settings.seed,
+        "command": shlex.join(["cutaway", "train", ready.preset.name, data.source, *typed]),
+        "parameters": sum(p.numel() for p in ready.model.parameters() if p.requires_grad),
+        "versions": {
+            "cutaway": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
+        "machine": {
+            "device": str(ready.place.device),
+            "precision": str(ready.place.autocast_dtype or ready.place.dtype).removeprefix("torch."),
+            "cpu": platform.processor() or platform.machine(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "platform": platform.platform(),
+        },
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
+    """The document evaluation.json: figures, details and the worst mistakes of one part."""
+    part, task = ready.data.parts[name], ready.task
+    assert part.target is not None
+    outputs = outputs_of(ready.model, part, ready.place, ready.settings.eval_batch_size or 256)
+    train_target = ready.data.parts["train"].target
+    assert train_target is not None
+    mistakes = [{"i": i, **m} for i, m in enumerate(task.mistakes(outputs, part.target)) if m["wrong"]]
+    mistakes.sort(key=lambda m: -m["loss"])
+    return {
+        "part": name,
+        "count": len(part),
+        "watch": task.watch,
+        "measures": {k: m.to_json() for k, m in task.measures(outputs, part.target).items()},
+        **task.details(outputs, part.target),
+        "baseline": task.baseline(train_target, part.target),
+        "worst": [_shown(part, m) for m in mistakes[:SHOWN_MISTAKES]],
+    }
+
+
+def _shown(part: Part, mistake: dict[str, Any]) -> dict[str, Any]:
+    """A mistake with what a person needs to see of the example."""
+    i = mistake["i"]
+    picture = part.picture(i)
+    source = None
+    if picture is not None:
+        picture.thumbnail((PICTURE_SIDE, PICTURE_SIDE))
+        buffer = io.BytesIO()
+        picture.save(buffer, format="PNG")
+        source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    words = {k: mistake[k] for k in ("actual", "predicted", "confidence", "loss")}
+    return {"name": part.name(i), **words, "picture": source, "row": part.row(i)}
+
+
+def verdict(ready: Prepared, state: State) -> str | None:
+    """What a perceptron's end means: it converged, or whether it ever can."""
+    if ready.task.loss_name != "perceptron":
+        return None
+    if state.stopped == CONVERGED:
+        return (
+            f"The perceptron converged after {state.mistakes} mistakes: epoch {state.epoch} passed without one, "
+            "so the hyperplane it found separates the training examples."
+        )
+    part = ready.data.parts["train"]
+    indices = torch.arange(len(part))
+    batch = next(iter(part.batches([indices])))
+    x, target = batch.inputs[0].flatten(1).double().numpy(), batch.target.numpy()
+    classes = range(len(ready.data.spec.target.names)) if isinstance(ready.data.spec.target, Classes) else ()
+    one_from_rest = [target == k for k in (classes if len(classes) > 2 else [1])]
+    if x.size > SEPARATED_AT_MOST:
+        return "The perceptron did not converge: its last epoch still made mistakes."
+    if all(linearly_separable(x, y) for y in one_from_rest):
+        return (
+            "The perceptron did not converge yet, though the classes can be separated by a hyperplane: "
+            "it will converge after finitely many mistakes. Give it more epochs."
+        )
+    return (
+        "The perceptron did not converge and never will: no hyperplane separates the classes "
+        "(shown by a linear programme that has no solution). A network with a hidden layer can: try mlp."
+    )

@@ -1,0 +1,90 @@
+"""What training would cost: a few steps are timed, and what they keep is weighed. Nothing is written."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from .loop import Trainer
+from .prepared import Prepared
+from .progress import Progress
+
+WARM_UP, MOST_STEPS, MOST_SECONDS = 2, 20, 3.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Time and memory of training, as far as a few steps tell."""
+
+    steps: int  # in an epoch
+    seconds_per_step: float
+    weights: int  # bytes: parameters and buffers
+    learning: int  # bytes: gradients, and what the optimizer remembers of each parameter
+    activations: int  # bytes kept from the forward pass for the backward pass, for one batch
+    data: int  # bytes of the data that is held in memory
+
+    @property
+    def seconds_per_epoch(self) -> float:
+        """Seconds of training in an epoch, validation not counted."""
+        return self.steps * self.seconds_per_step
+
+    @property
+    def memory(self) -> int:
+        """Bytes, beside Python and PyTorch themselves."""
+        return self.weights + self.learning + self.activations + self.data
+
+
+def estimate(ready: Prepared) -> Estimate:
+    """Time up to 20 steps of real batches (the model in memory learns from them; it is not kept)."""
+    trainer = Trainer(
+        ready.model,
+        ready.data,
+        ready.task,
+        ready.settings,
+        ready.place,
+        Path("unused"),
+        Progress(shown=False),
+    )
+    batches = trainer.batches_of(epoch=0)
+    kept: dict[int, int] = {}
+
+    def weigh(x: Tensor) -> Tensor:
+        kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+        return x
+
+    ready.model.train()
+    times: list[float] = []
+    source = itertools.islice(ready.data.parts["train"].batches(batches, seed=0), WARM_UP + MOST_STEPS)
+    began = time.perf_counter()
+    for i, batch in enumerate(source):
+        before = time.perf_counter()
+        if i == 0:
+            with torch.autograd.graph.saved_tensors_hooks(weigh, lambda x: x):
+                trainer.step([batch], steps=len(batches))
+        else:
+            trainer.step([batch], steps=len(batches))
+        if ready.place.device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - before)
+        if i >= WARM_UP and time.perf_counter() - began > MOST_SECONDS:
+            break
+    timed = sorted(times[WARM_UP:] or times)
+    parameters = {p.untyped_storage().data_ptr(): p.nbytes for p in ready.model.parameters()}
+    buffers = sum(b.nbytes for b in ready.model.buffers())
+    remembered = sum(
+        v.nbytes for o in trainer.optimizers for s in o.state.values() for v in s.values() if isinstance(v, Tensor)
+    )
+    return Estimate(
+        steps=math.ceil(len(batches) / ready.settings.accumulate),
+        seconds_per_step=timed[len(timed) // 2] * ready.settings.accumulate,
+        weights=sum(parameters.values()) + buffers,
+        learning=sum(parameters.values()) + remembered,
+        activations=sum(size for pointer, size in kept.items() if pointer not in parameters),
+        data=sum(getattr(p, "inputs", torch.empty(0)).nbytes for p in ready.data.parts.values()),
+    )

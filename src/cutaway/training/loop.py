@@ -1,0 +1,292 @@
+"""The loop: what is done with every batch, epoch after epoch, and how it stops and goes on.
+
+Everything random follows from the seed and from where the loop stands (the order of an epoch, the augmentation of a
+batch) or is part of the checkpoint (torch's own random state, for dropout). So a run that was killed and taken up
+again ends bit for bit where the uninterrupted one ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..data.sets import Augment, Batch, DataSet, Part
+from ..errors import TrainingError
+from ..tasks.task import Task
+from .average import Average
+from .broken import first_broken
+from .checkpoint import State, load_checkpoint, save_checkpoint, save_weights
+from .evaluation import outputs_of
+from .optimizers import build_optimizers
+from .place import Place
+from .progress import Progress
+from .schedules import factor
+from .settings import TrainSettings
+
+LOOK_EVERY = 50  # steps between looks at the loss where a look waits for the device
+CONVERGED = "an epoch of the perceptron rule made no mistake"
+
+
+class Interrupted(KeyboardInterrupt):
+    """The person or the system asked the run to stop; a checkpoint was written. The message says how to go on."""
+
+
+class Trainer:
+    """One model learning from one data set."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: DataSet,
+        task: Task,
+        settings: TrainSettings,
+        place: Place,
+        checkpoints: Path,
+        progress: Progress,
+        on_epoch: Callable[[State], None] = lambda state: None,
+    ) -> None:
+        self.model = place.model(model)
+        self.train, self.val = data.parts["train"], data.parts.get("val")
+        self.augment: Augment | None = data.augment
+        self.task, self.settings, self.place = task, settings, place
+        self.checkpoints, self.progress, self.on_epoch = checkpoints, progress, on_epoch
+        self._parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.optimizers = build_optimizers(self.model, settings)
+        self.average = Average(self.model, settings.ema) if settings.ema else None
+        self.forward: Callable[..., Tensor] = torch.compile(self.model) if settings.compile else self.model
+        self.batch_size = settings.batch_size or len(self.train)
+        self.state = State()
+        self._losses: list[Tensor] = []  # of the steps since the last look, still on the device
+        self._inputs: tuple[Tensor, ...] = ()  # of the running step, to find the layer that broke
+        self._asked_to_stop = False
+        self._random = torch.Generator(place.device)
+
+    # --- the epochs -------------------------------------------------------------------------------------------
+
+    def fit(self) -> State:
+        """Train from `self.state` until the epochs, the minutes or the patience are used up.
+
+        Raises Interrupted (after a checkpoint) when asked to stop, TrainingError when a loss is not finite.
+        """
+        state, settings = self.state, self.settings
+        self._saved = time.perf_counter()
+        began = self._saved - state.seconds
+        with self._stoppable():
+            while not state.stopped and state.epoch < settings.epochs:
+                self.model.train()
+                batches = self.batches_of(state.epoch)
+                self.progress.epoch(state.epoch, settings.epochs, len(batches), state.batch)
+                remaining = self.train.batches(batches[state.batch :], seed=_mix(settings.seed, state.epoch))
+                for group in _grouped(remaining, settings.accumulate):
+                    self.step(group, steps=settings.epochs * math.ceil(len(batches) / settings.accumulate))
+                    state.seconds = time.perf_counter() - began
+                    self.progress.step(state, self.train_loss)
+                    if self._asked_to_stop:
+                        self._checkpoint_now()
+                        raise Interrupted(self.checkpoints.parent)
+                    if settings.minutes and state.seconds > 60 * settings.minutes:
+                        state.stopped = f"the time budget of {settings.minutes:g} minutes is used up"
+                        break
+                    if time.perf_counter() - self._saved > 60 * settings.save_minutes:
+                        self._checkpoint_now()
+                self._end_epoch()
+        state.stopped = state.stopped or "all epochs are done"
+        return state
+
+    def step(self, group: list[Batch], steps: int) -> None:
+        """One update: the gradient of the mean loss over the batches of `group`, then the optimizers' step."""
+        state, settings, task, place = self.state, self.settings, self.task, self.place
+        state.lr = settings.lr * factor(settings, self._share_done(steps), steps)
+        for optimizer in self.optimizers:
+            for parameters in optimizer.param_groups:
+                parameters["lr"] = state.lr
+        for parameter in self._parameters:
+            parameter.grad = None  # what zero_grad does, at a third of its cost
+        counted = sum(task.count(batch.target) for batch in group)
+        for batch in group:
+            inputs, target = place.batch(batch)
+            if self.augment:
+                self._random.manual_seed(_mix(settings.seed, state.epoch, state.batch))
+                varied, target = self.augment(inputs[0], target, self._random)
+                inputs = (varied, *inputs[1:])
+            self._inputs = inputs
+            with place.autocast():
+                outputs = self.forward(*inputs)
+                loss = task.loss(outputs, target)
+            (loss / counted).backward()  # type: ignore[no-untyped-call]
+            self._losses.append(loss)
+            state.batch += 1
+            if task.loss_name == "perceptron":
+                state.mistakes += task.wrong_sides(outputs, target)
+        state.counted += counted
+        if place.looks_at_every_step or state.update % LOOK_EVERY == 0:
+            self._look()
+        if settings.clip:
+            norm = nn.utils.clip_grad_norm_(self._parameters, settings.clip)
+            if place.looks_at_every_step and not math.isfinite(norm.item()):
+                self._refuse("a gradient")
+        for optimizer in self.optimizers:
+            optimizer.step()
+        if self.average:
+            self.average.update(state.update)
+        state.update += 1
+
+    def _end_epoch(self) -> None:
+        """Validate, remember the best weights, write the row and the checkpoint, begin the next epoch."""
+        state, settings, task = self.state, self.settings, self.task
+        self._look()
+        self._refuse_broken_weights()
+        row: dict[str, Any] = {
+            "epoch": state.epoch + 1,
+            "step": state.update,
+            "lr": state.lr,
+            "train_loss": self.train_loss,
+        }
+        score = None
+        if self.val is not None:
+            scores = self.validate(self.val)
+            row |= {f"val_{k}": v for k, v in scores.items()}
+            score = scores[task.watch]
+        row["seconds"] = round(state.seconds, 3)
+        state.history.append(row)
+        state.epoch += 1
+        converged = task.loss_name == "perceptron" and state.mistakes == state.mistakes_before
+        state.mistakes_before = state.mistakes
+        state.batch, state.loss_sum, state.counted = 0, 0.0, 0.0
+        if score is None or _better(score, state.best_score, task.higher_is_better):
+            state.best_epoch, state.best_score = state.epoch, score
+            save_weights(self.checkpoints / "best.safetensors", self.weights())
+        if converged:
+            state.stopped = state.stopped or CONVERGED
+        elif settings.patience and state.epoch - state.best_epoch >= settings.patience:
+            state.stopped = state.stopped or f"no better validation {task.watch} in {settings.patience} epochs"
+        self._checkpoint_now()
+        self.progress.epoch_done(row)
+        self.on_epoch(state)
+
+    # --- what a step needs ------------------------------------------------------------------------------------
+
+    def validate(self, part: Part) -> dict[str, float]:
+        """Loss and quick figures on a part, with the averaged weights where there are some."""
+        size = self.settings.eval_batch_size or max(256, self.settings.batch_size)
+        with self.average.applied() if self.average else nullcontext():
+            outputs = outputs_of(self.model, part, self.place, size)
+        assert part.target is not None, "a part to validate on has targets"
+        target = part.target.to(outputs.dtype) if part.target.is_floating_point() else part.target
+        loss = self.task.loss(outputs, target).item() / self.task.count(target)
+        return {"loss": loss, **self.task.quick(outputs, target)}
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights to keep: the averaged ones where there are some."""
+        return self.average.weights if self.average else self.model.state_dict()
+
+    @property
+    def train_loss(self) -> float:
+        """The mean training loss of the running epoch."""
+        return self.state.loss_sum / self.state.counted if self.state.counted else math.nan
+
+    def batches_of(self, epoch: int) -> list[Tensor]:
+        """The example numbers of each batch of an epoch, the same whenever it is asked."""
+        shuffle = torch.Generator().manual_seed(_mix(self.settings.seed, epoch))
+        batches = list(self.place.share(torch.randperm(len(self.train), generator=shuffle)).split(self.batch_size))  # type: ignore[no-untyped-call]
+        if len(batches) > 1 and len(batches[-1]) == 1 < self.batch_size:
+            # One example has no variance for batch norm to divide by: it joins the batch before it.
+            batches[-2:] = [torch.cat(batches[-2:])]
+        return batches
+
+    def _share_done(self, steps: int) -> float:
+        """How far training is, in [0, 1]: by updates or by the time budget, whichever is further."""
+        by_time = self.state.seconds / (60 * self.settings.minutes) if self.settings.minutes else 0.0
+        return max(self.state.update / steps, by_time)
+
+    # --- stopping, failing, going on --------------------------------------------------------------------------
+
+    def resume(self) -> None:
+        """Go on from the last checkpoint."""
+        self.state = load_checkpoint(self.checkpoints / "last.safetensors", self.model, self.optimizers, self.average)
+
+    def _checkpoint_now(self) -> None:
+        """Write the checkpoint. What is not finite is refused first, so that the last one stays good."""
+        self._look()
+        self._refuse_broken_weights()
+        if self.place.writes:
+            save_checkpoint(
+                self.checkpoints / "last.safetensors", self.state, self.model, self.optimizers, self.average
+            )
+        self._saved = time.perf_counter()
+
+    def _look(self) -> None:
+        """Bring the losses over from the device, and stop the run where one is not a number."""
+        for loss in self._losses:
+            self.state.loss_sum += loss.item()
+        self._losses.clear()
+        if not math.isfinite(self.state.loss_sum):
+            self._refuse("the loss")
+
+    def _refuse_broken_weights(self) -> None:
+        """A gradient that was not finite is in the weights one update later: none such is ever saved."""
+        if not all(torch.isfinite(p).all() for p in self._parameters):
+            self._refuse("a weight")
+
+    def _refuse(self, what: str) -> None:
+        """Raise TrainingError: which update, which layer, what is left, what to try."""
+        state, where = self.state, first_broken(self.model, self._inputs)
+        if where.startswith("the weights"):
+            said = f"after update {state.update}, in epoch {state.epoch + 1}: its gradient broke {where}"
+        else:
+            said = f"at update {state.update + 1}, in epoch {state.epoch + 1}: {what} is not finite"
+            said += f", and the first values that are not stand in {where}" if where else ""
+        last = self.checkpoints / "last.safetensors"
+        kept = f"The last good checkpoint is {last}." if last.exists() else "There is no checkpoint yet."
+        raise TrainingError(
+            f"Training stopped {said}. {kept} Try a smaller rate (lr={self.settings.lr / 10:g}) or clip=1; "
+            "`cutaway check` shows values out of range."
+        )
+
+    @contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM end the run after the running step; a second Ctrl-C ends it at once."""
+
+        def ask(number: int, frame: FrameType | None) -> None:
+            if self._asked_to_stop:
+                raise KeyboardInterrupt
+            self._asked_to_stop = True
+
+        try:
+            before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # signals belong to the main thread: elsewhere nobody can press Ctrl-C
+            before = {}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _grouped(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
+    while group := list(itertools.islice(batches, size)):
+        yield group
+
+
+def _mix(*numbers: int) -> int:
+    """One seed of several numbers, so that neighbours have nothing in common."""
+    mixed = 0
+    for number in numbers:  # the multiplier and shifts are SplitMix64's
+        mixed = (mixed + number + 0x9E3779B97F4A7C15) & (2**64 - 1)
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+        mixed ^= mixed >> 27
+    return mixed & (2**63 - 1)
+
+
+def _better(score: float, best: float | None, higher: bool) -> bool:
+    return best is None or (score > best if higher else score < best)

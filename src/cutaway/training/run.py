@@ -1,0 +1,167 @@
+"""A run: the folder that training leaves, opened again to evaluate, to predict, to look inside."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from .. import spec as specs
+from ..data.named.opening import NAMED
+from ..data.opening import open_data
+from ..data.preprocessing import preprocessing_from_json
+from ..data.sets import DataSet, Part, Preprocessing
+from ..data.settings import DataSettings
+from ..errors import DataError, FileError
+from ..files import read_json
+from ..models.saving import load_model
+from ..settings import build, keys
+from ..spec import Classes, Value
+from ..tasks.measures import Measure
+from ..tasks.task import Task, task_for
+from .evaluation import outputs_of
+from .place import Place, find_place
+
+
+class Run:
+    """What a run's folder holds. Nothing is read before it is asked for."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        if not (self.folder / "run.json").is_file():
+            raise FileError(
+                f"{self.folder} is not a run: it has no run.json. `cutaway train` makes runs, by default in runs/."
+            )
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"
+
+    @functools.cached_property
+    def about(self) -> dict[str, Any]:
+        """The document run.json: model, data, settings, versions, what was reached."""
+        about: dict[str, Any] = read_json(self.folder / "run.json")
+        return about
+
+    @functools.cached_property
+    def model(self) -> nn.Module:
+        """The trained model, in evaluation mode, on the CPU."""
+        if not (self.folder / "model").is_dir():
+            raise FileError(
+                f"{self.folder} has no model yet: training stopped before its first epoch ended. "
+                f"Take it up again: cutaway train --resume {self.folder}"
+            )
+        return load_model(self.folder / "model")[0].eval()
+
+    @functools.cached_property
+    def preprocessing(self) -> Preprocessing:
+        """What was fitted on the training part: the way from files to tensors."""
+        return preprocessing_from_json(read_json(self.folder / "model" / "preprocessing.json"))
+
+    @property
+    def spec(self) -> specs.Spec:
+        """What an example looks like."""
+        return self.preprocessing.spec
+
+    @functools.cached_property
+    def task(self) -> Task:
+        """What was learned."""
+        return task_for(self.spec, self.about["loss"])
+
+    @functools.cached_property
+    def place(self) -> Place:
+        """Where the model runs when it is asked: the fastest device here, in the precision of its weights."""
+        double = any(p.dtype == torch.float64 for p in self.model.parameters())
+        return find_place("auto", "float64" if double else "float32", None, self.model)
+
+    def data(self) -> DataSet:
+        """The data that the run was trained on, read, split and prepared again.
+
+        Raises DataError where it is not what it was.
+        """
+        about = self.about["data"]
+        given = {k: v for k, v in self.about["settings"].items() if k in keys(DataSettings)}
+        source = about["path"] or about["source"]  # a run can be opened from another folder than it was made in
+        data = open_data(source, build(DataSettings, given), about.get("image_size"), about.get("usual_size"))
+        self.refuse_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
+        return data
+
+    def refuse_other(self, data: DataSet, way_out: str) -> None:
+        """Raise DataError where `data`, or its split, is not what the run was trained on."""
+        about = self.about["data"]
+        for what, now, then in (
+            ("content", data.fingerprint, about["fingerprint"]),
+            ("split", data.split_hash, about["split_hash"]),
+        ):
+            if now != then:
+                raise DataError(
+                    f"The {what} of {about['source']} is not what this run was trained on "
+                    f"({now[:12]} now, {then[:12]} then).",
+                    mend=f"Restore the data; {way_out}",
+                )
+
+    def evaluate(self, source: str | Path | None = None) -> dict[str, Measure]:
+        """Figures with their 95 % intervals on the run's own test part, or on other labelled data of the same kind:
+        a path, or the test part of a named set. What is not the run's own goes through the run's own preprocessing.
+        """
+        if source is None:
+            parts = self.data().parts
+            part = parts.get("test") or parts.get("val")
+            if part is None:
+                raise DataError("This run kept no test part.", mend="Name labelled data: cutaway evaluate RUN DATA.")
+        elif str(source) in NAMED:
+            part = self._prepared_anew(open_data(source, DataSettings()))
+        else:
+            part = self.preprocessing.labelled(source)
+        assert part.target is not None, "labelled parts have targets"
+        return self.task.measures(self.outputs(part), part.target)
+
+    def _prepared_anew(self, data: DataSet) -> Part:
+        """The test part of another data set, from what its examples were before that set prepared them.
+
+        Raises DataError where they are of another kind, or their target is.
+        """
+        theirs, ours, part = data.spec.target, self.spec.target, data.parts["test"]
+        examples = [part.picture(i) or part.row(i) for i in range(len(part))]
+        assert part.target is not None, "named sets have targets"
+        if data.spec.kind != self.spec.kind or type(theirs) is not type(ours) or None in examples:
+            raise DataError(
+                f"{data.name} is not of the kind that this run learned from "
+                f"({self.about['data']['source']}, {self.spec.kind}, {self.task.name}): it cannot be evaluated on it."
+            )
+        prepared = self.preprocessing.examples(examples)
+        if isinstance(theirs, Classes) and isinstance(ours, Classes):
+            unknown = [name for name in theirs.names if name not in ours.names]
+            if unknown:
+                raise DataError(
+                    f"{data.name} has classes that this run did not learn: {', '.join(unknown[:5])}. "
+                    f"It learned: {', '.join(ours.names[:20])}."
+                )
+            prepared.target = torch.tensor([ours.names.index(name) for name in theirs.names])[part.target]
+        elif isinstance(theirs, Value) and isinstance(ours, Value):
+            prepared.target = (part.target * theirs.scale + theirs.mean - ours.mean) / ours.scale
+        return prepared
+
+    def predict(self, sources: Sequence[Any]) -> list[dict[str, Any]]:
+        """One row an example, in words and units, for new files or rows, prepared as the training part was.
+
+        What the training part did not know, such as a category, is warned of.
+        """
+        part = self.preprocessing.examples(sources)
+        for sentence in getattr(part, "notes", ()):
+            warnings.warn(sentence, stacklevel=2)
+        rows = self.task.predictions(self.outputs(part)) if len(part) else []
+        return [{"input": part.name(i), **row} for i, row in enumerate(rows)]
+
+    def outputs(self, part: Part) -> torch.Tensor:
+        """The model's raw outputs for a part, (n, outputs)."""
+        return outputs_of(self.place.model(self.model), part, self.place, batch_size=256)
+
+
+def load(path: str | Path) -> Run:
+    """Open a run to evaluate, predict, look inside: `cutaway.load("runs/lenet5-digits-1").predict(["seven.png"])`."""
+    return Run(path)

@@ -1,0 +1,153 @@
+"""From a model's name and a source of data to a run's folder: everything around the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ..errors import FileError, SettingError
+from ..files import is_leftover, write_csv, write_json
+from ..models.saving import save_model
+from . import documents
+from .board import Board
+from .checkpoint import State, load_weights
+from .loop import Interrupted, Trainer
+from .prepared import Prepared, prepare
+from .progress import Progress
+from .run import Run
+
+HOW_LONG = ("epochs", "minutes", "patience")  # a run that had stopped goes on where one of these is changed
+MAY_CHANGE = (*HOW_LONG, "save_minutes", "workers", "threads", "device", "tensorboard")
+
+
+def fit(
+    model: str | None,
+    source: str | None,
+    given: Mapping[str, Any],
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Run:
+    """Train, and leave a run: its folder holds everything to repeat, resume, evaluate and predict.
+
+    With `resume`, take up that run: model, data and settings are its own, and only those of `MAY_CHANGE` may be given.
+    Raises Interrupted where the person stops it (the checkpoint is written), CutawayError for what they can mend.
+    """
+    earlier = Run(resume) if resume is not None else None
+    before: dict[str, Any] = earlier.about if earlier else {}
+    if earlier:
+        model, source, given = _resumed(before, model, source, given)
+    if model is None or source is None:
+        raise SettingError("A model and data are needed: cutaway train MODEL DATA. `cutaway list` shows the models.")
+    ready = prepare(model, source, given)
+    if earlier:
+        earlier.refuse_other(ready.data, "or train anew.")
+        _clear_leftovers(earlier.folder)
+    folder = earlier.folder if earlier else _new_folder(out, ready)
+    settings = {**asdict(ready.data_settings), **asdict(ready.settings)}
+    about = {**(before or documents.about(ready, given)), "settings": settings, "status": "running"}
+    write_json(folder / "run.json", about)
+
+    with progress or Progress() as bar, Board(folder, ready.settings.tensorboard) as board:
+
+        def on_epoch(state: State) -> None:
+            write_csv(folder / "metrics.csv", state.history)
+            board.write(state.history[-1])
+
+        trainer = Trainer(
+            ready.model, ready.data, ready.task, ready.settings, ready.place, folder / "checkpoints", bar,
+            on_epoch=on_epoch,
+        )  # fmt: skip
+        if earlier and (folder / "checkpoints" / "last.safetensors").exists():
+            trainer.resume()
+            trainer.state.resumed += 1
+            if any(before["settings"].get(key) != settings[key] for key in HOW_LONG):
+                trainer.state.stopped = ""
+            if trainer.state.history:
+                write_csv(folder / "metrics.csv", trainer.state.history)
+        try:
+            state = trainer.fit()
+        except Interrupted:
+            _finish(folder, about, ready, trainer.state, "interrupted")
+            raise
+    _finish(folder, about, ready, state, "finished")
+    return Run(folder)
+
+
+def _finish(folder: Path, about: dict[str, Any], ready: Prepared, state: State, status: str) -> None:
+    """Keep the best weights as the run's model; where training is over, open the test part, once."""
+    best = folder / "checkpoints" / "best.safetensors"
+    if best.exists():
+        ready.model.load_state_dict(load_weights(best))
+        save_model(ready.model, folder / "model", ready.preset)
+        write_json(folder / "model" / "preprocessing.json", ready.data.preprocessing.to_json())
+    about |= {
+        "status": status,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(state.seconds, 3),
+        "epochs_done": state.epoch,
+        "stopped": state.stopped or "interrupted",
+        "best": {"epoch": state.best_epoch, "metric": ready.task.watch, "value": state.best_score},
+        "resumed": state.resumed,
+        "verdict": None,
+    }
+    if status == "finished":
+        about["verdict"] = documents.verdict(ready, state)
+        name = "test" if "test" in ready.data.parts else "val" if "val" in ready.data.parts else "train"
+        write_json(folder / "evaluation.json", documents.evaluation(ready, name))
+    write_json(folder / "run.json", about)
+
+
+def _new_folder(out: str | Path | None, ready: Prepared) -> Path:
+    """A folder that did not exist: `out`, or the next free runs/MODEL-DATA-N."""
+    if out is not None:
+        folder = Path(out)
+        # A kill between making the folder and writing run.json leaves it with a leftover: that is still nothing.
+        if folder.exists() and (not folder.is_dir() or not all(is_leftover(entry) for entry in folder.iterdir())):
+            raise FileError(
+                f"{folder} exists already and nothing in it is overwritten. "
+                f"Give another --out, or take the run up again: cutaway train --resume {folder}"
+            )
+        return _made(folder, exist_ok=True)
+    for n in range(1, 1_000_000):
+        folder = Path("runs") / f"{ready.preset.name}-{ready.data.name}-{n}"
+        if not folder.exists():
+            return _made(folder)
+    raise FileError("runs/ is full of runs of this name: give --out DIR.")
+
+
+def _clear_leftovers(folder: Path) -> None:
+    """Remove what kills left half-written: a checkpoint's can be as large as the checkpoint."""
+    for entry in folder.rglob(".*.part"):
+        if is_leftover(entry):
+            entry.unlink()
+
+
+def _made(folder: Path, exist_ok: bool = False) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=exist_ok)
+    except OSError as error:
+        raise FileError(
+            f"{folder} could not be made: {error.strerror}. Give a folder that can be written to: --out DIR."
+        ) from error
+    return folder
+
+
+def _resumed(
+    about: dict[str, Any], model: str | None, source: str | None, given: Mapping[str, Any]
+) -> tuple[str, str, dict[str, Any]]:
+    """Model, source and settings of a run that is taken up again, with what may change changed."""
+    for what, now, then in (("model", model, about["model"]), ("data", source, about["data"]["source"])):
+        if now is not None and now != then:
+            raise SettingError(f"This run's {what} is {then}, not {now}. Leave MODEL and DATA out with --resume.")
+    for key in given:
+        if key not in MAY_CHANGE:
+            raise SettingError(
+                f"{key} cannot change when a run is taken up again; these can: {', '.join(MAY_CHANGE)}. "
+                "For another setting, train anew."
+            )
+    own = {**about["settings"], **{f"model.{k}": v for k, v in about["model_settings"].items()}}
+    return about["model"], about["data"]["path"] or about["data"]["source"], {**own, **given}

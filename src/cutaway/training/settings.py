@@ -1,0 +1,63 @@
+"""The settings of training. `cutaway train --help` prints them with those of the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..settings import setting
+
+OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw", "muon")
+SCHEDULES = ("constant", "step", "cosine", "warmup-cosine", "noam", "one-cycle", "wsd")
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How a model learns. A model's card may give other defaults for its presets; what is typed wins."""
+
+    epochs: int = setting(20, "passes over the training part", low=1)
+    minutes: float | None = setting(None, "time budget: training and its schedule end by then", low=0.0)
+    batch_size: int = setting(64, "examples in a step; 0 takes them all (full-batch descent)", low=0)
+    accumulate: int = setting(1, "steps whose gradients are added before one update", low=1)
+    optimizer: str = setting("adamw", "how gradients become updates", choices=OPTIMIZERS)
+    lr: float = setting(1e-3, "learning rate", low=0.0)
+    momentum: float = setting(0.9, "momentum of momentum, nesterov and muon", low=0.0, high=0.9999)
+    weight_decay: float = setting(0.01, "decay of weights; never of biases and norms", low=0.0, high=1.0)
+    schedule: str = setting("warmup-cosine", "how the learning rate moves", choices=SCHEDULES)
+    warmup: float = setting(
+        0.05, "share of the updates over which the rate rises (noam: at least one update)", low=0.0, high=1.0
+    )
+    milestones: tuple[float, ...] = setting(
+        (0.5, 0.75), "step: shares of training after which the rate drops", low=0.0, high=1.0
+    )
+    gamma: float = setting(0.1, "step: the factor at each milestone", low=0.0, high=1.0)
+    decay: float = setting(0.2, "wsd: share of the updates over which the rate falls at the end", low=0.0, high=1.0)
+    clip: float = setting(0.0, "largest norm of the whole gradient; 0 does not clip", low=0.0)
+    loss: str | None = setting(
+        None,
+        "the loss, where it is not the model's or the task's own",
+        choices=("cross_entropy", "perceptron", "map", "mse", "half_squared_error"),
+    )
+    label_smoothing: float = setting(0.0, "share of the target spread over all classes", low=0.0, high=0.99)
+    class_weights: str = setting(
+        "none", "balanced weighs each class by the inverse of its share", choices=("none", "balanced")
+    )
+    ema: float = setting(
+        0.0,
+        "decay of a moving average of the weights, used for evaluation; 0 keeps none",
+        low=0.0,
+        high=0.99999,
+    )
+    patience: int = setting(0, "early stopping: epochs without a better validation score; 0 never stops early", low=0)
+    seed: int = setting(0, "seed of weights, order and augmentation", low=0)
+    device: str = setting("auto", "auto, cpu, cuda, cuda:1, mps")
+    precision: str = setting(
+        "auto",
+        "auto uses bfloat16 where the hardware has it",
+        choices=("auto", "float32", "bfloat16", "float64"),
+    )
+    compile: bool = setting(False, "compile the model with torch.compile")
+    channels_last: bool | None = setting(None, "memory format of images; auto uses it for convolutions")
+    threads: int | None = setting(None, "CPU threads", low=1)
+    eval_batch_size: int | None = setting(None, "examples in an evaluation step", low=1)
+    save_minutes: float = setting(5.0, "minutes between checkpoints within an epoch", low=0.0)
+    tensorboard: bool = setting(True, "write TensorBoard's event file")

@@ -1,0 +1,55 @@
+"""A small data set and a trainer on it, for the tests of the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from cutaway.data.sets import DataSet, TensorPart
+from cutaway.settings import build
+from cutaway.spec import Classes, TableSpec
+from cutaway.tasks.task import task_for
+from cutaway.training.loop import Trainer
+from cutaway.training.place import find_place
+from cutaway.training.progress import Progress
+from cutaway.training.settings import TrainSettings
+
+
+def rows(n: int, seed: int) -> TensorPart:
+    """Two classes on either side of a curved line, in 5 numbers."""
+    x = torch.randn(n, 5, generator=torch.Generator().manual_seed(seed))
+    return TensorPart(x, (x[:, 0] * x[:, 1] + x[:, 2] > 0).long())
+
+
+@pytest.fixture
+def data() -> DataSet:
+    """97 training rows (so that a last batch is short), 40 to validate on."""
+    spec = TableSpec(columns=tuple("abcde"), target=Classes(("no", "yes")))
+    parts = {"train": rows(97, seed=1), "val": rows(40, seed=2), "test": rows(40, seed=3)}
+    return DataSet("toy", "toy", spec, parts, preprocessing=None, fingerprint="", split_hash="")  # type: ignore[arg-type]
+
+
+def network(dropout: float = 0.0) -> nn.Sequential:
+    """A small network, always with the same weights."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Dropout(dropout), nn.Linear(16, 2))
+
+
+@pytest.fixture
+def make_trainer(data: DataSet, tmp_path: Path) -> Callable[..., Trainer]:
+    """A trainer of the small network: `make_trainer(epochs=3, lr=0.1)`."""
+
+    def make(model: nn.Module | None = None, folder: Path = tmp_path, dropout: float = 0.0, **given: Any) -> Trainer:
+        settings = build(TrainSettings, {"epochs": 3, "batch_size": 16, "weight_decay": 0.0, **given})
+        model = model or network(dropout)
+        task = task_for(data.spec, settings.loss, settings.label_smoothing)
+        place = find_place("cpu", settings.precision, None, model)
+        torch.manual_seed(settings.seed)
+        return Trainer(model, data, task, settings, place, folder / "checkpoints", Progress(shown=False))
+
+    return make

@@ -1,0 +1,41 @@
+"""A checkpoint puts everything back as it was, in memory too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from cutaway.training.checkpoint import State, load_checkpoint, save_checkpoint
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"), [(torch.optim.AdamW, {}), (torch.optim.SGD, {"momentum": 0.9})], ids=["adamw", "momentum"]
+)
+def test_fused_optimizers_go_on_alike_with_channels_last(tmp_path: Path, kind: Any, given: dict[str, float]) -> None:
+    """They go through memory in order, so that what they remember must lie there as the weights do."""
+
+    def new() -> tuple[nn.Module, torch.optim.Optimizer]:
+        torch.manual_seed(0)
+        model = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+        return model, kind(model.parameters(), lr=0.1, fused=True, **given)
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(2, 3, 5, 5, generator=generator).to(memory_format=torch.channels_last)
+        optimizer.zero_grad()
+        model(x).square().sum().backward()
+        optimizer.step()
+
+    model, optimizer = new()
+    step(model, optimizer, seed=1)
+    save_checkpoint(tmp_path / "last.safetensors", State(), model, [optimizer], None)
+    step(model, optimizer, seed=2)
+
+    resumed, again = new()
+    load_checkpoint(tmp_path / "last.safetensors", resumed, [again], None)
+    step(resumed, again, seed=2)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), resumed.parameters()))

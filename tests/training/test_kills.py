@@ -1,0 +1,106 @@
+"""Runs that are killed at random moments and taken up again end bit for bit where the uninterrupted one ends."""
+
+from __future__ import annotations
+
+import csv
+import multiprocessing
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cutaway.files import read_json
+from cutaway.models.saving import read_tensors
+from cutaway.training.progress import Progress
+from cutaway.training.session import fit
+
+KILLS = 20
+GIVEN = {
+    "epochs": 3, "limit": 300, "batch_size": 32, "crop": 2, "mixup": 0.2, "ema": 0.9, "clip": 1.0,
+    "save_minutes": 0, "tensorboard": False, "threads": 1, "seed": 7,
+}  # fmt: skip
+
+
+PROCESSES = multiprocessing.get_context("forkserver")
+# Children begin with everything imported, so that they spend their time training; nothing has run in their parent.
+PROCESSES.set_forkserver_preload(["tests.training.test_kills", "sklearn.datasets", "torch._dynamo"])
+
+
+def in_a_child(work: Callable[[Path], None], folder: Path, kill_after: float | None = None) -> int | None:
+    """Run `work` in a process of its own, kill it after so many seconds if it still runs; its exit status."""
+    child = PROCESSES.Process(target=work, args=(folder,))
+    child.start()
+    child.join(kill_after or 120)
+    child.kill()
+    child.join()
+    return child.exitcode
+
+
+def train(folder: Path) -> None:
+    fit("lenet5-modern", "digits", GIVEN, out=folder, progress=Progress(shown=False))
+
+
+def resume(folder: Path) -> None:
+    """What a person does: take the run up, or begin again where the kill came before there was one."""
+    if (folder / "run.json").exists():
+        fit(None, None, {}, resume=folder, progress=Progress(shown=False))
+    else:
+        train(folder)
+
+
+def left(folder: Path) -> dict[str, Any]:
+    """Everything that a run leaves, less times and counts of sittings."""
+    tensors, meta = read_tensors(folder / "checkpoints" / "last.safetensors")
+    state = {k: v for k, v in meta["state"].items() if k not in ("seconds", "resumed", "history")}
+    with (folder / "metrics.csv").open() as file:
+        rows = [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
+    model = read_tensors(folder / "model" / "model.safetensors")[0]
+    return {
+        "last": tensors,
+        "model": model,
+        "state": state,
+        "rows": rows,
+        "evaluation": read_json(folder / "evaluation.json"),
+    }
+
+
+def test_a_kill_before_the_first_file_leaves_a_folder_that_can_be_used(tmp_path: Path) -> None:
+    leftover = tmp_path / ".run.json.4711.part"
+    leftover.write_text('{"model": "le')
+    fit("mlp", "iris", {"epochs": 1, "tensorboard": False}, out=tmp_path, progress=Progress(shown=False))
+    (tmp_path / "checkpoints" / ".last.safetensors.4711.part").write_bytes(b"half")
+    kept = tmp_path / ".notes.part"
+    kept.write_text("a person's own")
+    fit(None, None, {"epochs": 2}, resume=tmp_path, progress=Progress(shown=False))
+    assert [p.name for p in tmp_path.rglob(".*")] == [kept.name]
+
+
+@pytest.mark.slow
+def test_twenty_kills_twenty_equal_ends(tmp_path: Path) -> None:
+    assert in_a_child(train, tmp_path / "first") == 0  # starts the server that the others are forked from
+    began = time.perf_counter()
+    assert in_a_child(train, tmp_path / "whole") == 0
+    duration = time.perf_counter() - began
+    whole = left(tmp_path / "whole")
+    chance = random.Random(0)
+    mid_run = 0
+    for i in range(KILLS):
+        folder = tmp_path / str(i)
+        status = in_a_child(train, folder, kill_after=chance.uniform(0.1, 0.95) * duration)
+        checkpoint = folder / "checkpoints" / "last.safetensors"
+        mid_run += status == -signal.SIGKILL and checkpoint.exists()
+        assert in_a_child(resume, folder) == 0, i
+        again = left(folder)
+        for which in ("last", "model"):
+            assert whole[which].keys() == again[which].keys()
+            different = [k for k, v in whole[which].items() if not torch.equal(v, again[which][k])]
+            assert not different, (i, which, different[:3])
+        assert {k: whole[k] for k in ("state", "rows", "evaluation")} == {
+            k: again[k] for k in ("state", "rows", "evaluation")
+        }, i
+    assert mid_run >= KILLS // 2, "too few kills fell into the training itself to show anything"

@@ -1,0 +1,186 @@
+"""The loop does what a textbook's loop does, stops when it should, and goes on as if it had not stopped."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cutaway.data.sets import DataSet
+from cutaway.errors import TrainingError
+from cutaway.training.checkpoint import State
+from cutaway.training.loop import Interrupted, Trainer
+
+from .conftest import network
+
+Make = Callable[..., Trainer]
+
+
+def same(a: nn.Module, b: nn.Module) -> bool:
+    return all(torch.equal(p, q) for p, q in zip(a.parameters(), b.parameters(), strict=True))
+
+
+def test_it_is_the_textbooks_loop(make_trainer: Make, data: DataSet) -> None:
+    trainer = make_trainer(optimizer="sgd", lr=0.1, schedule="constant")
+    trainer.fit()
+
+    model = network()
+    x, y = data.parts["train"].inputs, data.parts["train"].target  # type: ignore[attr-defined]
+    for epoch in range(3):
+        for index in trainer.batches_of(epoch):
+            model.zero_grad()
+            (F.cross_entropy(model(x[index]), y[index], reduction="none").sum() / len(index)).backward()
+            with torch.no_grad():
+                for p in model.parameters():
+                    p -= 0.1 * p.grad
+    assert all(torch.allclose(p, q, rtol=0, atol=1e-7) for p, q in zip(trainer.model.parameters(), model.parameters()))
+
+
+def test_four_batches_of_eight_are_one_of_thirty_two(make_trainer: Make) -> None:
+    one = make_trainer(batch_size=32, precision="float64", lr=0.1, optimizer="sgd")
+    four = make_trainer(batch_size=8, accumulate=4, precision="float64", lr=0.1, optimizer="sgd")
+    one.fit()
+    four.fit()
+    assert one.state.update == four.state.update
+    for p, q in zip(one.model.parameters(), four.model.parameters()):
+        assert torch.allclose(p, q, rtol=1e-12, atol=1e-14)
+    assert one.state.history[-1]["train_loss"] == pytest.approx(four.state.history[-1]["train_loss"], rel=1e-12)
+
+
+def test_every_example_is_seen_once_an_epoch_in_another_order_each_time(make_trainer: Make) -> None:
+    trainer = make_trainer()
+    first, second = torch.cat(trainer.batches_of(0)), torch.cat(trainer.batches_of(1))
+    assert sorted(first.tolist()) == sorted(second.tolist()) == list(range(97))
+    assert first.tolist() != second.tolist()
+    assert first.tolist() == torch.cat(trainer.batches_of(0)).tolist()
+
+
+def test_a_last_batch_of_one_joins_the_one_before(make_trainer: Make) -> None:
+    assert [len(b) for b in make_trainer(batch_size=16).batches_of(0)] == [16, 16, 16, 16, 16, 17]
+    assert len(make_trainer(batch_size=1).batches_of(0)) == 97
+    assert [len(b) for b in make_trainer(batch_size=0).batches_of(0)] == [97]
+
+
+def test_the_loss_is_the_mean_over_what_was_counted(make_trainer: Make) -> None:
+    trainer = make_trainer(lr=0.0, epochs=1)  # nothing is learned, so every batch sees the same weights
+    trainer.fit()
+    x, y = trainer.train.inputs, trainer.train.target  # type: ignore[attr-defined]
+    assert trainer.state.history[0]["train_loss"] == pytest.approx(
+        F.cross_entropy(trainer.model(x), y).item(), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("stop_at", [1, 4, 6, 9])
+@pytest.mark.parametrize(
+    "given",
+    [{"ema": 0.9, "optimizer": "adamw"}, {"optimizer": "muon"}, {"optimizer": "nesterov", "accumulate": 2}],
+)
+def test_a_run_taken_up_again_ends_where_the_uninterrupted_one_ends(
+    make_trainer: Make, stop_at: int, given: dict[str, object]
+) -> None:
+    whole = make_trainer(dropout=0.3, **given)
+    whole.fit()
+
+    class Asked(Trainer):
+        def step(self, group: list, steps: int) -> None:  # type: ignore[type-arg]
+            super().step(group, steps)
+            self._asked_to_stop = self.state.update == stop_at
+
+    broken = make_trainer(dropout=0.3, **given)
+    broken.__class__ = Asked
+    with pytest.raises(Interrupted):
+        broken.fit()
+    torch.manual_seed(12345)  # whatever state torch is in by then
+    again = make_trainer(dropout=0.3, **given)
+    again.resume()
+    again.fit()
+
+    assert same(whole.model, again.model)
+    assert [{**r, "seconds": 0} for r in whole.state.history] == [{**r, "seconds": 0} for r in again.state.history]
+    assert (whole.state.best_epoch, whole.state.best_score) == (
+        again.state.best_epoch,
+        again.state.best_score,
+    )
+    if whole.average and again.average:
+        assert all(torch.equal(whole.average.weights[k], again.average.weights[k]) for k in whole.average.weights)
+
+
+def test_a_loss_that_is_not_finite_names_step_layer_and_checkpoint(make_trainer: Make) -> None:
+    trainer = make_trainer(epochs=2)
+    trainer.fit()
+    good = (trainer.checkpoints / "last.safetensors").read_bytes()
+    trainer.settings = make_trainer(epochs=3).settings
+    trainer.state.stopped = ""
+    with torch.no_grad():
+        trainer.model[3].weight[0, 0] = math.nan  # type: ignore[index]
+    with pytest.raises(TrainingError, match=r"after update 12, in epoch 3.*weights of 3\.weight.*last\.safetensors"):
+        trainer.fit()
+    assert (trainer.checkpoints / "last.safetensors").read_bytes() == good
+
+
+def test_a_layer_that_overflows_is_named(make_trainer: Make) -> None:
+    class Overflows(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * 1e38 * 1e38
+
+    model = nn.Sequential(nn.Linear(5, 4), Overflows(), nn.Linear(4, 2))
+    with pytest.raises(TrainingError, match=r"update 1.*output of 1.*no checkpoint"):
+        make_trainer(model=model).fit()
+
+
+class RootAtZero(nn.Module):
+    """Finite forward, infinite slope."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - x).abs().sqrt() + x
+
+
+@pytest.mark.parametrize("given", [{}, {"clip": 1.0}, {"batch_size": 0, "epochs": 1}])
+def test_a_gradient_that_is_not_finite_names_the_update_and_nothing_is_saved(
+    make_trainer: Make, given: dict[str, float]
+) -> None:
+    trainer = make_trainer(model=nn.Sequential(nn.Linear(5, 4), RootAtZero(), nn.Linear(4, 2)), **given)
+    with pytest.raises(TrainingError, match=r"update 1, in epoch 1.*gradient.*0\.weight.*no checkpoint"):
+        trainer.fit()
+    assert not list(trainer.checkpoints.glob("*"))
+
+
+def test_patience_stops_and_the_best_weights_are_kept(make_trainer: Make) -> None:
+    trainer = make_trainer(epochs=50, patience=2, lr=0.0)  # no epoch is better than the first
+    trainer.fit()
+    assert trainer.state.epoch == 3
+    assert trainer.state.best_epoch == 1
+    assert "2 epochs" in trainer.state.stopped
+
+
+def test_a_time_budget_ends_training(make_trainer: Make) -> None:
+    trainer = make_trainer(epochs=100_000, minutes=0.01)
+    trainer.fit()
+    assert "time budget" in trainer.state.stopped
+    assert 0.5 < trainer.state.seconds < 3
+    assert trainer.state.history[-1]["lr"] < 1e-4  # the schedule came to its end with the time
+
+
+def test_full_batch_descent_never_rises(make_trainer: Make) -> None:
+    trainer = make_trainer(batch_size=0, optimizer="sgd", lr=0.05, schedule="constant", epochs=30)
+    trainer.fit()
+    losses = [r["train_loss"] for r in trainer.state.history]
+    assert all(b <= a for a, b in itertools.pairwise(losses))
+
+
+def test_clipping_bounds_the_step(make_trainer: Make) -> None:
+    trainer = make_trainer(optimizer="sgd", lr=1.0, clip=1e-3, schedule="constant", batch_size=0, epochs=1)
+    before = torch.cat([p.detach().flatten() for p in trainer.model.parameters()]).clone()
+    trainer.fit()
+    after = torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+    assert (after - before).norm().item() == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_state_counts_start_at_nothing() -> None:
+    assert State().epoch == State().update == 0
+    assert not State().stopped

@@ -1,0 +1,72 @@
+"""What a name, a source and settings become before the first step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from cutaway.errors import ModelError, SettingError, UnknownName
+from cutaway.training.estimate import estimate
+from cutaway.training.prepared import prepare
+
+
+def test_the_cards_settings_are_used_unless_others_are_typed() -> None:
+    ready = prepare("perceptron", "iris", {})
+    assert (ready.settings.optimizer, ready.settings.lr, ready.settings.batch_size) == ("sgd", 1.0, 1)
+    assert prepare("perceptron", "iris", {"lr": "0.5"}).settings.lr == 0.5
+    assert ready.task.loss_name == "perceptron"
+
+
+def test_the_model_fits_the_data() -> None:
+    mlp = prepare("mlp", "wine", {"model.hidden": "5"}).model
+    assert mlp(torch.zeros(2, 13)).shape == (2, 3)
+    lenet = prepare("lenet5", "digits", {})
+    assert lenet.data.spec.shape == (1, 32, 32)
+    larger = prepare("lenet5-modern", "digits", {"image_size": "48"})
+    assert larger.data.spec.shape == (1, 48, 48)
+    assert larger.model(torch.zeros(1, 1, 48, 48)).shape == (1, 10)
+
+
+def test_the_seed_decides_the_weights() -> None:
+    a, b, c = (prepare("mlp", "iris", {"seed": s}).model.state_dict() for s in (1, 1, 2))
+    assert all(torch.equal(a[k], b[k]) for k in a)
+    assert not all(torch.equal(a[k], c[k]) for k in a)
+
+
+def test_balanced_weights_are_one_on_average_and_equal_for_classes() -> None:
+    ready = prepare("logistic", "breast_cancer", {"class_weights": "balanced"})
+    target = ready.data.parts["train"].target
+    weights = ready.task.class_weights  # type: ignore[attr-defined]
+    assert weights[target].mean().item() == pytest.approx(1)
+    totals = [weights[target][target == k].sum().item() for k in (0, 1)]
+    assert totals[0] == pytest.approx(totals[1])
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "error", "said"),
+    [
+        ("resnet18", {}, ModelError, "takes image data"),
+        ("mlp", {"model.depth": 3}, UnknownName, "'depth'"),
+        ("mlp", {"model.dropout": 2}, ModelError, r"dropout=2"),
+        ("mlp", {"lrr": 1}, UnknownName, "Similar: lr"),
+        ("mlp", {"loss": "mse", "label_smoothing": "x"}, SettingError, "label_smoothing=x"),
+    ],
+)
+def test_what_cannot_be_is_refused(model: str, given: dict[str, object], error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        prepare(model, "iris", given)
+
+
+def test_an_estimate_weighs_what_is_there() -> None:
+    ready = prepare("lenet5-modern", "digits", {"batch_size": 64})
+    found = estimate(ready)
+    parameters = sum(p.numel() for p in ready.model.parameters())
+    assert found.weights == 4 * parameters
+    assert found.learning >= 4 * 3 * parameters  # gradients and AdamW's two moments
+    assert found.steps == -(-len(ready.data.parts["train"]) // 64)
+    images = 64 * 6 * 28 * 28 * 4  # what C1 gives is kept
+    assert images < found.activations < 20 * images
+    assert 0 < found.seconds_per_step < 1
+    assert not Path("unused").exists()
