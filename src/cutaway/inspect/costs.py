@@ -1,0 +1,169 @@
+"""What an operation costs: the multiply-adds of convolutions and matrix products, and nothing else.
+
+One multiply-add counts 1, as in published tables of networks; additions of biases, norms, activations and pools are
+not counted there and cost 0 here. An operation that stands in neither table is unknown: `None`, never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+
+def name_of(op: OpOverload) -> str:
+    """PyTorch's name of an operation; the one that works in place has the same: `add`, `convolution`."""
+    name: str = op.overloadpacket.__name__
+    return name.rstrip("_") if op.namespace == "aten" else str(op)
+
+
+def multiply_adds(op: OpOverload, args: Sequence[Any], result: Any) -> int | None:
+    """The multiply-adds of one call; None where they are not known."""
+    name = name_of(op)
+    if name in FORMULAS:
+        return FORMULAS[name](args, result)
+    if name.startswith("_scaled_dot_product_"):
+        return _attention(args)
+    return 0 if torch.Tag.pointwise in op.tags or op.is_view or name in FREE else None
+
+
+def _convolution(args: Sequence[Any], result: Tensor) -> int:
+    """Every output is a sum over C_in/groups × kernel products, those with padded zeros among them."""
+    x, weight, transposed = args[0], args[1], args[6]
+    each: int = math.prod(weight.shape[1:])  # (C_out, C_in/groups, *kernel); transposed (C_in, C_out/groups, *kernel)
+    return each * int(x.numel() if transposed else result.numel())
+
+
+def _product(left: int, right: int) -> Callable[[Sequence[Any], Tensor], int | None]:
+    """(…, n, m) times (…, m, p) or (…, m): n·m·p for each; `left` and `right` are the places of the arguments.
+
+    A sparse matrix costs what its entries cost, and how many it has is not in its shape: not known.
+    """
+
+    def formula(args: Sequence[Any], result: Tensor) -> int | None:
+        a, b = args[left], args[right]
+        if a.layout is not torch.strided or b.layout is not torch.strided:
+            return None
+        return int(a.numel() * (b.shape[-1] if b.ndim > 1 else 1))
+
+    return formula
+
+
+def _linear(args: Sequence[Any], result: Tensor) -> int:
+    """x Wᵀ: every output is a sum over the inputs."""
+    return int(result.numel() * args[1].shape[-1])
+
+
+def _attention(args: Sequence[Any]) -> int:
+    """q kᵀ, then its weights times v: (N, h, T, d), (N, h, S, d), (N, h, S, d_v). A mask saves nothing here."""
+    q, k, v = args[:3]
+    return int(q.numel() // q.shape[-1] * k.shape[-2] * (q.shape[-1] + v.shape[-1]))
+
+
+def _index_put(args: Sequence[Any], result: Tensor) -> int | None:
+    """Copies, unless it adds up what comes to the same place: that is a sparse product, and not counted."""
+    return None if len(args) > 3 and args[3] else 0
+
+
+FORMULAS: dict[str, Callable[[Sequence[Any], Any], int | None]] = {
+    "convolution": _convolution,
+    "mm": _product(0, 1),
+    "bmm": _product(0, 1),
+    "mv": _product(0, 1),
+    "dot": _product(0, 1),
+    "addmm": _product(1, 2),
+    "baddbmm": _product(1, 2),
+    "addmv": _product(1, 2),
+    "linear": _linear,
+    "index_put": _index_put,
+}
+
+# Beside pointwise operations and views, which PyTorch marks itself.
+FREE = {
+    # norms
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_no_training",
+    "_batch_norm_no_update",
+    "native_layer_norm",
+    "native_group_norm",
+    # pools
+    "max_pool2d_with_indices",
+    "max_pool3d_with_indices",
+    "avg_pool2d",
+    "avg_pool3d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool3d",
+    # sums and choices along an axis
+    "sum",
+    "mean",
+    "prod",
+    "max",
+    "min",
+    "amax",
+    "amin",
+    "argmax",
+    "argmin",
+    "topk",
+    "sort",
+    "any",
+    "all",
+    "_softmax",
+    "_safe_softmax",
+    "_log_softmax",
+    "logsumexp",
+    # copies, and choosing what to copy
+    "_to_copy",
+    "_unsafe_view",
+    "copy",
+    "lift_fresh",
+    "cat",
+    "stack",
+    "split_with_sizes_copy",
+    "unsafe_split",
+    "constant_pad_nd",
+    "reflection_pad1d",
+    "reflection_pad2d",
+    "replication_pad1d",
+    "replication_pad2d",
+    "repeat",
+    "flip",
+    "roll",
+    "tril",
+    "triu",
+    "embedding",
+    "gather",
+    "index",
+    "index_select",
+    "masked_select",
+    "nonzero",
+    "upsample_nearest1d",
+    "upsample_nearest2d",
+    "pixel_shuffle",
+    # new tensors
+    "arange",
+    "empty",
+    "empty_like",
+    "eye",
+    "full",
+    "full_like",
+    "new_empty",
+    "new_full",
+    "new_ones",
+    "new_zeros",
+    "ones",
+    "ones_like",
+    "scalar_tensor",
+    "zeros",
+    "zeros_like",
+    "native_dropout",
+    "bernoulli",
+    "detach",
+    "_local_scalar_dense",
+}

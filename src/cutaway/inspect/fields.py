@@ -1,0 +1,230 @@
+"""The theoretical receptive field: how many pixels of the input, across, one output can depend on.
+
+Along each axis of the input a tensor derived from it has a size, the pixels that one of its entries sees, and a jump,
+the pixels between what two neighbours see. A window of k entries, d apart, with stride s, makes them
+
+    size' = size + d (k − 1) jump,    jump' = s · jump
+
+(A. Araujo, W. Norris, J. Sim, Computing receptive fields of convolutional neural networks, Distill 2019,
+<https://distill.pub/2019/computing-receptive-fields/>). Where branches meet, the larger counts. The field goes on
+beyond the edges of a small image. What is pooled over an axis sees the whole of it. Statistics that a layer takes of
+its input (layer and group normalization) are not counted as seeing. Where no axis of a tensor can be traced back to
+one of the input (flattened, or multiplied by a matrix), there is no field; a transposed convolution ends it too,
+because what its outputs see differs from one to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from .costs import name_of
+
+
+class Axis(NamedTuple):
+    """One axis of a tensor as seen from the input."""
+
+    size: int  # input pixels that one entry sees
+    jump: int  # input pixels between neighbours
+    whole: int  # input pixels that there are
+
+    def window(self, kernel: int, stride: int, dilation: int = 1) -> Axis:
+        """After windows of `kernel` entries, `dilation` apart, every `stride` entries."""
+        return Axis(self.size + dilation * (kernel - 1) * self.jump, self.jump * stride, self.whole)
+
+    def all(self) -> Axis:
+        """After a sum over the axis."""
+        return Axis(self.whole, 0, self.whole)
+
+
+Field = tuple[Axis | None, ...]  # one for each axis of a tensor; None for channels and the batch
+
+
+class ReceptiveFields:
+    """The field of every tensor that depends on the input, followed through the operations."""
+
+    def __init__(self, inputs: Sequence[Tensor]) -> None:
+        """`inputs` with at least three axes are taken as (N, C, *pixels)."""
+        self._of: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # None: depends on the input, with no field
+        for x in inputs:
+            self._of[x] = (None, None, *(Axis(1, 1, n) for n in x.shape[2:])) if x.ndim > 2 else None
+
+    def of(self, x: Tensor) -> int | None:
+        """The field of `x` in pixels, along its longest axis; None where there is none."""
+        field: Field | None = self._of.get(x, None)  # type: ignore[no-untyped-call]
+        return max((axis.size for axis in field or () if axis), default=None)
+
+    def follow(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """Give what came out of an operation the field that follows from what went in."""
+        fields = [self._of[x] for x in tensors_in([*args, *kwargs.values()]) if x in self._of]
+        if not fields:
+            return
+        rule = _pass if torch.Tag.pointwise in op.tags else RULES.get(name_of(op))
+        if any(field is None for field in fields) or rule is None:
+            field = None
+        else:
+            field = rule(fields, args)
+        for out in tensors_in([result]):
+            self._of[out] = field if field is not None and len(field) == out.ndim else None
+
+
+def tensors_in(values: Any) -> Iterator[Tensor]:
+    """The tensors in nested lists and tuples, in order."""
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from tensors_in(value)
+
+
+def _pass(fields: list[Field], args: Sequence[Any]) -> Field:
+    """Entry by entry, with broadcasting: the larger field of all that went in."""
+    merged: list[Axis | None] = [None] * max(map(len, fields))
+    for field in fields:
+        for i, axis in enumerate(field, start=len(merged) - len(field)):
+            other = merged[i]
+            if axis and other:
+                axis = Axis(max(axis.size, other.size), max(axis.jump, other.jump), axis.whole)
+            merged[i] = axis or other
+    return tuple(merged)
+
+
+def _convolution(fields: list[Field], args: Sequence[Any]) -> Field | None:
+    _, weight, _, stride, _, dilation, transposed = args[:7]
+    if transposed or len(fields) > 1:  # a kernel made from the input
+        return None
+    pixels = _windows(fields[0][2:], weight.shape[2:], stride, dilation)
+    return (fields[0][0], None, *pixels)
+
+
+def _pool(fields: list[Field], args: Sequence[Any]) -> Field:
+    kernel = args[1]
+    stride = args[2] if len(args) > 2 and args[2] else kernel
+    first = len(fields[0]) - len(kernel)
+    return (*fields[0][:first], *_windows(fields[0][first:], kernel, stride, [1] * len(kernel)))
+
+
+def _max_pool(fields: list[Field], args: Sequence[Any]) -> Field:
+    kernel = args[1]
+    dilation = args[4] if len(args) > 4 else [1]
+    spread = [d * (k - 1) + 1 for k, d in zip(kernel, dilation * len(kernel))]
+    return _pool(fields, [args[0], spread, args[2] if len(args) > 2 and args[2] else kernel])
+
+
+def _windows(
+    axes: Sequence[Axis | None], kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> Iterator[Axis | None]:
+    for axis, k, s, d in zip(axes, kernel, stride, dilation):
+        yield axis.window(k, s, d) if axis else None
+
+
+def _adaptive_pool(fields: list[Field], args: Sequence[Any]) -> Field:
+    """Windows of equal size where the axis can be divided; one that cannot be has no single field."""
+    x, size = args[:2]
+    field = list(fields[0])
+    for i, wanted in enumerate(size, start=len(field) - len(size)):
+        axis, has = field[i], x.shape[i]
+        if axis:
+            if wanted == 1:
+                field[i] = axis.all()
+            else:
+                field[i] = axis.window(has // wanted, has // wanted) if has % wanted == 0 else None
+    return tuple(field)
+
+
+def _reduce(fields: list[Field], args: Sequence[Any]) -> Field | None:
+    """mean(x, axes, keepdim): what is reduced sees all of the axis, or the axis is gone."""
+    if len(args) < 2 or args[1] is None:
+        return None
+    axes = [args[1]] if isinstance(args[1], int) else args[1]
+    field, reduced = fields[0], {i % len(fields[0]) for i in axes}
+    if len(args) > 2 and args[2]:
+        return tuple(axis.all() if axis and i in reduced else axis for i, axis in enumerate(field))
+    if any(field[i] for i in reduced):
+        return None
+    return tuple(axis for i, axis in enumerate(field) if i not in reduced)
+
+
+def _view(fields: list[Field], args: Sequence[Any]) -> Field | None:
+    """A view of the same shape."""
+    return fields[0] if tuple(args[0].shape) == tuple(args[1]) else None
+
+
+def _permute(fields: list[Field], args: Sequence[Any]) -> Field:
+    return tuple(fields[0][i] for i in args[1])
+
+
+def _transpose(fields: list[Field], args: Sequence[Any]) -> Field:
+    field = list(fields[0])
+    field[args[1]], field[args[2]] = field[args[2]], field[args[1]]
+    return tuple(field)
+
+
+def _unsqueeze(fields: list[Field], args: Sequence[Any]) -> Field:
+    field = list(fields[0])
+    field.insert(args[1] % (len(field) + 1), None)
+    return tuple(field)
+
+
+def _squeeze(fields: list[Field], args: Sequence[Any]) -> Field:
+    axes = [args[1]] if isinstance(args[1], int) else args[1]
+    gone = {i % len(fields[0]) for i in axes if args[0].shape[i] == 1}
+    return tuple(axis for i, axis in enumerate(fields[0]) if i not in gone)
+
+
+def _slice(fields: list[Field], args: Sequence[Any]) -> Field:
+    """x[start:stop:step] along one axis: neighbours are further apart."""
+    field = list(fields[0])
+    i, step = args[1] if len(args) > 1 else 0, args[4] if len(args) > 4 else 1
+    axis = field[i]
+    field[i] = axis.window(1, step) if axis else None
+    return tuple(field)
+
+
+def _cat(fields: list[Field], args: Sequence[Any]) -> Field | None:
+    """Joined along channels or the batch; along pixels there is no single field."""
+    i = args[1] if len(args) > 1 else 0
+    return None if any(field[i] for field in fields) else _pass(fields, args)
+
+
+# What is not here, and not entry by entry, ends the field.
+RULES: dict[str, Callable[[list[Field], Sequence[Any]], Field | None]] = {
+    "convolution": _convolution,
+    "max_pool2d_with_indices": _max_pool,
+    "max_pool3d_with_indices": _max_pool,
+    "avg_pool2d": _pool,
+    "avg_pool3d": _pool,
+    "_adaptive_avg_pool2d": _adaptive_pool,
+    "_adaptive_avg_pool3d": _adaptive_pool,
+    "adaptive_max_pool2d": _adaptive_pool,
+    "adaptive_max_pool3d": _adaptive_pool,
+    "mean": _reduce,
+    "sum": _reduce,
+    "amax": _reduce,
+    "view": _view,
+    "_unsafe_view": _view,
+    "permute": _permute,
+    "transpose": _transpose,
+    "unsqueeze": _unsqueeze,
+    "squeeze": _squeeze,
+    "slice": _slice,
+    "cat": _cat,
+    "native_batch_norm": _pass,
+    "_native_batch_norm_legit": _pass,
+    "_native_batch_norm_legit_no_training": _pass,
+    "_batch_norm_no_update": _pass,
+    "native_layer_norm": _pass,
+    "native_group_norm": _pass,
+    "native_dropout": _pass,
+    "constant_pad_nd": _pass,
+    "reflection_pad2d": _pass,
+    "replication_pad2d": _pass,
+    "_to_copy": _pass,
+    "detach": _pass,
+    "alias": _pass,
+}

@@ -1,0 +1,1 @@
+"""Other people's formats, and the independent implementations that ours are held to."""

@@ -1,0 +1,66 @@
+"""Independent implementations that the models are held to.
+
+Each module beside this one has `ORACLES`: preset name → a function of the config that builds the `Oracle`, and, for
+presets too large to compare whole, `REDUCED`: preset name → a smaller config of the same kind. A new family is one
+new file here; nothing is registered by hand. The independent libraries are test dependencies: they are imported when
+an oracle is built, and `OracleMissing` says why where one is not there.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import CutawayError
+
+
+class OracleMissing(CutawayError):
+    """A comparison that cannot be made here: the independent library is not installed, or there is none."""
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Another implementation of the same network."""
+
+    module: nn.Module
+    inputs: Callable[[torch.Generator], tuple[Tensor, ...]]  # float64 inputs that both can take
+    key_map: Mapping[str, str] | None = None  # our state-dict key → the oracle's; None where they are the same
+
+
+def oracle_for(name: str, config: Any) -> Oracle:
+    """The oracle of a preset, built for `config`. Raises OracleMissing, saying why, where there is none here."""
+    build = _collected("ORACLES").get(name)
+    if build is None:
+        raise OracleMissing(f"{name} has no independent implementation to be compared with.")
+    oracle: Oracle = build(config)
+    return oracle
+
+
+def compared_config(name: str, config: Any) -> Any:
+    """The config in which a preset is compared: a smaller one of the same kind where `config` is too large."""
+    return _collected("REDUCED").get(name, config)
+
+
+def images(*shape: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+    """Inputs for an oracle: one float64 tensor of that shape from the standard normal distribution."""
+
+    def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
+        return (torch.randn(*shape, generator=generator, dtype=torch.float64),)
+
+    return draw
+
+
+@functools.cache
+def _collected(table: str) -> dict[str, Any]:
+    """The dictionaries of that name from every module of this package, as one."""
+    found: dict[str, Any] = {}
+    for info in pkgutil.iter_modules(__path__):
+        found |= getattr(importlib.import_module(f"{__name__}.{info.name}"), table, {})
+    return found

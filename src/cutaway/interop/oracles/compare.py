@@ -1,0 +1,99 @@
+"""Holding a model to an independent implementation: same weights, same inputs, float64, outputs and every gradient."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from . import Oracle
+
+BOUND = 1e-9  # largest relative difference in float64
+NOISE = 1e-6  # a gradient below this share of the largest is rounding: a bias before a normalization, for one
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The largest relative differences, over training and evaluation mode."""
+
+    outputs: float
+    gradients: float
+    worst: str  # the parameter whose gradient differs most
+
+    @property
+    def equal(self) -> bool:
+        """Whether both are within the bound."""
+        return self.outputs <= BOUND and self.gradients <= BOUND
+
+
+def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Comparison:
+    """Run both with the same weights, inputs and gradient at the output, first in training mode, then in evaluation.
+
+    The model's weights are moved at random first, so that ones and zeros of an initialisation hide nothing, and
+    training comes first, so that evaluation sees normalization statistics that are not those of a new model. Both
+    draw the same dropout. The model and the oracle's weights are changed in copies only.
+    Raises ValueError where a weight of either side has no counterpart.
+    """
+    ours, theirs = copy.deepcopy(model).double(), copy.deepcopy(oracle.module).double()
+    with torch.no_grad():
+        for p in ours.parameters():
+            size = p.abs().mean().clamp(min=0.1)
+            p.add_(0.1 * size * torch.randn(p.shape, generator=generator, dtype=p.dtype))
+    key_map = oracle.key_map if oracle.key_map is not None else {k: k for k in ours.state_dict()}
+    copy_weights(ours, theirs, key_map)
+
+    outputs, gradients, worst = 0.0, 0.0, ""
+    for training in (True, False):
+        inputs = oracle.inputs(generator)
+        upstream: Tensor | None = None
+        results: list[tuple[Tensor, dict[str, Tensor | None]]] = []
+        for module in (ours, theirs):
+            module.train(training).zero_grad()
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0)
+                output = module(*inputs)
+            if upstream is None:
+                upstream = torch.randn(output.shape, generator=generator, dtype=output.dtype)
+            output.backward(upstream)
+            results.append((output.detach(), {k: p.grad for k, p in module.named_parameters()}))
+        (output, grads), (expected, expected_grads) = results
+        outputs = max(outputs, difference(output, expected))
+        largest = max(float(g.abs().max()) for g in expected_grads.values() if g is not None)
+        for key, grad in grads.items():
+            found = difference(grad, expected_grads[key_map[key]], floor=NOISE * largest)
+            if found >= gradients:
+                gradients, worst = found, key
+    return Comparison(outputs, gradients, worst)
+
+
+def copy_weights(ours: nn.Module, theirs: nn.Module, key_map: Mapping[str, str]) -> None:
+    """Copy every tensor of our state dict to the oracle's, by `key_map`: ours → theirs.
+
+    Raises ValueError where a tensor of either side is left over or two have different shapes.
+    """
+    source, target = ours.state_dict(), theirs.state_dict()
+    unmapped = [k for k in source if k not in key_map]
+    unfilled = sorted(set(target) - {key_map[k] for k in source if k in key_map})
+    if unmapped or unfilled:
+        raise ValueError(f"no counterpart: ours {unmapped[:3]}, the oracle's {unfilled[:3]}")
+    for key, tensor in source.items():
+        theirs_key = key_map[key]
+        if theirs_key not in target or target[theirs_key].shape != tensor.shape:
+            raise ValueError(f"{key} {tuple(tensor.shape)} does not fit the oracle's {theirs_key}")
+        target[theirs_key].copy_(tensor)
+
+
+def difference(a: Tensor | None, b: Tensor | None, floor: float = 0.0) -> float:
+    """max |a − b| / max |b|, the denominator at least `floor`; infinite where one is missing or not finite."""
+    if a is None and b is None:
+        return 0.0
+    if a is None or b is None or a.shape != b.shape:
+        return float("inf")
+    gap = float((a - b).abs().max())
+    scale = max(float(b.abs().max()), floor)
+    if gap == 0.0:
+        return 0.0
+    return gap / scale if gap < float("inf") and scale > 0 else float("inf")

@@ -1,0 +1,31 @@
+"""Every preset, held to an independent implementation: same weights in, float64, outputs and every gradient."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import torch
+
+from cutaway.interop.oracles import compared_config, oracle_for
+from cutaway.interop.oracles.compare import BOUND, compare
+from cutaway.models.registry import presets
+
+
+@pytest.mark.parametrize("name", presets())
+def test_outputs_and_gradients_are_the_oracles(name: str) -> None:
+    if name.startswith("resnet") and importlib.util.find_spec("torchvision") is None:
+        pytest.skip("needs torchvision")
+    found = presets()[name]
+    torch.manual_seed(0)
+    config = compared_config(name, found.config)
+    measured = compare(found.build(config), oracle_for(name, config), torch.Generator().manual_seed(0))
+    assert BOUND == 1e-9
+    assert measured.outputs <= BOUND
+    assert measured.gradients <= BOUND, measured.worst
+
+
+@pytest.mark.parametrize("family", sorted({p.module.__name__ for p in presets().values()}))
+def test_at_least_one_preset_of_each_family_is_compared_whole(family: str) -> None:
+    of_family = [p for p in presets().values() if p.module.__name__ == family]
+    assert any(compared_config(p.name, p.config) == p.config for p in of_family)
