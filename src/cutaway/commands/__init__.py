@@ -1,0 +1,101 @@
+"""The command line: one file per command, found by its name; nothing slow is imported before a command needs it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import textwrap
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+from .. import __version__
+from ..errors import CutawayError, UnknownName
+
+COMMANDS = ("list", "show", "data", "check", "train", "evaluate", "predict", "report", "verify", "convert")
+
+USAGE = """\
+usage: cutaway COMMAND ... [--help] [--json]
+
+Neural networks that you can read, trust, train on your own data, and see into.
+
+{commands}
+
+Try:
+  cutaway train lenet5-modern digits             handwritten digits, in seconds
+  cutaway train mlp houses.csv target=price      your own table
+  cutaway train resnet18 photos/ image_size=128  photographs in class folders
+  cutaway show resnet18                          what a model is made of
+
+`cutaway COMMAND --help` says more of each."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit status: 0 done, 2 the person's to mend, 1 a fault of ours, 130 interrupted."""
+    # Not list(...): in this package, once it is imported, that name is the command's module.
+    words = [*(sys.argv[1:] if argv is None else argv)]
+    try:
+        return _run(words)
+    except CutawayError as error:
+        print(_paragraph(f"cutaway: {error}"), file=sys.stderr)
+        return 2
+    except KeyboardInterrupt as error:
+        resumable = error.args[0] if error.args else None
+        print(
+            f"\nInterrupted. Go on with: cutaway train --resume {resumable}" if resumable else "\nInterrupted.",
+            file=sys.stderr,
+        )
+        return 130
+    except BrokenPipeError:  # the reader, head or less, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception:
+        traceback.print_exc()
+        print(
+            f"\nThis is a fault of Cutaway {__version__}, not yours. Please report it, with the lines above, "
+            "in the issue tracker of the place that you have Cutaway from.",
+            file=sys.stderr,
+        )
+        return 1
+
+
+def _run(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if words[0] in ("-V", "--version"):
+        print(f"cutaway {__version__}")
+        return 0
+    name = words[0]
+    if name not in COMMANDS:
+        raise UnknownName("command", name, COMMANDS, "`cutaway --help` lists them.")
+    command = import_module(f"{__package__}.{name}")
+    parser = argparse.ArgumentParser(
+        prog=f"cutaway {name}",
+        description=command.SUMMARY,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.arguments(parser)
+    try:
+        args = parser.parse_intermixed_args(words[1:])
+    except SystemExit as stop:  # argparse has printed its help (0) or what is wrong (2)
+        return int(stop.code or 0)
+    return int(command.run(args))
+
+
+def usage() -> str:
+    """What `cutaway --help` prints."""
+    lines = [f"  {name:<10}{import_module(f'{__package__}.{name}').SUMMARY}" for name in COMMANDS]
+    return USAGE.format(commands="\n".join(lines))
+
+
+def _paragraph(text: str) -> str:
+    return textwrap.fill(
+        text,
+        width=min(shutil.get_terminal_size().columns, 100),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,137 @@
+"""cutaway check: what would happen, before it does."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from .words import sort_words
+
+if TYPE_CHECKING:
+    from ..training.estimate import Estimate
+    from ..training.prepared import Prepared
+
+SUMMARY = "read the data, name what is bad, trace a batch, estimate the cost"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.usage = "cutaway check MODEL DATA [key=value ...] [--json]"
+    parser.add_argument("words", nargs="*", metavar="MODEL DATA [key=value ...]", help="as for `cutaway train`")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.epilog = "Trains nothing that is kept, edits nothing, writes nothing."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, fit, trace, estimate; print what was found. Exit status 2 where the data has bad rows or files."""
+    from ..data.images.folders import verify
+    from ..errors import DataError, SettingError
+    from ..training.estimate import estimate
+    from ..training.prepared import prepare
+    from .output import emit_json, note
+
+    names, given = sort_words(args.words, names=2)
+    if len(names) < 2:
+        raise SettingError("A model and data are needed: cutaway check MODEL DATA. `cutaway list` shows the models.")
+    try:
+        ready = prepare(names[0], names[1], given)
+        problems = [p for part in ready.data.parts.values() for p in verify(part)]
+        if problems:
+            raise DataError(
+                f"{len(problems)} files in {names[1]} cannot be read.",
+                problems,
+                "Mend or remove them; nothing was changed.",
+            )
+    except DataError as error:
+        for problem in error.problems[5:]:  # the message itself names the first five
+            note(str(problem))
+        raise
+    found = _document(ready, estimate(ready))
+    if args.json:
+        emit_json(found)
+    else:
+        _print(ready, found)
+    return 0
+
+
+def _document(ready: Prepared, cost: Estimate) -> dict[str, Any]:
+    """Everything that was found, as plain JSON values."""
+    from dataclasses import asdict
+
+    import torch
+
+    from ..inspect.layers import layer_table
+
+    batch = next(iter(ready.data.parts["train"].batches([torch.arange(min(4, len(ready.data.parts["train"])))])))
+    inputs, _ = ready.place.batch(batch)
+    layers = layer_table(ready.model, *inputs)
+    return {
+        "model": ready.preset.name,
+        "data": {
+            "source": ready.data.source,
+            "kind": ready.data.spec.kind,
+            "shape": list(ready.data.spec.shape),
+            "parts": {k: len(p) for k, p in ready.data.parts.items()},
+            "columns": ready.data.columns,
+            "notes": ready.data.notes,
+        },
+        "task": ready.task.name,
+        "batch": [list(x.shape) for x in inputs],
+        "layers": layers.to_json()["rows"],
+        "cost": {**asdict(cost), "seconds_per_epoch": cost.seconds_per_epoch, "memory": cost.memory},
+    }
+
+
+def _print(ready: Prepared, found: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from .output import console
+
+    out, data, cost = console(), found["data"], found["cost"]
+    parts = ", ".join(f"{n} {name}" for name, n in data["parts"].items())
+    out.print(f"[bold]{ready.preset.name}[/] on [bold]{data['source']}[/]: {data['kind']}, {found['task']}, {parts}")
+    for sentence in data["notes"]:
+        out.print(f"  {sentence}", markup=False)
+    if data["columns"]:
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for title in data["columns"][0]:
+            table.add_column(title, overflow="fold")
+        for row in data["columns"]:
+            table.add_row(*map(str, row.values()))
+        out.print()
+        out.print(table)
+    out.print(f"\none batch, {' and '.join('×'.join(map(str, s)) for s in found['batch'])}, through the model:")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title, justify in (("layer", "left"), ("type", "left"), ("output", "left"), ("parameters", "right")):
+        table.add_column(title, justify=justify)  # type: ignore[arg-type]
+    for row in found["layers"]:
+        table.add_row(
+            row["name"],
+            row["type"],
+            "×".join(map(str, row["shape"])),
+            f"{row['parameters']:,}" if row["parameters"] else "",
+        )
+    out.print(table)
+    out.print(
+        f"\nan epoch: {cost['steps']} steps of {1000 * cost['seconds_per_step']:.3g} ms, about "
+        f"{_duration(cost['seconds_per_epoch'])} on {ready.place.device}; "
+        f"{ready.settings.epochs} epochs: about {_duration(ready.settings.epochs * cost['seconds_per_epoch'])}"
+    )
+    kinds = ", ".join(f"{k} {_size(cost[k])}" for k in ("data", "weights", "learning", "activations"))
+    out.print(f"memory: about {_size(cost['memory'])} ({kinds})")
+    out.print("Nothing is wrong with the data.")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    return f"{size:.3g} {unit}"

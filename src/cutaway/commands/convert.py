@@ -1,0 +1,32 @@
+"""cutaway convert: checkpoints to and from other people's formats."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+SUMMARY = "checkpoints to and from torchvision's format"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.add_argument("source", metavar="IN", type=Path, help="a run's or model's folder, or torchvision's file")
+    parser.add_argument("target", metavar="OUT", type=Path, help="what to write; it must not exist")
+    formats = ("torchvision", "huggingface", "cutaway")
+    parser.add_argument("--to", required=True, choices=formats, help="the format of OUT")
+    parser.add_argument("--model", metavar="NAME", help="the preset, where IN does not say which it is")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Convert, and print which key became which."""
+    from ..interop.convert import convert
+    from .output import console, note
+
+    done = convert(args.source, args.target, args.to, args.model)
+    width = max(map(len, done.key_map))
+    for theirs, ours in done.key_map.items():
+        console().print(f"{theirs:<{width}}  {ours}", markup=False)
+    for sentence in done.notes:
+        note(sentence)
+    note(f"{len(done.key_map)} tensors of {done.preset}: {args.source} is now {args.target}")
+    return 0

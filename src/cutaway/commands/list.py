@@ -1,0 +1,75 @@
+"""cutaway list: the models."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..models.registry import Preset
+
+SUMMARY = "the models: name, family, parameters, source"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.add_argument("--family", metavar="F", help="only this family: dense, cnn, …")
+    parser.add_argument("--takes", metavar="KIND", help="only models for this kind of data: table, image, series")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the models, one line each."""
+    from ..errors import UnknownName
+    from ..models.registry import list_models, preset, presets
+    from .output import emit_json
+    from .tables import print_table
+
+    families = {p.card.card.family for p in presets().values()}
+    kinds = {kind for p in presets().values() for kind in p.takes}
+    if args.family not in (None, *families):
+        raise UnknownName("family", args.family, families)
+    if args.takes not in (None, *kinds):
+        raise UnknownName("kind of data", args.takes, kinds)
+
+    rows = [_row(preset(name)) for name in list_models(args.family, args.takes)]
+    if args.json:
+        emit_json(rows)
+        return 0
+    lines = [_line(row) for row in rows]
+    titles = ("name", "family", "parameters", "takes", "source")
+    print_table(titles, lines, right=["parameters"], yields="source")
+    return 0
+
+
+def _line(row: dict[str, Any]) -> tuple[str, ...]:
+    """One model as it is printed."""
+    from ..report.words import count
+
+    first_author = row["authors"].split(",")[0].split()[-1]
+    return (
+        row["name"],
+        row["family"],
+        count(row["parameters"]),
+        ", ".join(row["takes"]),
+        f"{first_author} {row['year']}: {row['title']}",
+    )
+
+
+def _row(found: Preset) -> dict[str, Any]:
+    """One model as JSON values. Its parameters are counted only where its card does not have them."""
+    from ..inspect.layers import on_meta
+
+    card, parameters = found.card, found.card.published_parameters
+    if parameters is None:
+        parameters = sum(p.numel() for p in on_meta(found, found.config).parameters())
+    return {
+        "name": found.name,
+        "family": card.card.family,
+        "parameters": parameters,
+        "takes": list(found.takes),
+        "title": card.card.title,
+        "authors": card.card.authors,
+        "year": card.card.year,
+        "link": card.card.link,
+    }

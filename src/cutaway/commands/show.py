@@ -1,0 +1,183 @@
+"""cutaway show: what a model is made of."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..inspect.layers import LayerTable, Row
+    from ..models.registry import Preset
+
+SUMMARY = "a model's card, equation, layers, settings and divergences"
+ROWS = 60  # of the layer table; longer ones are put together by block
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.add_argument(
+        "words",
+        metavar="MODEL [key=value ...]",
+        nargs="+",
+        help="a model's name, its settings (num_classes=10), and input=3x64x64 for another input",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Describe one model. It is built without numbers, so that the largest costs nothing."""
+    from ..errors import SettingError
+    from ..inspect.example import example_shape
+    from ..models.registry import preset
+    from .output import emit_json
+    from .words import sort_words
+
+    names, settings = sort_words(args.words, names=1)
+    if not names:
+        raise SettingError("Which model? The first word is its name, as in `cutaway show resnet18`.")
+    found = preset(names[0])
+    shape = settings.pop("input", None)
+    config = found.configure(settings={key.removeprefix("model."): value for key, value in settings.items()})
+    layers = _layers(found, config, _shape(shape) if shape else example_shape(found, config))
+    as_published = config == found.config and found.card.published.at in ((), layers.input[1:])
+
+    if args.json:
+        emit_json(_document(found, config, layers, as_published))
+    else:
+        _print(found, config, layers, as_published)
+    return 0
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    """3x64x64 as numbers."""
+    from ..errors import SettingError
+
+    if not re.fullmatch(r"[1-9]\d*([x×,][1-9]\d*)*", text):
+        raise SettingError(f"input={text} cannot be read: give the shape of one example, as in input=3x64x64.")
+    return tuple(map(int, re.split("[x×,]", text)))
+
+
+def _layers(found: Preset, config: Any, shape: tuple[int, ...]) -> LayerTable:
+    import torch
+
+    from ..errors import ModelError
+    from ..inspect.layers import layer_table, on_meta
+
+    try:
+        return layer_table(on_meta(found, config), torch.empty(1, *shape, device="meta"))
+    except (RuntimeError, ValueError, IndexError) as error:  # PyTorch's own words for shapes that do not fit
+        raise ModelError(f"{found.name} cannot take an input of {_by(shape)}: {error}") from error
+
+
+def _document(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> dict[str, Any]:
+    import dataclasses
+
+    published = dataclasses.asdict(found.card.published)
+    card = found.card.card
+    return {
+        "name": found.name,
+        "title": card.title,
+        "authors": card.authors,
+        "year": card.year,
+        "link": card.link,
+        "family": card.family,
+        "takes": list(found.takes),
+        "equation": card.equation,
+        "oracle": card.oracle,
+        "config": dataclasses.asdict(config),
+        "training_settings": dict(found.card.settings),
+        "published": published if as_published else None,
+        "layers": layers.to_json(),
+        "divergences": [dataclasses.asdict(d) for d in card.divergences],
+    }
+
+
+def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> None:
+    from ..settings import as_text
+    from .output import console
+
+    out, card = console(), found.card.card
+    out.print(f"[bold]{found.name}[/]  {card.family}, takes {' or '.join(found.takes)}")
+    out.print(f"{card.title}\n{card.authors}, {card.year}  {card.link}", markup=False)
+    out.print(f"\n  {card.equation}\n", markup=False)
+    _print_layers(found, layers, as_published)
+
+    out.print(
+        "\n[bold]settings[/]", f"of the model: key=value here, model.key=value in `cutaway train {found.name} DATA`"
+    )
+    sentences = _sentences(type(config))
+    settings = {name: as_text(getattr(config, name)) for name in sentences}
+    widths = [max(map(len, column), default=0) for column in (settings, settings.values())]
+    for name, value in settings.items():
+        out.print(f"  {name:<{widths[0]}}  {value:<{widths[1]}}  {sentences[name]}".rstrip(), markup=False)
+    if found.card.settings:
+        usual = " ".join(f"{key}={as_text(value)}" for key, value in found.card.settings.items())
+        out.print(f"\n[bold]trained with[/], unless told otherwise: {usual}")
+    if card.divergences:
+        out.print("\n[bold]divergences[/]")
+    for d in card.divergences:
+        out.print(f"  {d.what}", markup=False)
+        for who in ("paper", "here", "circulating"):
+            if getattr(d, who):
+                out.print(f"    {who + ':':<12} {getattr(d, who)}", markup=False)
+
+
+def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None:
+    from ..report.words import count
+    from .output import console
+    from .tables import print_table
+
+    rows = layers.grouped(ROWS)
+    at_least = "" if layers.complete else "at least "
+    total = ("in all", "", "", count(layers.parameters), at_least + count(layers.multiply_adds), "")
+    titles = ("layer", "type", "output", "parameters", "multiply-adds", "sees")
+    lines = [*map(_line, rows), total]
+    print_table(titles, lines, right=titles[2:], yields="type", total=True)
+    held = found.card.published
+    if as_published and held.parameters is not None:
+        words = [
+            f"{count(value)} {what}"
+            for value, what in ((held.parameters, "parameters"), (held.multiply_adds, "multiply-adds"))
+            if value is not None
+        ]
+        console().print(f"published: {' and '.join(words)} ({held.source})", markup=False)
+    console().print(
+        f"for one example of {_by(layers.input[1:])}; multiply-adds of convolutions and matrix products; "
+        "sees: receptive field in pixels",
+        style="dim",
+    )
+    for row in rows:
+        if row.unknown:
+            console().print(f"{row.name}: the multiply-adds of {', '.join(row.unknown)} are unknown", style="dim")
+
+
+def _line(row: Row) -> tuple[str, ...]:
+    """One layer as it is printed; what would be 0 by its nature is left empty."""
+    from ..report.words import UNKNOWN, count
+
+    called = bool(row.shape)  # if not, its parent used its weights, or nothing did
+    cost = UNKNOWN if row.multiply_adds is None else count(row.multiply_adds)
+    return (
+        row.name,
+        row.type,
+        _by(row.shape[1:]) if called else "not called",
+        count(row.parameters) if row.parameters else "",
+        cost if row.multiply_adds != 0 else "",
+        str(row.receptive_field or ""),
+    )
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    """3×64×64."""
+    return "×".join(map(str, shape))
+
+
+def _sentences(config: type) -> dict[str, str]:
+    """What each field of a Config is: the comment beside it in the source, which every model file has."""
+    import dataclasses
+    import inspect
+
+    source = inspect.getsource(config)
+    said = dict(re.findall(r"^    (\w+): .*?  # (.*)$", source, flags=re.MULTILINE))
+    return {f.name: said.get(f.name, "") for f in dataclasses.fields(config)}

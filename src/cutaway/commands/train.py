@@ -1,0 +1,146 @@
+"""cutaway train: the main job."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .words import sort_words
+
+if TYPE_CHECKING:
+    from ..training.run import Run
+
+SUMMARY = "train a model on data, and leave a run"
+
+EXAMPLES = """\
+examples:
+  cutaway train lenet5-modern digits
+  cutaway train mlp houses.csv target=price epochs=50 lr=3e-4
+  cutaway train resnet18 photos/ image_size=128
+  cutaway train mlp titanic @settings.toml model.hidden=64,64
+  cutaway train --resume runs/lenet5-modern-digits-1
+
+settings (key=value, or lines of a TOML file given as @file). A model's card may
+hold other defaults for it; `cutaway show MODEL` prints them. What is typed wins.
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.usage = "cutaway train MODEL DATA [key=value ...] [--out DIR] [--resume RUN] [--json]"
+    parser.add_argument("words", nargs="*", metavar="MODEL DATA [key=value ...]", help="a preset, data, settings")
+    parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/MODEL-DATA-N)")
+    parser.add_argument("--resume", metavar="RUN", help="take up a run that was stopped or killed")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
+    parser.epilog = (
+        EXAMPLES
+        + "\n".join(_settings())
+        + "\n\n  A model's own settings are model.KEY=value: `cutaway show MODEL` lists them."
+    )
+
+
+def _settings() -> list[str]:
+    """Every setting with its default, its sentence and what is allowed."""
+    from ..data.settings import DataSettings
+    from ..settings import describe
+    from ..training.settings import TrainSettings
+
+    lines = []
+    for group, title in ((TrainSettings, "training"), (DataSettings, "data")):
+        lines.append(f"\n  {title}")
+        for s in describe(group):
+            allowed = s.allowed or s.type
+            known = all(word in s.help for word in allowed.split(", "))
+            lines += _wrapped(f"{s.key}={s.default}", s.help if known else f"{s.help} ({allowed})")
+    return lines
+
+
+def _wrapped(left: str, right: str) -> list[str]:
+    gap = " " * 28
+    rows = textwrap.wrap(right, width=80 - len(gap), break_on_hyphens=False)
+    first = f"    {left:<24}" if len(left) < 24 else f"    {left}\n{gap}"
+    return [first + rows[0], *(gap + row for row in rows[1:])]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, then say in a few lines what was reached and where it is."""
+    from .output import console, emit_json, note
+
+    names, given = sort_words(args.words, names=2)
+    model, data = [*names, None, None][:2]
+    result = train(model, data, out=args.out, resume=args.resume, **given)
+    if args.json:
+        emit_json(summary(result))
+        return 0
+    for sentence in result.about["data"]["notes"]:
+        note(f"note: {sentence}")
+    for line in lines(result):
+        console().print(line)
+    return 0
+
+
+def train(
+    model: str | None = None,
+    data: str | Path | None = None,
+    *,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    **settings: Any,
+) -> Run:
+    """Train `model` on `data`, write the run's folder and its report, and give the run.
+
+    `settings` are those of `cutaway train --help`; a model's own go as `**{"model.hidden": (64, 64)}`.
+    Raises CutawayError for what a person can mend, KeyboardInterrupt (the checkpoint is written) when stopped.
+    """
+    from ..report.run_report import report_on
+    from ..training.session import fit
+
+    run = fit(model, str(data) if data is not None else None, settings, out=out, resume=resume)
+    report_on(run)
+    return run
+
+
+def summary(run: Run) -> dict[str, Any]:
+    """The run's result as one JSON document."""
+    from ..files import read_json
+
+    evaluation = read_json(run.folder / "evaluation.json")
+    return {
+        "run": str(run.folder),
+        "report": str(run.folder / "report.html"),
+        "part": evaluation["part"],
+        "count": evaluation["count"],
+        "measures": evaluation["measures"],
+        "baseline": evaluation["baseline"],
+        **{k: run.about[k] for k in ("model", "epochs_done", "seconds", "stopped", "verdict")},
+    }
+
+
+def lines(run: Run) -> list[str]:
+    """What was reached, and where it is."""
+    result = summary(run)
+    watch = run.task.watch
+    measure, baseline = result["measures"][watch], result["baseline"]
+    about = run.about
+    said = [
+        f"{result['part']} {watch} [bold]{figure(watch, measure['value'])}[/] "
+        f"(95 % interval {figure(watch, measure['low'])} to {figure(watch, measure['high'])}, "
+        f"{result['count']} examples); {baseline['name']}: {figure(watch, baseline['value'])}",
+        f"{about['epochs_done']} epochs in {about['seconds']:.1f} s: {about['stopped']}"
+        + (f"; best epoch {about['best']['epoch']}" if about["best"]["epoch"] else ""),
+    ]
+    if about["verdict"]:
+        said.append(about["verdict"])
+    said += [f"run     {run.folder}", f"report  {run.folder / 'report.html'}"]
+    return said
+
+
+def figure(name: str, value: float | None) -> str:
+    """A figure as people write it: shares in per cent, values to five digits."""
+    from ..report.words import UNKNOWN, measure
+
+    if value is None:
+        return UNKNOWN
+    return f"{100 * value:.2f} %" if measure(name)[1] == "share" else f"{value:.5g}"

@@ -1,0 +1,188 @@
+"""cutaway verify: what is said of each model, held against it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..models.registry import Preset
+
+SUMMARY = "hold models to their cards and oracles: one row a claim"
+HELD, FAILED, SKIPPED = "held", "failed", "skipped"
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """One thing that is said of a model, and whether it is so."""
+
+    model: str
+    claim: str
+    status: str  # held, failed, skipped
+    detail: str  # what was found, or why it was skipped
+    measured: float | None = None
+    bound: float | None = None  # at most this, or exactly this where the claim is a count
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed."""
+    parser.add_argument("models", metavar="MODEL", nargs="*", help="names of models; all of them if none is given")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check every claim. 0 if none failed, 1 otherwise."""
+    from ..models.registry import preset, presets
+    from .output import console, emit_json, note
+
+    found = [preset(name) for name in args.models] or list(presets().values())
+    claims = []
+    for one in found:
+        for claim in claims_of(one):
+            claims.append(claim)
+            if not args.json:
+                style = {FAILED: "bold red", SKIPPED: "dim"}.get(claim.status)
+                line = f"{claim.status:<8} {claim.model:<14} {claim.claim:<36} {claim.detail}"
+                console().print(line, style=style, markup=False)
+    if args.json:
+        emit_json([dataclasses.asdict(claim) for claim in claims])
+    counts = {status: sum(c.status == status for c in claims) for status in (HELD, SKIPPED, FAILED)}
+    note(f"{len(found)} models, {len(claims)} claims: {', '.join(f'{n} {status}' for status, n in counts.items())}")
+    return 1 if counts[FAILED] else 0
+
+
+def claims_of(found: Preset) -> Iterator[Claim]:
+    """Every claim of one preset, as it is checked. Torch's random state is left as it was.
+
+    Counts are of the preset itself, on the meta device; what needs numbers is checked on the config that is compared
+    with the oracle, which for large presets has fewer blocks of the same kinds.
+    """
+    import torch
+
+    from ..interop.oracles import compared_config
+
+    config = compared_config(found.name, found.config)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = found.build(config)
+        yield from _counts(found)
+        yield from _oracle(found, config, model)
+        yield _saved(found, model)
+        yield from _torchvision(found)
+        yield from _behaviour(found, config, model)
+
+
+def _counts(found: Preset) -> Iterator[Claim]:
+    """Parameters and multiply-adds are those of the card."""
+    import torch
+
+    from ..inspect.example import example_shape
+    from ..inspect.layers import layer_table, on_meta
+    from ..report.words import count
+
+    shape = example_shape(found, found.config)
+    layers = layer_table(on_meta(found, found.config), torch.empty(1, *shape, device="meta"))
+    at_least = "" if layers.complete else "at least "
+    for what, counted, published in (
+        ("parameters", layers.parameters, found.card.published_parameters),
+        ("multiply-adds", layers.multiply_adds, found.card.published_multiply_adds),
+    ):
+        claim, said = f"{what} = published", at_least * (what == "multiply-adds") + count(counted)
+        if published is None:
+            yield Claim(found.name, claim, SKIPPED, f"{said} here; the card has no published count", counted)
+        else:
+            held = counted == published and (layers.complete or what == "parameters")
+            detail = said if held else f"{said} here, {count(published)} published"
+            yield Claim(found.name, claim, HELD if held else FAILED, detail, counted, published)
+
+
+def _oracle(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
+    """Outputs and every parameter's gradient are those of an independent implementation."""
+    import torch
+
+    from ..interop.oracles import OracleMissing, oracle_for
+    from ..interop.oracles.compare import BOUND, compare
+    from ..settings import as_text
+
+    claims = ("outputs = oracle's", "gradients = oracle's")
+    try:
+        oracle = oracle_for(found.name, config)
+    except OracleMissing as missing:
+        for claim in claims:
+            yield Claim(found.name, claim, SKIPPED, str(missing), bound=BOUND)
+        return
+    measured = compare(model, oracle, torch.Generator().manual_seed(0))
+    fields = dataclasses.fields(config)
+    reduced = [f.name for f in fields if getattr(config, f.name) != getattr(found.config, f.name)]
+    where = "".join(f", with {name}={as_text(getattr(config, name))}" for name in reduced)
+    for claim, difference in zip(claims, (measured.outputs, measured.gradients)):
+        yield _at_most(found, claim, difference, BOUND, where)
+
+
+def _saved(found: Preset, model: Any) -> Claim:
+    """A model that is written and read again has the same bits."""
+    from ..models.saving import load_model, save_model
+
+    def there_and_back(folder: Path) -> Any:
+        save_model(model, folder, found)
+        return load_model(folder)[0]
+
+    return _round_trip(found, "saved and loaded, bit for bit", model, there_and_back)
+
+
+def _torchvision(found: Preset) -> Iterator[Claim]:
+    """A model that is written in torchvision's format and read again has the same bits."""
+    from ..interop.torchvision import SAME_NAMES, read_checkpoint, write_checkpoint
+
+    if found.name not in SAME_NAMES:
+        return
+    model = found.build(found.config)
+
+    def there_and_back(folder: Path) -> Any:
+        write_checkpoint(model, folder / "model.safetensors")
+        return read_checkpoint(folder / "model.safetensors", found.name).model
+
+    yield _round_trip(found, "to torchvision and back, bit for bit", model, there_and_back)
+
+
+def _round_trip(found: Preset, claim: str, model: Any, there_and_back: Any) -> Claim:
+    import tempfile
+
+    import torch
+
+    with tempfile.TemporaryDirectory() as folder:
+        before, after = model.state_dict(), there_and_back(Path(folder)).state_dict()
+        differ = [k for k in before if k not in after or not torch.equal(before[k], after[k])]
+    if differ or len(before) != len(after):
+        return Claim(found.name, claim, FAILED, f"{len(differ)} tensors differ, the first {differ[:1]}")
+    return Claim(found.name, claim, HELD, f"{len(before)} tensors")
+
+
+def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
+    """Every parameter gets a gradient, and in eval mode an example's result does not depend on the others."""
+    import torch
+
+    from ..inspect.example import example_shape
+    from ..interop.oracles.compare import BOUND, difference
+
+    model = model.double().eval()
+    x = torch.randn(3, *example_shape(found, config), dtype=torch.float64)
+    output = model(x)
+    output.backward(torch.randn(output.shape, dtype=torch.float64))
+    without = [k for k, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    detail = f"none reaches {', '.join(without)}" if without else f"{sum(1 for _ in model.parameters())} parameters"
+    yield Claim(found.name, "gradients reach every parameter", FAILED if without else HELD, detail)
+
+    with torch.no_grad():
+        alone = torch.cat([model(x[i : i + 1]) for i in range(len(x))])
+    yield _at_most(found, "one alone = one of many", difference(alone, output.detach()), BOUND)
+
+
+def _at_most(found: Preset, claim: str, measured: float, bound: float, where: str = "") -> Claim:
+    held = measured <= bound
+    detail = f"{measured:.1e} {'≤' if held else '>'} {bound:g} relative{where}"
+    # JSON has no infinity, which is what a missing gradient differs by.
+    return Claim(found.name, claim, HELD if held else FAILED, detail, measured if measured < 1e300 else None, bound)

@@ -1,0 +1,59 @@
+"""What Python hands to the drawing: plain JSON values, which any page with the modules of draw/ can draw.
+
+A page is a title and views. A view is a title, a sentence, a summary in words, its numbers as a table, and
+drawings. A drawing is a dictionary whose `kind` names its module in draw/, where the rest is described:
+
+    figure    the one figure that matters, with its interval, on a line
+    lines     curves over a common x
+    heat      a square matrix of counts, shaded by the share of the row
+    rows      named rows with bars, or with dots and intervals, in columns
+    points    one dot for each example, what was said over what it was
+    histogram counts between edges, coloured by sign
+    shares    one bar cut into named parts
+    gallery   examples with their pictures or their columns
+    prose     words: sentences, terms with their values, a command to copy, a table to show
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+Drawing = dict[str, Any]
+
+
+class Column(TypedDict):
+    """A column of a table: its head, and how its values are written: text, count, share, number, or written already."""
+
+    name: str
+    format: str
+
+
+class Table(TypedDict):
+    """Numbers as they are, not as they are written: the drawing formats them."""
+
+    columns: list[Column]
+    rows: list[list[Any]]
+
+
+class View(TypedDict):
+    """One part of the page."""
+
+    id: str
+    title: str
+    says: str  # one sentence: what is shown and how to read it
+    summary: str  # what there is to see, in words
+    table: Table
+    drawings: list[Drawing]
+
+
+class Page(TypedDict):
+    """The whole page; its first view is the head."""
+
+    title: str
+    views: list[View]
+    colophon: str
+
+
+def table(columns: dict[str, str], rows: list[list[Any]]) -> Table:
+    """A table from `{name: format}` and its rows."""
+    return {"columns": [{"name": n, "format": f} for n, f in columns.items()], "rows": rows}

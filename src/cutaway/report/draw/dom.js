@@ -1,0 +1,85 @@
+// Elements. Text from a description only ever becomes a text node, so no name can turn into markup.
+
+/** @typedef {Record<string, string | number | null | undefined>} Attributes */
+/** @typedef {Node | string | null} Child */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * An HTML element: `html("p", { class: "says" }, "words")`. Attributes that are null are left out.
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag @param {Attributes} [attributes] @param {...Child} children
+ * @returns {HTMLElementTagNameMap[Tag]}
+ */
+export function html(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+/**
+ * An SVG element, made like an HTML one.
+ * @template {keyof SVGElementTagNameMap} Tag
+ * @param {Tag} tag @param {Attributes} [attributes] @param {...Child} children
+ * @returns {SVGElementTagNameMap[Tag]}
+ */
+export function svg(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+/**
+ * The root of a drawing, so many pixels wide and high.
+ * @param {number} width @param {number} height @param {...Child} children
+ */
+export function canvas(width, height, ...children) {
+  return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" }, ...children);
+}
+
+/**
+ * @template {Element} E
+ * @param {E} element @param {Attributes} attributes @param {Child[]} children
+ * @returns {E}
+ */
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null && value !== undefined) element.setAttribute(name, String(value));
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+/**
+ * Colour an element with one colour on light pages and another on dark ones; style.css chooses.
+ * @template {SVGElement} E
+ * @param {E} element @param {import("./colour.js").Pair} pair
+ * @returns {E}
+ */
+export function tint(element, { light, dark }) {
+  element.style.setProperty("--light", light);
+  element.style.setProperty("--dark", dark);
+  element.classList.add("tint");
+  return element;
+}
+
+/** @type {CanvasRenderingContext2D | null} */
+let ruler = null;
+
+/**
+ * The width in pixels of a line of text in the page's font.
+ * @param {string} text @param {number} [size] @param {number} [weight]
+ */
+export function textWidth(text, size = 13, weight = 400) {
+  ruler ??= document.createElement("canvas").getContext("2d");
+  if (ruler === null) return text.length * size * 0.6;
+  ruler.font = `${weight} ${size}px ${getComputedStyle(document.body).fontFamily}`;
+  return ruler.measureText(text).width;
+}
+
+/**
+ * The text, or as much of its beginning as has room, with an ellipsis.
+ * @param {string} text @param {number} room in pixels @param {number} [size]
+ */
+export function shorten(text, room, size = 13) {
+  if (textWidth(text, size) <= room) return text;
+  let kept = [...text];
+  while (kept.length > 1 && textWidth(`${kept.join("")}…`, size) > room) kept = kept.slice(0, -1);
+  return `${kept.join("")}…`;
+}

@@ -1,0 +1,56 @@
+// Examples, each with its picture or its columns, and what was made of it.
+
+import { heading } from "./axes.js";
+import { canvas, shorten, svg } from "./dom.js";
+
+/**
+ * @typedef {{ name: string, picture: string | null, words: string, note: string, lines: string[] }} Item
+ * @typedef {{ title: string, items: Item[] }} Gallery
+ */
+
+const TOP = 34;
+const PICTURE = 96; // pixels: as large as pictures come, so that they are shown pixel by pixel
+const LINES = 5; // of an example's columns that are shown; its tip has them all
+
+/**
+ * @param {Gallery} spec @param {number} width
+ * @returns {import("./explore.js").Drawn}
+ */
+export function gallery({ title, items }, width) {
+  const pictured = items.some((item) => item.picture);
+  const side = pictured ? PICTURE : 164; // the least width of an example
+  const columns = Math.max(1, Math.floor((width + 20) / (side + 20)));
+  const room = pictured ? side : (width + 20) / columns - 20;
+  const body = pictured ? side + 6 : 4;
+  const lines = pictured ? 0 : Math.min(LINES, Math.max(...items.map((item) => item.lines.length)));
+  const high = body + 40 + (items.some((item) => item.note) ? 17 : 0) + lines * 17 + 18;
+  const targets = items.map((item, i) => ({
+    box: [(i % columns) * (room + 20), TOP + Math.floor(i / columns) * high, room, high - 18],
+    tip: [item.words, item.name, ...(item.note ? [item.note] : []), ...item.lines],
+  }));
+  const cells = items.flatMap((item, i) => {
+    const [x, y] = targets[i].box;
+    const small = [item.name, ...(item.note ? [item.note] : []), ...item.lines.slice(0, lines)];
+    return [
+      pictured
+        ? svg("rect", { class: "mat", x, y, width: side, height: side })
+        : svg("line", { class: "axis", x1: x, x2: x + room, y1: y, y2: y }),
+      picture(item, x, y, side),
+      svg("text", { class: "name strong", x, y: y + body + 16 }, shorten(item.words, room - 4)),
+      ...small.map((line, k) => {
+        return svg("text", { class: "tick", x, y: y + body + 34 + k * 17 }, shorten(line, room, 12));
+      }),
+    ];
+  });
+  const height = TOP + Math.ceil(items.length / columns) * high;
+  return { svg: canvas(width, height, heading(title), ...cells), targets, columns };
+}
+
+/**
+ * The picture, where there is one that lies in the page itself.
+ * @param {Item} item @param {number} x @param {number} y @param {number} side
+ */
+function picture(item, x, y, side) {
+  if (!item.picture?.startsWith("data:image/")) return null;
+  return svg("image", { class: "picture", href: item.picture, x, y, width: side, height: side });
+}

@@ -1,0 +1,20 @@
+// A page of views, from its description.
+
+import { html } from "./dom.js";
+import { drawView } from "./view.js";
+
+/** @typedef {{ title: string, views: import("./view.js").View[], colophon: string }} Page */
+
+/**
+ * Draw the page into `root`; the first view is its head.
+ * @param {HTMLElement} root @param {Page} page
+ */
+export function drawPage(root, { views: [head, ...views], colophon }) {
+  const links = views.map((view) => html("a", { href: `#${view.id}` }, view.title));
+  root.append(
+    drawView(head, "h1"),
+    html("nav", { "aria-label": "Views" }, ...links),
+    ...views.map((view) => drawView(view)),
+    html("footer", {}, colophon),
+  );
+}

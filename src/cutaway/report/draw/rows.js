@@ -1,0 +1,100 @@
+// Named rows with numbers in columns: bars from zero, or dots on their intervals.
+
+import { heading, within } from "./axes.js";
+import { canvas, shorten, svg, textWidth } from "./dom.js";
+import { tick, written } from "./format.js";
+import { linear } from "./scale.js";
+
+/**
+ * @typedef {{ value: number | null, low?: number | null, high?: number | null }} Cell
+ * @typedef {{ name: string, format: string, mark: "bar" | "dot", part?: string, domain?: number[] }} Column
+ * @typedef {{ label: string, note?: string, cells: Cell[], tip: string[] }} Row
+ * @typedef {{ title: string, columns: Column[], rows: Row[] }} Rows
+ */
+
+const HIGH = 22; // pixels of a row
+const TOP = 60;
+const END = { "text-anchor": "end" };
+
+/**
+ * @param {Rows} spec @param {number} width
+ * @returns {import("./explore.js").Drawn}
+ */
+export function rows(spec, width) {
+  const widest = (/** @type {string[]} */ texts) => Math.max(0, ...texts.map((t) => textWidth(t)));
+  const most = width * (spec.columns.length === 1 ? 0.55 : 0.34);
+  const label = Math.min(widest(spec.rows.map((r) => r.label)), most) + 14;
+  const wanted = widest(spec.rows.map((r) => r.note ?? "")) + 18;
+  const note = (width - label - wanted) / spec.columns.length > 110 ? wanted : 0; // the first to go where room is short
+  const each = (width - label - note) / spec.columns.length;
+  const left = (/** @type {number} */ k) => label + note + k * each;
+
+  const bodies = spec.columns.flatMap((column, k) => {
+    const cells = spec.rows.map((row) => row.cells[k]);
+    const draw = column.mark === "bar" ? bars : dots;
+    return [
+      svg("text", { class: "tick strong", x: left(k), y: TOP - 22 }, column.name),
+      ...draw(column, cells, left(k), each - 28),
+    ];
+  });
+  const names = spec.rows.flatMap((row, i) => [
+    svg("text", { class: "name", x: 0, y: middle(i) + 4 }, shorten(row.label, label - 10)),
+    note && row.note ? svg("text", { class: "tick", x: label + note - 18, y: middle(i) + 4, ...END }, row.note) : null,
+  ]);
+  const targets = spec.rows.map((row, i) => ({
+    box: [0, TOP + i * HIGH, width, HIGH],
+    tip: row.tip,
+  }));
+  const height = TOP + spec.rows.length * HIGH + 6;
+  return { svg: canvas(width, height, heading(spec.title), ...names, ...bodies), targets, columns: 1 };
+}
+
+/** @param {number} i */
+function middle(i) {
+  return TOP + (i + 0.5) * HIGH;
+}
+
+/**
+ * Bars from zero, each followed by its number.
+ * @param {Column} column @param {Cell[]} cells @param {number} left @param {number} width
+ * @returns {(SVGElement | null)[]}
+ */
+function bars(column, cells, left, width) {
+  const text = cells.map((c) => written(c.value, column.format));
+  const most = Math.max(...cells.map((c) => c.value ?? 0)) || 1;
+  const room = Math.max(10, width - 8 - Math.max(...text.map((t) => textWidth(t, 12))));
+  return cells.flatMap(({ value }, i) => {
+    const long = Math.max(1, ((value ?? 0) / most) * room);
+    return [
+      value ? svg("rect", { class: "bar", x: left, y: middle(i) - 5, width: long, height: 10, rx: 1 }) : null,
+      svg("text", { class: "tick", x: left + (value ? long + 6 : 0), y: middle(i) + 4 }, text[i]),
+    ];
+  });
+}
+
+/**
+ * Dots on intervals, over one common scale.
+ * @param {Column} column @param {Cell[]} cells @param {number} left @param {number} width
+ * @returns {(SVGElement | null)[]}
+ */
+function dots(column, cells, left, width) {
+  const room = width > 180 ? 64 : 0; // for the numbers, after the scale
+  const x = linear(column.domain ?? [0, 1], [left + 4, left + width - room - 4], (width - room) / 90);
+  const bottom = TOP + cells.length * HIGH;
+  if (x.ticks.length < 2) x.ticks = width - room > 80 ? x.domain : x.domain.slice(1);
+  const grid = x.ticks.flatMap((value) => [
+    svg("line", { class: "grid", x1: x(value), x2: x(value), y1: TOP, y2: bottom }),
+    svg("text", { class: "tick", x: x(value), y: TOP - 5, ...within(value, x) }, tick(value, column.format)),
+  ]);
+  const marks = cells.flatMap(({ value, low, high }, i) => {
+    const y = middle(i);
+    if (value === null) return [svg("text", { class: "tick", x: left + 4, y: y + 4 }, "no examples")];
+    const known = low !== null && low !== undefined && high !== null && high !== undefined;
+    return [
+      known ? svg("line", { class: `interval part-${column.part}`, x1: x(low), x2: x(high), y1: y, y2: y }) : null,
+      svg("circle", { class: `dot part-${column.part}`, cx: x(value), cy: y, r: 4 }),
+      room ? svg("text", { class: "tick", x: left + width, y: y + 4, ...END }, written(value, column.format)) : null,
+    ];
+  });
+  return [...grid, ...marks];
+}

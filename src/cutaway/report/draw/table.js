@@ -1,0 +1,29 @@
+// The numbers of a view as a table.
+
+import { html } from "./dom.js";
+import { written } from "./format.js";
+
+/**
+ * @typedef {{ name: string, format: string }} Column
+ * @typedef {{ columns: Column[], rows: unknown[][] }} Table
+ */
+
+/**
+ * @param {Table} table @param {string} caption for those who do not see where it stands
+ */
+export function drawTable({ columns, rows }, caption) {
+  const align = columns.map(({ format }) => (format === "text" ? "words" : "number"));
+  return html(
+    "table",
+    {},
+    html("caption", { class: "unseen" }, caption),
+    html("thead", {}, html("tr", {}, ...columns.map((c, k) => html("th", { scope: "col", class: align[k] }, c.name)))),
+    html(
+      "tbody",
+      {},
+      ...rows.map((row) =>
+        html("tr", {}, ...columns.map((c, k) => html("td", { class: align[k] }, written(row[k], c.format)))),
+      ),
+    ),
+  );
+}

@@ -1,0 +1,266 @@
+"""Views of how it was made: the curves, the data, the network, and everything needed to repeat the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..settings import as_text
+from .description import Drawing, View, table
+from .documents import Cell
+from .words import UNKNOWN, count, duration, measure, moment, plural, share, written
+
+LOG_FROM = 20.0  # a figure whose largest value is so many times its smallest is drawn on a log scale
+CURVES = {"train_": "train", "val_": "val"}  # prefix of a column → the part that it is measured on
+
+
+# --- curves ---------------------------------------------------------------------------------------------------
+
+
+def curves(run: dict[str, Any], metrics: list[dict[str, Cell]]) -> View:
+    """How loss, figures and learning rate went, epoch by epoch."""
+    names = list(metrics[0])
+    epochs = [row.get("epoch") or i + 1 for i, row in enumerate(metrics)]
+    best = (run.get("best") or {}).get("epoch")
+    drawings: list[Drawing] = []
+    for key in dict.fromkeys(n.split("_", 1)[1] for n in names if n.startswith(tuple(CURVES))):
+        name, format = measure(key)
+        parts = {
+            part: _points(metrics, epochs, prefix + key) for prefix, part in CURVES.items() if prefix + key in names
+        }
+        values = [y for points in parts.values() for _, y in points if y is not None]
+        log = format == "number" and min(values, default=0.0) > 0 and max(values) >= LOG_FROM * min(values)
+        drawings.append(_lines(name, format, parts, best, log=log))
+    summary = " ".join(_went(d) for d in drawings)
+    if "lr" in names:
+        drawings.append(_lines("learning rate", "number", {"": _points(metrics, epochs, "lr")}, None, zero=True))
+    says = "Training loss is the mean over an epoch in which the weights still move; validation comes at its end."
+    if best:
+        says += f" The dashed line is epoch {count(best)}, whose weights were kept."
+    return View(
+        id="curves",
+        title="Learning curves",
+        says=says,
+        summary=summary,
+        table=table({_head(n): _format(n) for n in names}, [[row[n] for n in names] for row in metrics]),
+        drawings=drawings,
+    )
+
+
+def _lines(
+    name: str,
+    format: str,
+    parts: dict[str, list[list[Any]]],
+    best: int | None,
+    log: bool = False,
+    zero: bool = False,
+) -> Drawing:
+    return {
+        "kind": "lines",
+        "title": name[:1].upper() + name[1:],
+        "x": "epoch",
+        "format": format,
+        "log": log,
+        "zero": zero,
+        "series": [{"name": part, "part": part, "points": points} for part, points in parts.items()],
+        "mark": {"x": best, "label": f"best, epoch {count(best)}"} if best else None,
+    }
+
+
+def _points(metrics: list[dict[str, Cell]], epochs: list[Any], name: str) -> list[list[Any]]:
+    """[x, y] of every epoch; y is None, and the line is broken, where the cell holds no finite number."""
+    return [[x, y if isinstance(y := row[name], float) else None] for x, row in zip(epochs, metrics)]
+
+
+def _went(drawing: Drawing) -> str:
+    """Where a figure began and ended: "Loss: train 2.1 to 0.03, val 1.2 to 0.08."."""
+    said = []
+    for series in drawing["series"]:
+        known = [written(y, drawing["format"]) for _, y in series["points"] if y is not None]
+        if known:
+            said.append(f"{series['name']} {' to '.join(dict.fromkeys((known[0], known[-1])))}")
+    return f"{drawing['title']}: {', '.join(said)}." if said else ""
+
+
+def _head(column: str) -> str:
+    return "learning rate" if column == "lr" else column.replace("_", " ")
+
+
+def _format(column: str) -> str:
+    if column in ("epoch", "step"):
+        return "count"
+    prefix = next((p for p in CURVES if column.startswith(p)), None)
+    return measure(column.removeprefix(prefix))[1] if prefix else "number"
+
+
+# --- data -----------------------------------------------------------------------------------------------------
+
+
+def data(run: dict[str, Any]) -> View:
+    """What was learned from: its parts, its columns, and what a person should know of it."""
+    about = run["data"]
+    parts = about["parts"]
+    total = sum(parts.values()) or 1
+    drawings: list[Drawing] = [
+        {
+            "kind": "shares",
+            "title": "Examples in each part",
+            "parts": [{"name": name, "value": n} for name, n in parts.items()],
+        }
+    ]
+    if about.get("notes"):
+        drawings.append({"kind": "prose", "sentences": about["notes"]})
+    licence = about.get("licence") or "not stated"
+    drawings.append({"kind": "prose", "facts": [["source", about["source"]], ["licence", licence]]})
+    columns = about.get("columns")
+    if columns:
+        heads = list(dict.fromkeys(name for column in columns for name in column))
+        rows = [[column.get(h) for h in heads] for column in columns]
+        drawings.append({"kind": "prose", "title": "Columns", "table": table(dict.fromkeys(heads, "text"), rows)})
+    each = ", ".join(f"{count(n)} {name} ({share(n / total)})" for name, n in parts.items())
+    return View(
+        id="data",
+        title="Data",
+        says="The model learns from the train part; val chooses among epochs; test is opened once, at the end.",
+        summary=f"{plural(sum(parts.values()), 'example')} of {about['name']}: {each}.",
+        table=table(
+            {"part": "text", "examples": "count", "share": "share"},
+            [[name, n, n / total] for name, n in parts.items()],
+        ),
+        drawings=drawings,
+    )
+
+
+# --- network --------------------------------------------------------------------------------------------------
+
+
+def network(layers: dict[str, Any]) -> View:
+    """The layer table with bars for what each layer costs, and the paper that the network comes from."""
+    rows = layers["rows"]
+    drawing: Drawing = {
+        "kind": "rows",
+        "title": "Parameters and multiply-adds of each layer",
+        "columns": [
+            {"name": "parameters", "format": "count", "mark": "bar"},
+            {"name": "multiply-adds", "format": "count", "mark": "bar"},
+        ],
+        "rows": [
+            {
+                "label": row["name"],
+                "note": _shape(row["shape"]),
+                "cells": [{"value": row["parameters"]}, {"value": row["multiply_adds"]}],
+                "tip": _costs(row),
+            }
+            for row in rows
+        ],
+    }
+    multiply_adds = f"{written(layers['multiply_adds'], 'count')} multiply-adds"
+    if not layers.get("complete", True):
+        multiply_adds = f"at least {multiply_adds} (those of some layers are unknown)"
+    return View(
+        id="network",
+        title="Network",
+        says=f"Layer by layer, for one example of shape {_shape(layers['input'])}: what each gives, and what it costs.",
+        summary=f"{written(layers['parameters'], 'count')} parameters; {multiply_adds} for one example.",
+        table=table(
+            {
+                "layer": "text",
+                "type": "text",
+                "output": "text",
+                "parameters": "count",
+                "multiply-adds": "count",
+                "receptive field": "count",
+            },
+            [
+                [
+                    row["name"],
+                    row["type"],
+                    _shape(row["shape"]),
+                    row["parameters"],
+                    row["multiply_adds"],
+                    row.get("receptive_field"),
+                ]
+                for row in rows
+            ],
+        ),
+        drawings=[drawing, *_card(layers.get("card"))],
+    )
+
+
+def _costs(row: dict[str, Any]) -> list[str]:
+    said = [
+        f"{row['name']}, {row['type']}",
+        f"gives {_shape(row['shape'])}",
+        f"{written(row['parameters'], 'count')} parameters",
+        f"{written(row['multiply_adds'], 'count')} multiply-adds",
+    ]
+    field = row.get("receptive_field")
+    return [*said, f"sees {count(field)} × {count(field)} of the input"] if field else said
+
+
+def _card(card: dict[str, Any] | None) -> list[Drawing]:
+    """The paper, its equation, and where paper, code and checkpoints in circulation are not the same."""
+    if not card:
+        return []
+    paper = {"words": f"{card['authors']}, {card['title']}, {card['year']}", "link": card["link"]}
+    drawings: list[Drawing] = [{"kind": "prose", "facts": [["paper", paper], ["equation", card["equation"]]]}]
+    if card.get("divergences"):
+        heads = {"what": "what", "paper": "in the paper", "here": "here", "circulating": "in circulation"}
+        rows = [[d.get(key, "") for key in heads] for d in card["divergences"]]
+        shown = table(dict.fromkeys(heads.values(), "text"), rows)
+        drawings.append({"kind": "prose", "title": "Where this is not the paper's network", "table": shown})
+    return drawings
+
+
+def _shape(shape: list[int] | None) -> str:
+    """6 × 28 × 28."""
+    return " × ".join(count(n) for n in shape) if shape else UNKNOWN
+
+
+# --- repeat ---------------------------------------------------------------------------------------------------
+
+
+def repeat(run: dict[str, Any]) -> View:
+    """Everything needed to run it again and get the same."""
+    about, machine = run["data"], run["machine"]
+    groups = {
+        "setting": run["settings"],
+        "model setting": run["model_settings"],
+        "version": run["versions"],
+        "machine": machine,
+        "sha256": {"data": about["fingerprint"], "split": about["split_hash"]},
+    }
+    facts = [
+        ["seed", str(run["seed"])],
+        ["started", moment(run["started"])],
+        ["finished", moment(run.get("finished"))],
+        ["took", _took(run)],
+        ["stopped", run.get("stopped") or UNKNOWN],
+        ["device", " · ".join(str(machine[k]) for k in ("device", "cpu", "platform") if machine.get(k))],
+        ["versions", " · ".join(f"{name} {version}" for name, version in run["versions"].items())],
+        ["data", about["fingerprint"]],
+        ["split", about["split_hash"]],
+    ]
+    return View(
+        id="repeat",
+        title="How to repeat it",
+        says="The same command, seed, data and versions on the same kind of machine give the same weights.",
+        summary="Data and split are sha256 sums: of the content that was read, and of which example is in which part.",
+        table=table(
+            {"kind": "text", "name": "text", "value": "text"},
+            [[kind, name, _typed(value)] for kind, group in groups.items() for name, value in group.items()],
+        ),
+        drawings=[{"kind": "prose", "command": run["command"]}, {"kind": "prose", "facts": facts}],
+    )
+
+
+def _took(run: dict[str, Any]) -> str:
+    """12.3 s for 20 epochs, taken up again 2 times."""
+    if run.get("seconds") is None:
+        return UNKNOWN
+    again = f", taken up again {plural(run['resumed'], 'time')}" if run.get("resumed") else ""
+    return f"{duration(run['seconds'])} for {plural(run.get('epochs_done') or 0, 'epoch')}{again}"
+
+
+def _typed(value: Any) -> str:
+    """A setting as a person would type it; JSON has lists where settings have tuples."""
+    return as_text(tuple(value) if isinstance(value, list) else value)

@@ -1,0 +1,159 @@
+"""Views of what came out: the one figure that matters, and the worst mistakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .description import Drawing, View, table
+from .words import measure, number, plural, share, written
+
+NOUNS = {"image": "image", "table": "row", "series": "signal"}
+
+
+def noun(run: dict[str, Any]) -> str:
+    """What one example of the run's data is called: image, row, signal."""
+    return NOUNS.get(run["data"]["kind"], "example")
+
+
+# --- the figure -----------------------------------------------------------------------------------------------
+
+
+def headline(evaluation: dict[str, Any]) -> str:
+    """The figure that matters most: the one that chose the weights, or the first."""
+    measures = evaluation["measures"]
+    watched = [k for k in (evaluation.get("watch"), "accuracy", "rmse") if k in measures]
+    return str((watched or list(measures))[0])
+
+
+def trust(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
+    """How far the figures can be trusted: the test part is opened once, the others had a say in training."""
+    part = evaluation["part"]
+    these = f"the {plural(evaluation['count'], f'{part} {noun(run)}')}"
+    if part == "test":
+        return f"Tested once, at the end, on {these}, which had no part in training."
+    if part == "val":
+        return f"There is no test part: {these} also chose the weights, so the figures flatter."
+    return f"There is no other part: the model learned from {these}, so the figures flatter."
+
+
+def phrase(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
+    """What the figure at the head is of: "of 360 test images right", "RMSE of price, over 90 test rows"."""
+    examples = plural(evaluation["count"], f"{evaluation['part']} {noun(run)}")
+    key = headline(evaluation)
+    if key == "accuracy":
+        return f"of {examples} right"
+    values = evaluation.get("values", {})
+    of = f" of {values['column']}" if values else ""
+    return f"{values.get('unit') or ''} {measure(key)[0]}{of}, over {examples}".lstrip()
+
+
+def result(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
+    """The figure in words, with its interval and what the simplest guess would reach."""
+    key = headline(evaluation)
+    format = measure(key)[1]
+    value, baseline = evaluation["measures"][key], evaluation.get("baseline")
+    said = f"{written(value['value'], format)} {phrase(run, evaluation)}"
+    if value["low"] is not None and value["high"] is not None:
+        said += f"; 95\u202f% interval: {written(value['low'], format)} to {written(value['high'], format)}"
+    if baseline:
+        said += f". For comparison, {baseline['name']}: {written(baseline['value'], format)}"
+    return f"{said}."
+
+
+def figure(run: dict[str, Any], evaluation: dict[str, Any]) -> Drawing:
+    """The figure in large type, its interval and the simplest guess on a line."""
+    key = headline(evaluation)
+    name, format = measure(key)
+    return {
+        "kind": "figure",
+        "title": f"{name[:1].upper()}{name[1:]} on the {evaluation['part']} part",
+        "phrase": phrase(run, evaluation),
+        "format": format,
+        "part": evaluation["part"],
+        **evaluation["measures"][key],
+        "end": 1 if format == "share" else None,
+        "baseline": evaluation.get("baseline"),
+    }
+
+
+def measures_rows(evaluation: dict[str, Any]) -> list[list[str]]:
+    """A row for every figure: name, value, low, high, each written in its own format."""
+    rows = []
+    for key, m in evaluation["measures"].items():
+        name, format = measure(key)
+        rows.append([name, *(written(m[k], format) for k in ("value", "low", "high"))])
+    baseline = evaluation.get("baseline")
+    if baseline:
+        rows.append([baseline["name"], written(baseline["value"], measure(headline(evaluation))[1]), "", ""])
+    return rows
+
+
+# --- mistakes -------------------------------------------------------------------------------------------------
+
+
+def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
+    """The mistakes with the largest loss, with what a person needs to see of them."""
+    mistakes = evaluation["worst"]
+    heads = {
+        "example": "text",
+        "actual": "text",
+        "predicted": "text",
+        "confidence": "share",
+        "loss": "number",
+    }
+    columns = list(dict.fromkeys(name for m in mistakes for name in m["row"] or ()))
+    # A column of the data can have the name of one of ours: the data's is told apart.
+    named = {(f"{c} (data)" if c in heads else c): "text" for c in columns}
+    says = f"The {noun(run)}s of the {evaluation['part']} part with the largest loss, worst first."
+    summary = "No example was got wrong."
+    if mistakes:
+        actual, predicted = _said(mistakes[0], evaluation)
+        summary = f"The worst, {mistakes[0]['name']}, was {actual}; the model said {predicted}"
+        summary += f", {_sure(mistakes[0])}." if _sure(mistakes[0]) else "."
+    return View(
+        id="worst",
+        title="Worst mistakes",
+        says=says,
+        summary=summary,
+        table=table(
+            heads | named,
+            [
+                [*(m[k] for k in ("name", "actual", "predicted", "confidence", "loss")), *_cells(m, columns)]
+                for m in mistakes
+            ],
+        ),
+        drawings=[_gallery(evaluation)] if mistakes else [],
+    )
+
+
+def _gallery(evaluation: dict[str, Any]) -> Drawing:
+    return {
+        "kind": "gallery",
+        "title": "Actual → predicted",
+        "items": [
+            {
+                "name": m["name"],
+                "picture": m["picture"],
+                "words": " → ".join(_said(m, evaluation)),
+                "note": _sure(m),
+                "lines": [f"{k} {v}" for k, v in (m["row"] or {}).items()],
+            }
+            for m in evaluation["worst"]
+        ],
+    }
+
+
+def _said(mistake: dict[str, Any], evaluation: dict[str, Any]) -> tuple[str, str]:
+    """Actual and predicted in words: classes by name, values to four digits."""
+    actual, predicted = mistake["actual"], mistake["predicted"]
+    if "values" in evaluation:
+        return number(float(actual)), number(float(predicted))
+    return actual, predicted
+
+
+def _sure(mistake: dict[str, Any]) -> str:
+    return f"{share(mistake['confidence'])} sure" if mistake["confidence"] is not None else ""
+
+
+def _cells(mistake: dict[str, Any], columns: list[str]) -> list[str | None]:
+    return [(mistake["row"] or {}).get(c) for c in columns]

@@ -1,0 +1,104 @@
+"""The views of a run, in the order they are read.
+
+Pure functions from a run's documents to plain JSON descriptions: nothing here reads a file or draws.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .classes import confusion, per_class
+from .description import Drawing, Page, View, table
+from .documents import Documents
+from .making import curves, data, network, repeat
+from .outcome import figure, measures_rows, noun, result, trust, worst
+from .values import residuals
+from .words import count, duration, measure, moment, plural, written
+
+# Each document that can be absent, and what would be seen of it.
+OPTIONAL = {
+    "metrics": ("metrics.csv", "loss, figures and learning rate of every epoch"),
+    "evaluation": ("evaluation.json", "figures with intervals, confusion or residuals, the worst mistakes"),
+    "layers": ("layers.json", "the layer table and the paper that the network comes from"),
+}
+
+
+def describe(documents: Documents) -> Page:
+    """The whole page of a run. What a run that ended early has no documents for is named in a view of its own."""
+    run, metrics, evaluation, layers = documents.run, documents.metrics, documents.evaluation, documents.layers
+    views = [head(run, evaluation)]
+    absent = [key for key in OPTIONAL if not getattr(documents, key)]
+    if absent:
+        views.append(missing(run, absent))
+    if metrics:
+        views.append(curves(run, metrics))
+    if evaluation and "classes" in evaluation:
+        views += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["part"])]
+    if evaluation and "values" in evaluation:
+        views.append(residuals(evaluation["values"], evaluation["count"]))
+    if evaluation:
+        views.append(worst(run, evaluation))
+    views.append(data(run))
+    if layers:
+        views.append(network(layers))
+    views.append(repeat(run))
+    return Page(title=views[0]["title"], views=views, colophon=_colophon(run))
+
+
+def head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
+    """The head of the page: what was trained on what, and the one figure that matters."""
+    drawings: list[Drawing] = []
+    if evaluation:
+        says, summary = f"{_trained(run)} {trust(run, evaluation)}", result(run, evaluation)
+        rows = measures_rows(evaluation)
+        drawings.append(figure(run, evaluation))
+    else:
+        says, summary = f"{_trained(run)} It has not been tested.", "There are no figures yet."
+        rows = []
+        best = run.get("best") or {}
+        if best.get("value") is not None:
+            name, format = measure(best["metric"])
+            value = written(best["value"], format)
+            summary = f"The best validation {name} so far is {value}, in epoch {count(best['epoch'])}."
+            rows = [[f"best validation {name}", value, "", ""]]
+    if run.get("verdict"):
+        drawings.append({"kind": "prose", "sentences": [run["verdict"]]})
+    return View(
+        id="result",
+        title=f"{run['model']} on {run['data']['name']}",
+        says=says,
+        summary=summary,
+        table=table({"figure": "text", "value": "written", "95 % from": "written", "to": "written"}, rows),
+        drawings=drawings,
+    )
+
+
+def missing(run: dict[str, Any], absent: list[str]) -> View:
+    """What is not there, and how to come by it; `absent` holds keys of OPTIONAL."""
+    names = " and ".join(OPTIONAL[key][0] for key in absent)
+    state = run.get("stopped") or run.get("status") or "not finished"
+    return View(
+        id="missing",
+        title="What is missing",
+        says=f"Not in the run's folder: {names}. What they would show is left out of this page.",
+        summary=f"Training: {state}. `cutaway train --resume RUN` takes it up again; "
+        "`cutaway report RUN` writes this page again.",
+        table=table({"document": "text", "would show": "text"}, [list(OPTIONAL[key]) for key in absent]),
+        drawings=[],
+    )
+
+
+def _trained(run: dict[str, Any]) -> str:
+    """61 706 parameters, learned from 1 077 images in 10 epochs, 12.3 s on cpu."""
+    said = f"{count(run['parameters'])} parameters, learned from "
+    said += plural(run["data"]["parts"]["train"], noun(run))
+    if run.get("epochs_done") is not None:
+        said += f" in {plural(run['epochs_done'], 'epoch')}"
+    if run.get("seconds") is not None:
+        said += f", {duration(run['seconds'])} on {run['machine']['device']}"
+    return f"{said}."
+
+
+def _colophon(run: dict[str, Any]) -> str:
+    date = moment(run.get("finished") or run["started"])
+    return f"Cutaway {run['cutaway']} · {date} · This page holds all that it shows and asks no network for more."

@@ -1,0 +1,85 @@
+"""Numbers as the report's sentences say them. draw/format.js writes the same numbers in drawings.
+
+Digits are grouped in threes by a narrow no-break space, which also stands before units; a minus is a minus sign.
+"""
+
+from __future__ import annotations
+
+THIN = "\u202f"
+SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+UNKNOWN = "unknown"
+
+# What a person calls a figure, and how it is written.
+MEASURES = {
+    "accuracy": ("accuracy", "share"),
+    "balanced_accuracy": ("balanced accuracy", "share"),
+    "macro_f1": ("macro F1", "share"),
+    "rmse": ("RMSE", "number"),
+    "mae": ("MAE", "number"),
+    "r2": ("R²", "number"),
+}
+
+
+def measure(key: str) -> tuple[str, str]:
+    """The name and the format of a figure: `measure("macro_f1")` is ("macro F1", "share")."""
+    return MEASURES.get(key, (key.replace("_", " "), "number"))
+
+
+def written(value: float | None, format: str) -> str:
+    """The value in one of the formats count, share and number."""
+    if value is None:
+        return UNKNOWN
+    return {"count": count, "share": share, "number": number}[format](value)
+
+
+def count(value: float) -> str:
+    """A whole number: 61 706."""
+    return f"{round(value):,}".replace(",", THIN).replace("-", "−")
+
+
+def share(value: float) -> str:
+    """A share as a percentage with one decimal, or as many as keep it from all or nothing: 97.8 %, 99.97 %."""
+    percent = 100 * value
+    if percent in (0, 100):
+        return f"{percent:.0f}{THIN}%"
+    decimals = next((d for d in (1, 2) if 0 < float(f"{percent:.{d}f}") < 100), 3)
+    return f"{percent:.{decimals}f}{THIN}%"
+
+
+def number(value: float) -> str:
+    """Four significant digits, all the whole ones: 0.01235, 54 322, 1.23×10⁻⁵."""
+    size = abs(value)
+    if size != 0 and (size < 1e-4 or size >= 1e15):
+        mantissa, exponent = f"{value:.2e}".split("e")
+        return f"{float(mantissa):g}×10{str(int(exponent)).translate(SUPERSCRIPT)}".replace("-", "−")
+    if size >= 1000:
+        return count(value)
+    text = f"{float(f'{value:.4g}'):g}"
+    return count(float(text)) if abs(float(text)) >= 1000 else text.replace("-", "−")
+
+
+def duration(seconds: float) -> str:
+    """A time in the units that a person would use: 12.3 s, 4 min 10 s, 2 h 5 min."""
+    if seconds < 99.95:
+        return f"{seconds:.1f}{THIN}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}{THIN}min {rest}{THIN}s"
+    return f"{minutes // 60}{THIN}h {minutes % 60}{THIN}min"
+
+
+def plural(n: int, noun: str) -> str:
+    """`plural(1, "epoch")` is "1 epoch", `plural(3, "epoch")` "3 epochs"."""
+    return f"{count(n)} {noun}" if n == 1 else f"{count(n)} {noun}s"
+
+
+def moment(iso: str | None) -> str:
+    """A moment of the documents to the minute: 2026-01-31 14:05 UTC."""
+    if not iso:
+        return UNKNOWN
+    return iso[:16].replace("T", " ") + (" UTC" if iso.endswith(("Z", "+00:00")) else "")
+
+
+def signed(value: float) -> str:
+    """A number that says its sign: +12.5, −3."""
+    return f"+{number(value)}" if value > 0 else number(value)

@@ -1,0 +1,217 @@
+"""What bad input gets: one paragraph that says what, where and how to mend it; status 2; nothing written."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from .conftest import Answer
+
+Cli = Callable[..., Answer]
+
+GOOD = "size,colour,kind\n" + "".join(f"{i},{'red' if i % 3 else 'blue'},{'a' if i % 2 else 'b'}\n" for i in range(60))
+
+
+def expect_refusal(answer: Answer, *words: str) -> None:
+    """Status 2, one paragraph without a traceback that says all of `words`; no run was begun."""
+    assert answer.status == 2, answer
+    assert answer.out == ""
+    assert "Traceback" not in answer.err
+    assert "\n\n" not in answer.err.strip()
+    for word in words:
+        assert word in answer.said, (word, answer.said)
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("trian", "mlp", "iris"), ["no command 'trian'", "train"]),
+        (("train", "lenet", "digits"), ["no model 'lenet'", "lenet5"]),
+        (("train", "mlp", "irsi"), ["'irsi'", "Similar: iris"]),
+        (("train", "mlp", "iris", "epoch=3"), ["no setting 'epoch'", "epochs"]),
+        (("train", "mlp", "iris", "model.hiden=3"), ["'hiden'", "hidden"]),
+        (("train", "mlp", "iris", "epochs=many"), ["epochs=many", "whole number"]),
+        (("train", "mlp", "iris", "val=1.5"), ["val=1.5", "0 to 0.9"]),
+        (("train", "mlp", "iris", "optimizer=adamm"), ["optimizer=adamm", "adamw"]),
+        (("train", "mlp", "iris", "epochs"), ["'epochs' is not a setting", "key=value"]),
+        (("train", "mlp", "iris", "@none.toml"), ["none.toml", "could not be read"]),
+        (("train", "mlp"), ["A model and data are needed"]),
+        (("train", "resnet18", "iris"), ["takes image data", "table", "mlp"]),
+        (("train", "mlp", "iris", "flip=true"), ["flip"]),
+        (("train", "linear", "iris"), ["linear", "softmax"]),
+        (("train", "mlp", "nowhere.csv", "target=x"), ["no file or folder 'nowhere.csv'"]),
+        (("evaluate", "nowhere"), ["nowhere is not a run"]),
+        (("predict", "nowhere", "a.png"), ["nowhere is not a run"]),
+        (("show", "resnet19"), ["no model 'resnet19'", "resnet18"]),
+        (("data", "minst"), ["'minst'", "mnist"]),
+        (("train", "mlp", "iris", "device=cuda:9"), ["device=cuda:9"]),
+        (("train", "mlp", "iris", "limit=2"), []),
+        (("train", "mlp", "iris", "epochs=0"), ["epochs=0", "at least 1"]),
+        (("train", "lenet5", "digits", "mixup=0.2"), ["mixup", "loss=map"]),
+    ],
+)
+def test_names_and_settings(cli: Cli, words: tuple[str, ...], said: list[str]) -> None:
+    expect_refusal(cli(*words), *said)
+
+
+@pytest.mark.parametrize(
+    ("content", "settings", "said"),
+    [
+        (b"", ["target=kind"], ["empty"]),
+        (b"   \n \n", ["target=kind"], []),
+        (b"size,kind\n", ["target=kind"], ["no rows"]),
+        (b"kind\n" + b"a\nb\n" * 30, ["target=kind"], ["the only one of t.csv"]),
+        (GOOD.encode().replace(b"red", b"r\xe9d"), ["target=kind"], ["UTF-8", "line"]),
+        (GOOD.encode()[:-4] + b'"unfinished', ["target=kind"], ["line 61"]),
+        (GOOD.encode() + b"1,2,3,4\n", ["target=kind"], ["line 62", "4"]),
+        (GOOD.encode(), ["target=kinds"], ["'kinds'", "kind", "size, colour, kind"]),
+        (GOOD.replace("kind", " kind").encode(), ["target=kind"], ["space"]),
+        (GOOD.encode(), [], ["target=", "size, colour, kind"]),
+        (b"x,y\n" + b"1,a\n2,a\n" * 30, ["target=y"], ["'a' in all 60 rows"]),
+        (b"x,y\n" + b"1,a\n2,b\n" * 30 + b"3,c\n", ["target=y"], ["'c'", "one"]),
+        (b"x,y\n" + b"1,\n" * 30, ["target=y"], ["y"]),
+        (b"x,y\n" + b",a\n,b\n" * 30, ["target=y"], ["x"]),
+        (b"x,y\n" + b"1,a\n2,b\n" * 30 + b"oops,a\n", ["target=y"], ["line 62", "oops", "x"]),
+        (GOOD.encode(), ["target=kind", "group=who"], ["who"]),
+        (GOOD.encode(), ["target=kind", "ignore=who"], ["who"]),
+    ],
+)  # fmt: skip
+def test_tables(cli: Cli, tmp_path: Path, content: bytes, settings: list[str], said: list[str]) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    for command in ("train", "check"):
+        expect_refusal(cli(command, "mlp", "t.csv", *settings), *said)
+    assert path.read_bytes() == content
+
+
+def photos(root: Path, count: int = 6) -> Path:
+    """Two classes of small photographs."""
+    for kind, colour in (("sea", "blue"), ("sun", "yellow")):
+        for i in range(count):
+            path = root / kind / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (40 + i, 48), colour).save(path)
+    return root
+
+
+def test_a_folder_without_images(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    expect_refusal(cli("train", "simplecnn", "p"), "p is a folder without class folders")
+
+
+def test_an_empty_class_folder(cli: Cli, tmp_path: Path) -> None:
+    (photos(tmp_path / "p") / "moon").mkdir()
+    expect_refusal(cli("train", "simplecnn", "p"), "moon")
+
+
+def test_corrupt_images_are_named(cli: Cli, tmp_path: Path) -> None:
+    root = photos(tmp_path / "p")
+    (root / "sea" / "bad.png").write_bytes(b"not an image")
+    (root / "sun" / "none.jpg").write_bytes(b"")
+    whole = (root / "sea" / "1.png").read_bytes()
+    (root / "sea" / "cut.png").write_bytes(whole[: len(whole) // 2])
+    for command in ("train", "check"):
+        expect_refusal(cli(command, "simplecnn", "p", "image_size=32"), "bad.png", "none.jpg")
+    (root / "sea" / "bad.png").unlink()
+    (root / "sun" / "none.jpg").unlink()
+    expect_refusal(cli("check", "simplecnn", "p", "image_size=32"), "cut.png")
+
+
+def test_an_enormous_image_is_named_and_not_read(cli: Cli, tmp_path: Path) -> None:
+    root = photos(tmp_path / "p")
+    Image.new("1", (10_000, 10_001)).save(root / "sea" / "huge.png")
+    expect_refusal(cli("train", "simplecnn", "p", "image_size=32"), "huge.png", "10000")
+
+
+def test_a_symbolic_link_loop(cli: Cli, tmp_path: Path) -> None:
+    root = photos(tmp_path / "p")
+    (root / "loop").symlink_to(root)
+    expect_refusal(cli("train", "simplecnn", "p", "image_size=32"), "loop")
+
+
+def test_images_too_small_for_the_network(cli: Cli) -> None:
+    expect_refusal(cli("train", "lenet5-modern", "digits", "image_size=8"), "image_size=8", "at least 16")
+
+
+@pytest.fixture
+def run(cli: Cli) -> Path:
+    """A finished run."""
+    assert cli("train", "mlp", "iris", "epochs=2", "tensorboard=false", "--out", "r").status == 0
+    return Path("r")
+
+
+def test_a_run_folder_that_exists_is_not_overwritten(cli: Cli, run: Path) -> None:
+    before = (run / "run.json").read_bytes()
+    expect_refusal(cli("train", "mlp", "iris", "--out", "r"), "r exists already", "--resume r")
+    assert (run / "run.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["cut short", "one byte", "pickle", "torch.save"])
+@pytest.mark.parametrize("file", ["checkpoints/last.safetensors", "model/model.safetensors"])
+def test_damaged_and_foreign_files_are_refused(cli: Cli, run: Path, damage: str, file: str) -> None:
+    path = run / file
+    content = bytearray(path.read_bytes())
+    if damage == "cut short":
+        content = content[:-7]
+    elif damage == "one byte":
+        content[-20] ^= 1
+    elif damage == "pickle":
+        content = bytearray(pickle.dumps({"a": 1}))
+    else:
+        torch.save({"a": torch.zeros(1)}, path)
+        content = bytearray(path.read_bytes())
+    path.write_bytes(content)
+    words = ("train", "--resume", "r", "epochs=3") if file.startswith("checkpoints") else ("evaluate", "r")
+    expect_refusal(cli(*words), path.name)
+    assert path.read_bytes() == content
+
+
+class Bomb:
+    """Unpickling this would leave a file behind."""
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return os.mkdir, ("exploded",)
+
+
+def test_a_pickle_offered_as_a_model_is_refused_unread(cli: Cli, run: Path) -> None:
+    (run / "model" / "model.safetensors").write_bytes(pickle.dumps(Bomb()))
+    expect_refusal(cli("evaluate", "r"), "pickle")
+    assert not Path("exploded").exists()
+
+
+def test_settings_that_cannot_change_on_resume(cli: Cli, run: Path) -> None:
+    expect_refusal(cli("train", "--resume", "r", "lr=1"), "lr cannot change")
+    expect_refusal(cli("train", "mlp", "wine", "--resume", "r"), "data is iris, not wine")
+
+
+def test_a_full_disk_while_saving_leaves_the_last_checkpoint_good(
+    cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (run / "checkpoints" / "last.safetensors").read_bytes()
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        expect_refusal(cli("train", "--resume", "r", "epochs=4"), "No space left on device")
+    assert (run / "checkpoints" / "last.safetensors").read_bytes() == before
+    assert not list(run.rglob("*.part"))
+    assert cli("train", "--resume", "r", "epochs=4").status == 0
+
+
+def test_a_place_that_cannot_be_written(cli: Cli) -> None:
+    expect_refusal(cli("train", "mlp", "iris", "epochs=1", "--out", "/proc/nowhere/r"), "/proc/nowhere/r", "--out")
+
+
+def test_predicting_on_the_wrong_columns(cli: Cli, run: Path) -> None:
+    Path("x.csv").write_text("a,b\n1,2\n")
+    expect_refusal(cli("predict", "r", "x.csv"), "x.csv", "sepal length (cm)")
+    expect_refusal(cli("predict", "r", "none.csv"), "none.csv")

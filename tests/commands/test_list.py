@@ -1,0 +1,62 @@
+"""cutaway list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from cutaway.models.registry import presets
+
+from .conftest import Answer
+
+Cli = Callable[..., Answer]
+
+
+def test_one_line_a_model(cli: Cli) -> None:
+    answer = cli("list")
+    lines = answer.out.splitlines()
+    assert answer.status == 0
+    assert [line.split()[0] for line in lines] == ["name", *presets()]
+    line = next(line for line in lines if line.startswith("resnet18 "))
+    assert line.split(maxsplit=3)[1] == "cnn"
+    assert "11\u202f689\u202f512" in line
+    assert "He 2015: Deep residual learning for image recognition" in line
+
+
+def test_a_narrow_terminal_cuts_the_source_and_no_figure(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cutaway.commands import output
+
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    output.console.cache_clear()
+    try:
+        answer = cli("list")
+    finally:
+        output.console.cache_clear()
+    lines = [line.replace("\x1b[2m", "").replace("\x1b[0m", "") for line in answer.out.splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert any("11\u202f689\u202f512" in line and line.endswith("…") for line in lines)
+
+
+def test_filters(cli: Cli) -> None:
+    tables = [line.split()[0] for line in cli("list", "--takes", "table").out.splitlines()[1:]]
+    assert "mlp" in tables
+    assert "resnet18" not in tables
+    cnns = [row["name"] for row in json.loads(cli("list", "--family", "cnn", "--json").out)]
+    assert "resnet110" in cnns
+    assert "mlp" not in cnns
+
+
+def test_json_has_every_model(cli: Cli) -> None:
+    rows = json.loads(cli("list", "--json").out)
+    assert [row["name"] for row in rows] == list(presets())
+    assert all(row["parameters"] > 0 and row["link"].startswith("http") for row in rows)
+
+
+def test_an_unknown_family_or_kind_is_refused(cli: Cli) -> None:
+    for words in (("--family", "cmn"), ("--takes", "tables")):
+        answer = cli("list", *words)
+        assert (answer.status, answer.out) == (2, "")
+        assert "Similar: " in answer.said

@@ -1,0 +1,101 @@
+"""cutaway verify: a claim that does not hold is found, and the exit status says so."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from cutaway.interop.oracles import OracleMissing
+from cutaway.models import resnet
+
+from .conftest import Answer
+
+Cli = Callable[..., Answer]
+
+CLAIMS = [
+    "parameters = published",
+    "multiply-adds = published",
+    "outputs = oracle's",
+    "gradients = oracle's",
+    "saved and loaded, bit for bit",
+    "gradients reach every parameter",
+    "one alone = one of many",
+]
+
+
+def test_a_row_for_every_claim(cli: Cli) -> None:
+    answer = cli("verify", "resnet20", "lenet5-modern", "--json")
+    rows = json.loads(answer.out)
+    assert answer.status == 0
+    assert [(r["model"], r["claim"]) for r in rows] == [(m, c) for m in ("resnet20", "lenet5-modern") for c in CLAIMS]
+    assert {r["status"] for r in rows} == {"held"}
+    oracle = next(r for r in rows if r["claim"] == "gradients = oracle's")
+    assert oracle["measured"] <= oracle["bound"] == 1e-9
+    assert "2 models, 14 claims: 14 held" in answer.err
+
+
+def test_lines_for_people(cli: Cli) -> None:
+    answer = cli("verify", "resnet20")
+    assert answer.status == 0
+    assert [line.split()[:2] for line in answer.out.splitlines()] == [["held", "resnet20"]] * len(CLAIMS)
+    assert "269\u202f722" in answer.out
+
+
+def test_torchvisions_format_is_a_claim_where_there_is_one(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cutaway.interop import oracles
+
+    def missing(name: str, config: object) -> object:
+        raise OracleMissing("torchvision cannot be imported here.")
+
+    monkeypatch.setattr(oracles, "oracle_for", missing)
+    answer = cli("verify", "resnet18", "--json")
+    rows = {r["claim"]: r for r in json.loads(answer.out)}
+    assert answer.status == 0
+    assert rows["to torchvision and back, bit for bit"]["status"] == "held"
+    assert rows["outputs = oracle's"]["status"] == "skipped"
+    assert rows["outputs = oracle's"]["detail"] == "torchvision cannot be imported here."
+
+
+class Broken(resnet.ResNet):
+    """Wrong in every way that a claim can see but files."""
+
+    def __init__(self, config: resnet.Config) -> None:
+        super().__init__(config)
+        self.unused = nn.Parameter(torch.zeros(1))
+
+    def features(self, x: Tensor) -> Tensor:
+        return super().features(x) + x.mean()
+
+
+def test_claims_that_do_not_hold_fail(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = dataclasses.replace(resnet.CARD.published["resnet20"], multiply_adds=41_000_000)
+    monkeypatch.setattr(resnet, "Model", Broken)
+    monkeypatch.setattr(
+        resnet, "CARD", dataclasses.replace(resnet.CARD, published={**resnet.CARD.published, "resnet20": wrong})
+    )
+    monkeypatch.setattr("cutaway.interop.oracles.compare.copy_weights", _without_unused)
+    answer = cli("verify", "resnet20", "--json")
+    rows = {r["claim"]: r for r in json.loads(answer.out)}
+    assert answer.status == 1
+    failed = {claim for claim, r in rows.items() if r["status"] == "failed"}
+    assert failed == set(CLAIMS) - {"saved and loaded, bit for bit"}
+    assert rows["gradients reach every parameter"]["detail"] == "none reaches unused"
+
+
+def _without_unused(ours: nn.Module, theirs: nn.Module, key_map: dict[str, str]) -> None:
+    key_map["unused"] = "head_bias"
+    target = theirs.state_dict()
+    for key, tensor in ours.state_dict().items():
+        if key != "unused":
+            target[key_map[key]].copy_(tensor)
+
+
+def test_an_unknown_model_is_refused(cli: Cli) -> None:
+    answer = cli("verify", "resnet81")
+    assert (answer.status, answer.out) == (2, "")
+    assert "resnet18" in answer.said
