@@ -1,0 +1,79 @@
+"""Run the benchmarks and write docs/benchmarks.md: python -m benchmarks [NAME ...]."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from . import images, loops, memory, resnets, startup
+from .pairs import Pair
+
+GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
+    "loops": loops.rows,
+    "memory": memory.rows,
+    "resnets": resnets.rows,
+    "images": images.rows,
+    "startup": startup.rows,
+}
+
+PAGE = """\
+# Speed and memory beside peers
+
+Ours beside a peer in one run, in turn; medians, and the median of the ratios of neighbouring runs with their quartiles
+(of memory: least and most). Below 1 is faster, or smaller. `make bench` measures it again.
+
+{machine}
+
+| what | ours | peer | ours / peer | quartiles | at most | runs |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: |
+{rows}
+
+The peers: of the loops, a bare PyTorch loop on the same tensors with the same model and fused AdamW; of the step,
+torchvision's `resnet18` with its defaults; of reading, torchvision's `ImageFolder`, transforms and `DataLoader` with as
+many workers; of starting, `python -c "import torch"`.
+"""
+
+
+def main(names: list[str]) -> int:
+    """Measure the named groups (all, if none is named), print each row, write the page. 1 where a limit is passed."""
+    found: list[tuple[Pair, float]] = []
+    for name in names or GROUPS:
+        for pair, limit in GROUPS[name]():
+            found.append((pair, limit))
+            print(row(pair, limit), flush=True)
+    if not names:
+        text = PAGE.format(machine=machine(), rows="\n".join(row(p, m) for p, m in found))
+        Path("docs/benchmarks.md").write_text(text)
+    return int(any(p.ratio > limit for p, limit in found))
+
+
+def row(pair: Pair, limit: float) -> str:
+    """One row of the table."""
+    memory = pair.name.startswith("memory")
+    ours, peer = (f"{v / 2**20:.0f} MiB" if memory else f"{1000 * v:.3g} ms" for v in (pair.ours, pair.peer))
+    late = " **missed**" if pair.ratio > limit else ""
+    return (
+        f"| {pair.name} | {ours} | {peer} | {pair.ratio:.3f}{late} "
+        f"| {pair.low:.3f} to {pair.high:.3f} | {limit:g} | {pair.runs} |"
+    )
+
+
+def machine() -> str:
+    """What it was measured on, and when."""
+    cpu = next(
+        (s.split(":")[1].strip() for s in Path("/proc/cpuinfo").read_text().splitlines() if s.startswith("model name")),
+        platform.machine(),
+    )
+    return (
+        f"{datetime.now(UTC):%Y-%m-%d}, {cpu}, {torch.get_num_threads()} threads, Python {platform.python_version()}, "
+        f"PyTorch {torch.__version__}, {platform.system()}."
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
