@@ -14,7 +14,7 @@ from cutaway.data.opening import open_data
 from cutaway.data.sets import DataSet, TensorPart
 from cutaway.data.settings import DataSettings
 from cutaway.models.registry import create_model
-from cutaway.spec import Classes
+from cutaway.spec import ANY_SIZE, Classes, ImageSizes
 from cutaway.tasks.task import task_for
 from cutaway.training.loop import Trainer
 from cutaway.training.place import find_place
@@ -26,7 +26,7 @@ from .pairs import Pair, race
 
 def tensors(name: str) -> tuple[DataSet, Tensor, Tensor]:
     """A data set with nothing to validate on, and its training tensors."""
-    data = open_data(name, DataSettings(), 32 if name == "mnist" else None)
+    data = open_data(name, DataSettings(), ImageSizes(only=32) if name == "mnist" else ANY_SIZE)
     part = data.parts["train"]
     assert isinstance(part, TensorPart)
     assert part.target is not None

@@ -11,8 +11,8 @@ import pytest
 
 import cutaway
 from cutaway import files, spec
-from cutaway.errors import DataError, FileError, ModelError, Problem, UnknownName, nearest, require
-from cutaway.spec import Classes, ImageSpec, SeriesSpec, Spec, TableSpec, Value
+from cutaway.errors import DataError, FileError, ModelError, Problem, SettingError, UnknownName, nearest, require
+from cutaway.spec import ANY_SIZE, Classes, ImageSizes, ImageSpec, SeriesSpec, Spec, TableSpec, Value
 
 
 def test_importing_cutaway_imports_nothing_slow() -> None:
@@ -41,6 +41,35 @@ def test_what_the_package_offers_is_there() -> None:
 )
 def test_a_spec_comes_back_from_json(example: Spec) -> None:
     assert spec.from_json(spec.to_json(example)) == example
+
+
+def test_images_are_brought_to_a_size_that_the_model_takes() -> None:
+    any_from_63, patches = ImageSizes(least=63, usual=227), ImageSizes(least=16, step=16)
+    assert ANY_SIZE.choose(None, (8, 12)) == (8, 12)
+    assert ANY_SIZE.choose(None, None) == (224, 224)
+    assert any_from_63.choose(None, (8, 100)) == (63, 100)
+    assert any_from_63.choose(None, None) == (227, 227)
+    assert patches.choose(None, (17, 16)) == (32, 16)
+    assert patches.choose(48, (17, 16)) == (48, 48)
+    assert ImageSizes(only=32).choose(None, (8, 8)) == (32, 32)
+    assert ImageSizes(only=32).choose(None, None) == (32, 32)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"), [(8, "at least 16.*image_size=16 "), (40, "multiple of 16.*image_size=48 ")]
+)
+def test_a_size_that_the_model_cannot_take_is_refused_with_one_that_it_can(asked: int, said: str) -> None:
+    with pytest.raises(SettingError, match=said):
+        ImageSizes(least=16, step=16).choose(asked, (8, 8))
+
+
+def test_it_is_said_that_images_are_enlarged_unless_somebody_asked_for_it() -> None:
+    sizes = ImageSizes(least=63)
+    assert "8×8 pixels and are brought to 63×63" in str(sizes.note((8, 8), (63, 63), asked=None))
+    assert sizes.note((63, 70), (63, 70), asked=None) is None
+    assert sizes.note((8, 8), (64, 64), asked=64) is None
+    assert sizes.note(None, (224, 224), asked=None) is None
+    assert ImageSizes(only=32).note((8, 8), (32, 32), asked=None) is None
 
 
 def test_nearest_names() -> None:

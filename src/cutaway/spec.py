@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+from .errors import SettingError
+
 
 @dataclass(frozen=True)
 class Classes:
@@ -68,6 +70,54 @@ class ImageSpec:
     def shape(self) -> tuple[int, ...]:
         """The shape of one example: (C, H, W)."""
         return (self.channels, self.height, self.width)
+
+
+@dataclass(frozen=True)
+class ImageSizes:
+    """Which sizes of images a model takes, in pixels: what data is brought to before the model is fitted to it."""
+
+    only: int | None = None  # height and width of the one size that it takes, if there is but one
+    least: int = 1  # the smallest height and width that leave it something to see
+    step: int = 1  # heights and widths are multiples of this
+    usual: int = 224  # what photographs of many sizes are brought to
+
+    def choose(self, asked: int | None, own: tuple[int, int] | None) -> tuple[int, int]:
+        """Height and width that images are brought to: what was asked for, else the one size that the model takes,
+        else their own, enlarged where that is too small; the usual size where they have no one size of their own.
+
+        Raises SettingError where what was asked for cannot be.
+        """
+        if asked is not None:
+            self._refuse(asked)
+        side = asked or self.only or (self.enough(self.usual) if own is None else None)
+        if side:
+            return side, side
+        assert own is not None
+        return self.enough(own[0]), self.enough(own[1])
+
+    def note(self, own: tuple[int, int] | None, chosen: tuple[int, int], asked: int | None) -> str | None:
+        """What a person should know where their images are enlarged though nobody asked; None where they are not."""
+        if asked is not None or self.only is not None or own is None or own == chosen:
+            return None
+        return (
+            f"The images have {own[0]}×{own[1]} pixels and are brought to {chosen[0]}×{chosen[1]}, the smallest size "
+            "that the model takes; `cutaway show` lists its settings for small images."
+        )
+
+    def enough(self, side: int) -> int:
+        """The smallest side that the model takes and that is not smaller than `side`."""
+        return -(-max(side, self.least) // self.step) * self.step
+
+    def _refuse(self, side: int) -> None:
+        if side < self.least or side % self.step:
+            multiple = f", a multiple of {self.step}" if self.step > 1 else ""
+            raise SettingError(
+                f"image_size={side} cannot be: this model takes at least {self.enough(1)}{multiple}. "
+                f"image_size={self.enough(side)} would do; `cutaway show` lists settings for small images."
+            )
+
+
+ANY_SIZE = ImageSizes()
 
 
 @dataclass(frozen=True)

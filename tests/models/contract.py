@@ -21,7 +21,10 @@ def assert_keeps_the_contract(model: nn.Module, x: Tensor, outputs: int) -> None
     model.train()
     model.zero_grad()
     y = model(x)
-    y.backward(torch.randn(y.shape, generator=torch.Generator().manual_seed(0)))
+    answers = y if isinstance(y, tuple) else (y,)  # a tuple where auxiliary heads answer too
+    generator = torch.Generator().manual_seed(0)
+    assert all(answer.shape == (len(x), outputs) for answer in answers)
+    torch.autograd.backward(answers, [torch.randn(answer.shape, generator=generator) for answer in answers])
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name

@@ -168,17 +168,24 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
     from ..inspect.example import example_shape
     from ..interop.oracles.compare import BOUND, difference
 
-    model = model.double().eval()
-    x = torch.randn(3, *example_shape(found, config), dtype=torch.float64)
+    shape, sizes = example_shape(found, config), found.image_sizes(config)
+    if sizes.least > 1:  # images twice as large as they must be cost less than published ones, and show as much
+        side = sizes.enough(2 * sizes.least)
+        shape = (shape[0], side, side)
+    x = torch.randn(3, *shape, dtype=torch.float64)
+    model = model.double().train()
     output = model(x)
-    output.backward(torch.randn(output.shape, dtype=torch.float64))
+    answers = output if isinstance(output, tuple) else (output,)  # a tuple where auxiliary heads answer too
+    torch.autograd.backward(answers, [torch.randn_like(answer) for answer in answers])
     without = [k for k, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     detail = f"none reaches {', '.join(without)}" if without else f"{sum(1 for _ in model.parameters())} parameters"
     yield Claim(found.name, "gradients reach every parameter", FAILED if without else HELD, detail)
 
+    model.eval()
     with torch.no_grad():
+        together = model(x)
         alone = torch.cat([model(x[i : i + 1]) for i in range(len(x))])
-    yield _at_most(found, "one alone = one of many", difference(alone, output.detach()), BOUND)
+    yield _at_most(found, "one alone = one of many", difference(alone, together), BOUND)
 
 
 def _at_most(found: Preset, claim: str, measured: float, bound: float, where: str = "") -> Claim:

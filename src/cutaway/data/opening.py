@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import DataError, UnknownName, nearest
+from ..spec import ANY_SIZE, ImageSizes
 from .images.folders import is_image_folder, open_folder
 from .named.opening import NAMED, open_named
 from .sets import DataSet
@@ -42,20 +43,17 @@ def kind_of(source: str | Path) -> str:
     )
 
 
-def open_data(
-    source: str | Path, settings: DataSettings, image_size: int | None = None, usual_size: int | None = None
-) -> DataSet:
+def open_data(source: str | Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
     """Read `source`, split it, fit the preprocessing on its training part.
 
-    `image_size` is the size that the model must have, if there is one; `usual_size` is the one to bring photographs
-    of many sizes to, where neither the model nor the settings name one.
+    `sizes` are those of images that the model takes.
     Raises UnknownName, DataError (with every bad row or file in `problems`) or SettingError.
     """
     kind = kind_of(source)
     if str(source) in NAMED:
-        return open_named(str(source), settings, image_size)
+        return open_named(str(source), settings, sizes)
     path = Path(source).expanduser()
-    return open_folder(path, settings, image_size, usual_size) if kind == "image" else open_table(path, settings)
+    return open_folder(path, settings, sizes) if kind == "image" else open_table(path, settings)
 
 
 def _siblings(path: Path) -> str:

@@ -19,7 +19,7 @@ from torch import nn
 
 from ..errors import ModelError, UnknownName
 from ..settings import parse
-from ..spec import Spec
+from ..spec import ImageSizes, Spec
 from .card import Card, PresetCard
 
 
@@ -30,6 +30,11 @@ class Preset:
     name: str
     module: ModuleType  # the file: Config, Model, PRESETS, CARD
     config: Any
+
+    @property
+    def file_name(self) -> str:
+        """The name as it can stand in a path: vit-base-16."""
+        return self.name.replace("/", "-")
 
     @property
     def card(self) -> PresetCard:
@@ -79,6 +84,21 @@ class Preset:
             config = dataclasses.replace(type(config).for_spec(config, spec), **asked)
         return config
 
+    def image_sizes(self, config: Any) -> ImageSizes:
+        """The sizes of images that the model of `config` takes.
+
+        A Config with a `least_size` takes every size from there on, in steps of its `size_step`; one with an
+        `image_size` alone takes that size alone.
+        """
+        at = self.card.published.at
+        least: int | None = getattr(config, "least_size", None)
+        return ImageSizes(
+            only=getattr(config, "image_size", None) if least is None else None,
+            least=least or 1,
+            step=getattr(config, "size_step", 1),
+            usual=at[-1] if len(at) == 3 else ImageSizes.usual,
+        )
+
     def build(self, config: Any) -> nn.Module:
         """The model of that config, freshly initialised from torch's random state."""
         model: nn.Module = self.module.Model(config)
@@ -100,8 +120,8 @@ def presets() -> dict[str, Preset]:
 
 
 def preset(name: str) -> Preset:
-    """The preset of that name. Raises UnknownName with the nearest names."""
-    found = presets().get(name)
+    """The preset of that name; `vit-base-16` is `vit-base/16` too. Raises UnknownName with the nearest names."""
+    found = presets().get(name) or next((p for p in presets().values() if p.file_name == name), None)
     if found is None:
         raise UnknownName("model", name, presets(), "`cutaway list` shows them all.")
     return found

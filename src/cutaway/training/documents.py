@@ -8,6 +8,7 @@ import os
 import platform
 import shlex
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
             "notes": data.notes,
             "columns": data.columns,
             "licence": data.licence,
-            **ready.sizes,
+            "image_sizes": asdict(ready.sizes) if spec.kind == "image" else None,
         },
         "task": ready.task.name,
         "loss": ready.task.loss_name,

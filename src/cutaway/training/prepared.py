@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from ..data.settings import DataSettings
 from ..errors import SettingError, UnknownName
 from ..models.registry import Preset, preset
 from ..settings import build, keys
-from ..spec import Classes, ImageSpec
+from ..spec import Classes, ImageSizes
 from ..tasks.task import Task, task_for
 from .place import Place, find_place
 from .settings import TrainSettings
@@ -33,7 +33,7 @@ class Prepared:
     settings: TrainSettings
     data_settings: DataSettings
     model_settings: dict[str, Any]
-    sizes: dict[str, int | None] = field(default_factory=dict)  # image_size and usual_size, as the data was asked for
+    sizes: ImageSizes  # of images, as the data was asked for
 
 
 def prepare(model: str, source: str, given: Mapping[str, Any]) -> Prepared:
@@ -42,7 +42,8 @@ def prepare(model: str, source: str, given: Mapping[str, Any]) -> Prepared:
     `given` is the flat list of settings, a model's own as `model.KEY`. Raises what a person can mend.
     """
     found = preset(model)
-    found.refuse_kind(kind_of(source))
+    kind = kind_of(source)
+    found.refuse_kind(kind)
     model_settings = {k.removeprefix("model."): v for k, v in given.items() if k.startswith("model.")}
     flat = {**found.card.settings, **{k: v for k, v in given.items() if not k.startswith("model.")}}
     known = keys(DataSettings, TrainSettings)
@@ -58,16 +59,10 @@ def prepare(model: str, source: str, given: Mapping[str, Any]) -> Prepared:
     data_settings = build(DataSettings, {k: v for k, v in flat.items() if k in keys(DataSettings)})
 
     parsed = found.parse(model_settings)
-    sizes: dict[str, int | None] = {"image_size": None, "usual_size": None}
-    if ImageSpec in found.module.Model.takes:
-        published = found.card.published.at
-        sizes["usual_size"] = published[-1] if len(published) == 3 else None
-        if "image_size" in found.setting_names:
-            asked = parsed.get("image_size", data_settings.image_size or found.config.image_size)
-            sizes["image_size"] = parsed["image_size"] = asked
-    data = open_data(source, data_settings, **sizes)
-    if not isinstance(data.spec, ImageSpec):
-        parsed.pop("image_size", None)
+    if "image_size" in found.setting_names and data_settings.image_size and kind == "image":
+        parsed.setdefault("image_size", data_settings.image_size)
+    sizes = found.image_sizes(found.configure(settings=parsed))
+    data = open_data(source, data_settings, sizes)
     if settings.threads:
         torch.set_num_threads(settings.threads)
     config = found.configure(data.spec, parsed)

@@ -21,7 +21,7 @@ from ..errors import DataError, FileError
 from ..files import read_json
 from ..models.saving import load_model
 from ..settings import build, keys
-from ..spec import Classes, Value
+from ..spec import ANY_SIZE, Classes, ImageSizes, Value
 from ..tasks.measures import Measure
 from ..tasks.task import Task, task_for
 from .evaluation import outputs_of
@@ -86,7 +86,8 @@ class Run:
         about = self.about["data"]
         given = {k: v for k, v in self.about["settings"].items() if k in keys(DataSettings)}
         source = about["path"] or about["source"]  # a run can be opened from another folder than it was made in
-        data = open_data(source, build(DataSettings, given), about.get("image_size"), about.get("usual_size"))
+        sizes = ImageSizes(**about["image_sizes"]) if about["image_sizes"] else ANY_SIZE
+        data = open_data(source, build(DataSettings, given), sizes)
         self.refuse_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
         return data
 

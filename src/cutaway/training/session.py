@@ -113,7 +113,7 @@ def _new_folder(out: str | Path | None, ready: Prepared) -> Path:
             )
         return _made(folder, exist_ok=True)
     for n in range(1, 1_000_000):
-        folder = Path("runs") / f"{ready.preset.name}-{ready.data.name}-{n}"
+        folder = Path("runs") / f"{ready.preset.file_name}-{ready.data.name}-{n}"
         if not folder.exists():
             return _made(folder)
     raise FileError("runs/ is full of runs of this name: give --out DIR.")

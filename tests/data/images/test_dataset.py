@@ -16,6 +16,7 @@ from cutaway.data.images.preprocessing import ImagePreprocessing
 from cutaway.data.sets import DataSet, TensorPart
 from cutaway.data.settings import DataSettings
 from cutaway.errors import DataError, SettingError
+from cutaway.spec import ImageSizes
 
 LABELS = np.arange(120) % 3
 
@@ -30,7 +31,7 @@ def opened(values: np.ndarray, image_size: int | None = None, parts: Any = None,
         LABELS,
         ["a", "b", "c"],
         DataSettings(**settings),
-        image_size,
+        ImageSizes(only=image_size),
         name="little",
         fingerprint="f",
         parts=parts,
@@ -180,7 +181,13 @@ def test_augmentation_comes_with_the_set() -> None:
 
 def test_image_size_of_the_settings_wins_over_the_models() -> None:
     data = image_dataset(
-        pixels(), LABELS, ["a", "b", "c"], DataSettings(image_size=12), 20, name="little", fingerprint="f"
+        pixels(),
+        LABELS,
+        ["a", "b", "c"],
+        DataSettings(image_size=12),
+        ImageSizes(only=20),
+        name="little",
+        fingerprint="f",
     )
     assert data.spec.shape == (3, 12, 12)
     assert inputs(data, "val").shape == (18, 3, 12, 12)

@@ -17,6 +17,7 @@ from cutaway.data.images.preprocessing import ImagePreprocessing
 from cutaway.data.sets import DataSet, TensorPart
 from cutaway.data.settings import DataSettings
 from cutaway.errors import DataError, SettingError
+from cutaway.spec import ImageSizes
 
 
 def save(path: Path, seed: int, size: tuple[int, int] = (12, 10), mode: str = "RGB") -> Path:
@@ -45,8 +46,8 @@ def parted(tmp_path: Path) -> Path:
     return tmp_path / "parted"
 
 
-def opened(path: Path, image_size: int | None = None, usual_size: int | None = None, **settings: Any) -> DataSet:
-    return open_folder(path, DataSettings(**settings), image_size, usual_size)
+def opened(path: Path, image_size: int | None = None, usual: int = 224, **settings: Any) -> DataSet:
+    return open_folder(path, DataSettings(**settings), ImageSizes(only=image_size, usual=usual))
 
 
 def names(data: DataSet, part: str) -> list[str]:
@@ -142,7 +143,7 @@ def test_statistics_come_from_training_files_alone(photos: Path) -> None:
 
 
 def test_the_size_comes_from_settings_then_model_then_files_then_habit(photos: Path, parted: Path) -> None:
-    assert open_folder(photos, DataSettings(image_size=9), 16, 20).spec.shape == (3, 9, 9)
+    assert open_folder(photos, DataSettings(image_size=9), ImageSizes(only=16, usual=20)).spec.shape == (3, 9, 9)
     assert opened(photos, 16, 20).spec.shape == (3, 16, 16)
     assert opened(photos, None, 20).spec.shape == (3, 20, 20)
     assert opened(photos).spec.shape == (3, 224, 224)

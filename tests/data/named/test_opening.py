@@ -20,7 +20,7 @@ from cutaway.data.named.opening import NAMED, OPENERS, open_named, where
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.errors import DataError, FileError, SettingError, UnknownName
-from cutaway.spec import Classes, SeriesSpec, TableSpec, Value
+from cutaway.spec import Classes, ImageSizes, SeriesSpec, TableSpec, Value
 
 BUILT_IN = [name for name, named in NAMED.items() if not named.files]
 
@@ -46,7 +46,7 @@ def shared(shared_data: Path, nowhere: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def opened(name: str, image_size: int | None = None, **settings: Any) -> DataSet:
-    return open_named(name, DataSettings(**settings), image_size)
+    return open_named(name, DataSettings(**settings), ImageSizes(only=image_size))
 
 
 def sizes(data: DataSet) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from ...errors import DataError, SettingError
-from ...spec import Classes, ImageSpec
+from ...spec import Classes, ImageSizes, ImageSpec
 from ..applicable import refuse_settings_for_others
 from ..augment import make_augment
 from ..sets import Batch, DataSet, Part, TensorPart
@@ -32,7 +32,7 @@ def image_dataset(
     labels: Labels,
     classes: Sequence[str],
     settings: DataSettings,
-    image_size: int | None,
+    sizes: ImageSizes,
     *,
     name: str,
     fingerprint: str,
@@ -42,13 +42,13 @@ def image_dataset(
     """A named image set: `pixels` (n, C, h, w), 0…255, `labels` (n,), class k named `classes[k]`.
 
     `parts` is the split that the set comes with: a train and a test part, or nothing; what it has not is drawn from
-    its training examples. Images are brought to settings.image_size, else to `image_size`, else stay as they are.
+    its training examples. `sizes` are those that the model takes.
     """
     refuse_settings_for_others(settings, "image")
     images = in_colour(torch.from_numpy(pixels), settings.color)
     own_size = (images.shape[2], images.shape[3])
-    side = settings.image_size or image_size
-    height, width = (side, side) if side else own_size
+    height, width = sizes.choose(settings.image_size, own_size)
+    enlarged = sizes.note(own_size, (height, width), settings.image_size)
     spec = ImageSpec(images.shape[1], height, width, Classes(tuple(classes)))
     split = complete_split(labels, classes, parts, settings)
     preprocessing = fit_preprocessing(
@@ -68,7 +68,7 @@ def image_dataset(
         preprocessing=preprocessing,
         fingerprint=fingerprint,
         split_hash=split_hash(split),
-        notes=[*notes, *([straddle] if straddle else [])],
+        notes=[*notes, *(note for note in (enlarged, straddle) if note)],
         augment=make_augment(settings, spec, preprocessing.mean, preprocessing.std),
     )
 

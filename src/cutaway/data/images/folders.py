@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from ...errors import DataError, Problem
-from ...spec import Classes, ImageSpec
+from ...spec import ANY_SIZE, Classes, ImageSizes, ImageSpec
 from ..applicable import refuse_settings_for_others
 from ..augment import make_augment
 from ..sets import DataSet, Part
@@ -26,7 +26,6 @@ from .pictures import Size, as_pixels, covering, picture, resized
 from .preprocessing import ImagePreprocessing, fit_preprocessing
 
 PART_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-USUAL_SIZE = 224  # of photographs, where nothing names a size
 LARGEST_OWN_SIZE = 512  # of images that stay as they are
 SAMPLE = 1024  # training images from which mean and deviation are taken
 MEBIBYTE = 1 << 20
@@ -50,27 +49,23 @@ def is_image_folder(path: Path) -> bool:
     return any(is_image(p) for folder in (*folders, *inner) for p in entries(folder))
 
 
-def open_folder(
-    path: Path, settings: DataSettings, image_size: int | None = None, usual_size: int | None = None
-) -> DataSet:
+def open_folder(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
     """Read a folder of class folders: look at every file, split, fit the preprocessing on the training part.
 
-    Images are brought to settings.image_size, else to `image_size`; else they stay as they are, where all have one
-    size of at most 512; else they are brought to `usual_size`, or 224. They are held in memory where that takes no
-    more than settings.memory, and are read anew in every epoch where it does.
+    Images are brought to a size that the model takes (`sizes`): their own, where all have one of at most 512. They are
+    held in memory where that takes no more than settings.memory, and are read anew in every epoch where it does.
     Raises DataError that names every file or folder that cannot be used.
     """
     refuse_settings_for_others(settings, "image")
     found = find(path)
     seen = look_at(found.files)
     split = complete_split(found.labels, found.classes, found.parts, settings)
-    sizes = {s.facts.size for s in seen}
-    own_size = sizes.pop() if len(sizes) == 1 else None
-    spec = ImageSpec(
-        _channels(seen, settings.color),
-        *_size(own_size, settings.image_size or image_size, usual_size or USUAL_SIZE),
-        Classes(found.classes),
-    )
+    own_sizes = {s.facts.size for s in seen}
+    own_size = own_sizes.pop() if len(own_sizes) == 1 else None
+    stays = own_size if own_size and max(own_size) <= LARGEST_OWN_SIZE else None
+    size = sizes.choose(settings.image_size, stays)
+    enlarged = sizes.note(stays, size, settings.image_size)
+    spec = ImageSpec(_channels(seen, settings.color), *size, Classes(found.classes))
     sample = draw(split["train"], SAMPLE, seed=settings.split_seed)
     preprocessing = fit_preprocessing(
         spec, _training_images([found.files[i] for i in sample], spec), settings.fit, own_size
@@ -89,7 +84,7 @@ def open_folder(
         preprocessing=preprocessing,
         fingerprint=_fingerprint(names, seen),
         split_hash=split_hash(split),
-        notes=_notes(found, seen, split, names, spec.channels),
+        notes=[*_notes(found, seen, split, names, spec.channels), *([enlarged] if enlarged else [])],
         augment=make_augment(settings, spec, preprocessing.mean, preprocessing.std),
     )
 
@@ -160,13 +155,6 @@ def _channels(seen: Sequence[Seen], color: str) -> int:
     if color != "auto":
         return 1 if color == "grey" else 3
     return 1 if 2 * sum(s.facts.grey for s in seen) > len(seen) else 3
-
-
-def _size(own_size: Size | None, side: int | None, usual_size: int) -> Size:
-    if side is None and own_size is not None and max(own_size) <= LARGEST_OWN_SIZE:
-        return own_size
-    side = side or usual_size
-    return side, side
 
 
 def _training_images(files: Sequence[Path], spec: ImageSpec) -> Iterator[Tensor]:

@@ -65,7 +65,7 @@ def open_digits(request: Request) -> DataSet:
         labels,
         [str(digit) for digit in range(10)],
         request.settings,
-        request.image_size,
+        request.sizes,
         name=request.name,
         fingerprint=hashlib.sha256(pixels.tobytes() + labels.tobytes()).hexdigest(),
         notes=["The pixels' levels 0 to 16 are read as 0 to 255."],

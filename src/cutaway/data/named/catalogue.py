@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...spec import ImageSizes
 from ..settings import DataSettings
 from .download import Remote
 
@@ -43,7 +44,7 @@ class Request:
     named: NamedSet
     place: Path  # the folder where its files lie
     settings: DataSettings
-    image_size: int | None  # the size that the model must have, if there is one
+    sizes: ImageSizes  # of images that the model takes
 
 
 def _at(home: str, *files: tuple[str, int, str]) -> tuple[Remote, ...]:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from ...errors import UnknownName
+from ...spec import ANY_SIZE, ImageSizes
 from ..sets import DataSet
 from ..settings import DataSettings
 from .builtin import open_bunch, open_digits, open_toy, open_xor
@@ -52,17 +53,17 @@ def where(name: str) -> Path | None:
     return None
 
 
-def open_named(name: str, settings: DataSettings, image_size: int | None = None) -> DataSet:
+def open_named(name: str, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
     """The data set of that name, fetched from its public home where it is nowhere here.
 
-    `image_size` is the size that the model must have, if there is one. Raises UnknownName; FileError, with the place
+    `sizes` are those that the model takes, where it takes images. Raises UnknownName; FileError, with the place
     to put it by hand, where it cannot be fetched; DataError where its files are damaged; SettingError.
     """
     named = _named(name)
     if named.kind == "table" and settings.target is None:
         settings = replace(settings, target=named.target)
     place = where(name) or obtain(named.files, named.folder)
-    data = OPENERS[name](Request(name, named, place, settings, image_size))
+    data = OPENERS[name](Request(name, named, place, settings, sizes))
     data.licence = named.licence
     return data
 

@@ -48,19 +48,21 @@ def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Com
     outputs, gradients, worst = 0.0, 0.0, ""
     for training in (True, False):
         inputs = oracle.inputs(generator)
-        upstream: Tensor | None = None
-        results: list[tuple[Tensor, dict[str, Tensor | None]]] = []
+        upstream: list[Tensor] = []
+        results: list[tuple[tuple[Tensor, ...], dict[str, Tensor | None]]] = []
         for module in (ours, theirs):
             module.train(training).zero_grad()
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(0)
-                output = module(*inputs)
-            if upstream is None:
-                upstream = torch.randn(output.shape, generator=generator, dtype=output.dtype)
-            output.backward(upstream)
-            results.append((output.detach(), {k: p.grad for k, p in module.named_parameters()}))
-        (output, grads), (expected, expected_grads) = results
-        outputs = max(outputs, difference(output, expected))
+                given = module(*inputs)
+            given = given if isinstance(given, tuple) else (given,)  # a tuple where auxiliary heads answer too
+            upstream = upstream or [torch.randn(y.shape, generator=generator, dtype=y.dtype) for y in given]
+            torch.autograd.backward(given, upstream)
+            results.append((tuple(y.detach() for y in given), {k: p.grad for k, p in module.named_parameters()}))
+        (answers, grads), (expected, expected_grads) = results
+        if len(answers) != len(expected):
+            raise ValueError(f"{len(answers)} outputs are compared with {len(expected)}")
+        outputs = max(outputs, *(difference(a, b) for a, b in zip(answers, expected)))
         largest = max(float(g.abs().max()) for g in expected_grads.values() if g is not None)
         for key, grad in grads.items():
             found = difference(grad, expected_grads[key_map[key]], floor=NOISE * largest)

@@ -1,0 +1,17 @@
+"""What the models that take images of many sizes share: saying which images are too small."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..errors import ModelError
+
+
+def refuse_small(x: Tensor, least: int, name: str) -> None:
+    """Raise ModelError where images (N, C, H, W) have fewer than `least` pixels to a side: no map would be left."""
+    height, width = x.shape[2:]
+    if min(height, width) < least:
+        raise ModelError(
+            f"{name} needs images of at least {least}×{least} pixels, and these are {height}×{width}: "
+            f"bring them to image_size={least} or more, or see `cutaway show` for a setting that takes small ones."
+        )
