@@ -60,16 +60,12 @@ def _row(found: Preset) -> dict[str, Any]:
     """One model as JSON values. Its parameters are counted only where its card does not have them."""
     from ..inspect.layers import on_meta
 
-    card, parameters = found.card, found.card.published_parameters
+    facts, parameters = found.card.card.to_json(), found.card.published_parameters
     if parameters is None:
         parameters = sum(p.numel() for p in on_meta(found, found.config).parameters())
     return {
         "name": found.name,
-        "family": card.card.family,
         "parameters": parameters,
         "takes": list(found.takes),
-        "title": card.card.title,
-        "authors": card.card.authors,
-        "year": card.card.year,
-        "link": card.card.link,
+        **{fact: facts[fact] for fact in ("family", "title", "authors", "year", "link")},
     }

@@ -74,22 +74,14 @@ def _document(found: Preset, config: Any, layers: LayerTable, as_published: bool
     import dataclasses
 
     published = dataclasses.asdict(found.card.published)
-    card = found.card.card
     return {
         "name": found.name,
-        "title": card.title,
-        "authors": card.authors,
-        "year": card.year,
-        "link": card.link,
-        "family": card.family,
+        **found.card.card.to_json(),
         "takes": list(found.takes),
-        "equation": card.equation,
-        "oracle": card.oracle,
         "config": dataclasses.asdict(config),
         "training_settings": dict(found.card.settings),
         "published": published if as_published else None,
         "layers": layers.to_json(),
-        "divergences": [dataclasses.asdict(d) for d in card.divergences],
     }
 
 

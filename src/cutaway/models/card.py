@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -41,6 +41,11 @@ class Card:
     published: Mapping[str, Published]
     divergences: tuple[Divergence, ...] = ()
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # training settings that suit a preset
+
+    def to_json(self) -> dict[str, Any]:
+        """What is so of the whole family, as JSON values."""
+        facts = ("title", "authors", "year", "link", "family", "equation", "oracle")
+        return {name: getattr(self, name) for name in facts} | {"divergences": [asdict(d) for d in self.divergences]}
 
 
 @dataclass(frozen=True)
