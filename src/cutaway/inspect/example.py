@@ -13,7 +13,7 @@ def example_shape(preset: Preset, config: Any) -> tuple[int, ...]:
     image size or number of features of `config`. Raises ModelError where neither says it."""
     at = preset.card.published.at
     if hasattr(config, "in_features"):
-        return (config.in_features,)
+        return (config.steps, config.in_features) if hasattr(config, "steps") else (config.in_features,)
     channels = getattr(config, "in_channels", at[0] if at else None)
     side = getattr(config, "image_size", None)
     size = (side, side) if side else at[1:]

@@ -13,5 +13,5 @@ def refuse_small(x: Tensor, least: int, name: str) -> None:
     if min(height, width) < least:
         raise ModelError(
             f"{name} needs images of at least {least}×{least} pixels, and these are {height}×{width}: "
-            f"bring them to image_size={least} or more, or see `cutaway show` for a setting that takes small ones."
+            f"bring them to image_size={least} or more; `cutaway show` lists a model's settings for small images."
         )

@@ -25,12 +25,12 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..errors import require
 from ..spec import ImageSpec
 from .card import Card, Published
+from .images import refuse_small
 
 GRID = 4  # cells of the last map, in height and width
-LEAST_SIZE = 2 * GRID  # of an image: after halving each cell still has a pixel of its own
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,13 @@ class Config:
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
-        """The preset with the channels and classes of `spec`. Raises ModelError where its images are too small."""
-        refuse_small(spec.height, spec.width)
+        """The preset with the channels and classes of `spec`."""
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
-
-def refuse_small(height: int, width: int) -> None:
-    """Raise ModelError where an image is smaller than the network can see."""
-    if min(height, width) < LEAST_SIZE:
-        raise ModelError(
-            f"simplecnn sees images of at least {LEAST_SIZE}×{LEAST_SIZE} pixels, and these are {height}×{width}: "
-            f"bring them to a larger size, as image_size={2 * LEAST_SIZE}."
-        )
+    @property
+    def least_size(self) -> int:
+        """The smallest height and width: after halving, each cell of the grid still has a pixel of its own."""
+        return 2 * GRID
 
 
 class SimpleCNN(nn.Module):
@@ -79,7 +74,7 @@ class SimpleCNN(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """What the head sees: (N, 1024), the last maps' grids one after another."""
-        refuse_small(x.shape[2], x.shape[3])
+        refuse_small(x, self.config.least_size, "simplecnn")
         x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 2)  # (N, 32, H/2, W/2)
         x = F.relu(self.bn2(self.conv2(x)))  # (N, 64, H/2, W/2)
         return F.adaptive_avg_pool2d(x, GRID).flatten(1)  # (N, 64·4·4)
