@@ -67,12 +67,14 @@ def open_folder(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE
     enlarged = sizes.note(stays, size, settings.image_size)
     spec = ImageSpec(_channels(seen, settings.color), *size, Classes(found.classes))
     sample = draw(split["train"], SAMPLE, seed=settings.split_seed)
+    used = np.concatenate(list(split.values()))
+    held = len(used) * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE
+    others = [found.files[i] for i in np.setdiff1d(used, sample)] if held else []
     preprocessing = fit_preprocessing(
-        spec, _training_images([found.files[i] for i in sample], spec), settings.fit, own_size
+        spec, _training_images([found.files[i] for i in sample], others, spec), settings.fit, own_size
     )
     names = [str(file.relative_to(path)) for file in found.files]
-    used = sum(len(rows) for rows in split.values())
-    if used * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE:
+    if held:
         parts = _held(found, split, names, preprocessing)
     else:
         parts = _streamed(found, split, names, preprocessing, settings.workers)
@@ -157,8 +159,11 @@ def _channels(seen: Sequence[Seen], color: str) -> int:
     return 1 if 2 * sum(s.facts.grey for s in seen) > len(seen) else 3
 
 
-def _training_images(files: Sequence[Path], spec: ImageSpec) -> Iterator[Tensor]:
-    """uint8 (1, C, h, w) of each file, whole, and no larger than it enters the network."""
+def _training_images(files: Sequence[Path], others: Sequence[Path], spec: ImageSpec) -> Iterator[Tensor]:
+    """uint8 (1, C, h, w) of each file, whole, and no larger than it enters the network.
+
+    Raises DataError that names every file that cannot be decoded; where there is one, `others` are tried too.
+    """
 
     def whole(file: Path) -> Tensor | Problem:
         def drawn_at(size: Size) -> Size:
@@ -178,7 +183,8 @@ def _training_images(files: Sequence[Path], spec: ImageSpec) -> Iterator[Tensor]
         else:
             yield image
     if problems:
-        raise unusable(problems, len(files))
+        problems += [read for read in in_threads(whole, others) if isinstance(read, Problem)]
+        raise unusable(problems, len(files) + len(others))
 
 
 def _held(

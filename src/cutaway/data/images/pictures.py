@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL.ExifTags import Base
+from PIL.TiffImagePlugin import TiffImageFile
 
 from ...errors import DataError, Problem
 
@@ -23,7 +25,7 @@ Pixels = npt.NDArray[np.uint8]
 Size = tuple[int, int]  # height, width
 Source = Path | Image.Image | np.ndarray[Any, Any]  # an array is (H, W), (H, W, 3) or (H, W, 4)
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 MAX_MEGAPIXELS = 64
 MEND = "Repair, replace or move away what is named."
 GREY_MODES = ("1", "L", "LA", "La", "I", "F")
@@ -148,12 +150,14 @@ def as_image(pixels: Pixels) -> Image.Image:
 
 
 def _plain(image: Image.Image, channels: int | None, name: str) -> Image.Image:
-    if image.getexif().get(ExifTags.Base.Orientation, 1) != 1:
+    negative = isinstance(image, TiffImageFile) and image.tag_v2.get(Base.PhotometricInterpretation) == 0
+    if image.getexif().get(Base.Orientation, 1) != 1:
         image = ImageOps.exif_transpose(image)
     if channels is None:
         channels = 1 if _is_grey(image) else 3
     if image.mode.startswith("I"):
         image = _from_16_bits(image, name)
+        image = ImageOps.invert(image) if negative else image  # 0 is white there, which Pillow minds in 8 bits alone
     elif image.mode == "F":
         raise _unusable(name, "its pixels are floating-point numbers, of unknown range: save it with 8 or 16 bits")
     elif image.has_transparency_data:
@@ -180,9 +184,13 @@ def _from_array(pixels: np.ndarray[Any, Any], name: str) -> Image.Image:
 
 
 def _upright_size(image: Image.Image) -> Size:
-    """From the head alone. A PNG is taken as it stands: its orientation may come after its pixels."""
-    turned = image.format != "PNG" and image.getexif().get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)
-    return image.size if turned else image.size[::-1]
+    """From the head alone. A PNG whose orientation comes after its pixels, which is rare, is taken as it stands."""
+    width, height = image.size
+    if isinstance(image, TiffImageFile):  # its size is upright already, or is not, by Pillow's version
+        width, height = image.tag_v2[Base.ImageWidth], image.tag_v2[Base.ImageLength]
+    in_head = image.format != "PNG" or "exif" in image.info  # asked for more, Pillow would read all pixels of a PNG
+    turned = in_head and image.getexif().get(Base.Orientation, 1) in (5, 6, 7, 8)
+    return (width, height) if turned else (height, width)
 
 
 def _from_16_bits(image: Image.Image, name: str) -> Image.Image:
