@@ -35,7 +35,7 @@ ALLOWED = {
     "models": {"nn"},
     "data": set(),
     "tasks": {"data", "nn"},
-    "training": {"tasks", "data", "models", "nn"},
+    "training": {"interop", "tasks", "data", "models", "nn"},  # interop: weights that others trained, to begin with
     "inspect": {"models", "nn", "data", "tasks"},
     "interop": {"models", "nn", "data", "tasks"},
     "report": {"commands", "interop", "inspect", "training", "models", "tasks", "data", "nn"},

@@ -19,9 +19,10 @@ from .errors import CutawayError
 
 if TYPE_CHECKING:
     from . import inspect
+    from .commands.opening import load
     from .commands.train import train
     from .models.registry import card, create_model, list_models
-    from .training.run import Run, load
+    from .training.run import Run
 
 __version__ = "0.1.0"
 
@@ -29,7 +30,7 @@ _LAZY = {
     "card": "models.registry",
     "create_model": "models.registry",
     "list_models": "models.registry",
-    "load": "training.run",
+    "load": "commands.opening",
     "Run": "training.run",
     "train": "commands.train",
 }

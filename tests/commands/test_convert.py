@@ -40,6 +40,19 @@ def test_there_and_back(cli: Cli, folder: Path, tmp_path: Path) -> None:
     assert all(torch.equal(back[k], first[k]) for k in first)
 
 
+def test_the_key_map_is_printed_where_names_differ(cli: Cli, tmp_path: Path) -> None:
+    model = create_model("densenet121", num_classes=3)
+    save_model(model, tmp_path / "dense", preset("densenet121"))
+    there = cli("convert", tmp_path / "dense", tmp_path / "out.safetensors", "--to", "torchvision")
+    back = cli("convert", tmp_path / "out.safetensors", tmp_path / "back", "--to", "cutaway", "--model", "densenet121")
+    assert (there.status, back.status) == (0, 0)
+    pairs = [line.split() for line in there.out.splitlines()]
+    assert pairs[0] == ["conv0.weight", "features.conv0.weight"]
+    assert pairs[-1] == ["classifier.bias", "classifier.bias"]
+    assert len(pairs) == len(model.state_dict())
+    assert sorted([theirs, ours] for ours, theirs in pairs) == sorted(line.split() for line in back.out.splitlines())
+
+
 def test_what_an_old_file_lacks_is_said(cli: Cli, folder: Path, tmp_path: Path) -> None:
     state = load_model(folder / "model")[0].state_dict()
     torch.save({k: v for k, v in state.items() if "num_batches" not in k}, tmp_path / "old.pth")
@@ -59,6 +72,8 @@ def test_nothing_is_written_over(cli: Cli, folder: Path, tmp_path: Path) -> None
 def test_what_cannot_be_converted_is_refused_in_words(cli: Cli, folder: Path, tmp_path: Path) -> None:
     state = tmp_path / "state.pth"
     torch.save(create_model("resnet18").state_dict(), state)
+    unknown = tmp_path / "unknown.pth"
+    torch.save({"weight": torch.zeros(3)}, unknown)
     save_model(create_model("resnet20"), tmp_path / "small", preset("resnet20"))
     shutil.copytree(folder / "model", tmp_path / "broken")
     (tmp_path / "broken" / "model.safetensors").write_bytes(b"\x80\x04pickle")
@@ -68,7 +83,8 @@ def test_what_cannot_be_converted_is_refused_in_words(cli: Cli, folder: Path, tm
         ((tmp_path / "absent", out, "--to", "torchvision"), "There is no file or folder"),
         ((state, out, "--to", "torchvision"), "is a file already"),
         ((folder, out, "--to", "cutaway"), "one of Cutaway's folders already"),
-        ((state, out, "--to", "cutaway"), "add --model NAME"),
+        ((state, out, "--to", "cutaway"), "its tensors are resnet18's: add --model resnet18."),
+        ((unknown, out, "--to", "cutaway"), "does not say which network it is for: add --model NAME."),
         ((state, out, "--to", "cutaway", "--model", "resnet50-v1"), "read them as resnet50"),
         ((state, out, "--to", "cutaway", "--model", "resnet34"), "the first layer1.2.conv1.weight"),
         ((tmp_path / "small", out, "--to", "torchvision"), "torchvision has no network like this ResNet"),

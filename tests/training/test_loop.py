@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from cutaway.data.sets import DataSet
 from cutaway.errors import TrainingError
+from cutaway.tasks.classification import Classification
 from cutaway.training.checkpoint import State
-from cutaway.training.loop import Interrupted, Trainer
+from cutaway.training.loop import Interrupted, Trainer, balanced_order
 
 from .conftest import network
 
@@ -78,7 +79,12 @@ def test_the_loss_is_the_mean_over_what_was_counted(make_trainer: Make) -> None:
 @pytest.mark.parametrize("stop_at", [1, 4, 6, 9])
 @pytest.mark.parametrize(
     "given",
-    [{"ema": 0.9, "optimizer": "adamw"}, {"optimizer": "muon"}, {"optimizer": "nesterov", "accumulate": 2}],
+    [
+        {"ema": 0.9, "optimizer": "adamw"},
+        {"optimizer": "muon"},
+        {"optimizer": "nesterov", "accumulate": 2},
+        {"sampling": "balanced"},
+    ],
 )
 def test_a_run_taken_up_again_ends_where_the_uninterrupted_one_ends(
     make_trainer: Make, stop_at: int, given: dict[str, object]
@@ -179,6 +185,94 @@ def test_clipping_bounds_the_step(make_trainer: Make) -> None:
     trainer.fit()
     after = torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
     assert (after - before).norm().item() == pytest.approx(1e-3, rel=1e-3)
+
+
+class TwoHeaded(nn.Module):
+    """In training a second head answers too."""
+
+    auxiliary_weight = 0.3
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.head, self.aux1 = nn.Linear(5, 8), nn.Linear(8, 2), nn.Linear(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        x = self.body(x).relu()
+        logits: Tensor = self.head(x)
+        return (logits, self.aux1(x)) if self.training else logits
+
+
+def test_auxiliary_heads_add_their_share_to_the_gradient_alone(make_trainer: Make, data: DataSet) -> None:
+    trainer = make_trainer(model=TwoHeaded(), optimizer="sgd", lr=0.1, schedule="constant", batch_size=0, epochs=1)
+    trainer.fit()
+
+    model = TwoHeaded()
+    x, y = data.parts["train"].inputs, data.parts["train"].target  # type: ignore[attr-defined]
+    logits, auxiliary = model(x)
+    main = F.cross_entropy(logits, y)
+    (main + 0.3 * F.cross_entropy(auxiliary, y)).backward()
+    for p, q in zip(trainer.model.parameters(), model.parameters()):
+        assert q.grad is not None
+        assert torch.allclose(p, q - 0.1 * q.grad, rtol=0, atol=1e-7)
+    row = trainer.state.history[0]
+    assert row["train_loss"] == pytest.approx(main.item(), rel=1e-5)
+    assert 0 <= row["val_accuracy"] <= 1
+
+
+def test_the_layer_that_broke_is_found_in_a_network_of_two_heads(make_trainer: Make) -> None:
+    trainer = make_trainer(model=TwoHeaded(), lr=0.0)
+    trainer.model.head.register_forward_hook(lambda module, args, output: output * math.inf)
+    with pytest.raises(TrainingError, match=r"update 1.*output of head"):
+        trainer.fit()
+
+
+def test_balanced_sampling_draws_every_class_as_often_and_every_example_of_it() -> None:
+    target = torch.tensor([0] * 960 + [3] * 10 + [1] * 30)  # nothing is of class 2
+    order = torch.cat([balanced_order(target, torch.Generator().manual_seed(seed)) for seed in range(30)])
+    assert order.shape == (30_000,)
+    counts = target[order].bincount(minlength=4)
+    assert counts[2] == 0
+    assert all(abs(int(counts[k]) - 10_000) < 5 * 10_000**0.5 for k in (0, 1, 3))
+    of_the_rare = order[target[order] == 3].bincount(minlength=1000)[960:970]
+    assert all(abs(int(n) - 1000) < 5 * 1000**0.5 for n in of_the_rare)
+    assert len(order[target[order] == 1].unique()) == 30
+
+
+def test_a_rare_class_is_learned_where_each_is_drawn_as_often(make_trainer: Make, data: DataSet) -> None:
+    part = data.parts["train"]
+    rare = torch.arange(97) >= 90  # seven examples, which overlap with the others
+    x = torch.randn(97, 5, generator=torch.Generator().manual_seed(0))
+    part.inputs, part.target = x + rare[:, None], rare.long()  # type: ignore[attr-defined]
+    recall = {}
+    for sampling in ("shuffle", "balanced"):
+        trainer = make_trainer(model=nn.Linear(5, 2), sampling=sampling, epochs=20, lr=0.05)
+        trainer.fit()
+        assert trainer.state.update == 20 * 6  # as many steps, however they are drawn
+        recall[sampling] = (trainer.model(part.inputs)[rare].argmax(1) == 1).double().mean().item()  # type: ignore[attr-defined]
+    assert recall["balanced"] > recall["shuffle"] + 0.2
+
+
+def test_balanced_epochs_differ_and_are_the_same_whenever_asked(make_trainer: Make) -> None:
+    trainer = make_trainer(sampling="balanced", seed=3)
+    first, second = torch.cat(trainer.batches_of(0)), torch.cat(trainer.batches_of(1))
+    assert first.tolist() != second.tolist()
+    assert first.tolist() == torch.cat(make_trainer(sampling="balanced", seed=3).batches_of(0)).tolist()
+    assert first.tolist() != torch.cat(make_trainer(sampling="balanced", seed=4).batches_of(0)).tolist()
+
+
+def test_a_balanced_epoch_without_a_mistake_shows_nothing(make_trainer: Make, data: DataSet) -> None:
+    part = data.parts["train"]
+    part.target = (part.inputs[:, 0] > 0).long()  # type: ignore[attr-defined]
+    for sampling, stopped in (("shuffle", "made no mistake"), ("balanced", "all epochs")):
+        model = nn.Linear(5, 1)
+        with torch.no_grad():
+            model.weight.copy_(torch.tensor([[1.0, 0, 0, 0, 0]]))
+            model.bias.zero_()
+        trainer = make_trainer(model=model, loss="perceptron", sampling=sampling, optimizer="sgd")
+        assert isinstance(trainer.task, Classification)
+        trainer.fit()
+        assert stopped in trainer.state.stopped
 
 
 def test_state_counts_start_at_nothing() -> None:

@@ -6,10 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.data.sets import Batch
+from cutaway.data.images.file_part import FilePart
+from cutaway.data.sets import Batch, TensorPart
 from cutaway.errors import SettingError
 from cutaway.models.registry import create_model
-from cutaway.training.place import LARGE_KERNEL, find_place
+from cutaway.training import place as place_module
+from cutaway.training.place import LARGE_KERNEL, Place, find_place
 
 
 def test_memory_formats_change_no_result() -> None:
@@ -54,3 +56,31 @@ def test_a_cpu_is_not_asked_for_bfloat16_it_emulates() -> None:
 def test_a_device_that_is_not_here_is_refused(device: str) -> None:
     with pytest.raises(SettingError, match=f"device={device} is not here"):
         find_place(device, "auto", None, nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize(("free", "held"), [(4 * 960, True), (4 * 960 - 1, False)])
+def test_a_part_in_memory_is_held_where_it_takes_a_quarter_at_most(
+    monkeypatch: pytest.MonkeyPatch, free: int, held: bool
+) -> None:
+    # The meta device has no memory, and takes tensors as an accelerator does.
+    there = Place(torch.device("meta"), torch.float32, None, channels_last=False)
+    monkeypatch.setattr(place_module, "free_memory", lambda device: free)
+    part = TensorPart(torch.zeros(10, 24), torch.zeros(10, dtype=torch.int64), list("abcdefghij"))
+    assert part.inputs.nbytes == 960
+    found = there.hold(part)
+    assert (found is not part) == held
+    batch = next(found.batches([torch.tensor([3, 1])]))
+    assert batch.inputs[0].device.type == batch.target.device.type == ("meta" if held else "cpu")
+    assert batch.inputs[0].shape == (2, 24)
+    assert (len(found), found.name(3)) == (10, "d")
+    assert part.inputs.device.type == "cpu"  # what the report shows stays where it is
+
+
+def test_what_is_not_in_memory_or_on_a_cpu_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place_module, "free_memory", lambda device: 1 << 40)
+    there = Place(torch.device("meta"), torch.float32, None, channels_last=False)
+    files = FilePart([], None, None)  # type: ignore[arg-type]
+    assert there.hold(files) is files
+    part = TensorPart(torch.zeros(2, 2), None)
+    assert find_place("cpu", "float32", None, nn.Linear(2, 2)).hold(part) is part
+    assert there.hold(part).target is None

@@ -45,6 +45,21 @@ def test_balanced_weights_are_one_on_average_and_equal_for_classes() -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "source", "given", "said"),
+    [
+        ("linear", "diabetes", {"sampling": "balanced"}, "sampling=balanced is for classes"),
+        ("mlp", "iris", {"sampling": "balanced", "class_weights": "balanced"}, "give one of them"),
+        ("mlp", "iris", {"test_flip": True}, "test_flip mirrors images, and this is table data"),
+    ],
+)
+def test_settings_without_a_meaning_for_the_data_are_refused(
+    model: str, source: str, given: dict[str, object], said: str
+) -> None:
+    with pytest.raises(SettingError, match=said):
+        prepare(model, source, given)
+
+
+@pytest.mark.parametrize(
     ("model", "given", "error", "said"),
     [
         ("resnet18", {}, ModelError, "takes image data"),

@@ -73,7 +73,7 @@ def _document(ready: Prepared, cost: Estimate) -> dict[str, Any]:
             "shape": list(ready.data.spec.shape),
             "parts": {k: len(p) for k, p in ready.data.parts.items()},
             "columns": ready.data.columns,
-            "notes": ready.data.notes,
+            "notes": [*ready.data.notes, *(ready.taken.notes if ready.taken else ())],
         },
         "task": ready.task.name,
         "batch": [list(x.shape) for x in inputs],

@@ -74,7 +74,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         emit_json(summary(result))
         return 0
-    for sentence in result.about["data"]["notes"]:
+    begun = result.about.get("weights") or {"notes": []}
+    for sentence in (*result.about["data"]["notes"], *begun["notes"]):
         note(f"note: {sentence}")
     for line in lines(result):
         console().print(line)

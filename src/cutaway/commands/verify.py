@@ -135,9 +135,10 @@ def _saved(found: Preset, model: Any) -> Claim:
 
 def _torchvision(found: Preset) -> Iterator[Claim]:
     """A model that is written in torchvision's format and read again has the same bits."""
-    from ..interop.torchvision import SAME_NAMES, read_checkpoint, write_checkpoint
+    from ..interop.names import torchvision_names
+    from ..interop.torchvision import read_checkpoint, write_checkpoint
 
-    if found.name not in SAME_NAMES:
+    if found.name not in torchvision_names():
         return
     model = found.build(found.config)
 

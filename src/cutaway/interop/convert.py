@@ -1,4 +1,4 @@
-"""Checkpoints from one format to another, for `cutaway convert`."""
+"""Checkpoints from one format to another, for `cutaway convert`, and models out of either, for `cutaway.load`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch import nn
+
 from ..errors import FileError, ModelError
 from ..models.registry import preset
 from ..models.saving import CONFIG, load_model, save_model
-from .torchvision import read_checkpoint, write_checkpoint
+from .torchvision import likely_preset, read_checkpoint, read_state_dict, write_checkpoint
 
 
 @dataclass(frozen=True)
@@ -31,31 +33,45 @@ def convert(source: Path, target: Path, to: str, name: str | None = None) -> Con
         raise ModelError("No model here has a Hugging Face form yet: convert --to torchvision or --to cutaway.")
     if target.exists():
         raise FileError(f"{target} exists and is not written over. Give another name, or move it away.")
-    if not source.exists():
-        raise FileError(f"There is no file or folder {source}.")
-    folder = _model_folder(source)
+    refuse_absent(source)
     if to == "torchvision":
-        if folder is None:
+        if not source.is_dir():
             raise FileError(f"{source} is a file already, not one of Cutaway's folders, which is what becomes one.")
-        model, description = load_model(folder)
-        _agree(folder, description["preset"], name)
-        return Conversion(description["preset"], write_checkpoint(model, target))
-    if folder is not None:
+        model, written = _from_folder(source, name)
+        return Conversion(written, write_checkpoint(model, target))
+    if source.is_dir():
         raise FileError(f"{source} is one of Cutaway's folders already. To copy it, copy the folder.")
     if name is None:
-        raise FileError(f"{source} does not say which network it is for: add --model NAME, as in --model resnet18.")
+        likely = likely_preset(read_state_dict(source))
+        found = f"; its tensors are {likely}'s: add --model {likely}." if likely else ": add --model NAME."
+        raise FileError(f"{source} does not say which network it is for{found}")
     loaded = read_checkpoint(source, name)
     save_model(loaded.model, target, preset(name))
     return Conversion(name, loaded.key_map, loaded.notes)
 
 
-def _model_folder(source: Path) -> Path | None:
-    """The folder that holds the model, which can be a run's; None if `source` is a file."""
-    if not source.is_dir():
-        return None
-    return source / "model" if (source / "model" / CONFIG).is_file() else source
+def open_model(source: Path, name: str) -> tuple[nn.Module, tuple[str, ...]]:
+    """The model of the preset `name`, in eval mode, from a run's or model's folder or from torchvision's file, and
+    what a person should know of it. Raises FileError where `source` is not that."""
+    refuse_absent(source)
+    preset(name)  # a name that does not exist is refused as such, whatever the file is
+    if source.is_dir():
+        return _from_folder(source, name)[0], ()
+    loaded = read_checkpoint(source, name)
+    return loaded.model, loaded.notes
 
 
-def _agree(folder: Path, written: str, name: str | None) -> None:
+def refuse_absent(source: Path) -> None:
+    """Raise FileError where there is nothing of that name."""
+    if not source.exists():
+        raise FileError(f"There is no file or folder {source}.")
+
+
+def _from_folder(source: Path, name: str | None) -> tuple[nn.Module, str]:
+    """The model in a model's or a run's folder, and its preset, which must be `name` where one is given."""
+    folder = source / "model" if (source / "model" / CONFIG).is_file() else source
+    model, description = load_model(folder)
+    written: str = description["preset"]
     if name is not None and name != written:
-        raise FileError(f"{folder} holds a {written}, not a {name}: leave --model out.")
+        raise FileError(f"{folder} holds a {written}, not a {name}: ask for {written}.")
+    return model, written

@@ -31,6 +31,8 @@ class State:
     mistakes: int = 0  # that the perceptron rule has corrected, over all epochs
     mistakes_before: int = 0  # likewise, when the running epoch began
     seconds: float = 0.0  # of training, over all sittings
+    phase_update: int = 0  # updates that were done when the running phase began: that of the head alone, that of all
+    phase_seconds: float = 0.0  # likewise, seconds of training
     best_epoch: int = 0  # the epoch, counted from 1, whose weights are best; 0 while there is none
     best_score: float | None = None
     resumed: int = 0  # how often the run was taken up again

@@ -55,6 +55,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
         "task": ready.task.name,
         "loss": ready.task.loss_name,
         "model_settings": ready.model_settings,
+        "weights": asdict(ready.taken) if ready.taken else None,
         "seed": ready.settings.seed,
         "command": shlex.join(["cutaway", "train", ready.preset.name, data.source, *typed]),
         "parameters": sum(p.numel() for p in ready.model.parameters() if p.requires_grad),
@@ -80,7 +81,8 @@ def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
     """The document evaluation.json: figures, details and the worst mistakes of one part."""
     part, task = ready.data.parts[name], ready.task
     assert part.target is not None
-    outputs = outputs_of(ready.model, part, ready.place, ready.settings.eval_batch_size or 256)
+    size = ready.settings.eval_batch_size or 256
+    outputs = outputs_of(ready.model, part, ready.place, size, flip=ready.settings.test_flip)
     train_target = ready.data.parts["train"].target
     assert train_target is not None
     mistakes = [{"i": i, **m} for i, m in enumerate(task.mistakes(outputs, part.target)) if m["wrong"]]

@@ -27,6 +27,7 @@ from .average import Average
 from .broken import first_broken
 from .checkpoint import State, load_checkpoint, save_checkpoint, save_weights
 from .evaluation import outputs_of
+from .layers import body, frozen, let_learn
 from .optimizers import build_optimizers
 from .place import Place
 from .progress import Progress
@@ -34,6 +35,7 @@ from .schedules import factor
 from .settings import TrainSettings
 
 LOOK_EVERY = 50  # steps between looks at the loss where a look waits for the device
+FIRST_IMAGES = 5000  # that a model takes its first weights from, where it does so
 CONVERGED = "an epoch of the perceptron rule made no mistake"
 
 
@@ -56,10 +58,15 @@ class Trainer:
         on_epoch: Callable[[State], None] = lambda state: None,
     ) -> None:
         self.model = place.model(model)
-        self.train, self.val = data.parts["train"], data.parts.get("val")
+        self.train = place.hold(data.parts["train"])
+        self.val = place.hold(data.parts["val"]) if "val" in data.parts else None
         self.augment: Augment | None = data.augment
         self.task, self.settings, self.place = task, settings, place
         self.checkpoints, self.progress, self.on_epoch = checkpoints, progress, on_epoch
+        self.auxiliary_weight: float = getattr(model, "auxiliary_weight", 0.0)
+        self._learnable = {name for name, p in self.model.named_parameters() if p.requires_grad}
+        self._frozen = frozen(self.model, settings.freeze)
+        let_learn(self.model, self._learnable, self._frozen)
         self._parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizers = build_optimizers(self.model, settings)
         self.average = Average(self.model, settings.ema) if settings.ema else None
@@ -73,6 +80,19 @@ class Trainer:
 
     # --- the epochs -------------------------------------------------------------------------------------------
 
+    def begin(self) -> None:
+        """Give a model that takes its first weights from training images (`initialise_from`) up to 5 000 of them, as
+        they are without augmentation; unless it has its weights from a file."""
+        initialise = getattr(self.model, "initialise_from", None)
+        if initialise is None or self.settings.weights:
+            return
+        (batch,) = self.train.batches([torch.cat(self.batches_of(0))[:FIRST_IMAGES]])
+        (images, *_), _ = self.place.batch(batch)
+        with torch.no_grad():
+            initialise(images)
+        if self.average:
+            self.average.load(self.model.state_dict())
+
     def fit(self) -> State:
         """Train from `self.state` until the epochs, the minutes or the patience are used up.
 
@@ -83,12 +103,12 @@ class Trainer:
         began = self._saved - state.seconds
         with self._stoppable():
             while not state.stopped and state.epoch < settings.epochs:
-                self.model.train()
+                phase_epochs = self._enter_phase()
                 batches = self.batches_of(state.epoch)
                 self.progress.epoch(state.epoch, settings.epochs, len(batches), state.batch)
                 remaining = self.train.batches(batches[state.batch :], seed=_mix(settings.seed, state.epoch))
                 for group in _grouped(remaining, settings.accumulate):
-                    self.step(group, steps=settings.epochs * math.ceil(len(batches) / settings.accumulate))
+                    self.step(group, steps=phase_epochs * math.ceil(len(batches) / settings.accumulate))
                     state.seconds = time.perf_counter() - began
                     self.progress.step(state, self.train_loss)
                     if self._asked_to_stop:
@@ -103,13 +123,29 @@ class Trainer:
         state.stopped = state.stopped or "all epochs are done"
         return state
 
+    def _enter_phase(self) -> int:
+        """Let the head alone learn, or all that is not frozen, as the epoch asks; how many epochs are of that phase.
+
+        Each phase has a schedule of its own, so that what was taken from a file is warmed up to as well.
+        """
+        state, alone = self.state, self.settings.head_epochs or 0
+        if state.epoch == alone and state.batch == 0:
+            state.phase_update, state.phase_seconds = state.update, state.seconds
+        heads_only = state.epoch < alone
+        let_learn(self.model, self._learnable, self._frozen | body(self.model) if heads_only else self._frozen)
+        return alone if heads_only else self.settings.epochs - alone
+
     def step(self, group: list[Batch], steps: int) -> None:
-        """One update: the gradient of the mean loss over the batches of `group`, then the optimizers' step."""
+        """One update: the gradient of the mean loss over the batches of `group`, then the optimizers' step.
+
+        `steps` are the updates of the running phase. Auxiliary heads add their share to the gradient, and to nothing
+        else that is counted or shown.
+        """
         state, settings, task, place = self.state, self.settings, self.task, self.place
         state.lr = settings.lr * factor(settings, self._share_done(steps), steps)
         for optimizer in self.optimizers:
             for parameters in optimizer.param_groups:
-                parameters["lr"] = state.lr
+                parameters["lr"] = state.lr * parameters["scale"]
         for parameter in self._parameters:
             parameter.grad = None  # what zero_grad does, at a third of its cost
         counted = sum(task.count(batch.target) for batch in group)
@@ -121,9 +157,10 @@ class Trainer:
                 inputs = (varied, *inputs[1:])
             self._inputs = inputs
             with place.autocast():
-                outputs = self.forward(*inputs)
+                outputs, *auxiliary = _as_tuple(self.forward(*inputs))
                 loss = task.loss(outputs, target)
-            (loss / counted).backward()  # type: ignore[no-untyped-call]
+                total = sum((self.auxiliary_weight * task.loss(a, target) for a in auxiliary), loss)
+            (total / counted).backward()  # type: ignore[no-untyped-call]
             self._losses.append(loss)
             state.batch += 1
             if task.loss_name == "perceptron":
@@ -160,7 +197,8 @@ class Trainer:
         row["seconds"] = round(state.seconds, 3)
         state.history.append(row)
         state.epoch += 1
-        converged = task.loss_name == "perceptron" and state.mistakes == state.mistakes_before
+        every_example_seen = settings.sampling == "shuffle"
+        converged = task.loss_name == "perceptron" and every_example_seen and state.mistakes == state.mistakes_before
         state.mistakes_before = state.mistakes
         state.batch, state.loss_sum, state.counted = 0, 0.0, 0.0
         if score is None or _better(score, state.best_score, task.higher_is_better):
@@ -180,9 +218,9 @@ class Trainer:
         """Loss and quick figures on a part, with the averaged weights where there are some."""
         size = self.settings.eval_batch_size or max(256, self.settings.batch_size)
         with self.average.applied() if self.average else nullcontext():
-            outputs = outputs_of(self.model, part, self.place, size)
-        assert part.target is not None, "a part to validate on has targets"
-        target = part.target.to(outputs.dtype) if part.target.is_floating_point() else part.target
+            outputs = outputs_of(self.model, part, self.place, size, flip=self.settings.test_flip)
+        target = _target_of(part)
+        target = target.to(outputs.dtype) if target.is_floating_point() else target
         loss = self.task.loss(outputs, target).item() / self.task.count(target)
         return {"loss": loss, **self.task.quick(outputs, target)}
 
@@ -197,17 +235,24 @@ class Trainer:
 
     def batches_of(self, epoch: int) -> list[Tensor]:
         """The example numbers of each batch of an epoch, the same whenever it is asked."""
-        shuffle = torch.Generator().manual_seed(_mix(self.settings.seed, epoch))
-        batches = list(self.place.share(torch.randperm(len(self.train), generator=shuffle)).split(self.batch_size))  # type: ignore[no-untyped-call]
+        generator = torch.Generator().manual_seed(_mix(self.settings.seed, epoch))
+        if self.settings.sampling == "balanced":
+            order = balanced_order(_target_of(self.train), generator)
+        else:
+            order = torch.randperm(len(self.train), generator=generator)
+        batches = list(self.place.share(order).split(self.batch_size))  # type: ignore[no-untyped-call]
         if len(batches) > 1 and len(batches[-1]) == 1 < self.batch_size:
             # One example has no variance for batch norm to divide by: it joins the batch before it.
             batches[-2:] = [torch.cat(batches[-2:])]
         return batches
 
     def _share_done(self, steps: int) -> float:
-        """How far training is, in [0, 1]: by updates or by the time budget, whichever is further."""
-        by_time = self.state.seconds / (60 * self.settings.minutes) if self.settings.minutes else 0.0
-        return max(self.state.update / steps, by_time)
+        """How far the phase is, in [0, 1]: by updates or by the time budget, whichever is further."""
+        state, by_time = self.state, 0.0
+        if self.settings.minutes:
+            left = 60 * self.settings.minutes - state.phase_seconds  # when the phase began
+            by_time = (state.seconds - state.phase_seconds) / left if left > 0 else 1.0
+        return max((state.update - state.phase_update) / steps, by_time)
 
     # --- stopping, failing, going on --------------------------------------------------------------------------
 
@@ -271,6 +316,28 @@ class Trainer:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def balanced_order(target: Tensor, generator: torch.Generator) -> Tensor:
+    """As many example numbers as there are examples, (n,): each is of a class drawn at random among those that occur,
+    and any of its examples. `target` is the class of each example, (n,)."""
+    counts = target.bincount()
+    counts = counts[counts > 0]
+    by_class = target.argsort(stable=True)  # the examples of one class stand together, from its start on
+    start = counts.cumsum(0) - counts
+    drawn = torch.randint(len(counts), target.shape, generator=generator)
+    place = torch.rand(target.shape, generator=generator, dtype=torch.float64) * counts[drawn]
+    return by_class[start[drawn] + place.long()]
+
+
+def _target_of(part: Part) -> Tensor:
+    """The targets of a part that one can learn from, on the CPU."""
+    assert part.target is not None, "a part to learn from or to validate on has targets"
+    return part.target.cpu()
+
+
+def _as_tuple(outputs: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
 def _grouped(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:

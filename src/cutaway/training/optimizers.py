@@ -1,58 +1,77 @@
-"""How gradients become updates: PyTorch's optimizers, in their fused form where there is one.
+"""How gradients become updates: PyTorch's optimizers, in their fused form where there is one, and Muon.
 
-Decay is for weights: biases and the gains of norms (all parameters of fewer than two dimensions) have none.
+Decay is for weights: biases and the gains of norms (all parameters of fewer than two dimensions) have none. The rate of
+a group of parameters is the base rate times the group's "scale", which falls with its distance from the head where
+`layer_decay` asks for it: J. Howard, S. Ruder, ULMFiT, 2018, section 3.2 <https://arxiv.org/abs/1801.06146>.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-import torch
 from torch import nn
-from torch.optim import Optimizer
+from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 
+from .layers import depths, heads
+from .muon import Muon
 from .settings import TrainSettings
 
 # The fused kernels do the whole update in one pass over memory; on a CPU the default loop is an order slower.
 FUSED_ON = {"cpu", "cuda", "mps"}
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 def build_optimizers(model: nn.Module, settings: TrainSettings) -> list[Optimizer]:
     """The optimizers that together update every trainable parameter once: one, or two where Muon cannot take all."""
-    trainable = [p for p in model.parameters() if p.requires_grad]
+    decay = 1.0 if settings.layer_decay is None else settings.layer_decay
+    trainable = [
+        (p, decay**depth)
+        for (name, p), depth in zip(model.named_parameters(), depths(model).values())
+        if p.requires_grad
+    ]
     if settings.optimizer != "muon":
         return [_build(settings.optimizer, trainable, settings)]
-    # Muon orthogonalises matrices between hidden layers; the first and last layers, kernels, biases and norms
-    # are for AdamW, as its author says. <https://kellerjordan.github.io/posts/muon/>
-    matrices = [p for p in trainable if p.ndim == 2]
-    hidden = {id(p) for p in matrices[1:-1]}
-    muon = [p for p in trainable if id(p) in hidden]
-    rest = [p for p in trainable if id(p) not in hidden]
+    hidden = {id(p) for p in _hidden(model)}
+    muon = [(p, scale) for p, scale in trainable if id(p) in hidden]
+    rest = [(p, scale) for p, scale in trainable if id(p) not in hidden]
     return [_build(n, ps, settings) for n, ps in (("muon", muon), ("adamw", rest)) if ps]
 
 
-def _build(name: str, parameters: list[nn.Parameter], s: TrainSettings) -> Optimizer:
-    if name == "muon":  # matches AdamW's size of update, so that both share one learning rate
-        return torch.optim.Muon(
-            parameters,
-            lr=s.lr,
-            momentum=s.momentum,
-            weight_decay=s.weight_decay,
-            adjust_lr_fn="match_rms_adamw",
-        )
-    groups: list[dict[str, Any]] = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": s.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    groups = [g for g in groups if g["params"]]
-    fused = parameters[0].device.type in FUSED_ON
+def _hidden(model: nn.Module) -> list[nn.Parameter]:
+    """What Muon is for, as its author says: the matrices and kernels between hidden layers. The first layer, the
+    heads, embeddings, biases and norms are for AdamW; so are grouped convolutions, whose kernels are many matrices."""
+    kernels = [m.weight for m in model.modules() if isinstance(m, CONVOLUTIONS)]
+    grouped = [m.weight for m in model.modules() if isinstance(m, CONVOLUTIONS) and m.groups > 1]
+    embeddings = [m.weight for m in model.modules() if isinstance(m, nn.Embedding)]
+    ends = [p for name in heads(model) for p in model.get_submodule(name).parameters()]
+    weights = [p for p in model.parameters() if p.ndim == 2 or any(p is k for k in kernels)]
+    others = {id(p) for p in [*weights[:1], *grouped, *embeddings, *ends]}
+    return [p for p in weights if id(p) not in others]
+
+
+def _build(name: str, parameters: list[tuple[nn.Parameter, float]], s: TrainSettings) -> Optimizer:
+    groups = _grouped(parameters, s.weight_decay)
+    if name == "muon":
+        return Muon(groups, lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay)
+    fused = parameters[0][0].device.type in FUSED_ON
     if name in ("sgd", "momentum", "nesterov"):
         momentum = 0.0 if name == "sgd" else s.momentum
-        return torch.optim.SGD(groups, lr=s.lr, momentum=momentum, nesterov=name == "nesterov", fused=fused)
+        return SGD(groups, lr=s.lr, momentum=momentum, nesterov=name == "nesterov", fused=fused)
     if name == "adagrad":
-        return torch.optim.Adagrad(groups, lr=s.lr, fused=fused)
+        return Adagrad(groups, lr=s.lr, fused=fused)
     if name == "rmsprop":  # has no fused form
-        return torch.optim.RMSprop(groups, lr=s.lr, foreach=True)
+        return RMSprop(groups, lr=s.lr, foreach=True)
     if name == "adam":
-        return torch.optim.Adam(groups, lr=s.lr, fused=fused)
-    return torch.optim.AdamW(groups, lr=s.lr, fused=fused)
+        return Adam(groups, lr=s.lr, fused=fused)
+    return AdamW(groups, lr=s.lr, fused=fused)
+
+
+def _grouped(parameters: Iterable[tuple[nn.Parameter, float]], weight_decay: float) -> list[dict[str, Any]]:
+    """Parameters of one scale and one decay each, the head's first."""
+    groups: dict[tuple[float, bool], dict[str, Any]] = {}
+    for parameter, scale in parameters:
+        decays = parameter.ndim >= 2
+        new = {"params": [], "scale": scale, "weight_decay": weight_decay if decays else 0.0}
+        groups.setdefault((scale, decays), new)["params"].append(parameter)
+    return [groups[key] for key in sorted(groups, reverse=True)]

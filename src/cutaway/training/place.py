@@ -7,18 +7,20 @@ ever started for it. Several processes need another object with these same answe
 from __future__ import annotations
 
 import contextlib
+import copy
 import warnings
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from ..data.sets import Batch
+from ..data.sets import Batch, Part, TensorPart
 from ..errors import SettingError
 
 # On a CPU, kernels with more weights than this stand behind maps of few pixels, where channels-last is slower than the
 # plain format: ResNet-18 steps at 64×64 take 0.89 of torchvision's time so, 1.17 with channels-last throughout.
 LARGE_KERNEL = 150_000
+HELD = 0.25  # share of a device's free memory up to which a part is held there
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,18 @@ class Place:
                 if isinstance(module, nn.Conv2d):
                     _set_memory_format(module)
         return model
+
+    def hold(self, part: Part) -> Part:
+        """The part with its tensors moved here for good, where it lies in memory and takes at most a quarter of what
+        the device has free, so that its batches are cut out here; otherwise, and on a CPU, the part as it is."""
+        if self.device.type == "cpu" or not isinstance(part, TensorPart):
+            return part
+        if part.inputs.nbytes > HELD * free_memory(self.device):
+            return part
+        held = copy.copy(part)
+        held.inputs = self._put(part.inputs)
+        held.target = None if part.target is None else self._put(part.target)
+        return held
 
     def batch(self, batch: Batch) -> tuple[tuple[Tensor, ...], Tensor]:
         """The batch's inputs and target, moved here."""
@@ -87,6 +101,11 @@ def find_place(device: str, precision: str, channels_last: bool | None, model: n
     if channels_last is None:
         channels_last = any(isinstance(m, nn.Conv2d) for m in model.modules())
     return Place(found, dtype, torch.bfloat16 if half else None, channels_last)
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that the device has free; 0 where it does not say."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
 
 
 def _fastest() -> str:

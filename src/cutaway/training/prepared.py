@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,11 +15,15 @@ from ..data.sets import DataSet
 from ..data.settings import DataSettings
 from ..errors import SettingError, UnknownName
 from ..models.registry import Preset, preset
-from ..settings import build, keys
-from ..spec import Classes, ImageSizes
+from ..settings import as_text, build, keys
+from ..spec import Classes, ImageSizes, ImageSpec, Spec
 from ..tasks.task import Task, task_for
+from .layers import frozen, heads
 from .place import Place, find_place
 from .settings import TrainSettings
+from .weights import Taken, take_weights
+
+LAYER_DECAY = 0.8  # where weights are taken, as in K. Clark et al., ELECTRA, 2020 <https://arxiv.org/abs/2003.10555>
 
 
 @dataclass
@@ -34,12 +39,14 @@ class Prepared:
     data_settings: DataSettings
     model_settings: dict[str, Any]
     sizes: ImageSizes  # of images, as the data was asked for
+    taken: Taken | None = None  # the weights that the model begins with, where it does with those of a file
 
 
-def prepare(model: str, source: str, given: Mapping[str, Any]) -> Prepared:
+def prepare(model: str, source: str, given: Mapping[str, Any], resumed: bool = False) -> Prepared:
     """Open the data, fit the model's config to it, build the model from the seed, choose task and place.
 
-    `given` is the flat list of settings, a model's own as `model.KEY`. Raises what a person can mend.
+    `given` is the flat list of settings, a model's own as `model.KEY`. The weights of a run that is `resumed` are in
+    its checkpoint, and none are taken from the file that it began with. Raises what a person can mend.
     """
     found = preset(model)
     kind = kind_of(source)
@@ -63,11 +70,14 @@ def prepare(model: str, source: str, given: Mapping[str, Any]) -> Prepared:
         parsed.setdefault("image_size", data_settings.image_size)
     sizes = found.image_sizes(found.configure(settings=parsed))
     data = open_data(source, data_settings, sizes)
+    _refuse_unfit(settings, data.spec)
     if settings.threads:
         torch.set_num_threads(settings.threads)
     config = found.configure(data.spec, parsed)
     torch.manual_seed(settings.seed)
     network = found.build(config)
+    taken = take_weights(network, found, settings.weights) if settings.weights and not resumed else None
+    settings = _settled(settings, network, taken)
     loss = settings.loss or (getattr(network, "loss", None) if isinstance(data.spec.target, Classes) else None)
     task = task_for(data.spec, loss, settings.label_smoothing, _class_weights(data, settings))
     if data_settings.mixup and task.loss_name in ("perceptron", "map"):
@@ -76,7 +86,52 @@ def prepare(model: str, source: str, given: Mapping[str, Any]) -> Prepared:
             "leave mixup out, or take loss=cross_entropy."
         )
     place = find_place(settings.device, settings.precision, settings.channels_last, network)
-    return Prepared(found, data, network, task, place, settings, data_settings, parsed, sizes)
+    return Prepared(found, data, network, task, place, settings, data_settings, parsed, sizes, taken)
+
+
+def _refuse_unfit(settings: TrainSettings, spec: Spec) -> None:
+    """Raise SettingError for a setting that this data gives no meaning to."""
+    if settings.sampling == "balanced" and not isinstance(spec.target, Classes):
+        raise SettingError(
+            f"sampling=balanced is for classes, and {spec.target.column} is a number: take sampling=shuffle."
+        )
+    if settings.sampling == "balanced" and settings.class_weights == "balanced":
+        raise SettingError(
+            "sampling=balanced and class_weights=balanced would each even out the classes, and both together favour "
+            "the rare ones: give one of them."
+        )
+    if settings.test_flip and not isinstance(spec, ImageSpec):
+        raise SettingError(f"test_flip mirrors images, and this is {spec.kind} data: leave it out.")
+
+
+def _settled(settings: TrainSettings, model: nn.Module, taken: Taken | None) -> TrainSettings:
+    """The settings with numbers for what was left to be chosen by the weights that were taken.
+
+    Raises SettingError where that leaves nothing to learn.
+    """
+    alone, decay = settings.head_epochs, settings.layer_decay
+    if alone is None:
+        alone = 1 if taken and taken.new and settings.epochs > 1 else 0
+    if alone and not settings.weights:
+        raise SettingError(
+            f"head_epochs={alone} keeps the body as it begins, and without weights it begins at random: "
+            "give weights=FILE, or leave it out."
+        )
+    if alone > settings.epochs:
+        raise SettingError(
+            f"head_epochs={alone} are of the epochs={settings.epochs} of the whole training: give more of those."
+        )
+    still = frozen(model, settings.freeze)
+    learning = {name for name, p in model.named_parameters() if p.requires_grad} - still
+    if not learning or (alone and not any(name.startswith(f"{head}.") for head in heads(model) for name in learning)):
+        what = "the head" if learning else "the model"
+        raise SettingError(f"freeze={as_text(settings.freeze)} leaves nothing of {what} to learn: freeze less.")
+    return replace(
+        settings,
+        weights=str(Path(settings.weights).expanduser().resolve()) if settings.weights else None,
+        head_epochs=alone,
+        layer_decay=decay if decay is not None else LAYER_DECAY if settings.weights else 1.0,
+    )
 
 
 def _class_weights(data: DataSet, settings: TrainSettings) -> Tensor | None:

@@ -160,9 +160,5 @@ class Run:
 
     def outputs(self, part: Part) -> torch.Tensor:
         """The model's raw outputs for a part, (n, outputs)."""
-        return outputs_of(self.place.model(self.model), part, self.place, batch_size=256)
-
-
-def load(path: str | Path) -> Run:
-    """Open a run to evaluate, predict, look inside: `cutaway.load("runs/lenet5-digits-1").predict(["seven.png"])`."""
-    return Run(path)
+        flip = self.about["settings"].get("test_flip", False)
+        return outputs_of(self.place.model(self.model), part, self.place, batch_size=256, flip=flip)

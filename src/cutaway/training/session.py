@@ -42,9 +42,11 @@ def fit(
         model, source, given = _resumed(before, model, source, given)
     if model is None or source is None:
         raise SettingError("A model and data are needed: cutaway train MODEL DATA. `cutaway list` shows the models.")
-    ready = prepare(model, source, given)
+    goes_on = earlier is not None and (earlier.folder / "checkpoints" / "last.safetensors").exists()
+    ready = prepare(model, source, given, resumed=goes_on)
     if earlier:
         earlier.refuse_other(ready.data, "or train anew.")
+        _refuse_other_weights(before, ready)
         _clear_leftovers(earlier.folder)
     folder = earlier.folder if earlier else _new_folder(out, ready)
     settings = {**asdict(ready.data_settings), **asdict(ready.settings)}
@@ -61,7 +63,9 @@ def fit(
             ready.model, ready.data, ready.task, ready.settings, ready.place, folder / "checkpoints", bar,
             on_epoch=on_epoch,
         )  # fmt: skip
-        if earlier and (folder / "checkpoints" / "last.safetensors").exists():
+        if not goes_on:
+            trainer.begin()
+        else:
             trainer.resume()
             trainer.state.resumed += 1
             if any(before["settings"].get(key) != settings[key] for key in HOW_LONG):
@@ -117,6 +121,15 @@ def _new_folder(out: str | Path | None, ready: Prepared) -> Path:
         if not folder.exists():
             return _made(folder)
     raise FileError("runs/ is full of runs of this name: give --out DIR.")
+
+
+def _refuse_other_weights(about: Mapping[str, Any], ready: Prepared) -> None:
+    """Raise FileError where a run that was stopped before its first checkpoint would begin with other weights now."""
+    if ready.taken and ready.taken.sha256 != about["weights"]["sha256"]:
+        raise FileError(
+            f"{ready.taken.path} is not what it was when this run began, and the run has no checkpoint yet: "
+            "restore the file, or train anew."
+        )
 
 
 def _clear_leftovers(folder: Path) -> None:

@@ -41,6 +41,11 @@ class TrainSettings:
     class_weights: str = setting(
         "none", "balanced weighs each class by the inverse of its share", choices=("none", "balanced")
     )
+    sampling: str = setting(
+        "shuffle",
+        "shuffle takes every example once an epoch; balanced draws as many, every class as often",
+        choices=("shuffle", "balanced"),
+    )
     ema: float = setting(
         0.0,
         "decay of a moving average of the weights, used for evaluation; 0 keeps none",
@@ -48,6 +53,20 @@ class TrainSettings:
         high=0.99999,
     )
     patience: int = setting(0, "early stopping: epochs without a better validation score; 0 never stops early", low=0)
+    test_flip: bool = setting(False, "evaluate on each image and on its mirror image, and average their logits")
+    weights: str | None = setting(
+        None, "begin with these: a run, a model's folder or file, or torchvision's .pth of this network"
+    )
+    freeze: tuple[str, ...] = setting((), "layers that do not learn, by name or pattern: conv1,layer*,*.bias")
+    head_epochs: int | None = setting(
+        None, "epochs at the beginning in which the head alone learns; auto: 1 where weights leave it new", low=0
+    )
+    layer_decay: float | None = setting(
+        None,
+        "factor on the rate for each group of layers further from the head; auto: 0.8 with weights, else 1",
+        low=0.01,
+        high=1.0,
+    )
     seed: int = setting(0, "seed of weights, order and augmentation", low=0)
     device: str = setting("auto", "auto, cpu, cuda, cuda:1, mps")
     precision: str = setting(

@@ -1,0 +1,47 @@
+"""`cutaway.load`: a run opened again, or a model out of a folder or of torchvision's checkpoint."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import overload
+
+from torch import nn
+
+from ..errors import FileError
+from ..interop.convert import open_model, refuse_absent
+from ..models.saving import CONFIG
+from ..training.run import Run
+
+
+@overload
+def load(path: str | os.PathLike[str], model: None = None) -> Run: ...
+@overload
+def load(path: str | os.PathLike[str], model: str) -> nn.Module: ...
+def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Module:
+    """Open a run, to evaluate, predict, look inside; or, with `model=NAME`, the bare model, in eval mode on the CPU.
+
+        load("runs/lenet5-digits-1").predict(["seven.png"])
+        load("resnet18.pth", model="resnet18")(images)       # torchvision's checkpoint
+        load("runs/lenet5-digits-1", model="lenet5")         # what the run trained
+
+    A checkpoint's shapes tell channels, classes and image size; which preset it is for must be said. What should be
+    known of one, such as counters that it lacks, is warned of. Raises FileError where `path` is not what was asked
+    for, UnknownName or ModelError for a preset that does not exist, or that torchvision does not have.
+    """
+    path = Path(path)
+    refuse_absent(path)
+    if model is not None:
+        found, notes = open_model(path, model)
+        for sentence in notes:
+            warnings.warn(f"{path}: {sentence}", stacklevel=2)
+        return found
+    if path.is_file():
+        raise FileError(
+            f"{path} is a file, not a run's folder. If it is torchvision's checkpoint, say for which model, as in "
+            f'load("{path}", model="resnet18").'
+        )
+    if (path / CONFIG).is_file():
+        raise FileError(f'{path} is a model without its run: name the model too, as in load("{path}", model=NAME).')
+    return Run(path)

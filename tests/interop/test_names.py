@@ -1,0 +1,29 @@
+"""Our names of torchvision's tensors: with its networks as they are built, at full size and without numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from cutaway.interop.names import torchvision_key, torchvision_names
+from cutaway.models.registry import preset
+
+from ..oracles import conftest  # noqa: F401  # lets torchvision be imported
+
+models = pytest.importorskip("torchvision.models")
+
+
+@pytest.mark.parametrize("name", sorted(torchvision_names()))
+def test_keys_and_shapes_are_those_of_torchvisions_builder(name: str) -> None:
+    builder = getattr(models, torchvision_names()[name])
+    # Some fill their weights by hand unless they are told not to, and warn.
+    quiet = {"init_weights": False} if builder.__name__ in ("googlenet", "inception_v3") else {}
+    with torch.device("meta"):
+        theirs = builder(**quiet).state_dict()
+        ours = preset(name).build(preset(name).config).state_dict()
+    assert {torchvision_key(name, k): v.shape for k, v in ours.items()} == {k: v.shape for k, v in theirs.items()}
+
+
+def test_a_preset_that_torchvision_has_not_keeps_its_names() -> None:
+    assert torchvision_key("resnet20", "conv1.weight") == "conv1.weight"
+    assert "resnet20" not in torchvision_names()

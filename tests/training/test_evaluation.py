@@ -1,0 +1,53 @@
+"""Evaluation gives raw outputs in the part's order, of images and, where asked, of their mirror images too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from cutaway.data.sets import TensorPart
+from cutaway.files import read_json
+from cutaway.training.evaluation import outputs_of
+from cutaway.training.place import find_place
+from cutaway.training.progress import Progress
+from cutaway.training.session import fit
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_logits_are_averaged_over_the_image_and_its_mirror_image(precision: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(2 * 3 * 4, 5)).train()
+    images = torch.randn(7, 2, 3, 4)
+    place = find_place("cpu", precision, None, model)
+    found = outputs_of(model, TensorPart(images, None), place, batch_size=3, flip=True)
+    assert found.dtype == torch.float32
+    with torch.no_grad(), place.autocast():
+        there, back = model(images).float(), model(images[..., [3, 2, 1, 0]]).float()
+    assert torch.allclose(found, (there + back) / 2, atol=1e-6)
+    assert not torch.allclose(found, there, atol=1e-2)
+    assert torch.equal(outputs_of(model, TensorPart(images, None), place, batch_size=7), there)
+    assert model.training
+
+
+def test_a_run_flips_whenever_it_is_asked_or_never(tmp_path: Path) -> None:
+    given = {"limit": 60, "epochs": 1, "tensorboard": False, "threads": 1}
+    runs = {}
+    for flip in (False, True):
+        folder = tmp_path / str(flip)
+        runs[flip] = fit(
+            "simplecnn", "digits", {**given, "test_flip": flip}, out=folder, progress=Progress(shown=False)
+        )
+        assert read_json(folder / "run.json")["settings"]["test_flip"] is flip
+        loss = read_json(folder / "evaluation.json")["measures"]["loss"]["value"]
+        assert runs[flip].evaluate()["loss"].value == pytest.approx(loss, rel=1e-5)
+    same = [torch.equal(a, b) for a, b in zip(*(r.model.parameters() for r in runs.values()))]
+    assert all(same)  # it is for evaluation alone
+    plain, flipped = (r.evaluate()["loss"].value for r in runs.values())
+    assert plain != pytest.approx(flipped, rel=1e-3)
+    images = runs[True].data().parts["test"]
+    once = [r.outputs(images) for r in runs.values()]
+    mirrored = TensorPart(images.inputs.flip(3), None)  # type: ignore[attr-defined]
+    assert torch.allclose(once[1], (once[0] + runs[False].outputs(mirrored)) / 2, atol=1e-5)
