@@ -145,6 +145,8 @@ FREE = {
     "nonzero",
     "upsample_nearest1d",
     "upsample_nearest2d",
+    "upsample_bilinear2d",
+    "upsample_bicubic2d",
     "pixel_shuffle",
     # new tensors
     "arange",

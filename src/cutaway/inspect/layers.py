@@ -195,6 +195,8 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         if self.own[name] or not any(module.children()):
             return name
         what = name_of(op).removesuffix("_with_indices").lstrip("_")
+        if what.startswith("scaled_dot_product"):  # each device has its own kernel, by its own name
+            what = "scaled_dot_product_attention"
         if cost == 0 and "pool" not in what:
             return None
         row = f"{name}.{what}()".lstrip(".")

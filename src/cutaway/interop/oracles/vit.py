@@ -1,0 +1,73 @@
+"""Oracle of the Vision Transformers: torchvision's."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor, nn
+
+from ...models.vit import PRESETS, Config, ViT
+from ..names import torchvision_key
+from . import Oracle, OracleMissing, images
+
+
+def torchvision_vit(config: Config) -> Oracle:
+    """torchvision's network, with other input channels or the mean of the patches where `config` has them so."""
+    try:
+        from torchvision.models.vision_transformer import VisionTransformer
+    except (ImportError, RuntimeError) as error:
+        # RuntimeError: a wheel built for CUDA beside a PyTorch built for the CPU.
+        raise OracleMissing(f"torchvision cannot be imported here ({str(error).splitlines()[0]}).") from error
+    size = config.grid * config.patch
+    module = VisionTransformer(
+        image_size=size,
+        patch_size=config.patch,
+        num_layers=config.depth,
+        num_heads=config.heads,
+        hidden_dim=config.dim,
+        mlp_dim=config.mlp_dim,
+        dropout=config.dropout,
+        num_classes=config.num_classes,
+    )
+    if config.in_channels != 3:
+        module.conv_proj = nn.Conv2d(config.in_channels, config.dim, config.patch, stride=config.patch)
+    if config.pool == "mean":
+        module = Averaged(module)
+    with torch.device("meta"):
+        ours = ViT(config).state_dict()
+    inside = "vit." if config.pool == "mean" else ""
+    # The names are those of all of torchvision's Vision Transformers, of which vit_b_16 is one.
+    key_map = {key: inside + torchvision_key("vit-base/16", key) for key in ours}
+    # torchvision's attention gives tokens that lie in memory with the batch second. Dropout is drawn in the order of
+    # memory, which is the same only for a batch of one. Of large images one is enough, for the sake of time.
+    batch = 1 if config.dropout or size > 64 else 2
+    return Oracle(module, images(batch, config.in_channels, size, size), key_map)
+
+
+class Averaged(nn.Module):
+    """torchvision's encoder without a class token; its head sees the mean of the patches."""
+
+    def __init__(self, vit: nn.Module) -> None:
+        super().__init__()
+        del vit.class_token
+        vit.encoder.pos_embedding = nn.Parameter(vit.encoder.pos_embedding[:, 1:].detach())  # type: ignore[index,union-attr]
+        self.vit = vit
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits, (N, classes)."""
+        tokens = self.vit.encoder(self.vit.conv_proj(x).flatten(2).mT.contiguous())  # type: ignore[operator]
+        logits: Tensor = self.vit.heads(tokens.mean(1))  # type: ignore[operator]
+        return logits
+
+
+ORACLES = dict.fromkeys(PRESETS, torchvision_vit)
+
+# vit-tiny/16 is compared whole; the others have more and wider blocks of the same kind.
+REDUCED = {
+    name: dataclasses.replace(
+        config, image_size=2 * config.patch, dim=16 * config.heads, depth=3, mlp_dim=64 * config.heads, num_classes=10
+    )
+    for name, config in PRESETS.items()
+    if name != "vit-tiny/16"
+}

@@ -1,0 +1,149 @@
+"""Convolution, then attention: a small network in which local and global sight stand one after the other.
+
+The form is ours, the smallest that has each part once. What it is made of: attention between all places of a
+convolutional map, added to the map, is after X. Wang, R. Girshick, A. Gupta, K. He, Non-local neural networks, 2017
+(CVPR 2018) <https://arxiv.org/abs/1711.07971>; several heads and 1/√d are after A. Vaswani et al., Attention is all
+you need, 2017 <https://arxiv.org/abs/1706.03762>.
+
+    G = conv₃(conv₂(conv₁(x))),   conv(x) = ReLU(BN(W ∗ x)), halved by max-pooling between
+    z_i = g_i + MultiHead(LN(G))_i,   logits = W mean_i z_i + b        g_i: the token of place i in the map G
+
+Shapes, from an image (N, C, H, W), H and W at least 4:
+    conv 3×3, BN, ReLU, max over 2×2     (N, 48, H/2, W/2)
+    conv 3×3, BN, ReLU, max over 2×2     (N, 96, H/4, W/4)
+    conv 3×3, BN, ReLU                   (N, 192, H/4, W/4)     what a place sees: 18×18 pixels
+    places as tokens                     (N, HW/16, 192)
+    attention of 4 heads, added          (N, HW/16, 192)        every place sees every other
+    mean over the tokens                 (N, 192)
+    linear                               (N, classes)
+
+Images of any size will do, with the remainder of a halving dropped; 32×32 pixels are 64 tokens. There are no
+positions, as in Wang et al.: attention and mean treat the tokens as a set, and only the zeros at the border of the
+convolutions tell a token anything of where it is. The convolutions have no bias: the normalization after them has one.
+Unlike theirs, the tokens are normalized before the attention (LN), as in today's Transformers, not after it (BN).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import require
+from ..nn.attention import MultiHeadAttention
+from ..spec import ImageSpec
+from .card import Card, Divergence, Published
+from .images import refuse_small
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    widths: tuple[int, ...] = (48, 96, 192)  # channels of each convolution; between two of them the map is halved
+    heads: int = 4  # of attention; a divisor of the last width
+    in_channels: int = 3  # 1 for grey, 3 for RGB
+    num_classes: int = 10  # values that the head gives: one for each class, 1 for a number
+
+    def __post_init__(self) -> None:
+        require(
+            len(self.widths) >= 1 and all(width >= 1 for width in self.widths),
+            "widths",
+            self.widths,
+            "at least one number, each at least 1",
+        )
+        require(
+            self.heads >= 1 and self.widths[-1] % self.heads == 0,
+            "heads",
+            self.heads,
+            f"at least 1 and a divisor of the last width, {self.widths[-1]}",
+        )
+        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
+        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+
+    @property
+    def least_size(self) -> int:
+        """The smallest height and width of an image: one pixel is left after the halvings."""
+        return int(2 ** (len(self.widths) - 1))
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
+        """The preset with the channels and classes of `spec`; images of any size will do."""
+        return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
+
+
+class CNNAttention(nn.Module):
+    """(N, C, H, W) images to (N, classes) logits."""
+
+    takes = (ImageSpec,)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        inputs = (config.in_channels, *config.widths)
+        self.convs = nn.ModuleList(
+            nn.Conv2d(before, after, kernel_size=3, padding=1, bias=False)
+            for before, after in zip(inputs, config.widths)
+        )
+        self.bns = nn.ModuleList(nn.BatchNorm2d(width) for width in config.widths)
+        dim = config.widths[-1]
+        self.norm = nn.LayerNorm(dim)
+        self.attention = MultiHeadAttention(dim, config.heads)
+        self.head = nn.Linear(dim, config.num_classes)
+
+    def grid(self, x: Tensor) -> Tensor:
+        """The convolutional map G, (N, D, H/4, W/4) with three convolutions."""
+        refuse_small(x, self.config.least_size, "cnn-attention")
+        for i, (conv, bn) in enumerate(zip(self.convs, self.bns)):
+            if i > 0:
+                x = F.max_pool2d(x, 2)
+            x = F.relu(bn(conv(x)), inplace=True)
+        return x
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the head sees: the mean over the tokens, (N, D)."""
+        g = self.grid(x).flatten(2).transpose(1, 2)  # (N, T, D), row by row
+        z: Tensor = g + self.attention(self.norm(g))
+        return z.mean(1)  # (N, D)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits, (N, classes)."""
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
+
+Model = CNNAttention
+
+PRESETS = {"cnn-attention": Config()}
+
+CARD = Card(
+    title="Non-local neural networks",
+    authors="X. Wang, R. Girshick, A. Gupta, K. He",
+    year=2017,
+    link="https://arxiv.org/abs/1711.07971",
+    family="cnn",
+    equation="z_i = g_i + MultiHead(LN(G))_i; logits = W mean_i z_i + b",
+    oracle="torch.nn.Sequential and torch.nn.MultiheadAttention, built by hand",
+    published={"cnn-attention": Published(359_866, 33_572_736, (3, 32, 32), "computed from the definition above")},
+    divergences=(
+        Divergence(
+            "the network",
+            paper="blocks of attention with one head within a ResNet for video, BN after them",
+            here="one layer of attention with four heads, LN before it, behind three convolutions",
+        ),
+    ),
+    settings={
+        "cnn-attention": {
+            "optimizer": "adamw",
+            "lr": 2e-3,
+            "batch_size": 64,
+            "weight_decay": 0.05,
+            "schedule": "warmup-cosine",
+            "warmup": 0.1,
+            "clip": 1.0,
+            "epochs": 20,
+        }
+    },
+)

@@ -1,0 +1,357 @@
+"""The Vision Transformer: an image as a sequence of patches, read by a Transformer encoder.
+
+After A. Dosovitskiy, L. Beyer, A. Kolesnikov, D. Weissenborn, X. Zhai, T. Unterthiner, M. Dehghani, M. Minderer,
+G. Heigold, S. Gelly, J. Uszkoreit, N. Houlsby, An image is worth 16×16 words: Transformers for image recognition at
+scale, 2020 (ICLR 2021). <https://arxiv.org/abs/2010.11929>
+
+    z_0  = [x_class; x¹E; x²E; …; x^N E] + E_pos                                                       (equation 1)
+    z'_l = MSA(LN(z_{l−1})) + z_{l−1}                                                                  (equation 2)
+    z_l  = MLP(LN(z'_l)) + z'_l                                                                        (equation 3)
+    y    = LN(z_L⁰)                                                                                    (equation 4)
+
+      a block          z ──────────┐                 MSA  multi-head self-attention
+                       │ LN        │                 MLP  two linear layers, GELU between
+                       │ MSA       │                 LN   layer normalization of each token, eps 1e-6
+                       + ◄─────────┘
+                       ├───────────┐
+                       │ LN        │
+                       │ MLP       │
+                       + ◄─────────┘
+                       z
+
+Shapes, from (N, C, H, W) with patches of P: E is a convolution P×P with stride P (N, D, H/P, W/P), its map read row
+by row as T = HW/P² tokens (N, T, D), the class token before them (N, 1 + T, D), positions added, `depth` blocks, the
+last normalization of the class token (N, D), logits (N, classes). Sides must be multiples of P, and need not be equal.
+
+Positions are learned, one for each patch of a square image of `image_size`; for images of another shape they are
+interpolated as a map (section 3.2), so that one set of weights serves every size. For images of few pixels take small
+patches: `model.patch=4` makes 64 tokens of 32×32 pixels.
+
+Where the paper, this file and the checkpoints in circulation differ:
+- Sizes. Base and large are the paper's table 1; tiny and small are from H. Touvron et al., Training data-efficient
+  image transformers & distillation through attention, 2020 <https://arxiv.org/abs/2012.12877>, without its
+  distillation, in patches of 16.
+- Head. The paper pre-trains with one hidden layer and fine-tunes with a linear one (section 3.1); here, and in
+  torchvision, always linear. Its appendix D.3 also tries the mean of all patches for the class token: `pool="mean"`,
+  where there is no such token, as in the authors' code.
+- GELU. The authors' code calls its library's default, the tanh approximation; here the exact one, as in torchvision
+  and transformers.
+- Dropout. Here after positions, attention's output and both layers of the MLP, as in torchvision; the authors' code
+  has it on the weights of attention as well, transformers' has none within the MLP. The presets have none.
+- Interpolation. The authors' code takes linear interpolation with the corners held fast, torchvision's cubic with the
+  corners held fast, transformers' and timm's cubic by the areas of pixels (timm with a filter against aliasing).
+  Here it is cubic by areas without a filter, as transformers has it.
+- Initialisation. As in the authors' code, queries, keys and values are drawn as three matrices, where torchvision draws
+  one. The head begins with small numbers, as in DeiT, not with zeros, so that the first step reaches every weight.
+- Weight decay. Positions and the class token are decayed here like weights, because they are tables; many recipes
+  leave them out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import ModelError, require
+from ..nn.attention import MultiHeadAttention
+from ..spec import ImageSpec
+from .card import Card, Divergence, Published
+from .images import refuse_small
+
+EPS = 1e-6  # of the normalizations: the authors' library's default, not PyTorch's
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    image_size: int = 224  # pixels a side that positions are learned for; images of other sizes will do
+    patch: int = 16  # pixels a side of a patch: 4 for images of about 32 pixels
+    dim: int = 768  # numbers in a token: D
+    depth: int = 12  # blocks: L
+    heads: int = 12  # of attention, each on dim / heads numbers
+    mlp_dim: int = 3072  # hidden units of the MLP, 4 · dim in all presets
+    pool: str = "token"  # what the head sees: token, the class token; mean, the mean of all patches and no such token
+    dropout: float = 0.0  # after positions, attention and both layers of the MLP
+    in_channels: int = 3  # 1 for grey, 3 for RGB
+    num_classes: int = 1000  # logits
+
+    def __post_init__(self) -> None:
+        require(self.patch >= 1, "patch", self.patch, "at least 1")
+        require(self.image_size >= 1, "image_size", self.image_size, "at least 1")
+        require(self.dim >= 1, "dim", self.dim, "at least 1")
+        require(self.depth >= 1, "depth", self.depth, "at least 1")
+        require(
+            self.heads >= 1 and self.dim % self.heads == 0,
+            "heads",
+            self.heads,
+            f"at least 1 and a divisor of dim={self.dim}",
+        )
+        require(self.mlp_dim >= 1, "mlp_dim", self.mlp_dim, "at least 1")
+        require(self.pool in ("token", "mean"), "pool", self.pool, "token or mean")
+        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
+        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
+        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+
+    @property
+    def least_size(self) -> int:
+        """The smallest height and width of an image: one patch."""
+        return self.patch
+
+    @property
+    def size_step(self) -> int:
+        """Heights and widths are multiples of this: whole patches."""
+        return self.patch
+
+    @property
+    def grid(self) -> int:
+        """Patches a side that positions are learned for; a part of a patch at the edge counts as one."""
+        return math.ceil(self.image_size / self.patch)
+
+    @property
+    def tokens_before(self) -> int:
+        """Tokens that stand before the patches': the class token, or none."""
+        return 1 if self.pool == "token" else 0
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
+        """The preset with the channels and classes of `spec`, and positions for its longer side."""
+        return dataclasses.replace(
+            preset,
+            image_size=max(spec.height, spec.width),
+            in_channels=spec.channels,
+            num_classes=spec.target.outputs,
+        )
+
+
+def interpolate_positions(positions: Tensor, before: int, grid: tuple[int, int]) -> Tensor:
+    """Positions learned for a square map, for a map of `grid` rows and columns: (1, before + S², D) to
+    (1, before + rows·columns, D).
+
+    Each of the D numbers is a picture of S×S pixels, brought to the new size by cubic interpolation. The first
+    `before` positions are of tokens with no place in the map and stay. At the same size nothing changes.
+    """
+    first, squares = positions[:, :before], positions[:, before:]
+    side = math.isqrt(squares.shape[1])
+    if grid == (side, side):
+        return positions
+    picture = squares.reshape(1, side, side, -1).permute(0, 3, 1, 2)  # (1, D, S, S)
+    picture = F.interpolate(picture, size=grid, mode="bicubic", align_corners=False)  # (1, D, rows, columns)
+    return torch.cat([first, picture.flatten(2).transpose(1, 2)], dim=1)  # (1, before + rows·columns, D)
+
+
+class MLP(nn.Module):
+    """W₂ GELU(W₁ x), on each token by itself: (N, T, D) to (N, T, D)."""
+
+    def __init__(self, dim: int, hidden: int, dropout: float) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(dim, hidden)
+        self.fc2 = nn.Linear(hidden, dim)
+        self.dropout = nn.Dropout(dropout)
+        for layer in (self.fc1, self.fc2):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.normal_(layer.bias, std=1e-6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, T, D) to (N, T, D)."""
+        x = self.dropout(F.gelu(self.fc1(x)))  # (N, T, hidden)
+        y: Tensor = self.dropout(self.fc2(x))  # (N, T, D)
+        return y
+
+
+class Block(nn.Module):
+    """Attention between the tokens, then the MLP on each, both added to what came in: (N, T, D) to (N, T, D)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(config.dim, eps=EPS)
+        self.attention = MultiHeadAttention(config.dim, config.heads)
+        self.dropout = nn.Dropout(config.dropout)
+        self.norm2 = nn.LayerNorm(config.dim, eps=EPS)
+        self.mlp = MLP(config.dim, config.mlp_dim, config.dropout)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Equations 2 and 3. Sums are not made in place: in mixed precision z has more digits than what is added."""
+        z = z + self.dropout(self.attention(self.norm1(z)))
+        y: Tensor = z + self.mlp(self.norm2(z))
+        return y
+
+
+class ViT(nn.Module):
+    """(N, C, H, W) images, sides multiples of the patch, to (N, classes) logits."""
+
+    takes = (ImageSpec,)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.patches = nn.Conv2d(config.in_channels, config.dim, config.patch, stride=config.patch)  # E
+        if config.pool == "token":
+            self.class_token = nn.Parameter(torch.zeros(1, 1, config.dim))
+        self.positions = nn.Parameter(torch.empty(1, config.tokens_before + config.grid**2, config.dim))
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
+        self.norm = nn.LayerNorm(config.dim, eps=EPS)
+        self.head = nn.Linear(config.dim, config.num_classes)
+
+        nn.init.trunc_normal_(self.patches.weight, std=self.patches.weight[0].numel() ** -0.5)
+        nn.init.zeros_(self.patches.bias)  # type: ignore[arg-type]  # it has one
+        nn.init.normal_(self.positions, std=0.02)
+        nn.init.trunc_normal_(self.head.weight, std=0.02)
+        nn.init.zeros_(self.head.bias)
+
+    def tokens(self, x: Tensor) -> Tensor:
+        """What leaves the last block: (N, T, D), a token for each patch, row by row, the class token before them.
+
+        Raises ModelError where the sides of the images are not multiples of the patch.
+        """
+        refuse_small(x, self.config.least_size, "vit")
+        self._refuse_broken_patches(x)
+        z: Tensor = self.patches(x)  # (N, D, H/P, W/P)
+        grid = (z.shape[2], z.shape[3])
+        z = z.flatten(2).transpose(1, 2)  # (N, T, D)
+        if self.config.pool == "token":
+            z = torch.cat([self.class_token.expand(len(z), -1, -1), z], dim=1)  # (N, 1 + T, D)
+        # Without a class token z would stay transposed in memory, and every normalization would copy it again.
+        z = z.contiguous() + interpolate_positions(self.positions, self.config.tokens_before, grid)
+        z = self.dropout(z)
+        for block in self.blocks:
+            z = block(z)
+        return z
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the head sees, (N, D): the class token, normalized, or the mean of the normalized patches."""
+        z = self.tokens(x)
+        y: Tensor = self.norm(z[:, 0]) if self.config.pool == "token" else self.norm(z).mean(1)
+        return y
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits, (N, classes)."""
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
+    def adapt_state(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """A ViT's tensors, by our names, as this one takes them: positions learned at another image size are
+        interpolated to this one's; all else, and what fits no square map, is handed on as it is."""
+        adapted = dict(tensors)
+        found, before = adapted.get("positions"), self.config.tokens_before
+        if found is not None and found.ndim == 3:
+            squares = found.shape[1] - before
+            if squares >= 1 and math.isqrt(squares) ** 2 == squares:
+                grid = (self.config.grid, self.config.grid)
+                adapted["positions"] = interpolate_positions(found, before, grid)
+        return adapted
+
+    def _refuse_broken_patches(self, x: Tensor) -> None:
+        height, width = x.shape[2:]
+        patch = self.config.patch
+        if height % patch or width % patch:
+            whole = math.ceil(max(height, width) / patch) * patch
+            raise ModelError(
+                f"vit cuts images into patches of {patch}×{patch} pixels, and these are {height}×{width}: bring them "
+                f"to a multiple, as image_size={whole}, or take a patch that divides both sides, by model.patch."
+            )
+
+
+Model = ViT
+
+
+def _size(dim: int, depth: int, heads: int, patch: int = 16) -> Config:
+    return Config(patch=patch, dim=dim, depth=depth, heads=heads, mlp_dim=4 * dim)
+
+
+PRESETS = {
+    "vit-tiny/16": _size(192, 12, 3),
+    "vit-small/16": _size(384, 12, 6),
+    "vit-base/16": _size(768, 12, 12),
+    "vit-base/32": _size(768, 12, 12, patch=32),
+    "vit-large/16": _size(1024, 24, 16),
+}
+
+_TORCHVISION = (
+    "torchvision's weight metadata, which has the multiply-adds to three decimals, the products of attention among "
+    "them; in full counted on its network"
+)
+_DEIT = "computed from DeiT's width, depth and heads"
+_SHAPE = (3, 224, 224)
+
+# The paper's run on ImageNet alone (table 3): Adam, rate 3e-3 at batches of 4096, cosine after a warm-up, decay 0.3,
+# dropout 0.1, gradients clipped at 1, 300 epochs. The rate goes here with the square root of the batch, 3e-3 / 8; the
+# decay and the shifted, mirrored images are for small data sets, which a network without convolutions must be shown.
+_FROM_SCRATCH = {
+    "optimizer": "adamw",
+    "lr": 4e-4,
+    "batch_size": 64,
+    "weight_decay": 0.05,
+    "schedule": "warmup-cosine",
+    "warmup": 0.1,
+    "clip": 1.0,
+    "epochs": 100,
+    "crop": 4,
+    "flip": True,
+}
+
+CARD = Card(
+    title="An image is worth 16×16 words: Transformers for image recognition at scale",
+    authors=(
+        "A. Dosovitskiy, L. Beyer, A. Kolesnikov, D. Weissenborn, X. Zhai, T. Unterthiner, M. Dehghani, "
+        "M. Minderer, G. Heigold, S. Gelly, J. Uszkoreit, N. Houlsby"
+    ),
+    year=2020,
+    link="https://arxiv.org/abs/2010.11929",
+    family="transformer",
+    equation="z' = MSA(LN(z)) + z;  z ← MLP(LN(z')) + z'",
+    oracle="torchvision's VisionTransformer; transformers' ViTForImageClassification",
+    published={
+        "vit-tiny/16": Published(5_717_416, 1_253_683_200, _SHAPE, _DEIT),
+        "vit-small/16": Published(22_050_664, 4_598_882_304, _SHAPE, _DEIT),
+        "vit-base/16": Published(86_567_656, 17_563_828_224, _SHAPE, _TORCHVISION),
+        "vit-base/32": Published(88_224_232, 4_409_186_304, _SHAPE, _TORCHVISION),
+        "vit-large/16": Published(304_326_632, 61_554_712_576, _SHAPE, _TORCHVISION),
+    },
+    divergences=(
+        Divergence(
+            "head",
+            paper="one hidden layer in pre-training, linear in fine-tuning",
+            here="linear",
+            circulating="linear (torchvision, transformers, timm)",
+        ),
+        Divergence(
+            "GELU",
+            paper="not said; the authors' code takes the tanh approximation",
+            here="exact",
+            circulating="exact (torchvision, transformers, timm)",
+        ),
+        Divergence(
+            "dropout",
+            paper="after every linear layer but those of queries, keys and values, and after positions",
+            here="after positions, attention's output and both layers of the MLP; none in the presets",
+            circulating="as here (torchvision); none within the MLP (transformers)",
+        ),
+        Divergence(
+            "interpolation of positions",
+            paper="2-D, by place; the authors' code: linear, corners held fast",
+            here="cubic, by the areas of pixels",
+            circulating="as here (transformers), with a filter (timm), corners held fast (torchvision)",
+        ),
+        Divergence(
+            "initialisation",
+            paper="head zero in fine-tuning; the authors' code: head zero, queries, keys and values Xavier each",
+            here="queries, keys and values Xavier each, head normal of deviation 0.02",
+            circulating="torchvision: Xavier over the three as one matrix; head zero",
+        ),
+        Divergence(
+            "weight decay of positions and the class token",
+            paper="not said",
+            here="as weights",
+            circulating="none in timm's and DeiT's recipes",
+        ),
+    ),
+    settings=dict.fromkeys(PRESETS, _FROM_SCRATCH),
+)
