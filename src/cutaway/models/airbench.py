@@ -1,0 +1,250 @@
+"""The network that reaches 94 % on CIFAR-10 within seconds of training: whitening, eight further layers, one maximum.
+
+After K. Jordan, 94% on CIFAR-10 in 3.29 seconds on a single GPU, 2024.
+<https://arxiv.org/abs/2404.00498>
+
+The first layer is not learned. It takes patches of 2×2 pixels to numbers that are uncorrelated and of variance one,
+each of them once with either sign, so that the activation behind it loses nothing:
+
+    W = (v_1/√(λ_1 + ε), …, v_d/√(λ_d + ε)),   E[p pᵀ] v_i = λ_i v_i,   p a patch of d = 4C values;   x ↦ GELU(±Wp + b)
+
+E is the mean over the patches of training images (`initialise_from`); λ_i and v_i are eigenvalues and eigenvectors.
+
+      group (C to w channels)
+
+      3×3, w              a 3×3 convolution begins as the identity on as many channels as it takes:
+      max over 2×2        its first filters have a one in the middle, the others are random
+      BN, GELU
+      3×3, w              BN: z ↦ (z − μ)/σ + β, with a trainable β and no trainable scale
+      BN, GELU
+
+Shapes, from (N, 3, 32, 32): whitening 2×2 without padding (N, 24, 31, 31), groups with w = 64, 256, 256 on maps of 15,
+7 and 3, maximum over the map (N, 256), logits (N, classes) as a ninth of a linear map without bias. Images of any size
+from 9×9 on and of any number of channels will do: maps are halved with the remainder dropped.
+
+Where the paper, this file and the scripts in circulation differ:
+- The maximum at the end is over 3×3 there, which is the whole map of images of 32×32; here it is always the whole map.
+- The whitening kernel and the scales of the normalization, which nothing trains, are buffers here, not parameters:
+  1 971 352 trainable parameters, and 1 440 frozen numbers which the script counts as parameters too.
+- Until `initialise_from` has seen images, W is a random orthogonal basis: what whitens white noise.
+- `airbench94_muon.py`, a faster script of the same author, divides the head by 256, with weights of deviation 1, and
+  lets the bias of the first layer begin at random; here the paper's ninth and its zero.
+- Training. The author trains the bias of the first layer for three epochs only, gives the other biases 64 times the
+  rate, flips every image in every second epoch (not at random), pads crops by reflection, averages weights as Lookahead
+  does, and tests on six views of an image. The settings of the card have Muon instead, twice the epochs, and two views.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import ModelError, require
+from ..spec import ImageSpec
+from .card import Card, Divergence, Published
+from .images import refuse_small
+
+PATCH = 2  # height and width of what the first layer sees
+FLOOR = 5e-4  # ε, added to every variance: directions in which the patches hardly vary are not blown up
+ENOUGH = 5_000_000  # patches that E is taken over: of 5 200 images of 32×32, as many as the author takes
+AT_ONCE = 250_000  # patches that lie in memory
+HEAD_SCALE = 1 / 9  # on the logits; the softmax then begins, and learns, more gently
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    widths: tuple[int, ...] = (64, 256, 256)  # channels of each group
+    in_channels: int = 3  # 1 for grey, 3 for RGB
+    num_classes: int = 10  # logits
+
+    def __post_init__(self) -> None:
+        require(
+            len(self.widths) >= 1 and all(width >= 1 for width in self.widths),
+            "widths",
+            self.widths,
+            "at least one group, each of at least one channel",
+        )
+        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
+        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
+        """The preset with the channels and classes of `spec`."""
+        return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
+
+    @property
+    def least_size(self) -> int:
+        """The smallest height and width: one pixel is left after the first layer and a halving by every group."""
+        return (1 << len(self.widths)) + PATCH - 1
+
+
+class Whitening(nn.Module):
+    """The first layer: (N, C, H, W) to (N, 8C, H − 1, W − 1). The kernel is given by the data, the bias is trained."""
+
+    weight: Tensor
+
+    def __init__(self, in_channels: int) -> None:
+        super().__init__()
+        size = in_channels * PATCH**2
+        basis = nn.init.orthogonal_(torch.empty(size, size)).view(size, in_channels, PATCH, PATCH)
+        self.register_buffer("weight", torch.cat([basis, -basis]))  # (8C, C, 2, 2)
+        self.bias = nn.Parameter(torch.zeros(2 * size))
+
+    @torch.no_grad()
+    def fit(self, images: Tensor) -> None:
+        """Take the kernel from the patches of images (n, C, H, W); of very many images, from the first."""
+        in_each = (images.shape[2] - 1) * (images.shape[3] - 1)
+        images = images[: math.ceil(ENOUGH / in_each)].cpu()  # not every device has float64
+        size = len(self.bias) // 2
+        moments = torch.zeros(size, size, dtype=torch.float64)
+        for some in images.split(max(1, AT_ONCE // in_each)):  # type: ignore[no-untyped-call]
+            patches = F.unfold(some.double(), PATCH).transpose(1, 2).flatten(0, 1)  # (patches, 4C)
+            moments += patches.T @ patches
+        variances, directions = torch.linalg.eigh(moments / (len(images) * in_each))  # in columns, the least first
+        kernel = (directions / (variances + FLOOR).sqrt()).T.flip(0).unflatten(1, self.weight.shape[1:])
+        self.weight.copy_(torch.cat([kernel, -kernel]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """±Wp + b for every patch p."""
+        return F.conv2d(x, self.weight, self.bias)
+
+
+class BatchNorm(nn.BatchNorm2d):
+    """Batch normalization whose scale stays one; its running statistics follow 0.4 of every batch."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, eps=1e-12, momentum=0.4)
+        scale = self.weight.detach()
+        del self.weight
+        self.register_buffer("weight", scale)  # the fused kernels take one; nothing trains it
+
+
+class Group(nn.Module):
+    """Convolution, maximum, normalization, convolution, normalization: (N, C, H, W) to (N, w, ⌊H/2⌋, ⌊W/2⌋)."""
+
+    def __init__(self, in_channels: int, width: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_channels, width, 3, padding=1, bias=False)
+        self.norm1 = BatchNorm(width)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.norm2 = BatchNorm(width)
+        for conv in (self.conv1, self.conv2):
+            nn.init.dirac_(conv.weight.detach()[: conv.in_channels])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The maximum stands right behind the first convolution, so that all that follows costs a quarter."""
+        x = F.max_pool2d(self.conv1(x), 2)
+        x = F.gelu(self.norm1(x))
+        return F.gelu(self.norm2(self.conv2(x)))
+
+
+class Airbench(nn.Module):
+    """(N, C, H, W) images to (N, classes) logits."""
+
+    takes = (ImageSpec,)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.whiten = Whitening(config.in_channels)
+        channels = len(self.whiten.bias)
+        groups = []
+        for width in config.widths:
+            groups.append(Group(channels, width))
+            channels = width
+        self.groups = nn.Sequential(*groups)
+        self.head = nn.Linear(channels, config.num_classes, bias=False)
+
+    def initialise_from(self, images: Tensor) -> None:
+        """Take the first layer from training images (n, C, H, W), prepared as the network will see them.
+
+        Raises ModelError where the images are of other channels or too small.
+        """
+        if images.ndim != 4 or images.shape[1] != self.config.in_channels:
+            raise ModelError(
+                f"This network was built for images (N, {self.config.in_channels}, H, W), and these are "
+                f"{tuple(images.shape)}: build it with their in_channels."
+            )
+        refuse_small(images, self.config.least_size, "airbench")
+        self.whiten.fit(images)
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the head sees: the maximum of every channel over the last map, (N, channels)."""
+        refuse_small(x, self.config.least_size, "airbench")
+        x = F.gelu(self.whiten(x))  # (N, 8C, H − 1, W − 1)
+        x = self.groups(x)  # (N, channels, H/8, W/8)
+        return F.adaptive_max_pool2d(x, 1).flatten(1)  # (N, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits, (N, classes)."""
+        logits: Tensor = self.head(self.features(x))
+        return logits * HEAD_SCALE
+
+
+Model = Airbench
+
+PRESETS = {"airbench94": Config()}
+
+CARD = Card(
+    title="94% on CIFAR-10 in 3.29 seconds on a single GPU",
+    authors="K. Jordan",
+    year=2024,
+    link="https://arxiv.org/abs/2404.00498",
+    family="cnn",
+    equation="x ↦ GELU(±Wp + b), W = (v_i/√(λ_i + ε)), E[p pᵀ] v_i = λ_i v_i",
+    oracle="the same network by its definitions, on lists of arrays: unfolded patches and explicit statistics",
+    published={
+        "airbench94": Published(
+            1_971_352,
+            118_147_360,
+            (3, 32, 32),
+            "computed from airbench94.py; the paper says 1.97 million parameters, and 3.6e14 floating-point "
+            "operations for a whole training, which these multiply-adds give",
+        )
+    },
+    divergences=(
+        Divergence(
+            "what is frozen",
+            paper="the first kernel and the scales of the normalization are parameters without gradients",
+            here="they are buffers, and are not counted",
+        ),
+        Divergence(
+            "maximum at the end",
+            paper="over 3×3",
+            here="over the whole map: the same for images of 32×32",
+        ),
+        Divergence(
+            "head",
+            paper="times 1/9",
+            here="times 1/9",
+            circulating="airbench94_muon.py: weights of deviation 1, times 1/256",
+        ),
+        Divergence(
+            "training",
+            paper="SGD with Nesterov momentum at a rate of 11.5 for 1 024 images, biases at 64 times that, alternating "
+            "flips, Lookahead, six views of each test image",
+            here="the settings of the card: Muon for the kernels but the first, AdamW for the rest, two views",
+            circulating="airbench94_muon.py: Muon for the kernels, in batches of 2 000 for 8 epochs",
+        ),
+    ),
+    settings={
+        "airbench94": {
+            "optimizer": "muon",
+            "lr": 0.01,
+            "momentum": 0.6,
+            "batch_size": 500,
+            "epochs": 20,
+            "label_smoothing": 0.2,
+            "crop": 2,
+            "flip": True,
+            "test_flip": True,
+        }
+    },
+)
