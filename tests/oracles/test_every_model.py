@@ -29,7 +29,10 @@ def test_outputs_and_gradients_are_the_oracles(name: str) -> None:
     assert measured.gradients <= BOUND, measured.worst
 
 
-@pytest.mark.parametrize("family", sorted({p.module.__name__ for p in presets().values()}))
+WHOLE_ELSEWHERE = {"cutaway.models.vgg": "tests/oracles/test_vgg.py::test_vgg11_whole"}
+
+
+@pytest.mark.parametrize("family", sorted({p.module.__name__ for p in presets().values()} - set(WHOLE_ELSEWHERE)))
 def test_at_least_one_preset_of_each_family_is_compared_whole(family: str) -> None:
     of_family = [p for p in presets().values() if p.module.__name__ == family]
     assert any(compared_config(p.name, p.config) == p.config for p in of_family)

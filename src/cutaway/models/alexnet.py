@@ -1,0 +1,279 @@
+"""AlexNet: the one tower in common use, and the two-tower original of 2012.
+
+A. Krizhevsky, I. Sutskever, G. Hinton, ImageNet classification with deep convolutional neural networks, 2012.
+<https://papers.nips.cc/paper/2012/hash/c399862d3b9d6b76c8436e924a68c45b-Abstract.html>
+The one tower is after A. Krizhevsky, One weird trick for parallelizing convolutional neural networks, 2014.
+<https://arxiv.org/abs/1404.5997>
+
+    a = max(0, W ∗ x + c);    b_i = a_i / (k + α Σ_j a_j²)^β,   j from i − n/2 to i + n/2 among all maps of the layer
+
+The second equation is local response normalization, b in place of a behind the first two layers of the original, with
+k = 2, n = 5, α = 10⁻⁴, β = 0.75. Shapes, `alexnet` from (N, C, 224, 224), `alexnet-2012` from (N, C, 227, 227):
+
+    layer                                   alexnet            alexnet-2012
+    conv1   11×11, stride 4                 (N,  64, 55, 55)   (N,  96, 55, 55)
+            max over 3×3, stride 2          (N,  64, 27, 27)   (N,  96, 27, 27)   normalized first
+    conv2   5×5                             (N, 192, 27, 27)   (N, 256, 27, 27)   two towers
+            max over 3×3, stride 2          (N, 192, 13, 13)   (N, 256, 13, 13)   normalized first
+    conv3   3×3                             (N, 384, 13, 13)   (N, 384, 13, 13)   the towers see each other
+    conv4   3×3                             (N, 256, 13, 13)   (N, 384, 13, 13)   two towers
+    conv5   3×3                             (N, 256, 13, 13)   (N, 256, 13, 13)   two towers
+            max over 3×3, stride 2          (N, 256,  6,  6)   (N, 256,  6,  6)
+    fc6, fc7, fc8                           (N, 4096), (N, 4096), (N, classes)
+
+A layer in two towers is a convolution in two groups: each half of its maps sees one half of the maps before, which is
+how the original was spread over two GPUs. Images of any size from the least on will do: the last map is averaged over
+a grid of 6×6 cells, which at the sizes above is the map itself. With `stem="small"`, for images of few pixels, conv1
+is 3×3 with stride 1 and the grid is 3×3: the last map of a 32×32 image.
+
+fc6 has 6·6·256·4096 + 4096 = 37.75 million of `alexnet-2012`'s 60.97 million parameters. Where the papers, this file
+and the networks in circulation differ stands in CARD.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import require
+from ..nn.normalization import local_response_norm
+from ..spec import ImageSpec
+from .card import Card, Divergence, Published
+from .images import refuse_small
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    form: str = "2014"  # 2014: one tower, as torchvision has it; 2012: two towers and normalization, as published
+    stem: str = "imagenet"  # imagenet: 11×11, stride 4; small: 3×3, stride 1, for images of few pixels
+    widths: tuple[int, ...] = (64, 192, 384, 256, 256)  # channels of the five convolutions; even in two towers
+    hidden: int = 4096  # units of fc6 and of fc7
+    dropout: float = 0.5  # share of the units that training drops around fc6 and fc7
+    in_channels: int = 3  # 1 for grey, 3 for RGB
+    num_classes: int = 1000  # logits
+
+    def __post_init__(self) -> None:
+        require(self.form in ("2014", "2012"), "form", self.form, "2014 or 2012")
+        require(self.stem in ("imagenet", "small"), "stem", self.stem, "imagenet or small")
+        require(
+            len(self.widths) == 5 and all(w >= 1 and w % self.towers == 0 for w in self.widths),
+            "widths",
+            self.widths,
+            "five numbers, at least 1 and divisible by the number of towers",
+        )
+        require(self.hidden >= 1, "hidden", self.hidden, "at least 1")
+        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
+        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
+        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
+        """The preset with the channels and classes of `spec`; images of any size from the least on will do."""
+        return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
+
+    @property
+    def towers(self) -> int:
+        """Groups of conv2, conv4 and conv5."""
+        return 2 if self.form == "2012" else 1
+
+    @property
+    def conv1(self) -> tuple[int, int, int]:
+        """Kernel, stride and padding of the first convolution: 55×55 from 224×224 in one form, 227×227 in the other."""
+        if self.stem == "small":
+            return 3, 1, 1
+        return 11, 4, 0 if self.form == "2012" else 2
+
+    @property
+    def grid(self) -> int:
+        """Cells of the last map, in height and width."""
+        return 6 if self.stem == "imagenet" else 3
+
+    @property
+    def least_size(self) -> int:
+        """Smallest height and width of an image: one pixel is left of it in the last map."""
+        side = 1
+        for _ in range(3):  # what a max over 3×3 with stride 2 needs to leave `side` pixels
+            side = 2 * side + 1
+        kernel, stride, padding = self.conv1
+        return stride * (side - 1) + kernel - 2 * padding
+
+
+def local_response(x: Tensor, k: float = 2.0, n: int = 5, alpha: float = 1e-4, beta: float = 0.75) -> Tensor:
+    """b of the equation above, over the channels of (N, C, H, W); as Caffe's, `local_response_norm` divides α by n."""
+    return local_response_norm(x, n, alpha=n * alpha, beta=beta, k=k)
+
+
+def pooled(x: Tensor) -> Tensor:
+    """The max over overlapping windows: (N, C, H, W) to (N, C, (H − 1)/2, (W − 1)/2)."""
+    return F.max_pool2d(x, kernel_size=3, stride=2)
+
+
+class AlexNet(nn.Module):
+    """(N, C, H, W) images to (N, classes) logits. Its layers have the papers' numbers."""
+
+    takes = (ImageSpec,)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        first, second, third, fourth, fifth = config.widths
+        kernel, stride, padding = config.conv1
+        self.conv1 = nn.Conv2d(config.in_channels, first, kernel, stride, padding)
+        self.conv2 = nn.Conv2d(first, second, 5, padding=2, groups=config.towers)
+        self.conv3 = nn.Conv2d(second, third, 3, padding=1)
+        self.conv4 = nn.Conv2d(third, fourth, 3, padding=1, groups=config.towers)
+        self.conv5 = nn.Conv2d(fourth, fifth, 3, padding=1, groups=config.towers)
+        self.avgpool = nn.AdaptiveAvgPool2d(config.grid)
+        self.fc6 = nn.Linear(fifth * config.grid**2, config.hidden)
+        self.fc7 = nn.Linear(config.hidden, config.hidden)
+        self.fc8 = nn.Linear(config.hidden, config.num_classes)
+        if config.form == "2012" and config.stem == "imagenet":
+            self.initialise()
+
+    def initialise(self) -> None:
+        """The paper's (section 5): weights of deviation 0.01; biases of 1 where they give ReLUs something to pass.
+
+        It is made for the many inputs of the published layers: behind the few of a small stem, hardly anything of an
+        image would come through.
+        """
+        ones = (self.conv2, self.conv4, self.conv5, self.fc6, self.fc7)
+        for layer in (self.conv1, self.conv3, self.fc8, *ones):
+            nn.init.normal_(layer.weight, std=0.01)
+            nn.init.constant_(layer.bias, float(layer in ones))  # type: ignore[arg-type]  # every layer has a bias
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the head sees: fc7, (N, 4096)."""
+        refuse_small(x, self.config.least_size, "alexnet")
+        x = self._to_next(self.conv1(x))  # (N, 64, 27, 27); (N, 96, 27, 27) in two towers
+        x = self._to_next(self.conv2(x))  # (N, 192, 13, 13); (N, 256, 13, 13)
+        x = F.relu(self.conv3(x), inplace=True)  # (N, 384, 13, 13)
+        x = F.relu(self.conv4(x), inplace=True)  # (N, 256, 13, 13); (N, 384, 13, 13)
+        x = F.relu(pooled(self.conv5(x)), inplace=True)  # (N, 256, 6, 6)
+        x = self.avgpool(x).flatten(1)  # (N, 256·6·6)
+        # One tower drops what fc6 and fc7 see; the original drops what they give.
+        if self.config.form == "2014":
+            x = self._dropped(x)
+        x = self._dropped(F.relu(self.fc6(x), inplace=True))  # (N, 4096)
+        x = F.relu(self.fc7(x), inplace=True)  # (N, 4096)
+        return self._dropped(x) if self.config.form == "2012" else x
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits, (N, classes)."""
+        logits: Tensor = self.fc8(self.features(x))
+        return logits
+
+    def _to_next(self, x: Tensor) -> Tensor:
+        """From conv1 to conv2, and from there to conv3."""
+        if self.config.form == "2012":
+            return pooled(local_response(F.relu(x, inplace=True)))
+        return F.relu(pooled(x), inplace=True)  # max and ReLU give the same in either order, this one on fewer pixels
+
+    def _dropped(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.config.dropout, self.training)
+
+
+Model = AlexNet
+
+PRESETS = {
+    "alexnet": Config(),
+    "alexnet-2012": Config(form="2012", widths=(96, 256, 384, 384, 256)),
+}
+
+_TORCHVISION = (
+    "torchvision's weight metadata, which has the multiply-adds to three decimals; in full counted on its network"
+)
+_LAYER_SIZES = "computed from the layer sizes of Caffe's bvlc_alexnet, which are the paper's"
+
+# Section 5 of the original, for 1.2 million images: 90 passes, and three times a tenth of the rate; when is not said.
+_AS_PUBLISHED = {
+    "optimizer": "momentum",
+    "lr": 0.01,
+    "momentum": 0.9,
+    "batch_size": 128,
+    "weight_decay": 5e-4,
+    "schedule": "step",
+    "milestones": (0.4, 0.7, 0.9),
+    "gamma": 0.1,
+    "epochs": 90,
+    "flip": True,
+}
+# On 4 000 images of CIFAR-10 (stem=small, a quarter of the channels) momentum at 0.01 was still guessing after 180
+# updates; with AdamW the loss fell from the thirtieth on.
+_ON_PHOTOGRAPHS = {
+    "optimizer": "adamw",
+    "lr": 3e-4,
+    "batch_size": 64,
+    "schedule": "warmup-cosine",
+    "epochs": 30,
+    "flip": True,
+}
+
+CARD = Card(
+    title="ImageNet classification with deep convolutional neural networks",
+    authors="A. Krizhevsky, I. Sutskever, G. Hinton",
+    year=2012,
+    link="https://papers.nips.cc/paper/2012/hash/c399862d3b9d6b76c8436e924a68c45b-Abstract.html",
+    family="cnn",
+    equation="a = max(0, W ∗ x + c); b_i = a_i / (k + α Σ_j a_j²)^β, |j − i| ≤ n/2",
+    oracle="torchvision's AlexNet; the original: a plain one, each tower by itself and each sum by its formula",
+    published={
+        "alexnet": Published(61_100_840, 714_188_480, (3, 224, 224), _TORCHVISION),
+        "alexnet-2012": Published(60_965_224, 724_406_816, (3, 227, 227), _LAYER_SIZES),
+    },
+    divergences=(
+        Divergence(
+            "towers and widths",
+            paper="2012: two towers, 96-256-384-384-256",
+            here="alexnet-2012: the same; alexnet: one tower, 64-192-384-256-256, of Krizhevsky's 2014 paper",
+            circulating="torchvision and most since: one tower; Caffe: two",
+        ),
+        Divergence(
+            "size of the image",
+            paper="224×224, from which 11×11 with stride 4 gives 54 pixels, not the 55 that all else follows from",
+            here="alexnet-2012: 227×227; alexnet: 224×224 with two pixels of padding",
+            circulating="Caffe: 227×227; torchvision: 224×224 with padding",
+        ),
+        Divergence(
+            "normalization",
+            paper="behind the ReLU of conv1 and conv2, over all maps of the layer, α not divided by n",
+            here="alexnet-2012: the same; alexnet: none",
+            circulating="torchvision: none; Caffe: α divided by n, k = 1; Krizhevsky's later cuda-convnet2: within "
+            "each tower, in conv1 before the ReLU",
+        ),
+        Divergence(
+            "dropout",
+            paper="2012: of what fc6 and fc7 give, halved at test time; 2014 does not say",
+            here="alexnet-2012: of what they give; alexnet: of what they see; doubled in training instead",
+            circulating="torchvision: of what they see; Caffe: of what they give; both doubled in training",
+        ),
+        Divergence(
+            "initialisation",
+            paper="2012: weights of deviation 0.01, biases 1 in conv2, conv4, conv5, fc6 and fc7, else 0",
+            here="alexnet-2012: the same, with stem=small PyTorch's own; alexnet: PyTorch's own",
+            circulating="torchvision: PyTorch's own; Caffe: biases of 0.1, fc6 and fc7 of deviation 0.005",
+        ),
+        Divergence(
+            "units of conv1",
+            paper="253 440, in its list of units by layer; its own sizes give 55·55·96 = 290 400",
+            here="290 400",
+        ),
+        Divergence(
+            "last map",
+            paper="6×6 at the one size of image",
+            here="averaged over a grid of 6×6 cells, whatever its size",
+            circulating="torchvision: as here",
+        ),
+        Divergence(
+            "optimizer",
+            paper="2012: momentum 0.9 at 0.01, divided by 10 whenever the validation error stopped falling, three "
+            "times in 90 epochs",
+            here="alexnet-2012: the same, divided at fixed shares of the epochs; alexnet: AdamW, warm-up and cosine",
+        ),
+    ),
+    settings={"alexnet": _ON_PHOTOGRAPHS, "alexnet-2012": _AS_PUBLISHED},
+)

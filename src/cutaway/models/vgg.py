@@ -1,0 +1,221 @@
+"""The VGG networks: 8 to 16 convolutions of 3×3 and three full layers, with and without batch normalization.
+
+K. Simonyan, A. Zisserman, Very deep convolutional networks for large-scale image recognition, 2014 (ICLR 2015).
+<https://arxiv.org/abs/1409.1556>
+
+    a = max(0, W ∗ x + b), every W of 3×3: three in a row see 7×7 and have 3·3²C² = 27C² weights, where one of 7×7 has
+    7²C² = 49C², and they have three ReLUs between them for one
+
+Shapes, from (N, C, 224, 224); a stage is its convolutions, then the max over 2×2:
+
+    stage           1                2               3               4               5
+    channels       64              128             256             512             512
+    vgg11 (A)       1                1               2               2               2    convolutions
+    vgg13 (B)       2                2               2               2               2
+    vgg16 (D)       2                2               3               3               3
+    vgg19 (E)       2                2               4               4               4
+    map      (N, 64, 112, 112) (N, 128, 56, 56) (N, 256, 28, 28) (N, 512, 14, 14) (N, 512, 7, 7)
+
+    fc6, fc7, fc8   (N, 4096), (N, 4096), (N, classes)
+
+The name counts the layers that have weights. Images of any size from 32 on will do: the last map is averaged over a
+grid of 7×7 cells, which at 224 is the map itself. For images of few pixels, whose last map is smaller than that, the
+grid would repeat the same values: `pool_to=1` averages the map to one cell, and fc6 has 2.1 million parameters, not
+102.8. The presets `-bn` have batch normalization behind every convolution, before its ReLU (S. Ioffe, C. Szegedy,
+2015), as torchvision has them; the biases before it have no effect there, and are kept because checkpoints have them.
+
+Where the paper, this file and the checkpoints in circulation differ stands in CARD. Of the paper's configurations
+A-LRN (with local response normalization, which did not help) and C (with 1×1 convolutions) are not here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import require
+from ..spec import ImageSpec
+from .card import Card, Divergence, Published
+from .images import refuse_small
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    stages: tuple[int, ...] = (1, 1, 2, 2, 2)  # convolutions before each max-pool
+    width: int = 64  # channels of the first stage; each further stage has twice as many, up to 8 times
+    batch_norm: bool = False  # batch normalization behind each convolution
+    pool_to: int = 7  # side of the map that fc6 sees; 1 for images of few pixels, 32×32 for one
+    hidden: int = 4096  # units of fc6 and of fc7
+    dropout: float = 0.5  # share of the units that training drops behind fc6 and fc7
+    in_channels: int = 3  # 1 for grey, 3 for RGB
+    num_classes: int = 1000  # logits
+
+    def __post_init__(self) -> None:
+        require(
+            len(self.stages) >= 1 and all(n >= 1 for n in self.stages),
+            "stages",
+            self.stages,
+            "at least one stage, each of at least one convolution",
+        )
+        require(self.width >= 1, "width", self.width, "at least 1")
+        require(self.pool_to >= 1, "pool_to", self.pool_to, "at least 1")
+        require(self.hidden >= 1, "hidden", self.hidden, "at least 1")
+        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
+        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
+        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
+        """The preset with the channels and classes of `spec`; images of any size from the least on will do."""
+        return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Channels of each stage."""
+        return tuple(self.width * min(2**stage, 8) for stage in range(len(self.stages)))
+
+    @property
+    def least_size(self) -> int:
+        """Smallest height and width of an image: every stage halves it, and one pixel is left."""
+        return int(2 ** len(self.stages))
+
+
+def convolutions(config: Config) -> nn.Sequential:
+    """The stages in a row: (N, C, H, W) to (N, 8w, H/32, W/32). The places of its layers are torchvision's.
+
+    Behind the last convolution of a stage the max comes before the ReLU. In either order they give the same, and in
+    this one the ReLU has a quarter of the pixels.
+    """
+    layers: list[nn.Module] = []
+    channels = config.in_channels
+    for count, width in zip(config.stages, config.widths):
+        for i in range(count):
+            layers.append(nn.Conv2d(channels, width, 3, padding=1))
+            if config.batch_norm:
+                layers.append(nn.BatchNorm2d(width))
+            if i == count - 1:
+                layers.append(nn.MaxPool2d(2))
+            layers.append(nn.ReLU(inplace=True))
+            channels = width
+    return nn.Sequential(*layers)
+
+
+class VGG(nn.Module):
+    """(N, C, H, W) images to (N, classes) logits."""
+
+    takes = (ImageSpec,)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.convolutions = convolutions(config)
+        self.avgpool = nn.AdaptiveAvgPool2d(config.pool_to)
+        self.fc6 = nn.Linear(config.widths[-1] * config.pool_to**2, config.hidden)
+        self.fc7 = nn.Linear(config.hidden, config.hidden)
+        self.fc8 = nn.Linear(config.hidden, config.num_classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+                nn.init.zeros_(module.bias)  # type: ignore[arg-type]  # every convolution has one
+            elif isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=0.01)
+                nn.init.zeros_(module.bias)
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the head sees: fc7, (N, 4096)."""
+        refuse_small(x, self.config.least_size, "vgg")
+        x = self.convolutions(x)  # (N, 512, 7, 7)
+        x = self.avgpool(x).flatten(1)  # (N, 512·7·7)
+        x = self._dropped(F.relu(self.fc6(x), inplace=True))  # (N, 4096)
+        return self._dropped(F.relu(self.fc7(x), inplace=True))  # (N, 4096)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits, (N, classes)."""
+        logits: Tensor = self.fc8(self.features(x))
+        return logits
+
+    def _dropped(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.config.dropout, self.training)
+
+
+Model = VGG
+
+_STAGES = {
+    "vgg11": (1, 1, 2, 2, 2),
+    "vgg13": (2, 2, 2, 2, 2),
+    "vgg16": (2, 2, 3, 3, 3),
+    "vgg19": (2, 2, 4, 4, 4),
+}
+PRESETS = {name: Config(stages=stages) for name, stages in _STAGES.items()}
+PRESETS |= {f"{name}-bn": Config(stages=stages, batch_norm=True) for name, stages in _STAGES.items()}
+
+_TORCHVISION = (
+    "torchvision's weight metadata, which has the multiply-adds to three decimals; in full counted on its network; "
+    "parameters in millions without -bn: the paper's table 2"
+)
+_SHAPE = (3, 224, 224)
+
+# The paper's momentum at 0.01 is for many updates on a million images. On 4 000 of CIFAR-10 (width=16, pool_to=1) vgg11
+# was still guessing after 180 updates; with AdamW at 3e-4 its loss fell from the thirtieth on. Wider ones want less.
+_ON_PHOTOGRAPHS = {
+    "optimizer": "adamw",
+    "lr": 1e-4,
+    "batch_size": 64,
+    "schedule": "warmup-cosine",
+    "epochs": 30,
+    "flip": True,
+}
+_NORMALIZED = _ON_PHOTOGRAPHS | {"lr": 3e-4}  # normalization bears a higher rate
+
+CARD = Card(
+    title="Very deep convolutional networks for large-scale image recognition",
+    authors="K. Simonyan, A. Zisserman",
+    year=2014,
+    link="https://arxiv.org/abs/1409.1556",
+    family="cnn",
+    equation="a = max(0, W ∗ x + b), W of 3×3; three in a row: 3·3²C² = 27C² weights for 7²C² = 49C²",
+    oracle="torchvision's VGG",
+    published={
+        "vgg11": Published(132_863_336, 7_609_090_048, _SHAPE, _TORCHVISION),
+        "vgg13": Published(133_047_848, 11_308_466_176, _SHAPE, _TORCHVISION),
+        "vgg16": Published(138_357_544, 15_470_264_320, _SHAPE, _TORCHVISION),
+        "vgg19": Published(143_667_240, 19_632_062_464, _SHAPE, _TORCHVISION),
+        "vgg11-bn": Published(132_868_840, 7_609_090_048, _SHAPE, _TORCHVISION),
+        "vgg13-bn": Published(133_053_736, 11_308_466_176, _SHAPE, _TORCHVISION),
+        "vgg16-bn": Published(138_365_992, 15_470_264_320, _SHAPE, _TORCHVISION),
+        "vgg19-bn": Published(143_678_248, 19_632_062_464, _SHAPE, _TORCHVISION),
+    },
+    divergences=(
+        Divergence(
+            "batch normalization",
+            paper="none: it is of the year after",
+            here="none; behind every convolution in the presets -bn",
+            circulating="both (torchvision)",
+        ),
+        Divergence(
+            "initialisation",
+            paper="A from normal weights of variance 0.01; the deeper ones begin with layers of the trained A; "
+            "its note that Glorot's makes this needless",
+            here="convolutions normal with variance 2/(9C), C the channels they give; full layers of deviation 0.01",
+            circulating="as here (torchvision)",
+        ),
+        Divergence(
+            "images of other sizes",
+            paper="in testing fc6 to fc8 become convolutions, and the map of classes is averaged",
+            here="the last map is averaged over a grid of 7×7 cells, before fc6",
+            circulating="as here (torchvision)",
+        ),
+        Divergence(
+            "optimizer",
+            paper="momentum 0.9 at 0.01 for batches of 256, divided by 10 whenever the validation accuracy stopped "
+            "rising, three times in 74 epochs; decay 5e-4",
+            here="AdamW, with warm-up and cosine",
+        ),
+    ),
+    settings={name: _NORMALIZED if config.batch_norm else _ON_PHOTOGRAPHS for name, config in PRESETS.items()},
+)
