@@ -1,0 +1,434 @@
+"""Inception-v3: Inception modules whose large windows are split into small and one-dimensional ones.
+
+After C. Szegedy, V. Vanhoucke, S. Ioffe, J. Shlens, Z. Wojna, Rethinking the Inception architecture for computer
+vision, 2015 (CVPR 2016). <https://arxiv.org/abs/1512.00567>
+
+A window of n×n is exchanged for one of 1×n and then one of n×1: two layers that see as much, at 2/n of the cost
+(section 3.2). Where maps become smaller, convolutions with stride 2 and a pool work side by side, which costs less than
+to widen first and pool then, and loses less than the other way round (section 5):
+
+         A, map of 35×35                  B, 35×35 to 17×17          C, map of 17×17
+      ┌──────┬──┴───┬──────┐          ┌───────┬───┴───┐           ┌──────┬──┴───┬──────┐
+      │     1×1    1×1     │          │      1×1      │           │     1×1    1×1     │
+      │      │      │      │          │       │       │           │     1×7    7×1     │
+      │      │     3×3   mean         │      3×3      │           │      │     1×7   mean
+      │      │      │      │          │       │       │           │      │     7×1     │
+     1×1    5×5    3×3    1×1       3×3/2   3×3/2   max/2        1×1    7×1    1×7    1×1
+      └──────┴──┬───┴──────┘          └───────┴───┬───┘           └──────┴──┬───┴──────┘
+
+            D, 17×17 to 8×8                E, map of 8×8
+       ┌───────┬───┴───┐             ┌──────┬────┴───┬──────┐
+      1×1     1×1      │             │     1×1      1×1     │
+       │      1×7      │             │      │       3×3   mean        mean, max: over 3×3
+       │      7×1      │             │    ┌─┴─┐    ┌─┴─┐    │         /2: stride 2, no padding
+     3×3/2   3×3/2   max/2          1×1  1×3 3×1  1×3 3×1  1×1
+       └───────┴───┬───┘             └────┴───┴──┬─┴───┴────┘
+
+Every convolution is followed by batch normalization and ReLU: a = ReLU(BN(W ∗ x)), ε = 10⁻³. Shapes, from
+(N, C, 299, 299): 3×3 /2 (N, 32, 149, 149), 3×3 (N, 32, 147, 147), 3×3 padded (N, 64, 147, 147), max 3×3 /2, 1×1
+(N, 80, 73, 73), 3×3 (N, 192, 71, 71), max 3×3 /2 (N, 192, 35, 35), three of A (N, 288, 35, 35), B, four of C
+(N, 768, 17, 17), D, two of E (N, 2048, 8, 8), mean (N, 2048), logits (N, classes). Images of 75×75 pixels and more will
+do; `stem="small"` takes 15×15 and more: its convolutions are padded and have no stride, and only the second pool is
+kept, so that a CIFAR image of 32×32 is 15×15 at A and 3×3 at E.
+
+In training an auxiliary head looks at the last map of C: means of 5×5 windows, 3 apart, (N, 768, 5, 5), 1×1 to 128
+channels, 5×5 without padding to 768, mean, logits. Its loss counts 0.4 of the head's. It is for training alone: in eval
+mode it is not run, and `auxiliary=False` leaves it out. Smaller maps than 17×17 do not come to 5×5 windows (images
+smaller than 299×299, which torchvision's head refuses): there the map is divided into 5×5 equal parts.
+
+Where the paper, this file and the checkpoints in circulation differ:
+- The network is the one that the authors released (tensorflow/models), in torchvision's form, name for name. The
+  paper's table 1 is another one: its stem ends in three 3×3 convolutions, the second with stride 2, where the release
+  has a 1×1, a 3×3 and a max-pool, and its figure 5 has a 3×3 where module A of the release has a 5×5.
+- Means at the border. In TensorFlow a 3×3 mean counts only the pixels that are there, in torchvision it counts the
+  padding as zeros too, and here as there: brought-over weights saw other means at the border than those they meet.
+- The graph that scores generated images (Fréchet inception distance, mseitz/pytorch-fid) is an older release, with
+  weights of the same shapes: its means leave the padding out, and the last E takes the largest of 3×3 for the mean.
+- The weight of the auxiliary loss, of which the paper says nothing, is 0.4 in the authors' release.
+- Input. torchvision's pre-trained weights go with a setting, `transform_input`, that takes images normalised with
+  ImageNet's means and deviations and gives the network what a mean and a deviation of 0.5 would have. That is a matter
+  of preparing data: here there is no such setting, and those weights want images normalised with 0.5 and 0.5.
+- The paper speaks of 5 billion multiply-adds and less than 25 million parameters. This network has 5.713 billion and
+  23 834 568, and 3 326 696 more in its auxiliary head.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import require
+from ..spec import ImageSpec
+from .card import Card, Divergence, Published
+from .images import refuse_small
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    auxiliary: bool = True  # one more head in training, on the last map of 17×17
+    dropout: float = 0.5  # in front of the head
+    stem: str = "imagenet"  # imagenet: stride 2 and two pools; small: one pool, for images of few pixels
+    width: int = 32  # channels of the first convolution, a multiple of 2; all others change with it
+    in_channels: int = 3  # 1 for grey, 3 for RGB
+    num_classes: int = 1000  # logits
+
+    def __post_init__(self) -> None:
+        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
+        require(self.stem in ("imagenet", "small"), "stem", self.stem, "imagenet or small")
+        require(self.width >= 2 and self.width % 2 == 0, "width", self.width, "a multiple of 2")
+        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
+        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
+        """The preset with the channels and classes of `spec`."""
+        return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
+
+    @property
+    def least_size(self) -> int:
+        """The smallest height and width: from the end, D needs a map of 3×3, B of 7×7, the second pool of 15×15."""
+        return 75 if self.stem == "imagenet" else 15
+
+    def scaled(self, channels: int) -> int:
+        """What `channels` of the published network are at this width. All of them can be divided by 16."""
+        return channels * self.width // 32
+
+
+class Convolution(nn.Module):
+    """ReLU(BN(W ∗ x)): (N, C, H, W) to (N, C', H', W')."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel: int | tuple[int, int], stride: int = 1, padded: bool = True
+    ) -> None:
+        """`padded` keeps the size of the map at stride 1."""
+        super().__init__()
+        height, width = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+        padding = (height // 2, width // 2) if padded else 0
+        self.conv = nn.Conv2d(in_channels, out_channels, (height, width), stride, padding, bias=False)
+        self.bn = nn.BatchNorm2d(out_channels, eps=1e-3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """ReLU(BN(W ∗ x)). What is written over in place is needed by no gradient."""
+        return F.relu(self.bn(self.conv(x)), inplace=True)
+
+
+class MeanConvolution(Convolution):
+    """ReLU(BN(W ∗ mean x)), the mean over 3×3, the padding counted: (N, C, H, W) to (N, C', H, W).
+
+    A 1×1 convolution and a mean can change places, for both are linear and act on other axes. The convolution comes
+    first: fewer channels leave it than enter, and the mean is taken of those.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__(in_channels, out_channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """ReLU(BN(mean(W ∗ x)))."""
+        x = F.avg_pool2d(self.conv(x), 3, stride=1, padding=1)
+        return F.relu(self.bn(x), inplace=True)
+
+
+class InceptionA(nn.Module):
+    """Windows of 1×1, 5×5 and twice 3×3: (N, C, H, W) to (N, 224 + pool, H, W)."""
+
+    def __init__(self, in_channels: int, pool_channels: int, config: Config) -> None:
+        super().__init__()
+        c = config.scaled
+        self.branch1x1 = Convolution(c(in_channels), c(64), 1)
+        self.branch5x5_1 = Convolution(c(in_channels), c(48), 1)
+        self.branch5x5_2 = Convolution(c(48), c(64), 5)
+        self.branch3x3dbl_1 = Convolution(c(in_channels), c(64), 1)
+        self.branch3x3dbl_2 = Convolution(c(64), c(96), 3)
+        self.branch3x3dbl_3 = Convolution(c(96), c(96), 3)
+        self.branch_pool = MeanConvolution(c(in_channels), c(pool_channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The branches' maps, joined along channels."""
+        branch1x1 = self.branch1x1(x)
+        branch5x5 = self.branch5x5_2(self.branch5x5_1(x))
+        branch3x3dbl = self.branch3x3dbl_3(self.branch3x3dbl_2(self.branch3x3dbl_1(x)))
+        return torch.cat((branch1x1, branch5x5, branch3x3dbl, self.branch_pool(x)), dim=1)
+
+
+class InceptionB(nn.Module):
+    """To half the size: (N, C, H, W) to (N, C + 480, ⌊(H − 1)/2⌋, ⌊(W − 1)/2⌋)."""
+
+    def __init__(self, in_channels: int, config: Config) -> None:
+        super().__init__()
+        c = config.scaled
+        self.branch3x3 = Convolution(c(in_channels), c(384), 3, stride=2, padded=False)
+        self.branch3x3dbl_1 = Convolution(c(in_channels), c(64), 1)
+        self.branch3x3dbl_2 = Convolution(c(64), c(96), 3)
+        self.branch3x3dbl_3 = Convolution(c(96), c(96), 3, stride=2, padded=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The branches' maps and the largest of 3×3 of each channel, joined along channels."""
+        branch3x3 = self.branch3x3(x)
+        branch3x3dbl = self.branch3x3dbl_3(self.branch3x3dbl_2(self.branch3x3dbl_1(x)))
+        return torch.cat((branch3x3, branch3x3dbl, F.max_pool2d(x, 3, stride=2)), dim=1)
+
+
+class InceptionC(nn.Module):
+    """Windows of 1×1, 7×7 and twice 7×7, those of one dimension each: (N, 768, H, W) to (N, 768, H, W)."""
+
+    def __init__(self, in_channels: int, inner_channels: int, config: Config) -> None:
+        super().__init__()
+        c = config.scaled
+        inner = c(inner_channels)
+        self.branch1x1 = Convolution(c(in_channels), c(192), 1)
+        self.branch7x7_1 = Convolution(c(in_channels), inner, 1)
+        self.branch7x7_2 = Convolution(inner, inner, (1, 7))
+        self.branch7x7_3 = Convolution(inner, c(192), (7, 1))
+        self.branch7x7dbl_1 = Convolution(c(in_channels), inner, 1)
+        self.branch7x7dbl_2 = Convolution(inner, inner, (7, 1))
+        self.branch7x7dbl_3 = Convolution(inner, inner, (1, 7))
+        self.branch7x7dbl_4 = Convolution(inner, inner, (7, 1))
+        self.branch7x7dbl_5 = Convolution(inner, c(192), (1, 7))
+        self.branch_pool = MeanConvolution(c(in_channels), c(192))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The branches' maps, joined along channels."""
+        branch1x1 = self.branch1x1(x)
+        branch7x7 = self.branch7x7_3(self.branch7x7_2(self.branch7x7_1(x)))
+        branch7x7dbl = self.branch7x7dbl_3(self.branch7x7dbl_2(self.branch7x7dbl_1(x)))
+        branch7x7dbl = self.branch7x7dbl_5(self.branch7x7dbl_4(branch7x7dbl))
+        return torch.cat((branch1x1, branch7x7, branch7x7dbl, self.branch_pool(x)), dim=1)
+
+
+class InceptionD(nn.Module):
+    """To half the size: (N, C, H, W) to (N, C + 512, ⌊(H − 1)/2⌋, ⌊(W − 1)/2⌋)."""
+
+    def __init__(self, in_channels: int, config: Config) -> None:
+        super().__init__()
+        c = config.scaled
+        self.branch3x3_1 = Convolution(c(in_channels), c(192), 1)
+        self.branch3x3_2 = Convolution(c(192), c(320), 3, stride=2, padded=False)
+        self.branch7x7x3_1 = Convolution(c(in_channels), c(192), 1)
+        self.branch7x7x3_2 = Convolution(c(192), c(192), (1, 7))
+        self.branch7x7x3_3 = Convolution(c(192), c(192), (7, 1))
+        self.branch7x7x3_4 = Convolution(c(192), c(192), 3, stride=2, padded=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The branches' maps and the largest of 3×3 of each channel, joined along channels."""
+        branch3x3 = self.branch3x3_2(self.branch3x3_1(x))
+        branch7x7x3 = self.branch7x7x3_3(self.branch7x7x3_2(self.branch7x7x3_1(x)))
+        branch7x7x3 = self.branch7x7x3_4(branch7x7x3)
+        return torch.cat((branch3x3, branch7x7x3, F.max_pool2d(x, 3, stride=2)), dim=1)
+
+
+class InceptionE(nn.Module):
+    """Windows of one dimension side by side: (N, C, H, W) to (N, 2048, H, W)."""
+
+    def __init__(self, in_channels: int, config: Config) -> None:
+        super().__init__()
+        c = config.scaled
+        self.branch1x1 = Convolution(c(in_channels), c(320), 1)
+        self.branch3x3_1 = Convolution(c(in_channels), c(384), 1)
+        self.branch3x3_2a = Convolution(c(384), c(384), (1, 3))
+        self.branch3x3_2b = Convolution(c(384), c(384), (3, 1))
+        self.branch3x3dbl_1 = Convolution(c(in_channels), c(448), 1)
+        self.branch3x3dbl_2 = Convolution(c(448), c(384), 3)
+        self.branch3x3dbl_3a = Convolution(c(384), c(384), (1, 3))
+        self.branch3x3dbl_3b = Convolution(c(384), c(384), (3, 1))
+        self.branch_pool = MeanConvolution(c(in_channels), c(192))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The branches' maps, joined along channels."""
+        branch3x3 = self.branch3x3_1(x)
+        branch3x3dbl = self.branch3x3dbl_2(self.branch3x3dbl_1(x))
+        branches = (
+            self.branch1x1(x),
+            self.branch3x3_2a(branch3x3),
+            self.branch3x3_2b(branch3x3),
+            self.branch3x3dbl_3a(branch3x3dbl),
+            self.branch3x3dbl_3b(branch3x3dbl),
+            self.branch_pool(x),
+        )
+        return torch.cat(branches, dim=1)
+
+
+class AuxiliaryHead(nn.Module):
+    """Logits from the middle of the network, for training: (N, C, H, W) to (N, classes)."""
+
+    def __init__(self, in_channels: int, config: Config) -> None:
+        super().__init__()
+        c = config.scaled
+        self.conv0 = Convolution(c(in_channels), c(128), 1)
+        self.conv1 = Convolution(c(128), c(768), 5, padded=False)
+        self.fc = nn.Linear(c(768), config.num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits, (N, classes)."""
+        if min(x.shape[2:]) >= 17:  # five windows of 5, 3 apart
+            x = F.avg_pool2d(x, 5, stride=3)  # (N, C, 5, 5) or larger
+        else:
+            x = F.adaptive_avg_pool2d(x, 5)  # (N, C, 5, 5)
+        x = self.conv1(self.conv0(x))  # (N, 768, 1, 1) or larger
+        logits: Tensor = self.fc(F.adaptive_avg_pool2d(x, 1).flatten(1))
+        return logits
+
+
+class InceptionV3(nn.Module):
+    """(N, C, H, W) images to (N, classes) logits. The names of its parts are torchvision's, key for key."""
+
+    takes = (ImageSpec,)
+    auxiliary_weight = 0.4  # of the auxiliary head's loss, as in the authors' release
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        c = config.scaled
+        small = config.stem == "small"
+        self.Conv2d_1a_3x3 = Convolution(config.in_channels, c(32), 3, stride=1 if small else 2, padded=small)
+        self.Conv2d_2a_3x3 = Convolution(c(32), c(32), 3, padded=small)
+        self.Conv2d_2b_3x3 = Convolution(c(32), c(64), 3)
+        self.maxpool1 = nn.Identity() if small else nn.MaxPool2d(3, stride=2)
+        self.Conv2d_3b_1x1 = Convolution(c(64), c(80), 1)
+        self.Conv2d_4a_3x3 = Convolution(c(80), c(192), 3, padded=small)
+        self.maxpool2 = nn.MaxPool2d(3, stride=2)
+
+        self.Mixed_5b = InceptionA(192, 32, config)
+        self.Mixed_5c = InceptionA(256, 64, config)
+        self.Mixed_5d = InceptionA(288, 64, config)
+        self.Mixed_6a = InceptionB(288, config)
+        self.Mixed_6b = InceptionC(768, 128, config)
+        self.Mixed_6c = InceptionC(768, 160, config)
+        self.Mixed_6d = InceptionC(768, 160, config)
+        self.Mixed_6e = InceptionC(768, 192, config)
+        if config.auxiliary:
+            self.AuxLogits = AuxiliaryHead(768, config)
+        self.Mixed_7a = InceptionD(768, config)
+        self.Mixed_7b = InceptionE(1280, config)
+        self.Mixed_7c = InceptionE(2048, config)
+
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.dropout = nn.Dropout(config.dropout)
+        self.fc = nn.Linear(c(2048), config.num_classes)
+        self._initialise()
+
+    def _initialise(self) -> None:
+        """Normal weights cut at ±2, of deviation 0.1, in the auxiliary head's last two layers 0.01 and 0.001."""
+        deviations = {"AuxLogits.conv1.conv": 0.01, "AuxLogits.fc": 0.001}
+        for name, module in self.named_modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                nn.init.trunc_normal_(module.weight, std=deviations.get(name, 0.1), a=-2, b=2)
+
+    def _maps(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What the heads look at: the last map of C, and the last."""
+        refuse_small(x, self.config.least_size, "inception-v3")
+        x = self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x)))  # (N, 64, 147, 147), from 299
+        x = self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(self.maxpool1(x)))  # (N, 192, 71, 71)
+        x = self.Mixed_5d(self.Mixed_5c(self.Mixed_5b(self.maxpool2(x))))  # (N, 288, 35, 35)
+        x = self.Mixed_6c(self.Mixed_6b(self.Mixed_6a(x)))  # (N, 768, 17, 17)
+        at_6e: Tensor = self.Mixed_6e(self.Mixed_6d(x))  # (N, 768, 17, 17)
+        return at_6e, self.Mixed_7c(self.Mixed_7b(self.Mixed_7a(at_6e)))  # (N, 2048, 8, 8)
+
+    def _pooled(self, x: Tensor) -> Tensor:
+        """The mean over a map: (N, C, H, W) to (N, C)."""
+        pooled: Tensor = self.avgpool(x)  # (N, C, 1, 1)
+        return pooled.flatten(1)
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the head sees, but for dropout: the mean over the last map, (N, 2048)."""
+        return self._pooled(self._maps(x)[-1])
+
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Logits, (N, classes); in training, with the auxiliary head, two of them: the head's and the auxiliary's."""
+        at_6e, last = self._maps(x)
+        auxiliary = (self.AuxLogits(at_6e),) if self.training and self.config.auxiliary else ()
+        logits: Tensor = self.fc(self.dropout(self._pooled(last)))
+        return (logits, *auxiliary) if auxiliary else logits
+
+
+Model = InceptionV3
+
+PRESETS = {"inception-v3": Config()}
+
+CARD = Card(
+    title="Rethinking the Inception architecture for computer vision",
+    authors="C. Szegedy, V. Vanhoucke, S. Ioffe, J. Shlens, Z. Wojna",
+    year=2015,
+    link="https://arxiv.org/abs/1512.00567",
+    family="cnn",
+    equation="a = ReLU(BN(W ∗ x)); n×n becomes 1×n, then n×1; modules join windows of several sizes along channels",
+    oracle="torchvision's Inception3",
+    published={
+        "inception-v3": Published(
+            27_161_264,
+            5_713_216_096,
+            (3, 299, 299),
+            "torchvision's weight metadata, which counts the auxiliary head's parameters and has the multiply-adds to "
+            "three decimals; in full counted on its network, without that head",
+        )
+    },
+    divergences=(
+        Divergence(
+            "the network",
+            paper="table 1: three 3×3 behind the first pool, the second with stride 2; figure 5: 3×3 in module A",
+            here="1×1, 3×3, max 3×3 /2 behind the first pool; 5×5 in module A",
+            circulating="as here (the authors' release, torchvision)",
+        ),
+        Divergence(
+            "means at the border",
+            paper="nothing is said",
+            here="the padding counts as zeros",
+            circulating="as here (torchvision); only the pixels that are there (TensorFlow; pytorch-fid)",
+        ),
+        Divergence(
+            "pool of the last module E",
+            paper="mean",
+            here="mean",
+            circulating="mean (torchvision); the largest (the graph of the Fréchet inception distance, pytorch-fid)",
+        ),
+        Divergence(
+            "auxiliary head on small maps",
+            paper="images are of 299×299 pixels",
+            here="windows of 5×5, 3 apart, from a map of 17×17 on; below it 5×5 equal parts",
+            circulating="windows alone: in training torchvision needs images of 299×299",
+        ),
+        Divergence(
+            "weight of the auxiliary loss",
+            paper="none is given",
+            here="0.4",
+            circulating="0.4 (the authors' release)",
+        ),
+        Divergence(
+            "input",
+            paper="nothing is said",
+            here="as the data was prepared",
+            circulating="torchvision's weights want mean 0.5 and deviation 0.5, by transform_input=True",
+        ),
+        Divergence(
+            "initialisation",
+            paper="none is given",
+            here="normal, deviation 0.1; in the auxiliary head's last two layers 0.01 and 0.001",
+            circulating="as here (torchvision)",
+        ),
+        Divergence(
+            "optimizer",
+            paper="RMSProp, decay 0.9, ε = 1.0, rate 0.045 times 0.94 every second epoch, gradients clipped at 2",
+            here="momentum, with the same clipping; where gradients are small RMSProp with ε = 1 is little else",
+            circulating="RMSProp with momentum 0.9 and ε = 1.0 (the authors' release)",
+        ),
+    ),
+    settings={
+        # The paper smooths labels by 0.1 (section 7), clips gradients at 2 and has batches of 32 (section 8).
+        "inception-v3": {
+            "optimizer": "momentum",
+            "lr": 0.0125,
+            "batch_size": 32,
+            "weight_decay": 4e-5,
+            "label_smoothing": 0.1,
+            "clip": 2.0,
+            "schedule": "warmup-cosine",
+            "epochs": 30,
+            "flip": True,
+        }
+    },
+)
