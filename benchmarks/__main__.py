@@ -10,13 +10,14 @@ from pathlib import Path
 
 import torch
 
-from . import images, loops, memory, resnets, startup
+from . import convolution, images, loops, memory, startup, vision
 from .pairs import Pair
 
 GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
     "loops": loops.rows,
     "memory": memory.rows,
-    "resnets": resnets.rows,
+    "vision": vision.rows,
+    "convolution": convolution.rows,
     "images": images.rows,
     "startup": startup.rows,
 }
@@ -29,13 +30,17 @@ Ours beside a peer in one run, in turn; medians, and the median of the ratios of
 
 {machine}
 
-| what | ours | peer | ours / peer | quartiles | at most | runs |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: |
+| what | ours | peer | ours / peer | quartiles | at most | runs | of peak |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 {rows}
 
-The peers: of the loops, a bare PyTorch loop on the same tensors with the same model and fused AdamW; of the step,
-torchvision's `resnet18` with its defaults; of reading, torchvision's `ImageFolder`, transforms and `DataLoader` with as
-many workers; of starting, `python -c "import torch"`.
+The peers: of the loops, a bare PyTorch loop on the same tensors with the same model and fused AdamW; of image networks
+(steps, memory, inference), torchvision's with the same weights, as its builder gives it, and PyTorch's SGD with its
+defaults; of reading, torchvision's `ImageFolder`, transforms and `DataLoader` with as many workers; of starting,
+`python -c "import torch"`. Ours infers with batch normalization folded into the layers before it, where there is any.
+
+Of peak: the operations of our step in a second, as a share of those of a matrix product of 2048×2048 in the same run; a
+step counts six operations for each multiply-add of the network.
 """
 
 
@@ -57,9 +62,10 @@ def row(pair: Pair, limit: float) -> str:
     memory = pair.name.startswith("memory")
     ours, peer = (f"{v / 2**20:.0f} MiB" if memory else f"{1000 * v:.3g} ms" for v in (pair.ours, pair.peer))
     late = " **missed**" if pair.ratio > limit else ""
+    share = f"{100 * pair.share:.0f} %" if isinstance(pair, vision.Step) else ""
     return (
         f"| {pair.name} | {ours} | {peer} | {pair.ratio:.3f}{late} "
-        f"| {pair.low:.3f} to {pair.high:.3f} | {limit:g} | {pair.runs} |"
+        f"| {pair.low:.3f} to {pair.high:.3f} | {limit:g} | {pair.runs} | {share} |"
     )
 
 
