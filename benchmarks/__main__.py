@@ -39,8 +39,8 @@ The peers: of the loops, a bare PyTorch loop on the same tensors with the same m
 defaults; of reading, torchvision's `ImageFolder`, transforms and `DataLoader` with as many workers; of starting,
 `python -c "import torch"`. Ours infers with batch normalization folded into the layers before it, where there is any.
 
-Of peak: the operations of our step in a second, as a share of those of a matrix product of 2048×2048 in the same run; a
-step counts six operations for each multiply-add of the network.
+Of peak: the operations of our step in a second, as a share of those of a matrix product of 2048×2048, measured in turn.
+A step counts six operations for each multiply-add of the network, also where the library's algorithm needs fewer.
 """
 
 

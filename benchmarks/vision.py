@@ -14,7 +14,6 @@ import gc
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -120,24 +119,24 @@ def theirs(case: Case) -> nn.Module:
     return peer
 
 
-def examples(batch: int, case: Case) -> tuple[Tensor, Tensor]:
-    """Images and classes, always the same."""
+def examples(batch: int, case: Case) -> tuple[Tensor, Tensor, Tensor]:
+    """Images, classes, and the order in which a step takes them, always the same."""
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(batch, 3, case.size, case.size, generator=generator)
-    return images, torch.randint(0, 1000, (batch,), generator=generator)
+    return images, torch.randint(0, 1000, (batch,), generator=generator), torch.randperm(batch, generator=generator)
 
 
 # --- training -----------------------------------------------------------------------------------------------------
 
 
 def our_step(case: Case, device: str = "cpu") -> Callable[[], object]:
-    """One step of ours each time it is called; the images are on the device and in its format when it ends."""
+    """One step of ours each time it is called; it begins with cutting the batch out of the data."""
     model, place = ours(case, device)
     (optimizer,) = build_optimizers(model, TrainSettings(optimizer="momentum", lr=RATE, weight_decay=0.0))
-    x, y = _on(device, *examples(_batch(case, device), case))
+    x, y, chosen = _on(device, *examples(_batch(case, device), case))
 
     def step() -> None:
-        (images,), target = place.batch(Batch((x,), y))
+        (images,), target = place.batch(Batch((x[chosen],), y[chosen]))
         _step(model, optimizer, images, target, place.autocast())
         _wait(device)
 
@@ -148,11 +147,11 @@ def their_step(case: Case, device: str = "cpu") -> Callable[[], object]:
     """One step of torchvision's each time it is called."""
     model = theirs(case).to(device).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=TrainSettings().momentum)
-    x, y = _on(device, *examples(_batch(case, device), case))
+    x, y, chosen = _on(device, *examples(_batch(case, device), case))
 
     def step() -> None:
         half = torch.autocast(device, dtype=torch.bfloat16) if device == "cuda" else nullcontext()
-        _step(model, optimizer, x, y, half)
+        _step(model, optimizer, x[chosen], y[chosen], half)
         _wait(device)
 
     return step
@@ -162,8 +161,9 @@ def training(case: Case, runs: int, device: str = "cpu") -> Step:
     """A step of ours beside one of torchvision's."""
     batch = _batch(case, device)
     where = "" if device == "cpu" else " in bfloat16 on the GPU"
-    pair = race(f"step: {case}, batch {batch}{where}", our_step(case, device), their_step(case, device), runs)
-    return Step(**vars(pair), share=operations(case, batch) / pair.ours / peak(device))
+    mine = our_step(case, device)
+    pair = race(f"step: {case}, batch {batch}{where}", mine, their_step(case, device), runs)
+    return Step(**vars(pair), share=share_of_peak(mine, operations(case, batch), device))
 
 
 def _step(
@@ -191,17 +191,17 @@ def operations(case: Case, batch: int) -> int:
     return 2 * 3 * batch * table.multiply_adds
 
 
-def peak(device: str = "cpu") -> float:
-    """Operations a second in a large matrix product, in the precision of the steps: the best of five."""
-    a = torch.ones(SIDE, SIDE, device=device, dtype=torch.bfloat16 if device == "cuda" else torch.float32)
-    best = float("inf")
-    for _ in range(6):  # the first warms up
+def share_of_peak(step: Callable[[], object], count: int, device: str) -> float:
+    """Operations a second in the step by those in a large matrix product of its precision, in turn: the median, since
+    a machine's speed drifts by more than what is to be seen."""
+    a = torch.rand(SIDE, SIDE, device=device, dtype=torch.bfloat16 if device == "cuda" else torch.float32)
+
+    def product() -> None:
+        torch.mm(a, a)
         _wait(device)
-        began = time.perf_counter()
-        a @ a
-        _wait(device)
-        best = min(best, time.perf_counter() - began)
-    return 2 * SIDE**3 / best
+
+    pair = race("", step, product)
+    return count / (2 * SIDE**3) / pair.ratio
 
 
 def mean(name: str, pairs: list[Step]) -> Pair:
@@ -261,7 +261,7 @@ def _print_peak(name: str, side: str) -> None:
 
 def inference(case: Case, batch: int, runs: int) -> tuple[Pair, float]:
     """Logits of a batch, ours folded where there is batch normalization, and then to be faster."""
-    x, y = examples(batch, case)
+    x, y, _ = examples(batch, case)
     model, place = ours(case)
     folded, peer = fold_batch_norm(model, x), theirs(case).eval()
     calls = max(1, 8 // batch)  # one image alone is done too soon to be timed

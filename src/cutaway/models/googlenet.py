@@ -214,31 +214,32 @@ class GoogLeNet(nn.Module):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
 
-    def _maps(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the heads look at: the maps of 4a and 4d, and the last."""
+    def _seen(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """What the head sees, but for dropout, and the auxiliary heads' answers: none but in training.
+
+        They answer where they stand, so that the backward pass comes to them only when much memory is free again.
+        """
         refuse_small(x, self.config.least_size, "googlenet")
         x = self.norm1(self.maxpool1(self.conv1(x)))  # (N, 64, 56, 56), from 224
         x = self.maxpool2(self.norm2(self.conv3(self.conv2(x))))  # (N, 192, 28, 28)
         x = self.inception3b(self.inception3a(x))  # (N, 480, 28, 28)
-        at_4a: Tensor = self.inception4a(self.maxpool3(x))  # (N, 512, 14, 14)
-        at_4d: Tensor = self.inception4d(self.inception4c(self.inception4b(at_4a)))  # (N, 528, 14, 14)
-        x = self.maxpool4(self.inception4e(at_4d))  # (N, 832, 7, 7)
-        return at_4a, at_4d, self.inception5b(self.inception5a(x))  # (N, 1024, 7, 7)
-
-    def _pooled(self, x: Tensor) -> Tensor:
-        """The mean over a map: (N, C, H, W) to (N, C)."""
-        pooled: Tensor = self.avgpool(x)  # (N, C, 1, 1)
-        return pooled.flatten(1)
+        answering = self.training and self.config.auxiliary
+        x = self.inception4a(self.maxpool3(x))  # (N, 512, 14, 14)
+        auxiliary = (self.aux1(x),) if answering else ()
+        x = self.inception4d(self.inception4c(self.inception4b(x)))  # (N, 528, 14, 14)
+        auxiliary += (self.aux2(x),) if answering else ()
+        x = self.maxpool4(self.inception4e(x))  # (N, 832, 7, 7)
+        x = self.avgpool(self.inception5b(self.inception5a(x)))  # (N, 1024, 1, 1)
+        return x.flatten(1), auxiliary
 
     def features(self, x: Tensor) -> Tensor:
         """What the head sees, but for dropout: the mean over the last map, (N, 1024)."""
-        return self._pooled(self._maps(x)[-1])
+        return self._seen(x)[0]
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Logits, (N, classes); in training, with auxiliary heads, three of them: the head's, 4a's, 4d's."""
-        at_4a, at_4d, last = self._maps(x)
-        auxiliary = (self.aux1(at_4a), self.aux2(at_4d)) if self.training and self.config.auxiliary else ()
-        logits: Tensor = self.fc(self.dropout(self._pooled(last)))
+        features, auxiliary = self._seen(x)
+        logits: Tensor = self.fc(self.dropout(features))
         return (logits, *auxiliary) if auxiliary else logits
 
 

@@ -319,30 +319,29 @@ class InceptionV3(nn.Module):
             if isinstance(module, nn.Conv2d | nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=deviations.get(name, 0.1), a=-2, b=2)
 
-    def _maps(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What the heads look at: the last map of C, and the last."""
+    def _seen(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """What the head sees, but for dropout, and the auxiliary head's answer: none but in training.
+
+        It answers where it stands, so that the backward pass comes to it only when much memory is free again.
+        """
         refuse_small(x, self.config.least_size, "inception-v3")
         x = self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x)))  # (N, 64, 147, 147), from 299
         x = self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(self.maxpool1(x)))  # (N, 192, 71, 71)
         x = self.Mixed_5d(self.Mixed_5c(self.Mixed_5b(self.maxpool2(x))))  # (N, 288, 35, 35)
         x = self.Mixed_6c(self.Mixed_6b(self.Mixed_6a(x)))  # (N, 768, 17, 17)
-        at_6e: Tensor = self.Mixed_6e(self.Mixed_6d(x))  # (N, 768, 17, 17)
-        return at_6e, self.Mixed_7c(self.Mixed_7b(self.Mixed_7a(at_6e)))  # (N, 2048, 8, 8)
-
-    def _pooled(self, x: Tensor) -> Tensor:
-        """The mean over a map: (N, C, H, W) to (N, C)."""
-        pooled: Tensor = self.avgpool(x)  # (N, C, 1, 1)
-        return pooled.flatten(1)
+        x = self.Mixed_6e(self.Mixed_6d(x))  # (N, 768, 17, 17)
+        auxiliary = (self.AuxLogits(x),) if self.training and self.config.auxiliary else ()
+        x = self.avgpool(self.Mixed_7c(self.Mixed_7b(self.Mixed_7a(x))))  # (N, 2048, 1, 1)
+        return x.flatten(1), auxiliary
 
     def features(self, x: Tensor) -> Tensor:
         """What the head sees, but for dropout: the mean over the last map, (N, 2048)."""
-        return self._pooled(self._maps(x)[-1])
+        return self._seen(x)[0]
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Logits, (N, classes); in training, with the auxiliary head, two of them: the head's and the auxiliary's."""
-        at_6e, last = self._maps(x)
-        auxiliary = (self.AuxLogits(at_6e),) if self.training and self.config.auxiliary else ()
-        logits: Tensor = self.fc(self.dropout(self._pooled(last)))
+        features, auxiliary = self._seen(x)
+        logits: Tensor = self.fc(self.dropout(features))
         return (logits, *auxiliary) if auxiliary else logits
 
 

@@ -11,7 +11,8 @@
 
 The formulas are written out here; models run PyTorch's fused functions of the same names, and the tests hold the two
 equal, gradients included. Of local response they run the one here: PyTorch has no kernel for it either, and what it
-takes in its place, a mean over three dimensions, cannot be followed to the pixels that it sees. Variances are means of squares (biased), but the running one is unbiased, as in PyTorch.
+takes in its place, a mean over three dimensions, cannot be followed to the pixels that it sees. Variances are means of
+squares (biased), but the running one is unbiased, as in PyTorch.
 
 Batch: S. Ioffe, C. Szegedy, 2015, <https://arxiv.org/abs/1502.03167>. Layer: J. Ba, J. Kiros, G. Hinton, 2016,
 <https://arxiv.org/abs/1607.06450>. RMS: B. Zhang, R. Sennrich, 2019, <https://arxiv.org/abs/1910.07467>. Local

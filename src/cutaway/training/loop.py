@@ -149,8 +149,8 @@ class Trainer:
         for parameter in self._parameters:
             parameter.grad = None  # what zero_grad does, at a third of its cost
         counted = sum(task.count(batch.target) for batch in group)
-        for batch in group:
-            inputs, target = place.batch(batch)
+        while group:
+            inputs, target = place.batch(group.pop(0))  # popped: a batch that was copied there is not kept here too
             if self.augment:
                 self._random.manual_seed(_mix(settings.seed, state.epoch, state.batch))
                 varied, target = self.augment(inputs[0], target, self._random)

@@ -19,7 +19,7 @@ from ..errors import SettingError
 
 # On a CPU, kernels with more weights than this stand behind maps of few pixels, where channels-last is slower than the
 # plain format: ResNet-18 steps at 64×64 take 0.89 of torchvision's time so, 1.17 with channels-last throughout.
-LARGE_KERNEL = 150_000
+LARGE_KERNEL = 400_000
 HELD = 0.25  # share of a device's free memory up to which a part is held there
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from ..errors import FileError, ModelError
+from ..errors import FileError
 from ..interop.torchvision import read_checkpoint
 from ..models.registry import Preset
 from ..models.saving import WEIGHTS, read_tensors
