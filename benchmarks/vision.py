@@ -96,11 +96,11 @@ def rows(runs: int = 11, memory_runs: int = 3) -> list[tuple[Pair, float]]:
 # --- the two sides ------------------------------------------------------------------------------------------------
 
 
-def ours(case: Case, device: str = "cpu") -> tuple[nn.Module, Place]:
-    """Our network where the trainer would put it."""
+def ours(case: Case, device: str = "cpu", learns: bool = True) -> tuple[nn.Module, Place]:
+    """Our network where the trainer would put it, or else where it would be asked."""
     model = case.model()
     place = find_place(device, "auto" if device == "cuda" else "float32", None, model)
-    return place.model(model), place
+    return place.model(model, learns), place
 
 
 def theirs(case: Case) -> nn.Module:
@@ -262,7 +262,7 @@ def _print_peak(name: str, side: str) -> None:
 def inference(case: Case, batch: int, runs: int) -> tuple[Pair, float]:
     """Logits of a batch, ours folded where there is batch normalization, and then to be faster."""
     x, y, _ = examples(batch, case)
-    model, place = ours(case)
+    model, place = ours(case, learns=False)
     folded, peer = fold_batch_norm(model, x), theirs(case).eval()
     calls = max(1, 8 // batch)  # one image alone is done too soon to be timed
 

@@ -14,6 +14,10 @@ from cutaway.training import place as place_module
 from cutaway.training.place import LARGE_KERNEL, Place, find_place
 
 
+def convolutions(model: nn.Module) -> list[nn.Conv2d]:
+    return [m for m in model.modules() if isinstance(m, nn.Conv2d)]
+
+
 def test_memory_formats_change_no_result() -> None:
     torch.manual_seed(0)
     x = torch.randn(8, 3, 64, 64, dtype=torch.float64)
@@ -35,10 +39,21 @@ def test_memory_formats_change_no_result() -> None:
 def test_small_kernels_are_channels_last_and_large_ones_are_not() -> None:
     model = create_model("resnet18")
     find_place("cpu", "float32", None, model).model(model)
-    for module in model.modules():
-        if isinstance(module, nn.Conv2d) and module.kernel_size != (1, 1):
+    for module in convolutions(model):
+        if module.kernel_size != (1, 1):
             last = module.weight.is_contiguous(memory_format=torch.channels_last)
             assert last == (module.weight.numel() <= LARGE_KERNEL)
+
+
+def test_what_only_answers_is_channels_last_throughout() -> None:
+    model = create_model("resnet18", num_classes=4).eval()
+    place, x = find_place("cpu", "float32", None, model), torch.randn(2, 3, 32, 32)
+    expected = model(x)
+    model = place.model(model, learns=False)
+    assert all(m.weight.is_contiguous(memory_format=torch.channels_last) for m in convolutions(model))
+    assert not any(m._forward_pre_hooks for m in model.modules())
+    (inputs,), _ = place.batch(Batch((x,), torch.zeros(2)))
+    torch.testing.assert_close(model(inputs), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_network_without_convolutions_has_plain_tensors() -> None:

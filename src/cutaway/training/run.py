@@ -161,4 +161,4 @@ class Run:
     def outputs(self, part: Part) -> torch.Tensor:
         """The model's raw outputs for a part, (n, outputs)."""
         flip = self.about["settings"].get("test_flip", False)
-        return outputs_of(self.place.model(self.model), part, self.place, batch_size=256, flip=flip)
+        return outputs_of(self.place.model(self.model, learns=False), part, self.place, batch_size=256, flip=flip)

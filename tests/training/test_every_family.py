@@ -1,0 +1,30 @@
+"""Every family that takes images learns from a set of small grey ones, whatever sizes it was published for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cutaway.files import read_json
+from cutaway.models.registry import Preset, presets
+from cutaway.training.progress import Progress
+from cutaway.training.session import fit
+
+FAMILIES: dict[str, Preset] = {}  # the first preset of each file
+for found in presets().values():
+    if found.takes == ("image",):
+        FAMILIES.setdefault(found.module.__name__.rpartition(".")[2], found)
+
+
+FEWER_UNITS = {name: {"model.hidden": 64} for name in ("alexnet", "vgg")}  # their checkpoints would be of a gibibyte
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_trains_and_is_evaluated(family: str, tmp_path: Path) -> None:
+    settings = {"epochs": 1, "limit": 20, "batch_size": 10, "val": 0.01, "test": 0.01, "tensorboard": False}
+    settings |= FEWER_UNITS.get(family, {})
+    preset = FAMILIES[family]
+    run = fit(preset.name, "digits", settings, out=tmp_path, progress=Progress(shown=False))
+    assert read_json(tmp_path / "evaluation.json")["measures"]["loss"]["value"] > 0
+    assert run.spec.shape[1:] == preset.image_sizes(run.model.config).choose(None, (8, 8))
