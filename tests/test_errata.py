@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from cutaway.models.registry import card, create_model
+from cutaway.nn.convolution import convolve, correlate, sobel_x, sobel_y
 from cutaway.tasks.measures import share
+
+IMAGES_OF_ALEXNET = ((224, 0), (227, 0), (224, 2))  # pixels a side and padding
 
 
 @given(n=st.integers(1, 40), k=st.integers(1, 7), p=st.integers(0, 3), s=st.integers(1, 4), d=st.integers(1, 3))
@@ -65,6 +68,56 @@ def test_resnet50_is_two_networks() -> None:
     assert card("resnet50").published_multiply_adds == 4_089_184_256
     assert card("resnet50-v1").published_multiply_adds == 3_857_973_248
     assert card("resnet50").published_parameters == card("resnet50-v1").published_parameters
+
+
+def test_alexnets_fc6_is_no_177_million() -> None:
+    with torch.device("meta"):
+        model = create_model("alexnet-2012")
+    assert sum(p.numel() for p in model.fc6.parameters()) == 6 * 6 * 256 * 4096 + 4096 == 37_752_832
+    assert 13 * 13 * 256 * 4096 == 177_209_344  # without the last pooling
+    assert sum(p.numel() for p in model.parameters()) == 60_965_224
+
+
+def test_alexnets_first_map_needs_227() -> None:
+    kernel = torch.zeros(1, 1, 11, 11)
+    sides = [F.conv2d(torch.zeros(1, 1, n, n), kernel, stride=4, padding=p).shape[2] for n, p in IMAGES_OF_ALEXNET]
+    assert sides == [54, 55, 55]
+    assert 55 * 55 * 96 == 290_400
+
+
+def test_alexnet_and_googlenet_are_two_networks_each() -> None:
+    assert card("alexnet").published_parameters == 61_100_840
+    assert card("alexnet-2012").published_parameters == 60_965_224
+    with torch.device("meta"):
+        plain = [create_model(name, auxiliary=False) for name in ("googlenet", "googlenet-2014")]
+    assert [sum(p.numel() for p in model.parameters()) for model in plain] == [6_624_904, 6_998_552]
+
+
+def test_a_sobel_kernel_sums_to_nothing_and_is_named_by_its_derivative() -> None:
+    flat, blur = torch.ones(5, 5), torch.tensor([[1.0, 2, 1], [0, 0, 0], [1, 2, 1]])
+    assert correlate(flat, blur).unique().tolist() == [8.0]
+    assert not correlate(flat, sobel_y()).any()
+    step = torch.zeros(5, 6)
+    step[:, 3:] = 1  # a vertical edge, between two columns
+    assert correlate(step, sobel_x()).abs().max() == 4
+    assert not correlate(step, sobel_y()).any()
+    assert torch.equal(convolve(step, sobel_x()), -correlate(step, sobel_x()))
+
+
+def test_the_worked_convolution_is_a_correlation() -> None:
+    rows = [[2, 0, 1, 1, 3], [0, -1, 2, 2, 0], [-2, 3, 0, 0, 1], [0, 1, -3, 2, 3], [1, 1, -2, 0, -1]]
+    x, kernel = torch.tensor(rows), torch.tensor([[1, 0, -1], [0, 2, 0], [0, 1, 2]])
+    assert correlate(x, kernel).tolist() == [[2, 3, 4], [-1, -2, 10], [-3, -5, 1]]
+    assert convolve(x, kernel).tolist() == [[4, 2, 8], [2, 1, 12], [-2, -1, 5]]
+
+
+def test_zeros_at_the_border_say_where_it_is() -> None:
+    assert correlate(torch.ones(6), torch.ones(3), padding="same").tolist() == [2, 3, 3, 3, 3, 2]
+    assert correlate(torch.ones(6), torch.ones(3), padding="circular").tolist() == [3] * 6
+    x, kernel = torch.arange(16.0) ** 2, torch.tensor([1.0, 2, 3])
+    whole, shifted = (correlate(v, kernel, stride=2) for v in (x, x.roll(1)))
+    assert not torch.isin(whole[1:], shifted).any()  # a shift by one is no shift of every second place
+    assert torch.equal(correlate(x.roll(2), kernel, stride=2)[2:], whole[1:-1])
 
 
 def test_an_accuracy_has_an_interval() -> None:
