@@ -4,13 +4,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench recipes clean
+.PHONY: help demo test check bench recipes docs clean
 
 help:
 	@echo "make demo     install, then train LeNet-5 on handwritten digits (under a minute)"
 	@echo "make test     install what the tests need, then lint, type-check and run them all"
 	@echo "make recipes  train the recipes and compare with the figures they claim (slow)"
 	@echo "make bench    measure speed and memory beside peers (slow)"
+	@echo "make docs     write the pages and pictures that are made from the code"
 
 # Stamps: installing again only where what is to be installed has changed.
 .venv/.made:
@@ -42,6 +43,10 @@ recipes: .venv/.installed
 
 bench: .venv/.installed-test
 	$(BIN)/python -m benchmarks
+
+docs: .venv/.installed
+	$(BIN)/python docs/make.py
+	$(BIN)/python docs/draw_convolution.py
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

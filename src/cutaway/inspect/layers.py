@@ -60,14 +60,19 @@ class LayerTable:
 
     def grouped(self, limit: int) -> tuple[Row, ...]:
         """At most `limit` rows, if that can be: layers deep inside are put together as the block they are in."""
-        deepest = max((row.name.count(".") + 1 for row in self.rows), default=1)
-        for depth in range(deepest, 1, -1):
-            rows = self._at(depth)
+        for depth in range(self.depth, 1, -1):
+            rows = self.at(depth)
             if len(rows) <= limit:
                 return rows
-        return self._at(1)
+        return self.at(1)
 
-    def _at(self, depth: int) -> tuple[Row, ...]:
+    @property
+    def depth(self) -> int:
+        """How deep the deepest layer is inside: 3 for layer1.0.conv1."""
+        return max((row.name.count(".") + 1 for row in self.rows), default=1)
+
+    def at(self, depth: int) -> tuple[Row, ...]:
+        """The rows with what is deeper inside put together as the block it is in."""
         groups: dict[str, list[Row]] = {}
         for row in self.rows:
             groups.setdefault(".".join(row.name.split(".")[:depth]), []).append(row)
