@@ -31,7 +31,7 @@ from cutaway.nn.convolution import (
 )
 
 WAYS = sorted(METHODS)
-close = torch.testing.assert_close
+assert_close = torch.testing.assert_close
 
 IMAGE = torch.tensor([[2.0, 0, 1, 1, 3], [0, -1, 2, 2, 0], [-2, 3, 0, 0, 1], [0, 1, -3, 2, 3], [1, 1, -2, 0, -1]])
 KERNEL = torch.tensor([[1.0, 0, -1], [0, 2, 0], [0, 1, 2]])
@@ -74,7 +74,7 @@ def test_both_are_the_sum_by_hand(way: str, n: int, k: int, p: int, s: int, d: i
         return
     for function, turned in ((correlate, False), (convolve, True)):
         found = function(x, w, padding=p, stride=s, dilation=d, method=way)
-        close(found, by_hand(x, w, p, s, d, turned))
+        assert_close(found, by_hand(x, w, p, s, d, turned))
         assert len(found) == output_size(n, k, s, p, d)
 
 
@@ -100,11 +100,11 @@ def test_a_layer_is_pytorchs(
     expected = conv(x, w, None, s, p, d, groups)
     settings_ = {"padding": p, "stride": s, "dilation": d, "groups": groups, "method": way}
     found = correlate(x, w, **settings_)
-    close(found, expected)
-    close(convolve(x, w.flip(*range(2, 2 + axes)), **settings_), expected)
+    assert_close(found, expected)
+    assert_close(convolve(x, w.flip(*range(2, 2 + axes)), **settings_), expected)
     weights = draw(seed + 200, *expected.shape)
     for ours, theirs in zip(*(torch.autograd.grad((y * weights).sum(), (x, w)) for y in (found, expected))):
-        close(ours, theirs)
+        assert_close(ours, theirs)
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
@@ -114,23 +114,23 @@ def test_words_of_padding_are_pytorchs_and_scipys(way: str, k: int) -> None:
     x, w = draw(0, 12, 11), draw(1, k, k)
     for word in ("valid", "same", "full"):
         expected = torch.from_numpy(scipy.signal.convolve(x.numpy(), w.numpy(), word))
-        close(convolve(x, w, padding=word, method=way), expected)
+        assert_close(convolve(x, w, padding=word, method=way), expected)
     for word in ("valid", "same"):
-        close(correlate(x, w, padding=word, method=way)[None], F.conv2d(x[None], w[None, None], padding=word))
-        close(
+        assert_close(correlate(x, w, padding=word, method=way)[None], F.conv2d(x[None], w[None, None], padding=word))
+        assert_close(
             correlate(x, w, padding=word, dilation=2, method=way)[None],
             F.conv2d(x[None], w[None, None], padding=word, dilation=2),
         )
     for word in ("valid", "same", "full") if k % 2 else ("valid", "full"):
         expected = torch.from_numpy(scipy.signal.correlate(x.numpy(), w.numpy(), word))
-        close(correlate(x, w, padding=word, method=way), expected)
+        assert_close(correlate(x, w, padding=word, method=way), expected)
 
 
 def test_of_an_even_kernel_scipys_same_correlation_is_one_to_the_right() -> None:
     """PyTorch takes entry ⌊(k − 1)/2⌋ for the middle, SciPy entry ⌊k/2⌋."""
     x, w = draw(0, 9), draw(1, 4)
     theirs = torch.from_numpy(scipy.signal.correlate(x.numpy(), w.numpy(), "same"))
-    close(correlate(x, w, padding="same")[:-1], theirs[1:])
+    assert_close(correlate(x, w, padding="same")[:-1], theirs[1:])
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -139,10 +139,10 @@ def test_circular_is_the_product_of_spectra(way: str, n: int, k: int) -> None:
     x, w = draw(0, n), draw(1, k)
     wrapped = torch.zeros(n, dtype=torch.float64).index_add(0, torch.arange(k) % n, w)
     product = torch.fft.ifft(torch.fft.fft(x) * torch.fft.fft(wrapped)).real
-    close(convolve(x, w, padding="circular", method=way), product.roll(-((k - 1) // 2)))
+    assert_close(convolve(x, w, padding="circular", method=way), product.roll(-((k - 1) // 2)))
     if k <= n:
         padded = F.pad(x[None], ((k - 1) // 2, k // 2), mode="circular")
-        close(correlate(x, w, padding="circular", method=way)[None], F.conv1d(padded[None], w[None, None])[0])
+        assert_close(correlate(x, w, padding="circular", method=way)[None], F.conv1d(padded[None], w[None, None])[0])
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -152,7 +152,7 @@ def test_a_bare_kernel_takes_each_signal_by_itself(way: str) -> None:
     assert found.shape == (2, 3, 8)
     for i in range(2):
         for j in range(3):
-            close(found[i, j], correlate(x[i, j], w, padding="same", method=way))
+            assert_close(found[i, j], correlate(x[i, j], w, padding="same", method=way))
     assert correlate(x, draw(1, 2, 2), method=way).shape == (2, 2, 7)
 
 
@@ -176,9 +176,9 @@ def test_the_worked_example_is_a_correlation(way: str) -> None:
     """The textbook's figures are those without turning the kernel; a convolution gives others."""
     correlated = torch.tensor([[2.0, 3, 4], [-1, -2, 10], [-3, -5, 1]])
     convolved = torch.tensor([[4.0, 2, 8], [2, 1, 12], [-2, -1, 5]])
-    close(correlate(IMAGE, KERNEL, method=way), correlated, rtol=0, atol=1e-5)
-    close(convolve(IMAGE, KERNEL, method=way), convolved, rtol=0, atol=1e-5)
-    close(convolved, torch.from_numpy(scipy.signal.convolve2d(IMAGE.numpy(), KERNEL.numpy(), "valid")))
+    assert_close(correlate(IMAGE, KERNEL, method=way), correlated, rtol=0, atol=1e-5)
+    assert_close(convolve(IMAGE, KERNEL, method=way), convolved, rtol=0, atol=1e-5)
+    assert_close(convolved, torch.from_numpy(scipy.signal.convolve2d(IMAGE.numpy(), KERNEL.numpy(), "valid")))
 
 
 def test_the_gaussian_in_whole_numbers() -> None:
@@ -187,11 +187,11 @@ def test_the_gaussian_in_whole_numbers() -> None:
         row, places = binomial(size).double(), torch.arange(size) - (size - 1) / 2
         assert row.sum() == 1
         assert (row * places**2).sum().item() == pytest.approx((size - 1) / 4)
-    close(convolve(binomial(3), binomial(3), padding="full"), binomial(5), rtol=0, atol=0)
+    assert_close(convolve(binomial(3), binomial(3), padding="full"), binomial(5), rtol=0, atol=0)
     plane = torch.outer(binomial(), binomial())
     image = draw(0, 9, 9).float()
     one_by_one = convolve(convolve(image, binomial()[:, None]), binomial()[None])
-    close(convolve(image, plane), one_by_one)
+    assert_close(convolve(image, plane), one_by_one)
     with pytest.raises(ModelError, match="size"):
         binomial(0)
 
@@ -233,7 +233,7 @@ def test_the_matrix_is_scipys_and_toeplitz(n: int, k: int, word: str) -> None:
         return
     w = draw(k, k)
     matrix = convolution_matrix(w, n, padding=word)
-    close(matrix, torch.from_numpy(scipy.linalg.convolution_matrix(w.numpy(), n, mode=word)))
+    assert_close(matrix, torch.from_numpy(scipy.linalg.convolution_matrix(w.numpy(), n, mode=word)))
     rows, columns = matrix.shape
     for offset in range(1 - rows, columns):
         assert matrix.diagonal(offset).unique().numel() == 1
@@ -252,7 +252,7 @@ def test_the_matrix_of_a_layer_is_the_layer() -> None:
     x, w = draw(0, 3, 4, 6, 5), draw(1, 6, 2, 3, 2)
     matrix = correlation_matrix(w, (6, 5), padding=1, stride=2, dilation=(1, 2), groups=2)
     expected = F.conv2d(x, w, None, 2, 1, (1, 2), 2)
-    close((x.flatten(1) @ matrix.T).view_as(expected), expected)
+    assert_close((x.flatten(1) @ matrix.T).view_as(expected), expected)
     outputs, inputs = matrix.shape
     assert matrix[: outputs // 2, inputs // 2 :].abs().max() == 0  # nothing between the groups
 
@@ -260,7 +260,7 @@ def test_the_matrix_of_a_layer_is_the_layer() -> None:
 def test_the_transpose_of_a_valid_correlation_is_the_full_convolution() -> None:
     w = draw(0, 3, 2)
     back = convolution_matrix(w, (4, 4), padding="full")
-    close(correlation_matrix(w, (6, 5)).T, back)
+    assert_close(correlation_matrix(w, (6, 5)).T, back)
 
 
 # --- what is true of convolution and not of correlation -------------------------------------------------------------
@@ -273,13 +273,13 @@ def test_convolution_commutes_and_an_impulse_gives_the_kernel(way: str) -> None:
     def full(x: Tensor, w: Tensor) -> Tensor:
         return convolve(x, w, padding="full", method=way)
 
-    close(full(a, b), full(b, a))
-    close(full(full(a, b), c), full(a, full(b, c)))
+    assert_close(full(a, b), full(b, a))
+    assert_close(full(full(a, b), c), full(a, full(b, c)))
     impulse = torch.zeros(5, 5, dtype=torch.float64)
     impulse[2, 2] = 1
     w = draw(3, 3, 3)
-    close(convolve(impulse, w, padding="same", method=way)[1:4, 1:4], w)
-    close(correlate(impulse, w, padding="same", method=way)[1:4, 1:4], w.flip(0, 1))
+    assert_close(convolve(impulse, w, padding="same", method=way)[1:4, 1:4], w)
+    assert_close(correlate(impulse, w, padding="same", method=way)[1:4, 1:4], w.flip(0, 1))
 
 
 # --- shift equivariance, with its conditions ------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def test_circular_is_equivariant_to_every_shift(by: tuple[int, int], seed: int, 
     x, w = draw(seed, 8, 7), draw(seed + 1, *k)
     for function in (correlate, convolve):
         y = function(x, w, padding="circular", dilation=d)
-        close(function(x.roll(by, (0, 1)), w, padding="circular", dilation=d), y.roll(by, (0, 1)))
+        assert_close(function(x.roll(by, (0, 1)), w, padding="circular", dilation=d), y.roll(by, (0, 1)))
 
 
 @settings(max_examples=40, deadline=None)
@@ -311,7 +311,7 @@ def test_full_is_equivariant_while_nothing_is_pushed_out(
     x, w = F.pad(draw(seed, 3, 3), (4, 4, 4, 4)), draw(seed + 1, *k)  # room for the shift
     for function in (correlate, convolve):
         y = function(x, w, padding="full", dilation=d)
-        close(function(zero_shift(x, by), w, padding="full", dilation=d), zero_shift(y, by))
+        assert_close(function(zero_shift(x, by), w, padding="full", dilation=d), zero_shift(y, by))
 
 
 @pytest.mark.parametrize("padding", ["same", "valid"])
@@ -327,7 +327,7 @@ def test_others_are_equivariant_away_from_borders(
         moved = function(zero_shift(x, by), w, padding=padding, dilation=d)
         far = tuple(slice(4 + d * (n - 1), m - 4 - d * (n - 1)) for n, m in zip(k, y.shape))
         assert moved[far].numel() >= 16
-        close(moved[far], zero_shift(y, by)[far])
+        assert_close(moved[far], zero_shift(y, by)[far])
 
 
 def test_at_borders_same_is_not_equivariant() -> None:
@@ -346,7 +346,7 @@ def test_a_stride_is_equivariant_to_its_multiples(
     x, w = draw(seed, 3 * s, 4 * s), draw(seed + 1, *k)
     y = correlate(x, w, padding="circular", stride=s, dilation=d)
     moved = correlate(x.roll((s * by[0], s * by[1]), (0, 1)), w, padding="circular", stride=s, dilation=d)
-    close(moved, y.roll(by, (0, 1)))
+    assert_close(moved, y.roll(by, (0, 1)))
 
 
 @pytest.mark.parametrize("s", [2, 3])
@@ -377,10 +377,10 @@ def test_the_fast_way_is_the_sum_with_its_gradients(name: str) -> None:
     x, w = draw(0, *shape).requires_grad_(), draw(1, *kernel).requires_grad_()
     assert faster_method(x, w, **asked) == expected_method
     found, expected = fast_convolve(x, w, **asked), convolve(x, w, **asked, method="fused")
-    close(found, expected)
+    assert_close(found, expected)
     weights = draw(2, *expected.shape)
     for ours, theirs in zip(*(torch.autograd.grad((y * weights).sum(), (x, w)) for y in (found, expected))):
-        close(ours, theirs)
+        assert_close(ours, theirs)
 
 
 def test_the_fast_way_rounds_relative_to_the_largest() -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from cutaway.errors import ModelError
 from cutaway.nn.normalization import batch_norm, layer_norm, local_response_norm, rms_norm
 
-close = torch.testing.assert_close
+assert_close = torch.testing.assert_close
 
 
 def draw(seed: int, *shape: int) -> Tensor:
@@ -27,10 +27,10 @@ def same_with_gradients(call: Callable[..., Tensor], fused: Callable[..., Tensor
     """Equal, and so are the gradients in every input."""
     inputs = tuple(v.clone().requires_grad_() for v in inputs)
     found, expected = call(*inputs), fused(*inputs)
-    close(found, expected)
+    assert_close(found, expected)
     weights = draw(99, *expected.shape)
     for ours, theirs in zip(*(torch.autograd.grad((y * weights).sum(), inputs) for y in (found, expected))):
-        close(ours, theirs)
+        assert_close(ours, theirs)
 
 
 shapes = st.sampled_from([(4, 3), (2, 3, 5), (3, 2, 4, 3), (1, 4, 2, 2)])
@@ -45,9 +45,9 @@ def test_batch_norm_in_training_moves_its_statistics(
     statistics = [(draw(seed + 3, shape[1]), draw(seed + 4, shape[1]).square()) for _ in range(2)]
     options: dict[str, Any] = {"training": True, "momentum": momentum, "eps": eps}
     found = batch_norm(x, *statistics[0], weight, bias, **options)
-    close(found, F.batch_norm(x, *statistics[1], weight, bias, **options))
+    assert_close(found, F.batch_norm(x, *statistics[1], weight, bias, **options))
     for ours, theirs in zip(*statistics):
-        close(ours, theirs)
+        assert_close(ours, theirs)
     same_with_gradients(
         lambda x, w, b: batch_norm(x, None, None, w, b, training=True, eps=eps),
         lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True, eps=eps),
@@ -87,10 +87,10 @@ def test_a_model_of_modules_is_the_same() -> None:
     mean, var = torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
     for seed in range(3):
         x = draw(seed, 4, 3, 5, 5)
-        close(batch_norm(x, mean, var, module.weight, module.bias, training=True), module(x))
-    close(mean, module.running_mean)
-    close(var, module.running_var)
-    close(batch_norm(x, mean, var, module.weight, module.bias), module.eval()(x))
+        assert_close(batch_norm(x, mean, var, module.weight, module.bias, training=True), module(x))
+    assert_close(mean, module.running_mean)
+    assert_close(var, module.running_var)
+    assert_close(batch_norm(x, mean, var, module.weight, module.bias), module.eval()(x))
 
 
 @pytest.mark.parametrize("shape", [(3,), (4, 3), (2, 4, 3)])
@@ -119,14 +119,14 @@ def test_local_response_norm_is_pytorchs(shape: tuple[int, ...], size: int) -> N
     if len(shape) == 2:  # PyTorch's takes maps alone
         x = draw(0, *shape)
         expected = F.local_response_norm(x[..., None], size, 0.5, 0.75, 2.0)[..., 0]
-        close(local_response_norm(x, size, alpha=0.5, beta=0.75, k=2.0), expected)
+        assert_close(local_response_norm(x, size, alpha=0.5, beta=0.75, k=2.0), expected)
         return
     same_with_gradients(
         lambda x: local_response_norm(x, size, alpha=0.5, beta=0.75, k=2.0),
         lambda x: F.local_response_norm(x, size, 0.5, 0.75, 2.0),
         draw(0, *shape),
     )
-    close(local_response_norm(draw(0, *shape)), F.local_response_norm(draw(0, *shape), 5))
+    assert_close(local_response_norm(draw(0, *shape)), F.local_response_norm(draw(0, *shape), 5))
 
 
 def test_local_response_norm_as_published() -> None:
@@ -137,7 +137,7 @@ def test_local_response_norm_as_published() -> None:
         total = sum(a[0, j].item() ** 2 for j in range(max(0, i - 2), min(8, i + 2) + 1))
         published.append(a[0, i].item() / (2 + 1e-4 * total) ** 0.75)
     found = local_response_norm(a, 5, alpha=5e-4, beta=0.75, k=2.0)
-    close(found, torch.tensor([published], dtype=torch.float64))
+    assert_close(found, torch.tensor([published], dtype=torch.float64))
 
 
 # --- which entries share what ---------------------------------------------------------------------------------------
@@ -175,8 +175,8 @@ def test_an_entry_touches_those_it_shares_a_set_with(name: str) -> None:
 def test_scale_and_shift_are_lost_but_rms_keeps_a_shift(scale: float, shift: float, seed: int) -> None:
     x = draw(seed, 6, 4, 5)
     for norm in (lambda v: batch_norm(v, None, None, training=True, eps=0), lambda v: layer_norm(v, (4, 5), eps=0)):
-        close(norm(scale * x + shift), norm(x))
-    close(rms_norm(scale * x, (5,), eps=0.0), rms_norm(x, (5,), eps=0.0))
+        assert_close(norm(scale * x + shift), norm(x))
+    assert_close(rms_norm(scale * x, (5,), eps=0.0), rms_norm(x, (5,), eps=0.0))
     assert not torch.allclose(rms_norm(x + 1, (5,)), rms_norm(x, (5,)))
 
 

@@ -25,7 +25,7 @@ from cutaway.nn.pooling import (
     pooled_size,
 )
 
-close = torch.testing.assert_close
+assert_close = torch.testing.assert_close
 IMAGE = torch.tensor([[[[2.0, 0, 1, 1], [0, -1, 2, 2], [-2, 3, 0, 0], [0, 1, -3, 2]]]])
 
 
@@ -37,10 +37,10 @@ def draw(seed: int, *shape: int) -> Tensor:
 
 def same_with_gradients(x: Tensor, found: Tensor, expected: Tensor) -> None:
     """Equal, and so are the gradients in x of a weighted sum."""
-    close(found, expected)
+    assert_close(found, expected)
     weights = torch.rand(expected.shape, generator=torch.Generator().manual_seed(0), dtype=expected.dtype)
     ours, theirs = (torch.autograd.grad((y * weights).sum(), x)[0] for y in (found, expected))
-    close(ours, theirs)
+    assert_close(ours, theirs)
 
 
 def test_the_worked_example() -> None:
@@ -85,8 +85,8 @@ def test_windows_are_pytorchs(
 
 def test_windows_may_differ_from_axis_to_axis() -> None:
     x = draw(0, 1, 2, 9, 8)
-    close(max_pool(x, (3, 2), (2, 3), (1, 0)), F.max_pool2d(x, (3, 2), (2, 3), (1, 0)))
-    close(average_pool(x, (3, 2), (2, 3), (1, 0)), F.avg_pool2d(x, (3, 2), (2, 3), (1, 0)))
+    assert_close(max_pool(x, (3, 2), (2, 3), (1, 0)), F.max_pool2d(x, (3, 2), (2, 3), (1, 0)))
+    assert_close(average_pool(x, (3, 2), (2, 3), (1, 0)), F.avg_pool2d(x, (3, 2), (2, 3), (1, 0)))
 
 
 @settings(max_examples=100, deadline=None)
@@ -148,7 +148,7 @@ def test_k_max_keeps_the_largest_in_their_order(values: list[int], data: st.Data
 
 def test_k_max_along_any_axis() -> None:
     x = draw(0, 2, 5, 3)
-    close(k_max(x, 2, dim=1), k_max(x.transpose(1, 2), 2).transpose(1, 2))
+    assert_close(k_max(x, 2, dim=1), k_max(x.transpose(1, 2), 2).transpose(1, 2))
     assert k_max(x, 2, dim=1).shape == (2, 2, 3)
 
 
@@ -158,7 +158,7 @@ def test_dynamic_k_of_the_paper() -> None:
     assert dynamic_k(1, 2, 9, 4) == 5
     x = draw(0, 2, 4, 22)
     assert dynamic_k_max(x, 1, 3, 18, 3).shape == (2, 4, 12)
-    close(dynamic_k_max(x, 3, 3, 18, 3), k_max(x, 3))
+    assert_close(dynamic_k_max(x, 3, 3, 18, 3), k_max(x, 3))
 
 
 @given(layers=st.integers(1, 9), length=st.integers(1, 200), k_top=st.integers(1, 9))
