@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cutaway.errors import FileError
@@ -179,6 +179,7 @@ def test_residuals_are_predicted_less_actual() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), min_size=1, max_size=200))
+@example([-445214.0, -452425.0, -451785.0])  # far from 0, and close to each other
 def test_bins_hold_every_error_and_none_mixes_signs(errors: list[float]) -> None:
     array = np.array(errors)
     edges = bins(array)

@@ -65,6 +65,8 @@ def bins(error: NDArray[np.float64]) -> NDArray[np.float64]:
     q1, q3 = np.percentile(error, [25, 75])
     low, high = float(error.min()), float(error.max())
     wanted = max(2 * float(q3 - q1) / len(error) ** (1 / 3), (high - low) / MOST_BINS)
+    if wanted:  # errors far from 0 are close to each other for the way to 0, which the bins fill too
+        wanted = max(wanted, (max(high, 0) - min(low, 0)) / MOST_BINS)
     width = _round_up(wanted or abs(high) or 1.0)
     first, last = min(math.floor(low / width), 0), max(math.ceil(high / width), 0)
     return width * np.arange(first, max(last, first + 1) + 1, dtype=np.float64)
