@@ -10,6 +10,7 @@ import scipy.signal
 import torch
 
 from cutaway.nn.convolution import convolve, fast_convolve, faster_method
+from cutaway.report.words import by
 
 from .pairs import Pair, race
 
@@ -31,16 +32,11 @@ def rows() -> list[tuple[Pair, float]]:
             x, kernel = torch.randn(shape, generator=generator), torch.randn(size, generator=generator)
             taken = faster_method(x, kernel)
             other = "fused" if taken == "fft" else "fft"
-            found.append((_race(f"{name} ∗ {_times(size)}: {taken}, beside {other}", x, kernel, other), LIMIT))
+            found.append((_race(f"{name} ∗ {by(size)}: {taken}, beside {other}", x, kernel, other), LIMIT))
     for (name, shape, _), size in ((SIGNAL, (256,)), (IMAGE, (31, 31))):
         x, kernel = torch.randn(shape, generator=generator), torch.randn(size, generator=generator)
-        found.append((_race_scipy(f"{name} ∗ {_times(size)}: beside SciPy", x, kernel), LIMIT))
+        found.append((_race_scipy(f"{name} ∗ {by(size)}: beside SciPy", x, kernel), LIMIT))
     return found
-
-
-def _times(size: tuple[int, ...]) -> str:
-    """A kernel's size in words."""
-    return "×".join(map(str, size))
 
 
 def _race(name: str, x: torch.Tensor, kernel: torch.Tensor, other: str) -> Pair:

@@ -28,6 +28,7 @@ from cutaway.data.sets import Batch
 from cutaway.inspect.layers import layer_table
 from cutaway.interop.names import torchvision_key, torchvision_names
 from cutaway.interop.oracles.compare import difference
+from cutaway.models.images import answers_of
 from cutaway.models.registry import create_model
 from cutaway.nn.folding import fold_batch_norm
 from cutaway.settings import as_text
@@ -176,8 +177,7 @@ def _step(
     model.train()
     optimizer.zero_grad()
     with precision:
-        outputs = model(x)
-        logits, *auxiliary = outputs if isinstance(outputs, tuple) else (outputs,)
+        logits, *auxiliary = answers_of(model(x))
         loss = F.cross_entropy(logits, y) + sum(AUXILIARY_WEIGHT * F.cross_entropy(a, y) for a in auxiliary)
     loss.backward()
     optimizer.step()

@@ -12,11 +12,12 @@ from types import ModuleType
 
 import torch
 
+from cutaway.commands.show import setting_sentences
 from cutaway.inspect.example import example_shape
 from cutaway.inspect.layers import LayerTable, Row, layer_table, on_meta
 from cutaway.models.card import Card
 from cutaway.models.registry import Preset, presets
-from cutaway.report.words import count
+from cutaway.report.words import by, count
 from cutaway.settings import as_text
 
 HERE = Path(__file__).parent
@@ -114,9 +115,9 @@ def preset_table(of_family: list[Preset]) -> str:
 
 def setting_list(module: ModuleType) -> str:
     """The model's settings with what they mean."""
-    said = dict(re.findall(r"^    (\w+): .*?  # (.*)$", inspect.getsource(module.Config), flags=re.MULTILINE))
+    said = setting_sentences(module.Config)
     default = next(iter(module.PRESETS.values()))
-    lines = [f"- `{key}={as_text(getattr(default, key))}`: {what}" for key, what in said.items()]
+    lines = [f"- `{key}={as_text(getattr(default, key))}`: {what}" for key, what in said.items() if what]
     return f"Settings, as `model.KEY=value`, with those of `{next(iter(module.PRESETS))}`:\n\n" + "\n".join(lines)
 
 
@@ -212,11 +213,6 @@ def box(x: float, middle: float, labels: float, shape: tuple[int, ...], name: st
         f'<g transform="translate({x:.1f} {labels:.1f}) rotate({TURN})"><text>{escape(name)}</text>'
         f'<text y="14" font-size="11" fill-opacity=".7">{by(shape)}</text></g>'
     )
-
-
-def by(shape: tuple[int, ...]) -> str:
-    """3×64×64."""
-    return "×".join(map(str, shape))
 
 
 def tall(shape: tuple[int, ...]) -> float:

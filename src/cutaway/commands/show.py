@@ -63,11 +63,12 @@ def _layers(found: Preset, config: Any, shape: tuple[int, ...]) -> LayerTable:
 
     from ..errors import ModelError
     from ..inspect.layers import layer_table, on_meta
+    from ..report.words import by
 
     try:
         return layer_table(on_meta(found, config), torch.empty(1, *shape, device="meta"))
     except (RuntimeError, ValueError, IndexError) as error:  # PyTorch's own words for shapes that do not fit
-        raise ModelError(f"{found.name} cannot take an input of {_by(shape)}: {error}") from error
+        raise ModelError(f"{found.name} cannot take an input of {by(shape)}: {error}") from error
 
 
 def _document(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> dict[str, Any]:
@@ -98,7 +99,7 @@ def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -
     out.print(
         "\n[bold]settings[/]", f"of the model: key=value here, model.key=value in `cutaway train {found.name} DATA`"
     )
-    sentences = _sentences(type(config))
+    sentences = setting_sentences(type(config))
     settings = {name: as_text(getattr(config, name)) for name in sentences}
     widths = [max(map(len, column), default=0) for column in (settings, settings.values())]
     for name, value in settings.items():
@@ -116,7 +117,7 @@ def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -
 
 
 def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None:
-    from ..report.words import count
+    from ..report.words import by, count
     from .output import console
     from .tables import print_table
 
@@ -135,7 +136,7 @@ def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None
         ]
         console().print(f"published: {' and '.join(words)} ({held.source})", markup=False)
     console().print(
-        f"for one example of {_by(layers.input[1:])}; multiply-adds of convolutions and matrix products; "
+        f"for one example of {by(layers.input[1:])}; multiply-adds of convolutions and matrix products; "
         "sees: receptive field in pixels",
         style="dim",
     )
@@ -146,26 +147,21 @@ def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None
 
 def _line(row: Row) -> tuple[str, ...]:
     """One layer as it is printed; what would be 0 by its nature is left empty."""
-    from ..report.words import UNKNOWN, count
+    from ..report.words import UNKNOWN, by, count
 
     called = bool(row.shape)  # if not, its parent used its weights, or nothing did
     cost = UNKNOWN if row.multiply_adds is None else count(row.multiply_adds)
     return (
         row.name,
         row.type,
-        _by(row.shape[1:]) if called else "not called",
+        by(row.shape[1:]) if called else "not called",
         count(row.parameters) if row.parameters else "",
         cost if row.multiply_adds != 0 else "",
         str(row.receptive_field or ""),
     )
 
 
-def _by(shape: tuple[int, ...]) -> str:
-    """3×64×64."""
-    return "×".join(map(str, shape))
-
-
-def _sentences(config: type) -> dict[str, str]:
+def setting_sentences(config: type) -> dict[str, str]:
     """What each field of a Config is: the comment beside it in the source, which every model file has."""
     import dataclasses
     import inspect

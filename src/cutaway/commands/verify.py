@@ -168,6 +168,7 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
 
     from ..inspect.example import example_shape
     from ..interop.oracles.compare import BOUND, difference
+    from ..models.images import answers_of
 
     shape, sizes = example_shape(found, config), found.image_sizes(config)
     if sizes.least > 1:  # images twice as large as they must be cost less than published ones, and show as much
@@ -175,8 +176,7 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
         shape = (shape[0], side, side)
     x = torch.randn(3, *shape, dtype=torch.float64)
     model = model.double().train()
-    output = model(x)
-    answers = output if isinstance(output, tuple) else (output,)  # a tuple where auxiliary heads answer too
+    answers = answers_of(model(x))
     torch.autograd.backward(answers, [torch.randn_like(answer) for answer in answers])
     without = [k for k, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     detail = f"none reaches {', '.join(without)}" if without else f"{sum(1 for _ in model.parameters())} parameters"

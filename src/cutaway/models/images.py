@@ -1,4 +1,4 @@
-"""What the models that take images of many sizes share: saying which images are too small."""
+"""What the models that take images share: refusing images that are too small, and the answers of auxiliary heads."""
 
 from __future__ import annotations
 
@@ -15,3 +15,8 @@ def refuse_small(x: Tensor, least: int, name: str) -> None:
             f"{name} needs images of at least {least}×{least} pixels, and these are {height}×{width}: "
             f"bring them to image_size={least} or more; `cutaway show` lists a model's settings for small images."
         )
+
+
+def answers_of(outputs: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """What a model gave as a tuple: the head's outputs alone, or, in training, those of auxiliary heads behind them."""
+    return outputs if isinstance(outputs, tuple) else (outputs,)

@@ -5,6 +5,8 @@ Digits are grouped in threes by a narrow no-break space, which also stands befor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 THIN = "\u202f"
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 UNKNOWN = "unknown"
@@ -30,6 +32,11 @@ def written(value: float | None, format: str) -> str:
     if value is None:
         return UNKNOWN
     return {"count": count, "share": share, "number": number}[format](value)
+
+
+def by(sizes: Sequence[int]) -> str:
+    """A shape: 3×64×64."""
+    return "×".join(map(str, sizes))
 
 
 def count(value: float) -> str:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from ..data.sets import Augment, Batch, DataSet, Part
 from ..errors import TrainingError
+from ..models.images import answers_of
 from ..tasks.task import Task
 from .average import Average
 from .broken import first_broken
@@ -157,7 +158,7 @@ class Trainer:
                 inputs = (varied, *inputs[1:])
             self._inputs = inputs
             with place.autocast():
-                outputs, *auxiliary = _as_tuple(self.forward(*inputs))
+                outputs, *auxiliary = answers_of(self.forward(*inputs))
                 loss = task.loss(outputs, target)
                 total = sum((self.auxiliary_weight * task.loss(a, target) for a in auxiliary), loss)
             (total / counted).backward()  # type: ignore[no-untyped-call]
@@ -334,10 +335,6 @@ def _target_of(part: Part) -> Tensor:
     """The targets of a part that one can learn from, on the CPU."""
     assert part.target is not None, "a part to learn from or to validate on has targets"
     return part.target.cpu()
-
-
-def _as_tuple(outputs: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
 def _grouped(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:

@@ -48,6 +48,17 @@ def compared_config(name: str, config: Any) -> Any:
     return _collected("REDUCED").get(name, config)
 
 
+def torchvision_models(name: str) -> Any:
+    """The module torchvision.models.NAME. Raises OracleMissing, saying why, where it cannot be imported here."""
+    try:
+        from torchvision import models
+
+        return importlib.import_module(f"{models.__name__}.{name}")
+    except (ImportError, RuntimeError) as error:
+        # RuntimeError: a wheel built for CUDA beside a PyTorch built for the CPU.
+        raise OracleMissing(f"torchvision cannot be imported here ({str(error).splitlines()[0]}).") from error
+
+
 def images(*shape: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
     """Inputs for an oracle: one float64 tensor of that shape from the standard normal distribution."""
 

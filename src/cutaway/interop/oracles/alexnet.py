@@ -11,18 +11,14 @@ from torch import Tensor, nn
 
 from ...models.alexnet import PRESETS, Config
 from ..names import torchvision_key
-from . import Oracle, OracleMissing, images
+from . import Oracle, images, torchvision_models
 
 LAYERS = ("conv1", "conv2", "conv3", "conv4", "conv5", "fc6", "fc7", "fc8")
 
 
 def torchvision_alexnet(config: Config) -> Oracle:
     """torchvision's network. Its images are small and not square: the last map is 2×3, spread over the grid."""
-    try:
-        from torchvision.models import alexnet
-    except (ImportError, RuntimeError) as error:
-        # RuntimeError: a wheel built for CUDA beside a PyTorch built for the CPU.
-        raise OracleMissing(f"torchvision cannot be imported here ({str(error).splitlines()[0]}).") from error
+    alexnet = torchvision_models("alexnet").alexnet
     with torch.device("meta"):
         module: nn.Module = alexnet(num_classes=config.num_classes, dropout=config.dropout)
     keys = (f"{layer}.{part}" for layer in LAYERS for part in ("weight", "bias"))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ...models.images import answers_of
 from . import Oracle
 
 BOUND = 1e-9  # largest relative difference in float64
@@ -54,8 +55,7 @@ def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Com
             module.train(training).zero_grad()
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(0)
-                given = module(*inputs)
-            given = given if isinstance(given, tuple) else (given,)  # a tuple where auxiliary heads answer too
+                given = answers_of(module(*inputs))
             upstream = upstream or [torch.randn(y.shape, generator=generator, dtype=y.dtype) for y in given]
             torch.autograd.backward(given, upstream)
             results.append((tuple(y.detach() for y in given), {k: p.grad for k, p in module.named_parameters()}))

@@ -10,17 +10,13 @@ from torch import Tensor, nn
 
 from ...models.densenet import PRESETS, Config, DenseNet
 from ..names import torchvision_key
-from . import Oracle, OracleMissing, images
+from . import Oracle, OracleMissing, images, torchvision_models
 
 
 def torchvision_densenet(config: Config) -> Oracle:
     """torchvision's network. The images are not square: the last maps have 1×2 pixels."""
-    try:
-        from torchvision.models.densenet import DenseNet as TorchvisionDenseNet
-    except (ImportError, RuntimeError) as error:
-        # RuntimeError: a wheel built for CUDA beside a PyTorch built for the CPU.
-        raise OracleMissing(f"torchvision cannot be imported here ({str(error).splitlines()[0]}).") from error
-    module = TorchvisionDenseNet(
+    densenet = torchvision_models("densenet")
+    module = densenet.DenseNet(
         growth_rate=config.growth,
         block_config=config.blocks,
         num_init_features=config.stem_channels,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ...models.googlenet import PRESETS, Config, GoogLeNet
 from ..names import torchvision_key
-from . import Oracle, OracleMissing, images
+from . import Oracle, OracleMissing, images, torchvision_models
 
 
 class OurOrder(nn.Module):
@@ -33,26 +33,21 @@ class OurOrder(nn.Module):
 
 def torchvision_googlenet(config: Config) -> Oracle:
     """torchvision's network, its layers as wide, and its first and large windows as large, as `config` has them."""
-    try:
-        from torchvision.models.googlenet import BasicConv2d, Inception, InceptionAux
-        from torchvision.models.googlenet import GoogLeNet as Theirs
-    except (ImportError, RuntimeError) as error:
-        # RuntimeError: a wheel built for CUDA beside a PyTorch built for the CPU.
-        raise OracleMissing(f"torchvision cannot be imported here ({str(error).splitlines()[0]}).") from error
+    googlenet = torchvision_models("googlenet")
 
     def conv(in_channels: int, out_channels: int, **settings: Any) -> nn.Module:
         inputs = config.in_channels if in_channels == 3 else config.scaled(in_channels)
-        block: nn.Module = BasicConv2d(inputs, config.scaled(out_channels), **settings)
+        block: nn.Module = googlenet.BasicConv2d(inputs, config.scaled(out_channels), **settings)
         return block
 
-    module = Theirs(
+    module = googlenet.GoogLeNet(
         num_classes=config.num_classes,
         aux_logits=config.auxiliary,
         init_weights=False,
         blocks=[
             conv,
-            functools.partial(Inception, conv_block=conv),
-            functools.partial(InceptionAux, conv_block=conv),
+            functools.partial(googlenet.Inception, conv_block=conv),
+            functools.partial(googlenet.InceptionAux, conv_block=conv),
         ],
         dropout=config.dropout,
     )
@@ -66,9 +61,9 @@ def torchvision_googlenet(config: Config) -> Oracle:
         module.maxpool1 = nn.Identity()
     if config.large_kernel == 5:
         for part in module.modules():
-            if isinstance(part, Inception):
+            if isinstance(part, googlenet.Inception):
                 small = part.branch3[1].conv
-                part.branch3[1] = BasicConv2d(small.in_channels, small.out_channels, kernel_size=5, padding=2)
+                part.branch3[1] = googlenet.BasicConv2d(small.in_channels, small.out_channels, kernel_size=5, padding=2)
     key_map = {key: f"network.{torchvision_key('googlenet', key)}" for key in _keys(config)}
     # The last map of such images is 2×3: with one pixel normalization would leave two values of each channel.
     size = (50, 66) if config.stem == "imagenet" else (12, 18)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...models.inception_v3 import PRESETS, Config, InceptionV3
 from ..names import torchvision_key
-from . import Oracle, OracleMissing, images
+from . import Oracle, images, torchvision_models
 
 
 class EqualParts(nn.Module):
@@ -44,11 +44,7 @@ def torchvision_inception(config: Config) -> Oracle:
     A narrow network is compared on images of the published size, a wide one on smaller images, to save time: there
     torchvision's auxiliary head gets equal parts for windows.
     """
-    try:
-        from torchvision.models import inception
-    except (ImportError, RuntimeError) as error:
-        # RuntimeError: a wheel built for CUDA beside a PyTorch built for the CPU.
-        raise OracleMissing(f"torchvision cannot be imported here ({str(error).splitlines()[0]}).") from error
+    inception = torchvision_models("inception")
 
     def conv(in_channels: int, out_channels: int, **settings: Any) -> nn.Module:
         inputs = config.in_channels if in_channels == 3 else config.scaled(in_channels)

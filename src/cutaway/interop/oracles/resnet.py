@@ -10,16 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...models.resnet import PRESETS, Config, ResNet
-from . import Oracle, OracleMissing, images
+from . import Oracle, OracleMissing, images, torchvision_models
 
 
 def torchvision_resnet(config: Config) -> Oracle:
     """torchvision's network, with the strides of its bottlenecks moved where `config` has them on the first 1×1."""
-    try:
-        from torchvision.models import resnet
-    except (ImportError, RuntimeError) as error:
-        # RuntimeError: a wheel built for CUDA beside a PyTorch built for the CPU.
-        raise OracleMissing(f"torchvision cannot be imported here ({str(error).splitlines()[0]}).") from error
+    resnet = torchvision_models("resnet")
     block: Any = resnet.BasicBlock if config.block == "basic" else resnet.Bottleneck
     module = resnet.ResNet(block, list(config.blocks), num_classes=config.num_classes)
     if config.stride_on == "1x1":

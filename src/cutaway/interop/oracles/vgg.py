@@ -9,16 +9,12 @@ from torch import nn
 
 from ...models.vgg import PRESETS, VGG, Config
 from ..names import torchvision_key
-from . import Oracle, OracleMissing, images
+from . import Oracle, images, torchvision_models
 
 
 def torchvision_vgg(config: Config) -> Oracle:
     """torchvision's network: its stages from our depths and widths, its fixed parts exchanged where ours are others."""
-    try:
-        from torchvision.models import vgg
-    except (ImportError, RuntimeError) as error:
-        # RuntimeError: a wheel built for CUDA beside a PyTorch built for the CPU.
-        raise OracleMissing(f"torchvision cannot be imported here ({str(error).splitlines()[0]}).") from error
+    vgg = torchvision_models("vgg")
     plan: list[int | str] = []
     for count, width in zip(config.stages, config.widths):
         plan += [width] * count + ["M"]

@@ -9,18 +9,14 @@ from torch import Tensor, nn
 
 from ...models.vit import PRESETS, Config, ViT
 from ..names import torchvision_key
-from . import Oracle, OracleMissing, images
+from . import Oracle, images, torchvision_models
 
 
 def torchvision_vit(config: Config) -> Oracle:
     """torchvision's network, with other input channels or the mean of the patches where `config` has them so."""
-    try:
-        from torchvision.models.vision_transformer import VisionTransformer
-    except (ImportError, RuntimeError) as error:
-        # RuntimeError: a wheel built for CUDA beside a PyTorch built for the CPU.
-        raise OracleMissing(f"torchvision cannot be imported here ({str(error).splitlines()[0]}).") from error
+    vision_transformer = torchvision_models("vision_transformer")
     size = config.grid * config.patch
-    module = VisionTransformer(
+    module = vision_transformer.VisionTransformer(
         image_size=size,
         patch_size=config.patch,
         num_layers=config.depth,
