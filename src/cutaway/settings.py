@@ -162,10 +162,10 @@ def _allowed(field: Any) -> str:
         return ", ".join(meta["choices"])
     low, high = meta["low"], meta["high"]
     if low is not None and high is not None:
-        return f"{low:g} to {high:g}"
+        return f"{low:.15g} to {high:.15g}"
     if low is not None:
-        return f"at least {low:g}"
-    return f"at most {high:g}" if high is not None else ""
+        return f"at least {low:.15g}"
+    return f"at most {high:.15g}" if high is not None else ""
 
 
 def _check(field: Any, value: Any) -> None:

@@ -39,7 +39,95 @@ class Value:
         return 1
 
 
-Target = Classes | Value
+@dataclass(frozen=True)
+class Tags:
+    """A target for each token: one of `names`."""
+
+    names: tuple[str, ...]
+    column: str = "tag"
+
+    @property
+    def outputs(self) -> int:
+        """How many values the model's head gives at each token: one for each tag."""
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class NextToken:
+    """The target of each token is the token behind it: text for language modelling."""
+
+    vocabulary: int
+    column: str = "next token"
+
+    @property
+    def outputs(self) -> int:
+        """How many values the model's head gives at each token: one for each token there is."""
+        return self.vocabulary
+
+
+@dataclass(frozen=True)
+class Context:
+    """The targets of each word are the words around it: text for word vectors."""
+
+    vocabulary: int
+    column: str = "context"
+    window: int = 5  # words on either side that a word's context reaches at most
+
+    @property
+    def outputs(self) -> int:
+        """How many words could stand there."""
+        return self.vocabulary
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A target that is itself a sequence of tokens, between the tokens `begin` and `end`."""
+
+    vocabulary: int
+    begin: int
+    end: int
+    longest: int  # tokens of the longest target in training, with `end` and without `begin`
+    column: str = "target"
+
+    @property
+    def outputs(self) -> int:
+        """How many values the model's head gives at each token: one for each token there is."""
+        return self.vocabulary
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """The next `steps` steps of the variables `columns`, each learned as (value − mean) / scale."""
+
+    steps: int
+    columns: tuple[str, ...]
+    mean: tuple[float, ...]  # of each column, from the training time
+    scale: tuple[float, ...]  # likewise
+    season: int = 1  # steps after which the series repeats itself; the forecast that repeats is compared with
+    naive: tuple[float, ...] = ()  # of each column, the mean standardised |y_t − y_{t−season}| of the training time
+
+    @property
+    def column(self) -> str:
+        """The columns by their names."""
+        return ", ".join(self.columns)
+
+    @property
+    def outputs(self) -> int:
+        """How many values the model's head gives: one for each step and column, step after step."""
+        return self.steps * len(self.columns)
+
+
+Simple = Classes | Value  # one answer for a whole example
+Target = Simple | Tags | NextToken | Context | Tokens | Horizon
+TARGETS: dict[str, type[Target]] = {
+    "classes": Classes,
+    "value": Value,
+    "tags": Tags,
+    "next": NextToken,
+    "context": Context,
+    "tokens": Tokens,
+    "horizon": Horizon,
+}
 
 
 @dataclass(frozen=True)
@@ -48,7 +136,7 @@ class TableSpec:
 
     kind: ClassVar[str] = "table"
     columns: tuple[str, ...]  # a name for each of the F numbers
-    target: Target
+    target: Simple
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -64,7 +152,7 @@ class ImageSpec:
     channels: int
     height: int
     width: int
-    target: Target
+    target: Simple
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -121,13 +209,53 @@ ANY_SIZE = ImageSizes()
 
 
 @dataclass(frozen=True)
+class TextSpec:
+    """Token ids, (N, T) int64, with a boolean mask, (N, T), True where a token is real.
+
+    Id 0 is padding and id 1 stands for every unknown token, whatever the tokenizer.
+    """
+
+    kind: ClassVar[str] = "text"
+    vocabulary: int  # ids are below this
+    longest: int  # tokens of the longest example that the model is given
+    target: Simple | Tags | NextToken | Context
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the longest example: (T,)."""
+        return (self.longest,)
+
+
+@dataclass(frozen=True)
+class PairSpec:
+    """Sequences that become others: token ids (N, T) and mask (N, T) of the source, ids (N, S) of the target so far.
+
+    The target so far begins with its `begin`; what is learned at each of its places is the token that comes next.
+    """
+
+    kind: ClassVar[str] = "pairs"
+    vocabulary: int  # of the source
+    longest: int  # tokens of the longest source in training
+    target: Tokens
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the longest source: (T,)."""
+        return (self.longest,)
+
+
+@dataclass(frozen=True)
 class SeriesSpec:
-    """Signals with a time axis, (N, T, F): T steps of F variables, with one target for the whole."""
+    """Signals with a time axis, (N, T, F): T steps of F variables, with one target for the whole.
+
+    Where `known` is not 0, so many variables are known in advance for the steps to be forecast: (N, H, K) beside it.
+    """
 
     kind: ClassVar[str] = "series"
     steps: int
     features: int
-    target: Target
+    target: Simple | Horizon
+    known: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -135,25 +263,77 @@ class SeriesSpec:
         return (self.steps, self.features)
 
 
-Spec = TableSpec | ImageSpec | SeriesSpec
-KINDS: dict[str, type[Spec]] = {s.kind: s for s in (TableSpec, ImageSpec, SeriesSpec)}
+@dataclass(frozen=True)
+class SoundSpec:
+    """Sounds as frames of a spectrogram, (N, T, F), with a mask, (N, T), True where a frame is real."""
+
+    kind: ClassVar[str] = "sound"
+    frames: int  # of the longest sound in training
+    bands: int  # F, the frequencies of each frame
+    target: Simple
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the longest example: (T, F)."""
+        return (self.frames, self.bands)
+
+
+@dataclass(frozen=True)
+class VideoSpec:
+    """Videos, (N, T, C, H, W), with a mask, (N, T), True where a frame is real."""
+
+    kind: ClassVar[str] = "video"
+    frames: int  # of the longest video that the model is given
+    channels: int
+    height: int
+    width: int
+    target: Simple
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the longest example: (T, C, H, W)."""
+        return (self.frames, self.channels, self.height, self.width)
+
+
+@dataclass(frozen=True)
+class GraphSpec:
+    """Graphs: what is known of each node, x (V, F), and edges from source to target, (2, E) int64.
+
+    With one graph, examples are its nodes, and the model is told which of them to answer for, (N,). With `many`,
+    examples are whole graphs that stand in one batch side by side, and the model is told which each node is of, (V,).
+    """
+
+    kind: ClassVar[str] = "graph"
+    features: int  # F
+    target: Simple
+    many: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of what is known of one node: (F,)."""
+        return (self.features,)
+
+
+Spec = TableSpec | ImageSpec | TextSpec | PairSpec | SeriesSpec | SoundSpec | VideoSpec | GraphSpec
+KINDS: dict[str, type[Spec]] = {
+    s.kind: s for s in (TableSpec, ImageSpec, TextSpec, PairSpec, SeriesSpec, SoundSpec, VideoSpec, GraphSpec)
+}
 
 
 def to_json(spec: Spec) -> dict[str, Any]:
     """The spec as plain JSON values; `from_json` gives an equal spec back."""
-    target = {"kind": "classes" if isinstance(spec.target, Classes) else "value", **asdict(spec.target)}
-    return {"kind": spec.kind, **asdict(spec), "target": target}
+    kind = next(name for name, target in TARGETS.items() if isinstance(spec.target, target))
+    return {"kind": spec.kind, **asdict(spec), "target": {"kind": kind, **asdict(spec.target)}}
 
 
 def from_json(data: dict[str, Any]) -> Spec:
     """The spec that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
-    data = dict(data)
-    target = dict(data.pop("target"))
-    if target.pop("kind") == "classes":
-        data["target"] = Classes(names=tuple(target["names"]), column=target["column"])
-    else:
-        data["target"] = Value(**target)
-    kind = KINDS[data.pop("kind")]
-    if kind is TableSpec:
-        data["columns"] = tuple(data["columns"])
-    return kind(**data)
+    data = {k: _immutable(v) for k, v in data.items()}
+    target = {k: _immutable(v) for k, v in data.pop("target").items()}
+    data["target"] = TARGETS[target.pop("kind")](**target)
+    return KINDS[data.pop("kind")](**data)
+
+
+def _immutable(value: Any) -> Any:
+    """JSON has lists where specs have tuples."""
+    return tuple(value) if isinstance(value, list) else value

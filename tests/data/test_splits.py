@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.splits import PARTS, draw, split_hash, split_indices, straddle_note, straddling
+from cutaway.data.settings import DataSettings
+from cutaway.data.splits import PARTS, draw, drawn_parts, split_hash, split_indices, straddle_note, straddling
+from cutaway.errors import SettingError
 
 shares = st.tuples(st.floats(0.0, 0.45), st.floats(0.0, 0.45))
 class_sizes = st.lists(st.integers(1, 60), min_size=1, max_size=12)
@@ -145,3 +147,33 @@ def test_the_note_counts_duplicates_and_names_examples() -> None:
     assert "row 4 (val) = row 1 (train)" in note
     assert "row 6 (test) = row 3 (val)" in note
     assert straddle_note(list("abcdefg"), PARTED, str) is None
+
+
+@given(
+    n=st.integers(20, 120),
+    folds=st.integers(2, 7),
+    seed=st.integers(0, 5),
+    classes=st.integers(1, 3),
+    grouped=st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_folds_are_test_parts_that_share_nothing_and_leave_nothing_out(
+    n: int, folds: int, seed: int, classes: int, grouped: bool
+) -> None:
+    strata = np.arange(n) % classes
+    groups = np.arange(n) // 2 if grouped else None
+    tests = []
+    for fold in range(1, folds + 1):
+        asked = DataSettings(fold=fold, folds=folds, split_seed=seed)
+        parts = drawn_parts(n, asked, val=0.2, test=0.15, strata=strata, groups=groups)
+        assert sorted(np.concatenate(list(parts.values()))) == list(range(n))
+        if groups is not None:
+            assert not set(groups[parts["test"]]) & set(groups[parts["train"]])
+        tests.append(parts["test"])
+    assert sorted(np.concatenate(tests)) == list(range(n))
+    assert max(map(len, tests)) - min(map(len, tests)) <= (classes if groups is None else 2 * classes + 2)
+
+
+def test_a_fold_that_there_is_not_is_refused() -> None:
+    with pytest.raises(SettingError, match="fold=11 cannot be: it must be 1 to 10"):
+        drawn_parts(50, DataSettings(fold=11), val=0.1, test=0.1)

@@ -8,23 +8,34 @@ from ..errors import SettingError
 from ..settings import as_text
 from .settings import DataSettings
 
-OF_TABLES = ("target", "ignore", "types", "group", "missing", "scale")
-OF_IMAGES = (
-    *("image_size", "fit", "color", "memory", "workers"),
-    *("flip", "crop", "color_jitter", "cutout"),
-)
+_PICTURES = ("image_size", "fit", "color", "memory", "workers")
+_TOKENS = ("tokenizer", "vocabulary", "min_count", "lower", "length")
+OF = {  # the settings that are for some kinds of data alone
+    "table": ("target", "ignore", "types", "group", "missing", "scale", "mixup"),
+    "image": (*_PICTURES, "flip", "crop", "color_jitter", "cutout", "mixup"),
+    "text": ("text", "target", "missing", "group", "carry", "window", "subsample", *_TOKENS),
+    "pairs": ("pairs", *_TOKENS),
+    "series": ("forecast", "ignore", "time", "history", "horizon", "season", "known", "gaps", "mixup"),
+    "sound": ("rate", "bands", "seconds", "workers"),
+    "video": ("frames", "image_size", "fit", "color", "memory", "workers"),
+    "graph": ("target", "neighbours", "inductive"),
+}
+_WHOSE = {"table": "tables", "image": "images", "text": "text", "pairs": "pairs of sequences", "series": "series"}
+_WHOSE |= {"sound": "sounds", "video": "videos", "graph": "graphs"}
 
 
 def refuse_settings_for_others(settings: DataSettings, kind: str) -> None:
-    """Raise SettingError for a setting that was changed and is not for this kind of data: table, image or series."""
-    foreign = {
-        "tables": OF_TABLES if kind != "table" else (),
-        "images": OF_IMAGES if kind != "image" else (),
-    }
+    """Raise SettingError for a setting that was changed and means nothing for this kind of data."""
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        for whose, keys in foreign.items():
-            if field.name in keys and value != field.default:
-                raise SettingError(
-                    f"{field.name}={as_text(value)} is for {whose}, and this is {kind} data: leave it out."
-                )
+        whose = [_WHOSE[k] for k, keys in OF.items() if field.name in keys]
+        if whose and field.name not in OF[kind] and value != field.default:
+            raise SettingError(
+                f"{field.name}={as_text(value)} is for {_listed(whose)}, and this is {kind} data: leave it out."
+            )
+
+
+def _listed(words: list[str]) -> str:
+    """images; tables and graphs; tables, text and graphs."""
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last

@@ -2,58 +2,166 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..errors import DataError, UnknownName, nearest
-from ..spec import ANY_SIZE, ImageSizes
-from .images.folders import is_image_folder, open_folder
+from ..spec import ANY_SIZE, Classes, ImageSizes, Target, Value
+from .folders import holds
 from .named.opening import NAMED, open_named
 from .sets import DataSet
 from .settings import DataSettings
-from .tables.dataset import TABLE_SUFFIXES, open_table
+from .tables.dataset import TABLE_SUFFIXES
+
+GRAPH_FILES = ("nodes.csv", "edges.csv")
+PAIRS = "as pairs of sequences with pairs=true, where each of its lines has a tab"
+OTHERWISE = {  # what a path stands for by itself, and as what else a setting reads it
+    "table": {"text": "as text with text=COLUMN", "series": "as a series with forecast=COLUMN", "pairs": PAIRS},
+    "text": {"pairs": PAIRS},
+}
+Targets = tuple[type[Target], ...]
+FORMS = (
+    "a folder with one folder per class of images, sounds (.wav), texts (.txt), videos or frames (or train/, val/, "
+    f"test/ of those); texts to learn the language of (.txt); a graph ({' and '.join(GRAPH_FILES)})"
+)
 
 
-def kind_of(source: str | Path) -> str:
-    """What kind of data a name or path stands for: table, image or series. Nothing is read yet.
+def kind_of(source: Any, settings: DataSettings) -> str:
+    """What kind of data a name, a path or a graph of PyTorch Geometric stands for. Nothing is read yet.
 
     Raises UnknownName or DataError where it stands for none.
     """
+    if hasattr(source, "edge_index"):
+        return "graph"
     if str(source) in NAMED:
         return NAMED[str(source)].kind
+    if settings.pairs:
+        return "pairs"
     path = Path(source).expanduser()
     if not path.exists():
+        if "," in str(source) and all(Path(one).expanduser().is_file() for one in str(source).split(",")):
+            raise DataError(
+                f"{source} are two files, and data is one file or folder.",
+                mend="Pairs of sequences, line by line, may be two files: pairs=true reads them so.",
+            )
         if path.suffix or "/" in str(source):
             raise DataError(f"There is no file or folder {str(source)!r} in {Path.cwd()}.", mend=_siblings(path))
         raise UnknownName(
             "data set or path", str(source), NAMED, "`cutaway data` lists the sets; a path names your own files."
         )
     if path.is_dir():
-        if is_image_folder(path):
-            return "image"
-        raise DataError(
-            f"{path} is a folder without class folders of images.",
-            mend="Give a folder with one folder per class (or train/, val/, test/ of those), "
-            f"or a table ({', '.join(TABLE_SUFFIXES)}).",
-        )
-    if path.suffix.lower() in TABLE_SUFFIXES:
-        return "table"
+        return _kind_of_folder(path)
+    suffix = path.suffix.lower()
+    if suffix in (".txt", ".conll", ".iob") or (suffix in TABLE_SUFFIXES and settings.text):
+        return "text"
+    if suffix in TABLE_SUFFIXES:
+        return "series" if settings.forecast else "table"
+    if suffix == ".graphml":
+        return "graph"
     raise DataError(
         f"{path} is a {path.suffix or 'suffix-less'} file, which is no kind of data that can be read.",
-        mend=f"Tables end in {', '.join(TABLE_SUFFIXES)}; images come as a folder of class folders.",
+        mend=f"Tables end in {', '.join(TABLE_SUFFIXES)}, text in .txt or, tagged, in .conll, graphs in .graphml; "
+        "images, sounds and videos come as a folder of class folders.",
     )
 
 
-def open_data(source: str | Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
+def open_data(
+    source: Any, settings: DataSettings, sizes: ImageSizes = ANY_SIZE, targets: tuple[type[Target], ...] = ()
+) -> DataSet:
     """Read `source`, split it, fit the preprocessing on its training part.
 
-    `sizes` are those of images that the model takes.
+    `sizes` are those of images that the model takes, `targets` what it learns, where it says so.
     Raises UnknownName, DataError (with every bad row or file in `problems`) or SettingError.
     """
-    kind = kind_of(source)
-    if str(source) in NAMED:
-        return open_named(str(source), settings, sizes)
-    path = Path(source).expanduser()
-    return open_folder(path, settings, sizes) if kind == "image" else open_table(path, settings)
+    kind = kind_of(source, settings)
+    if isinstance(source, str | Path) and str(source) in NAMED:
+        return open_named(str(source), settings, sizes, targets)
+    return OPENERS[kind](source, settings, sizes, targets)
+
+
+def read_otherwise(kind: str, takes: Sequence[str], targets: Targets) -> str:
+    """A sentence on the settings by which a path that stands for `kind` is read as something that a model takes and
+    learns from; nothing where there is none."""
+    ways = [
+        way
+        for other, way in OTHERWISE.get(kind, {}).items()
+        if other in takes and (other != "text" or {Classes, Value} & set(targets))
+    ]
+    return f"A {'table' if kind == 'table' else 'text'} can be read {', or '.join(ways)}." if ways else ""
+
+
+def _kind_of_folder(path: Path) -> str:
+    names = [p.name for p in path.iterdir()]
+    if set(GRAPH_FILES) & set(names) or any(n.startswith("ind.") or n.endswith(("_A.txt", ".graphml")) for n in names):
+        return "graph"
+    found = holds(path)
+    if found is None:
+        raise DataError(f"{path} is a folder that holds no kind of data that can be read.", mend=f"Give {FORMS}.")
+    return found
+
+
+# Readers are imported when they are needed: sound, video and graphs each bring a library.
+
+
+def _table(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
+    from .tables.dataset import open_table
+
+    return open_table(Path(source).expanduser(), settings)
+
+
+def _images(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
+    from .images.folders import open_folder
+
+    return open_folder(Path(source).expanduser(), settings, sizes)
+
+
+def _text(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
+    from .text.opening import open_text
+
+    return open_text(Path(source).expanduser(), settings, targets)
+
+
+def _pairs(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
+    from .pairs.opening import open_pairs
+
+    return open_pairs(str(source), settings)
+
+
+def _series(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
+    from .series.opening import open_series
+
+    return open_series(Path(source).expanduser(), settings)
+
+
+def _sounds(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
+    from .sound.opening import open_sounds
+
+    return open_sounds(Path(source).expanduser(), settings)
+
+
+def _videos(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
+    from .video.opening import open_videos
+
+    return open_videos(Path(source).expanduser(), settings, sizes)
+
+
+def _graph(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
+    from .graphs.opening import open_graph
+
+    return open_graph(source, settings)
+
+
+OPENERS: dict[str, Callable[[Any, DataSettings, ImageSizes, Targets], DataSet]] = {
+    "table": _table,
+    "image": _images,
+    "text": _text,
+    "pairs": _pairs,
+    "series": _series,
+    "sound": _sounds,
+    "video": _videos,
+    "graph": _graph,
+}
 
 
 def _siblings(path: Path) -> str:

@@ -12,19 +12,29 @@ from PIL.Image import Image
 from torch import Tensor
 
 from ..spec import Spec
+from .lengths import bucketed
+
+IN_MEMORY = "data given in Python"  # the source of a set that has neither a name nor a path
+IGNORED = -100  # a target that is none: padding; the number that PyTorch's cross-entropy passes over
 
 
 class Batch(NamedTuple):
     """What one step learns from."""
 
     inputs: tuple[Tensor, ...]  # what the model's forward takes
-    target: Tensor  # classes (N,) int64, shares of classes (N, K) float32, or values (N,) float32
+    target: Tensor  # classes (N,) int64, shares of classes (N, K) float32, values (N,) or (N, H) float32; of sequences
+    # that are answered token by token (N, T) int64, IGNORED where there is nothing to learn
 
 
 class Part(Protocol):
-    """One part of a data set: train, val or test; or new examples without targets."""
+    """One part of a data set: train, val or test; or new examples without targets.
 
-    target: Tensor | None  # (n,) for all examples, in their order; None where there are none
+    A part may group its own examples into batches, by a method `plan(batch_size, generator)`: a list of example numbers
+    for each batch, every example once, varied by the generator in training; as suits evaluation where that is None.
+    A part whose steps go on where the ones before ended (`carries` is true) must have one.
+    """
+
+    target: Tensor | None  # for all examples, in their order: (n,), or token after token; None where there are none
 
     def __len__(self) -> int: ...
 
@@ -107,6 +117,68 @@ class TensorPart:
 
     def row(self, i: int) -> dict[str, str] | None:
         """The example as the columns that the person gave, where it is a row."""
+        return self._row(i) if self._row else None
+
+
+class SequencePart:
+    """A part whose examples are sequences of different lengths, in memory one behind another.
+
+    A batch is padded with zeros to its own longest: inputs (N, T, …) and a mask (N, T), True where a step is real.
+    """
+
+    def __init__(
+        self,
+        values: Tensor,
+        lengths: Tensor,
+        target: Tensor | None,
+        names: Sequence[str] | None = None,
+        row: Callable[[int], dict[str, str] | None] | None = None,
+        notes: Sequence[str] = (),
+        by_step: bool = False,
+    ) -> None:
+        """`values` (Σ lengths, …) and `lengths` (n,), each at least 1. `target` is (n,), or, with `by_step`, one for
+        every step, (Σ lengths,). `notes` are sentences on these examples that a person should read."""
+        self.values, self.lengths, self.target = values, lengths, target
+        self.starts = lengths.cumsum(0) - lengths
+        self.by_step = by_step
+        self.notes = list(notes)
+        self._names, self._row = names, row
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def plan(self, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:
+        """Batches of examples of nearly equal length."""
+        return bucketed(self.lengths, batch_size, generator)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Each batch padded to its longest example."""
+        del seed
+        for index in order:
+            lengths = self.lengths[index]
+            step = torch.arange(int(lengths.max()))
+            mask = step < lengths[:, None]  # (N, T)
+            place = (self.starts[index, None] + step).where(mask, self.starts[index, None])  # (N, T)
+            values = self.values[place]  # (N, T, …)
+            values[~mask] = 0
+            if self.target is None:
+                target = torch.empty(len(index), 0)
+            elif self.by_step:
+                target = self.target[place].masked_fill(~mask, IGNORED)  # (N, T)
+            else:
+                target = self.target[index]
+            yield Batch((values, mask), target)
+
+    def name(self, i: int) -> str:
+        """The example's name where it was given one, its number otherwise."""
+        return self._names[i] if self._names is not None else str(i)
+
+    def picture(self, i: int) -> None:
+        """Sequences are no pictures."""
+        del i
+
+    def row(self, i: int) -> dict[str, str] | None:
+        """The example as the person gave it, where it is words."""
         return self._row(i) if self._row else None
 
 

@@ -38,6 +38,10 @@ class DataSettings:
         low=0.0,
         high=0.9,
     )
+    fold: int | None = setting(
+        None, "cross-validation: test on this of the folds that split_seed makes; test is not drawn then", low=1
+    )
+    folds: int = setting(10, "cross-validation: how many folds", low=2, high=1000)
     split_seed: int = setting(0, "seed of the split: the same seed gives the same parts", low=0)
     image_size: int | None = setting(None, "height and width that images are brought to", low=1, high=4096)
     fit: str = setting(
@@ -51,9 +55,11 @@ class DataSettings:
     )
     limit: int | None = setting(None, "use only this many training examples, drawn at random by split_seed", low=1)
     memory: int = setting(
-        512, "MiB of decoded images to hold; a folder that needs more is read anew in every epoch", low=0
+        512, "MiB of decoded images or videos to hold; a folder that needs more is read anew in every epoch", low=0
     )
-    workers: int | None = setting(None, "processes that read image files; 0 reads in this one", low=0, high=256)
+    workers: int | None = setting(
+        None, "processes that read image files, threads for sounds and videos; 0 reads in this one", low=0, high=256
+    )
     flip: bool = setting(False, "augmentation: mirror half of the training images left to right")
     crop: int = setting(
         0, "augmentation: pad training images by so many pixels and cut out a random window", low=0, high=512
@@ -65,3 +71,48 @@ class DataSettings:
     mixup: float = setting(
         0.0, "augmentation: blend pairs of examples, the share from Beta(mixup, mixup)", low=0.0, high=10.0
     )
+    text: str | None = setting(None, "the column that holds the text, where a table is to be read as text")
+    pairs: bool = setting(False, "the file holds pairs of sequences, a tab between them; or two files, a,b")
+    tokenizer: str = setting(
+        "auto",
+        "how text is cut: characters, words, bpe, wordpiece; auto takes what suits the data",
+        choices=("auto", "characters", "words", "bpe", "wordpiece"),
+    )
+    vocabulary: int = setting(
+        30_000, "the most tokens that are told apart; the rarer ones are unknown", low=3, high=1_000_000
+    )
+    min_count: int = setting(1, "words that occur less often in the training part are unknown", low=1)
+    lower: bool | None = setting(None, "write text in lower case first; auto as the data set asks, else not")
+    length: int | None = setting(
+        None, "tokens of an example: longer texts are cut there; of running text, the tokens of a step", low=1
+    )
+    window: int = setting(5, "word vectors: words on either side that are context, at most", low=1, high=100)
+    subsample: float = setting(
+        1e-3, "word vectors: share of the text above which a word is seen less often; 0 sees all", low=0.0, high=1.0
+    )
+    carry: bool = setting(
+        True, "of running text: a step begins where the one before it ended, with its state, where a model has one"
+    )
+    forecast: tuple[str, ...] = setting((), "the columns of a series to forecast")
+    time: str | None = setting(None, "the column of a series that holds the time; auto finds it")
+    history: int | None = setting(None, "steps of a series that a forecast is made from; auto takes 4 horizons", low=1)
+    horizon: int | None = setting(None, "steps of a series to forecast; auto is 24, or as the data set asks", low=1)
+    season: int | None = setting(
+        None, "steps after which a series repeats itself; auto tells it from the time between steps", low=1
+    )
+    known: tuple[str, ...] = setting((), "columns of a series that are known in advance, such as holidays")
+    gaps: str = setting(
+        "refuse",
+        "missing steps and values of a series: refuse names them, fill draws a straight line between neighbours",
+        choices=("refuse", "fill"),
+    )
+    rate: int | None = setting(
+        None, "samples in a second that sounds are brought to; auto takes their own", low=1000, high=192_000
+    )
+    bands: int = setting(64, "mel bands of a spectrogram", low=1, high=512)
+    seconds: float | None = setting(None, "seconds that sounds are cut to; auto keeps them whole", low=0.01)
+    frames: int = setting(16, "frames of a video that the model is shown, evenly chosen", low=1, high=4096)
+    neighbours: tuple[int, ...] = setting(
+        (), "neighbours drawn for each node in each layer; none takes the whole graph", low=1
+    )
+    inductive: bool = setting(False, "hide the nodes of the other parts, and their edges, while a graph is learned")

@@ -13,6 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ..errors import DataError, SettingError
+from .settings import DataSettings
+
 Rows = npt.NDArray[np.int64]  # example numbers
 Array = npt.NDArray[Any]
 
@@ -37,6 +40,28 @@ def split_indices(
     return {name: np.flatnonzero(part == p) for p, name in enumerate(PARTS) if shares[p] > 0}
 
 
+def drawn_parts(
+    n: int, settings: DataSettings, *, val: float, test: float, strata: Array | None = None, groups: Array | None = None
+) -> dict[str, Rows]:
+    """Split examples 0 … n−1 as the settings ask: by shares, or, with `fold`, that fold of `folds` is the test part and
+    the share `val` of the others validates. Raises SettingError for a fold that there is not."""
+    seed, fold, folds = settings.split_seed, settings.fold, settings.folds
+    if fold is None:
+        return split_indices(n, val=val, test=test, seed=seed, strata=strata, groups=groups)
+    if fold > folds:
+        raise SettingError(f"fold={fold} cannot be: it must be 1 to {folds}, the number of folds.")
+    rng, shares = np.random.default_rng(seed), np.full(folds, 1 / folds)
+    classes = np.zeros(n, np.int64) if strata is None else np.unique(strata, return_inverse=True)[1]
+    if groups is None:
+        number = _by_row(classes, shares, rng)
+    else:
+        number = _by_group(classes, np.unique(groups, return_inverse=True)[1], shares, rng)
+    rest = np.flatnonzero(number != fold - 1)
+    taken = [None if a is None else a[rest] for a in (strata, groups)]
+    parts = split_indices(len(rest), val=val, test=0.0, seed=seed, strata=taken[0], groups=taken[1])
+    return {name: rest[rows] for name, rows in parts.items()} | {"test": np.flatnonzero(number == fold - 1)}
+
+
 def draw(rows: Rows, count: int, *, seed: int, strata: Array | None = None) -> Rows:
     """At most `count` of `rows`, at random, sorted; with `strata` (one for each row), of each its share."""
     if count >= len(rows):
@@ -44,6 +69,47 @@ def draw(rows: Rows, count: int, *, seed: int, strata: Array | None = None) -> R
     share = count / len(rows)
     taken = split_indices(len(rows), val=1 - share, test=0.0, seed=seed, strata=strata)["train"]
     return rows[taken]
+
+
+def complete_split(
+    labels: Rows, classes: Sequence[str], given: Mapping[str, Rows] | None, settings: DataSettings
+) -> dict[str, Rows]:
+    """Train, val and test, each class in its share: `given` where it has them, the rest drawn from its train part.
+
+    `limit` then thins out the training examples alone, so that scores at different limits are of the same examples.
+    Raises DataError where a part would be empty, or a class would have no training example.
+    """
+    given = given if given is not None else {"train": np.arange(len(labels))}
+    train = given["train"]
+    val = 0.0 if "val" in given else settings.val
+    test = 0.0 if "test" in given else settings.test
+    if val + test >= 1:
+        raise SettingError(f"val={val:g} and test={test:g} leave nothing to train on: together they must be below 1.")
+    if settings.fold is not None and "test" in given:
+        raise SettingError(f"fold={settings.fold} makes a test part, and this data has its own: leave it out.")
+    drawn = drawn_parts(len(train), settings, val=val, test=test, strata=labels[train])
+    found = {name: train[rows] for name, rows in drawn.items()}
+    found |= {name: rows for name, rows in given.items() if name != "train"}
+    split = {name: found[name] for name in PARTS if name in found}
+    for name, rows in split.items():
+        if not len(rows):
+            raise DataError(
+                f"The {name} part gets no example: val={val:g} and test={test:g} of {len(train):,} examples.",
+                mend="Add some, or give shares that leave at least one to each part.",
+            )
+    if settings.limit is not None:
+        train = split["train"]
+        split["train"] = draw(train, settings.limit, seed=settings.split_seed, strata=labels[train])
+    taught = np.bincount(labels[split["train"]], minlength=len(classes))
+    if (taught == 0).any():
+        k = int(taught.argmin())
+        limited = f" under limit={settings.limit}" if settings.limit is not None else ""
+        raise DataError(
+            f"No example of the class {classes[k]!r} is left for training{limited}: it has {(labels == k).sum():,}.",
+            mend="Each class needs some for training, besides those for validation and test: add examples, or leave "
+            "the class out.",
+        )
+    return split
 
 
 def split_hash(parts: Mapping[str, Rows]) -> str:

@@ -10,11 +10,12 @@ import torch
 from PIL import Image
 
 from cutaway.data.images import dataset as images_module
-from cutaway.data.images.dataset import PixelPart, complete_split, image_dataset, in_colour
+from cutaway.data.images.dataset import PixelPart, image_dataset, in_colour
 from cutaway.data.images.pictures import as_image, as_pixels, picture
 from cutaway.data.images.preprocessing import ImagePreprocessing
 from cutaway.data.sets import DataSet, TensorPart
 from cutaway.data.settings import DataSettings
+from cutaway.data.splits import complete_split
 from cutaway.errors import DataError, SettingError
 from cutaway.spec import ImageSizes
 
@@ -166,7 +167,7 @@ def test_copies_across_parts_are_told() -> None:
 
 def test_settings_of_tables_are_refused() -> None:
     for change in ({"target": "x"}, {"group": "x"}, {"ignore": ("x",)}, {"missing": "drop"}, {"scale": "none"}):
-        with pytest.raises(SettingError, match=f"{next(iter(change))}=.* is for tables, and this is image data"):
+        with pytest.raises(SettingError, match=f"{next(iter(change))}=.* is for tables.*, and this is image data"):
             opened(pixels(), **change)
 
 

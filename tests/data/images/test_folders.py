@@ -11,8 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
+from cutaway.data.folders import IMAGES, find, holds
 from cutaway.data.images.file_part import FilePart
-from cutaway.data.images.folders import find, is_image_folder, open_folder, verify
+from cutaway.data.images.folders import open_folder, verify
 from cutaway.data.images.preprocessing import ImagePreprocessing
 from cutaway.data.sets import DataSet, TensorPart
 from cutaway.data.settings import DataSettings
@@ -60,13 +61,15 @@ def everything(data: DataSet, part: str) -> torch.Tensor:
 
 
 def test_what_is_a_folder_of_images(photos: Path, parted: Path, tmp_path: Path) -> None:
-    assert is_image_folder(photos)
-    assert is_image_folder(parted)
-    assert not is_image_folder(photos / "cat")
-    assert not is_image_folder(tmp_path)
-    (tmp_path / "texts" / "a").mkdir(parents=True)
-    (tmp_path / "texts" / "a" / "1.txt").write_text("hello")
-    assert not is_image_folder(tmp_path / "texts")
+    assert holds(photos) == "image"
+    assert holds(parted) == "image"
+    assert holds(photos / "cat") is None
+    (tmp_path / "notes" / "a").mkdir(parents=True)
+    (tmp_path / "notes" / "a" / "1.md").write_text("hello")
+    assert holds(tmp_path / "notes") is None
+    (tmp_path / "notes" / "a" / "1.txt").write_text("hello")
+    assert holds(tmp_path / "notes") == "text"
+    assert holds(tmp_path / "notes" / "a") == "text"
 
 
 def test_class_folders_are_split_here(photos: Path) -> None:
@@ -302,13 +305,13 @@ def test_a_class_may_be_called_train(tmp_path: Path) -> None:
     for i in range(10):
         for k, name in enumerate(("train", "plane")):
             save(tmp_path / "ways" / name / f"{i}.png", 100 * k + i)
-    assert find(tmp_path / "ways").classes == ("plane", "train")
+    assert find(tmp_path / "ways", IMAGES).classes == ("plane", "train")
 
 
 def test_classes_are_sorted_as_people_do(tmp_path: Path) -> None:
     for name in ("10", "2", "1"):
         save(tmp_path / name / "1.png", int(name))
-    assert find(tmp_path).classes == ("1", "2", "10")
+    assert find(tmp_path, IMAGES).classes == ("1", "2", "10")
 
 
 def test_links_that_lead_back_or_nowhere_are_named(photos: Path, tmp_path: Path) -> None:
@@ -327,7 +330,7 @@ def test_links_that_lead_back_or_nowhere_are_named(photos: Path, tmp_path: Path)
     for i in range(10):
         save(tmp_path / "kinds" / "fox" / f"{i}.png", 200 + i)
     os.symlink(photos / "cat", tmp_path / "kinds" / "cat")
-    assert find(tmp_path / "kinds").classes == ("cat", "fox")
+    assert find(tmp_path / "kinds", IMAGES).classes == ("cat", "fox")
 
 
 def test_settings_of_tables_are_refused(photos: Path) -> None:

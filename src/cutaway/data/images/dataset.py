@@ -11,13 +11,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ...errors import DataError, SettingError
 from ...spec import Classes, ImageSizes, ImageSpec
 from ..applicable import refuse_settings_for_others
 from ..augment import make_augment
 from ..sets import Batch, DataSet, Part, TensorPart
 from ..settings import DataSettings
-from ..splits import PARTS, Rows, draw, split_hash, split_indices, straddle_note
+from ..splits import Rows, complete_split, split_hash, straddle_note
 from .pictures import Pixels, as_image
 from .preprocessing import ImagePreprocessing, fit_preprocessing
 
@@ -71,45 +70,6 @@ def image_dataset(
         notes=[*notes, *(note for note in (enlarged, straddle) if note)],
         augment=make_augment(settings, spec, preprocessing.mean, preprocessing.std),
     )
-
-
-def complete_split(
-    labels: Labels, classes: Sequence[str], given: Mapping[str, Rows] | None, settings: DataSettings
-) -> dict[str, Rows]:
-    """Train, val and test, each class in its share: `given` where it has them, the rest drawn from its train part.
-
-    `limit` then thins out the training examples alone, so that scores at different limits are of the same examples.
-    Raises DataError where a part would be empty, or a class would have no training example.
-    """
-    given = given if given is not None else {"train": np.arange(len(labels))}
-    train = given["train"]
-    val = 0.0 if "val" in given else settings.val
-    test = 0.0 if "test" in given else settings.test
-    if val + test >= 1:
-        raise SettingError(f"val={val:g} and test={test:g} leave nothing to train on: together they must be below 1.")
-    drawn = split_indices(len(train), val=val, test=test, seed=settings.split_seed, strata=labels[train])
-    found = {name: train[rows] for name, rows in drawn.items()}
-    found |= {name: rows for name, rows in given.items() if name != "train"}
-    split = {name: found[name] for name in PARTS if name in found}
-    for name, rows in split.items():
-        if not len(rows):
-            raise DataError(
-                f"The {name} part gets no example: val={val:g} and test={test:g} of {len(train):,} examples.",
-                mend="Add some, or give shares that leave at least one to each part.",
-            )
-    if settings.limit is not None:
-        train = split["train"]
-        split["train"] = draw(train, settings.limit, seed=settings.split_seed, strata=labels[train])
-    taught = np.bincount(labels[split["train"]], minlength=len(classes))
-    if (taught == 0).any():
-        k = int(taught.argmin())
-        limited = f" under limit={settings.limit}" if settings.limit is not None else ""
-        raise DataError(
-            f"No example of the class {classes[k]!r} is left for training{limited}: it has {(labels == k).sum():,}.",
-            mend="Each class needs some for training, besides those for validation and test: add examples, or leave "
-            "the class out.",
-        )
-    return split
 
 
 def in_memory(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,37 +15,19 @@ from ...errors import DataError, Problem
 from ...spec import ANY_SIZE, Classes, ImageSizes, ImageSpec
 from ..applicable import refuse_settings_for_others
 from ..augment import make_augment
+from ..folders import IMAGES, Found, find
 from ..sets import DataSet, Part
 from ..settings import DataSettings
-from ..splits import Rows, draw, split_hash, straddle_note
-from .dataset import Labels, complete_split, in_memory
+from ..splits import Rows, complete_split, draw, split_hash, straddle_note
+from .dataset import in_memory
 from .file_part import FilePart, Progress, in_threads
-from .files import Seen, class_folders, entries, is_image, left_note, look_at, subfolders, unusable
+from .files import Seen, look_at, unusable
 from .pictures import Size, as_pixels, covering, picture, resized
 from .preprocessing import ImagePreprocessing, fit_preprocessing
 
-PART_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 LARGEST_OWN_SIZE = 512  # of images that stay as they are
 SAMPLE = 1024  # training images from which mean and deviation are taken
 MEBIBYTE = 1 << 20
-
-
-@dataclass(frozen=True)
-class Found:
-    """The image files of a folder, before any is opened."""
-
-    classes: tuple[str, ...]
-    files: list[Path]
-    labels: Labels  # (n,) of each file
-    parts: dict[str, Rows] | None  # the files of each part, where the folder has part folders
-    notes: list[str]
-
-
-def is_image_folder(path: Path) -> bool:
-    """Whether a folder holds class folders of images, or part folders of those."""
-    folders = [p for p in entries(path) if p.is_dir() and not p.name.startswith(".")]
-    inner = [p for f in folders if f.name.lower() in PART_FOLDERS for p in entries(f) if p.is_dir()]
-    return any(is_image(p) for folder in (*folders, *inner) for p in entries(folder))
 
 
 def open_folder(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
@@ -57,7 +38,7 @@ def open_folder(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE
     Raises DataError that names every file or folder that cannot be used.
     """
     refuse_settings_for_others(settings, "image")
-    found = find(path)
+    found = find(path, IMAGES)
     seen = look_at(found.files)
     split = complete_split(found.labels, found.classes, found.parts, settings)
     own_sizes = {s.facts.size for s in seen}
@@ -89,62 +70,6 @@ def open_folder(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE
         notes=[*_notes(found, seen, split, names, spec.channels), *([enlarged] if enlarged else [])],
         augment=make_augment(settings, spec, preprocessing.mean, preprocessing.std),
     )
-
-
-def find(path: Path) -> Found:
-    """The classes and files of a folder, none opened. Raises DataError where they cannot be learned from."""
-    part_folders = _part_folders(path)
-    homes = part_folders or {"": path}
-    found = {part: class_folders(folder) for part, folder in homes.items()}
-    train, _ = found.get("train") or found[""]
-    if len(train) < 2:
-        raise DataError(
-            f"{path} holds one class only, {', '.join(train)}: there is nothing to tell apart.",
-            mend="Add a folder with images of another class.",
-        )
-    for part, (by_class, _) in found.items():
-        for name in by_class:
-            if name not in train:
-                raise DataError(
-                    f"{homes[part] / name} is a class without training images: there is no {homes['train'] / name}.",
-                    mend="Add that folder with images, or remove the class.",
-                )
-    files: list[Path] = []
-    labels: list[int] = []
-    parts: dict[str, Rows] = {}
-    classes = tuple(train)
-    for part, (by_class, _) in found.items():
-        start = len(files)
-        for name, of_class in by_class.items():
-            files += of_class
-            labels += [classes.index(name)] * len(of_class)
-        parts[part] = np.arange(start, len(files))
-    left = [p for _, not_read in found.values() for p in not_read]
-    if part_folders:
-        left += [p for p in entries(path) if p not in part_folders.values()]
-    note = left_note(left)
-    return Found(classes, files, np.array(labels), parts if part_folders else None, [note] if note else [])
-
-
-def _part_folders(path: Path) -> dict[str, Path]:
-    """The folders that are named like parts and hold folders, by part; none where there are none.
-
-    Raises DataError where two are for one part, or none is for training.
-    """
-    found: dict[str, Path] = {}
-    for folder in subfolders(path):
-        part = PART_FOLDERS.get(folder.name.lower())
-        if part is None or any(is_image(p) for p in entries(folder)):  # images stand in it: a class of that name
-            continue
-        if part in found:
-            raise DataError(f"{found[part]} and {folder} are both for {part}.", mend="Leave one of them there.")
-        found[part] = folder
-    if found and "train" not in found:
-        raise DataError(
-            f"{path} has {', '.join(f'{f.name}/' for f in found.values())} and no train/.",
-            mend="Add train/ with the same class folders; or give a folder of class folders, to be split here.",
-        )
-    return found
 
 
 def verify(part: Part, progress: Progress | None = None) -> list[Problem]:

@@ -25,7 +25,6 @@ Pixels = npt.NDArray[np.uint8]
 Size = tuple[int, int]  # height, width
 Source = Path | Image.Image | np.ndarray[Any, Any]  # an array is (H, W), (H, W, 3) or (H, W, 4)
 
-SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 MAX_MEGAPIXELS = 64
 MEND = "Repair, replace or move away what is named."
 GREY_MODES = ("1", "L", "LA", "La", "I", "F")

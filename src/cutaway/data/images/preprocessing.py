@@ -20,8 +20,9 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError
 from ...spec import Classes, ImageSpec
+from ..folders import IMAGES, class_folders
 from .file_part import FilePart
-from .files import class_folders, image_files, look_at
+from .files import image_files, look_at
 from .pictures import (
     Pixels,
     Size,
@@ -105,7 +106,7 @@ class ImagePreprocessing:
             raise DataError(
                 f"There is no folder {str(source)!r}, and labelled images come as a folder of class folders."
             )
-        by_class, _ = class_folders(path)
+        by_class, _ = class_folders(path, IMAGES)
         names = self.spec.target.names if isinstance(self.spec.target, Classes) else ()
         unknown = [name for name in by_class if name not in names]
         if unknown or not by_class:

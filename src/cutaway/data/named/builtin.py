@@ -77,3 +77,16 @@ def _table(request: Request, frame: pl.DataFrame, **more: Any) -> DataSet:
     return table_dataset(
         frame, request.settings, name=request.name, source=request.name, fingerprint=fingerprint, **more
     )
+
+
+OPENERS = {
+    "digits": open_digits,
+    "iris": open_bunch,
+    "wine": open_bunch,
+    "breast_cancer": open_bunch,
+    "diabetes": open_bunch,
+    "xor": open_xor,
+    "moons": open_toy,
+    "circles": open_toy,
+    "spirals": open_toy,
+}

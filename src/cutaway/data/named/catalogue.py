@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...spec import ImageSizes
+from ...spec import ImageSizes, Target
 from ..settings import DataSettings
 from .download import Remote
 
@@ -15,8 +15,8 @@ class NamedSet:
     """One data set that can be asked for by name."""
 
     title: str
-    kind: str  # table, image or series
-    task: str  # classification or regression
+    kind: str  # table, image, text, pairs, series, sound, video or graph
+    task: str  # classification, regression, …
     sizes: str  # how many examples, of what
     licence: str
     citation: str
@@ -45,9 +45,10 @@ class Request:
     place: Path  # the folder where its files lie
     settings: DataSettings
     sizes: ImageSizes  # of images that the model takes
+    targets: tuple[type[Target], ...] = ()  # what the model learns, where it says so
 
 
-def _at(home: str, *files: tuple[str, int, str]) -> tuple[Remote, ...]:
+def at(home: str, *files: tuple[str, int, str]) -> tuple[Remote, ...]:
     """Files (name, bytes, sha256) that lie beside each other."""
     return tuple(Remote(name, home + name, sha256, size) for name, size, sha256 in files)
 
@@ -142,7 +143,7 @@ NAMED: dict[str, NamedSet] = {
         licence="none stated at its home; CC BY-SA 3.0 at several mirrors",
         citation="Y. LeCun et al., Gradient-based learning applied to document recognition, Proc. IEEE 86(11), 1998",
         folder="mnist",
-        files=_at(
+        files=at(
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
             (
                 "train-images-idx3-ubyte.gz",
@@ -174,7 +175,7 @@ NAMED: dict[str, NamedSet] = {
         licence="MIT",
         citation="H. Xiao, K. Rasul, R. Vollgraf, Fashion-MNIST, 2017, https://arxiv.org/abs/1708.07747",
         folder="fashion_mnist",
-        files=_at(
+        files=at(
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
             (
                 "train-images-idx3-ubyte.gz",
@@ -232,7 +233,7 @@ NAMED: dict[str, NamedSet] = {
         licence="Apache-2.0",
         citation="S. Greydanus, D. Kobak, Scaling down deep learning with MNIST-1D, ICML 2024",
         folder="mnist1d",
-        files=_at(
+        files=at(
             "https://raw.githubusercontent.com/greydanus/mnist1d/7878d96082abd200c546a07a4101fa90b30fdf7e/",
             (
                 "mnist1d_data.pkl",
@@ -250,7 +251,7 @@ NAMED: dict[str, NamedSet] = {
         citation="R. K. Pace, R. Barry, Sparse spatial autoregressions, Statistics and Probability Letters 33, 1997",
         target="median_house_value",
         folder="california_housing",
-        files=_at(
+        files=at(
             "https://raw.githubusercontent.com/ageron/handson-ml2/1e2115277b50f6c584cd668fa30e3af309a5b136/"
             "datasets/housing/",
             ("housing.csv", 1_423_529, "8a3727f4cf54ac1a327f69b1d5b4db54c5834ea81c6e4efc0d163300022a685e"),
@@ -265,7 +266,7 @@ NAMED: dict[str, NamedSet] = {
         citation="the Titanic competition of Kaggle, as kept by seaborn",
         target="survived",
         folder="tabular_seaborn",
-        files=_at(
+        files=at(
             "https://raw.githubusercontent.com/mwaskom/seaborn-data/71e2436a092d714350de0fc409ca8a8714e7e78f/",
             ("titanic.csv", 57_018, "81787d320d7f7b03df935e91de8bd19e11d45c5bbcab86ef4d4a76dc91b7d4f2"),
         ),

@@ -39,6 +39,7 @@ class Remote:
     sha256: str
     size: int  # bytes
     members: tuple[tuple[str, str], ...] = ()  # of a .tar.gz: the files wanted out of it, and the sha256 of each
+    whole: str = ""  # of a .tar.gz: a folder in it that is wanted whole, of which `members` name the first and the last
 
     @property
     def contents(self) -> tuple[tuple[str, str], ...]:
@@ -107,20 +108,24 @@ def fetch(remote: Remote, place: Path, on_bytes: OnBytes = lambda count: None) -
                 f"{remote.sha256}. Nothing of it was kept."
             )
     if remote.members:
-        unpack(path, [name for name, _ in remote.members], place)
+        unpack(path, [name for name, _ in remote.members], place, remote.whole)
         path.unlink()
 
 
-def unpack(archive: Path, members: Sequence[str], place: Path) -> None:
-    """Write these members of a .tar.gz below `place`, and nothing else of it. Raises DataError where one is missing."""
+def unpack(archive: Path, members: Sequence[str], place: Path, whole: str = "") -> None:
+    """Write these members of a .tar.gz below `place`, and nothing else of it; or all files of its folder `whole`, by
+    their names from that folder's own on. Raises DataError where a member is missing."""
     missing = set(members)
+    above = whole.rpartition("/")[0] + "/" if "/" in whole else ""
     with tarfile.open(archive, "r|gz") as opened:  # read once, from front to back
         for member in opened:
-            stream = opened.extractfile(member) if member.name in missing else None
+            name = member.name.removeprefix(above)
+            wanted = name in missing or (whole and member.name.startswith(f"{whole}/") and ".." not in name.split("/"))
+            stream = opened.extractfile(member) if wanted else None
             if stream is not None:
-                with replacing(place / member.name) as temporary:
+                with replacing(place / name) as temporary:
                     temporary.write_bytes(stream.read())
-                missing.remove(member.name)
+                missing.discard(name)
     if missing:
         raise DataError(f"{archive} has no file {', '.join(sorted(missing))}.")
 

@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from ...errors import UnknownName
-from ...spec import ANY_SIZE, ImageSizes
+from ...spec import ANY_SIZE, ImageSizes, Target
 from ..sets import DataSet
 from ..settings import DataSettings
-from .builtin import open_bunch, open_digits, open_toy, open_xor
-from .catalogue import NAMED, NamedSet, Request
+from .catalogue import NAMED as FIRST
+from .catalogue import NamedSet, Request
 from .download import obtain, roots
-from .published import DIGITS, GARMENTS, open_cifar10, open_csv, open_idx, open_mnist1d, open_titanic
 
 __all__ = ["NAMED", "NamedSet", "open_named", "where"]
 
-OPENERS: dict[str, Callable[[Request], DataSet]] = {
-    "digits": open_digits,
-    "iris": open_bunch,
-    "wine": open_bunch,
-    "breast_cancer": open_bunch,
-    "diabetes": open_bunch,
-    "xor": open_xor,
-    "moons": open_toy,
-    "circles": open_toy,
-    "spirals": open_toy,
-    "mnist": partial(open_idx, classes=DIGITS),
-    "fashion_mnist": partial(open_idx, classes=GARMENTS),
-    "cifar10": open_cifar10,
-    "mnist1d": open_mnist1d,
-    "california_housing": open_csv,
-    "titanic": open_titanic,
-}
+
+def _collected() -> tuple[dict[str, NamedSet], dict[str, Callable[[Request], DataSet]]]:
+    """The sets and their openers from every module beside this one that has `NAMED` or `OPENERS`: a new set is an entry
+    in both dictionaries of one file, and nothing is registered by hand."""
+    named = dict(FIRST)
+    openers: dict[str, Callable[[Request], DataSet]] = {}
+    package = importlib.import_module(__package__)
+    for info in pkgutil.iter_modules(package.__path__):
+        if info.name != "opening":
+            module = importlib.import_module(f"{__package__}.{info.name}")
+            named |= getattr(module, "NAMED", {})
+            openers |= getattr(module, "OPENERS", {})
+    return named, openers
+
+
+NAMED, OPENERS = _collected()
 
 
 def where(name: str) -> Path | None:
@@ -53,17 +52,23 @@ def where(name: str) -> Path | None:
     return None
 
 
-def open_named(name: str, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
+def open_named(
+    name: str,
+    settings: DataSettings,
+    sizes: ImageSizes = ANY_SIZE,
+    targets: tuple[type[Target], ...] = (),
+) -> DataSet:
     """The data set of that name, fetched from its public home where it is nowhere here.
 
-    `sizes` are those that the model takes, where it takes images. Raises UnknownName; FileError, with the place
+    `sizes` are those that the model takes, where it takes images; `targets` those that it learns, where it says so.
+    Raises UnknownName; FileError, with the place
     to put it by hand, where it cannot be fetched; DataError where its files are damaged; SettingError.
     """
     named = _named(name)
     if named.kind == "table" and settings.target is None:
         settings = replace(settings, target=named.target)
     place = where(name) or obtain(named.files, named.folder)
-    data = OPENERS[name](Request(name, named, place, settings, sizes))
+    data = OPENERS[name](Request(name, named, place, settings, sizes, targets))
     data.licence = named.licence
     return data
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,10 @@ from ...errors import DataError
 from ...spec import Classes, SeriesSpec
 from ..applicable import refuse_settings_for_others
 from ..augment import make_augment
-from ..images.dataset import complete_split, image_dataset
-from ..series_preprocessing import SeriesPreprocessing
+from ..images.dataset import image_dataset
+from ..series.signals import SeriesPreprocessing
 from ..sets import DataSet, TensorPart
-from ..splits import split_hash
+from ..splits import complete_split, split_hash
 from ..tables.dataset import table_dataset
 from ..tables.reading import read_table
 from .catalogue import NamedSet, Request
@@ -46,7 +47,7 @@ def open_idx(request: Request, classes: Sequence[str]) -> DataSet:
     test, test_labels = read_labelled_idx(
         place / "t10k-images-idx3-ubyte.gz", place / "t10k-labels-idx1-ubyte.gz", len(classes)
     )
-    sums = _sums(place, request.named.needed)
+    sums = sums_of(place, request.named.needed)
     return image_dataset(
         np.concatenate([train, test])[:, None],  # (n, 1, 28, 28)
         np.concatenate([train_labels, test_labels]),
@@ -54,9 +55,9 @@ def open_idx(request: Request, classes: Sequence[str]) -> DataSet:
         request.settings,
         request.sizes,
         name=request.name,
-        fingerprint=_fingerprint(sums),
+        fingerprint=fingerprint_of(sums),
         parts=_consecutive(len(train), len(test)),
-        notes=_unpublished(request.named, sums),
+        notes=unpublished(request.named, sums),
     )
 
 
@@ -66,9 +67,9 @@ def open_cifar10(request: Request) -> DataSet:
     files = [file for file in named.sums if (place / file).is_file()]  # the test file is the last
     read = [read_cifar(place / file) for file in files]
     *batches, test = (len(labels) for _, labels in read)
-    sums = _sums(place, files)
+    sums = sums_of(place, files)
     whole = {file: sums[file] for file, (_, labels) in zip(files, read) if len(labels) == CIFAR_FILE}
-    notes = _unpublished(named, whole)
+    notes = unpublished(named, whole)
     if len(whole) < len(named.sums):
         absent = ", ".join(Path(file).name for file in named.sums if file not in files)
         notes.append(
@@ -82,7 +83,7 @@ def open_cifar10(request: Request) -> DataSet:
         request.settings,
         request.sizes,
         name=request.name,
-        fingerprint=_fingerprint(sums),
+        fingerprint=fingerprint_of(sums),
         parts=_consecutive(sum(batches), test),
         notes=notes,
     )
@@ -106,7 +107,7 @@ def open_mnist1d(request: Request) -> DataSet:
     split = complete_split(labels, DIGITS, _consecutive(count, len(labels) - count), request.settings)
     spec = SeriesSpec(series.shape[1], 1, Classes(DIGITS))
     preprocessing = SeriesPreprocessing.fitted(spec, series[split["train"]])
-    sums = _sums(request.place, request.named.needed)
+    sums = sums_of(request.place, request.named.needed)
     return DataSet(
         name=request.name,
         source=request.name,
@@ -118,9 +119,9 @@ def open_mnist1d(request: Request) -> DataSet:
             for part, rows in split.items()
         },
         preprocessing=preprocessing,
-        fingerprint=_fingerprint(sums),
+        fingerprint=fingerprint_of(sums),
         split_hash=split_hash(split),
-        notes=_unpublished(request.named, sums),
+        notes=unpublished(request.named, sums),
         augment=make_augment(request.settings, spec),
     )
 
@@ -128,14 +129,14 @@ def open_mnist1d(request: Request) -> DataSet:
 def open_csv(request: Request, notes: Sequence[str] = ()) -> DataSet:
     """A table in one CSV file."""
     (file,) = request.named.needed
-    sums = _sums(request.place, [file])
+    sums = sums_of(request.place, [file])
     return table_dataset(
         read_table(request.place / file).frame,
         request.settings,
         name=request.name,
         source=request.name,
-        fingerprint=_fingerprint(sums),
-        notes=[*notes, *_unpublished(request.named, sums)],
+        fingerprint=fingerprint_of(sums),
+        notes=[*notes, *unpublished(request.named, sums)],
     )
 
 
@@ -161,20 +162,30 @@ def _consecutive(train: int, test: int) -> dict[str, np.ndarray[tuple[int], np.d
     return {"train": np.arange(train), "test": np.arange(train, train + test)}
 
 
-def _sums(place: Path, files: Iterable[str]) -> dict[str, str]:
+def sums_of(place: Path, files: Iterable[str]) -> dict[str, str]:
     """The sha256 of each file."""
     return {file: sha256_of(place / file) for file in files}
 
 
-def _fingerprint(sums: dict[str, str]) -> str:
+def fingerprint_of(sums: dict[str, str]) -> str:
     """sha256 of what was read."""
     return hashlib.sha256("".join(f"{sha256}  {file}\n" for file, sha256 in sums.items()).encode()).hexdigest()
 
 
-def _unpublished(named: NamedSet, sums: dict[str, str]) -> list[str]:
+def unpublished(named: NamedSet, sums: dict[str, str]) -> list[str]:
     """A note for each file that is not the one that was published."""
     return [
         f"{file} is not the published file: its sha256 is {sha256}, and that of the published one {named.sums[file]}."
         for file, sha256 in sums.items()
         if sha256 != named.sums[file]
     ]
+
+
+OPENERS = {
+    "mnist": partial(open_idx, classes=DIGITS),
+    "fashion_mnist": partial(open_idx, classes=GARMENTS),
+    "cifar10": open_cifar10,
+    "mnist1d": open_mnist1d,
+    "california_housing": open_csv,
+    "titanic": open_titanic,
+}

@@ -18,7 +18,7 @@ from ...spec import TableSpec
 from ..augment import make_augment
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import Rows, draw, split_hash, split_indices, straddle_note
+from ..splits import Rows, draw, drawn_parts, split_hash, straddle_note
 from .columns import LEFT_OUT, ColumnType, asked_for, infer, meaning
 from .encoders import fit_encoder
 from .notes import column_notes, describe_columns, part_notes
@@ -127,8 +127,7 @@ def _split(table: Table, labels: Labels, roles: Roles, rows: Rows, settings: Dat
                 f"{needed} parts of the split need one each.",
                 mend="Give another group=COLUMN, or none.",
             )
-    seed, strata = settings.split_seed, labels.classes(rows)
-    split = split_indices(len(rows), val=val, test=test, seed=seed, strata=strata, groups=groups)
+    split = drawn_parts(len(rows), settings, val=val, test=test, strata=labels.classes(rows), groups=groups)
     for part, chosen in split.items():
         if not len(chosen):
             raise DataError(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, Problem
-from ...spec import Classes, Target, Value
+from ...spec import Classes, Simple, Value
 from ..splits import Array, Rows
 from .columns import MOSTLY, ColumnType, decode, explain, meaning, natural_order, unreadable
 from .encoders import mean_and_deviation
@@ -47,14 +47,14 @@ class Labels:
             return None
         return self.cells.gather(rows).rank("dense").to_numpy()
 
-    def fit(self, train: Rows) -> Target:
+    def fit(self, train: Rows) -> Simple:
         """The target as the training rows have it: their classes, or their mean and deviation."""
         cells = self.cells.gather(train)
         if self.numeric:
             return Value(self.column, *mean_and_deviation(decode(cells, NUMBER)))
         return Classes(tuple(natural_order(cells.unique())), self.column)
 
-    def tensor(self, target: Target, rows: Rows) -> Tensor:
+    def tensor(self, target: Simple, rows: Rows) -> Tensor:
         """The target of these rows as a model learns it: class numbers (n,) int64, or standardised values (n,) float32.
 
         None of the rows may be among `problems`. Raises DataError that names those whose class `target` does not have.
@@ -138,7 +138,7 @@ def check_learnable(labels: Labels, rows: Rows, parts: int) -> None:
     )
 
 
-def check_taught(labels: Labels, target: Target, parts: dict[str, Rows]) -> None:
+def check_taught(labels: Labels, target: Simple, parts: dict[str, Rows]) -> None:
     """Refuse classes that occur outside the training part alone: they cannot be learned."""
     if not isinstance(target, Classes):
         return

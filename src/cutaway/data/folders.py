@@ -1,0 +1,189 @@
+"""Folders of class folders, whatever they hold: photos/cats/1.jpg, or photos/train/cats/1.jpg beside val/ and test/."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DataError
+from .splits import Rows
+from .tables.columns import natural_order
+
+PART_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+NAMED_AT_MOST = 3  # files that a note names
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """What class folders hold, one for each example: files of these suffixes, or, with `frames`, folders of images."""
+
+    noun: str  # image
+    suffixes: tuple[str, ...]
+    frames: tuple[str, ...] = ()  # the suffixes of the files in a folder that is one example too
+
+    def fits(self, path: Path) -> bool:
+        """Whether this is an example, by its name; hidden files are none."""
+        if path.name.startswith("."):
+            return False
+        if self.frames and path.is_dir():
+            return any(p.suffix.lower() in self.frames for p in entries(path))
+        return path.suffix.lower() in self.suffixes
+
+
+IMAGES = FileKind("image", (".jpg", ".jpeg", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"))
+SOUNDS = FileKind("sound", (".wav",))
+TEXTS = FileKind("text", (".txt",))
+VIDEOS = FileKind("video", (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm"), frames=IMAGES.suffixes)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The files of a folder of class folders, before any is opened."""
+
+    classes: tuple[str, ...]
+    files: list[Path]
+    labels: npt.NDArray[np.int64]  # (n,) of each file
+    parts: dict[str, Rows] | None  # the files of each part, where the folder has part folders
+    notes: list[str]
+
+
+def holds(path: Path) -> str | None:
+    """What a folder's class folders hold: image, sound, video or text; text too where the folder has texts of its own;
+    None where it holds none of these."""
+    own = [p for p in entries(path) if not p.name.startswith(".")]
+    folders = [p for p in own if p.is_dir()]
+    classes = [c for f in folders if f.name.lower() in PART_FOLDERS for c in entries(f) if c.is_dir()]
+    of_parts = [p for folder in classes for p in entries(folder)]
+    # Seen from above, class folders of frame folders in train/ look like class folders of images: the deepest first.
+    for inside in (of_parts, [p for folder in folders for p in entries(folder)]):
+        for kind in (IMAGES, SOUNDS, TEXTS, VIDEOS):
+            if any(kind.fits(p) for p in inside):
+                return kind.noun
+    return "text" if any(TEXTS.fits(p) for p in own) else None
+
+
+def find(path: Path, kind: FileKind) -> Found:
+    """The classes and files of a folder, none opened. Raises DataError where they cannot be learned from."""
+    part_folders = _part_folders(path, kind)
+    homes = part_folders or {"": path}
+    found = {part: class_folders(folder, kind) for part, folder in homes.items()}
+    train, _ = found.get("train") or found[""]
+    if len(train) < 2:
+        raise DataError(
+            f"{path} holds one class only, {', '.join(train)}: there is nothing to tell apart.",
+            mend=f"Add a folder with {kind.noun}s of another class.",
+        )
+    for part, (by_class, _) in found.items():
+        for name in by_class:
+            if name not in train:
+                raise DataError(
+                    f"{homes[part] / name} is a class without training {kind.noun}s: there is no "
+                    f"{homes['train'] / name}.",
+                    mend=f"Add that folder with {kind.noun}s, or remove the class.",
+                )
+    files: list[Path] = []
+    labels: list[int] = []
+    parts: dict[str, Rows] = {}
+    classes = tuple(train)
+    for part, (by_class, _) in found.items():
+        start = len(files)
+        for name, of_class in by_class.items():
+            files += of_class
+            labels += [classes.index(name)] * len(of_class)
+        parts[part] = np.arange(start, len(files))
+    left = [p for _, not_read in found.values() for p in not_read]
+    if part_folders:
+        left += [p for p in entries(path) if p not in part_folders.values()]
+    note = left_note(left, kind)
+    return Found(classes, files, np.array(labels), parts if part_folders else None, [note] if note else [])
+
+
+def class_folders(root: Path, kind: FileKind) -> tuple[dict[str, list[Path]], list[Path]]:
+    """The files of each class folder in `root`, by the folder's name, 2 before 10; and what is not read.
+
+    Raises DataError where a class folder holds none.
+    """
+    classes: dict[str, list[Path]] = {}
+    left: list[Path] = []
+    for folder in subfolders(root):
+        inside = entries(folder)
+        classes[folder.name] = [p for p in inside if kind.fits(p)]
+        left += [p for p in inside if not kind.fits(p)]
+        if not classes[folder.name]:
+            raise DataError(
+                f"The class folder {folder} holds no {kind.noun} files ({', '.join(kind.suffixes)}).",
+                mend=f"Put its {kind.noun}s there, or remove the folder.",
+            )
+    left += [p for p in entries(root) if p.name not in classes]
+    return classes, left
+
+
+def left_note(left: Iterable[Path], kind: FileKind) -> str | None:
+    """A sentence on what was not read, hidden files left aside; None where there is nothing."""
+    names = [f"{p}{'/' if p.is_dir() else ''}" for p in left if not p.name.startswith(".")]
+    if not names:
+        return None
+    more = f" and {len(names) - NAMED_AT_MOST} more" if len(names) > NAMED_AT_MOST else ""
+    said = ", ".join(names[:NAMED_AT_MOST]) + more
+    return f"Not read, because they are no {kind.noun} files in class folders: {said}."
+
+
+def entries(folder: Path) -> list[Path]:
+    """What a folder holds, sorted. Raises DataError where it may not be read."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise DataError(f"The folder {folder} cannot be read: {error.strerror or error}.") from error
+
+
+def subfolders(path: Path) -> list[Path]:
+    """The folders in a folder, hidden ones left out, 2 before 10.
+
+    Raises DataError where one is a symbolic link that leads back to where it stands, or nowhere.
+    """
+    found = {p.name: p for p in entries(path) if not p.name.startswith(".") and _is_folder(p)}
+    for folder in found.values():
+        if folder.is_symlink() and path.resolve().is_relative_to(folder.resolve()):
+            raise DataError(
+                f"{folder} is a symbolic link to {folder.resolve()}, the folder that it stands in or one above.",
+                mend="Remove the link.",
+            )
+    return [found[name] for name in natural_order(found)]
+
+
+def _part_folders(path: Path, kind: FileKind) -> dict[str, Path]:
+    """The folders that are named like parts and hold folders, by part; none where there are none.
+
+    Raises DataError where two are for one part, or none is for training.
+    """
+    found: dict[str, Path] = {}
+    for folder in subfolders(path):
+        part = PART_FOLDERS.get(folder.name.lower())
+        if part is None or any(kind.fits(p) for p in entries(folder)):  # examples stand in it: a class of that name
+            continue
+        if part in found:
+            raise DataError(f"{found[part]} and {folder} are both for {part}.", mend="Leave one of them there.")
+        found[part] = folder
+    if found and "train" not in found:
+        raise DataError(
+            f"{path} has {', '.join(f'{f.name}/' for f in found.values())} and no train/.",
+            mend="Add train/ with the same class folders; or give a folder of class folders, to be split here.",
+        )
+    return found
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except OSError as error:
+        if path.is_symlink():
+            raise DataError(
+                f"{path} is a symbolic link that leads nowhere or round in a circle ({error.strerror}).",
+                mend="Remove the link.",
+            ) from error
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
