@@ -1,0 +1,239 @@
+"""Named sets of running text: a play of all plays by character, Wikipedia and novels by word."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ...errors import DataError, SettingError
+from ...settings import as_text
+from ...spec import Context, NextToken
+from ..sets import DataSet
+from ..settings import DataSettings
+from ..text.running import read_text, running_dataset, split_by_position
+from .catalogue import NamedSet, Request, at
+from .download import Remote
+from .published import fingerprint_of, sums_of, unpublished
+
+TRAINING = 0.9  # share of tiny Shakespeare that trains where its losses are published
+LINE_END = "<eos>"
+ALL_WORDS = 1_000_000  # more than any of these texts has
+BOOKS = {"135.txt": "Les Misérables", "2600.txt": "War and Peace", "2701.txt": "Moby Dick"}
+_GITENBERG = "https://raw.githubusercontent.com/GITenberg/"
+
+NAMED: dict[str, NamedSet] = {
+    "tinyshakespeare": NamedSet(
+        title="Tiny Shakespeare: plays as one text",
+        kind="text",
+        task="language modelling",
+        sizes="1 115 394 characters, 65 different; the first 90 % train, the rest validates",
+        licence="public domain; MIT for its compilation",
+        citation="A. Karpathy, The unreasonable effectiveness of recurrent neural networks, 2015; W. Shakespeare",
+        target="next token",
+        folder="tinyshakespeare",
+        files=at(
+            "https://raw.githubusercontent.com/karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/"
+            "data/tinyshakespeare/",
+            ("input.txt", 1_115_394, "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"),
+        ),
+    ),
+    "wikitext2": NamedSet(
+        title="WikiText-2: good articles of Wikipedia, cut into words",
+        kind="text",
+        task="language modelling",
+        sizes="217 646 and 245 569 words for validation and test; train.txt, 2 088 628 words, must be put beside them",
+        licence="CC BY-SA 3.0",
+        citation="S. Merity et al., Pointer sentinel mixture models, 2016, https://arxiv.org/abs/1609.07843",
+        target="next token",
+        folder="wikitext2_eval",
+        files=at(
+            "https://raw.githubusercontent.com/pytorch/examples/77f55b912142e11fcfdf5b530231fb9c52f181e8/"
+            "word_language_model/data/wikitext-2/",
+            ("valid.txt", 1_121_681, "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8"),
+            ("test.txt", 1_256_449, "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0"),
+        ),
+    ),
+    "gutenberg": NamedSet(
+        title="Three novels: War and Peace, Moby Dick, Les Misérables",
+        kind="text",
+        task="language modelling",
+        sizes="1.3 million words",
+        licence="public domain in the USA; the licence of Project Gutenberg stands in each file",
+        citation="L. Tolstoy (translated by L. and A. Maude), H. Melville, V. Hugo (translated by I. F. Hapgood); "
+        "Project Gutenberg",
+        target="next token",
+        folder="gutenberg",
+        files=(
+            Remote(
+                "135.txt",
+                f"{_GITENBERG}Les-Mis-rables_135/913d26c4e33bc23cc91d79104ad0e939b4cd91ea/135.txt",
+                "39051f5b13ce33faa4795e82eec13bcdb5bbb315d02073548b8d29b8c0d9da19",
+                3_322_679,
+            ),
+            Remote(
+                "2600.txt",
+                f"{_GITENBERG}War-and-Peace_2600/fa22ab90f00f627e83d14acabe32d91602d2365d/2600.txt",
+                "31b5d23be25fe9ad27eca1e78f9f449ae2e17adf07ce62238a79425c53a96646",
+                3_226_652,
+            ),
+            Remote(
+                "2701.txt",
+                f"{_GITENBERG}Moby-Dick--Or-The-Whale_2701/bdf1948e6cd00963730971e5624e764a35f238c3/2701.txt",
+                "f17ab08e0ad8c6e43d1e85e3cdae4e1b617ae35069cee7db8dcd457c87b1ec76",
+                1_257_304,
+            ),
+        ),
+    ),
+}
+
+
+def open_shakespeare(request: Request) -> DataSet:
+    """Tiny Shakespeare, split where published losses split it."""
+    if _word_vectors(request):
+        return _context(request, [read_text(request.place / "input.txt").text], [])
+    _refuse_shares(request, ("val", "test"))
+    read = read_text(request.place / "input.txt")
+    cut = int(TRAINING * len(read.text))
+    note = (
+        "The first 90 % of the text train and the last 10 % validate, as where losses are published; no part is kept "
+        "for a test, and the score of record is the one on validation."
+    )
+    parts = {"train": read.text[:cut], "val": read.text[cut:]}
+    return _dataset(request, parts, ["input.txt"], [note, *read.notes], tokenizer="characters")
+
+
+def open_wikitext2(request: Request) -> DataSet:
+    """WikiText-2 where its train.txt is there; else its two small parts, of which validation's trains."""
+    place, settings = request.place, request.settings
+    whole = (place / "train.txt").is_file()
+    files = [*(["train.txt"] if whole else []), "valid.txt", "test.txt"]
+    texts = {file: read_text(place / file).text for file in files}
+    if whole:
+        _refuse_shares(request, ("val", "test"))
+        notes: list[str] = []
+        given = {"train": texts["train.txt"], "val": texts["valid.txt"], "test": texts["test.txt"]}
+        parts = given
+    else:
+        _refuse_shares(request, ("test",))
+        given = {"train": texts["valid.txt"], "test": texts["test.txt"]}
+        parts, notes = split_by_position(given, settings, whole_words=True)
+        notes.insert(
+            0,
+            "This is the small part of WikiText-2: train.txt is not there, so valid.txt trains, a tenth of the text "
+            f"that it should be. Scores do not compare with published ones. Put train.txt into {place} to have it all.",
+        )
+    if settings.tokenizer in ("auto", "words") and settings.vocabulary == DataSettings().vocabulary:
+        settings = dataclasses.replace(settings, vocabulary=ALL_WORDS)  # rare ones are <unk> already
+    if _word_vectors(request):
+        return _context(request, given, notes[:1], files)  # which splits what is not given by itself
+    request = dataclasses.replace(request, settings=settings)
+    return _dataset(request, parts, files, notes, tokenizer="words", blanks=True, line_end=LINE_END)
+
+
+def open_gutenberg(request: Request) -> DataSet:
+    """The three books, without what Project Gutenberg says before and behind them, each split by position."""
+    texts: dict[str, str] = {}
+    notes: list[str] = []
+    for file in request.named.needed:
+        read = read_text(request.place / file)
+        texts[file] = body_of(read.text, request.place / file)
+        notes += read.notes
+    notes.append(
+        "What stands before the line *** START OF THIS PROJECT GUTENBERG EBOOK and behind *** END OF THIS PROJECT "
+        "GUTENBERG EBOOK is cut off each book."
+    )
+    if _word_vectors(request):
+        return _context(request, list(texts.values()), notes)
+    parts: dict[str, str] = {}
+    for text in texts.values():
+        of_book, _ = split_by_position({"train": text}, request.settings, whole_words=True)
+        parts = {part: parts.get(part, "") + piece for part, piece in of_book.items()}
+    if len(parts) > 1:
+        notes.append(
+            f"Each of {', '.join(BOOKS.values())} is split by position: its beginning trains, its end is for "
+            f"{' and '.join(part for part in parts if part != 'train')}."
+        )
+    return _dataset(request, parts, list(request.named.needed), notes, tokenizer="words")
+
+
+def body_of(text: str, file: Path) -> str:
+    """What stands between the two lines by which Project Gutenberg marks a book. Raises DataError without them."""
+    lines = r"^\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG.*$", r"^\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG.*$"
+    start, end = (re.search(line, text, re.MULTILINE) for line in lines)
+    if start is None or end is None or end.start() < start.end():
+        raise DataError(
+            f"{file} has not the lines *** START OF … and *** END OF … between which Project Gutenberg puts a book.",
+            mend="Take it from its source again.",
+        )
+    return text[start.end() : end.start()].strip("\n") + "\n"
+
+
+def _dataset(
+    request: Request,
+    parts: Mapping[str, str],
+    files: list[str],
+    notes: list[str],
+    *,
+    tokenizer: str,
+    blanks: bool = False,
+    line_end: str = "",
+) -> DataSet:
+    sums = sums_of(request.place, files)
+    return running_dataset(
+        parts,
+        request.settings,
+        name=request.name,
+        source=request.name,
+        fingerprint=fingerprint_of(sums),
+        notes=[*notes, *_unpublished(request, sums)],
+        tokenizer=tokenizer,
+        blanks=blanks,
+        line_end=line_end,
+    )
+
+
+def _unpublished(request: Request, sums: Mapping[str, str]) -> list[str]:
+    """Notes on files that are not the published ones, where there is a sum to compare with."""
+    return unpublished(request.named, {file: s for file, s in sums.items() if file in request.named.sums})
+
+
+def _word_vectors(request: Request) -> bool:
+    """Whether the model learns word vectors and nothing else of running text."""
+    return Context in request.targets and NextToken not in request.targets
+
+
+def _context(
+    request: Request, texts: Mapping[str, str] | Sequence[str], notes: list[str], files: list[str] | None = None
+) -> DataSet:
+    """The set for word vectors: the text of each part, or texts to be split."""
+    from ..text.context import context_dataset
+
+    sums = sums_of(request.place, files or list(request.named.needed))
+    return context_dataset(
+        texts,
+        request.settings,
+        name=request.name,
+        source=request.name,
+        fingerprint=fingerprint_of(sums),
+        notes=[*notes, *_unpublished(request, sums)],
+    )
+
+
+def _refuse_shares(request: Request, fixed: tuple[str, ...]) -> None:
+    """Raise SettingError for a share of a part that the set fixes."""
+    usual = DataSettings()
+    for key in fixed:
+        value = getattr(request.settings, key)
+        if value != getattr(usual, key):
+            raise SettingError(
+                f"{key}={as_text(value)} would cut another part, and {request.name} has its own: leave it out."
+            )
+
+
+OPENERS: dict[str, Callable[[Request], DataSet]] = {
+    "tinyshakespeare": open_shakespeare,
+    "wikitext2": open_wikitext2,
+    "gutenberg": open_gutenberg,
+}

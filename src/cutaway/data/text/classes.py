@@ -1,0 +1,278 @@
+"""Texts with one target each: tables with a column of text, folders of class folders of .txt files, two files line by
+line.
+
+Texts are split before they are cut into tokens; the tokenizer is fitted on the training part alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ...errors import DataError, Problem, SettingError
+from ...spec import Classes, Simple, TextSpec, Value
+from ..applicable import refuse_settings_for_others
+from ..folders import TEXTS, find
+from ..sets import DataSet
+from ..settings import DataSettings
+from ..splits import Rows, complete_split, split_hash, split_indices, straddle_note
+from ..tables.columns import meaning
+from ..tables.reading import Table, counted
+from ..tables.roles import find_column
+from ..tables.targets import Labels, check_learnable, complete_rows, read_labels
+from .preprocessing import AUTO_LENGTH, OTHER_LENGTH, TextPreprocessing, unknown_share
+from .reading import LABEL, TEXT, digest_of, pair_table, read_files, read_text_table, with_text
+from .tokenizers import train_tokenizer
+
+Numbers = npt.NDArray[np.int64]
+
+
+def text_dataset(
+    texts: Sequence[str],
+    labels: Numbers,
+    classes: Sequence[str],
+    settings: DataSettings,
+    *,
+    name: str,
+    source: str,
+    fingerprint: str,
+    parts: Mapping[str, Rows] | None = None,
+    notes: Sequence[str] = (),
+    names: Sequence[str] | None = None,
+    tokenizer: str = "words",
+    blanks: bool = False,
+    column: str = LABEL,
+) -> DataSet:
+    """A set of texts, `labels` (n,), class k named `classes[k]`.
+
+    `parts` is the split that the set comes with, or nothing; what it has not is drawn from its training examples.
+    `names` are what a person calls the texts. `tokenizer` is what tokenizer=auto takes; with `blanks` the words stand
+    between blanks already.
+    """
+    refuse_settings_for_others(settings, "text")
+    split = complete_split(labels, classes, parts, settings)
+    return _assembled(
+        texts,
+        names if names is not None else [f"text {i + 1}" for i in range(len(texts))],
+        split,
+        Classes(tuple(classes), column),
+        {part: torch.from_numpy(labels[rows]) for part, rows in split.items()},
+        settings,
+        name=name,
+        source=source,
+        fingerprint=fingerprint,
+        notes=notes,
+        tokenizer=tokenizer,
+        blanks=blanks,
+    )
+
+
+def open_table(path: Path, settings: DataSettings) -> DataSet:
+    """A table with a column of text and a column of classes, or of numbers where these are a quantity.
+
+    Raises FileError, DataError (with every bad row in `problems`), UnknownName or SettingError.
+    """
+    table = read_text_table(path)
+    listed = ", ".join(map(repr, table.columns[:40]))
+    if settings.text is None or settings.target is None:
+        missing = "holds the text? Say text=COLUMN" if settings.text is None else "is predicted? Say target=COLUMN"
+        raise SettingError(f"Which column of {table.title} {missing}. Its columns are: {listed}.")
+    text = find_column(table, "text", settings.text)
+    target = find_column(table, "target", settings.target)
+    group = None if settings.group is None else find_column(table, "group", settings.group)
+    if text == target or group in (text, target):
+        raise SettingError(f"text={text}, target={target} and group={group} must be columns of their own: {listed}.")
+    notes = list(table.notes)
+    if others := [column for column in table.columns if column not in (text, target, group)]:
+        notes.append(f"Only text and target are read; these columns are not: {', '.join(others[:10])}.")
+    if group is not None:
+        notes.append(f"Column {group} keeps rows together in the split and is no input.")
+    with path.open("rb") as file:
+        fingerprint = hashlib.file_digest(file, "sha256").hexdigest()
+    return _of_table(table, text, target, group, settings, path.stem, str(path), fingerprint, notes)
+
+
+def open_lines(
+    texts: Path, lines: Sequence[str], labels: Sequence[str], digest: str, settings: DataSettings
+) -> DataSet:
+    """Two files line by line: a text on each line of the one, its class or number on that line of the other."""
+    table = pair_table(texts, lines, labels)
+    return _of_table(table, TEXT, LABEL, None, settings, texts.stem, str(texts), digest, [])
+
+
+def open_folder(path: Path, settings: DataSettings) -> DataSet:
+    """A folder of class folders of .txt files, each a text; part folders are kept.
+
+    Raises DataError that names every file that cannot be read or holds nothing.
+    """
+    for key in ("text", "target", "group"):
+        if getattr(settings, key) is not None:
+            raise SettingError(f"{key}= names a column of a table, and {path} is a folder of texts: leave it out.")
+    found = find(path, TEXTS)
+    names = [str(file.relative_to(path)) for file in found.files]
+    read, empty = read_files(found.files, names)
+    at = {name: i for i, name in enumerate(names)}
+    without = {at[problem.where]: problem for problem in empty}
+    kept, left_out = with_text(np.arange(len(names)), without, settings.missing, "file")
+    parts = found.parts or {"train": np.arange(len(names))}
+    return text_dataset(
+        read.texts,
+        found.labels,
+        found.classes,
+        settings,
+        name=path.resolve().name,
+        source=str(path),
+        fingerprint=digest_of(f"{digest}  {name}" for digest, name in zip(read.digests, names)),
+        parts={part: np.intersect1d(rows, kept) for part, rows in parts.items()},
+        notes=[*found.notes, *left_out],
+        names=names,
+    )
+
+
+def _of_table(
+    table: Table,
+    text: str,
+    target: str,
+    group: str | None,
+    settings: DataSettings,
+    name: str,
+    source: str,
+    fingerprint: str,
+    notes: Sequence[str],
+) -> DataSet:
+    labels = read_labels(table, target, None)
+    rows, without_target = complete_rows(table, labels, group, settings.missing)
+    texts = table.frame[text].fill_null("").to_list()
+    empty = {i: Problem(table.where(i, text), "the text is empty") for i, t in enumerate(texts) if not t.strip()}
+    rows, without_text = with_text(rows, empty, settings.missing, "row")
+    check_learnable(labels, rows, parts=1 + (settings.val > 0) + (settings.test > 0))
+    classes: Simple = labels.fit(rows)
+    numbers = np.zeros(len(table), np.int64)
+    if isinstance(classes, Classes):
+        numbers[rows] = labels.tensor(classes, rows).numpy()
+    given = {"train": rows} if group is None else _grouped(table, labels, rows, group, settings)
+    split = complete_split(numbers, classes.names if isinstance(classes, Classes) else [target], given, settings)
+    fitted = labels.fit(split["train"]) if isinstance(classes, Value) else classes
+    return _assembled(
+        texts,
+        [table.place(i) for i in range(len(table))],
+        split,
+        fitted,
+        {part: labels.tensor(fitted, of_part) for part, of_part in split.items()},
+        settings,
+        name=name,
+        source=source,
+        fingerprint=fingerprint,
+        notes=[*notes, *without_target, *without_text],
+        text_column=text,
+    )
+
+
+def _grouped(table: Table, labels: Labels, rows: Rows, group: str, settings: DataSettings) -> dict[str, Rows]:
+    """The rows of each part, where the rows of a group stay together."""
+    if settings.val + settings.test >= 1:
+        raise SettingError(f"val={settings.val:g} and test={settings.test:g} must be below 1 together.")
+    groups = meaning(table.frame[group]).gather(rows).rank("dense").to_numpy()
+    needed = 1 + (settings.val > 0) + (settings.test > 0)
+    if groups.max() < needed:
+        raise DataError(
+            f"The group column {group!r} has {counted(int(groups.max()), 'different value')}, and the {needed} parts "
+            "of the split need one each.",
+            mend="Give another group=COLUMN, or none.",
+        )
+    split = split_indices(
+        len(rows),
+        val=settings.val,
+        test=settings.test,
+        seed=settings.split_seed,
+        strata=labels.classes(rows),
+        groups=groups,
+    )
+    return {part: rows[chosen] for part, chosen in split.items()}
+
+
+def _assembled(
+    texts: Sequence[str],
+    names: Sequence[str],
+    split: Mapping[str, Rows],
+    target: Simple,
+    values: Mapping[str, Tensor],
+    settings: DataSettings,
+    *,
+    name: str,
+    source: str,
+    fingerprint: str,
+    notes: Sequence[str],
+    tokenizer: str = "words",
+    blanks: bool = False,
+    text_column: str = TEXT,
+) -> DataSet:
+    """The data set of split texts: the tokenizer fitted, every part encoded. `values` is the target of each part."""
+    kind = tokenizer if settings.tokenizer == "auto" else settings.tokenizer
+    fitted = train_tokenizer(
+        kind,
+        [texts[i] for i in split["train"]],
+        settings.vocabulary,
+        settings.min_count,
+        bool(settings.lower),
+        blanks=blanks and kind == "words",
+    )
+    length = settings.length or AUTO_LENGTH.get(kind, OTHER_LENGTH)
+    unmeasured = TextPreprocessing(TextSpec(len(fitted), 1, target), fitted, length, text_column)
+    prepared = {
+        part: unmeasured.part(
+            [texts[i] for i in rows], values[part], [names[i] for i in rows], f"the {part} part's texts"
+        )
+        for part, rows in split.items()
+    }
+    longest = max(int(part.lengths.max()) for part in prepared.values())
+    preprocessing = dataclasses.replace(unmeasured, spec=TextSpec(len(fitted), longest, target))
+    straddle = straddle_note(texts, split, names.__getitem__, "texts")
+    return DataSet(
+        name=name,
+        source=source,
+        spec=preprocessing.spec,
+        parts=dict(prepared),
+        preprocessing=preprocessing,
+        fingerprint=fingerprint,
+        split_hash=split_hash(split),
+        notes=[
+            *notes,
+            tokenizer_note(kind, len(fitted), fitted.lower, blanks and kind == "words"),
+            *(note for part in prepared.values() for note in part.notes),
+            *unknown_notes({part: found.values.numpy() for part, found in prepared.items()}),
+            *([straddle] if straddle else []),
+        ],
+    )
+
+
+def tokenizer_note(kind: str, count: int, lower: bool, blanks: bool) -> str:
+    """How text becomes tokens, in a sentence."""
+    how = {
+        "characters": "characters",
+        "words": "words at blanks" if blanks else "words and signs",
+        "bpe": "pieces by byte-pair encoding",
+        "wordpiece": "pieces by WordPiece",
+    }[kind]
+    cased = ", in lower case" if lower else ""
+    return f"Text is cut into {how}{cased}: {count - 2:,} are told apart, as the training part has them."
+
+
+def unknown_notes(ids: Mapping[str, Numbers]) -> list[str]:
+    """How many tokens of each part are unknown, where there are any, and whether training has some to learn from."""
+    shares = {part: unknown_share(of_part) for part, of_part in ids.items()}
+    if not any(shares.values()):
+        return []
+    said = ", ".join(
+        f"{'less than 0.1 %' if 0 < share < 0.0005 else f'{100 * share:.1f} %'} in {part}"
+        for part, share in shares.items()
+    )
+    untaught = " Training has none, so nothing is learned of them; min_count=2 makes the rarest ones unknown there."
+    return [f"Unknown tokens: {said}.{'' if shares['train'] else untaught}"]

@@ -1,0 +1,236 @@
+"""From texts to token ids: the tokenizer was fitted on the training part, and is saved as JSON with the model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ... import spec as specs
+from ...errors import DataError, Problem
+from ...spec import Classes, TextSpec, Value
+from ..folders import TEXTS, class_folders
+from ..sets import SequencePart
+from ..tables.reading import TABLE_SUFFIXES, Table, counted, frame_table
+from ..tables.targets import read_labels
+from .reading import TEXT, pair_table, read_files, read_pair, read_text_table
+from .tagged import TAGGED
+from .tokenizers import UNKNOWN, Tokenizer, tokenizer_from_json
+
+Numbers = npt.NDArray[np.int64]
+AUTO_LENGTH = {"characters": 2048}  # tokens at which texts are cut where nothing is asked for
+OTHER_LENGTH = 512
+SHOWN = 60  # characters of a text that stand for its name
+
+
+@dataclass(frozen=True)
+class TextPreprocessing:
+    """How a text becomes token ids."""
+
+    spec: TextSpec
+    tokenizer: Tokenizer
+    length: int  # tokens of the longest example; longer ones are cut there
+    column: str = TEXT  # of tables: the one that holds the text
+
+    def part(
+        self, texts: Sequence[str], target: Tensor | None, names: Sequence[str], of: str = "these texts"
+    ) -> SequencePart:
+        """Texts with a target for each (n,), or none. What was cut or empty is said in the notes, where they are called
+        `of`."""
+        values, lengths, whole = self.encode(texts)
+
+        def row(i: int) -> dict[str, str]:
+            return {TEXT: texts[i]}
+
+        told = length_notes(whole, self.length, of)
+        return SequencePart(torch.from_numpy(values), torch.from_numpy(lengths), target, names, row, told)
+
+    def encode(self, texts: Sequence[str]) -> tuple[Numbers, Numbers, Numbers]:
+        """The ids of texts one behind another, (Σ lengths,), how many of each, (n,), and how many before cutting.
+
+        A text without a token is one unknown token.
+        """
+        flat, whole = self.tokenizer.encode_flat(texts)
+        place, lengths = cut(whole, self.length)
+        ids = np.where(place < 0, UNKNOWN, flat[place] if len(flat) else UNKNOWN)
+        return ids, lengths, whole
+
+    def examples(self, sources: Sequence[Any]) -> SequencePart:
+        """New texts without targets: paths of .txt files, of folders of them or of tables with the text's column;
+        texts themselves; or dictionaries with the text.
+
+        What is no path of anything here is a text. Raises DataError that names every file that cannot be read.
+        """
+        if isinstance(sources, str) or not isinstance(sources, Sequence):
+            sources = [sources]
+        texts: list[str] = []
+        names: list[str] = []
+        for source in sources:
+            found, called = self._texts(source, len(texts))
+            texts += found
+            names += called
+        if not texts:
+            raise DataError("No text was given.", mend="Give texts, or paths of .txt files, folders or tables.")
+        return self.part(texts, None, names)
+
+    def labelled(self, source: str | Path) -> SequencePart:
+        """Other texts with targets: a table with the columns of training, a folder of class folders of .txt files, or
+        two files line by line, `texts.txt,labels.txt`.
+
+        Raises DataError where targets are missing or are classes that training did not know.
+        """
+        path = Path(source).expanduser()
+        if path.is_dir():
+            return self._folder(path)
+        if path.suffix.lower() in TABLE_SUFFIXES:
+            table, column = read_text_table(path), self.column
+            return self._rows(table, column, self.spec.target.column)
+        texts, comma, labels = str(source).partition(",")
+        if not comma:
+            raise DataError(
+                f"{source} holds no texts with targets.",
+                mend=f"Give a table with the columns {self.column!r} and {self.spec.target.column!r}, a folder of "
+                "class folders of .txt files, or two files line by line: texts.txt,labels.txt",
+            )
+        first = Path(texts).expanduser()
+        lines, targets, _ = read_pair(first, Path(labels).expanduser())
+        table = pair_table(first, lines, targets)
+        return self._rows(table, *table.columns)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {
+            "kind": "text",
+            "form": "classes",
+            "spec": specs.to_json(self.spec),
+            "tokenizer": self.tokenizer.to_json(),
+            "length": self.length,
+            "column": self.column,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> TextPreprocessing:
+        """The object that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is not one."""
+        spec = specs.from_json(data["spec"])
+        if not isinstance(spec, TextSpec):
+            raise TypeError(f"a preprocessing of text with a spec of kind {spec.kind}")
+        return cls(spec, tokenizer_from_json(data["tokenizer"]), int(data["length"]), data["column"])
+
+    def _texts(self, source: Any, before: int) -> tuple[list[str], list[str]]:
+        """The texts that a source holds and what they are called; `before` it stand so many."""
+        if isinstance(source, Mapping):
+            column = self.column if self.column in source else TEXT
+            if column not in source:
+                raise DataError(f"A dictionary without {self.column!r} holds no text: {', '.join(map(repr, source))}.")
+            return [str(source[column] or "")], [f"text {before + 1}"]
+        if not isinstance(source, str | Path):
+            return self._column(frame_table(source)) if hasattr(source, "schema") else _no_source(source)
+        if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises where a text is longer than a name
+            return [text_itself(source)], [shown(str(source))]
+        path = Path(source).expanduser()
+        if path.suffix.lower() in TABLE_SUFFIXES:
+            return self._column(read_text_table(path))
+        files = sorted(p for p in path.rglob("*") if TEXTS.fits(p)) if path.is_dir() else [path]
+        if not files:
+            raise DataError(f"The folder {path} holds no text files ({', '.join(TEXTS.suffixes)}).")
+        found, _ = read_files(files, [str(file) for file in files])
+        return found.texts, found.names
+
+    def _column(self, table: Table) -> tuple[list[str], list[str]]:
+        if self.column not in table.columns:
+            raise DataError(
+                f"The text of training stood in the column {self.column!r}, which {table.title} lacks. It has: "
+                f"{', '.join(map(repr, table.columns[:40]))}.",
+                mend="Name its column of text like that one.",
+            )
+        return table.frame[self.column].fill_null("").to_list(), [table.place(i) for i in range(len(table))]
+
+    def _folder(self, path: Path) -> SequencePart:
+        by_class, _ = class_folders(path, TEXTS)
+        known = self.spec.target.names if isinstance(self.spec.target, Classes) else ()
+        unknown = [name for name in by_class if name not in known]
+        if unknown or not by_class:
+            raise DataError(
+                f"{path} holds {f'the class {unknown[0]!r}' if unknown else 'no class folders'}, and the model was "
+                f"trained on {', '.join(known) or self.spec.target.column}.",
+                mend="Name the class folders like those; where there are train/, val/ and test/, give one of them.",
+            )
+        files = [(file, known.index(name)) for name in by_class for file in by_class[name]]
+        found, _ = read_files([f for f, _ in files], [str(f.relative_to(path)) for f, _ in files])
+        return self.part(found.texts, torch.tensor([label for _, label in files]), found.names)
+
+    def _rows(self, table: Table, column: str, of: str) -> SequencePart:
+        texts, names = TextPreprocessing(self.spec, self.tokenizer, self.length, column)._column(table)
+        target = self.spec.target
+        assert isinstance(target, Classes | Value), "what texts of one target each are trained for"
+        if of not in table.columns:
+            raise DataError(f"The target stands in the column {of!r}, which {table.title} lacks.")
+        labels = read_labels(table, of, "number" if isinstance(target, Value) else "category")
+        if problems := list(labels.problems().values()):
+            raise DataError(
+                f"{counted(len(problems), 'row')} of {table.title} cannot be compared with predictions.",
+                problems,
+                "Mend those targets, or take the rows out.",
+            )
+        return self.part(texts, labels.tensor(target, np.arange(len(table))), names)
+
+
+def cut(whole: Numbers, most: int) -> tuple[Numbers, Numbers]:
+    """Sequences of lengths `whole` (n,), one behind another, cut to at most `most` and to no less than one step.
+
+    Returns where each step that is left stands, (Σ lengths,), −1 for the step of a sequence that has none; and the
+    lengths (n,).
+    """
+    lengths = whole.clip(1, most)
+    ends = lengths.cumsum()
+    shift = (whole.cumsum() - whole) - (ends - lengths)
+    place = np.arange(ends[-1] if len(ends) else 0) + np.repeat(shift, lengths)
+    return np.where(np.repeat(whole == 0, lengths), -1, place), lengths
+
+
+def length_notes(whole: Numbers, most: int, of: str) -> list[str]:
+    """What a person should know of texts that were cut, or had no token; `of` is what all of them are called."""
+    notes = []
+    if longer := int((whole > most).sum()):
+        has, is_cut = ("has", "is") if longer == 1 else ("have", "are")
+        notes.append(
+            f"{longer:,} of {of} {has} more than {most:,} tokens and {is_cut} cut there (length= sets where); the "
+            f"longest has {whole.max():,}."
+        )
+    if none := int((whole == 0).sum()):
+        notes.append(f"{none:,} of {of} {'holds' if none == 1 else 'hold'} no token: one unknown token stands there.")
+    return notes
+
+
+def text_itself(source: str | Path) -> str:
+    """What is no path as the text that it is. Raises DataError where it was meant as one."""
+    text = str(source)
+    meant = isinstance(source, Path) or (
+        not any(letter.isspace() for letter in text)
+        and text.lower().endswith((*TEXTS.suffixes, *TABLE_SUFFIXES, *TAGGED))
+    )
+    if meant:
+        raise DataError("A file that is not there:", [Problem(text, f"there is none in {Path.cwd()}")])
+    return text
+
+
+def shown(text: str) -> str:
+    """A text as its own name: its beginning, on one line."""
+    line = " ".join(text.split()) or "(no text)"
+    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
+
+
+def _no_source(source: Any) -> Any:
+    raise DataError(f"A text cannot be read from a {type(source).__name__}.", mend="Give a text, or the path of one.")
+
+
+def unknown_share(ids: Iterable[int] | Numbers) -> float:
+    """The share of tokens that are unknown."""
+    return float((np.asarray(ids) == UNKNOWN).mean())

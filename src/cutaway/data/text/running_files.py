@@ -1,0 +1,113 @@
+"""Files of running text: found in folders, read as UTF-8, joined into one."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...errors import DataError, Problem
+from ..folders import PART_FOLDERS, TEXTS, entries
+from ..splits import PARTS
+from ..tables.columns import natural_order
+from .preprocessing import shown, text_itself
+from .reading import TEXT, UTF8, decoded, read_bytes
+
+
+@dataclass(frozen=True)
+class Read:
+    """A text, and what a person calls it."""
+
+    name: str
+    text: str
+    sha256: str = ""  # of the file's bytes
+    notes: tuple[str, ...] = ()
+
+
+def find_texts(path: Path) -> dict[str, list[Path]]:
+    """The .txt files of each part, in natural order: of a file, or a folder of files, all for train, to be split.
+
+    Raises DataError where a folder has none, or says parts for some of its files only, or none for training.
+    """
+    if not path.is_dir():
+        return {"train": [path]}
+    own = [p for p in entries(path) if not p.name.startswith(".")]
+    files = [p for p in own if TEXTS.fits(p) and p.is_file()]
+    parts: dict[str, list[Path]] = {}
+    for entry in own:
+        part = PART_FOLDERS.get(entry.stem.lower())
+        inside = [p for p in entries(entry) if TEXTS.fits(p)] if entry.is_dir() else [entry] if entry in files else []
+        if part is None or not inside:
+            continue
+        if part in parts:
+            raise DataError(f"{parts[part][0]} and {inside[0]} are both for {part}.", mend="Leave one of them there.")
+        parts[part] = _natural(inside)
+    if not parts:
+        if not files:
+            raise DataError(f"{path} is a folder without .txt files.")
+        return {"train": _natural(files)}
+    if "train" not in parts:
+        raise DataError(
+            f"{path} has text for {' and '.join(parts)} and none for train.",
+            mend="Add train.txt; or give the text under other names, to be split here.",
+        )
+    loose = [p.name for p in files if p.stem.lower() not in PART_FOLDERS]
+    if loose:
+        raise DataError(
+            f"{path} has text for {', '.join(parts)}, and files that are for none: {', '.join(loose[:5])}.",
+            mend="Put them into a folder train/, or take them out.",
+        )
+    return {part: parts[part] for part in PARTS if part in parts}
+
+
+def read_text(path: Path) -> Read:
+    """The text of a file in UTF-8, its line ends as \\n and without a byte order mark, of which notes tell.
+
+    Raises DataError, with the byte and the line, where it is not text, or empty; FileError where it cannot be read.
+    """
+    data = read_bytes(path)
+    try:
+        text = decoded(data)
+    except ValueError as error:
+        raise DataError("A file that cannot be read:", [Problem(str(path), str(error))], UTF8) from error
+    if not text:
+        raise DataError(f"{path} is empty: it has {len(data)} bytes.", mend="Was it saved or copied to the end?")
+    notes = []
+    if data.startswith(codecs.BOM_UTF8):
+        notes.append(f"{path.name} begins with a byte order mark, which is left out.")
+    if ends := text.count("\r"):
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        notes.append(f"{ends:,} line ends of {path.name} are written with a carriage return, and are read without.")
+    return Read(str(path), text, hashlib.sha256(data).hexdigest(), tuple(notes))
+
+
+def texts_of(source: Any) -> list[Read]:
+    """The texts that a source stands for: that of a file, those of a folder's files, or itself, also as {"text": …}.
+
+    Raises DataError or FileError where they cannot be read.
+    """
+    if isinstance(source, Mapping) and TEXT in source:
+        source = str(source[TEXT])
+    if not isinstance(source, str | Path):
+        raise DataError(f"A text cannot be read from a {type(source).__name__}.", mend="Give a text, or its path.")
+    if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises where a text is longer than a name
+        text = text_itself(source)
+        return [Read(shown(text), text)]
+    path = Path(source).expanduser()
+    return [read_text(file) for of_part in find_texts(path).values() for file in of_part]
+
+
+def joined(texts: Sequence[str]) -> str:
+    """Texts one behind another; one that does not end its last line has it ended."""
+    *most, last = texts
+    return "".join(text if text.endswith("\n") else f"{text}\n" for text in most) + last
+
+
+def _natural(files: Sequence[Path]) -> list[Path]:
+    """Files in the order that people expect: 2.txt before 10.txt."""
+    by_name = {file.name: file for file in files}
+    return [by_name[name] for name in natural_order(by_name)]

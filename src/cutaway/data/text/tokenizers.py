@@ -1,0 +1,431 @@
+"""Text to token ids and back: characters, words, byte-pair encoding, WordPiece.
+
+Id 0 is padding and id 1 every unknown token, whatever the tokenizer. A tokenizer is fitted on the texts that it is
+given, which are those of the training part; equal texts give equal tokenizers. It is saved as JSON values.
+
+- characters: a token is a Unicode code point. Known text comes back exactly.
+- words: a token is a word with its combining marks, its apostrophes and its joiners (Don't, שָׁלוֹם, 3.14); a Chinese
+  character; or one sign as a reader sees it: a punctuation mark, an emoji with its modifiers, a flag. Scripts without
+  blanks other than Chinese (Thai, Japanese kana) are cut at signs alone. `blanks` cuts at blanks instead, for text that
+  was cut before: `<unk>` is then the unknown token.
+- bpe: byte-level byte-pair encoding (R. Sennrich et al., 2016, https://arxiv.org/abs/1508.07909; on bytes as in GPT-2).
+  Nothing is unknown, and every text comes back exactly.
+- wordpiece: the longest pieces from the left of each word, as BERT has them (J. Devlin et al., 2018,
+  https://arxiv.org/abs/1810.04805), its accents kept. A word with a character that training did not have is unknown as
+  a whole, and so is one of more than 100 characters.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import DataError, SettingError, require
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Library
+
+PAD, UNKNOWN = 0, 1
+KINDS = ("characters", "words", "bpe", "wordpiece")
+SPECIAL = {"characters": ("<pad>", "<unk>"), "words": ("<pad>", "<unk>"), "bpe": ("<pad>", "<unk>")}
+SPECIAL["wordpiece"] = ("[PAD]", "[UNK]")
+BYTES = 256  # tokens that byte-level byte-pair encoding begins with
+CODE_POINTS = 0x110000
+# A letter with its marks is of the class W; the joiners U+200C and U+200D stand within words of many scripts.
+_W = r"[\p{L}\p{M}\p{Nd}_\x{200C}\x{200D}]&&[^\p{Han}]"
+_LETTER = r"[\p{L}\p{M}]&&[^\p{Han}]"
+WORDS = (
+    r"\p{Han}\p{M}*"
+    r"|[\x{1F1E6}-\x{1F1FF}]{2}"  # a flag; \X alone would count them from the start of the line each time
+    rf"|[{_W}]+(?:['’\x{{05F3}}\x{{05F4}}][{_LETTER}]+|(?<=\p{{Nd}})[.,](?=\p{{Nd}})[{_W}]+)*"
+    r"|(?=\S)\X"
+)
+
+
+class Tokenizer(Protocol):
+    """Text to token ids and back."""
+
+    kind: str  # characters, words, bpe or wordpiece
+    tokens: list[str]  # by id; of bpe in its own writing of bytes
+    lower: bool  # whether text is written in lower case first
+
+    def __len__(self) -> int:
+        """How many ids there are, with padding and unknown."""
+        ...
+
+    @property
+    def vocabulary(self) -> int:
+        """The same."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of the tokens of a text; none of an empty one."""
+        ...
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` for each of the texts, faster."""
+        ...
+
+    def encode_flat(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The ids of all the texts one behind another, and how many of each: (Σ lengths,), (n,)."""
+        ...
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of tokens, padding left out. Words stand with blanks between them."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values that `tokenizer_from_json` reads back."""
+        ...
+
+
+def train_tokenizer(
+    kind: str, texts: Iterable[str], vocabulary: int, min_count: int = 1, lower: bool = False, *, blanks: bool = False
+) -> Tokenizer:
+    """A tokenizer of one of the four kinds, fitted on `texts`.
+
+    At most `vocabulary` tokens, those that occur most often (of equals the first in the alphabet), with the two that
+    stand for padding and unknown. What occurs less than `min_count` times is unknown; of the pieces of bpe and
+    wordpiece it is the pairs that must occur so often, and at least twice, to be joined. `lower` writes text in lower
+    case first. `blanks` cuts at blanks, where the kind is words.
+
+    Raises SettingError where the settings cannot be, DataError where fewer than two different tokens are left.
+    """
+    require(kind in KINDS, "tokenizer", kind, f"one of {', '.join(KINDS)}", SettingError)
+    require(min_count >= 1, "min_count", min_count, "at least 1", SettingError)
+    require(kind != "bpe" or vocabulary >= BYTES + 2, "vocabulary", vocabulary, "at least 258 for bpe", SettingError)
+    require(vocabulary >= 3, "vocabulary", vocabulary, "at least 3", SettingError)
+    if blanks and kind != "words":
+        raise SettingError(f"Text that is cut at blanks has words, not {kind}: take tokenizer=words.")
+    if kind == "characters":
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(_refuse_surrogates(text.lower() if lower else text))
+        kept = sorted(_commonest(counts, vocabulary - 2, min_count))
+        _refuse_one(kind, kept)
+        return Characters([*SPECIAL[kind], *kept], lower)
+    if kind == "words":
+        return _words(_count_words(texts, lower, blanks), vocabulary, min_count, lower, blanks)
+    if kind == "bpe":
+        return Pieces(kind, _train_bpe(texts, vocabulary, max(2, min_count), lower), lower)
+    return Pieces(kind, _train_wordpiece(texts, vocabulary, max(2, min_count), lower), lower)
+
+
+def words_tokenizer(words: Iterable[str], vocabulary: int, min_count: int = 1, lower: bool = False) -> Words:
+    """A tokenizer of words that are cut already, fitted on them: `look_up` gives their ids.
+
+    Raises as `train_tokenizer` does.
+    """
+    require(min_count >= 1, "min_count", min_count, "at least 1", SettingError)
+    require(vocabulary >= 3, "vocabulary", vocabulary, "at least 3", SettingError)
+    counts = Counter(_refuse_surrogates(word).lower() if lower else _refuse_surrogates(word) for word in words)
+    return _words(counts, vocabulary, min_count, lower, blanks=True)
+
+
+def tokenizer_from_json(data: dict[str, Any]) -> Tokenizer:
+    """The tokenizer that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is none."""
+    kind, lower = data["kind"], bool(data["lower"])
+    if kind == "characters":
+        return Characters(list(data["tokens"]), lower)
+    if kind == "words":
+        return Words(list(data["tokens"]), lower, bool(data["blanks"]))
+    if kind not in KINDS:
+        raise ValueError(f"a tokenizer of kind {kind!r}")
+    from tokenizers import Tokenizer as Library
+
+    try:
+        library = Library.from_str(data["library"])
+    except TypeError:
+        raise
+    except Exception as error:  # the library raises nothing narrower
+        raise ValueError(f"a {kind} tokenizer that cannot be read: {error}") from error
+    return Pieces(kind, library, lower)
+
+
+class Characters:
+    """A token is a Unicode code point. Looked up in a table of all of them, which is faster than any loop."""
+
+    kind = "characters"
+
+    def __init__(self, tokens: list[str], lower: bool = False) -> None:
+        """`tokens` by id: padding, unknown, then one character each."""
+        _check(tokens)
+        self.tokens, self.lower = tokens, lower
+        self._ids = np.full(CODE_POINTS, UNKNOWN, np.int32)
+        self._ids[[ord(token) for token in tokens[2:]]] = np.arange(2, len(tokens))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def vocabulary(self) -> int:
+        """How many ids there are."""
+        return len(self.tokens)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of the characters of a text."""
+        ids: list[int] = self._encode(text).tolist()
+        return ids
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` for each of the texts."""
+        return [self.encode(text) for text in texts]
+
+    def encode_flat(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The ids of all the texts one behind another, and how many of each."""
+        if self.lower:
+            texts = [text.lower() for text in texts]
+        lengths = np.fromiter(map(len, texts), np.int64, count=len(texts))
+        return self._look_up("".join(texts)).astype(np.int64), lengths
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The characters; U+FFFD where one is unknown, nothing for padding."""
+        shown = ["", "\ufffd", *self.tokens[2:]]
+        return "".join(shown[i] for i in ids)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values that `tokenizer_from_json` reads back."""
+        return {"kind": self.kind, "lower": self.lower, "tokens": self.tokens}
+
+    def _encode(self, text: str) -> npt.NDArray[np.int32]:
+        return self._look_up(text.lower() if self.lower else text)
+
+    def _look_up(self, text: str) -> npt.NDArray[np.int32]:
+        try:
+            return self._ids[np.frombuffer(text.encode("utf-32-le"), np.uint32)]
+        except UnicodeEncodeError as error:
+            raise _no_text(error.object, error.start) from error
+
+
+class _Library:
+    """What the tokenizers on the `tokenizers` library share."""
+
+    kind: str
+    tokens: list[str]
+    lower: bool
+    _library: Library
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def vocabulary(self) -> int:
+        """How many ids there are."""
+        return len(self.tokens)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of the tokens of a text."""
+        return self.encode_many([text])[0]
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` for each of the texts, in one call of the library."""
+        try:
+            return [found.ids for found in self._library.encode_batch_fast(list(texts), add_special_tokens=False)]
+        except (TypeError, UnicodeEncodeError) as error:
+            for text in texts:
+                _refuse_surrogates(text)
+            raise error
+
+    def encode_flat(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The ids of all the texts one behind another, and how many of each."""
+        ids = self.encode_many(texts)
+        lengths = np.fromiter(map(len, ids), np.int64, count=len(ids))
+        flat = np.empty(lengths.sum(), np.int64)
+        end = 0
+        for of_text, length in zip(ids, lengths.tolist()):
+            flat[end : end + length] = of_text
+            end += length
+        return flat, lengths
+
+
+class Words(_Library):
+    """A token is a word or a sign, or what stands between blanks."""
+
+    kind = "words"
+
+    def __init__(self, tokens: list[str], lower: bool = False, blanks: bool = False) -> None:
+        """`tokens` by id: padding, unknown, then words."""
+        from tokenizers import Tokenizer as Library
+        from tokenizers import models
+
+        _check(tokens)
+        self.tokens, self.lower, self.blanks = tokens, lower, blanks
+        ids = {token: i for i, token in enumerate(tokens)}
+        # In text cut at blanks "<pad>" could stand; the empty word, which stands nowhere, keeps id 0 from it.
+        if ids[tokens[PAD]] == PAD:
+            del ids[tokens[PAD]]
+        self._ids = ids
+        self._library = Library(models.WordLevel({"": PAD, **ids}, unk_token=tokens[UNKNOWN]))
+        _cut(self._library, lower, blanks)
+
+    def look_up(self, words: Iterable[str]) -> list[int]:
+        """The ids of words that are cut already, one for each."""
+        known = self._ids.get
+        return [known(word.lower() if self.lower else word, UNKNOWN) for word in words]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The words with blanks between them, however they stood; padding left out."""
+        return " ".join(self.tokens[i] for i in ids if i != PAD)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values that `tokenizer_from_json` reads back."""
+        return {"kind": self.kind, "lower": self.lower, "blanks": self.blanks, "tokens": self.tokens}
+
+
+class Pieces(_Library):
+    """A token is a piece of a word: byte-pair encoding or WordPiece."""
+
+    def __init__(self, kind: str, library: Library, lower: bool = False) -> None:
+        self.kind, self.lower, self._library = kind, lower, library
+        ids = library.get_vocab(with_added_tokens=True)
+        self.tokens = sorted(ids, key=ids.__getitem__)
+        if sorted(ids.values()) != list(range(len(ids))) or tuple(self.tokens[:2]) != SPECIAL[kind]:
+            raise ValueError(f"a {kind} tokenizer whose ids do not begin with padding and unknown")
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text; padding left out."""
+        return self._library.decode([i for i in ids if i != PAD], skip_special_tokens=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values that `tokenizer_from_json` reads back."""
+        return {"kind": self.kind, "lower": self.lower, "library": self._library.to_str()}
+
+
+def _commonest(counts: Counter[str], most: int, min_count: int) -> list[str]:
+    """The tokens that occur at least `min_count` times, at most `most`, commonest first; equals by the alphabet."""
+    ranked = sorted((token for token, n in counts.items() if n >= min_count), key=lambda token: (-counts[token], token))
+    return ranked[:most]
+
+
+def _words(counts: Counter[str], vocabulary: int, min_count: int, lower: bool, blanks: bool) -> Words:
+    """The tokenizer of the commonest words. Raises DataError where there are fewer than two."""
+    special = SPECIAL["words"]
+    counts.pop(special[UNKNOWN], None)
+    kept = _commonest(counts, vocabulary - 2, min_count)
+    _refuse_one("words", kept)
+    return Words([*special, *kept], lower, blanks)
+
+
+def _cut(library: Library, lower: bool, blanks: bool) -> None:
+    """How words are told apart."""
+    from tokenizers import Regex, normalizers, pre_tokenizers
+
+    if lower:
+        library.normalizer = normalizers.Lowercase()
+    split = pre_tokenizers.Split(Regex(WORDS), behavior="removed", invert=True)
+    library.pre_tokenizer = pre_tokenizers.WhitespaceSplit() if blanks else split
+
+
+def _count_words(texts: Iterable[str], lower: bool, blanks: bool) -> Counter[str]:
+    """How often each word occurs, counted by the library."""
+    from tokenizers import Tokenizer as Library
+    from tokenizers import models
+
+    library = Library(models.WordLevel({}, unk_token=""))
+    _cut(library, lower, blanks)
+    counts: Counter[str] = Counter()
+    for text in texts:
+        _refuse_surrogates(text)
+        if library.normalizer is not None:
+            text = library.normalizer.normalize_str(text)
+        counts.update(word for word, _ in library.pre_tokenizer.pre_tokenize_str(text))
+    return counts
+
+
+def _train_bpe(texts: Iterable[str], vocabulary: int, min_count: int, lower: bool) -> Library:
+    from tokenizers import Tokenizer as Library
+    from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+    library = Library(models.BPE())
+    if lower:
+        library.normalizer = normalizers.Lowercase()
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        min_frequency=min_count,
+        special_tokens=list(SPECIAL["bpe"]),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    texts = list(map(_refuse_surrogates, texts))
+    _refuse_one("characters", sorted(set().union(*texts)))
+    library.train_from_iterator(texts, trainer)
+    return _without_added(library)
+
+
+def _train_wordpiece(texts: Iterable[str], vocabulary: int, min_count: int, lower: bool) -> Library:
+    from tokenizers import Tokenizer as Library
+    from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+    library = Library(models.WordPiece(unk_token=SPECIAL["wordpiece"][UNKNOWN]))
+    library.normalizer = normalizers.BertNormalizer(lowercase=lower, strip_accents=False)
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    library.decoder = decoders.WordPiece()
+    texts = list(map(_refuse_surrogates, texts))
+    letters: set[str] = set()
+    for text in texts:
+        letters.update(library.normalizer.normalize_str(text))
+    alphabet = sorted(letter for letter in letters if not letter.isspace())
+    _refuse_one("characters", alphabet)
+    # Where the trainer meets the pieces itself, their order, and with it who wins a tie, changes from run to run.
+    pieces = [*alphabet, *(f"##{letter}" for letter in alphabet)]
+    if vocabulary < 2 + len(pieces):
+        raise SettingError(
+            f"vocabulary={vocabulary} is too small for the {len(alphabet):,} different characters of the training "
+            f"text: wordpiece needs two tokens for each, so at least {2 + len(pieces)}."
+        )
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocabulary,
+        min_frequency=min_count,
+        special_tokens=[*SPECIAL["wordpiece"], *pieces],
+        show_progress=False,
+    )
+    library.train_from_iterator(texts, trainer)
+    return _without_added(library)
+
+
+def _without_added(library: Library) -> Library:
+    """The trained tokenizer without tokens that are looked for in the text as written: `<pad>` there is text."""
+    from tokenizers import Tokenizer as Library
+
+    document = json.loads(library.to_str())
+    document["added_tokens"] = []
+    return Library.from_str(json.dumps(document))
+
+
+def _check(tokens: Sequence[str]) -> None:
+    if len(tokens) < 3 or not all(isinstance(token, str) for token in tokens):
+        raise ValueError("a tokenizer needs padding, unknown and at least one token")
+
+
+def _refuse_one(kind: str, kept: Sequence[str]) -> None:
+    """Raise DataError where there is nothing to tell apart."""
+    if len(kept) < 2:
+        only = f"one only, {kept[0]!r}" if kept else "none"
+        raise DataError(
+            f"Of different {kind} the training text has {only}: there is nothing to tell apart.",
+            mend="Give more text; or a larger vocabulary, or a smaller min_count, where these leave the others out.",
+        )
+
+
+def _refuse_surrogates(text: str) -> str:
+    """The text, if it is one. Raises DataError for halves of surrogate pairs, which UTF-8 cannot hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _no_text(text, error.start) from error
+    return text
+
+
+def _no_text(text: str, at: int) -> DataError:
+    return DataError(
+        f"The text {text[max(0, at - 20) : at]!r}… goes on with U+{ord(text[at]):04X}, half of a surrogate pair, which "
+        "is no character.",
+        mend="It comes from bytes that are not UTF-8: convert what they were read from.",
+    )

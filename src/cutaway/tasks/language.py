@@ -1,0 +1,127 @@
+"""The next token: outputs (N, T, V) are logits, the target (N, T) is the token behind each, IGNORED at padding.
+
+loss = −(1/n) Σ ln p(token | those before it), in nats; perplexity = e^loss; bits = loss / ln 2
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..data.sets import IGNORED
+from ..spec import NextToken
+from .measures import Measure, bootstrap
+
+
+class Language:
+    """Cross-entropy of the next token, perplexity, bits, and how often the likeliest token is the right one."""
+
+    name = "language modelling"
+    watch = "loss"
+    higher_is_better = False
+    loss_name = "cross_entropy"
+    LOSSES = ("cross_entropy",)
+
+    def __init__(self, target: NextToken, label_smoothing: float = 0.0) -> None:
+        self.target = target
+        self.label_smoothing = label_smoothing
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """The loss summed over the tokens of the batch, (), in one fused call."""
+        return F.cross_entropy(
+            outputs.flatten(0, 1),  # (N·T, V)
+            target.flatten(),
+            ignore_index=IGNORED,
+            reduction="sum",
+            label_smoothing=self.label_smoothing,
+        )
+
+    def count(self, target: Tensor) -> float:
+        """The tokens that were to be foretold."""
+        return (target != IGNORED).sum().item()
+
+    def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """What is kept of the outputs, (N, T, 2) float32: each token's loss in nats without smoothing, and 1 where it
+        was held for the likeliest; NaN at padding."""
+        loss = F.cross_entropy(outputs.flatten(0, 1), target.flatten(), ignore_index=IGNORED, reduction="none")
+        right = outputs.argmax(2) == target
+        kept = torch.stack([loss.view_as(target).float(), right.float()], dim=2)  # (N, T, 2)
+        return kept.masked_fill((target == IGNORED)[..., None], torch.nan)
+
+    def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
+        """Loss in nats a token, and perplexity."""
+        del target
+        loss = kept[..., 0].double().nanmean().item()
+        return {"loss": loss, "perplexity": _exp(loss)}
+
+    def measures(self, kept: Tensor, target: Tensor) -> dict[str, Measure]:
+        """Loss, perplexity, bits a token, accuracy. Intervals by resampling windows, as tokens near each other are
+        alike: of characters, bits a token are bits a character."""
+        del target
+        losses, rights, counts = _sums(kept)
+        loss = bootstrap(lambda i: float(losses[i].sum() / counts[i].sum()), len(losses))
+        return {
+            "loss": loss,
+            "perplexity": Measure(_exp(loss.value), _exp(loss.low), _exp(loss.high)),
+            "bits_per_token": Measure(*(x / math.log(2) for x in (loss.value, loss.low, loss.high))),
+            "accuracy": bootstrap(lambda i: float(rights[i].sum() / counts[i].sum()), len(rights)),
+        }
+
+    def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
+        """Nothing more."""
+        del kept, target
+        return {}
+
+    def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
+        """The loss of foretelling each token by how often it occurs in training, whatever stands before it.
+
+        Every count is raised by one, so that what training did not have is unlikely and not impossible.
+        """
+        counts = _real(train_target).bincount(minlength=self.target.vocabulary).double() + 1
+        losses = -(counts / counts.sum()).log()
+        name = "each token as likely as it is in training, whatever stands before it"
+        return {"name": name, "value": losses[_real(target)].mean().item()}
+
+    def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
+        """How well each text was foretold: nats a token, and perplexity."""
+        losses, _, counts = _sums(kept)
+        return [{"loss": loss, "perplexity": _exp(loss)} for loss in (losses / counts).tolist()]
+
+    def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
+        """How well each text was foretold; confidence is the geometric mean of its tokens' probabilities."""
+        del target
+        losses, rights, counts = _sums(kept)
+        return [
+            {
+                "actual": f"{count:.0f} tokens",
+                "predicted": f"{right:.0f} of them right",
+                "confidence": math.exp(-loss / count),
+                "loss": loss / count,
+                "wrong": True,
+            }
+            for loss, right, count in zip(losses.tolist(), rights.tolist(), counts.tolist())
+        ]
+
+
+def _sums(kept: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Of each window the summed loss, the tokens held right and all its tokens, (N,) each."""
+    real = ~kept[..., 0].isnan()
+    found = (kept[..., 0].double().nansum(1), kept[..., 1].double().nansum(1), real.sum(1).double())
+    losses, rights, counts = (x.cpu().numpy() for x in found)
+    return losses, rights, counts
+
+
+def _real(target: Tensor) -> Tensor:
+    """The tokens themselves, (n,), without padding."""
+    return target[target != IGNORED]
+
+
+def _exp(x: float) -> float:
+    """eˣ; infinity where that is too large a number."""
+    return math.exp(x) if x < 700 else math.inf

@@ -1,0 +1,197 @@
+"""A class for each token: outputs (N, T, K) are logits, targets (N, T) classes, IGNORED where there is no token.
+
+Evaluation keeps of each token the tag that was decided on, its loss and its probability, (N, T, 3), and not K logits.
+Where the tags are B- and I- (or E- and S- too), spans are counted as CoNLL's shared tasks count them (E. F. Tjong Kim
+Sang, F. De Meulder, 2003, https://aclanthology.org/W03-0419): one is right if its first token, its last and its type
+are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..data.sets import IGNORED
+from ..spec import Classes, Tags
+from .classification import Classification
+from .measures import Measure, bootstrap, mean
+
+OUTSIDE = "O"
+SPAN_TAG = re.compile(r"[BIES]-.+")
+DECIDED, LOSS, SURE = range(3)  # what is kept of each token
+SHOWN = 3  # kinds of mistakes in a sentence that its row names
+
+Span = tuple[int, int, str]  # first token, last token, type
+
+
+class Tagging:
+    """Cross-entropy of each token; token accuracy, macro F1 and, of spans, F1."""
+
+    name = "tagging"
+    watch = "accuracy"
+    higher_is_better = True
+    loss_name = "cross_entropy"
+    LOSSES = ("cross_entropy",)
+
+    def __init__(self, target: Tags, label_smoothing: float = 0.0) -> None:
+        self.target = target
+        self.label_smoothing = label_smoothing
+        self.spans = spans_in(target.names)
+        self._tokens = Classification(Classes(target.names, target.column))  # each token as an example
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """The loss summed over the batch's tokens, ()."""
+        return F.cross_entropy(
+            outputs.flatten(0, 1),  # (N·T, K)
+            target.flatten(),
+            ignore_index=IGNORED,
+            label_smoothing=self.label_smoothing,
+            reduction="sum",
+        )
+
+    def count(self, target: Tensor) -> float:
+        """The tokens in the batch."""
+        return (target != IGNORED).sum().item()
+
+    def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Each example's loss, (N,): the mean over its tokens, without smoothing."""
+        kept = self.keep(outputs, target)
+        return kept[:, :, LOSS].nanmean(1)
+
+    def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """What evaluation stores, (N, T, 3) float32: the tag decided on, its loss and its probability; NaN at padding.
+
+        Without targets (N, 0) every place counts as a token, and its loss is NaN.
+        """
+        logs = outputs.float().log_softmax(2)  # (N, T, K)
+        sure, decided = logs.max(2)  # (N, T)
+        if target.shape[1] == 0 < logs.shape[1]:
+            return torch.stack([decided.float(), torch.full_like(sure, torch.nan), sure.exp()], dim=2)  # (N, T, 3)
+        real = target != IGNORED
+        loss = -logs.gather(2, target.where(real, torch.zeros_like(target))[:, :, None])[:, :, 0]  # (N, T)
+        kept = torch.stack([decided.float(), loss, sure.exp()], dim=2)  # (N, T, 3)
+        return kept.masked_fill(~real[:, :, None], torch.nan)
+
+    def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
+        """Token accuracy, loss and, where there are spans, their F1."""
+        real = target != IGNORED
+        figures = {
+            "accuracy": (kept[:, :, DECIDED] == target)[real].double().mean().item(),
+            "loss": kept[:, :, LOSS][real].double().mean().item(),
+        }
+        if self.spans:
+            figures["span_f1"] = _f1(self._span_counts(kept, target).sum(0))[2]
+        return figures
+
+    def measures(self, kept: Tensor, target: Tensor) -> dict[str, Measure]:
+        """Token accuracy, balanced accuracy and macro F1 over tags; of spans precision, recall and F1; loss.
+
+        Intervals: Wilson's and resampling of tokens, resampling of sentences for spans, normal for the loss.
+        """
+        real = target != IGNORED
+        found = self._tokens.measures(*self._flat(kept, target))
+        found["loss"] = mean(kept[:, :, LOSS][real].double().cpu().numpy())
+        if self.spans:
+            counts = self._span_counts(kept, target)  # (N, 3)
+            for k, name in enumerate(("span_precision", "span_recall", "span_f1")):
+                found[name] = bootstrap(lambda i, k=k: _f1(counts[i].sum(0))[k], len(counts))  # type: ignore[misc]
+        return found
+
+    def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
+        """Confusion of tags and the figures of each, as of classes."""
+        return self._tokens.details(*self._flat(kept, target))
+
+    def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
+        """The accuracy of always saying the training part's commonest tag. Both may be of any shape."""
+        commonest = train_target[train_target != IGNORED].mode().values
+        name = f"always {self.target.names[int(commonest)]!r}, the commonest tag"
+        return {"name": name, "value": (target[target != IGNORED] == commonest).double().mean().item()}
+
+    def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
+        """The tags of each example, with blanks between them, and the probability of the least sure one."""
+        rows = []
+        for of_example in kept:
+            real = ~of_example[:, DECIDED].isnan()
+            tags = [self.target.names[int(k)] for k in of_example[real, DECIDED].tolist()]
+            sure = of_example[real, SURE]
+            rows.append({self.target.column: " ".join(tags), "least probability": sure.min().item() if tags else None})
+        return rows
+
+    def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
+        """How many tokens each example has, which tags are wrong, the probability of the least sure one, mean loss."""
+        rows = []
+        names = self.target.names
+        for of_example, actual in zip(kept, target):
+            real = actual != IGNORED
+            pairs = zip(of_example[real, DECIDED].long().tolist(), actual[real].tolist())
+            wrong = Counter(f"{names[said]} for {names[was]}" for said, was in pairs if said != was)
+            kinds = [f"{kind} ({n})" if n > 1 else kind for kind, n in wrong.most_common(SHOWN)]
+            count, tokens = wrong.total(), int(real.sum())
+            rows.append(
+                {
+                    "actual": f"{tokens:,} token{'' if tokens == 1 else 's'}",
+                    "predicted": f"{count:,} wrong: {', '.join(kinds)}{', …' if len(wrong) > SHOWN else ''}"
+                    if count
+                    else "none wrong",
+                    "confidence": of_example[real, SURE].min().item() if tokens else None,
+                    "loss": of_example[real, LOSS].mean().item() if tokens else 0.0,
+                    "wrong": count > 0,
+                }
+            )
+        return rows
+
+    def _flat(self, kept: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """The tokens as examples of a classification: one-hot rows (n, K) of what was decided, and classes (n,)."""
+        real = target != IGNORED
+        decided = kept[:, :, DECIDED][real].long()
+        return F.one_hot(decided, len(self.target.names)).float(), target[real]
+
+    def _span_counts(self, kept: Tensor, target: Tensor) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+        """Of each example the spans that are right, said and there, (N, 3)."""
+        names = self.target.names
+        rows = []
+        for of_example, actual in zip(kept.cpu(), target.cpu()):
+            real = actual != IGNORED
+            said = spans([names[int(k)] for k in of_example[real, DECIDED].tolist()])
+            there = spans([names[k] for k in actual[real].tolist()])
+            rows.append((len(set(said) & set(there)), len(said), len(there)))
+        return np.array(rows, np.int64).reshape(len(rows), 3)
+
+
+def spans_in(names: tuple[str, ...]) -> bool:
+    """Whether these tags mark spans: all are O or begin with B-, I-, E- or S-, and some with B- or I-."""
+    marks = [name for name in names if name != OUTSIDE]
+    return all(SPAN_TAG.fullmatch(name) for name in marks) and any(name[0] in "BI" for name in marks)
+
+
+def spans(tags: list[str]) -> list[Span]:
+    """The spans of a sentence. One begins at B- and S-, and where the type changes or the one before has ended: an I-
+    that follows nothing of its type begins one too."""
+    found: list[Span] = []
+    begin, before, kind = 0, OUTSIDE, ""
+    for i, tag in enumerate([*tags, OUTSIDE]):
+        mark, _, type = tag.partition("-")
+        ended = before in "ES"
+        begins = tag != OUTSIDE and (before == OUTSIDE or mark in "BS" or ended or type != kind)
+        if before != OUTSIDE and (tag == OUTSIDE or begins):
+            found.append((begin, i - 1, kind))
+        if begins:
+            begin = i
+        before, kind = (OUTSIDE, "") if tag == OUTSIDE else (mark, type)
+    return found
+
+
+def _f1(counts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[float, float, float]:
+    """Precision, recall and F1 of counts right, said and there; 0 where there is nothing, as CoNLL's script has it."""
+    right, said, there = (float(n) for n in counts)
+    return (
+        right / said if said else 0.0,
+        right / there if there else 0.0,
+        2 * right / (said + there) if said + there else 0.0,
+    )

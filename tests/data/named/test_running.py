@@ -1,0 +1,115 @@
+"""Named running text: read and split as published where the files are here, said plainly where parts are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cutaway.data.named import running
+from cutaway.data.named.opening import open_named, where
+from cutaway.data.sets import DataSet
+from cutaway.data.settings import DataSettings
+from cutaway.data.text.running import RunningPreprocessing
+from cutaway.data.text.tokenizers import UNKNOWN
+from cutaway.errors import DataError, SettingError
+
+
+def opened(name: str, **settings: Any) -> DataSet:
+    return open_named(name, DataSettings(**settings))
+
+
+def here(name: str) -> Path:
+    """The folder of a set's files; skips the test where they are not here."""
+    place = where(name)
+    if place is None:
+        pytest.skip(f"needs {name}: set CUTAWAY_DATA to the folder of the real data sets")
+    return place
+
+
+@pytest.fixture
+def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty data folder."""
+    monkeypatch.setenv("CUTAWAY_DATA", str(tmp_path))
+    monkeypatch.setenv("CUTAWAY_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def put(folder: Path, **texts: str) -> None:
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+
+
+def preprocessing_of(data: DataSet) -> RunningPreprocessing:
+    assert isinstance(data.preprocessing, RunningPreprocessing)
+    return data.preprocessing
+
+
+def test_tiny_shakespeare_is_split_where_its_losses_are_published() -> None:
+    here("tinyshakespeare")
+    data = opened("tinyshakespeare")
+    # nanoGPT: 1 003 854 characters train, 111 540 validate, 65 are different.
+    assert {part: len(held.target) for part, held in data.parts.items()} == {"train": 1_003_853, "val": 111_539}  # type: ignore[arg-type]
+    assert preprocessing_of(data).tokenizer.vocabulary == 65 + 2
+    assert "no part is kept for a test" in " ".join(data.notes)
+    assert "not the published file" not in " ".join(data.notes)
+    with pytest.raises(SettingError, match=r"val=0\.2 would"):
+        opened("tinyshakespeare", val=0.2)
+
+
+def test_wikitext2_says_that_it_is_the_small_part() -> None:
+    if (here("wikitext2") / "train.txt").is_file():
+        pytest.skip("the whole of WikiText-2 is here")
+    data = opened("wikitext2")
+    assert "This is the small part of WikiText-2" in data.notes[0]
+    assert "Scores do not compare" in data.notes[0]
+    counted = {part: len(held.target) + 1 for part, held in data.parts.items()}  # type: ignore[arg-type]
+    assert counted["train"] + counted["val"] == 217_646  # as published, with an end for each line
+    assert counted["test"] == 245_569
+    tokenizer = preprocessing_of(data).tokenizer
+    assert tokenizer.tokens[UNKNOWN] == "<unk>"
+    assert tokenizer.tokens.count("<eos>") == 1
+    assert not tokenizer.tokens.count("\n")
+
+
+def test_the_books_stand_without_what_is_put_around_them() -> None:
+    here("gutenberg")
+    data = opened("gutenberg", tokenizer="characters")
+    assert set(data.parts) == {"train", "val", "test"}
+    tokens = data.parts["train"].tokens  # type: ignore[attr-defined]
+    whole = preprocessing_of(data).decode(tokens.tolist())
+    assert "PROJECT GUTENBERG" not in whole
+    assert "Call me Ishmael." in whole
+    assert whole.index("Monseigneur Bienvenu") < whole.index("Anna Pavlovna") < whole.index("Call me Ishmael.")
+    assert len(whole) / 7_600_000 == pytest.approx(0.7, abs=0.02)
+    assert any("Each of Les Misérables, War and Peace, Moby Dick is split by position" in note for note in data.notes)
+
+
+def test_the_whole_of_wikitext2_is_taken_where_it_is(own_data: Path) -> None:
+    texts = {"train": " the cat \n", "valid": " the <unk> \n", "test": " a cat \n"}
+    put(own_data / "wikitext2_eval", **{name: text * 20 for name, text in texts.items()})
+    data = opened("wikitext2", length=4)
+    assert {part: len(held.target) for part, held in data.parts.items()} == dict.fromkeys(("train", "val", "test"), 59)  # type: ignore[arg-type]
+    assert preprocessing_of(data).tokenizer.tokens == ["<pad>", "<unk>", "<eos>", "cat", "the"]
+    assert not any("small part" in note for note in data.notes)
+    assert sum("is not the published file" in note for note in data.notes) == 2  # there is no sum to hold train.txt to
+    with pytest.raises(SettingError, match=r"test=0\.3 would"):
+        opened("wikitext2", test=0.3)
+    (own_data / "wikitext2_eval" / "train.txt").unlink()
+    assert "This is the small part of WikiText-2" in opened("wikitext2", length=4).notes[0]
+
+
+def test_a_book_without_its_marks_is_refused(own_data: Path) -> None:
+    body = "Chapter 1\nIt was a dark night.\n" * 20
+    marks = "*** START OF THIS PROJECT GUTENBERG EBOOK X ***\n{}*** END OF THIS PROJECT GUTENBERG EBOOK X ***\nlicence"
+    assert running.body_of(f"head\n{marks.format(body)}", Path("x.txt")) == body
+    whole = f"head\n{marks.format(body)}"
+    put(own_data / "gutenberg", **{"135": whole, "2600": whole, "2701": whole})
+    data = opened("gutenberg", length=4, test=0.0)
+    assert "licence" not in preprocessing_of(data).tokenizer.tokens
+    assert set(data.parts) == {"train", "val"}
+    (own_data / "gutenberg" / "2701.txt").write_text(body, encoding="utf-8")
+    with pytest.raises(DataError, match=r"2701\.txt has not the lines"):
+        opened("gutenberg")

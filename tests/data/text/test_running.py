@@ -1,0 +1,301 @@
+"""Running text: split by position, fitted on what trains, nothing lost, every bad file named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cutaway.data.sets import DataSet
+from cutaway.data.settings import DataSettings
+from cutaway.data.text import running
+from cutaway.data.text.running import RunningPreprocessing, open_running, running_dataset
+from cutaway.data.text.running_preprocessing import pieces_of
+from cutaway.data.text.stream import StreamPart
+from cutaway.data.text.tokenizers import UNKNOWN
+from cutaway.errors import CutawayError, DataError, SettingError
+from cutaway.spec import NextToken, TextSpec
+
+POEM = "Tiger, tiger, burning bright\nIn the forests of the night,\nWhat immortal hand or eye\n" * 12
+
+
+def opened(path: Path, **given_: Any) -> DataSet:
+    return open_running(path, DataSettings(**given_))
+
+
+def written(folder: Path, **texts: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+    return folder
+
+
+def stream_of(data: DataSet, part: str) -> StreamPart:
+    held = data.parts[part]
+    assert isinstance(held, StreamPart)
+    return held
+
+
+def text_of(data: DataSet, part: str) -> str:
+    """The whole text of a part, out of its tokens."""
+    preprocessing = data.preprocessing
+    assert isinstance(preprocessing, RunningPreprocessing)
+    return preprocessing.decode(stream_of(data, part).tokens.tolist())
+
+
+def test_a_file_is_split_by_position(tmp_path: Path) -> None:
+    data = opened(written(tmp_path, poem=POEM) / "poem.txt", val=0.2, test=0.1, length=8)
+    assert data.name == "poem"
+    assert data.spec == TextSpec(data.spec.vocabulary, 8, NextToken(data.spec.vocabulary))  # type: ignore[union-attr]
+    texts = [text_of(data, part) for part in ("train", "val", "test")]
+    assert "".join(texts) == POEM
+    assert [round(len(t) / len(POEM), 2) for t in texts] == [0.7, 0.2, 0.1]
+    assert "split by position" in data.notes[0]
+    assert all(stream_of(data, part).carries for part in data.parts)
+    again = opened(tmp_path / "poem.txt", val=0.2, test=0.1, length=8)
+    assert (again.fingerprint, again.split_hash) == (data.fingerprint, data.split_hash)
+    other = opened(tmp_path / "poem.txt", val=0.1, test=0.2, length=8)
+    assert other.fingerprint == data.fingerprint
+    assert other.split_hash != data.split_hash
+
+
+def test_words_are_not_cut_in_two(tmp_path: Path) -> None:
+    data = opened(written(tmp_path, poem=POEM) / "poem.txt", tokenizer="words", val=0.31, test=0.17, length=4)
+    words = " ".join(text_of(data, part) for part in ("train", "val", "test"))
+    assert words == " ".join(POEM.replace(",", " ,").split())
+    assert any("line ends between them are left out" in note for note in data.notes)
+    assert data.parts["train"].name(1) == "tokens 4 to 7"
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.text("ab \n", min_size=30, max_size=300), st.sampled_from([0.1, 0.4]), st.floats(0.1, 0.4), st.booleans())
+def test_a_split_by_position_loses_nothing(text: str, val: float, test: float, whole_words: bool) -> None:
+    parts, _ = running.split_by_position({"train": text}, DataSettings(val=val, test=test), whole_words=whole_words)
+    assert parts["train"] + parts["val"] + parts["test"] == text
+    assert all(parts.values())
+
+
+def test_what_is_fitted_is_fitted_on_what_trains(tmp_path: Path) -> None:
+    text = "abcd " * 100 + "ž" * 20 + "q" * 20
+    data = opened(written(tmp_path, odd=text) / "odd.txt", val=0.1, test=0.0, length=8)
+    preprocessing = data.preprocessing
+    assert isinstance(preprocessing, RunningPreprocessing)
+    assert preprocessing.tokenizer.tokens[2:] == [" ", "a", "b", "c", "d"]
+    assert any(note.startswith("40 of 54 tokens of the val part (74 %) are unknown") for note in data.notes)
+
+
+def test_defaults(tmp_path: Path) -> None:
+    folder = written(tmp_path, poem=POEM, many=" ".join(map(chr, range(0x4E00, 0x4E00 + 2000))) * 3)
+    assert opened(folder / "poem.txt").spec.longest == 64  # type: ignore[union-attr]
+    assert opened(folder / "poem.txt", tokenizer="words").spec.longest == 35  # type: ignore[union-attr]
+    pieces = opened(folder / "many.txt")
+    assert any("tokenizer=bpe" in note for note in pieces.notes)
+    assert text_of(pieces, "val") in (folder / "many.txt").read_text(encoding="utf-8")
+    assert not stream_of(opened(folder / "poem.txt", carry=False), "train").carries
+
+
+def test_the_limit_keeps_the_first_steps(tmp_path: Path) -> None:
+    path = written(tmp_path, poem=POEM) / "poem.txt"
+    data = opened(path, limit=3, length=10)
+    assert len(data.parts["train"]) == 3
+    assert text_of(data, "train") == POEM[:31]
+    assert len(data.parts["val"]) == len(opened(path, length=10).parts["val"])
+
+
+# --- folders ------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_read_in_its_natural_order(tmp_path: Path) -> None:
+    folder = written(tmp_path / "book", chapter10="ten ten ten", chapter2="two two two\n", chapter1="one one one")
+    data = opened(folder, val=0.3, test=0.0, length=2)
+    assert data.name == "book"
+    assert "".join(text_of(data, part) for part in ("train", "val")) == "one one one\ntwo two two\nten ten ten"
+    assert any("from chapter1.txt to chapter10.txt" in note for note in data.notes)
+
+
+@pytest.mark.parametrize("as_folders", [True, False])
+def test_a_folder_can_say_its_parts(tmp_path: Path, as_folders: bool) -> None:
+    texts = {"train": "the first text", "valid": "the second", "test": "the third"}
+    if as_folders:
+        for name, text in texts.items():
+            written(tmp_path / name, a=text)
+    else:
+        written(tmp_path, **texts)
+    data = opened(tmp_path, length=3)
+    assert {part: text_of(data, part).replace("\ufffd", "?") for part in data.parts} == {
+        "train": "the first text",
+        "val": "the se????",
+        "test": "the thir?",
+    }
+
+
+def test_parts_that_a_folder_does_not_say_are_cut_from_its_training_text(tmp_path: Path) -> None:
+    data = opened(written(tmp_path, train=POEM, test=POEM), val=0.25, test=0.5, length=4)
+    assert text_of(data, "train") + text_of(data, "val") == POEM
+    assert text_of(data, "test") == POEM
+
+
+# --- bad input ----------------------------------------------------------------------------------------------------
+
+
+def test_marks_and_carriage_returns_are_left_out_and_said(tmp_path: Path) -> None:
+    (tmp_path / "old.txt").write_bytes(b"\xef\xbb\xbf" + b"one\r\ntwo\r\n" * 20)
+    data = opened(tmp_path / "old.txt", length=4)
+    assert text_of(data, "train").startswith("one\ntwo\n")
+    assert set(data.preprocessing.to_json()["tokenizer"]["tokens"][2:]) == set("one\ntw")
+    assert "byte order mark" in data.notes[0]
+    assert "40 line ends of old.txt" in data.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "book.txt is empty: it has 0 bytes"),
+        (b"\xef\xbb\xbf", "book.txt is empty: it has 3 bytes"),
+        (b"good line\nna\xefve\n", "byte 12 (line 2) is 0xEF"),
+        (b"text\0text", "byte 4 (line 1) is zero"),
+        (b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "there is nothing to tell apart"),
+        (b"far too short", "its train part has 9 tokens (characters), and at least 65 are needed"),
+    ],
+)
+def test_a_file_that_cannot_be_learned_from_is_named(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "book.txt").write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        opened(tmp_path / "book.txt")
+    assert said in str(caught.value)
+    assert "book.txt" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("val", "test"), "none for train"),
+        (("train", "val", "notes"), "files that are for none: notes.txt"),
+        (("train", "val", "valid"), "are both for val"),
+        ((), "without .txt files"),
+    ],
+)
+def test_a_folder_that_says_its_parts_badly_is_refused(tmp_path: Path, names: tuple[str, ...], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        opened(written(tmp_path, **dict.fromkeys(names, POEM)))
+
+
+@pytest.mark.parametrize(
+    "given_", [{"target": "x"}, {"group": "x"}, {"missing": "drop"}, {"rate": 8000}, {"val": 0.6, "test": 0.5}]
+)
+def test_settings_that_mean_nothing_here_are_refused(tmp_path: Path, given_: dict[str, Any]) -> None:
+    with pytest.raises(SettingError, match=next(iter(given_))):
+        opened(written(tmp_path, poem=POEM) / "poem.txt", **given_)
+
+
+def test_a_part_that_gets_nothing_is_named() -> None:
+    with pytest.raises(DataError, match="The val part gets no text"):
+        running.split_by_position({"train": "abc"}, DataSettings(val=0.1, test=0.3), whole_words=False)
+    with pytest.raises(DataError, match="its val part has 1 tokens"):
+        running_dataset({"train": POEM, "val": "T"}, DataSettings(), name="p", source="p", fingerprint="")
+
+
+# --- the preprocessing --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> RunningPreprocessing:
+    found = opened(written(tmp_path / "own", poem=POEM) / "poem.txt", length=16).preprocessing
+    assert isinstance(found, RunningPreprocessing)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["characters", "words", "bpe", "wordpiece"])
+def test_json_gives_an_equal_preprocessing_back(tmp_path: Path, kind: str) -> None:
+    data = opened(written(tmp_path, poem=POEM) / "poem.txt", tokenizer=kind, carry=False, lower=True, length=4)
+    document = data.preprocessing.to_json()
+    assert (document["kind"], document["form"]) == ("text", "running")
+    again = RunningPreprocessing.from_json(document)
+    assert again.spec == data.spec
+    assert not again.carries
+    assert again.to_json() == document
+    text = "The hand,\n or the EYE "
+    assert torch.equal(again.encode(text), data.preprocessing.encode(text))  # type: ignore[attr-defined]
+
+
+def test_texts_and_files_are_scored_each_for_itself(prepared: RunningPreprocessing, tmp_path: Path) -> None:
+    folder = written(tmp_path / "new", b="night " * 10, a="the tiger ☃")
+    (folder / "b.txt").write_bytes(b"\xef\xbb\xbfnight " * 10)
+    part = prepared.examples([folder / "a.txt", str(folder), "burning\nbright", {"text": "eye"}])
+    names = [part.name(i) for i in range(len(part))]
+    a, b = str(folder / "a.txt"), str(folder / "b.txt")
+    assert names[:3] == [a, a, f"{b}, tokens 0 to 15"]
+    assert names[-2:] == ["burning bright", "eye"]
+    assert part.row(len(part) - 2) == {"text": "burning\nbright"}
+    assert part.target is not None
+    assert UNKNOWN in part.target
+    assert any("tokens are unknown to this model" in note for note in part.notes)
+    assert any("byte order mark" in note for note in part.notes)
+
+
+def test_labelled_text_is_read_as_the_training_text_is(tmp_path: Path) -> None:
+    data = opened(written(tmp_path, poem=POEM) / "poem.txt", val=0, test=0, length=16)
+    assert isinstance(data.preprocessing, RunningPreprocessing)
+    part, train = data.preprocessing.labelled(tmp_path / "poem.txt"), data.parts["train"]
+    assert part.target is not None
+    assert train.target is not None
+    assert torch.equal(part.target, train.target)
+    assert part.name(2) == train.name(2)
+
+
+@pytest.mark.parametrize("source", ["T", "", "missing.txt", 17, Path("nowhere")])
+def test_what_cannot_be_scored_is_refused(prepared: RunningPreprocessing, source: Any) -> None:
+    with pytest.raises(CutawayError):
+        prepared.examples([source])
+
+
+def test_nothing_to_score_is_refused(prepared: RunningPreprocessing) -> None:
+    with pytest.raises(DataError, match="No text"):
+        prepared.examples([])
+    with pytest.raises(DataError, match="no file or folder 'absent'"):
+        prepared.labelled("absent")
+
+
+def test_a_word_for_the_end_of_a_line() -> None:
+    text = "= A title =\n\nthe <unk> word\nthe word\n" * 10
+    data = running_dataset(
+        {"train": text}, DataSettings(length=4), name="w", source="w", fingerprint="", tokenizer="words", blanks=True,
+        line_end="<eos>",
+    )  # fmt: skip
+    preprocessing = RunningPreprocessing.from_json(data.preprocessing.to_json())
+    ids = preprocessing.encode("the <unk> word\n")
+    assert [preprocessing.tokenizer.tokens[i] for i in ids] == ["the", "<unk>", "word", "<eos>"]
+    assert ids[1] == UNKNOWN
+    assert preprocessing.decode(ids.tolist()) == "the <unk> word\n"
+    assert data.parts["train"].target is not None
+    assert len(data.parts["train"].target) == 10 * (4 + 3 + 2 + 4) - 1  # words, and an end for each of four lines
+    assert preprocessing.beginning().tolist() == preprocessing.encode("\n").tolist()
+    assert preprocessing.unknown("the other\nword") == ["other"]
+
+
+def test_text_begins_behind_a_line_or_a_full_stop(prepared: RunningPreprocessing) -> None:
+    assert prepared.decode(prepared.beginning().tolist()) == "\n"
+    for text, wanted in (("a b. c d. ", "."), ("a b c d ", None)):
+        data = running_dataset(
+            {"train": text * 20}, DataSettings(tokenizer="words"), name="w", source="w", fingerprint=""
+        )
+        assert isinstance(data.preprocessing, RunningPreprocessing)
+        (first,) = data.preprocessing.beginning().tolist()
+        assert data.preprocessing.tokenizer.tokens[first] == (wanted or data.preprocessing.tokenizer.tokens[2])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.text("ab\n .", max_size=400), st.sampled_from(["words", "bpe", "wordpiece", "characters"]))
+def test_text_in_pieces_is_cut_as_the_whole_is(text: str, kind: str) -> None:
+    data = running_dataset(
+        {"train": POEM + "ab. "}, DataSettings(tokenizer=kind, length=4), name="p", source="p", fingerprint=""
+    )
+    assert isinstance(data.preprocessing, RunningPreprocessing)
+    tokenizer = data.preprocessing.tokenizer
+    pieces = pieces_of(text, 20)
+    assert "".join(pieces) == text
+    assert [i for ids in tokenizer.encode_many(pieces) for i in ids] == tokenizer.encode(text)

@@ -1,0 +1,99 @@
+"""Streams of tokens: each next token once, batches that go on where the ones before ended."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cutaway.data.sets import IGNORED
+from cutaway.data.text.stream import EVALUATED, StreamPart
+
+few = settings(max_examples=40, deadline=None)
+lengths_of_streams = st.lists(st.integers(2, 70), min_size=1, max_size=4)
+
+
+def shown(ids: list[int]) -> str:
+    return " ".join(map(str, ids))
+
+
+def part_of(streams: list[int], length: int, carries: bool) -> StreamPart:
+    """Streams whose tokens all differ: 2, 3, 4, …"""
+    whole = torch.arange(2, 2 + sum(streams))
+    return StreamPart(torch.split(whole, streams), length, carries, shown, [f"text {k}" for k in range(len(streams))])
+
+
+@few
+@given(lengths_of_streams, st.integers(1, 9), st.integers(1, 12), st.booleans(), st.booleans())
+def test_every_next_token_is_a_target_once(
+    streams: list[int], length: int, batch_size: int, carries: bool, learns: bool
+) -> None:
+    part = part_of(streams, length, carries)
+    plan = part.plan(batch_size, torch.Generator().manual_seed(0) if learns else None)
+    assert torch.cat(plan).sort().values.tolist() == list(range(len(part)))
+    targets = []
+    for (tokens, mask), target in part.batches(plan):
+        assert tokens.shape == mask.shape == target.shape
+        assert torch.equal(mask, target != IGNORED)
+        assert torch.equal(target[mask], tokens[mask] + 1)  # tokens count upwards, so the one behind is one more
+        assert (tokens[~mask] == 0).all()
+        targets.append(target[mask])
+    assert part.target is not None
+    assert torch.equal(torch.cat(targets).sort().values, part.target)
+    assert len(part.target) == sum(streams) - len(streams)
+
+
+@few
+@given(lengths_of_streams, st.integers(1, 9), st.integers(1, 12), st.booleans())
+def test_each_batch_goes_on_where_the_one_before_it_ended(
+    streams: list[int], length: int, batch_size: int, learns: bool
+) -> None:
+    part = part_of(streams, length, carries=True)
+    plan = part.plan(batch_size, torch.Generator() if learns else None)
+    batches = list(part.batches(plan))
+    if len(streams) > 1:
+        assert len(plan[0]) == len(streams)
+    for before, after in pairwise(batches):
+        (tokens, _), target = before
+        (later, _), _ = after
+        assert len(later) <= len(tokens)
+        assert torch.equal(later[:, 0], target[: len(later), -1])
+    if learns and len(streams) == 1:
+        assert len(plan[0]) == min(batch_size, len(part))
+
+
+def test_a_score_does_not_depend_on_a_large_batch_size() -> None:
+    part = part_of([10_000], 8, carries=True)
+    plans = [part.plan(size, None) for size in (EVALUATED, 256)]
+    assert all(torch.equal(a, b) for a, b in zip(*plans, strict=True))
+    assert len(part.plan(4, None)[0]) == 4
+
+
+def test_independent_windows_are_shuffled_by_the_generator_alone() -> None:
+    part = part_of([100], 3, carries=False)
+    first, again, other = (torch.cat(part.plan(4, torch.Generator().manual_seed(s))) for s in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert torch.equal(torch.cat(part.plan(4, None)), torch.arange(len(part)))
+
+
+def test_windows_are_called_by_their_tokens() -> None:
+    alone = StreamPart([torch.arange(2, 702)], 64, True, shown)
+    assert alone.name(10) == "tokens 640 to 698"  # the last token is foretold and not read
+    assert alone.name(0) == "tokens 0 to 63"
+    assert alone.row(0) == {"text": shown(list(range(2, 67)))}
+    two = part_of([9, 3], 4, carries=True)
+    assert [two.name(i) for i in range(len(two))] == ["text 0, tokens 0 to 3", "text 0, tokens 4 to 7", "text 1"]
+    assert two.row(2) == {"text": "11 12 13"}
+    assert two.picture(0) is None
+
+
+@pytest.mark.parametrize("carries", [True, False])
+def test_short_windows_are_not_padded_to_the_length(carries: bool) -> None:
+    (((tokens, mask), target),) = part_of([3], 64, carries).batches([torch.tensor([0])])
+    assert tokens.tolist() == [[2, 3]]
+    assert target.tolist() == [[3, 4]]
+    assert mask.all()
