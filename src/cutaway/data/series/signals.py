@@ -15,10 +15,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from .. import spec as specs
-from ..errors import DataError, Problem
-from ..spec import Classes, SeriesSpec
-from .sets import TensorPart
+from ... import spec as specs
+from ...errors import DataError, Problem
+from ...spec import Classes, SeriesSpec
+from ..sets import TensorPart
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,13 @@ class SeriesPreprocessing:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""
-        return {"kind": "series", "spec": specs.to_json(self.spec), "mean": list(self.mean), "std": list(self.std)}
+        return {
+            "kind": "series",
+            "form": "signal",
+            "spec": specs.to_json(self.spec),
+            "mean": list(self.mean),
+            "std": list(self.std),
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> SeriesPreprocessing:

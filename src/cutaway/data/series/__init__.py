@@ -1,0 +1,1 @@
+"""Series: signals with one class each, and series whose next steps are forecast."""

@@ -1,0 +1,192 @@
+"""Which columns of a table a series is made of: its time, what is forecast, what else is measured, what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ...errors import DataError, Problem, SettingError, UnknownName
+from ..settings import DataSettings
+from ..tables.columns import MOSTLY, ColumnType, decode, explain, infer, meaning, unreadable
+from ..tables.reading import Table
+from .times import FORMATS, NUMBER, ROW, format_of, moments
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a series by what they are. Variables stand in this order: forecast, past, known."""
+
+    time: str | None  # the column of times; None where rows are counted
+    written: str  # how times are written: a format of times.FORMATS, NUMBER or ROW
+    forecast: tuple[str, ...]
+    past: tuple[str, ...] = ()  # known up to the moment of the forecast
+    known: tuple[str, ...] = ()  # known in advance too
+    words: dict[str, str] = field(default_factory=dict)  # of a column of two words, those of 1 and 0: yes/no
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All variables, in their order: F of them."""
+        return (*self.forecast, *self.past, *self.known)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Columns:
+        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        forecast, past, known = (tuple(data[key]) for key in ("forecast", "past", "known"))
+        return cls(data["time"], data["written"], forecast, past, known, dict(data["words"]))
+
+
+def choose_columns(table: Table, settings: DataSettings) -> Columns:
+    """The columns as the settings name them: every other column of numbers is measured, and known up to the forecast.
+
+    Raises UnknownName for a column that is not there, SettingError for one with two roles, DataError for a column that
+    holds neither numbers nor times.
+    """
+    if not settings.forecast:
+        raise SettingError(f"{table.title} is to be forecast, and no column is named: give forecast=COLUMN.")
+    roles = {"forecast": settings.forecast, "known": settings.known, "ignore": settings.ignore}
+    roles["time"] = (settings.time,) if settings.time else ()
+    _check_roles(table, roles)
+    left = [c for c in table.columns if c not in settings.ignore]
+    time, written = _time(table, settings, left)
+    past = tuple(c for c in left if c not in (*settings.forecast, *settings.known, time))
+    words: dict[str, str] = {}
+    odd: list[Problem] = []
+    for column in (*settings.forecast, *past, *settings.known):
+        cells = meaning(table.frame[column])
+        kind, example = _kind(column, cells, len(table))
+        if kind is None:
+            odd.append(Problem(f"column {column}", f"{example!r} and most other cells are not numbers"))
+        elif kind.kind == "empty":
+            odd.append(Problem(f"column {column}", "it has no values"))
+        elif kind.kind == "yes/no":
+            words[column] = kind.written
+    if odd:
+        raise DataError(
+            f"{table.title} has columns that are no numbers:",
+            odd,
+            "Leave them out with ignore=COLUMN, write them as numbers (Monday as 1, Tuesday as 2, …), or name the "
+            "column of times with time=COLUMN.",
+        )
+    return Columns(time, written, settings.forecast, past, settings.known, words)
+
+
+def read_numbers(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
+    """The variables of every row, (n, F), NaN where a cell is missing.
+
+    Raises DataError, naming each cell that is no number, or the columns that the table has not.
+    """
+    absent = [c for c in (*columns.names, columns.time) if c is not None and c not in table.columns]
+    if absent:
+        raise DataError(
+            f"{table.title} has no column {', '.join(map(repr, absent))}. It has: {', '.join(table.columns)}.",
+            mend="A file to be forecast has the columns that the model was trained with, by the same names.",
+        )
+    problems: list[tuple[int, Problem]] = []
+    values = np.empty((len(table), len(columns.names)))
+    for k, column in enumerate(columns.names):
+        kind = _type(columns, column)
+        cells = meaning(table.frame[column])
+        values[:, k] = decode(cells, kind)
+        for i in np.flatnonzero(unreadable(cells, kind)).tolist():
+            problems.append((i, Problem(table.where(i, column), explain(cells[i], kind))))
+    if problems:
+        problems.sort(key=lambda found: found[0])
+        raise DataError(
+            f"{table.title} has cells that are not numbers:",
+            [problem for _, problem in problems],
+            "Mend them, or leave them empty and give gaps=fill.",
+        )
+    return values
+
+
+def read_moments(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
+    """The time of every row, (n,). Raises DataError, naming each row whose time is missing or written otherwise."""
+    if columns.time is None:
+        return np.arange(1, len(table) + 1, dtype=np.float64)
+    cells = meaning(table.frame[columns.time])
+    found = moments(cells, columns.written)
+    bad = np.flatnonzero(np.isnan(found)).tolist()
+    if bad:
+        like = "a number" if columns.written == NUMBER else f"a time as {FORMATS[columns.written]} is one"
+        raise DataError(
+            f"{table.title} has rows without a time:",
+            [
+                Problem(table.where(i, columns.time), f"{cells[i]!r} is not {like}" if cells[i] else "it is empty")
+                for i in bad
+            ],
+            "Every row of a series has its time, written in one way.",
+        )
+    return found
+
+
+def _time(table: Table, settings: DataSettings, columns: Sequence[str]) -> tuple[str | None, str]:
+    """The column of times and how they are written: the one that was named, else the one that holds some."""
+    if settings.time is not None:
+        cells = meaning(table.frame[settings.time])
+        written = format_of(settings.time, cells)
+        if written is None and _share_of_numbers(cells) >= MOSTLY:
+            written = NUMBER
+        if written is None:
+            raise DataError(
+                f"The column {settings.time!r} of {table.title} holds no times that can be read, for example "
+                f"{next(iter(cells.drop_nulls()), '')!r}.",
+                mend="Write times as 2020-12-31, 2020-12-31 18:30:00, 2020-12 or as numbers.",
+            )
+        return settings.time, written
+    free = [c for c in columns if c not in (*settings.forecast, *settings.known)]
+    found: dict[str, str] = {}
+    for column in free:
+        cells = meaning(table.frame[column])
+        written = format_of(column, cells)
+        if written is not None:
+            found[column] = written
+    dates = {column: written for column, written in found.items() if written != NUMBER} or found
+    if len(dates) > 1:
+        raise DataError(
+            f"{table.title} has several columns of times: {', '.join(map(repr, dates))}.",
+            mend="Say which one with time=COLUMN, and leave the others out with ignore=COLUMN.",
+        )
+    return next(iter(dates.items()), (None, ROW))
+
+
+def _check_roles(table: Table, roles: dict[str, tuple[str, ...]]) -> None:
+    """Raise UnknownName for a column that is not there, SettingError for one that is named twice."""
+    seen: dict[str, str] = {}
+    for role, names in roles.items():
+        for name in names:
+            if name not in table.columns:
+                raise UnknownName(f"column of {table.title} named", name, table.columns, f"It was given as {role}=.")
+            if name in seen:
+                raise SettingError(f"The column {name!r} is named in {seen[name]}= and in {role}=: it can be but one.")
+            seen[name] = role
+
+
+def _kind(name: str, cells: pl.Series, rows: int) -> tuple[ColumnType | None, str]:
+    """A column's type, number, yes/no or empty; None, and a cell that shows why, where it is another."""
+    present = cells.drop_nulls()
+    if present.is_empty():
+        return ColumnType("empty"), ""
+    if _share_of_numbers(cells) >= MOSTLY:
+        return ColumnType("number"), ""
+    kind = infer(name, cells, rows)
+    if kind.kind in ("number", "yes/no"):
+        return kind, ""
+    return None, str(present.filter(present.cast(pl.Float64, strict=False).is_null())[0])
+
+
+def _share_of_numbers(cells: pl.Series) -> float:
+    present = cells.drop_nulls()
+    return present.cast(pl.Float64, strict=False).count() / len(present) if len(present) else 0.0
+
+
+def _type(columns: Columns, name: str) -> ColumnType:
+    return ColumnType("yes/no", columns.words[name]) if name in columns.words else ColumnType("number")

@@ -1,0 +1,182 @@
+"""A series as a data set: read, split by time, scaled by the training time, and cut into windows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ...errors import SettingError
+from ..applicable import refuse_settings_for_others
+from ..augment import make_augment
+from ..sets import DataSet
+from ..settings import DataSettings
+from ..splits import Rows, split_hash
+from ..tables.columns import meaning
+from ..tables.reading import Table, counted, read_table
+from .columns import Columns, choose_columns
+from .preprocessing import ForecastPreprocessing
+from .reading import Series, read_series
+from .times import NUMBER, WITH_OFFSET
+from .windows import covered, split_by_time
+
+HORIZON = 24  # steps, where nobody says
+HISTORIES = 4  # horizons that a forecast sees, where nobody says
+
+
+def open_series(path: Path, settings: DataSettings) -> DataSet:
+    """The series in a .csv, .tsv or .parquet file, to be forecast.
+
+    Raises FileError, DataError (with every bad line in `problems`), UnknownName or SettingError.
+    """
+    table = read_table(path)
+    with path.open("rb") as file:
+        fingerprint = hashlib.file_digest(file, "sha256").hexdigest()
+    return series_dataset(table, settings, name=path.stem, source=str(path), fingerprint=fingerprint)
+
+
+def series_dataset(
+    table: Table,
+    settings: DataSettings,
+    *,
+    name: str,
+    source: str,
+    fingerprint: str,
+    borders: Sequence[int] | None = None,
+    notes: Sequence[str] = (),
+) -> DataSet:
+    """The series in a table. `borders` are the steps at which train, val and test end, instead of shares.
+
+    Raises as `open_series`.
+    """
+    refuse_settings_for_others(settings, "series")
+    columns = choose_columns(table, settings)
+    series = read_series(table, columns, settings.gaps)
+    horizon = settings.horizon or HORIZON
+    history = settings.history or HISTORIES * horizon
+    starts = split_by_time(series, history, horizon, settings, borders)
+    training_time = covered(starts["train"], history, horizon)
+    season = settings.season or series.clock.step.season
+    if season > len(training_time) // 2 and settings.season:
+        raise SettingError(
+            f"season={season} is more than half of the training time, {len(training_time):,} steps: nothing is seen "
+            "to repeat itself there."
+        )
+    repeats = season <= len(training_time) // 2
+    preprocessing = ForecastPreprocessing.fitted(
+        series, training_time, history, horizon, season if repeats else 1, settings.gaps
+    )
+    if columns.known and settings.mixup:
+        raise SettingError("mixup blends what was measured, and not what is known in advance: leave out one of them.")
+    return DataSet(
+        name=name,
+        source=source,
+        spec=preprocessing.spec,
+        parts=dict(preprocessing.parts(series, starts)),
+        preprocessing=preprocessing,
+        fingerprint=fingerprint,
+        split_hash=split_hash(starts),
+        notes=[
+            *notes,
+            *table.notes,
+            *series.notes,
+            *_about_columns(table, series),
+            *_about_windows(series, preprocessing, starts, settings),
+        ],
+        columns=_described(table, columns),
+        augment=make_augment(settings, preprocessing.spec),
+    )
+
+
+def _about_columns(table: Table, series: Series) -> list[str]:
+    """What each column is taken for, and the step between rows."""
+    columns, clock = series.columns, series.clock
+    time = f"column {columns.time}" if columns.time else "no column of times: the rows are counted"
+    said = [f"Forecast: {', '.join(columns.forecast)}."]
+    if columns.past:
+        said.append(f"Seen up to the forecast as well: {', '.join(columns.past)}.")
+    if columns.known:
+        said.append(f"Known in advance: {', '.join(columns.known)}.")
+    said.append(
+        f"Time: {time}, {clock.label(0)} to {clock.label(series.length - 1)}, one row every {clock.step.words}."
+        + (" Times are those of UTC." if columns.written == WITH_OFFSET else "")
+    )
+    ahead = len(series.values) - series.length
+    if ahead:
+        said.append(
+            f"The last {ahead:,} rows of {table.title} hold nothing to forecast, only what is known in advance."
+        )
+    return [" ".join(said)]
+
+
+def _about_windows(
+    series: Series, preprocessing: ForecastPreprocessing, starts: Mapping[str, Rows], settings: DataSettings
+) -> list[str]:
+    """How windows are cut, which part has which time, and what was left out."""
+    history, horizon, clock = preprocessing.spec.steps, preprocessing.horizon.steps, series.clock
+    season = preprocessing.horizon.season
+    repeats = "the last value" if season == 1 else f"the last {season} steps, a season"
+    ends = {part: (clock.label(int(c[0])), clock.label(int(c[-1]) + horizon - 1)) for part, c in starts.items()}
+    spans = [f"{part} {a} to {b} ({counted(len(starts[part]), 'window')})" for part, (a, b) in ends.items()]
+    notes = [
+        f"A window is {history:,} steps, and the {horizon:,} steps behind them to forecast. For comparison, a forecast "
+        f"repeats {repeats}.",
+        f"Split by time, by what is forecast: {'; '.join(spans)}. What a forecast sees may reach back into the part "
+        "before. Mean and deviation are those of the training time.",
+    ]
+    left_out = sum(int(chosen[-1]) - int(chosen[0]) + 1 - len(chosen) for chosen in starts.values())
+    if left_out:
+        notes.append(
+            f"Left out: {counted(left_out, 'window')} that would begin right behind a value that was filled in, or "
+            "have nothing measured to forecast."
+        )
+    if settings.limit is not None:
+        notes.append(f"limit={settings.limit} keeps the last windows of the training part, those nearest to the next.")
+    if settings.split_seed:
+        notes.append("A series is split by time, never at random: split_seed changes nothing.")
+    if not settings.season and season != clock.step.season:
+        notes.append(
+            f"The season of {clock.step.season:,} steps that the calendar has is more than half of the training time: "
+            "for comparison, a forecast repeats the last value instead."
+        )
+    flat = np.ptp(series.values[covered(starts["train"], history, horizon)], axis=0) == 0
+    if flat.any():
+        constant = ", ".join(c for c, is_flat in zip(series.columns.names, flat) if is_flat)
+        notes.append(f"Constant in the training time, so that nothing can be learned from it: {constant}.")
+    return notes
+
+
+def _described(table: Table, columns: Columns) -> list[dict[str, str]]:
+    """A row for each column of the file: name, type, role, missing cells, range."""
+    roles = dict.fromkeys(columns.forecast, "forecast")
+    roles |= dict.fromkeys(columns.past, "seen up to the forecast") | dict.fromkeys(columns.known, "known in advance")
+    if columns.time is not None:
+        roles[columns.time] = "time"
+    described = []
+    for name in table.columns:
+        cells = meaning(table.frame[name])
+        present = cells.drop_nulls()
+        kind = "number"
+        if name == columns.time:
+            kind = "number" if columns.written == NUMBER else "date"
+        elif name in columns.words:
+            kind = "yes/no"
+        example = ", ".join(present.head(1))
+        if kind == "number" and name in roles:
+            values = present.cast(pl.Float64, strict=False).drop_nulls().to_numpy()
+            example = f"{values.min():.6g} … {values.max():.6g}"
+        elif kind == "date":
+            example = f"{present[0]} … {present[-1]}"
+        described.append(
+            {
+                "name": name,
+                "type": kind if name in roles else "",
+                "role": roles.get(name, "left out: ignore"),
+                "missing": f"{cells.null_count():,}",
+                "example": example,
+            }
+        )
+    return described

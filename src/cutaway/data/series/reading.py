@@ -1,0 +1,213 @@
+"""A series from a table: rows in the order of time, a step apart, every value there or filled in by a straight line.
+
+What is not so is refused with the lines, or, with gaps=fill, mended and counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import DataError, Problem
+from ..tables.reading import Table, counted
+from .columns import Columns, read_moments, read_numbers
+from .times import NUMBER, Clock, Positions, Step, step_of
+
+Values = npt.NDArray[np.float64]
+
+WAY_OUT = "Add what is missing, or let it be filled by straight lines between neighbours: gaps=fill."
+
+
+@dataclass(frozen=True)
+class Series:
+    """F variables at T steps, one after another."""
+
+    name: str  # of the file
+    columns: Columns
+    clock: Clock
+    values: Values  # (T, F) in the order of columns.names; NaN behind `length` in all that is not known in advance
+    observed: npt.NDArray[np.bool_]  # (T, F) False where a value was filled in
+    length: int  # steps up to the last one measured; those behind it hold only what is known in advance
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return self.length
+
+
+def read_series(table: Table, columns: Columns, gaps: str, step: Step | None = None) -> Series:
+    """The series in a table, and, where `step` is given, one with that step.
+
+    Raises DataError, naming every line, for cells that are no numbers, times that are repeated, unsorted or between two
+    steps; and for missing steps and values, unless `gaps` is fill.
+    """
+    numbers = read_numbers(table, columns)
+    times = read_moments(table, columns)
+    _refuse_unsorted(table, columns, times)
+    if len(times) < 2:
+        raise DataError(f"{table.title} has {counted(len(times), 'row')}: a series has at least two.")
+    own = step_of(times, columns.written)
+    if step is not None and own != step and not (own.unit == step.unit == NUMBER and np.isclose(own.size, step.size)):
+        raise DataError(
+            f"The rows of {table.title} are {own.words} apart, and the model was trained on a series with a step of "
+            f"{step.words}.",
+            mend="Give a series with that step.",
+        )
+    if np.isnan(numbers[:, : len(columns.forecast)]).all():
+        raise DataError(f"{table.title} has no value in {', '.join(columns.forecast)}: there is nothing to go on from.")
+    clock = Clock(float(times[0]), own, columns.written)
+    positions, astray = own.positions(times)
+    _refuse_astray(table, columns, times, astray, clock)
+    series = Series(table.name, columns, clock, numbers, ~np.isnan(numbers), _measured(numbers, columns))
+    if gaps == "refuse":
+        _refuse_gaps(table, series, positions)
+        return series
+    return _filled(table, series, positions)
+
+
+def _measured(numbers: Values, columns: Columns) -> int:
+    """How many rows there are up to the last one that holds a value of a column to forecast.
+
+    Rows behind it are those of the future, where the series has columns that are known in advance.
+    """
+    if not columns.known:
+        return len(numbers)
+    there = np.flatnonzero(~np.isnan(numbers[:, : len(columns.forecast)]).all(1))
+    return int(there[-1]) + 1
+
+
+def _refuse_unsorted(table: Table, columns: Columns, times: Values) -> None:
+    """Raise DataError, naming each row, where times do not increase."""
+    later = np.diff(times)
+    if (later > 0).all():
+        return
+    if (later < 0).all():
+        raise DataError(
+            f"The rows of {table.title} run backwards, from {_cell(table, columns, 0)} to {_cell(table, columns, -1)}.",
+            mend="Sort them by time, the oldest first.",
+        )
+    first: dict[float, int] = {}
+    problems: list[Problem] = []
+    repeated = 0
+    for i, time in enumerate(times.tolist()):
+        if time in first:
+            repeated += 1
+            problems.append(
+                Problem(
+                    table.where(i, str(columns.time)),
+                    f"the time {_cell(table, columns, i)} is repeated: it is that of {table.place(first[time])} too",
+                )
+            )
+        elif i and time < times[i - 1]:
+            problems.append(
+                Problem(
+                    table.where(i, str(columns.time)),
+                    f"{_cell(table, columns, i)} stands behind the later {_cell(table, columns, i - 1)}",
+                )
+            )
+        first.setdefault(time, i)
+    raise DataError(
+        f"The times of {table.title} do not increase from row to row:",
+        problems,
+        "Sort the rows by time, and keep one for each time."
+        + (
+            " A file that holds several series, one below another, is to be cut into files."
+            if repeated > len(times) // 3
+            else ""
+        ),
+    )
+
+
+def _refuse_astray(table: Table, columns: Columns, times: Values, astray: npt.NDArray[np.bool_], clock: Clock) -> None:
+    """Raise DataError, naming each row, where a time is not a whole number of steps after the first."""
+    if astray.any():
+        raise DataError(
+            f"The rows of {table.title} are not evenly spaced: most are {clock.step.words} apart, and these are not "
+            f"a whole number of that after {clock.label(0)}:",
+            [
+                Problem(table.where(i, str(columns.time)), _cell(table, columns, i))
+                for i in np.flatnonzero(astray).tolist()
+            ],
+            "A series has one step: bring the rows to one, by means or by the last value of each.",
+        )
+
+
+def _refuse_gaps(table: Table, series: Series, positions: Positions) -> None:
+    """Raise DataError, naming each place, where steps or values are missing."""
+    clock, names = series.clock, series.columns.names
+    problems = []
+    for i in (np.flatnonzero(np.diff(positions) > 1) + 1).tolist():
+        before, here = int(positions[i - 1]), int(positions[i])
+        span = clock.label(before + 1) + (f" to {clock.label(here - 1)}" if here - before > 2 else "")
+        problems.append((i, Problem(table.place(i), f"{counted(here - before - 1, 'step')} missing before it: {span}")))
+    for i, k in np.argwhere(_missing(series)).tolist():
+        problems.append((i, Problem(table.where(i, names[k]), "the value is missing")))
+    if problems:
+        problems.sort(key=lambda found: found[0])
+        raise DataError(f"{table.title} has gaps:", [problem for _, problem in problems], WAY_OUT)
+
+
+def _missing(series: Series) -> npt.NDArray[np.bool_]:
+    """True (T, F) where a value is missing that should be there: in the future those known in advance alone."""
+    missing = ~series.observed
+    missing[series.length :, : len(series.columns.names) - len(series.columns.known)] = False
+    return missing
+
+
+def _filled(table: Table, series: Series, positions: Positions) -> Series:
+    """The series with a row for every step and a value in each, on straight lines between their neighbours in time.
+
+    Raises DataError where there is no neighbour, or more is missing than there is.
+    """
+    steps, variables = int(positions[-1]) + 1, series.values.shape[1]
+    length = int(positions[series.length - 1]) + 1
+    inserted = steps - len(positions)
+    if inserted > len(positions):
+        raise DataError(
+            f"{table.title} has {len(positions):,} rows, and {inserted:,} steps of {series.clock.step.words} are "
+            "missing between them: more than there is to fill them from.",
+            mend="Is a time wrong, or the step? Give the series from the gap on, or bring it to a longer step.",
+        )
+    notes = []
+    if inserted:
+        at = np.flatnonzero(np.diff(positions) > 1)
+        first = series.clock.label(int(positions[at[0]]) + 1)
+        notes.append(f"{counted(inserted, 'missing step')} of {table.title}, the first at {first}, filled in.")
+    problems = []
+    values = np.full((steps, variables), np.nan)
+    observed = np.zeros((steps, variables), bool)
+    for k, name in enumerate(series.columns.names):
+        known = name in series.columns.known
+        rows = len(positions) if known else series.length
+        end = steps if known else length
+        there = np.flatnonzero(series.observed[:rows, k])
+        problems += [
+            Problem(table.where(edge, name), f"the value is missing, and there is none {word} it to draw a line from")
+            for edge, word in ((0, "before"), (rows - 1, "behind"))
+            if edge not in there
+        ]
+        if problems:
+            continue
+        values[:end, k] = np.interp(np.arange(end), positions[there], series.values[there, k])
+        observed[positions[there], k] = True
+        cells = rows - len(there)
+        if cells:
+            notes.append(f"{counted(cells, 'missing value')} of column {name} filled in.")
+    if problems:
+        raise DataError(
+            f"{table.title} has gaps at its ends:",
+            problems,
+            "Begin the file where every column has a value, and end it there; or leave a column out with ignore=.",
+        )
+    if notes:
+        notes.append(
+            "What was filled in lies on a straight line between its neighbours in time. It is never a target, and no "
+            "forecast begins right behind it, where it would lean on what is to be forecast."
+        )
+    return replace(series, values=values, observed=observed, length=length, notes=tuple(notes))
+
+
+def _cell(table: Table, columns: Columns, i: int) -> str:
+    """The time of row i as the person wrote it."""
+    return str(table.frame[str(columns.time)][i])

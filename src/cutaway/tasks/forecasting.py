@@ -1,0 +1,212 @@
+"""The next steps of a series: outputs (N, H·C) on the standardised scale, step after step.
+
+Figures are in the column's own units where one column is forecast; where there are several, whose units differ, they
+are in standard deviations of the training time. A target that is NaN was not measured: it counts for nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..data.series.windows import WindowPart
+from ..errors import SettingError
+from ..spec import Horizon
+from .blocks import Blocks, spread
+from .measures import Measure
+from .simple_forecasts import simple_forecasts
+
+SHOWN_WINDOWS = 4
+SHOWN_COLUMNS = 3
+SHOWN_HORIZONS = 3  # of the history that a drawing shows
+SHOWN_STEPS = 200  # of history and horizon together, where the horizon is not longer alone
+
+Values = NDArray[np.float64]
+
+
+class Forecasting:
+    """Squared error; RMSE, MAE and MASE, beside those of simple forecasts."""
+
+    name = "forecasting"
+    watch = "rmse"
+    higher_is_better = False
+    LOSSES = ("mse", "mae")
+
+    def __init__(self, target: Horizon, loss: str = "mse") -> None:
+        if loss not in self.LOSSES:
+            raise SettingError(f"loss={loss} is not for forecasts: choose from {', '.join(self.LOSSES)}.")
+        self.target = target
+        self.loss_name = loss
+
+    @property
+    def unit(self) -> float:
+        """What a standardised error of 1 is in figures: in the units of the one column; 1 where there are several."""
+        return self.target.scale[0] if len(self.target.columns) == 1 else 1.0
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """The loss summed over the batch, (), on the standardised scale: of each example Σ over its values / H·C."""
+        return self._errors(outputs, target).sum() / target.shape[1]
+
+    def count(self, target: Tensor) -> float:
+        """The examples in the batch, of one that was measured in part that share."""
+        measured = (~target.isnan()).sum().item()
+        return measured / target.shape[1]
+
+    def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Each example's mean loss over what was measured, (N,), on the standardised scale."""
+        return self._errors(outputs, target).sum(1) / (~target.isnan()).sum(1)
+
+    def in_units(self, standardised: Tensor) -> Tensor:
+        """Values (N, H·C) on the standardised scale in the columns' units, (N, H, C) float64."""
+        steps = standardised.double().view(-1, self.target.steps, len(self.target.columns))
+        return steps * steps.new_tensor(self.target.scale) + steps.new_tensor(self.target.mean)
+
+    def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
+        """Root mean squared error."""
+        return {"rmse": (outputs.double() - target.double()).square().nanmean().sqrt().item() * self.unit}
+
+    def measures(self, outputs: Tensor, target: Tensor) -> dict[str, Measure]:
+        """RMSE, MAE, loss and, where the naive errors of the training time are known, MASE.
+
+        Neighbouring windows overlap, and their errors are alike: intervals come from resampling blocks of windows as
+        long as the horizon (moving blocks; H. R. Künsch, Annals of Statistics 17, 1989). They hold what the part's time
+        shows, and nothing of times unlike it.
+        """
+        return self._measures(outputs, target)
+
+    def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+        """The error of each step ahead; `beside` has more."""
+        steps = [{"key": "model", "name": "model", "rmse": self._by_step(outputs, target)}]
+        return {"forecast": {**self._about(), "steps": steps, "examples": []}}
+
+    def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
+        """The RMSE of always saying the training part's mean; `beside` has those that are harder to beat."""
+        said = train_target.double().nanmean() if train_target.numel() else torch.tensor(0.0)
+        return {"name": "always the mean", "value": self.quick(said.expand_as(target), target)["rmse"]}
+
+    def beside(self, outputs: Tensor, train: WindowPart, part: WindowPart) -> dict[str, Any]:
+        """The model beside the simple forecasts of the same part, as parts of the document evaluation.json.
+
+        `baselines` has their figures, and the difference in RMSE that the model makes, with an interval from the same
+        resamples of both; `baseline` is the best of them; `forecast` holds the error of each step ahead, and windows.
+        """
+        target = part.target
+        assert target is not None
+        rivals = simple_forecasts(train, part, self.target.season)
+        baselines = []
+        for rival in rivals:
+            figures = self._measures(rival.outputs, target)
+            difference = self._difference(outputs, rival.outputs, target)
+            shown = {key: m.to_json() for key, m in {**figures, "difference": difference}.items() if key != "loss"}
+            baselines.append({"key": rival.key, "name": rival.name, **shown})
+        best = min(rivals, key=lambda rival: self.quick(rival.outputs, target)["rmse"])
+        said = [("model", "model", outputs), *((r.key, r.name, r.outputs) for r in rivals)]
+        steps = [{"key": key, "name": name, "rmse": self._by_step(o, target)} for key, name, o in said]
+        examples = self._windows(outputs, best.outputs, part)
+        return {
+            "baselines": baselines,
+            "baseline": {"name": best.name, "value": self.quick(best.outputs, target)["rmse"]},
+            "forecast": {**self._about(), "steps": steps, "best": best.name, "examples": examples},
+        }
+
+    def predictions(self, outputs: Tensor) -> list[dict[str, Any]]:
+        """The forecast of each example, in the columns' units: `OT +1`, `OT +2`, … column after column."""
+        names = [f"{column} +{h + 1}" for column in self.target.columns for h in range(self.target.steps)]
+        columns = self.in_units(outputs).transpose(1, 2).flatten(1)  # (N, H, C) to (N, C·H)
+        return [dict(zip(names, row)) for row in columns.tolist()]
+
+    def mistakes(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
+        """What each window was and what was said of it: of each column the mean and the range over the horizon."""
+        rows = zip(self._said(outputs), self._said(target), self.losses(outputs, target).tolist())
+        return [
+            {"actual": actual, "predicted": said, "confidence": None, "loss": loss, "wrong": True}
+            for said, actual, loss in rows
+        ]
+
+    def _errors(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """The loss of every value, (N, H·C); 0 where nothing was measured, and no gradient."""
+        measured = ~target.isnan()
+        error = torch.where(measured, outputs - target.nan_to_num().to(outputs.dtype), 0.0)
+        return error.square() if self.loss_name == "mse" else error.abs()
+
+    def _about(self) -> dict[str, Any]:
+        """What is forecast, and what figures are in."""
+        columns = list(self.target.columns)
+        unit = columns[0] if len(columns) == 1 else "standard deviations of the training time"
+        return {"columns": columns, "horizon": self.target.steps, "season": self.target.season, "unit": unit}
+
+    def _measures(self, outputs: Tensor, target: Tensor) -> dict[str, Measure]:
+        error, there = self._by_step_and_column(outputs, target)
+        blocks = Blocks(len(target), self.target.steps)
+        square = blocks.means(np.square(error).sum((1, 2)), there.sum((1, 2)))
+        absolute = blocks.means(np.abs(error).sum((1, 2)), there.sum((1, 2)))
+        measures = {"rmse": spread(self.unit * np.sqrt(square)), "mae": spread(self.unit * absolute)}
+        if self.target.naive:
+            of_columns = blocks.means(np.abs(error).sum(1), there.sum(1))  # (1 + B, C)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                measures["mase"] = spread((of_columns / np.array(self.target.naive)).mean(1))
+        return measures | {"loss": spread(square if self.loss_name == "mse" else absolute)}
+
+    def _difference(self, outputs: Tensor, other: Tensor, target: Tensor) -> Measure:
+        """RMSE less that of other outputs, on the same resamples: below 0 where the first are better."""
+        blocks = Blocks(len(target), self.target.steps)
+        both = []
+        for said in (outputs, other):
+            error, there = self._by_step_and_column(said, target)
+            both.append(self.unit * np.sqrt(blocks.means(np.square(error).sum((1, 2)), there.sum((1, 2)))))
+        return spread(both[0] - both[1])
+
+    def _by_step_and_column(self, outputs: Tensor, target: Tensor) -> tuple[Values, Values]:
+        """Standardised errors (N, H, C), 0 where nothing was measured; and 1 where something was."""
+        shape = (-1, self.target.steps, len(self.target.columns))
+        error = (outputs.double() - target.double()).cpu().numpy().reshape(shape)
+        there = ~np.isnan(error)
+        return np.where(there, error, 0.0), there.astype(np.float64)
+
+    def _by_step(self, outputs: Tensor, target: Tensor) -> list[float | None]:
+        """RMSE of each step ahead; None where nothing was measured."""
+        error, there = self._by_step_and_column(outputs, target)
+        squares, counts = np.square(error).sum((0, 2)), there.sum((0, 2))
+        return [_short(self.unit * np.sqrt(s / c)) if c else None for s, c in zip(squares, counts)]
+
+    def _windows(self, outputs: Tensor, best: Tensor, part: WindowPart) -> list[dict[str, Any]]:
+        """A few windows, evenly over time, in the first column's units: what was seen, came, and was forecast."""
+        target, horizon = part.target, self.target.steps
+        assert target is not None
+        chosen = torch.linspace(0, len(part) - 1, min(SHOWN_WINDOWS, len(part))).round().long()
+        back = min(part.history, max(SHOWN_HORIZONS * horizon, 1), max(SHOWN_STEPS - horizon, horizon))
+        (batch,) = part.batches([chosen])
+        seen = batch.inputs[0][:, -back:, 0].double() * self.target.scale[0] + self.target.mean[0]  # (N, back)
+        said = {"actual": target[chosen], "model": outputs[chosen], "best": best[chosen]}
+        ahead = {key: self.in_units(values.cpu())[:, :, 0].tolist() for key, values in said.items()}
+        digits = 5 - math.floor(math.log10(self.target.scale[0]))  # as many as float32 holds of standardised values
+        return [
+            {
+                "name": part.name(i),
+                "seen": [_short(round(v, digits)) for v in row],
+                **{key: [_short(round(v, digits)) for v in rows[k]] for key, rows in ahead.items()},
+            }
+            for k, (i, row) in enumerate(zip(chosen.tolist(), seen.tolist()))
+        ]
+
+    def _said(self, standardised: Tensor) -> list[str]:
+        """Each window in words, of at most three columns: OT 12.3 (10.1 to 14.2)."""
+        words = []
+        for steps in self.in_units(standardised).cpu().numpy():  # (H, C)
+            columns = [
+                f"{name} {np.nanmean(values):.4g} ({np.nanmin(values):.4g} to {np.nanmax(values):.4g})"
+                for name, values in zip(self.target.columns[:SHOWN_COLUMNS], steps.T)
+                if not np.isnan(values).all()
+            ]
+            words.append(", ".join(columns) + (", …" if len(self.target.columns) > SHOWN_COLUMNS else ""))
+        return words
+
+
+def _short(value: float) -> float | None:
+    """Six digits, as many as a drawing shows; None where there is no number."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None

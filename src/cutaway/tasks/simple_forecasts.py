@@ -1,0 +1,116 @@
+"""Forecasts that any model must beat: repeating the last value, repeating the last season, and a linear model.
+
+Seasonal naive: ŷ_{t+h} = y_{t+h−m⌈h/m⌉}, m the season (R. J. Hyndman, G. Athanasopoulos, Forecasting: principles and
+practice, 2021, section 5.2). Linear: each step ahead is a weighted sum of the last steps of the same column, by least
+squares with a little ridge, as in A. Zeng et al., Are transformers effective for time series forecasting?, AAAI 2023
+<https://arxiv.org/abs/2205.13504>, who find such models hard to beat. It is not shown the other columns: on ETTh1,
+where that makes hundreds of inputs, its error on the test part grew by a quarter with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..data.series.windows import WindowPart
+
+MOST_WINDOWS = 20_000  # that the linear model is fitted on, an even choice where there are more
+MOST_INPUTS = 1_000  # numbers that it sees; of longer histories the last steps
+RIDGE = 1e-4  # added to the mean square of each input, which is about 1
+CHUNK = 2_048  # windows that are cut at a time
+
+
+@dataclass(frozen=True)
+class SimpleForecast:
+    """What a simple rule says of every window of a part."""
+
+    key: str  # last, season or linear
+    name: str
+    outputs: Tensor  # (n, H·C) standardised, as a model's
+
+
+def simple_forecasts(train: WindowPart, part: WindowPart, season: int) -> list[SimpleForecast]:
+    """The rules' forecasts for a part; the linear model is fitted on the training part alone."""
+    assert train.targets is not None
+    columns = train.targets.shape[1]
+    found = [SimpleForecast("last", "repeating the last value", seasonal_naive(part, columns, 1))]
+    if season > 1:
+        name = f"repeating the last {season} steps"
+        found.append(SimpleForecast("season", name, seasonal_naive(part, columns, season)))
+    fitted = fit_linear(train)
+    if fitted is not None:
+        found.append(SimpleForecast("linear", fitted.words, fitted(part)))
+    return found
+
+
+def seasonal_naive(part: WindowPart, columns: int, season: int) -> Tensor:
+    """(n, H·C): the last season before each forecast, again and again; where fewer steps are there, those."""
+    ahead = torch.arange(part.horizon)
+    period = part.starts.clamp(max=season)[:, None]  # (n, 1)
+    at = part.starts[:, None] - period + ahead % period  # (n, H)
+    return part.values[:, :columns][at].flatten(1)  # (n, H, C) to (n, H·C)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A linear model for each of the columns to forecast."""
+
+    weights: Tensor  # (C, D, H) float64; the last input is 1
+    steps: int  # of the column that it sees
+    known: bool  # whether it sees what is known in advance too
+
+    @property
+    def words(self) -> str:
+        """What it is called."""
+        ahead = " and of what is known in advance" if self.known else ""
+        return f"a linear model of the last {self.steps} steps{ahead}"
+
+    def __call__(self, part: WindowPart) -> Tensor:
+        """Its forecasts of every window, (n, H·C)."""
+        columns = len(self.weights)
+        found = []
+        for index in torch.split(torch.arange(len(part)), CHUNK):
+            inputs, _ = _shown(part, index, columns, self.steps, self.known)
+            found.append((inputs @ self.weights).permute(1, 2, 0).flatten(1).float())  # (C, N, H) to (N, H·C)
+        return torch.cat(found)
+
+
+def fit_linear(train: WindowPart) -> Linear | None:
+    """The weights W of each column that minimise Σ |x W − y|² + λ |W|², from windows that were measured in full.
+
+    None where there is no such window.
+    """
+    assert train.targets is not None
+    columns, ahead = train.targets.shape[1], train.horizon * train.known
+    known = 0 < ahead < MOST_INPUTS
+    steps = min(train.history, MOST_INPUTS - ahead * known)
+    width = steps + ahead * known + 1
+    gram = torch.zeros(columns, width, width, dtype=torch.float64)
+    moments = torch.zeros(columns, width, train.horizon, dtype=torch.float64)
+    evenly = torch.linspace(0, len(train) - 1, min(len(train), MOST_WINDOWS)).round().long()
+    count = 0
+    for index in torch.split(evenly, CHUNK):
+        x, y = _shown(train, index, columns, steps, known)
+        whole = ~y.isnan().any(2).any(0)  # (N,)
+        x, y = x[:, whole], y[:, whole]
+        gram += x.mT @ x
+        moments += x.mT @ y
+        count += x.shape[1]
+    if not count:
+        return None
+    ridge = torch.full((width,), RIDGE * count, dtype=torch.float64)
+    ridge[-1] = 1e-9 * count  # the constant is not held back, and yet determined where another input is constant too
+    return Linear(torch.linalg.solve(gram + ridge.diag(), moments), steps, known)
+
+
+def _shown(part: WindowPart, index: Tensor, columns: int, steps: int, known: bool) -> tuple[Tensor, Tensor]:
+    """What the linear models of these windows see, (C, N, D), and what they are to say, (C, N, H) or empty."""
+    ((x, *future), target) = next(part.batches([index]))
+    own = x[:, -steps:, :columns].permute(2, 0, 1)  # (N, T, C) to (C, N, T)
+    shown = [own, *(f.flatten(1).expand(columns, -1, -1) for f in future if known)]
+    inputs = torch.cat([*shown, torch.ones(columns, len(index), 1)], dim=2).double()
+    if not target.numel():
+        return inputs, target
+    return inputs, target.view(-1, part.horizon, columns).permute(2, 0, 1).double()  # (N, H·C) to (C, N, H)

@@ -1,0 +1,120 @@
+"""Times: how they are written, the step between them, and the time of any step."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cutaway.data.series.times import COMPACT, DAY, NUMBER, Clock, Step, format_of, moments, step_of
+from cutaway.errors import DataError
+
+
+def cells(*written: str) -> pl.Series:
+    return pl.Series(written, dtype=pl.String)
+
+
+def clock_of(name: str, *written: str) -> Clock:
+    found = format_of(name, cells(*written))
+    assert found is not None
+    times = moments(cells(*written), found)
+    return Clock(float(times[0]), step_of(times, found), found)
+
+
+@pytest.mark.parametrize(
+    ("written", "words", "season", "next_one"),
+    [
+        (("2016-07-01 00:00:00", "2016-07-01 01:00:00", "2016-07-01 02:00:00"), "1 hour", 24, "2016-07-01 03:00"),
+        (("2016-07-01T00:00", "2016-07-01T00:15"), "15 minutes", 96, "2016-07-01 00:30"),
+        (("2016-07-01 00:00:01", "2016-07-01 00:00:02"), "1 second", 1, "2016-07-01 00:00:03"),
+        (("1949-01", "1949-02", "1949-03"), "1 month", 12, "1949-04"),
+        (("2020-01-31", "2020-02-29", "2020-03-31"), "1 month", 12, "2020-04-30"),
+        (("2020-01-15", "2020-04-15", "2020-07-15"), "3 months", 4, "2020-10-15"),
+        (("1981-12-30", "1981-12-31", "1982-01-01"), "1 day", 7, "1982-01-02"),
+        (("2024-01-01", "2024-01-08", "2024-01-15"), "1 week", 52, "2024-01-22"),
+        (("13/01/2016", "14/01/2016"), "1 day", 7, "2016-01-15"),
+        (("01/13/2016", "01/14/2016"), "1 day", 7, "2016-01-15"),
+        (("2020-12-31T23:30:00+02:00", "2020-12-31T22:30:00Z"), "1 hour", 24, "2020-12-31 23:30"),
+        (("1949", "1950", "1951"), "1", 1, "1952"),
+        (("0.25", "0.5", "0.75"), "0.25", 1, "1"),
+        (("20160630", "20160701"), "1 day", 7, "2016-07-02"),
+    ],
+)
+def test_steps_and_labels(written: tuple[str, ...], words: str, season: int, next_one: str) -> None:
+    clock = clock_of("time", *written)
+    assert (clock.step.words, clock.step.season) == (words, season)
+    assert clock.label(len(written)) == next_one
+
+
+def test_working_days_have_no_weekends() -> None:
+    days = [str(d) for d in np.arange("2024-01-01", "2024-02-03", dtype="datetime64[D]") if np.is_busday(d)]
+    clock = clock_of("date", *days)
+    assert (clock.step.words, clock.step.season) == ("1 working day", 5)
+    assert clock.label(len(days)) == "2024-02-05"  # the Monday after
+    positions, astray = clock.step.positions(moments(cells(*days), clock.written))
+    assert positions.tolist() == list(range(len(days)))
+    assert not astray.any()
+
+
+def test_what_is_no_time() -> None:
+    assert format_of("value", cells("1949", "1950")) is None  # a number, unless the column says that it is a time
+    assert format_of("year", cells("1949", "1950")) == NUMBER
+    assert format_of("value", cells("20160630", "20160701")) is None
+    assert format_of("date", cells("20160630", "20160701")) in COMPACT
+    assert format_of("date", cells("30/06/16", "01/07/16")) is None  # of which century?
+    assert format_of("date", cells("Monday", "Tuesday")) is None
+    assert format_of("date", pl.Series([None, None], dtype=pl.String)) is None
+
+
+def test_a_few_bad_cells_do_not_hide_the_others() -> None:
+    written = [f"2016-07-{d:02}" for d in range(1, 21)]
+    written[4] = "2016-07-32"
+    found = format_of("date", cells(*written))
+    assert found == "%Y-%m-%d"
+    assert np.flatnonzero(np.isnan(moments(cells(*written), found))).tolist() == [4]
+
+
+def test_day_and_month_that_could_each_be_the_other_are_refused() -> None:
+    with pytest.raises(DataError, match=r"'02/01/2016' may be 2016-02-01 .* or 2016-01-02") as caught:
+        format_of("date", cells("01/01/2016", "02/01/2016", "03/01/2016"))
+    assert "Write them as 2020-12-31" in str(caught.value)
+    assert format_of("date", cells("01/01/2016", "02/02/2016")) is not None  # either reading is the same
+
+
+def test_times_between_two_steps_are_seen() -> None:
+    times = moments(
+        cells("2016-07-01 00:00", "2016-07-01 01:00", "2016-07-01 02:30", "2016-07-01 03:00"), "%Y-%m-%d %H:%M"
+    )
+    positions, astray = step_of(times[:2], "%Y-%m-%d %H:%M").positions(times)
+    assert positions.tolist() == [0, 1, 2, 3]
+    assert astray.tolist() == [False, False, True, False]
+    months = moments(cells("2020-01-15", "2020-02-15", "2020-03-16"), "%Y-%m-%d")
+    assert Step("month", 1).positions(months)[1].tolist() == [False, False, True]
+
+
+STEPS = st.sampled_from(
+    [
+        *(Step("span", DAY / 24), Step("span", DAY), Step("weekday", 1)),
+        *(Step("month", 1), Step("month", 3), Step("month end", 1)),
+    ]
+)
+
+
+@given(step=STEPS, day=st.dates(datetime.date(1950, 1, 1), datetime.date(2050, 1, 1)), position=st.integers(0, 3000))
+@settings(max_examples=40, deadline=None)
+def test_labels_and_positions_say_the_same(step: Step, day: datetime.date, position: int) -> None:
+    if step.unit == "month":
+        day = day.replace(day=min(day.day, 28))
+    elif step.unit == "month end":
+        day = (day.replace(day=28) + datetime.timedelta(4)).replace(day=1) - datetime.timedelta(1)
+    elif step.unit == "weekday" and day.weekday() > 4:
+        day -= datetime.timedelta(2)
+    first = (day - datetime.date(1970, 1, 1)).days * DAY
+    times = np.array([first, step.moment(first, position)], dtype=np.int64)
+    positions, astray = step.positions(times)
+    assert positions.tolist() == [0, position]
+    assert not astray.any()

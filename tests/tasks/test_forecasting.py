@@ -1,0 +1,231 @@
+"""Forecasting: its loss and figures by their definitions, and the simple forecasts that stand beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cutaway.data.series.windows import WindowPart
+from cutaway.errors import SettingError
+from cutaway.spec import Horizon, SeriesSpec
+from cutaway.tasks.blocks import Blocks, spread
+from cutaway.tasks.forecasting import Forecasting
+from cutaway.tasks.simple_forecasts import fit_linear, seasonal_naive, simple_forecasts
+from cutaway.tasks.task import task_for
+
+ONE = Horizon(3, ("load",), (50.0,), (4.0,), season=4)
+TWO = Horizon(3, ("load", "wind"), (50.0, 2.0), (4.0, 0.5), season=4)
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def part_of(values: torch.Tensor, history: int, horizon: int, columns: int = 1, known: int = 0) -> WindowPart:
+    """Every window of the series (T, F)."""
+    starts = torch.arange(history, len(values) - horizon + 1)
+    return WindowPart(values, values[:, :columns].clone(), starts, history, horizon, known)
+
+
+def targets(part: WindowPart) -> torch.Tensor:
+    assert part.target is not None
+    return part.target
+
+
+# --- loss and figures ---------------------------------------------------------------------------------------------
+
+
+def test_the_loss_is_torchs_mean() -> None:
+    outputs, target = random(20, 6), random(20, 6, seed=1)
+    for loss, reference in (("mse", F.mse_loss), ("mae", F.l1_loss)):
+        task = Forecasting(TWO, loss)
+        assert torch.allclose(task.loss(outputs, target) / task.count(target), reference(outputs, target))
+        each = reference(outputs, target, reduction="none").mean(1)
+        assert torch.allclose(task.losses(outputs, target), each)
+    with pytest.raises(SettingError, match="loss=huber is not for forecasts: choose from mse, mae"):
+        Forecasting(ONE, "huber")
+
+
+def test_what_was_not_measured_counts_for_nothing() -> None:
+    outputs, target = random(20, 3).requires_grad_(), random(20, 3, seed=1)
+    there = random(20, 3, seed=2) > -0.5
+    there[:, 0] = True
+    hidden = target.masked_fill(~there, torch.nan)
+    task = Forecasting(ONE)
+    mean = task.loss(outputs, hidden) / task.count(hidden)
+    assert torch.allclose(mean, (outputs - target).square()[there].mean())
+    mean.backward()  # type: ignore[no-untyped-call]
+    assert outputs.grad is not None
+    assert outputs.grad.isfinite().all()
+    assert (outputs.grad[~there] == 0).all()
+    error = 4 * (outputs - target)[there].detach().numpy()
+    measures = task.measures(outputs.detach(), hidden)
+    assert measures["rmse"].value == pytest.approx(np.sqrt(np.square(error).mean()))
+    assert measures["mae"].value == pytest.approx(np.abs(error).mean())
+    assert task.quick(outputs.detach(), hidden)["rmse"] == pytest.approx(measures["rmse"].value)
+
+
+def test_figures_are_in_the_columns_units_where_there_is_one_column() -> None:
+    outputs, target = random(60, 3), random(60, 3, seed=1)
+    one = Forecasting(ONE).measures(outputs, target)
+    assert one["rmse"].value == pytest.approx(4 * (outputs - target).square().mean().sqrt().item())
+    assert one["loss"].value == pytest.approx((outputs - target).square().mean().item())
+    assert one["rmse"].low < one["rmse"].value < one["rmse"].high
+    outputs, target = random(60, 6), random(60, 6, seed=1)
+    two = Forecasting(TWO).measures(outputs, target)
+    assert two["rmse"].value == pytest.approx((outputs - target).square().mean().sqrt().item())
+    units = Forecasting(TWO).in_units(outputs)
+    assert torch.allclose(units[:, 1, 1], outputs[:, 3] * 0.5 + 2)  # step 1 of wind
+    assert torch.allclose(units[:, 2, 0], outputs[:, 4] * 4 + 50)
+
+
+def test_mase_is_the_error_over_that_of_the_naive_forecast_in_training() -> None:
+    values = random(200, 2)
+    naive = (values[4:150] - values[:146]).abs().mean(0)
+    test = part_of(values, 10, 3, columns=2)
+    said = torch.zeros_like(targets(test))
+    task = Forecasting(dataclasses.replace(TWO, naive=tuple(naive.tolist())))
+    measures = task.measures(said, targets(test))
+    by_column = targets(test).view(-1, 3, 2).abs().mean((0, 1))
+    assert measures["mase"].value == pytest.approx((by_column / naive).mean().item())
+    assert "mase" not in Forecasting(TWO).measures(said, targets(test))
+
+
+def test_words_and_units() -> None:
+    task = Forecasting(TWO)
+    outputs = torch.tensor([[0.0, 0.0, 1.0, 2.0, -1.0, 4.0]])
+    assert task.predictions(outputs) == [
+        {"load +1": 50.0, "load +2": 54.0, "load +3": 46.0, "wind +1": 2.0, "wind +2": 3.0, "wind +3": 4.0}
+    ]
+    target = outputs.clone()
+    target[0, 1::2] = torch.nan
+    (mistake,) = task.mistakes(outputs, target)
+    assert mistake["predicted"] == "load 50 (46 to 54), wind 3 (2 to 4)"
+    assert mistake["actual"] == "load 50 (46 to 54)"
+    base = Forecasting(ONE).baseline(torch.ones(5, 3), torch.zeros(7, 3))
+    assert base == {"name": "always the mean", "value": 4.0}
+
+
+def test_a_horizon_asks_for_this_task() -> None:
+    task = task_for(SeriesSpec(10, 1, ONE))
+    assert isinstance(task, Forecasting)
+    assert (task.watch, task.higher_is_better, task.loss_name) == ("rmse", False, "mse")
+
+
+# --- intervals ----------------------------------------------------------------------------------------------------
+
+
+def test_blocks_hold_what_neighbours_have_in_common() -> None:
+    """The mean of sums of 12 neighbours' noise: intervals from single examples would have a twelfth of the variance."""
+    rng = np.random.default_rng(0)
+    inside = 0
+    for _ in range(60):
+        values = np.convolve(rng.normal(size=1011), np.ones(12), "valid")  # (1000,), true mean 0
+        found = spread(Blocks(len(values), 50).means(values, np.ones_like(values)))
+        inside += found.low <= 0 <= found.high
+    assert 50 <= inside <= 60
+
+
+@given(n=st.integers(1, 60), length=st.integers(1, 12), seed=st.integers(0, 9))
+@settings(max_examples=30, deadline=None)
+def test_blocks_are_drawn_whole(n: int, length: int, seed: int) -> None:
+    values = np.random.default_rng(seed).normal(size=(n, 2))
+    blocks = Blocks(n, length, seed)
+    sums = blocks.sums(values)
+    np.testing.assert_allclose(sums[0], values.sum(0))
+    if n < 3 * length:
+        assert len(sums) == 1
+        assert np.isnan(spread(sums[:, 0]).low)
+    else:
+        ones = blocks.sums(np.ones(n))
+        assert (ones[1:] == -(-n // length) * length).all()
+        np.testing.assert_array_equal(blocks.sums(values), sums)
+
+
+# --- simple forecasts ---------------------------------------------------------------------------------------------
+
+
+def test_the_seasonal_naive_forecast_repeats_the_last_season() -> None:
+    values = random(40, 2)
+    part = part_of(values, 6, 7, columns=2)
+    said = seasonal_naive(part, 2, 3).view(len(part), 7, 2)
+    for i in (0, 5, len(part) - 1):
+        start = int(part.starts[i])
+        for h in range(7):
+            assert torch.equal(said[i, h], values[start - 3 + h % 3])
+    assert torch.equal(seasonal_naive(part, 1, 1), values[part.starts - 1, :1].expand(-1, 7))
+    early = seasonal_naive(part_of(values, 2, 3), 1, 5)  # with fewer steps before it than a season, it repeats those
+    assert torch.equal(early[0], values[[0, 1, 0], 0])
+
+
+def test_a_repeating_series_is_forecast_without_error() -> None:
+    values = torch.sin(torch.arange(300) * 2 * torch.pi / 12)[:, None]
+    part = part_of(values.float(), 24, 6)
+    for rule in simple_forecasts(part, part, 12)[1:]:
+        assert (rule.outputs - targets(part)).abs().max() < 1e-3, rule.name
+
+
+def test_the_linear_model_is_least_squares() -> None:
+    train, test = part_of(random(300, 3), 5, 2, columns=2, known=1), part_of(random(60, 3, seed=1), 5, 2, 2, known=1)
+    fitted = fit_linear(train)
+    assert fitted is not None
+    (batch,) = train.batches([torch.arange(len(train))])
+    (new,) = test.batches([torch.arange(len(test))])
+    for c in range(2):
+        x, y = (
+            torch.cat([b.inputs[0][:, :, c], b.inputs[1].flatten(1), torch.ones(len(b.target), 1)], dim=1).double()
+            for b in (batch, new)
+        )
+        weights = torch.linalg.lstsq(x, batch.target[:, c::2].double()).solution
+        torch.testing.assert_close(fitted(test)[:, c::2].double(), y @ weights, atol=1e-3, rtol=0)
+    assert fitted.words == "a linear model of the last 5 steps and of what is known in advance"
+
+
+def test_the_linear_model_learns_from_whole_windows_and_training_alone() -> None:
+    values = random(200, 1)
+    train, test = part_of(values, 5, 2), part_of(random(60, 1, seed=1), 5, 2)
+    whole = fit_linear(train)
+    train.targets = values.clone()
+    train.targets[50] = torch.nan
+    gap = fit_linear(train)
+    assert whole is not None
+    assert gap is not None
+    assert gap(test).isfinite().all()
+    assert not torch.equal(gap.weights, whole.weights)
+    train.targets[:] = torch.nan
+    assert fit_linear(train) is None
+    assert [rule.key for rule in simple_forecasts(train, test, 3)] == ["last", "season"]
+
+
+def test_the_model_stands_beside_the_simple_forecasts() -> None:
+    hours = torch.arange(400)
+    values = (torch.sin(hours * 2 * torch.pi / 4)[:, None] + 0.3 * random(400, 1)).float()
+    train, test = part_of(values[:300], 8, 3), part_of(values[292:], 8, 3)
+    task = Forecasting(dataclasses.replace(ONE, naive=(0.5,)))
+    found = task.beside(targets(test) * 0.9, train, test)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert [b["key"] for b in found["baselines"]] == ["last", "season", "linear"]
+    assert found["baseline"]["value"] == min(b["rmse"]["value"] for b in found["baselines"])
+    assert found["baseline"]["name"] == found["forecast"]["best"]
+    model = task.measures(targets(test) * 0.9, targets(test))["rmse"].value
+    for b in found["baselines"]:
+        assert b["difference"]["value"] == pytest.approx(model - b["rmse"]["value"])
+        assert b["difference"]["high"] < 0  # a model this good is surely better
+        assert b["mase"]["value"] > 0
+    forecast = found["forecast"]
+    assert (forecast["columns"], forecast["horizon"], forecast["unit"]) == (["load"], 3, "load")
+    squares = np.square(forecast["steps"][0]["rmse"])
+    assert np.sqrt(squares.mean()) == pytest.approx(model, rel=1e-4)
+    window = forecast["examples"][-1]
+    assert window["actual"] == pytest.approx((values[-3:, 0] * 4 + 50).tolist(), rel=1e-5)
+    assert window["seen"] == pytest.approx((values[-11:-3, 0] * 4 + 50).tolist(), rel=1e-5)
+    assert window["model"] == pytest.approx((values[-3:, 0] * 0.9 * 4 + 50).tolist(), rel=1e-5)
+    itself = task.beside(simple_forecasts(train, test, 4)[1].outputs, train, test)["baselines"][1]["difference"]
+    assert itself == {"value": 0.0, "low": 0.0, "high": 0.0}
