@@ -28,7 +28,8 @@ def multiply_adds(op: OpOverload, args: Sequence[Any], result: Any) -> int | Non
         return FORMULAS[name](args, result)
     if name.startswith("_scaled_dot_product_"):
         return _attention(args)
-    return 0 if torch.Tag.pointwise in op.tags or op.is_view or name in FREE else None
+    free = name in FREE and not str(op).endswith("reduce")  # scatter with a reduction adds up: a sparse product
+    return 0 if torch.Tag.pointwise in op.tags or op.is_view or free else None
 
 
 def _convolution(args: Sequence[Any], result: Tensor) -> int:
@@ -41,14 +42,15 @@ def _convolution(args: Sequence[Any], result: Tensor) -> int:
 def _product(left: int, right: int) -> Callable[[Sequence[Any], Tensor], int | None]:
     """(…, n, m) times (…, m, p) or (…, m): n·m·p for each; `left` and `right` are the places of the arguments.
 
-    A sparse matrix costs what its entries cost, and how many it has is not in its shape: not known.
+    A sparse matrix on the left costs what its entries cost; one on the right is not counted.
     """
 
     def formula(args: Sequence[Any], result: Tensor) -> int | None:
         a, b = args[left], args[right]
-        if a.layout is not torch.strided or b.layout is not torch.strided:
+        if b.layout is not torch.strided:
             return None
-        return int(a.numel() * (b.shape[-1] if b.ndim > 1 else 1))
+        entries = a.numel() if a.layout is torch.strided else a.values().numel()
+        return int(entries * (b.shape[-1] if b.ndim > 1 else 1))
 
     return formula
 
@@ -62,6 +64,15 @@ def _attention(args: Sequence[Any]) -> int:
     """q kᵀ, then its weights times v: (N, h, T, d), (N, h, S, d), (N, h, S, d_v). A mask saves nothing here."""
     q, k, v = args[:3]
     return int(q.numel() // q.shape[-1] * k.shape[-2] * (q.shape[-1] + v.shape[-1]))
+
+
+def _recurrent(args: Sequence[Any], result: Any) -> int:
+    """All steps of recurrent layers, fused: each number of the matrices is multiplied once at each step.
+
+    Steps are (T, N, F), or (Σ T, F) of packed sequences, which hold no padding. cuDNN's weights are a list.
+    """
+    x, weights = args[0], args[1] if isinstance(args[1], list | tuple) else args[1:3]
+    return int(x.numel() // x.shape[-1] * sum(w.numel() for w in weights if w.ndim == 2))
 
 
 def _index_put(args: Sequence[Any], result: Tensor) -> int | None:
@@ -79,6 +90,9 @@ FORMULAS: dict[str, Callable[[Sequence[Any], Any], int | None]] = {
     "baddbmm": _product(1, 2),
     "addmv": _product(1, 2),
     "linear": _linear,
+    "mkldnn_rnn_layer": _recurrent,
+    "_cudnn_rnn": _recurrent,
+    "miopen_rnn": _recurrent,
     "index_put": _index_put,
 }
 
@@ -141,13 +155,30 @@ FREE = {
     "gather",
     "index",
     "index_select",
+    "masked_fill",  # in place
     "masked_select",
     "nonzero",
+    "transpose",  # in place, where it is no view of something else
+    "scatter",
+    "_pack_padded_sequence",
+    # counting and laying out; sums of the weights of edges, which stand below a softmax
+    "bincount",
+    "count_nonzero",
+    "cumsum",
+    "floor_divide",
+    "promote_types",
+    "repeat_interleave",
+    "segment_reduce",
+    "_to_sparse_csr",
+    "sparse_compressed_tensor",
     "upsample_nearest1d",
     "upsample_nearest2d",
     "upsample_bilinear2d",
     "upsample_bicubic2d",
     "pixel_shuffle",
+    # what stands behind the products of a recurrent step, on GPUs
+    "_thnn_fused_lstm_cell",
+    "_thnn_fused_gru_cell",
     # new tensors
     "arange",
     "empty",

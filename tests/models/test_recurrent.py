@@ -1,0 +1,422 @@
+"""What the three recurrent networks share: lengths, read-outs, states handed on, forecasts, refusals, costs.
+
+Their oracle is in tests/oracles, the cells in tests/nn.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from cutaway import create_model
+from cutaway.errors import ModelError
+from cutaway.models import gru, lstm, rnn
+from cutaway.models.recurrent import Recurrent
+from cutaway.models.registry import preset
+from cutaway.models.saving import load_model, save_model
+from cutaway.nn import recurrent as layers
+from cutaway.spec import (
+    Classes,
+    Context,
+    Horizon,
+    NextToken,
+    SeriesSpec,
+    SoundSpec,
+    Tags,
+    TextSpec,
+    Value,
+)
+
+from .contract import assert_keeps_the_contract
+
+FAMILIES = {"rnn": rnn, "lstm": lstm, "gru": gru}
+EACH = pytest.mark.parametrize("name", FAMILIES)
+CLASSES = Classes(("a", "b", "c"))
+FORECAST = Horizon(4, ("load", "price"), (0.0, 0.0), (1.0, 1.0))
+
+
+def model_of(name: str, seed: int = 0, **changes: Any) -> Recurrent:
+    """A small network in float64, in evaluation mode."""
+    torch.manual_seed(seed)
+    config = FAMILIES[name].Config(**{"hidden": 5, "num_classes": 3, **changes})
+    model: Recurrent = FAMILIES[name].Model(config).double().eval()
+    return model
+
+
+def sentences(count: int, longest: int, seed: int = 0, vocabulary: int = 11) -> tuple[Tensor, Tensor]:
+    """Token ids, padded with 0, and the mask; the first is the longest."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, longest + 1, (count,), generator=generator)
+    lengths[0] = longest
+    mask = torch.arange(longest) < lengths[:, None]
+    return torch.randint(1, vocabulary, (count, longest), generator=generator).where(mask, 0), mask
+
+
+# --- lengths ------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    name=st.sampled_from(sorted(FAMILIES)),
+    read=st.sampled_from(["last", "mean", "max", "every"]),
+    bidirectional=st.booleans(),
+    depth=st.integers(1, 2),
+    cut=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_a_sequence_alone_is_answered_as_in_a_padded_batch_in_any_order(
+    name: str, read: str, bidirectional: bool, depth: int, cut: bool, seed: int
+) -> None:
+    model = model_of(name, seed, vocabulary=11, read=read, bidirectional=bidirectional, layers=depth)
+    tokens, mask = sentences(6, 8, seed)
+    order = torch.randperm(6, generator=torch.Generator().manual_seed(seed))
+    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
+        patch.setattr(layers, "LEAST_WORK", 0 if cut else 10**9)
+        together = model(tokens, mask)
+        torch.testing.assert_close(model(tokens[order], mask[order]), together[order])
+        for i, length in enumerate(mask.sum(1).tolist()):
+            alone = model(tokens[i : i + 1, :length])[0]
+            torch.testing.assert_close(together[i, :length] if read == "every" else together[i], alone)
+        rubbish = tokens.masked_fill(~mask, 7)  # what stands in the padding is not read
+        torch.testing.assert_close(
+            model(rubbish, mask)[mask] if read == "every" else model(rubbish, mask),
+            together[mask] if read == "every" else together,
+        )
+
+
+@EACH
+def test_a_mask_of_all_real_steps_is_no_mask(name: str) -> None:
+    model, (tokens, _) = model_of(name, vocabulary=11), sentences(3, 6)
+    assert torch.equal(model(tokens, torch.ones(3, 6, dtype=torch.bool)), model(tokens))
+
+
+@EACH
+def test_read_outs(name: str) -> None:
+    tokens, mask = sentences(3, 6)
+    every = model_of(name, vocabulary=11, read="every", bidirectional=True)
+    states = every.features(tokens, mask)
+    assert states.shape == (3, 6, 10)
+    assert not states[~mask].any()
+    lengths = mask.sum(1)
+    expected = {
+        "last": torch.stack([torch.cat([s[n - 1, :5], s[0, 5:]]) for s, n in zip(states, lengths, strict=True)]),
+        "mean": torch.stack([s[:n].mean(0) for s, n in zip(states, lengths, strict=True)]),
+        "max": torch.stack([s[:n].amax(0) for s, n in zip(states, lengths, strict=True)]),
+    }
+    for read, seen in expected.items():
+        model = model_of(name, vocabulary=11, read=read, bidirectional=True)
+        model.load_state_dict(every.state_dict())
+        torch.testing.assert_close(model.features(tokens, mask), seen)
+    auto = model_of(name, vocabulary=11, bidirectional=True)
+    auto.load_state_dict(every.state_dict())
+    torch.testing.assert_close(auto.features(tokens, mask), expected["last"])
+
+
+@EACH
+def test_flat_reads_every_step_of_one_length(name: str) -> None:
+    model = model_of(name, read="flat", steps=6, in_features=2)
+    x = torch.randn(3, 6, 2, dtype=torch.float64)
+    assert model.features(x).shape == (3, 30)
+    ragged = torch.ones(3, 6, dtype=torch.bool)
+    ragged[1, 4:] = False
+    for given_ in ((x[:, :5],), (x, ragged)):
+        with pytest.raises(ModelError, match="read=flat has weights for each of 6 steps"):
+            model(*given_)
+
+
+# --- language models ----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    name=st.sampled_from(sorted(FAMILIES)),
+    depth=st.integers(1, 2),
+    tied=st.booleans(),
+    windows=st.lists(st.integers(1, 5), min_size=1, max_size=4),
+)
+def test_windows_with_the_state_handed_on_are_one_long_pass(
+    name: str, depth: int, tied: bool, windows: list[int]
+) -> None:
+    model = model_of(name, vocabulary=11, num_classes=11, read="every", layers=depth, tied=tied)
+    tokens, _ = sentences(3, sum(windows))
+    tokens = tokens.clamp(min=1)
+    whole, state, found = model(tokens), None, []
+    for window in tokens.split(windows, dim=1):
+        answers, state = model.advance(window, torch.ones_like(window, dtype=torch.bool), state)
+        assert [part.shape for part in state] == [(depth, 3, 5)] * (2 if name == "lstm" else 1)
+        found.append(answers)
+    torch.testing.assert_close(torch.cat(found, 1), whole)
+
+
+@EACH
+def test_a_state_is_that_of_the_last_real_step(name: str) -> None:
+    model = model_of(name, vocabulary=11, num_classes=11, read="every", layers=2)
+    tokens, mask = sentences(4, 6)
+    answers, state = model.advance(tokens, mask)
+    torch.testing.assert_close(answers, model(tokens, mask))
+    for i, length in enumerate(mask.sum(1).tolist()):
+        _, alone = model.advance(tokens[i : i + 1, :length])
+        for part, own in zip(state, alone, strict=True):
+            torch.testing.assert_close(part[:, i : i + 1], own)
+
+
+@EACH
+def test_no_token_sees_what_comes_after_it(name: str) -> None:
+    model = model_of(name, vocabulary=11, num_classes=11, read="every")
+    tokens, _ = sentences(2, 8)
+    other = tokens.clone()
+    other[:, 5:] = 3
+    before, after = model(tokens), model(other)
+    assert torch.equal(before[:, :5], after[:, :5])
+    assert not torch.equal(before[:, 5:], after[:, 5:])
+
+
+@EACH
+def test_tied_is_one_matrix(name: str, tmp_path: Path) -> None:
+    model = model_of(name, vocabulary=11, num_classes=11, read="every", tied=True)
+    assert model.embedding is not None
+    assert model.head.weight is model.embedding.weight
+    assert 0.05 < model.head.weight.abs().max() <= 0.1
+    untied = model_of(name, vocabulary=11, num_classes=11, read="every")
+    counts = [sum(p.numel() for p in m.parameters()) for m in (untied, model)]
+    assert counts[0] - counts[1] == 11 * 5
+    save_model(model, tmp_path, preset(name))
+    loaded, _ = load_model(tmp_path)
+    assert loaded.head.weight is loaded.embedding.weight  # type: ignore[union-attr]
+    tokens, mask = sentences(3, 5)
+    assert torch.equal(loaded(tokens, mask), model(tokens, mask))
+
+
+@pytest.mark.parametrize("changes", [{"read": "last"}, {"read": "every", "bidirectional": True}])
+def test_what_cannot_go_on_from_a_state_says_so(changes: dict[str, Any]) -> None:
+    with pytest.raises(ModelError, match="answers at each step and reads forwards alone"):
+        model_of("gru", vocabulary=11, **changes).advance(sentences(2, 3)[0])
+
+
+# --- forecasts ----------------------------------------------------------------------------------------------------
+
+
+@EACH
+def test_known_variables_move_the_forecast_from_their_step_on(name: str) -> None:
+    for recursive in (False, True):
+        model = model_of(name, in_features=3, horizon=4, num_classes=8, known=1, recursive=recursive)
+        x, future = torch.randn(2, 6, 3, dtype=torch.float64), torch.randn(2, 4, 1, dtype=torch.float64)
+        before = model(x, future).view(2, 4, 2)
+        other = future.clone()
+        other[:, 2] += 1
+        moved = (model(x, other).view(2, 4, 2) != before).any(2)
+        assert moved.tolist() == [[False, False, True, True]] * 2
+        assert model.features(x, future).shape == (2, 4, 5)
+
+
+@EACH
+@pytest.mark.parametrize("changes", [{}, {"known": 1}, {"recursive": True, "known": 1}], ids=str)
+def test_a_forecast_goes_on_from_the_last_value_unless_told_otherwise(name: str, changes: dict[str, Any]) -> None:
+    model = model_of(name, in_features=3, horizon=4, num_classes=8, **changes)
+    x, future = torch.randn(2, 6, 3, dtype=torch.float64), torch.randn(2, 4, 1, dtype=torch.float64)
+    with torch.no_grad():
+        model.head.weight.zero_()
+        model.head.bias.zero_()
+    answers = model(x, future) if changes else model(x)
+    assert torch.equal(answers, x[:, -1, :2].repeat(1, 4))
+    plain = model_of(name, in_features=3, horizon=4, num_classes=8, relative=False, **changes)
+    plain.load_state_dict(model.state_dict())
+    assert not (plain(x, future) if changes else plain(x)).any()
+
+
+def test_a_recursive_forecast_reads_its_own_forecasts() -> None:
+    long = model_of("lstm", in_features=2, horizon=5, num_classes=10, recursive=True)
+    short = model_of("lstm", in_features=2, horizon=1, num_classes=2, recursive=True)
+    short.load_state_dict(long.state_dict())
+    x = torch.randn(3, 6, 2, dtype=torch.float64)
+    answers, seen = long(x), x
+    for _ in range(5):
+        seen = torch.cat([seen, short(seen)[:, None]], dim=1)
+    torch.testing.assert_close(answers, seen[:, 6:].flatten(1))
+
+
+@pytest.mark.parametrize("future", [None, torch.zeros(2, 3, 1), torch.zeros(2, 4, 2)])
+def test_what_is_known_in_advance_must_be_given(future: Tensor | None) -> None:
+    model = model_of("gru", in_features=3, horizon=4, num_classes=8, known=1)
+    with pytest.raises(ModelError, match=r"of shape \(2, 4, 1\), as its second argument, and was given"):
+        model(torch.zeros(2, 6, 3, dtype=torch.float64), future)
+
+
+def test_a_forecaster_takes_no_mask() -> None:
+    model = model_of("gru", in_features=3, horizon=4, num_classes=8)
+    with pytest.raises(ModelError, match="takes one argument"):
+        model(torch.zeros(2, 6, 3, dtype=torch.float64), torch.ones(2, 6, dtype=torch.bool))
+
+
+# --- fitted to data -----------------------------------------------------------------------------------------------
+
+SPECS: list[tuple[Any, dict[str, Any]]] = [
+    (TextSpec(50, 9, CLASSES), {"vocabulary": 50, "read": "auto", "num_classes": 3}),
+    (TextSpec(50, 9, Value()), {"vocabulary": 50, "num_classes": 1}),
+    (TextSpec(50, 9, Tags(("N", "V"))), {"vocabulary": 50, "read": "every", "num_classes": 2}),
+    (TextSpec(50, 9, NextToken(50)), {"vocabulary": 50, "read": "every", "num_classes": 50}),
+    (SeriesSpec(30, 4, CLASSES), {"vocabulary": 0, "in_features": 4, "num_classes": 3}),
+    (SeriesSpec(30, 4, FORECAST), {"in_features": 4, "horizon": 4, "known": 0, "num_classes": 8}),
+    (SeriesSpec(30, 4, FORECAST, known=2), {"in_features": 4, "horizon": 4, "known": 2, "num_classes": 8}),
+    (SoundSpec(99, 16, CLASSES), {"vocabulary": 0, "in_features": 16, "num_classes": 3}),
+]
+
+
+@EACH
+@pytest.mark.parametrize(("spec", "fitted"), SPECS, ids=lambda v: type(getattr(v, "target", None)).__name__)
+def test_a_config_fits_a_data_set(name: str, spec: Any, fitted: dict[str, Any]) -> None:
+    config = preset(name).configure(spec)
+    assert {key: getattr(config, key) for key in fitted} == fitted
+    FAMILIES[name].Model(config)
+
+
+def test_settings_that_are_typed_stay() -> None:
+    config = preset("lstm").configure(TextSpec(50, 9, NextToken(50)), {"tied": "true", "hidden": "7", "layers": "2"})
+    assert (config.tied, config.hidden, config.layers, config.read) == (True, 7, 2, "every")
+    config = preset("gru").configure(SeriesSpec(30, 2, FORECAST), {"recursive": "true", "relative": "true"})
+    assert (config.recursive, config.relative, config.by_step) == (True, True, True)
+    config = preset("gru-mnist1d").configure(SeriesSpec(30, 2, CLASSES))
+    assert (config.steps, config.in_features, config.read) == (30, 2, "flat")
+
+
+@pytest.mark.parametrize(
+    ("spec", "asked", "words"),
+    [
+        (TextSpec(50, 9, NextToken(50)), {"bidirectional": True}, "false in a language model"),
+        (TextSpec(50, 9, NextToken(50)), {"read": "mean"}, "every, or auto, where each token has an answer"),
+        (TextSpec(50, 9, Tags(("N", "V"))), {"read": "last"}, "every, or auto, where each token has an answer"),
+        (TextSpec(50, 9, Tags(("N", "V"))), {"tied": True}, "false in all but a language model"),
+        (TextSpec(50, 9, CLASSES), {"read": "flat"}, "last, mean or max where lengths differ"),
+        (TextSpec(50, 9, CLASSES), {"recursive": True}, "left out where nothing is forecast"),
+        (SoundSpec(99, 16, CLASSES), {"relative": True}, "left out where nothing is forecast"),
+        (SeriesSpec(30, 4, FORECAST), {"recursive": True}, "of 4 2 are forecast and 0 known in advance"),
+        (SeriesSpec(30, 4, FORECAST), {"read": "every"}, "where the whole is answered by a forecast"),
+        (SeriesSpec(30, 3, FORECAST, known=1), {"bidirectional": True}, "go on from the last state"),
+        (SeriesSpec(30, 3, FORECAST, known=1), {"read": "mean"}, "go on from the last state"),
+    ],
+    ids=lambda v: str(v)[:30],
+)
+def test_what_a_network_cannot_answer_is_refused_before_it_is_built(
+    spec: Any, asked: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ModelError, match=words):
+        preset("gru").configure(spec, asked)
+
+
+def test_what_no_recurrent_network_learns_is_refused() -> None:
+    with pytest.raises(ModelError, match="does not learn the context of a token"):
+        gru.Config.for_spec(gru.Config(), TextSpec(50, 9, Context(50)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"hidden": 0}, "^hidden=0 cannot be"),
+        ({"layers": 0}, "^layers=0 cannot be"),
+        ({"in_features": 0}, "^in_features=0 cannot be"),
+        ({"num_classes": 0}, "^num_classes=0 cannot be"),
+        ({"vocabulary": -1}, "^vocabulary=-1 cannot be"),
+        ({"dropout": 1.0}, "^dropout=1.0 cannot be"),
+        ({"read": "first"}, "^read='first' cannot be: it must be auto or last or mean"),
+        ({"tied": True, "embedding": 9}, "^embedding=9 cannot be: it must be 128"),
+        ({"tied": True, "bidirectional": True}, "^bidirectional=True cannot be"),
+        ({"recursive": True, "bidirectional": True}, "^bidirectional=True cannot be"),
+    ],
+    ids=str,
+)
+def test_bad_values_are_refused_by_name(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        gru.Config(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"tied": True, "vocabulary": 9}, "^tied=True cannot be"),
+        ({"read": "flat"}, "^steps=0 cannot be"),
+        ({"horizon": 3}, "^num_classes=10 cannot be: it must be a multiple of the 3 steps"),
+        ({"horizon": 5}, r"^num_classes=10 cannot be: it must be at most horizon times in_features, 5 · 1"),
+        ({"horizon": 5, "vocabulary": 9}, "^vocabulary=9 cannot be"),
+        ({"known": 2}, "^known=2 cannot be"),
+    ],
+    ids=str,
+)
+def test_settings_that_contradict_each_other_build_nothing(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        gru.Model(gru.Config(**changes))
+
+
+def test_inputs_of_another_kind_are_refused() -> None:
+    words, numbers = model_of("gru", vocabulary=11), model_of("gru", in_features=2)
+    for x in (torch.zeros(2, 3), torch.zeros(2, 3, 1, dtype=torch.int64)):
+        with pytest.raises(ModelError, match="takes token ids"):
+            words(x)
+    for x in (torch.zeros(2, 3, 1), torch.zeros(2, 3)):
+        with pytest.raises(ModelError, match=r"takes sequences of shape \(N, T, 2\)"):
+            numbers(x)
+    with pytest.raises(ModelError, match="padding before a real step"):
+        numbers(torch.zeros(1, 2, 2, dtype=torch.float64), torch.tensor([[False, True]]))
+
+
+# --- learning, keeping -------------------------------------------------------------------------------------------
+
+
+@EACH
+def test_it_keeps_the_contract(name: str) -> None:
+    torch.manual_seed(0)
+    family = FAMILIES[name]
+    model = family.Model(family.Config(hidden=6, layers=2, bidirectional=True, in_features=2, num_classes=4))
+    assert_keeps_the_contract(model, torch.randn(5, 7, 2), 4)
+
+
+@EACH
+@pytest.mark.parametrize("read", ["last", "mean", "max", "every"])
+def test_a_batch_can_be_learned_by_heart(name: str, read: str) -> None:
+    torch.manual_seed(0)
+    family = FAMILIES[name]
+    model = family.Model(family.Config(vocabulary=11, hidden=24, read=read, num_classes=3))
+    tokens, mask = sentences(8, 6)
+    target = torch.randint(3, (8, 6) if read == "every" else (8,), generator=torch.Generator().manual_seed(1))
+    if read == "every":  # each token's own tag, so that it can be known
+        target = (tokens % 3).masked_fill(~mask, -100)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(120):
+        optimizer.zero_grad()
+        answers = model(tokens, mask)
+        loss = F.cross_entropy(answers.flatten(0, -2), target.flatten(), ignore_index=-100)
+        loss.backward()
+        optimizer.step()
+    assert loss < 0.1
+
+
+@EACH
+def test_saved_and_loaded(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = create_model(name, vocabulary=11, hidden=6, layers=2, bidirectional=True, num_classes=3).eval()
+    save_model(model, tmp_path, preset(name))
+    loaded, _ = load_model(tmp_path)
+    tokens, mask = sentences(3, 5)
+    assert torch.equal(loaded(tokens, mask), model(tokens, mask))
+
+
+def test_dropout_is_before_the_head_in_training_alone() -> None:
+    model, (tokens, mask) = model_of("lstm", vocabulary=11, dropout=0.5), sentences(3, 5)
+    assert torch.equal(model(tokens, mask), model(tokens, mask))
+    model.train()
+    assert not torch.equal(model(tokens, mask), model(tokens, mask))
+    assert model.rnn.dropout == 0  # one layer has no other above it
+    assert model_of("lstm", layers=2, dropout=0.5).rnn.dropout == 0.5
+
+
+def test_the_three_configs_are_alike() -> None:
+    shared = [f.name for f in dataclasses.fields(gru.Config)]
+    assert [f.name for f in dataclasses.fields(rnn.Config)] == [*shared, "activation"]
+    assert [f.name for f in dataclasses.fields(lstm.Config)] == [*shared, "forget_bias"]
