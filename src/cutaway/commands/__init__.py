@@ -14,7 +14,7 @@ from importlib import import_module
 from .. import __version__
 from ..errors import CutawayError, UnknownName
 
-COMMANDS = ("list", "show", "data", "check", "train", "evaluate", "predict", "report", "verify", "convert")
+COMMANDS = ("list", "show", "data", "check", "train", "evaluate", "predict", "generate", "report", "verify", "convert")
 
 USAGE = """\
 usage: cutaway COMMAND ... [--help] [--json]
@@ -27,6 +27,7 @@ Try:
   cutaway train lenet5-modern digits             handwritten digits, in seconds
   cutaway train mlp houses.csv target=price      your own table
   cutaway train resnet18 photos/ image_size=128  photographs in class folders
+  cutaway train lstm book.txt                    a text, to write more like it
   cutaway show resnet18                          what a model is made of
 
 `cutaway COMMAND --help` says more of each."""

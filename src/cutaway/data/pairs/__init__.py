@@ -1,0 +1,1 @@
+"""Pairs of sequences: reading, tokenizing both sides, and what stands between them and the model."""

@@ -1,0 +1,96 @@
+"""One part of a data set of pairs, in memory: sources and targets one behind another, padded batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import torch
+from PIL.Image import Image
+from torch import Tensor
+
+from ..lengths import bucketed
+from ..sets import IGNORED, Batch, SequencePart
+
+Ids = list[int]
+
+
+class PairsPart:
+    """Examples are sources (n), and their targets where they have some."""
+
+    def __init__(
+        self,
+        source: tuple[Tensor, Tensor],
+        target: tuple[Tensor, Tensor] | None,
+        begin: int,
+        names: Sequence[str] | Callable[[int], str],
+        row: Callable[[int], dict[str, str] | None] | None = None,
+        references: Mapping[int, list[Ids]] | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        """`source` and `target` are ids (Σ lengths,) and lengths (n,), each at least 1; targets end with `end`.
+
+        `references` are all the right answers, without `end`, of those examples that have several.
+        """
+        self._sources = SequencePart(*source, None)
+        self._targets = SequencePart(*target, None) if target is not None else None
+        self.target = target[0] if target is not None else None  # token after token, (Σ lengths,)
+        self.notes = list(notes)
+        self._begin, self._names, self._row, self._references = begin, names, row, references or {}
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    @property
+    def source(self) -> tuple[Tensor, Tensor]:
+        """The ids of the sources one behind another, (Σ lengths,), and how many of each, (n,)."""
+        return self._sources.values, self._sources.lengths
+
+    @property
+    def answers(self) -> tuple[Tensor, Tensor]:
+        """The ids of the targets with `end`, (Σ lengths,), and how many of each, (n,); both empty without targets."""
+        if self._targets is None:
+            return torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long)
+        return self._targets.values, self._targets.lengths
+
+    def plan(self, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:
+        """Batches of examples with sources of nearly equal length, and, among those, targets of nearly equal length."""
+        order = self._sources.lengths
+        if self._targets is not None:
+            order = order * (int(self._targets.lengths.max()) + 1) + self._targets.lengths
+        return bucketed(order, batch_size, generator)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Inputs: source (N, T), its mask (N, T), the target so far (N, S), which begins with `begin`. Target (N, S):
+        what comes next, IGNORED behind `end`. Without targets S is 1 and the target is empty."""
+        del seed
+        for index in order:
+            source, mask = next(self._sources.batches([index])).inputs  # (N, T)
+            begin = torch.full((len(index), 1), self._begin)
+            if self._targets is None:
+                yield Batch((source, mask, begin), torch.empty(len(index), 0))
+                continue
+            target, real = next(self._targets.batches([index])).inputs  # (N, S)
+            so_far = torch.cat([begin, target[:, :-1]], 1).masked_fill(~real, 0)
+            yield Batch((source, mask, so_far), target.masked_fill(~real, IGNORED))
+
+    def references(self, i: int) -> list[Ids]:
+        """All the right answers to example i, as ids without `end`; none where it has no target."""
+        if i in self._references:
+            return self._references[i]
+        if self._targets is None:
+            return []
+        start, length = int(self._targets.starts[i]), int(self._targets.lengths[i])
+        return [self._targets.values[start : start + length - 1].tolist()]
+
+    def name(self, i: int) -> str:
+        """What a person calls the example."""
+        return self._names(i) if callable(self._names) else self._names[i]
+
+    def picture(self, i: int) -> Image | None:
+        """None: sequences are no pictures."""
+        del i
+        return None
+
+    def row(self, i: int) -> dict[str, str] | None:
+        """The example as the person gave it: source, and target where there is one."""
+        return self._row(i) if self._row else None

@@ -1,0 +1,1 @@
+"""How sequences come out of a model: sampling, beams, carried state."""

@@ -1,0 +1,186 @@
+"""One sequence from another: outputs (N, S, V) are logits of the token behind each place of the right answer so far.
+
+What a model says by itself is decoded token after token (`cutaway.generation`), and held to the right answer by the
+edit distance: the fewest tokens to insert, delete or replace (V. I. Levenshtein, 1966), for each token of the right
+answer. Of phonemes that is the phoneme error rate. Where there are several right answers, the nearest counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..data.sets import IGNORED
+from ..data.text.tokenizers import UNKNOWN
+from ..spec import Tokens
+from .measures import Measure, bootstrap, share
+
+NONE = -1  # behind the end of a decoded sequence
+NEVER = -2  # what an unknown token of a right answer becomes: nothing that is decoded equals it
+
+# The columns of what evaluation keeps of an example; where it was decoded, the ids are behind them.
+NLL, TOKENS, EDITS, LENGTH = range(4)
+Answers = Sequence[Sequence[Sequence[int]]]  # for each example all its right answers, as ids without `end`
+
+
+class Transduction:
+    """Cross-entropy of the next token; the share of tokens, and of whole sequences, that come out wrong."""
+
+    name = "transduction"
+    watch = "loss"
+    higher_is_better = False
+    decodes = True  # `keep` wants what the model says by itself, beside the outputs
+    loss_name = "cross_entropy"
+    LOSSES = ("cross_entropy",)
+
+    def __init__(
+        self, target: Tokens, label_smoothing: float = 0.0, words: Callable[[list[int]], str] | None = None
+    ) -> None:
+        """`words` writes ids of the target as text; without it they are written as numbers."""
+        self.target = target
+        self.label_smoothing = label_smoothing
+        self.words = words or (lambda ids: " ".join(map(str, ids)))
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """The loss summed over all tokens that are not IGNORED, ()."""
+        return F.cross_entropy(
+            outputs.flatten(0, 1),  # (N·S, V)
+            target.flatten(),
+            ignore_index=IGNORED,
+            reduction="sum",
+            label_smoothing=self.label_smoothing,
+        )
+
+    def count(self, target: Tensor) -> float:
+        """The tokens that are not IGNORED."""
+        return int((target != IGNORED).sum())
+
+    def keep(
+        self, outputs: Tensor, target: Tensor, decoded: Tensor | None = None, references: Answers | None = None
+    ) -> Tensor:
+        """What evaluation stores of each example instead of its outputs: the sum of its tokens' negative log
+        probabilities and their number, (N, 2); where it was `decoded` (N, L), also how many edits the nearest right
+        answer is away, how many tokens that has, and the decoded ids, NONE behind their end: (N, 4 + L).
+
+        `references` are the right answers of each example, where the target is not the only one. New examples have an
+        empty target and no right answer: what is kept of those is what was decoded.
+        """
+        if not target.numel():
+            target = torch.full(outputs.shape[:2], IGNORED, device=outputs.device)  # (N, S)
+        real = target != IGNORED  # (N, S)
+        nll = F.cross_entropy(outputs.transpose(1, 2), target, ignore_index=IGNORED, reduction="none")  # (N, S)
+        kept = [nll.double().sum(1, keepdim=True), real.sum(1, keepdim=True)]
+        if decoded is not None:
+            answers = references if references is not None else [[ids] for ids in self._own(target)]
+            kept += [self._nearest(decoded, answers).to(decoded.device), decoded]
+        exact = torch.promote_types(nll.dtype, torch.float32)  # half precision has no room for ids
+        return torch.cat([column.to(exact) for column in kept], 1)
+
+    def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
+        """Loss and perplexity, over all tokens."""
+        del target
+        loss = (kept[:, NLL].double().sum() / kept[:, TOKENS].double().sum()).item()
+        return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}  # e^700 is the largest there is
+
+    def measures(self, kept: Tensor, target: Tensor) -> dict[str, Measure]:
+        """Loss for each token; where it was decoded, edits for each token of the right answers (0 at best, above 1
+        where much is said too much), and the share of sequences that are not right to the last token.
+
+        Intervals: resampled examples, and Wilson's for the share.
+        """
+        del target
+        columns = kept[:, : LENGTH + 1].double().cpu().numpy()
+
+        def ratio(above: int, below: int) -> Measure:
+            return bootstrap(lambda i: float(columns[i, above].sum() / columns[i, below].sum()), len(columns))
+
+        found = {"loss": ratio(NLL, TOKENS)}
+        if kept.shape[1] > TOKENS + 1:
+            found["token_error"] = ratio(EDITS, LENGTH)
+            found["sequence_error"] = share(float((columns[:, EDITS] > 0).sum()), len(columns))
+        return found
+
+    def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
+        """Nothing to draw."""
+        del kept, target
+        return {}
+
+    def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
+        """The loss of giving each token the probability that it has in training, whatever the source; each counts once
+        more than it occurs there, so that none is impossible."""
+        counts = train_target[train_target != IGNORED].bincount(minlength=self.target.vocabulary).double() + 1
+        nll = -(counts / counts.sum()).log()[target[target != IGNORED]]
+        return {"name": "each token as often as in training, whatever the source", "value": nll.mean().item()}
+
+    def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
+        """What was said for each example."""
+        return [{self.target.column: self.words(ids)} for ids in self._decoded(kept)]
+
+    def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
+        """What each example was and what was said of it; loss is for each token of the right answer."""
+        lengths = kept[:, TOKENS].long().tolist()
+        tokens = target[target != IGNORED]  # of (N, S) as of token after token, in the order of the examples
+        rows = kept[:, : LENGTH + 1].double().tolist()
+        return [
+            {
+                "actual": self.words([t for t in actual.tolist() if t != self.target.end]),
+                "predicted": self.words(said),
+                "confidence": None,
+                "loss": row[NLL] / row[TOKENS],
+                "wrong": row[EDITS] > 0,
+            }
+            for actual, said, row in zip(torch.split(tokens, lengths), self._decoded(kept), rows)
+        ]
+
+    def _own(self, target: Tensor) -> list[list[int]]:
+        """The tokens of each target (N, S), without `end`."""
+        return [[t for t in row if t not in (IGNORED, self.target.end)] for row in target.tolist()]
+
+    def _decoded(self, kept: Tensor) -> list[list[int]]:
+        """The decoded ids of each example; batches may have been padded with NONE or with NaN to be put together."""
+        return [[int(i) for i in row if i >= 0] for row in kept[:, LENGTH + 1 :].tolist()]
+
+    def _nearest(self, decoded: Tensor, answers: Answers) -> Tensor:
+        """The edits from each of `decoded` (N, L) to its nearest right answer, and the tokens of that one, (N, 2)."""
+        said = [[i for i in row if i != NONE] for row in decoded.tolist()]
+        answers = [of_one or [()] for of_one in answers]
+        owner = np.repeat(np.arange(len(said)), [len(of_one) for of_one in answers])
+        right = [[NEVER if i == UNKNOWN else i for i in ids] for of_one in answers for ids in of_one]
+        edits = edit_distances([said[k] for k in owner], right)
+        lengths = np.array([len(ids) for ids in right])
+        best = np.lexsort((edits, owner))[np.searchsorted(owner, np.arange(len(said)))]  # the first of each owner
+        return torch.from_numpy(np.stack([edits[best], lengths[best]], 1))
+
+
+def edit_distances(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """The edit distance of each pair of sequences, (n,): insertions, deletions and replacements cost 1.
+
+    The table of R. A. Wagner and M. J. Fischer, 1974, row after row, for all pairs at once.
+    """
+    a, lengths = _padded(first, NONE)  # (n, L)
+    b, ends = _padded(second, NONE - 1)  # (n, S)
+    places = np.arange(b.shape[1] + 1)
+    row = np.broadcast_to(places, (len(a), len(places)))  # (n, S + 1): from nothing to the first j of b
+    for i in range(a.shape[1]):
+        replaced = row[:, :-1] + (a[:, i, None] != b)
+        new = np.minimum(row + 1, np.concatenate([row[:, :1] + 1, replaced], 1))
+        # An insertion costs 1 more than what stands to its left: the running minimum, with the slope taken out.
+        new = np.minimum.accumulate(new - places, axis=1) + places
+        row = np.where((i < lengths)[:, None], new, row)
+    return np.take_along_axis(row, ends[:, None], 1)[:, 0]
+
+
+def _padded(sequences: Sequence[Sequence[int]], filling: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    lengths = np.array([len(ids) for ids in sequences], np.int64)
+    padded = np.full((len(sequences), lengths.max(initial=0)), filling, np.int64)
+    padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.fromiter(
+        (i for ids in sequences for i in ids), np.int64, count=int(lengths.sum())
+    )
+    return padded, lengths
