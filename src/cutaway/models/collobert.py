@@ -1,0 +1,150 @@
+"""Two networks for language from almost nothing: one tags each word by its window, one reads a whole sentence.
+
+After R. Collobert, J. Weston, L. Bottou, M. Karlen, K. Kavukcuoglu, P. Kuksa, Natural language processing (almost) from
+scratch, 2011 (JMLR 12); the sentence network is that of R. Collobert, J. Weston, A unified architecture for natural
+language processing, 2008 (ICML). <https://arxiv.org/abs/1103.0398>
+
+    window:     f(t) = W² HardTanh(W¹ [x_{t−2}; x_{t−1}; x_t; x_{t+1}; x_{t+2}] + b¹) + b²       a tag for each word t
+    sentence:   m = max_t (W¹ [x_{t−1}; x_t; x_{t+1}] + b¹),  f = W³ HardTanh(W² m + b²) + b³    one answer for it all
+
+x_t is word t's row of a look-up table, which is learned with the rest. Words before the first and behind the last are a
+word of their own, with a row of its own: it is row 0, so that padding says what the border of a sentence says.
+
+Shapes, from token ids (N, T) with d = 50:
+    window:     look-up (N, T, 50), windows of 5 words (N, T, 250), hidden (N, T, 300), tags (N, T, K)
+    sentence:   look-up (N, T, 50), windows of 3 words (N, T, 300), maximum over time (N, 300), hidden (N, 500),
+                classes (N, K)
+
+Where the papers and this file differ:
+- The papers know capitals as a feature beside the word; a vocabulary that keeps capitals says as much here.
+- For semantic roles the sentence network is told how far each word is from the verb and from the word in question. A
+  sentence's class has neither, and the network here has no such features.
+- Tags are learned word by word (the paper's word-level likelihood), not as a path through a table of transitions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import ModelError, require
+from ..spec import Classes, Tags, TextSpec
+from .card import Card, Divergence, Published
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the networks."""
+
+    approach: str = "window"  # window: a tag for each word; sentence: a class for each sentence
+    vocabulary: int = 10_000  # tokens, each with a row of the look-up table
+    dim: int = 50  # numbers in a row
+    window: int = 5  # words that are seen at once, the one in question in their middle
+    hidden: int = 300  # units behind the windows
+    second: int = 500  # sentence: units behind the maximum
+    num_classes: int = 45  # tags or classes
+
+    def __post_init__(self) -> None:
+        require(self.approach in ("window", "sentence"), "approach", self.approach, "window or sentence")
+        require(self.vocabulary >= 2, "vocabulary", self.vocabulary, "at least 2: the border and one word")
+        require(self.dim >= 1, "dim", self.dim, "at least 1")
+        require(self.window >= 1 and self.window % 2 == 1, "window", self.window, "odd, so that it has a middle")
+        require(self.hidden >= 1, "hidden", self.hidden, "at least 1")
+        require(self.second >= 1, "second", self.second, "at least 1")
+        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
+        """The preset with the vocabulary and tags or classes of `spec`. Raises ModelError for the other of the two."""
+        tags = isinstance(spec.target, Tags)
+        if tags != (preset.approach == "window"):
+            other = "collobert-window" if tags else "collobert-sentence"
+            raise ModelError(f"This text has {'tags for words' if tags else 'classes for sentences'}: take {other}.")
+        return dataclasses.replace(preset, vocabulary=spec.vocabulary, num_classes=spec.target.outputs)
+
+
+class Collobert(nn.Module):
+    """(N, T) token ids to (N, T, tags) or (N, classes) logits."""
+
+    takes = (TextSpec,)
+    targets = (Classes, Tags)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.dim)
+        # A linear layer of each window of words is a convolution over time, which copies no window.
+        self.conv = nn.Conv1d(config.dim, config.hidden, config.window)
+        ahead = config.hidden
+        if config.approach == "sentence":
+            self.linear = nn.Linear(config.hidden, config.second)
+            ahead = config.second
+        self.fc = nn.Linear(ahead, config.num_classes)
+
+    def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """What the head sees: (N, T, hidden), or (N, second) of a sentence. `mask` (N, T) is True where a token is
+        real; None where all are."""
+        half = self.config.window // 2
+        if mask is not None:
+            tokens = tokens * mask
+        x = self.embedding(F.pad(tokens, (half, half)))  # (N, T + window − 1, d)
+        h = self.conv(x.transpose(1, 2))  # (N, hidden, T)
+        if self.config.approach == "window":
+            return F.hardtanh(h).transpose(1, 2)  # (N, T, hidden)
+        if mask is not None:
+            h = h.masked_fill(~mask[:, None], float("-inf"))
+        return F.hardtanh(self.linear(h.amax(2)))  # (N, second)
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Logits of token ids (N, T): (N, T, tags), or (N, classes) of a sentence."""
+        logits: Tensor = self.fc(self.features(tokens, mask))
+        return logits
+
+
+Model = Collobert
+
+PRESETS = {
+    "collobert-window": Config(),
+    "collobert-sentence": Config(approach="sentence", window=3, num_classes=2),
+}
+
+_COMPUTED = "computed from the paper's sizes, for 10 000 words and {}"
+_TRAINED = {"lr": 1e-3, "weight_decay": 1e-4, "batch_size": 32, "epochs": 15, "patience": 4}
+
+CARD = Card(
+    title="Natural language processing (almost) from scratch",
+    authors="R. Collobert, J. Weston, L. Bottou, M. Karlen, K. Kavukcuoglu, P. Kuksa",
+    year=2011,
+    link="https://arxiv.org/abs/1103.0398",
+    family="words",
+    equation="f(t) = W² HardTanh(W¹ [x_{t−2}; …; x_{t+2}] + b¹) + b²; of a sentence: max_t before HardTanh",
+    oracle="the equations, one window at a time",
+    published={
+        # 10 000 · 50 + 250 · 300 + 300 + 300 · 45 + 45
+        "collobert-window": Published(588_845, 1_770_000, (20,), _COMPUTED.format("45 tags, 20 words")),
+        # 10 000 · 50 + 150 · 300 + 300 + 300 · 500 + 500 + 500 · 2 + 2
+        "collobert-sentence": Published(696_802, 1_051_000, (20,), _COMPUTED.format("2 classes, 20 words")),
+    },
+    divergences=(
+        Divergence("features of a word", paper="its lower-cased form, and its capitals", here="its form alone"),
+        Divergence(
+            "sentences",
+            paper="features that say how far the verb and the word in question are",
+            here="none: one answer for the whole sentence",
+        ),
+        Divergence(
+            "criterion",
+            paper="of each word, or of the path through all tags of a sentence",
+            here="of each word",
+        ),
+        Divergence(
+            "training",
+            paper="stochastic gradient at 0.01, divided by the units of each layer; vectors from a language model",
+            here="the settings of the card; vectors as they are learned, or loaded with vectors=FILE",
+        ),
+    ),
+    settings={"collobert-window": _TRAINED, "collobert-sentence": _TRAINED},
+)

@@ -1,0 +1,192 @@
+"""The dynamic convolutional network for sentences: wide convolutions, and as many maxima as the sentence is long.
+
+After N. Kalchbrenner, E. Grefenstette, P. Blunsom, A convolutional neural network for modelling sentences, 2014 (ACL).
+<https://arxiv.org/abs/1404.2188>
+
+    layer l = 1 … L:   F_j = Σ_k m_{jk} ∗ F_k'          wide convolution of each row with filters of its own
+                       F_j ← F_j[2r] + F_j[2r + 1]      folding: neighbouring rows are added
+                       F_j ← tanh(k-max_{k_l}(F_j) + b_j)
+    k_l = max(k_top, ⌈(L − l)/L · s⌉)                    of a sentence of s words; k_L = k_top
+    logits = W vec(F) + b_W
+
+The k largest numbers of each row stay in the order in which they stand.
+
+Shapes, from token ids (N, T), d = 48 rows, 6 and 14 maps, windows of 7 and 5 words, k_top = 4:
+    embedding                    (N, 1 map, 48 rows, T)
+    wide convolution 7           (N, 6, 48, T + 6), folded (N, 6, 24, T + 6), k₁ = max(4, ⌈T/2⌉): (N, 6, 24, k₁)
+    wide convolution 5           (N, 14, 24, k₁ + 4), folded (N, 14, 12, k₁ + 4), k₂ = 4: (N, 14, 12, 4)
+    linear                       (N, classes)
+
+Sentences of a batch have different s, and so different k_l: what is beyond is masked, as padding is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import require
+from ..spec import Classes, TextSpec, Value
+from .card import Card, Divergence, Published
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    vocabulary: int = 10_000  # tokens, each with a vector
+    dim: int = 48  # d, numbers in a word's vector: rows of the sentence's matrix
+    maps: tuple[int, ...] = (6, 14)  # of each layer
+    windows: tuple[int, ...] = (7, 5)  # words that each layer's filters see
+    k_top: int = 4  # numbers that the last layer keeps of each row
+    dropout: float = 0.5  # of what the last layer keeps
+    num_classes: int = 2  # values that the head gives
+
+    def __post_init__(self) -> None:
+        require(self.vocabulary >= 2, "vocabulary", self.vocabulary, "at least 2: padding and one word")
+        require(len(self.maps) >= 1 and min(self.maps) >= 1, "maps", self.maps, "at least 1 in at least one layer")
+        require(
+            len(self.windows) == len(self.maps), "windows", self.windows, f"one for each of {len(self.maps)} layers"
+        )
+        halves = 2 ** len(self.maps)
+        require(
+            self.dim >= 1 and self.dim % halves == 0, "dim", self.dim, f"a multiple of {halves}: each layer folds it"
+        )
+        require(self.k_top >= 1, "k_top", self.k_top, "at least 1")
+        require(
+            min(self.windows) >= self.k_top,
+            "windows",
+            self.windows,
+            f"at least k_top, {self.k_top}: a sentence of one word leaves as many numbers as the window has words",
+        )
+        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
+        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
+        """The preset with the vocabulary and classes of `spec`."""
+        return dataclasses.replace(preset, vocabulary=spec.vocabulary, num_classes=spec.target.outputs)
+
+
+class Layer(nn.Module):
+    """Wide convolution row by row, folding, dynamic k-max pooling, bias and tanh."""
+
+    def __init__(self, maps: tuple[int, int], rows: int, window: int) -> None:
+        super().__init__()
+        self.rows, self.window = rows, window
+        # One group for each row: its filters see that row of all maps, and no other.
+        self.conv = nn.Conv1d(rows * maps[0], rows * maps[1], window, padding=window - 1, groups=rows, bias=False)
+        self.bias = nn.Parameter(torch.zeros(rows // 2, maps[1]))
+
+    def forward(self, x: Tensor, lengths: Tensor, kept: Tensor) -> Tensor:
+        """(N, d · maps, T), `lengths` (N,) of it real, to (N, d/2 · maps', max k), `kept` (N,) of it real; what is not
+        is 0. Row by row: the channels of a row stand together."""
+        c: Tensor = self.conv(x)  # (N, d · maps', T + m − 1)
+        folded = c.view(len(c), self.rows // 2, 2, -1, c.shape[2]).sum(2)  # (N, d/2, maps', T + m − 1)
+        pooled, real = k_max_of_each(folded, lengths + self.window - 1, kept)
+        return (torch.tanh(pooled + self.bias[:, :, None]) * real[:, None, None]).flatten(1, 2)
+
+
+def k_max_of_each(x: Tensor, lengths: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """The k largest numbers of each row in their order, with a k and a length for each example.
+
+    x (N, …, T), of which `lengths` (N,) are real, to (N, …, max k) and a mask (N, max k), True where a number is real;
+    the others are 0. k is at least 1 and at most the length.
+    """
+    one = (slice(None), *(None,) * (x.ndim - 2))  # (N,) beside (N, …, T)
+    place = torch.arange(x.shape[-1], device=x.device)
+    held = x.masked_fill(place >= lengths[one][..., None], float("-inf"))
+    most = int(k.max())
+    # A stable sort: of equal numbers the first are taken.
+    first = held.sort(dim=-1, descending=True, stable=True).indices[..., :most]
+    real = place[:most] < k[:, None]  # (N, max k)
+    # Those that are too many are sent to the end, so that sorting the places puts the others in their order.
+    spread = real[one]
+    order = first.masked_fill(~spread, x.shape[-1]).sort(dim=-1).values
+    taken = x.gather(-1, order.clamp(max=x.shape[-1] - 1))
+    return taken.masked_fill(~spread, 0), real
+
+
+class DCNN(nn.Module):
+    """(N, T) token ids to (N, classes) logits."""
+
+    takes = (TextSpec,)
+    targets = (Classes, Value)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.dim)
+        self.layers = nn.ModuleList()
+        rows, before = config.dim, 1
+        for maps, window in zip(config.maps, config.windows):
+            self.layers.append(Layer((before, maps), rows, window))
+            rows, before = rows // 2, maps
+        self.dropout = nn.Dropout(config.dropout)
+        self.fc = nn.Linear(rows * before * config.k_top, config.num_classes)
+
+    def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """What the head sees: the k_top numbers of each row of each map, (N, rows · maps · k_top). `mask` (N, T) is
+        True where a token is real; None where all are."""
+        mask = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
+        words = lengths = mask.sum(1)  # s, (N,)
+        x = (self.embedding(tokens) * mask[:, :, None]).transpose(1, 2)  # (N, d, T)
+        count = len(self.layers)
+        for number, layer in enumerate(self.layers, 1):
+            share = -(-(count - number) * words // count)  # ⌈(L − l)/L · s⌉
+            kept = share.clamp(min=self.config.k_top)  # k_l
+            x, lengths = layer(x, lengths, kept), kept
+        features: Tensor = x.flatten(1)
+        return features  # (N, rows · maps · k_top)
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Logits, (N, classes), of token ids (N, T)."""
+        logits: Tensor = self.fc(self.dropout(self.features(tokens, mask)))
+        return logits
+
+
+Model = DCNN
+
+PRESETS = {"dcnn": Config()}
+
+CARD = Card(
+    title="A convolutional neural network for modelling sentences",
+    authors="N. Kalchbrenner, E. Grefenstette, P. Blunsom",
+    year=2014,
+    link="https://arxiv.org/abs/1404.2188",
+    family="words",
+    equation="F_j = tanh(k-max(fold(Σ_k m_jk ∗ F_k)) + b_j), k_l = max(k_top, ⌈(L − l)/L · s⌉)",
+    oracle="the equations for one sentence at a time, with the pooling of `nn/pooling.py`",
+    published={
+        "dcnn": Published(
+            493_754, None, (), "computed from the paper's sizes for sentiment of two classes, with 10 000 words"
+        )
+    },
+    divergences=(
+        Divergence(
+            "length that k_l is computed from",
+            paper="s, the words of the sentence",
+            here="the same, for each sentence of a batch by itself",
+            circulating="often the longest of the batch, so that the batch decides",
+        ),
+        Divergence(
+            "training",
+            paper="Adagrad in batches, L2 on all weights and dropout before the head; labels of phrases too",
+            here="the settings of the card; labels of whole sentences where the data has no others",
+        ),
+    ),
+    settings={
+        "dcnn": {
+            "optimizer": "adagrad",
+            "lr": 0.05,
+            "weight_decay": 1e-4,
+            "schedule": "constant",
+            "batch_size": 50,
+            "epochs": 20,
+            "patience": 5,
+        }
+    },
+)

@@ -1,0 +1,176 @@
+"""A convolutional network for sentences: filters over windows of words, the maximum of each over time.
+
+After Y. Kim, Convolutional neural networks for sentence classification, 2014 (EMNLP). <https://arxiv.org/abs/1408.5882>
+
+    c_i = ReLU(w · x_{i:i+h−1} + b)         a filter w ∈ R^{h×k} at the window of h words that begins at word i
+    ĉ = max_i c_i                           one feature for each filter
+    logits = W (ẑ ∘ r) + b_W                ẑ all features, r a Bernoulli mask (dropout); ‖W_j‖₂ ≤ 3 after each update
+
+Shapes, for token ids (N, T) and vectors of k = 300 numbers:
+    embedding                          (N, T, 300)
+    windows of 3, 4 and 5 words        (N, 100, T + h − 1) each, maximum over time (N, 100)
+    features                           (N, 300)
+    linear                             (N, classes)
+
+Where the paper, its author's code and this file differ:
+- Borders. The code pads every sentence with four words of zeros at its beginning and up to the longest of the whole
+  data set at its end, so that windows of nothing but zeros take part in the maximum, as many as the longest sentence
+  asks for. Here the windows are those with at least one word of the sentence, whatever else is in the batch.
+- Channels. `random` learns the vectors from U(−0.25, 0.25); `static` keeps those that were loaded (`vectors=FILE`);
+  `non-static` loads and learns them; `two-channel` sums the results of one channel of each kind, as in the paper. With
+  one set of filters for both, that is the filter of the sum of the two vectors.
+- The paper scales W by the share that was kept when testing; here what is kept is scaled up in training: it is equal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import require
+from ..spec import Classes, TextSpec, Value
+from .card import Card, Divergence, Published
+
+CHANNELS = ("random", "static", "non-static", "two-channel")
+RANGE = 0.25  # of the uniform distribution that vectors of words begin with
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    vocabulary: int = 10_000  # tokens, each with a vector
+    dim: int = 300  # numbers in a word's vector
+    windows: tuple[int, ...] = (3, 4, 5)  # words that a filter sees, a group of filters for each
+    filters: int = 100  # in each group
+    channels: str = "random"  # random: vectors are learned; static, non-static, two-channel: for vectors=FILE
+    dropout: float = 0.5  # of the features
+    max_norm: float = 3.0  # that the weights of a class are brought back to after each update; 0 does not
+    num_classes: int = 2  # values that the head gives
+
+    def __post_init__(self) -> None:
+        require(self.vocabulary >= 2, "vocabulary", self.vocabulary, "at least 2: padding and one word")
+        require(self.dim >= 1, "dim", self.dim, "at least 1")
+        require(
+            len(self.windows) >= 1 and all(h >= 1 for h in self.windows),
+            "windows",
+            self.windows,
+            "at least one, each of at least one word",
+        )
+        require(self.filters >= 1, "filters", self.filters, "at least 1")
+        require(self.channels in CHANNELS, "channels", self.channels, ", ".join(CHANNELS))
+        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
+        require(self.max_norm >= 0, "max_norm", self.max_norm, "at least 0")
+        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
+        """The preset with the vocabulary and classes of `spec`."""
+        return dataclasses.replace(preset, vocabulary=spec.vocabulary, num_classes=spec.target.outputs)
+
+
+class TextCNN(nn.Module):
+    """(N, T) token ids to (N, classes) logits."""
+
+    takes = (TextSpec,)
+    targets = (Classes, Value)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.dim)
+        nn.init.uniform_(self.embedding.weight, -RANGE, RANGE)
+        self.embedding.weight.requires_grad_(config.channels != "static")
+        if config.channels == "two-channel":
+            self.static_embedding = nn.Embedding(config.vocabulary, config.dim)
+            self.static_embedding.load_state_dict(self.embedding.state_dict())
+            self.static_embedding.requires_grad_(False)
+        self.convs = nn.ModuleList(
+            nn.Conv1d(config.dim, config.filters, h, padding=h - 1)  # every window with a word of the sentence in it
+            for h in config.windows
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.fc = nn.Linear(config.filters * len(config.windows), config.num_classes)
+
+    def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """What the head sees: the largest answer of each filter, (N, filters · windows). `mask` (N, T) is True where a
+        token is real; None where all are."""
+        x = self.embedding(tokens)  # (N, T, k)
+        if self.config.channels == "two-channel":
+            x = x + self.static_embedding(tokens)
+        if mask is not None:
+            x = x * mask[:, :, None]
+        x = x.transpose(1, 2)  # (N, k, T)
+        found = []
+        for conv, h in zip(self.convs, self.config.windows):
+            c = conv(x)  # (N, filters, T + h − 1)
+            if mask is not None:
+                beyond = ~F.pad(mask, (h - 1, 0), value=True)  # windows that begin behind the last word
+                c = c.masked_fill(beyond[:, None], float("-inf"))
+            found.append(F.relu(c.amax(2)))  # the maximum of what is rectified
+        return torch.cat(found, 1)  # (N, filters · windows)
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Logits, (N, classes), of token ids (N, T)."""
+        logits: Tensor = self.fc(self.dropout(self.features(tokens, mask)))
+        return logits
+
+    @torch.no_grad()
+    def constrain(self) -> None:
+        """After an update: bring the weights of each class back to a length of at most `max_norm`."""
+        if self.config.max_norm:
+            weight = self.fc.weight
+            weight.copy_(torch.renorm(weight, 2, 0, self.config.max_norm))
+
+
+Model = TextCNN
+
+PRESETS = {"textcnn": Config()}
+
+# 10 000 · 300 + (3 + 4 + 5) · 300 · 100 + 300 + 300 · 2 + 2; at T = 20: Σ_h h · 300 · 100 · (T + h − 1) + 600
+CARD = Card(
+    title="Convolutional neural networks for sentence classification",
+    authors="Y. Kim",
+    year=2014,
+    link="https://arxiv.org/abs/1408.5882",
+    family="words",
+    equation="c_i = ReLU(w · x_{i:i+h−1} + b), ĉ = max_i c_i, logits = W (ẑ ∘ r) + b_W",
+    oracle="the sums of the equation, one window of one sentence at a time",
+    published={
+        "textcnn": Published(
+            3_360_902, 8_340_600, (20,), "computed from the paper's sizes, for 10 000 words and 20 in a sentence"
+        )
+    },
+    divergences=(
+        Divergence(
+            "borders",
+            paper="not said; the author's code pads all sentences to the longest of the data set",
+            here="windows with at least one word of the sentence",
+            circulating="sentences padded to the longest of the batch, so that the batch decides",
+        ),
+        Divergence(
+            "training", paper="at most 25 epochs, early stopping, Adadelta 0.95, batches of 50", here="the same"
+        ),
+        Divergence(
+            "length of W_j",
+            paper="brought back to 3 where it is longer",
+            here="the same; the author's code does so for the weights of all layers but the embedding",
+            circulating="mostly left out",
+        ),
+    ),
+    settings={
+        "textcnn": {
+            "optimizer": "adadelta",
+            "lr": 1.0,
+            "weight_decay": 0.0,
+            "schedule": "constant",
+            "batch_size": 50,
+            "epochs": 25,
+            "patience": 5,
+        }
+    },
+)
