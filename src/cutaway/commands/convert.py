@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-SUMMARY = "checkpoints to and from torchvision's format"
+SUMMARY = "checkpoints and word vectors to and from other formats"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
     parser.add_argument("source", metavar="IN", type=Path, help="a run's or model's folder, or torchvision's file")
     parser.add_argument("target", metavar="OUT", type=Path, help="what to write; it must not exist")
-    formats = ("torchvision", "huggingface", "cutaway")
+    formats = ("torchvision", "huggingface", "cutaway", "word2vec")
     parser.add_argument("--to", required=True, choices=formats, help="the format of OUT")
     parser.add_argument("--model", metavar="NAME", help="the preset, where IN does not say which it is")
 

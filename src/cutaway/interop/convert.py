@@ -8,10 +8,13 @@ from pathlib import Path
 
 from torch import nn
 
+from ..data.preprocessing import preprocessing_from_json
 from ..errors import FileError, ModelError
+from ..files import read_json
 from ..models.registry import preset
 from ..models.saving import CONFIG, load_model, save_model
 from .torchvision import likely_preset, read_checkpoint, read_state_dict, write_checkpoint
+from .word_vectors import Vectors
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ def convert(source: Path, target: Path, to: str, name: str | None = None) -> Con
     if target.exists():
         raise FileError(f"{target} exists and is not written over. Give another name, or move it away.")
     refuse_absent(source)
+    if to == "word2vec":
+        return _to_word2vec(source, target)
     if to == "torchvision":
         if not source.is_dir():
             raise FileError(f"{source} is a file already, not one of Cutaway's folders, which is what becomes one.")
@@ -48,6 +53,20 @@ def convert(source: Path, target: Path, to: str, name: str | None = None) -> Con
     loaded = read_checkpoint(source, name)
     save_model(loaded.model, target, preset(name))
     return Conversion(name, loaded.key_map, loaded.notes)
+
+
+def _to_word2vec(source: Path, target: Path) -> Conversion:
+    """Write the vectors of a run's words. Raises FileError where `source` is no run, ModelError where it has none."""
+    if not (source / "model" / CONFIG).is_file():
+        raise FileError(f"{source} is not a run, whose words and vectors could be written: give a run's folder.")
+    model, name = _from_folder(source, None)
+    preprocessing = preprocessing_from_json(read_json(source / "model" / "preprocessing.json"))
+    embedding, tokenizer = getattr(model, "embedding", None), getattr(preprocessing, "tokenizer", None)
+    if not isinstance(embedding, nn.Embedding) or tokenizer is None:
+        raise ModelError(f"{source} is a run of {name}, which has no vectors of words.")
+    vectors = Vectors.of(embedding, tokenizer.tokens)
+    vectors.save(target)
+    return Conversion(name, {"embedding.weight": f"{len(vectors):,} words, {vectors.matrix.shape[1]} numbers each"})
 
 
 def open_model(source: Path, name: str) -> tuple[nn.Module, tuple[str, ...]]:

@@ -58,7 +58,9 @@ def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Com
                 given = answers_of(module(*inputs))
             upstream = upstream or [torch.randn(y.shape, generator=generator, dtype=y.dtype) for y in given]
             torch.autograd.backward(given, upstream)
-            results.append((tuple(y.detach() for y in given), {k: p.grad for k, p in module.named_parameters()}))
+            results.append(
+                (tuple(y.detach() for y in given), {k: _dense(p.grad) for k, p in module.named_parameters()})
+            )
         (answers, grads), (expected, expected_grads) = results
         if len(answers) != len(expected):
             raise ValueError(f"{len(answers)} outputs are compared with {len(expected)}")
@@ -69,6 +71,11 @@ def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Com
             if found >= gradients:
                 gradients, worst = found, key
     return Comparison(outputs, gradients, worst)
+
+
+def _dense(grad: Tensor | None) -> Tensor | None:
+    """A gradient as a whole, where it holds only the rows that were used."""
+    return grad.to_dense() if grad is not None and grad.is_sparse else grad
 
 
 def copy_weights(ours: nn.Module, theirs: nn.Module, key_map: Mapping[str, str]) -> None:

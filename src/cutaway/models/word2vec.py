@@ -1,0 +1,321 @@
+"""Word vectors learned from the words that stand around each other: skip-gram and the continuous bag of words.
+
+After T. Mikolov, K. Chen, G. Corrado, J. Dean, Efficient estimation of word representations in vector space, 2013,
+<https://arxiv.org/abs/1301.3781>, and T. Mikolov, I. Sutskever, K. Chen, G. Corrado, J. Dean, Distributed
+representations of words and phrases and their compositionality, 2013, <https://arxiv.org/abs/1310.4546> (below: [2]).
+
+Every word has two vectors: v, which it has as what is given, and v', which it has as what is foretold. With C(t) the
+places of the context of word t, those at most b_t away from it, and h_t what the network has of it,
+
+    skip-gram   h_t = v(w_t)                         foretells each word w_j, j ∈ C(t)
+    cbow        h_t = 1/|C(t)| Σ_{j ∈ C(t)} v(w_j)   foretells the word w_t
+
+    softmax     ln p(w | h) = v'(w)·h − ln Σ_u exp(v'(u)·h)                    ([2], equation 2; u over all words)
+    negative    ln σ(v'(w)·h) + k E_{u ~ P} [ln σ(−v'(u)·h)],  P ∝ count^¾     ([2], equation 4)
+
+There is no layer between, and no bias. Of a text the model gives, for each word, the sum of these terms over what it
+foretells there: what learning makes as large as it can.
+
+Shapes, from words (N, T): vectors (N, T, d), context and noise (N, P + K, d), scores (N, T, P + K), sums (N, T). Given
+`reach`, (N, L, 2), the L words in the middle are learned from, and the others stand there as context alone.
+
+Where the papers, this file and the implementations in circulation differ:
+- Noise. [2] draws k words for each pair. Here the words of a stretch share K of them, and each counts so much that a
+  pair has k in expectation: then all is products of small matrices. After S. Ji, N. Satish, S. Li, P. Dubey,
+  Parallelizing word2vec in shared and distributed memory, 2016, <https://arxiv.org/abs/1604.04661>, who share them
+  within a window. word2vec.c and gensim skip noise that is the word itself; [2] does not, nor does this file.
+- Batches. word2vec.c and gensim take a step for each pair, in threads that overwrite each other's. Here the pairs of a
+  batch are added up, and the gradient is their sum: a rate means what it means there, and a batch must stay small.
+- Skip-gram's roles. word2vec.c and gensim give the context word and foretell the one in the middle. Here it is as [2]
+  has it. The pairs of a text are the same, but for the window, which is drawn for the word in the middle.
+- The error of cbow. The gradient of a mean is 1/|C| of the error for each word in it; word2vec.c and gensim pass the
+  whole error to each, and so does this file (`whole_error`), without which vectors stay small and are worse.
+- Initial values: v uniform in ±1/(2d), v' zero, as in word2vec.c; the papers do not say.
+- The hierarchical softmax of the papers is not here.
+Subsampling of frequent words, and the window's width b_t, are matters of the data: `data/text/stretches.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from ..errors import require
+from ..spec import Context, TextSpec
+from .card import Card, Divergence, Published
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    vocabulary: int = 10_000  # words that have vectors, with padding (0) and unknown (1), which never learn
+    dim: int = 100  # numbers in a vector
+    architecture: str = "skipgram"  # skipgram: a word foretells those around it; cbow: those around it foretell it
+    output: str = "negative"  # negative: against noise words; softmax: against all words, for small vocabularies
+    negative: int = 5  # noise words for each word that is foretold, in expectation
+    window: int = 5  # words on either side that a context reaches at most
+    whole_error: bool = True  # cbow: each context word takes the whole error, as in word2vec.c, not its share
+    num_classes: int = 10_000  # words that can be foretold: as many as `vocabulary`
+
+    def __post_init__(self) -> None:
+        require(self.vocabulary >= 3, "vocabulary", self.vocabulary, "at least 3: padding, unknown and a word")
+        require(self.dim >= 1, "dim", self.dim, "at least 1")
+        require(self.architecture in ("skipgram", "cbow"), "architecture", self.architecture, "skipgram or cbow")
+        require(self.output in ("negative", "softmax"), "output", self.output, "negative or softmax")
+        require(self.negative >= 1, "negative", self.negative, "at least 1")
+        require(self.window >= 1, "window", self.window, "at least 1")
+        require(
+            self.num_classes == self.vocabulary, "num_classes", self.num_classes, f"vocabulary={self.vocabulary} too"
+        )
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
+        """The preset with the vocabulary and the window of `spec`, whose target is Context: others are refused where
+        the data is opened."""
+        assert isinstance(spec.target, Context)
+        size = spec.target.vocabulary
+        return dataclasses.replace(preset, vocabulary=size, num_classes=size, window=spec.target.window)
+
+
+class NegativeSampling(Function):
+    """Σ ln σ(v'·h) over what is foretold and weight · Σ ln σ(−v'·h) over noise: (N, L).
+
+    Equation 4 of [2] with its gradient written out, σ(−s) for each score s that should be large and −σ(s) for noise,
+    so that the sums and their gradient come from one sigmoid.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, others: Tensor, foretold: Tensor, weight: Tensor) -> Tensor:
+        """`h` (N, L, d); `others` (N, P + K, d), words and then noise; `foretold` (N, L, P), 1 for the words that are
+        foretold and 0 for others; `weight` (N, L) of each noise word."""
+        words = foretold.shape[2]
+        p = torch.bmm(h, others.transpose(1, 2))  # (N, L, P + K)
+        p[:, :, words:].neg_()
+        p.sigmoid_()
+        weights = torch.empty_like(p)
+        weights[:, :, :words] = foretold
+        weights[:, :, words:] = weight[:, :, None]
+        slope = (1 - p).mul_(weights)
+        slope[:, :, words:].neg_()
+        ctx.save_for_backward(h, others, slope)
+        return p.clamp_min_(torch.finfo(p.dtype).tiny).log_().mul_(weights).sum(2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """For `h` and `others`."""
+        h, others, slope = ctx.saved_tensors
+        slope = slope * gradient[:, :, None]
+        return torch.bmm(slope, others), torch.bmm(slope.transpose(1, 2), h), None, None
+
+
+class WindowMean(Function):
+    """The mean of the vectors in each window, (N, L, d); backward each of them takes the whole gradient, or its share.
+
+    A window without a word has the mean 0.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor, inside: Tensor, whole: bool) -> Tensor:
+        """`vectors` (N, X, d); `inside` (N, L, X), 1 where a vector is in the window and 0 elsewhere."""
+        counts = inside.sum(2, keepdim=True).clamp_min_(1)
+        ctx.whole = whole
+        ctx.save_for_backward(inside, counts)
+        return torch.bmm(inside, vectors).div_(counts)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """For `vectors`."""
+        inside, counts = ctx.saved_tensors
+        if not ctx.whole:
+            gradient = gradient / counts
+        return torch.bmm(inside.transpose(1, 2), gradient), None, None
+
+
+class Word2Vec(nn.Module):
+    """Words (N, T) to how well the context of each goes with it, (N, L), in nats."""
+
+    takes = (TextSpec,)
+    targets = (Context,)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.dim, sparse=True)  # v
+        self.context = nn.Embedding(config.vocabulary, config.dim, sparse=config.output == "negative")  # v'
+        nn.init.uniform_(self.embedding.weight, -0.5 / config.dim, 0.5 / config.dim)
+        nn.init.zeros_(self.context.weight)
+        self._windows: dict[tuple[int, int, torch.device], tuple[Tensor, Tensor]] = {}
+
+    def features(self, words: Tensor, mask: Tensor | None = None, reach: Tensor | None = None) -> Tensor:
+        """What the scores are made of, h, (N, L, d): skip-gram's vector of each word, cbow's mean of its context."""
+        with _in_full(words.device):
+            return self._hidden(words, self._inside(words, mask, reach))
+
+    def forward(
+        self, words: Tensor, mask: Tensor | None = None, reach: Tensor | None = None, noise: Tensor | None = None
+    ) -> Tensor:
+        """The sum of the logarithms of equation 2 or 4 of [2] for each word, (N, L); 0 for a word without context.
+
+        `words` (N, T) int64. `mask` (N, T) is True where a word is real; all are without it. `reach` (N, L, 2) says how
+        many words before and behind it are the context of each of the L words in the middle, 0 and 0 for those that
+        nothing is learned from; the mask is not asked then. Without it, it is the whole window for all T words.
+        `noise` (N, K) are the words drawn for each stretch: without them, and with output=softmax, all words are taken.
+        """
+        with _in_full(words.device):
+            return self._sums(words, mask, reach, noise)
+
+    def _sums(self, words: Tensor, mask: Tensor | None, reach: Tensor | None, noise: Tensor | None) -> Tensor:
+        inside = self._inside(words, mask, reach)
+        h = self._hidden(words, inside)
+        foretold, wanted = words, inside
+        if self.config.architecture == "cbow":
+            foretold = _middle(words, inside.shape[1])
+            some = inside.sum(2, keepdim=True).clamp_(max=1)  # (N, L, 1), 0 for a word without context
+            wanted = some * torch.eye(some.shape[1], dtype=some.dtype, device=some.device)  # (N, L, L)
+        if noise is None or self.config.output == "softmax":
+            return self._softmax(h, foretold, wanted)
+        others = self.context(torch.cat([foretold, noise], 1))  # (N, P + K, d)
+        weight = wanted.sum(2).mul_(self.config.negative / noise.shape[1])
+        given: Tensor = NegativeSampling.apply(h, others, wanted, weight)  # type: ignore[no-untyped-call]
+        return given
+
+    def _hidden(self, words: Tensor, inside: Tensor) -> Tensor:
+        vectors: Tensor = self.embedding(
+            words if self.config.architecture == "cbow" else _middle(words, inside.shape[1])
+        )
+        if self.config.architecture == "cbow":
+            vectors = WindowMean.apply(vectors, inside, self.config.whole_error)  # type: ignore[no-untyped-call]
+        return vectors
+
+    def _softmax(self, h: Tensor, foretold: Tensor, wanted: Tensor) -> Tensor:
+        scores = h @ self.context.weight.T  # (N, L, V)
+        places = foretold[:, None].expand_as(wanted)  # (N, L, P)
+        return (wanted * (scores.gather(2, places) - scores.logsumexp(2, keepdim=True))).sum(2)
+
+    def _inside(self, words: Tensor, mask: Tensor | None, reach: Tensor | None) -> Tensor:
+        """(N, L, X), 1 where a word is in the window of one in the middle, and 0 elsewhere."""
+        dtype = self.embedding.weight.dtype
+        if reach is None:
+            window, places = self.config.window, torch.arange(words.shape[1], device=words.device)
+            apart = (places - places[:, None]).abs()
+            inside = ((apart <= window) & (apart > 0)).expand(len(words), -1, -1)
+            if mask is not None:
+                inside = inside & mask[:, None] & mask[:, :, None]
+            return inside.to(dtype)
+        before, behind = self._windows_of(reach.shape[1], words.shape[1], words.device)
+        # Windows are looked up, by place and reach: to compare place by place would cost as much as the scores.
+        length, width, x = before.shape
+        place = torch.arange(0, length * width, width, device=words.device)  # (L,)
+        inside = before.view(-1, x).index_select(0, (place + reach[:, :, 0]).flatten())
+        inside += behind.view(-1, x).index_select(0, (place + reach[:, :, 1]).flatten())
+        return inside.view(len(words), length, x).to(dtype)
+
+    def _windows_of(self, length: int, x: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """What stands before the i-th word in the middle, up to so far, and what stands behind it: (L, b + 1, X)."""
+        key = (length, x, device)
+        if key not in self._windows:
+            margin = (x - length) // 2
+            reach = torch.arange(max(margin, self.config.window) + 1, device=device)[:, None]
+            apart = torch.arange(x, device=device) - margin - torch.arange(length, device=device)[:, None, None]
+            before, behind = (-reach <= apart) & (apart < 0), (apart > 0) & (apart <= reach)
+            self._windows = {key: (before.float(), behind.float())}
+        return self._windows[key]
+
+
+def _in_full(device: torch.device) -> AbstractContextManager[object]:
+    """Without autocast: sums of logarithms need more digits than bfloat16 has."""
+    if torch.amp.is_autocast_available(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
+
+
+def _middle(words: Tensor, length: int) -> Tensor:
+    """The `length` words in the middle of each stretch: (N, T) to (N, L)."""
+    return words.narrow(1, (words.shape[1] - length) // 2, length)
+
+
+Model = Word2Vec
+
+PRESETS = {"word2vec-skipgram": Config(), "word2vec-cbow": Config(architecture="cbow")}
+
+_COUNTED = (
+    "computed: two vectors of 100 numbers for each of 10 000 words, or as many as the data has; multiply-adds for 32 "
+    "words, each with the softmax over all words"
+)
+# The defaults of word2vec.c, but for lower case. A batch has 512 or 1 536 words: more at once overshoot.
+_LEARNED = {
+    "optimizer": "sgd",
+    "schedule": "linear",
+    "weight_decay": 0.0,
+    "epochs": 5,
+    "min_count": 5,
+    "lower": True,
+    "val": 0.05,
+    "test": 0.0,
+}
+
+CARD = Card(
+    title="Efficient estimation of word representations in vector space",
+    authors="T. Mikolov, K. Chen, G. Corrado, J. Dean",
+    year=2013,
+    link="https://arxiv.org/abs/1301.3781",
+    family="words",
+    equation="ln σ(v'(w)·h) + Σ_{i=1}^{k} E_{u_i ~ P(u)} [ln σ(−v'(u_i)·h)]",
+    oracle="sums over pairs of words, one at a time; gensim: WordSim-353 correlation on the same books",
+    published={
+        "word2vec-skipgram": Published(2_000_000, 32_000_000, (32,), _COUNTED),
+        "word2vec-cbow": Published(2_000_000, 32_102_400, (32,), _COUNTED),
+    },
+    divergences=(
+        Divergence(
+            "noise",
+            paper="k words drawn for each pair",
+            here="16 words drawn for each stretch of 16, weighted so that a pair has k in expectation",
+            circulating="k for each pair in word2vec.c and gensim, leaving out the word itself",
+        ),
+        Divergence(
+            "updates",
+            paper="not said",
+            here="the sum over the pairs of a batch",
+            circulating="one for each pair, in threads that overwrite each other's",
+        ),
+        Divergence(
+            "roles in skip-gram",
+            paper="the word in the middle is given and foretells its context",
+            here="as in the paper",
+            circulating="the context word is given and foretells the word in the middle",
+        ),
+        Divergence(
+            "error of cbow",
+            paper="not said",
+            here="each context word takes the whole error; whole_error=false gives it its share, the gradient",
+            circulating="the whole error",
+        ),
+        Divergence(
+            "subsampling",
+            paper="an occurrence is kept with probability √(t/f)",
+            here="with probability (√(f/t) + 1) · t/f",
+            circulating="with probability (√(f/t) + 1) · t/f",
+        ),
+        Divergence(
+            "output",
+            paper="hierarchical softmax or negative sampling",
+            here="negative sampling or the whole softmax",
+            circulating="hierarchical softmax or negative sampling",
+        ),
+    ),
+    settings={
+        "word2vec-skipgram": {**_LEARNED, "lr": 0.025, "batch_size": 32},
+        "word2vec-cbow": {**_LEARNED, "lr": 0.05, "batch_size": 96},
+    },
+)
