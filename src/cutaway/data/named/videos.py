@@ -1,0 +1,92 @@
+"""Named sets of videos: digits that move, made here from scikit-learn's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..sets import DataSet
+from .catalogue import NamedSet, Request
+
+SIDE, FRAMES = 24, 16
+SEED = 0
+# Each direction is a step in pixels, down and to the right.
+DIRECTIONS = {
+    "east": (0, 1),
+    "north-east": (-1, 1),
+    "north": (-1, 0),
+    "north-west": (-1, -1),
+    "west": (0, -1),
+    "south-west": (1, -1),
+    "south": (1, 0),
+    "south-east": (1, 1),
+}
+
+
+def open_moving_digits(request: Request) -> DataSet:
+    """Each of scikit-learn's digits, moving in one of eight directions; which of them is to be told."""
+    from sklearn import datasets
+
+    from ..video.opening import video_dataset  # brings what only videos need
+
+    bunch: Any = datasets.load_digits()
+    digits = np.round(bunch.images * (255 / 16)).astype(np.uint8)  # (n, 8, 8)
+    labels = directions_of(len(digits))
+    return video_dataset(
+        list(moving(digits, labels)),
+        labels,
+        tuple(DIRECTIONS),
+        request.settings,
+        request.sizes,
+        name=request.name,
+        source=request.name,
+        names=[f"digit {i}" for i in range(len(digits))],
+        notes=[
+            f"These videos are made, not filmed: each of scikit-learn's {len(digits):,} digits moves by a pixel a "
+            f"frame over {SIDE}×{SIDE} pixels and comes back in on the other side. Each digit is in one video, so that "
+            "none stands in two parts. One frame tells nothing of the direction, and all of them in no order leave a "
+            "direction and its opposite alike: the best score without time is one half."
+        ],
+    )
+
+
+def directions_of(count: int) -> npt.NDArray[np.int64]:
+    """A direction for each video, (count,): each as often as the others, at random."""
+    return np.random.default_rng(SEED).permutation(np.arange(count) % len(DIRECTIONS))
+
+
+def moving(digits: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    """Videos (n, FRAMES, SIDE, SIDE) of digits (n, h, w), each moving in its direction from anywhere.
+
+    The square has no edge: what leaves it on one side comes in on the other, so that a digit is as likely in one place
+    as in any other, in every frame and whatever its direction.
+    """
+    n, height, width = digits.shape
+    starts = np.random.default_rng(SEED + 1).integers(0, SIDE, (n, 2))
+    steps = np.array(list(DIRECTIONS.values()))[labels]  # (n, 2)
+    corners = starts[:, None] + np.arange(FRAMES)[:, None] * steps[:, None]  # (n, FRAMES, 2)
+    rows = (corners[:, :, :1] + np.arange(height)) % SIDE  # (n, FRAMES, h)
+    columns = (corners[:, :, 1:] + np.arange(width)) % SIDE  # (n, FRAMES, w)
+    videos = np.zeros((n, FRAMES, SIDE, SIDE), np.uint8)
+    video, frame = np.ogrid[:n, :FRAMES]
+    videos[video[:, :, None, None], frame[:, :, None, None], rows[:, :, :, None], columns[:, :, None, :]] = digits[
+        :, None
+    ]
+    return videos
+
+
+NAMED = {
+    "moving_digits": NamedSet(
+        title="Moving digits: which way each goes",
+        kind="video",
+        task="classification",
+        sizes=f"1 797 videos of {FRAMES} frames, {SIDE} × {SIDE}, grey, 8 classes",
+        licence="CC BY 4.0 at the UCI repository, for the digits, which come with scikit-learn; the rest is made here",
+        citation="after N. Srivastava et al., Unsupervised learning of video representations using LSTMs, 2015",
+        target="direction",
+    ),
+}
+
+OPENERS = {"moving_digits": open_moving_digits}

@@ -1,0 +1,137 @@
+"""From any sound to the tensor that the network takes: fitted on the training part, saved as JSON with the model.
+
+x[t, m] = (y[t, m] − mean[m]) / deviation[m],   y the log-mel spectrogram, mean and deviation for each band
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import spec as specs
+from ...errors import DataError, Problem
+from ...spec import Classes, SoundSpec
+from ..folders import SOUNDS, class_folders
+from ..sets import SequencePart
+from ..threads import in_threads
+from .reading import Samples, look_at, read_samples, sound_files, unusable
+from .spectrogram import log_mel
+
+
+@dataclass(frozen=True)
+class SoundPreprocessing:
+    """How a sound becomes a tensor (T, F)."""
+
+    spec: SoundSpec
+    rate: int  # samples in a second that sounds are brought to
+    seconds: float | None  # what they are cut to; None keeps them whole
+    mean: tuple[float, ...]  # per band, over all frames of the training sounds
+    std: tuple[float, ...]
+
+    @classmethod
+    def fitted(cls, spec: SoundSpec, rate: int, seconds: float | None, frames: Tensor) -> SoundPreprocessing:
+        """Fit it on the frames (Σ T, F) of all training sounds together."""
+        mean = frames.mean(0, dtype=torch.float64)
+        std = torch.stack([(band.double() - m).square().mean().sqrt() for band, m in zip(frames.T, mean)])
+        std = torch.where(std > 1e-6, std, 1.0)  # a band in which nothing sounds stays at 0
+        return cls(spec, rate, seconds, tuple(mean.tolist()), tuple(std.tolist()))
+
+    def normalise(self, frames: Tensor) -> Tensor:
+        """Log-mel frames (…, F) to float32 of the same shape: mean 0 and deviation 1 in training."""
+        mean, std = (torch.tensor(v, dtype=torch.float32) for v in (self.mean, self.std))
+        return (frames - mean).div_(std)
+
+    def examples(self, sources: Sequence[Any]) -> SequencePart:
+        """Sounds without targets: paths of .wav files, or of folders of them.
+
+        Raises DataError that names every file that is no usable sound.
+        """
+        found = [file for source in sources for file in sound_files(Path(source).expanduser())]
+        if not found:
+            raise DataError("No sound was given.")
+        return self._part(found, None, [str(file) for file in found])
+
+    def labelled(self, source: str | Path) -> SequencePart:
+        """The sounds of a folder of class folders, with targets.
+
+        Raises DataError where it holds none, or a class that training did not know.
+        """
+        path = Path(source).expanduser()
+        if not path.is_dir():
+            raise DataError(
+                f"There is no folder {str(source)!r}, and labelled sounds come as a folder of class folders."
+            )
+        by_class, _ = class_folders(path, SOUNDS)
+        names = self.spec.target.names if isinstance(self.spec.target, Classes) else ()
+        unknown = [name for name in by_class if name not in names]
+        if unknown or not by_class:
+            raise DataError(
+                f"{path} holds {f'the class {unknown[0]!r}' if unknown else 'no class folders'}, and the model was "
+                f"trained on {', '.join(names)}.",
+                mend="Name the class folders like those; where there are train/, val/ and test/, give one of them.",
+            )
+        files = [(file, names.index(name)) for name in by_class for file in by_class[name]]
+        target = torch.tensor([label for _, label in files])
+        return self._part([f for f, _ in files], target, [str(f.relative_to(path)) for f, _ in files])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {
+            "kind": "sound",
+            "spec": specs.to_json(self.spec),
+            "rate": self.rate,
+            "seconds": self.seconds,
+            "mean": list(self.mean),
+            "std": list(self.std),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> SoundPreprocessing:
+        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        spec = specs.from_json(data["spec"])
+        if not isinstance(spec, SoundSpec):
+            raise TypeError(f"a preprocessing of sounds with a spec of kind {spec.kind}")
+        return cls(spec, data["rate"], data["seconds"], tuple(data["mean"]), tuple(data["std"]))
+
+    def _part(self, files: list[Path], target: Tensor | None, names: list[str]) -> SequencePart:
+        looks = list(in_threads(look_at, files))
+        if any(isinstance(look, Problem) for look in looks):
+            raise unusable(all_problems(files, looks), len(files))
+        frames, lengths = spectrograms(files, self.rate, self.spec.bands, self.seconds)
+        return SequencePart(self.normalise(frames), lengths, target, names)
+
+
+def spectrograms(
+    files: Sequence[Path], rate: int, bands: int, seconds: float | None, workers: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """The log-mel frames of these files one behind another, (Σ T, bands) float32, and how many each has, (n,).
+
+    Files are read in `workers` threads (None: one for each processor). Raises DataError that names every file whose
+    samples cannot be used.
+    """
+
+    def read(path: Path) -> Samples | Problem:
+        return read_samples(path, rate, seconds)
+
+    found: list[Tensor] = []
+    problems: list[Problem] = []
+    for samples in in_threads(read, files, workers):
+        if isinstance(samples, Problem):
+            problems.append(samples)
+        elif not problems:
+            found.append(log_mel(torch.from_numpy(samples), rate, bands))
+    if problems:
+        raise unusable(problems, len(files))
+    return torch.cat(found), torch.tensor([len(frames) for frames in found])
+
+
+def all_problems(files: Sequence[Path], looks: Sequence[Any]) -> list[Problem]:
+    """What one look found, and what reading finds in the files that looked well: all is named at once."""
+    well = [file for file, look in zip(files, looks) if not isinstance(look, Problem)]
+    found = [look for look in looks if isinstance(look, Problem)]
+    return found + [read for read in in_threads(read_samples, well) if isinstance(read, Problem)]

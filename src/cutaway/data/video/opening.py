@@ -1,0 +1,164 @@
+"""Videos as a data set: a folder of class folders of them, or arrays that lie in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from ...spec import ANY_SIZE, Classes, ImageSizes, ImageSpec, VideoSpec
+from ..applicable import refuse_settings_for_others
+from ..folders import NAMED_AT_MOST, VIDEOS, find
+from ..images.folders import LARGEST_OWN_SIZE, MEBIBYTE
+from ..images.pictures import Pixels, Size, as_pixels, covering, resized
+from ..images.preprocessing import fit_preprocessing
+from ..sets import DataSet
+from ..settings import DataSettings
+from ..splits import Rows, complete_split, draw, split_hash, straddle_note
+from .part import VideoPart
+from .preprocessing import VideoPreprocessing
+from .reading import Look, Video, look_at_all, read_all, read_frames
+
+SAMPLE = 64  # training videos from whose frames mean and deviation are taken
+
+
+def open_videos(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
+    """Read a folder of class folders of video files or of folders of frames. Raises as `video_dataset`."""
+    refuse_settings_for_others(settings, "video")
+    found = find(path, VIDEOS)
+    return video_dataset(
+        found.files,
+        found.labels,
+        found.classes,
+        settings,
+        sizes,
+        name=path.resolve().name,
+        source=str(path),
+        names=[str(file.relative_to(path)) for file in found.files],
+        parts=found.parts,
+        notes=found.notes,
+    )
+
+
+def video_dataset(
+    videos: Sequence[Video],
+    labels: Rows,
+    classes: Sequence[str],
+    settings: DataSettings,
+    sizes: ImageSizes,
+    *,
+    name: str,
+    source: str,
+    names: Sequence[str],
+    parts: Mapping[str, Rows] | None = None,
+    notes: Sequence[str] = (),
+) -> DataSet:
+    """Video files, folders of frames or arrays with `labels` (n,), class k named `classes[k]`.
+
+    Frames are brought to a size that the model takes (`sizes`): their own, where all videos have one of at most 512
+    pixels. They are held in memory as bytes where that takes no more than settings.memory, and are read anew in every
+    epoch where it does. `names` is what a person calls each video; `parts` the split that they come with, whose missing
+    parts are drawn from its training part.
+    Raises DataError that names every video that cannot be used, or SettingError.
+    """
+    refuse_settings_for_others(settings, "video")
+    looks = look_at_all(videos, settings.workers)
+    split = complete_split(labels, classes, parts, settings)
+    own_sizes = {look.size for look in looks}
+    own_size = own_sizes.pop() if len(own_sizes) == 1 else None
+    stays = own_size if own_size and max(own_size) <= LARGEST_OWN_SIZE else None
+    height, width = sizes.choose(settings.image_size, stays)
+    enlarged = sizes.note(stays, (height, width), settings.image_size)
+    channels, target = _channels(looks, settings.color), Classes(tuple(classes))
+    counts = [look.frames for look in looks]
+    image_spec = ImageSpec(channels, height, width, target)
+    sample = draw(split["train"], SAMPLE, seed=settings.split_seed)
+    training = _training_frames([videos[i] for i in sample], [counts[i] for i in sample], image_spec, settings)
+    images = fit_preprocessing(image_spec, training, settings.fit, own_size)
+    frames = min(settings.frames, max(counts[i] for i in split["train"]))
+    preprocessing = VideoPreprocessing(VideoSpec(frames, channels, height, width, target), images, settings.frames)
+    used = np.unique(np.concatenate(list(split.values())))  # `limit` may have left videos out
+    room = sum(min(counts[i], settings.frames) for i in used) * channels * height * width
+    held: dict[int, Tensor] = {}
+    if room <= settings.memory * MEBIBYTE:
+        clips = preprocessing.clips([videos[i] for i in used], [counts[i] for i in used], settings.workers)
+        held = dict(zip(used.tolist(), clips))
+
+    def part(rows: Rows) -> VideoPart:
+        target, own_names = torch.from_numpy(labels[rows]), [names[i] for i in rows]
+        if held:
+            return preprocessing.held([held[i] for i in rows.tolist()], target, own_names)
+        own_videos, own_counts = [videos[i] for i in rows], [counts[i] for i in rows]
+        return preprocessing.streamed(own_videos, own_counts, target, own_names, settings.workers)
+
+    own_notes = [
+        *_notes([looks[i] for i in used], settings.frames, channels),
+        enlarged,
+        straddle_note([look.digest for look in looks], split, names.__getitem__, "videos"),
+    ]
+    for name_of_part, rows in split.items():
+        absent = [c for k, c in enumerate(classes) if k not in labels[rows]]
+        if absent:
+            own_notes.append(
+                f"The {name_of_part} part has no videos of {', '.join(absent)}: nothing is measured on them there."
+            )
+    lines = sorted(f"{look.digest}  {name}\n" for name, look in zip(names, looks))
+    return DataSet(
+        name=name,
+        source=source,
+        spec=preprocessing.spec,
+        parts={name_of_part: part(rows) for name_of_part, rows in split.items()},
+        preprocessing=preprocessing,
+        fingerprint=hashlib.sha256("".join(lines).encode()).hexdigest(),
+        split_hash=split_hash(split),
+        notes=[*notes, *(note for note in own_notes if note)],
+    )
+
+
+def _channels(looks: Sequence[Look], color: str) -> int:
+    """1 for grey, 3 for RGB: what the setting says, else what most videos have."""
+    if color != "auto":
+        return 1 if color == "grey" else 3
+    return 1 if 2 * sum(look.grey for look in looks) > len(looks) else 3
+
+
+def _training_frames(
+    videos: Sequence[Video], counts: Sequence[int], spec: ImageSpec, settings: DataSettings
+) -> Iterator[Tensor]:
+    """uint8 (T, C, h, w) of each video, its frames whole, and no larger than they enter the network."""
+
+    def drawn_at(size: Size) -> Size:
+        return min(size, covering(size, (spec.height, spec.width)))
+
+    def whole(frame: Image.Image) -> Pixels:
+        return as_pixels(resized(frame, drawn_at((frame.height, frame.width))))
+
+    def read(video: Video, count: int) -> Tensor:
+        return torch.from_numpy(read_frames(video, count, settings.frames, whole, spec.channels)).permute(0, 3, 1, 2)
+
+    return iter(read_all(read, videos, counts, settings.workers))
+
+
+def _notes(looks: Sequence[Look], frames: int, channels: int) -> list[str]:
+    """What was done to the videos that a person should know."""
+    notes, total = [], f"{len(looks):,} videos"
+    longer = sum(look.frames > frames for look in looks)
+    if longer:
+        notes.append(
+            f"{longer:,} of {total} have more than {frames} frames, and {frames} of each are taken, evenly spread over "
+            "its length whatever its rate; frames= takes more."
+        )
+    coloured = sum(not look.grey for look in looks)
+    if channels == 1 and coloured:
+        notes.append(f"{coloured:,} of {total} are coloured and are read in grey; color=rgb keeps colours.")
+    left = [p for look in looks for p in look.left]
+    if left:
+        more = f" and {len(left) - NAMED_AT_MOST:,} more" if len(left) > NAMED_AT_MOST else ""
+        said = ", ".join(left[:NAMED_AT_MOST]) + more
+        notes.append(f"Not read, because they are no images in folders of frames: {said}.")
+    return notes

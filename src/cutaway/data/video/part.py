@@ -1,0 +1,72 @@
+"""A part of a data set whose examples are videos: held as bytes, or read from their files while training goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from ..images.pictures import as_image
+from ..images.preprocessing import ImagePreprocessing
+from ..lengths import bucketed
+from ..sets import Batch
+
+STRIP = 8  # frames at most in the picture of a video
+
+Clips = Callable[[Sequence[int]], Sequence[Tensor]]  # the frames of some examples, each uint8 (T, C, H, W)
+
+
+class VideoPart:
+    """Videos brought to size, as bytes; a batch is normalised and padded with zeros to its own longest."""
+
+    def __init__(
+        self,
+        clips: Clips,
+        lengths: Tensor,
+        target: Tensor | None,
+        preprocessing: ImagePreprocessing,
+        names: Sequence[str],
+        notes: Sequence[str] = (),
+    ) -> None:
+        """`clips` gives the frames of examples by their numbers, `lengths` (n,) tell how many each has, for the plan
+        of batches. `notes` are sentences on these examples that a person should read."""
+        self.lengths, self.target = lengths, target
+        self.notes = list(notes)
+        self._clips, self._names, self._preprocessing = clips, names, preprocessing
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def plan(self, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:
+        """Batches of videos of nearly equal length."""
+        return bucketed(self.lengths, batch_size, generator)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Batches (N, T, C, H, W) with masks (N, T). Raises DataError, naming it, for a video that cannot be read."""
+        del seed
+        for index in order:
+            clips = self._clips(index.tolist())
+            lengths = torch.tensor([len(clip) for clip in clips])
+            mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (N, T)
+            frames = self._preprocessing.normalise(torch.cat(list(clips)))  # (Σ T, C, H, W)
+            x = frames.new_zeros(*mask.shape, *frames.shape[1:])  # (N, T, C, H, W)
+            x[mask] = frames
+            target = torch.empty(len(index), 0) if self.target is None else self.target[index]
+            yield Batch((x, mask), target)
+
+    def name(self, i: int) -> str:
+        """The video's path."""
+        return self._names[i]
+
+    def picture(self, i: int) -> Image.Image:
+        """The frames that the network sees, side by side, eight at most."""
+        (clip,) = self._clips([i])
+        step = -(-len(clip) // STRIP)
+        strip = torch.cat(list(clip[::step]), dim=2)  # (C, H, frames · W)
+        return as_image(strip.permute(1, 2, 0).contiguous().numpy())
+
+    def row(self, i: int) -> None:
+        """A video is no row."""
+        del i

@@ -1,0 +1,131 @@
+"""From any video to the tensor that the network takes: fitted on the training part, saved as JSON with the model.
+
+Of a video with more than T frames, the middle one of each of T equal stretches is taken, whatever its rate; each frame
+is prepared as an image is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from ... import spec as specs
+from ...errors import DataError
+from ...spec import Classes, VideoSpec
+from ..folders import VIDEOS, class_folders
+from ..images.pictures import Pixels
+from ..images.preprocessing import ImagePreprocessing
+from .part import VideoPart
+from .reading import Video, as_video, called, look_at_all, read_all, read_frames, video_paths
+
+
+@dataclass(frozen=True)
+class VideoPreprocessing:
+    """How a video becomes a tensor (T, C, H, W)."""
+
+    spec: VideoSpec
+    images: ImagePreprocessing  # how each frame becomes one
+    frames: int  # that are taken, where there are more
+
+    def clip(self, video: Video, count: int) -> Tensor:
+        """The frames of a video that should have `count`, uint8 (T, C, H, W). Raises DataError, naming it, where it
+        cannot be read."""
+
+        name = called(video)
+
+        def fit(frame: Image.Image) -> Pixels:
+            return self.images.pixels(frame, name)
+
+        frames = read_frames(video, count, self.frames, fit, self.spec.channels)
+        return torch.from_numpy(frames).permute(0, 3, 1, 2).contiguous()
+
+    def examples(self, sources: Sequence[Any]) -> VideoPart:
+        """Videos without targets: paths of video files, of folders of frames or of folders of either, or arrays.
+
+        Arrays are (T, H, W) or (T, H, W, 3) of uint8. Raises DataError that names every path that is no usable video;
+        one that is damaged further on is named when it is read.
+        """
+        videos: list[Video] = []
+        for source in sources:
+            if isinstance(source, str | Path):
+                videos += video_paths(Path(source).expanduser())
+            else:
+                videos.append(as_video(np.asarray(source)))
+        if not videos:
+            raise DataError("No video was given.")
+        return self._part(videos, None, [str(v) if isinstance(v, Path) else f"video {i}" for i, v in enumerate(videos)])
+
+    def labelled(self, source: str | Path) -> VideoPart:
+        """The videos of a folder of class folders, with targets.
+
+        Raises DataError where it holds none, or a class that training did not know.
+        """
+        path = Path(source).expanduser()
+        if not path.is_dir():
+            raise DataError(
+                f"There is no folder {str(source)!r}, and labelled videos come as a folder of class folders."
+            )
+        by_class, _ = class_folders(path, VIDEOS)
+        names = self.spec.target.names if isinstance(self.spec.target, Classes) else ()
+        unknown = [name for name in by_class if name not in names]
+        if unknown or not by_class:
+            raise DataError(
+                f"{path} holds {f'the class {unknown[0]!r}' if unknown else 'no class folders'}, and the model was "
+                f"trained on {', '.join(names)}.",
+                mend="Name the class folders like those; where there are train/, val/ and test/, give one of them.",
+            )
+        files = [(file, names.index(name)) for name in by_class for file in by_class[name]]
+        target = torch.tensor([label for _, label in files])
+        return self._part([f for f, _ in files], target, [str(f.relative_to(path)) for f, _ in files])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {
+            "kind": "video",
+            "spec": specs.to_json(self.spec),
+            "images": self.images.to_json(),
+            "frames": self.frames,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> VideoPreprocessing:
+        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        spec = specs.from_json(data["spec"])
+        if not isinstance(spec, VideoSpec):
+            raise TypeError(f"a preprocessing of videos with a spec of kind {spec.kind}")
+        return cls(spec, ImagePreprocessing.from_json(data["images"]), int(data["frames"]))
+
+    def _part(self, videos: Sequence[Video], target: Tensor | None, names: Sequence[str]) -> VideoPart:
+        return self.streamed(videos, [look.frames for look in look_at_all(videos)], target, names)
+
+    def clips(self, videos: Sequence[Video], counts: Sequence[int], workers: int | None = None) -> list[Tensor]:
+        """The clips of these videos. Raises DataError that names every one that cannot be read."""
+        return read_all(self.clip, videos, counts, workers)
+
+    def held(self, clips: Sequence[Tensor], target: Tensor | None, names: Sequence[str]) -> VideoPart:
+        """A part whose clips lie in memory."""
+        lengths = torch.tensor([len(clip) for clip in clips])
+        return VideoPart(lambda index: [clips[i] for i in index], lengths, target, self.images, names)
+
+    def streamed(
+        self,
+        videos: Sequence[Video],
+        counts: Sequence[int],
+        target: Tensor | None,
+        names: Sequence[str],
+        workers: int | None = None,
+    ) -> VideoPart:
+        """A part whose videos, of `counts` frames, are read when a batch needs them, in `workers` threads."""
+
+        def clips(index: Sequence[int]) -> list[Tensor]:
+            return self.clips([videos[i] for i in index], [counts[i] for i in index], workers)
+
+        lengths = torch.tensor(counts).clamp(max=self.frames)
+        return VideoPart(clips, lengths, target, self.images, names)

@@ -1,0 +1,249 @@
+"""One video, from a file, a folder of frames or an array, to the frames that a network sees."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import mmap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from ...errors import DataError, Problem
+from ..folders import IMAGES, VIDEOS, entries
+from ..images.pictures import Pixels, Size, facts, picture
+from ..tables.columns import natural_order
+from ..threads import in_threads
+from .containers import missing_bytes
+
+Array = npt.NDArray[Any]
+Video = Path | Array  # an array is (T, H, W) or (T, H, W, 3) of uint8
+Result = TypeVar("Result")
+Fit = Callable[[Image.Image], Pixels]  # what becomes of each frame
+
+AT_ONCE = 16  # videos that threads hold at a time
+MEND = "Repair, replace or move away what is named."
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look at a video told."""
+
+    digest: str  # sha256 of its bytes, or of its frames' names and bytes
+    frames: int  # of a file, as many as its container has packets: nearly always its frames, and counted when read
+    size: Size  # upright, as a person sees it
+    grey: bool
+    left: tuple[str, ...] = ()  # what stands in a folder of frames and is none
+
+
+def look_at_all(videos: Sequence[Video], workers: int | None = None) -> list[Look]:
+    """A look at each, in `workers` threads. Raises DataError that names every one that cannot be used, where the look
+    finds one: then those that look well are read through too."""
+    looks = list(in_threads(lambda video: _attempt(look_at, video), videos, workers))
+    problems = [p for look in looks if isinstance(look, list) for p in look]
+    if problems:
+        for video, look in zip(videos, looks):
+            read = _attempt(_read_through, video, look.frames) if isinstance(look, Look) else []
+            problems += read or []
+        raise unusable(problems, len(videos))
+    return [look for look in looks if isinstance(look, Look)]
+
+
+def read_all(
+    read: Callable[[Video, int], Result], videos: Sequence[Video], counts: Sequence[int], workers: int | None = None
+) -> list[Result]:
+    """`read` of each video and the number of its frames, in `workers` threads.
+
+    Raises DataError that names every video that cannot be read.
+    """
+    found = list(in_threads(lambda item: _attempt(read, *item), list(zip(videos, counts)), workers, AT_ONCE))
+    if problems := [p for result in found if isinstance(result, list) for p in result]:
+        raise unusable(problems, len(videos))
+    return [result for result in found if not isinstance(result, list)]
+
+
+def _attempt(read: Callable[..., Result], *arguments: Any) -> Result | list[Problem]:
+    """What `read` gives; or what is wrong with the videos, where it raises DataError."""
+    try:
+        return read(*arguments)
+    except DataError as error:
+        return error.problems
+
+
+def _read_through(video: Video, count: int) -> None:
+    read_frames(video, count, count, lambda image: np.empty(0, np.uint8), 1)
+
+
+def look_at(video: Video) -> Look:
+    """What a video is, by its head and its first frame. Raises DataError, with a Problem, where it cannot be used."""
+    if not isinstance(video, Path):
+        shape = video.shape
+        return Look(hashlib.sha256(video.tobytes()).hexdigest(), len(video), (shape[1], shape[2]), video.ndim == 3)
+    try:
+        return _look_at_folder(video) if video.is_dir() else _look_at_file(video)
+    except OSError as error:
+        raise unusable_video(video, f"it cannot be read ({error.strerror or error})") from error
+
+
+def chosen(count: int, wanted: int) -> list[int]:
+    """Which of `count` frames are taken: all where there are no more than `wanted`, else the middle one of each of
+    `wanted` equal stretches."""
+    if count <= wanted:
+        return list(range(count))
+    return [(2 * i + 1) * count // (2 * wanted) for i in range(wanted)]
+
+
+def read_frames(video: Video, count: int, wanted: int, fit: Fit, channels: int) -> npt.NDArray[np.uint8]:
+    """The chosen frames of a video that should have `count`, each as `fit` makes it: (T, H, W, C), T ≤ wanted.
+
+    Frames are given to `fit` upright, in grey (1 channel) or RGB (3). Raises DataError, with a Problem, where one
+    cannot be read, or there is none.
+    """
+    if isinstance(video, Path) and not video.is_dir():
+        return np.stack(_from_file(video, count, wanted, fit, channels))
+    sources: Any = _files_of(video)[0] if isinstance(video, Path) else video
+    frames = [sources[i] for i in chosen(len(sources), wanted)]
+    return np.stack([fit(picture(frame, f"frame {i}", channels)) for i, frame in enumerate(frames)])
+
+
+def as_video(video: Array) -> Array:
+    """The array, if it is a video. Raises DataError where it is none."""
+    form = video.ndim == 3 or (video.ndim == 4 and video.shape[3] == 3)
+    if not form or video.dtype != np.uint8 or not video.size:
+        raise unusable_video(
+            video,
+            f"it is an array of {video.dtype} of shape {video.shape}: give (T, H, W) or (T, H, W, 3) of uint8",
+        )
+    return video
+
+
+def video_paths(path: Path) -> list[Path]:
+    """The video file or folder of frames itself, or those directly in a folder, sorted. Raises DataError where there
+    is none."""
+    if not path.exists():
+        raise DataError(f"There is no video {str(path)!r}, seen from {Path.cwd()}.")
+    if VIDEOS.fits(path):
+        return [path]
+    found = [p for p in entries(path) if VIDEOS.fits(p)] if path.is_dir() else []
+    if not found:
+        raise DataError(
+            f"{path} is neither a video file ({', '.join(VIDEOS.suffixes)}) nor a folder of frames or of videos."
+        )
+    return found
+
+
+def unusable_video(video: Video, what: str) -> DataError:
+    """The error for one video."""
+    return DataError("A video cannot be used:", [Problem(called(video), what)], mend=MEND)
+
+
+def called(video: Video) -> str:
+    """What to call a video in a message."""
+    return str(video) if isinstance(video, Path) else "array"
+
+
+def unusable(problems: Sequence[Problem], total: int) -> DataError:
+    """The error that names these of `total` videos."""
+    some = f"{len(problems):,} of {total:,} videos" if total > 1 else "The video"
+    return DataError(f"{some} cannot be used:", problems, mend=MEND)
+
+
+def _look_at_file(path: Path) -> Look:
+    if not path.stat().st_size:
+        raise unusable_video(path, "it is empty (0 bytes)")
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        digest = hashlib.sha256(data).hexdigest()
+        if missing := missing_bytes(data):
+            raise unusable_video(path, f"it is cut short: {missing:,} of {missing + len(data):,} bytes are missing")
+    count, first = 0, None
+    with _opened(path) as (container, stream):
+        for packet in container.demux(stream):
+            count += packet.size > 0
+            if first is None:
+                first = next(iter(packet.decode()), None)
+    if first is None:
+        raise unusable_video(path, "it holds no frames")
+    height, width = _pixels(first, "gray").shape
+    return Look(digest, count, (height, width), first.format.name.startswith("gray"))
+
+
+def _look_at_folder(path: Path) -> Look:
+    files, left = _files_of(path)
+    digest, problems = hashlib.sha256(), []
+    size: Size | None = None
+    grey = True
+    for file in files:
+        data = file.read_bytes()
+        digest.update(f"{file.name} {len(data)}\n".encode() + data)
+        try:
+            seen = facts(data, str(file))
+        except DataError as error:
+            problems += error.problems
+            continue
+        size, grey = size or seen.size, grey and seen.grey
+        if seen.size != size:
+            problems.append(
+                Problem(
+                    str(file),
+                    f"it has {seen.size[0]}×{seen.size[1]} pixels, and the frames before it {size[0]}×{size[1]}",
+                )
+            )
+    if problems or size is None:
+        raise DataError("A video cannot be used:", problems or [Problem(str(path), "it holds no frames")], mend=MEND)
+    return Look(digest.hexdigest(), len(files), size, grey, tuple(str(p) for p in left))
+
+
+def _files_of(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The frames of a folder, 2 before 10, and what else stands there."""
+    found = {p.name: p for p in entries(folder) if IMAGES.fits(p)}
+    left = [p for p in entries(folder) if p.name not in found and not p.name.startswith(".")]
+    return [found[name] for name in natural_order(found)], left
+
+
+def _from_file(path: Path, count: int, wanted: int, fit: Fit, channels: int) -> list[Pixels]:
+    """The chosen frames of a file; read once more where it turns out to have more or fewer than it seemed to."""
+    form = "gray" if channels == 1 else "rgb24"
+    while True:
+        wanted_numbers, found, number = set(chosen(count, wanted)), [], 0
+        with _opened(path) as (container, stream):
+            for frame in container.decode(stream):
+                if number in wanted_numbers:
+                    found.append(fit(Image.fromarray(_pixels(frame, form))))
+                number += 1
+        if not number:
+            raise unusable_video(path, "it holds no frames")
+        if number == count:
+            return found
+        count = number
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
+    """A container and its first stream of pictures. Raises DataError, with a Problem, for whatever FFmpeg finds."""
+    import av  # here, because it brings the libraries of FFmpeg
+
+    try:
+        container = av.open(str(path))
+    except av.FFmpegError as error:
+        raise unusable_video(
+            path, f"it is no video that can be read, whatever its name says ({error.strerror})"
+        ) from error
+    with container:
+        if not container.streams.video:
+            raise unusable_video(path, "it holds no pictures, only sound or text")
+        try:
+            yield container, container.streams.video[0]
+        except av.FFmpegError as error:
+            raise unusable_video(path, f"it is damaged ({error.strerror})") from error
+
+
+def _pixels(frame: Any, form: str) -> Pixels:
+    """The pixels of a frame, turned upright as its file asks for: (H, W) in gray, (H, W, 3) in rgb24."""
+    pixels: Pixels = frame.to_ndarray(format=form)
+    quarters = round(frame.rotation / 90) % 4  # counter-clockwise
+    return np.ascontiguousarray(np.rot90(pixels, quarters)) if quarters else pixels

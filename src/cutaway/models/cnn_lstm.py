@@ -1,0 +1,191 @@
+"""Long-term recurrent convolutional networks: each frame of a video through a CNN, its features through an LSTM.
+
+After J. Donahue, L. A. Hendricks, M. Rohrbach, S. Venugopalan, S. Guadarrama, K. Saenko, T. Darrell, Long-term
+recurrent convolutional networks for visual recognition and description, 2014 (CVPR 2015). <https://arxiv.org/abs/1411.4389>
+
+The same weights V see every frame v_t; what they tell of it is the input of the recurrent layer (sections 2 and 3 of
+the paper):
+
+    φ_t = φ_V(v_t)
+    i, f, o = σ(W φ_t + U h_{t−1} + b),   g = tanh(W_g φ_t + U_g h_{t−1} + b_g)
+    c_t = f ⊙ c_{t−1} + i ⊙ g,            h_t = o ⊙ tanh(c_t)
+    z = W_z h_T + b_z      (readout "last"),   or   W_z (Σ_t h_t / T) + b_z      (readout "mean")
+
+Shapes, from a video (N, T, C, H, W) with a mask (N, T), the three stages of `cnn-lstm`; M is the number of all real
+frames of the batch:
+    the real frames                        (M, C, H, W)
+    conv 3×3, BN, ReLU, max over 2×2       (M, 16, H/2, W/2)
+    conv 3×3, BN, ReLU, max over 2×2       (M, 32, H/4, W/4)
+    conv 3×3, BN, ReLU, max over 2×2       (M, 64, H/8, W/8)
+    mean over a grid of 3×3 cells          (M, 576)
+    LSTM over the frames of each video     (N, T, 128)
+    read-out, linear                       (N, 128), (N, classes)
+
+Only real frames enter the convolutions and the steps of the LSTM. Padding so costs nothing; more than that, it leaves
+no trace: normalization in training takes the mean over all that enters, and frames of zeros, which show nothing, would
+change the statistics of those that do. A video alone and the same video beside a longer one have the same answer.
+
+Where the paper and this file differ:
+- The paper's CNN is CaffeNet, trained on ImageNet, up to its first or second dense layer. Here it is a small one that
+  is trained with the rest, for videos of few pixels; its last map is read cell by cell, since a mean over the whole map
+  would lose where things are, and so which way they move.
+- The paper gives a prediction at each step, trains all of them, and averages their probabilities. Here one answer is
+  given, from the last state or from the mean of all; a linear layer of the mean is the mean of the logits.
+- PyTorch's LSTM has two biases to each gate, of which the sum alone matters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from ..errors import ModelError, require
+from ..spec import Classes, Value, VideoSpec
+from .card import Card, Divergence, Published
+from .images import refuse_small
+
+READOUTS = ("last", "mean")
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    in_channels: int = 3  # 1 for grey, 3 for RGB
+    channels: tuple[int, ...] = (16, 32, 64)  # of each convolution; each is followed by a halving
+    grid: int = 3  # cells of the last map that are told apart, in height and width
+    hidden: int = 128  # units of the LSTM
+    layers: int = 1  # of the LSTM, one above the other
+    readout: str = "last"  # what the head sees: last, the state after the last frame; mean, of all states
+    dropout: float = 0.0  # share of what leaves the CNN, and of what the head sees, that is dropped in training
+    num_classes: int = 10  # values that the head gives: one for each class, 1 for a number
+
+    def __post_init__(self) -> None:
+        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
+        require(
+            len(self.channels) >= 1 and min(self.channels) >= 1,
+            "channels",
+            self.channels,
+            "one number or more, each at least 1",
+        )
+        require(self.grid >= 1, "grid", self.grid, "at least 1")
+        require(self.hidden >= 1, "hidden", self.hidden, "at least 1")
+        require(self.layers >= 1, "layers", self.layers, "at least 1")
+        require(self.readout in READOUTS, "readout", self.readout, " or ".join(READOUTS))
+        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
+        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: VideoSpec) -> Config:
+        """The preset with the channels and classes of `spec`; videos of any length and size will do.
+
+        Raises ModelError where the target is neither a class nor a number.
+        """
+        if not isinstance(spec.target, CNNLSTM.targets):
+            raise ModelError(f"cnn-lstm learns a class or a number of each video, and not {spec.target.column}.")
+        return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
+
+    @property
+    def least_size(self) -> int:
+        """The smallest height and width: after the halvings, each cell of the grid still has a pixel of its own."""
+        side: int = self.grid * 2 ** len(self.channels)
+        return side
+
+
+class Stage(nn.Module):
+    """Convolution 3×3, normalization, ReLU and the largest of each 2×2: (M, C, H, W) to (M, C', H/2, W/2).
+
+    The convolution has no bias: the normalization behind it has one.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(in_channels, out_channels, kernel_size=3, padding=1, bias=False)
+        self.bn = nn.BatchNorm2d(out_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps of half the height and width, the remainder left out."""
+        return F.max_pool2d(F.relu(self.bn(self.conv(x)), inplace=True), 2)
+
+
+class CNNLSTM(nn.Module):
+    """(N, T, C, H, W) videos to (N, classes) logits."""
+
+    takes = (VideoSpec,)
+    targets = (Classes, Value)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        widths = (config.in_channels, *config.channels)
+        self.cnn = nn.Sequential(*(Stage(a, b) for a, b in itertools.pairwise(widths)))
+        seen = config.channels[-1] * config.grid**2
+        self.lstm = nn.LSTM(seen, config.hidden, config.layers, batch_first=True)
+        self.fc = nn.Linear(config.hidden, config.num_classes)
+
+    def frames(self, x: Tensor) -> Tensor:
+        """φ_V: frames (M, C, H, W) to what the LSTM sees of each, (M, channels · grid · grid)."""
+        refuse_small(x, self.config.least_size, "cnn-lstm")
+        cells = F.adaptive_avg_pool2d(self.cnn(x), self.config.grid)  # (M, channels, grid, grid)
+        return F.dropout(cells.flatten(1), self.config.dropout, self.training)
+
+    def features(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """What the head sees: the last state, or the mean of all, (N, hidden).
+
+        `mask` (N, T) is True where a frame is real, at least at the first of each video; padding stands behind.
+        """
+        if mask is None:
+            seen = self.frames(x.flatten(0, 1)).view(*x.shape[:2], -1)  # (N, T, D)
+            states, (last, _) = self.lstm(seen)  # (N, T, hidden), (layers, N, hidden)
+            mean: Tensor = states.mean(1)
+        else:
+            real = self.frames(x[mask])  # (M, D)
+            seen = real.new_zeros(*mask.shape, real.shape[1])  # (N, T, D)
+            seen[mask] = real
+            lengths = mask.sum(1)
+            packed = pack_padded_sequence(seen, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            packed_states, (last, _) = self.lstm(packed)
+            states, _ = pad_packed_sequence(packed_states, batch_first=True)  # zeros behind the last state
+            mean = states.sum(1) / lengths[:, None]
+        top: Tensor = last[-1]  # of the upper layer, (N, hidden)
+        return top if self.config.readout == "last" else mean
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Logits, (N, classes)."""
+        features = F.dropout(self.features(x, mask), self.config.dropout, self.training)
+        logits: Tensor = self.fc(features)
+        return logits
+
+
+Model = CNNLSTM
+
+PRESETS = {"cnn-lstm": Config()}
+
+CARD = Card(
+    title="Long-term recurrent convolutional networks for visual recognition and description",
+    authors="J. Donahue, L. A. Hendricks, M. Rohrbach, S. Venugopalan, S. Guadarrama, K. Saenko, T. Darrell",
+    year=2014,
+    link="https://arxiv.org/abs/1411.4389",
+    family="rnn",
+    equation="φ_t = φ_V(v_t), (h_t, c_t) = LSTM(φ_t, h_{t−1}, c_{t−1}), z = W_z h_T + b_z",
+    oracle="built by hand: one frame and one step of each video after another",
+    published={"cnn-lstm": Published(386_458, 185_074_944, (16, 3, 64, 64), "computed from the definition above")},
+    divergences=(
+        Divergence(
+            "what sees a frame",
+            paper="CaffeNet up to a dense layer, trained on ImageNet",
+            here="three convolutions with normalization, trained with the rest, whose last map is read cell by cell",
+        ),
+        Divergence(
+            "answer",
+            paper="one at each frame, their probabilities averaged",
+            here="one for each video, from the last state; from the mean of all states with readout=mean",
+        ),
+    ),
+    settings={"cnn-lstm": {"optimizer": "adamw", "lr": 2e-3, "epochs": 8, "batch_size": 32}},
+)
