@@ -20,9 +20,30 @@ from cutaway.data.named.opening import NAMED, OPENERS, open_named, where
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.errors import DataError, FileError, SettingError, UnknownName
-from cutaway.spec import Classes, ImageSizes, SeriesSpec, TableSpec, Value
+from cutaway.spec import (
+    KINDS,
+    Classes,
+    Horizon,
+    ImageSizes,
+    NextToken,
+    SeriesSpec,
+    TableSpec,
+    Tags,
+    Tokens,
+    Value,
+)
 
 BUILT_IN = [name for name, named in NAMED.items() if not named.files]
+
+
+TASKS = {
+    "classification": Classes,
+    "regression": Value,
+    "tagging": Tags,
+    "language modelling": NextToken,
+    "transduction": Tokens,
+    "forecasting": Horizon,
+}
 
 
 @pytest.fixture
@@ -75,8 +96,8 @@ def test_every_set_is_described_and_can_be_opened() -> None:
     assert set(OPENERS) == set(NAMED)
     for name, named in NAMED.items():
         assert all([named.title, named.sizes, named.licence, named.citation, named.target]), name
-        assert named.kind in ("table", "image", "series")
-        assert named.task in ("classification", "regression")
+        assert named.kind in KINDS
+        assert named.task in TASKS
         assert set(named.needed) <= set(named.sums)
         for remote in named.files:
             assert remote.size > 0
@@ -90,14 +111,15 @@ def test_sets_without_files_are_always_there(name: str, nowhere: Path) -> None:
     data = opened(name)
     assert data.name == data.source == name
     assert data.spec.kind == NAMED[name].kind
-    assert isinstance(data.spec.target, Classes if NAMED[name].task == "classification" else Value)
+    assert isinstance(data.spec.target, TASKS[NAMED[name].task])
     assert data.licence == NAMED[name].licence
     again = opened(name)
     assert (data.fingerprint, data.split_hash) == (again.fingerprint, again.split_hash)
     assert opened(name, split_seed=1).split_hash != data.split_hash or name == "xor"
     for part in data.parts.values():
         (batch,) = part.batches([torch.arange(len(part))])
-        assert batch.inputs[0].shape == (len(part), *data.spec.shape)
+        if data.spec.kind in ("table", "image"):
+            assert batch.inputs[0].shape == (len(part), *data.spec.shape)
         assert torch.isfinite(batch.inputs[0]).all()
         assert batch.target.shape == (len(part),)
 
@@ -171,7 +193,7 @@ def test_unknown_names_and_settings_of_others_are_refused(nowhere: Path) -> None
         where("mnst")
     with pytest.raises(UnknownName):
         opened("mnst")
-    with pytest.raises(SettingError, match="group=x is for tables, and this is image data"):
+    with pytest.raises(SettingError, match="group=x is for tables and text, and this is image data"):
         opened("digits", group="x")
 
 

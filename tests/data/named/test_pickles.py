@@ -144,3 +144,31 @@ def test_damage_never_gets_past_the_reader(folders: pytest.TempPathFactory, data
         read_pickle(path)
     except DataError as error:
         assert "damaged.pkl" in str(error)  # noqa: PT017 - reading something else is as good an end as refusing
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_sparse_matrices_and_dictionaries_of_lists_come_as_plain_values(tmp_path: Path, protocol: int) -> None:
+    from scipy.sparse import csr_matrix
+
+    dense = np.array([[0.0, 1.5, 0.0], [2.0, 0.0, 0.0]], np.float32)
+    graph = collections.defaultdict(list, {0: [1, 2], 1: [0]})
+    path = tmp_path / "graph.pkl"
+    path.write_bytes(pickle.dumps({"features": csr_matrix(dense), "graph": graph}, protocol))
+    read = read_pickle(path)
+    assert type(read["graph"]) is dict
+    assert read["graph"] == {0: [1, 2], 1: [0]}
+    parts = read["features"]
+    assert set(parts) == {"data", "indices", "indptr", "shape"}
+    assert parts["shape"] == (2, 3)
+    again = csr_matrix((parts["data"], parts["indices"], parts["indptr"]), parts["shape"])
+    assert (again.toarray() == dense).all()
+
+
+def test_no_other_object_is_made(tmp_path: Path) -> None:
+    from scipy.sparse import csc_matrix
+
+    path = tmp_path / "other.pkl"
+    for value in (csc_matrix(np.eye(2)), Path("x"), collections.OrderedDict(a=1), collections.Counter("a"), [list]):
+        path.write_bytes(pickle.dumps(value, 2))
+        with pytest.raises(DataError, match="nothing of it was run"):
+            read_pickle(path)

@@ -1,5 +1,8 @@
 """Pickles read as data: an interpreter for the few instructions that numbers, text, lists and arrays need.
 
+A sparse matrix of scipy is read as the dictionary of its arrays (data, indices, indptr and shape), and a dictionary
+that makes its missing values as a plain one; neither scipy nor what would make values is needed or called.
+
 A pickle is a program, and Python's own reader runs it, importing and calling whatever the file names. Nothing is
 imported or called for the file here: an instruction or a name outside the lists below is refused, by its name,
 when it is met. The instructions are decoded by `pickletools`, which executes none of them.
@@ -34,6 +37,9 @@ MEMORY_IN = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
 MEMORY_OUT = {"GET", "BINGET", "LONG_BINGET"}
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 ARRAY_KINDS = "biufcSU"  # of numpy types: values, and no objects
+SPARSE = {"scipy.sparse.csr.csr_matrix", "scipy.sparse._csr.csr_matrix"}  # as older and newer releases name it
+SPARSE_PARTS = ("data", "indices", "indptr")
+NAMED_ONLY = {"numpy.ndarray", "__builtin__.list", "builtins.list"}  # what a call may be given, and nothing else
 _OPEN = object()  # stands for a list or dict that is being unwrapped
 
 
@@ -46,7 +52,7 @@ class _Name:
 
     def __init__(self, module: str, name: str) -> None:
         self.full = f"{module}.{name}".replace("numpy.core.", "numpy._core.")
-        if self.full not in CALLS and self.full != "numpy.ndarray":
+        if self.full not in CALLS and self.full not in NAMED_ONLY | SPARSE:
             raise RefusedError(f"it names {module}.{name}, which is neither a number, text, list, dict nor array")
 
 
@@ -75,6 +81,22 @@ class _Array:
     def set(self, state: tuple[Any, ...]) -> None:
         _, shape, dtype, fortran, data = state
         self.value = _array(data, dtype, shape, "F" if fortran else "C")
+
+
+class _Sparse:
+    """A sparse matrix as the file builds it: first nothing, then a dictionary of its parts."""
+
+    state: dict[str, Any] | None = None
+
+    def set(self, state: dict[str, Any]) -> None:
+        if not isinstance(state, dict):
+            raise ValueError("a sparse matrix without parts")
+        self.state = state
+
+    def parts(self) -> dict[str, Any]:
+        if self.state is None:
+            raise ValueError("a sparse matrix without parts")
+        return {part: self.state[part] for part in SPARSE_PARTS} | {"shape": self.state["_shape"]}
 
 
 def read_pickle(path: Path) -> Any:
@@ -145,9 +167,14 @@ def _interpret(data: bytes) -> Any:
         elif name == "REDUCE":
             arguments, called = stack.pop(), stack.pop()
             stack.append(CALLS[called.full](*arguments))
+        elif name == "NEWOBJ":
+            arguments, called = stack.pop(), stack.pop()
+            if called.full not in SPARSE or arguments:
+                raise RefusedError(f"it makes an object of {called.full}")
+            stack.append(_Sparse())
         elif name == "BUILD":
             state = stack.pop()
-            stack[-1].set(state)  # only _Type and _Array have it
+            stack[-1].set(state)  # only _Type, _Array and _Sparse have it
         elif name == "STOP":
             return stack.pop()
         elif name not in {"PROTO", "FRAME"}:
@@ -180,6 +207,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "numpy.dtype": _Type,
     "_codecs.encode": _encode,
     "__builtin__.bytes": lambda: b"",
+    "collections.defaultdict": lambda *_: {},
 }
 
 
@@ -189,6 +217,8 @@ def _plain(value: Any, done: dict[int, Any]) -> Any:
         if value.value is None:
             raise ValueError("an array without values")
         return value.value
+    if isinstance(value, _Sparse):
+        return _plain(value.parts(), done)
     if isinstance(value, _Name | _Type):
         raise RefusedError("it holds a function or type instead of a value")
     if not isinstance(value, list | tuple | dict):

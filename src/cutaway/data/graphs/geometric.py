@@ -1,0 +1,97 @@
+"""Graphs in memory as PyTorch Geometric holds them: an object with x, edge_index and y, and masks of the parts.
+
+Nothing is imported for it: any object with these attributes will do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ...errors import DataError
+from ..splits import Rows
+from ..tables.reading import Table
+from .raw import RawGraphs
+
+TARGET = "y"
+MASKS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
+NOT_READ = ("edge_attr", "edge_weight", "pos")
+
+
+def read_data(data: Any) -> RawGraphs:
+    """The graph, or, where it is a batch of graphs, the graphs of a Data object; y may be absent.
+
+    Raises DataError where its tensors do not fit together.
+    """
+    edges = _array(data.edge_index)
+    x = getattr(data, "x", None)
+    count = len(x) if x is not None else int(getattr(data, "num_nodes", 0) or 0)
+    if edges.ndim != 2 or len(edges) != 2 or (edges.size and (edges.min() < 0 or edges.max() >= count)):
+        raise DataError(
+            f"edge_index has the shape {edges.shape} and nodes up to {edges.max() if edges.size else 0}, and the graph "
+            f"has {count:,} nodes, numbered from 0."
+        )
+    batch = getattr(data, "batch", None)
+    graph = None if batch is None else _array(batch).astype(np.int64)
+    examples = count if graph is None else int(graph.max()) + 1
+    y = getattr(data, "y", None)
+    if y is not None and len(y) != examples:
+        raise DataError(
+            f"y has {len(y):,} targets, and there are {examples:,} {'graphs' if graph is not None else 'nodes'}."
+        )
+    notes = [f"{name} of the graph is not read." for name in NOT_READ if getattr(data, name, None) is not None]
+    parts, masked = _parts(data, examples)
+    matrix = None if x is None else _array(x).astype(np.float32).reshape(count, -1)
+    digest = hashlib.sha256(edges.astype("<i8").tobytes())
+    for array in (matrix, None if y is None else _array(y)):
+        digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+    return RawGraphs(
+        title="the graph in memory",
+        edges=edges.astype(np.int64),
+        names=[f"node {i}" for i in range(count)],
+        matrix=matrix,
+        graph=graph,
+        graph_names=[] if graph is None else [f"graph {i}" for i in range(examples)],
+        targets=None if y is None else _targets(_array(y)),
+        target=TARGET,
+        target_kind=None if y is None else "number" if _array(y).dtype.kind == "f" else "category",
+        parts=parts,
+        notes=(*notes, *masked),
+        digest=digest.hexdigest(),
+    )
+
+
+def _targets(y: np.ndarray[Any, Any]) -> Table:
+    """One target for each example, as text."""
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1:
+        raise DataError(f"y has the shape {y.shape}, and each example has one target, (n,).")
+    missing = np.isnan(y) if y.dtype.kind == "f" else y < 0
+    cells = [None if gone else str(value) for value, gone in zip(y.tolist(), missing)]
+    return Table("", pl.DataFrame({TARGET: pl.Series(cells, dtype=pl.String)}))
+
+
+def _parts(data: Any, examples: int) -> tuple[dict[str, Rows] | None, list[str]]:
+    """The examples of each part by the masks, and a note where there are several splits."""
+    found: dict[str, Rows] = {}
+    notes = []
+    for part, name in MASKS.items():
+        mask = getattr(data, name, None)
+        if mask is None:
+            continue
+        mask = _array(mask).astype(bool)
+        if mask.ndim == 2:
+            notes.append(f"{name} holds {mask.shape[1]} splits, and the first is taken.")
+            mask = mask[:, 0]
+        if mask.shape != (examples,):
+            raise DataError(f"{name} has the shape {mask.shape}, and there are {examples:,} examples.")
+        found[part] = np.flatnonzero(mask)
+    return (found if "train" in found else None), notes
+
+
+def _array(tensor: Any) -> np.ndarray[Any, Any]:
+    return np.asarray(tensor.detach().cpu() if hasattr(tensor, "detach") else tensor)

@@ -1,0 +1,97 @@
+"""GraphML files: one whose nodes are examples, or a folder of them whose graphs are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import ParseError
+
+import numpy as np
+import polars as pl
+
+from ...errors import DataError
+from ..tables.reading import Table
+from .raw import Edges, RawGraphs
+from .tables import GRAPH, SPLIT, digest_of, parts_of
+
+
+def read_graphml(path: Path, target: str | None) -> RawGraphs:
+    """The graph in a .graphml file, or the graphs in a folder of such files. Undirected edges lead both ways.
+
+    Raises DataError where a file is no whole GraphML.
+    """
+    if path.is_dir():
+        return _read_many(sorted(path.glob("*.graphml")), path)
+    graph = _read(path)
+    rows = [attributes for _, attributes in graph.nodes(data=True)]
+    table = _table(rows, path.name)
+    parts = parts_of(table) if target != SPLIT else None
+    return RawGraphs(
+        title=path.name,
+        edges=_edges(graph),
+        names=[str(name) for name in graph.nodes],
+        table=table,
+        columns=tuple(c for c in table.columns if c != target and not (parts is not None and c == SPLIT)),
+        targets=table,
+        parts=parts,
+        notes=_notes(graph, path.name),
+        digest=digest_of([path]),
+    )
+
+
+def _read_many(files: Sequence[Path], path: Path) -> RawGraphs:
+    graphs = [_read(file) for file in files]
+    empty = next((file for file, graph in zip(files, graphs) if not len(graph)), None)
+    if empty is not None:
+        raise DataError(f"{empty} has no nodes: nothing can be told of it.", mend="Take the file out.")
+    starts = np.cumsum([0, *(len(graph) for graph in graphs)])
+    table = _table([a for graph in graphs for _, a in graph.nodes(data=True)], "nodes")
+    targets = _table([graph.graph for graph in graphs], "graphs")
+    return RawGraphs(
+        title=path.name,
+        edges=np.concatenate([_edges(graph) + start for graph, start in zip(graphs, starts)], axis=1),
+        names=[f"{file.name}: {name}" for file, graph in zip(files, graphs) for name in graph.nodes],
+        table=table,
+        columns=tuple(c for c in table.columns if c != GRAPH),
+        graph=np.repeat(np.arange(len(graphs)), [len(graph) for graph in graphs]),
+        graph_names=[file.name for file in files],
+        targets=targets,
+        parts=parts_of(targets),
+        notes=_notes(graphs[0], "these files"),
+        digest=digest_of(list(files)),
+    )
+
+
+def _read(path: Path) -> Any:
+    """The file as networkx has it."""
+    import networkx  # here, because it takes a while
+
+    try:
+        return networkx.read_graphml(path)
+    except (ParseError, networkx.NetworkXError, ValueError, KeyError) as error:
+        raise DataError(
+            f"{path} is no whole GraphML file: {error}.", mend="Was it cut short? Write it from its source again."
+        ) from error
+
+
+def _edges(graph: Any) -> Edges:
+    number = {name: i for i, name in enumerate(graph.nodes)}
+    listed = np.array([(number[a], number[b]) for a, b, *_ in graph.edges], np.int64).reshape(-1, 2).T
+    if graph.is_directed():
+        return listed
+    apart = listed[:, listed[0] != listed[1]]
+    return np.concatenate([listed, apart[::-1]], axis=1)
+
+
+def _table(rows: Sequence[Mapping[str, Any]], name: str) -> Table:
+    """The attributes of each node or graph as text; a column for each that one of them has."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    cells = {c: [None if row.get(c) is None else str(row[c]) for row in rows] for c in map(str, columns)}
+    frame = pl.DataFrame({c: pl.Series(c, values, dtype=pl.String) for c, values in cells.items()})
+    return Table(name, frame)
+
+
+def _notes(graph: Any, where: str) -> tuple[str, ...]:
+    keys = sorted({str(key) for *_, attributes in graph.edges(data=True) for key in attributes if key != "id"})
+    return (f"Attributes of edges in {where} are not read: {', '.join(keys)}.",) if keys else ()

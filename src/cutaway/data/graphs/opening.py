@@ -1,0 +1,188 @@
+"""Graphs as data sets: read, split their nodes (or the graphs), fit on the training part, prepare every part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import DataError, SettingError
+from ..applicable import refuse_settings_for_others
+from ..sets import DataSet, Part
+from ..settings import DataSettings
+from ..splits import PARTS, Rows, complete_split, draw, split_hash, split_indices
+from ..tables.columns import natural_order
+from ..tables.reading import counted
+from ..tables.roles import find_column
+from ..tables.targets import Labels, check_learnable, check_taught, read_labels
+from .parts import NodePart
+from .preprocessing import GraphPreprocessing, fit_preprocessing, made_ready, with_target
+from .raw import RawGraphs
+from .reading import read_graphs
+
+
+def open_graph(source: Any, settings: DataSettings) -> DataSet:
+    """The data set in a folder, a .graphml file or an object of PyTorch Geometric: what `read_graphs` reads.
+
+    Raises DataError (with every bad row in `problems`), UnknownName or SettingError.
+    """
+    refuse_settings_for_others(settings, "graph")
+    graphs = read_graphs(source, settings.target)
+    in_memory = hasattr(source, "edge_index")
+    name = "graph" if in_memory else Path(source).expanduser().resolve().stem
+    return graph_dataset(graphs, settings, name=name, source=graphs.title if in_memory else str(source))
+
+
+def graph_dataset(
+    graphs: RawGraphs, settings: DataSettings, *, name: str, source: str, notes: Sequence[str] = ()
+) -> DataSet:
+    """The data set of graphs that were read. Raises as `open_graph` does."""
+    refuse_settings_for_others(settings, "graph")
+    labels = _labels(graphs, settings)
+    rows = with_target(labels)
+    check_learnable(labels, rows, parts=1)
+    split, said = _split(graphs, labels, rows, settings)
+    target = labels.fit(split["train"])
+    check_taught(labels, target, split)
+    taught = split["train"] if graphs.graph is None else np.flatnonzero(np.isin(graphs.graph, split["train"]))
+    preprocessing, decided = fit_preprocessing(graphs, target, taught, settings.neighbours)
+    x, unknown = preprocessing.features(graphs)
+    targets = {part: labels.tensor(target, chosen) for part, chosen in split.items()}
+    if settings.inductive and graphs.many:
+        raise SettingError("inductive=true hides nodes of one graph, and these are many graphs: leave it out.")
+    if settings.neighbours and graphs.many:
+        raise SettingError("neighbours=… is for one large graph, and these are many: take a smaller batch_size.")
+    if settings.inductive:
+        parts, hidden = _inductive(graphs, x, split, targets, preprocessing)
+        said += hidden
+    else:
+        ready = made_ready(graphs, x)
+        parts = {part: preprocessing.part(graphs, ready, split[part], targets[part]) for part in split}
+    return DataSet(
+        name=name,
+        source=source,
+        spec=preprocessing.spec,
+        parts=parts,
+        preprocessing=preprocessing,
+        fingerprint=graphs.digest,
+        split_hash=split_hash(split),
+        notes=[*notes, *graphs.notes, *decided, *unknown, *said, *_shape_notes(graphs, settings)],
+    )
+
+
+def _labels(graphs: RawGraphs, settings: DataSettings) -> Labels:
+    """The target of every example. Raises SettingError where nothing says which column it is."""
+    table, column = graphs.targets, settings.target or graphs.target
+    if table is None or not table.columns:
+        raise DataError(f"{graphs.title} holds no targets: there is nothing to learn from it.")
+    if column is None and len(table.columns) == 1:
+        if table is graphs.table and not graphs.columns:
+            raise DataError(
+                f"{table.name} of {graphs.title} has no column but {table.columns[0]!r}, the names of the nodes: there "
+                "is nothing to predict.",
+                mend="Add the column to predict, and name it with target=COLUMN.",
+            )
+        column = table.columns[0]
+    if column is None:
+        shown = ", ".join(table.columns[:40])
+        raise SettingError(f"Which column of {table.title} is to be predicted? Say target=COLUMN. They are: {shown}.")
+    column = find_column(table, "target", column)
+    return read_labels(table, column, graphs.target_kind if column == graphs.target else None)
+
+
+def _split(graphs: RawGraphs, labels: Labels, rows: Rows, settings: DataSettings) -> tuple[dict[str, Rows], list[str]]:
+    """The examples of each part among those that have a target, and what is said of the others."""
+    given, notes = None, []
+    what = "graph" if graphs.many else "node"
+    if len(rows) < len(graphs.examples):
+        alone = len(graphs.examples) - len(rows)
+        notes.append(
+            f"{counted(alone, what)} of {len(graphs.examples):,} have no target and are in no part"
+            f"{'' if graphs.many else '; they stay in the graph'}."
+        )
+    if graphs.parts is not None:
+        given = {part: np.intersect1d(graphs.parts[part], rows) for part in PARTS if part in graphs.parts}
+        if not len(given.get("train", ())):
+            raise DataError(f"{graphs.title} has a split and no {what} with a target for training.")
+        outside = len(np.setdiff1d(rows, np.concatenate(list(given.values()))))
+        if outside:
+            notes.append(f"{counted(outside, what)} with a target {'is' if outside == 1 else 'are'} in no part.")
+    codes = labels.classes(rows)
+    if codes is None:
+        return _split_numbers(rows, given, settings), notes
+    classes = natural_order(labels.cells.gather(rows).unique())
+    number = {name: k for k, name in enumerate(classes)}
+    every = np.full(len(graphs.examples), -1, np.int64)
+    every[rows] = [number[cell] for cell in labels.cells.gather(rows)]
+    return complete_split(every, classes, given or {"train": rows}, settings), notes
+
+
+def _split_numbers(rows: Rows, given: Mapping[str, Rows] | None, settings: DataSettings) -> dict[str, Rows]:
+    """As `complete_split`, where the target is a number and there are no classes to keep in their shares."""
+    given = given or {"train": rows}
+    train = given["train"]
+    val = 0.0 if "val" in given else settings.val
+    test = 0.0 if "test" in given else settings.test
+    if val + test >= 1:
+        raise SettingError(f"val={val:g} and test={test:g} leave nothing to train on: together they must be below 1.")
+    drawn = split_indices(len(train), val=val, test=test, seed=settings.split_seed)
+    found = {part: train[chosen] for part, chosen in drawn.items()} | {p: r for p, r in given.items() if p != "train"}
+    for part, chosen in found.items():
+        if not len(chosen):
+            raise DataError(
+                f"The {part} part gets no example of {len(train):,}.", mend="Add some, or give other shares."
+            )
+    if settings.limit is not None:
+        found["train"] = draw(found["train"], settings.limit, seed=settings.split_seed)
+    return {part: found[part] for part in PARTS if part in found}
+
+
+def _inductive(
+    graphs: RawGraphs,
+    x: Tensor,
+    split: Mapping[str, Rows],
+    targets: Mapping[str, Tensor],
+    preprocessing: GraphPreprocessing,
+) -> tuple[dict[str, Part], list[str]]:
+    """Parts whose graphs hold no node of a part that comes later: training sees its own nodes and the edges between
+    them, validation those of training too, the test all nodes, those without a part among them."""
+    parts: dict[str, Part] = {}
+    seen = np.zeros(graphs.nodes, bool)
+    counts = []
+    for part, rows in split.items():
+        seen[rows] = True
+        if part == "test":
+            seen[:] = True
+        place = np.cumsum(seen) - 1
+        inside = graphs.edges[:, seen[graphs.edges].all(0)]
+        whole = preprocessing.part(
+            graphs, (x[torch.from_numpy(seen)], torch.from_numpy(place[inside])), rows, targets[part]
+        )
+        assert isinstance(whole, NodePart)
+        parts[part] = whole.at(torch.from_numpy(place[rows]))
+        counts.append(f"{part} {counted(int(seen.sum()), 'node')} and {counted(inside.shape[1], 'edge')}")
+    return parts, [f"inductive=true: each part sees the nodes of the parts before it and its own: {'; '.join(counts)}."]
+
+
+def _shape_notes(graphs: RawGraphs, settings: DataSettings) -> list[str]:
+    """How large the graph is, and what a person may not expect of it."""
+    edges = graphs.edges
+    loops = int((edges[0] == edges[1]).sum())
+    touched = np.zeros(graphs.nodes, bool)
+    touched[edges[:, edges[0] != edges[1]]] = True
+    many = f"{counted(len(graphs.graph_names), 'graph')} with " if graphs.many else ""
+    said = f"{many}{counted(graphs.nodes, 'node')} and {counted(edges.shape[1], 'edge')}, each direction counted"
+    extra = [f"{counted(loops, 'edge')} from a node to itself"] if loops else []
+    alone = int((~touched).sum())
+    extra += [f"{counted(alone, 'node')} without edges to others"] if alone else []
+    notes = [f"{said}{'; ' + ', '.join(extra) if extra else ''}."]
+    if settings.neighbours:
+        notes.append(
+            f"neighbours={','.join(map(str, settings.neighbours))} draws the graph around each batch for "
+            f"{counted(len(settings.neighbours), 'layer')}: a model with more layers sees less than it could."
+        )
+    return notes

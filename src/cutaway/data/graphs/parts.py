@@ -1,0 +1,161 @@
+"""The parts of graph data: nodes of one graph, or whole graphs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..sets import Batch
+from .sampling import Around
+
+Row = Callable[[int], dict[str, str] | None]
+
+
+class NodePart:
+    """Nodes of one graph: a batch is the whole graph with the nodes to answer for, or what lies around them.
+
+    Inputs are x (V, F), edges (2, E) and rows (n,): the numbers of the nodes in x. The same x and edges are given every
+    time, so that what a model makes of them once serves all batches.
+    """
+
+    def __init__(
+        self,
+        x: Tensor,
+        edges: Tensor,
+        rows: Tensor,
+        target: Tensor | None,
+        names: Sequence[str],
+        row: Row | None = None,
+        neighbours: Sequence[int] = (),
+        notes: Sequence[str] = (),
+    ) -> None:
+        """`names` and `row` are by example. With `neighbours` a batch holds, layer by layer, so many neighbours of each
+        node, drawn anew in training; all of them where nothing is learned."""
+        self.x, self.edges, self.rows, self.target = x, edges, rows, target
+        self.neighbours, self.notes = tuple(neighbours), list(notes)
+        self._names, self._row = names, row
+        self._around = Around(edges.numpy(), len(x)) if self.neighbours else None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def at(self, rows: Tensor) -> NodePart:
+        """The same examples where they stand at other rows of x."""
+        moved = copy.copy(self)
+        moved.rows = rows
+        return moved
+
+    def plan(self, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:
+        """Batches of nodes in random order; where nothing is learned and the graph is whole, one batch of all."""
+        if generator is None:
+            every = torch.arange(len(self))
+            return [every] if self._around is None else list(every.split(batch_size))  # type: ignore[no-untyped-call]
+        order = torch.randperm(len(self), generator=generator)
+        if batch_size >= len(self):
+            return [order]
+        batches: list[Tensor] = list(order.split(batch_size))  # type: ignore[no-untyped-call]
+        return batches
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """The whole graph or the nodes around each batch's own; `seed` draws them, None takes all neighbours."""
+        for index in order:
+            rows = self.rows[index]
+            target = torch.empty(len(index), 0) if self.target is None else self.target[index]
+            if self._around is None:
+                yield Batch((self.x, self.edges, rows), target)
+                continue
+            rng = None if seed is None else np.random.default_rng([seed, int(index[0]), len(index)])
+            distinct, places = np.unique(rows.numpy(), return_inverse=True)  # a balanced draw repeats nodes
+            nodes, edges = self._around.draw(distinct, self.neighbours, rng)
+            yield Batch((self.x[torch.from_numpy(nodes)], torch.from_numpy(edges), torch.from_numpy(places)), target)
+
+    def name(self, i: int) -> str:
+        """What a person calls the node."""
+        return self._names[i]
+
+    def picture(self, i: int) -> None:
+        """A node is no picture."""
+        del i
+
+    def row(self, i: int) -> dict[str, str] | None:
+        """The node as the person gave it, where it is a row of a table."""
+        return self._row(i) if self._row else None
+
+
+class SideBySide:
+    """Graphs in memory one behind another, their nodes and edges in the order of the graphs."""
+
+    def __init__(self, x: Tensor, edges: Tensor, graph: Tensor) -> None:
+        """`graph` (V,) is the graph of each node, from 0; each has nodes."""
+        count = int(graph.max()) + 1
+        order = graph.argsort(stable=True)  # nodes graph after graph
+        place = torch.empty_like(order)
+        place[order] = torch.arange(len(order))
+        of_edges = graph[edges[1]]
+        self.x, self.edges = x[order], place[edges][:, of_edges.argsort(stable=True)]
+        self.nodes = torch.bincount(graph, minlength=count)  # of each graph, (n,)
+        self.links = torch.bincount(of_edges, minlength=count)  # edges of each graph, (n,)
+        self.first_node = self.nodes.cumsum(0) - self.nodes
+        self.first_link = self.links.cumsum(0) - self.links
+
+    def some(self, graphs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Those graphs, in that order: x (V, F), edges (2, E) and the graph of each node (V,), numbered from 0."""
+        batch, nodes = _stretches(self.first_node[graphs], self.nodes[graphs])
+        of_links, links = _stretches(self.first_link[graphs], self.links[graphs])
+        sizes = self.nodes[graphs]
+        shift = sizes.cumsum(0) - sizes - self.first_node[graphs]  # from a node's number here to that in the batch
+        return self.x[nodes], self.edges[:, links] + shift[of_links], batch
+
+
+def _stretches(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Stretches start, start + 1, … one behind another: the stretch of each number, and the numbers."""
+    owner = torch.arange(len(lengths)).repeat_interleave(lengths)
+    within = torch.arange(len(owner)) - (lengths.cumsum(0) - lengths)[owner]
+    return owner, starts[owner] + within
+
+
+class GraphsPart:
+    """Whole graphs: a batch holds some side by side, with no edges between them.
+
+    Inputs are x (V, F), edges (2, E), no rows (0,) and the graph of each node (V,), numbered from 0 in the batch.
+    """
+
+    def __init__(
+        self,
+        graphs: SideBySide,
+        rows: Tensor,
+        target: Tensor | None,
+        names: Sequence[str],
+        row: Row | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        """`rows` (n,) says which of the graphs are of this part; `names` and `row` are by example."""
+        self.graphs, self.rows, self.target, self.notes = graphs, rows, target, list(notes)
+        self._names, self._row = names, row
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """The graphs of each batch, in its order."""
+        del seed
+        for index in order:
+            x, edges, batch = self.graphs.some(self.rows[index])
+            target = torch.empty(len(index), 0) if self.target is None else self.target[index]
+            yield Batch((x, edges, torch.empty(0, dtype=torch.int64), batch), target)
+
+    def name(self, i: int) -> str:
+        """What a person calls the graph."""
+        return self._names[i]
+
+    def picture(self, i: int) -> None:
+        """A graph is no picture."""
+        del i
+
+    def row(self, i: int) -> dict[str, str] | None:
+        """What the person's table says of the graph, where there is one."""
+        return self._row(i) if self._row else None

@@ -1,0 +1,246 @@
+"""From what a file says of nodes to the numbers that a network takes: fitted on the training part, saved with it.
+
+Columns of a table become numbers as those of tables do: a number is (v − mean) / deviation, but 0 and 1 stay as they
+are; a category is one number for each of its values. A matrix is taken as it is, or with each node's features divided
+by their sum. Nodes of which nothing is known are told apart by their number where there is but one graph, which must be
+small, and else by how many edges lead to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from ... import spec as specs
+from ...errors import DataError
+from ...spec import GraphSpec, Value
+from ..splits import Rows
+from ..tables.columns import LEFT_OUT, ColumnType, decode, infer, meaning
+from ..tables.encoders import Category, Encoder, encoder_from_json, fit_encoder
+from ..tables.preprocessing import bad_cells, unknown_note, unreadable_cells
+from ..tables.reading import counted
+from ..tables.targets import NUMBER, Labels, read_labels
+from .parts import GraphsPart, NodePart, SideBySide
+from .raw import RawGraphs, side_by_side
+from .reading import read_graphs
+
+Ready = tuple[Tensor, Tensor] | SideBySide
+
+DEGREE = "edges to the node"
+MOST_NUMBERED = 4096  # nodes that are told apart by their number: the features of all are its square
+SHOWN = 5  # columns that a note names
+
+
+@dataclass(frozen=True)
+class GraphPreprocessing:
+    """How the nodes of a graph become x (V, F)."""
+
+    spec: GraphSpec
+    form: str  # columns, matrix, number or degree
+    encoders: tuple[Encoder, ...] = ()  # columns, degree: one for each column
+    scaled: str = ""  # matrix: rows divides each node's features by their sum
+    neighbours: tuple[int, ...] = ()  # drawn in each layer; none takes whole graphs
+
+    def features(self, graphs: RawGraphs) -> tuple[Tensor, list[str]]:
+        """x (V, F) float32, and what a person should know of it. Raises DataError where nodes are described otherwise
+        than in training, naming what is missing or cannot be read."""
+        if self.form == "matrix":
+            return self._matrix(graphs), []
+        if self.form == "number":
+            if graphs.nodes != self.spec.features:
+                raise DataError(
+                    f"{graphs.title} has {graphs.nodes:,} nodes, and the model tells the {self.spec.features:,} nodes "
+                    "of its graph apart by their number alone.",
+                    mend="A model for other graphs needs nodes with features.",
+                )
+            return torch.eye(graphs.nodes), []
+        if self.form == "degree":
+            cells = {DEGREE: _degrees(graphs)}
+            return torch.from_numpy(np.concatenate([e.encode(cells[e.name]) for e in self.encoders], 1)), []
+        return self._columns(graphs)
+
+    def examples(self, sources: Sequence[Any]) -> NodePart | GraphsPart:
+        """Every node of new graphs, or every graph: paths of what `read_graphs` reads, or objects in memory."""
+        if not sources:
+            raise DataError("No graph was given.")
+        return self._part(self._read(sources), None, None)
+
+    def labelled(self, source: Any) -> NodePart | GraphsPart:
+        """The nodes or graphs of another file that have a target. Raises DataError where none has one, or one has a
+        class that training did not know."""
+        graphs = self._read([source])
+        column, kind = self.spec.target.column, "number" if isinstance(self.spec.target, Value) else "category"
+        if graphs.targets is None or column not in graphs.targets.columns:
+            raise DataError(f"{graphs.title} has no targets {column!r} to compare with.")
+        labels = read_labels(graphs.targets, column, kind)
+        rows = with_target(labels)
+        return self._part(graphs, rows, labels.tensor(self.spec.target, rows))
+
+    def part(
+        self, graphs: RawGraphs, ready: Ready, rows: Rows, target: Tensor | None, notes: Sequence[str] = ()
+    ) -> NodePart | GraphsPart:
+        """The examples `rows` of graphs whose nodes were prepared: x and edges, or the graphs side by side."""
+        names = [graphs.examples[i] for i in rows]
+        table = graphs.targets if graphs.targets is not None else (None if graphs.many else graphs.table)
+
+        def row(i: int) -> dict[str, str] | None:
+            return table.row(int(rows[i])) if table is not None else None
+
+        wanted = torch.from_numpy(rows)
+        if isinstance(ready, SideBySide):
+            return GraphsPart(ready, wanted, target, names, row, notes)
+        return NodePart(*ready, wanted, target, names, row, self.neighbours, notes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {
+            "kind": "graph",
+            "spec": specs.to_json(self.spec),
+            "form": self.form,
+            "columns": [encoder.to_json() for encoder in self.encoders],
+            "scaled": self.scaled,
+            "neighbours": list(self.neighbours),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> GraphPreprocessing:
+        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        spec = specs.from_json(data["spec"])
+        if not isinstance(spec, GraphSpec):
+            raise TypeError(f"a preprocessing of graphs with a spec of kind {spec.kind}")
+        encoders = tuple(encoder_from_json(column) for column in data["columns"])
+        return cls(spec, data["form"], encoders, data["scaled"], tuple(data["neighbours"]))
+
+    def _read(self, sources: Sequence[Any]) -> RawGraphs:
+        graphs = [read_graphs(source, self.spec.target.column) for source in sources]
+        for one in graphs:
+            if one.many != self.spec.many:
+                learned = ("whole graphs", "nodes of one graph")[:: 1 if self.spec.many else -1]
+                raise DataError(f"The model answers for {learned[0]}, and {one.title} holds {learned[1]}.")
+        return side_by_side(graphs)
+
+    def _part(self, graphs: RawGraphs, rows: Rows | None, target: Tensor | None) -> NodePart | GraphsPart:
+        x, notes = self.features(graphs)
+        rows = np.arange(len(graphs.examples)) if rows is None else rows
+        return self.part(graphs, made_ready(graphs, x), rows, target, notes)
+
+    def _matrix(self, graphs: RawGraphs) -> Tensor:
+        matrix = graphs.matrix
+        if matrix is None or matrix.shape[1] != self.spec.features:
+            has = "none" if matrix is None else str(matrix.shape[1])
+            raise DataError(f"{graphs.title} has nodes of {has} features, and the model takes {self.spec.features}.")
+        if not np.isfinite(matrix).all():
+            node = int(np.flatnonzero(~np.isfinite(matrix).all(1))[0])
+            raise DataError(f"{graphs.title}: {graphs.names[node]} has a feature that is not finite.")
+        x = torch.from_numpy(np.ascontiguousarray(matrix))
+        if self.scaled != "rows":
+            return x
+        total = x.sum(1, keepdim=True)
+        return torch.where(total == 0, x, x / total)  # a node without features stays without
+
+    def _columns(self, graphs: RawGraphs) -> tuple[Tensor, list[str]]:
+        table = graphs.table
+        absent = [e.name for e in self.encoders if table is None or e.name not in table.columns]
+        if table is None or absent:
+            raise DataError(
+                f"The model was trained with columns that {graphs.title} lacks: {', '.join(map(repr, absent[:10]))}.",
+                mend="Give nodes with the columns of training; a column may be empty, not absent.",
+            )
+        cells = {e.name: meaning(table.frame[e.name]) for e in self.encoders}
+        if problems := bad_cells(table, cells, {e.name: e.type for e in self.encoders}):
+            raise unreadable_cells(table, list(problems.values()), "Mend them; an empty cell counts as missing.")
+        blocks = [e.encode(cells[e.name]) for e in self.encoders]
+        for e, block in zip(self.encoders, blocks):
+            if not np.isfinite(block).all():
+                raise DataError(f"Column {e.name!r} holds a number too far from those of training for 32 bits.")
+        counts = {e.name: e.unknown(cells[e.name]) for e in self.encoders if isinstance(e, Category)}
+        notes = [unknown_note(column, count, table.title) for column, count in counts.items() if count]
+        return torch.from_numpy(np.concatenate(blocks, axis=1)), notes
+
+
+def fit_preprocessing(
+    graphs: RawGraphs, target: specs.Simple, train: Rows, neighbours: tuple[int, ...]
+) -> tuple[GraphPreprocessing, list[str]]:
+    """The preprocessing fitted on the nodes `train`, and what was decided that a person may want otherwise."""
+
+    def fitted(form: str, width: int, encoders: tuple[Encoder, ...] = (), scaled: str = "") -> GraphPreprocessing:
+        return GraphPreprocessing(GraphSpec(width, target, graphs.many), form, encoders, scaled, neighbours)
+
+    if graphs.matrix is not None:
+        notes = ["Each node's features are divided by their sum."] if graphs.scaled == "rows" else []
+        return fitted("matrix", graphs.matrix.shape[1], scaled=graphs.scaled), notes
+    encoders, notes = _fit_columns(graphs, train)
+    if encoders:
+        return fitted("columns", sum(len(e.features) for e in encoders), encoders), notes
+    if not graphs.many and graphs.nodes <= MOST_NUMBERED:
+        notes.append(
+            "Nothing is known of the nodes: each has a feature of its own, so that the model is for this graph alone."
+        )
+        return fitted("number", graphs.nodes), notes
+    degree = fit_encoder(DEGREE, NUMBER, _degrees(graphs).gather(train), "standard")
+    assert degree is not None, "each node has a degree"
+    notes.append("Nothing is known of the nodes but how many edges lead to each: that is their feature.")
+    return fitted("degree", len(degree.features), (degree,)), notes
+
+
+def made_ready(graphs: RawGraphs, x: Tensor) -> Ready:
+    """Features and edges as parts take them."""
+    edges = torch.from_numpy(np.ascontiguousarray(graphs.edges))
+    return (x, edges) if graphs.graph is None else SideBySide(x, edges, torch.from_numpy(graphs.graph))
+
+
+def with_target(labels: Labels) -> Rows:
+    """The examples that have a target. Raises DataError that names those whose target cannot be read."""
+    problems = labels.problems()
+    missing = labels.cells.is_null().to_numpy()
+    unreadable = [problem for i, problem in problems.items() if not missing[i]]
+    if unreadable:
+        raise DataError(
+            f"{counted(len(unreadable), 'target')} of {labels.table.title} cannot be read.",
+            unreadable,
+            "Mend them, or leave them empty.",
+        )
+    return np.flatnonzero(~missing)
+
+
+def _fit_columns(graphs: RawGraphs, train: Rows) -> tuple[tuple[Encoder, ...], list[str]]:
+    """An encoder for each column that holds something to learn from, and a note on the others."""
+    if graphs.table is None:
+        return (), []
+    encoders: list[Encoder] = []
+    left: dict[str, list[str]] = {}
+    for column in graphs.columns:
+        cells = meaning(graphs.table.frame[column])
+        training = cells.gather(train)
+        type = infer(column, training, len(graphs.table))
+        encoder = None
+        if type.kind not in LEFT_OUT:
+            encoder = fit_encoder(column, type, training, "none" if _are_marks(training, type) else "standard")
+        if encoder is None:
+            left.setdefault(LEFT_OUT.get(type.kind, "no cell can be read"), []).append(column)
+        else:
+            encoders.append(encoder)
+    notes = []
+    for reason, columns in left.items():
+        more = f" and {len(columns) - SHOWN:,} more" if len(columns) > SHOWN else ""
+        plural = "s are" if len(columns) > 1 else " is"
+        notes.append(f"The column{plural} left out: {', '.join(columns[:SHOWN])}{more} (of training nodes, {reason}).")
+    return tuple(encoders), notes
+
+
+def _are_marks(cells: pl.Series, type: ColumnType) -> bool:
+    """Whether the cells are marks, 0 and 1 or yes and no, which stay 0 and 1: most are 0, and those cost nothing."""
+    if type.kind not in ("number", "yes/no"):
+        return False
+    values = decode(cells, type)
+    return bool(np.isin(values[~np.isnan(values)], (0.0, 1.0)).all())
+
+
+def _degrees(graphs: RawGraphs) -> pl.Series:
+    return pl.Series(DEGREE, [str(degree) for degree in graphs.degrees()])

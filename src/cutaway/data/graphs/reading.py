@@ -1,0 +1,50 @@
+"""Reading a graph, or many, whatever form they come in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ...errors import DataError
+from .raw import RawGraphs
+
+FORMS = (
+    "a folder with nodes.csv and edges.csv, a .graphml file or a folder of them, a Planetoid folder (ind.NAME.x, …), "
+    "or a TU folder (NAME_A.txt, …)"
+)
+
+
+def read_graphs(source: Any, target: str | None = None) -> RawGraphs:
+    """What a path or an object in memory holds; `target` is the column to predict, where one was asked for.
+
+    Raises DataError that names every bad row.
+    """
+    if hasattr(source, "edge_index"):
+        from .geometric import read_data
+
+        return read_data(source)
+    path = Path(source).expanduser()
+    if path.is_file() and path.suffix.lower() == ".graphml":
+        from .graphml import read_graphml
+
+        return read_graphml(path, target)
+    if not path.is_dir():
+        raise DataError(f"There is no graph at {str(source)!r}.", mend=f"A graph is {FORMS}.")
+    names = [p.name for p in path.iterdir()]
+    if "edges.csv" in names or "nodes.csv" in names:
+        from .tables import read_tables
+
+        return read_tables(path, target)
+    if any(name.startswith("ind.") for name in names):
+        from .planetoid import read_planetoid
+
+        return read_planetoid(path)
+    if any(name.endswith("_A.txt") for name in names):
+        from .tu import read_tu
+
+        return read_tu(path)
+    if any(name.endswith(".graphml") for name in names):
+        from .graphml import read_graphml
+
+        return read_graphml(path, target)
+    raise DataError(f"{path} holds no graph.", mend=f"A graph is {FORMS}.")

@@ -1,0 +1,110 @@
+"""The TU form of graph data sets: NAME_A.txt with an edge on each line, and a file for each other thing known.
+
+Nodes are numbered from 1 through all graphs. NAME_graph_indicator.txt says of which graph each node is,
+NAME_graph_labels.txt the class of each graph (NAME_graph_attributes.txt its numbers), NAME_node_labels.txt and
+NAME_node_attributes.txt what is known of each node. README.txt beside them is for people.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ...errors import DataError, Problem
+from ..tables.reading import Table, counted
+from .raw import RawGraphs
+from .tables import digest_of
+
+CLASS, LABEL, ATTRIBUTE = "class", "node label", "attribute"
+
+
+def read_tu(path: Path) -> RawGraphs:
+    """The graphs in a folder of TU files. Raises DataError, with file and line, where they do not fit together."""
+    name = sorted(p.name for p in path.iterdir() if p.name.endswith("_A.txt"))[0].removesuffix("_A.txt")
+    indicator = path / f"{name}_graph_indicator.txt"
+    files = [path / f"{name}_A.txt", indicator]
+    of_graph = _whole(indicator, 1)[:, 0]
+    nodes, graphs = len(of_graph), int(of_graph.max())
+    edges = _whole(files[0], 2)
+    outside = np.flatnonzero(((edges < 1) | (edges > nodes)).any(1))
+    if len(outside):
+        problems = [
+            Problem(f"{files[0].name}, line {i + 1}", f"{edges[i, 0]}, {edges[i, 1]} names a node that is not there")
+            for i in outside
+        ]
+        raise DataError(f"{counted(len(problems), 'edge')} of {files[0]} cannot be: nodes are 1 to {nodes}.", problems)
+    empty = np.setdiff1d(np.arange(1, graphs + 1), of_graph)
+    if len(empty) or of_graph.min() < 1:
+        said = f"no node of graph {empty[0]}" if len(empty) else f"a node of graph {of_graph.min()}"
+        raise DataError(f"{indicator} has {said}, and graphs are numbered from 1, each with nodes.")
+    ends = edges.T - 1
+    across = np.flatnonzero(of_graph[ends[0]] != of_graph[ends[1]])
+    if len(across):
+        raise DataError(f"{files[0].name}, line {across[0] + 1}: the edge leads from one graph to another.")
+    columns: dict[str, pl.Series] = {}
+    notes = []
+    for kind, title in (("node_labels", LABEL), ("node_attributes", ATTRIBUTE)):
+        file = path / f"{name}_{kind}.txt"
+        if file.is_file():
+            files.append(file)
+            for k, cells in enumerate(zip(*_cells(file, nodes))):
+                column = f"{title} {k + 1}"
+                # the letter keeps a label from being taken for a quantity
+                columns[column] = pl.Series([f"{c}" if title == ATTRIBUTE else f"label {c}" for c in cells])
+    unread = [k for k in ("edge_labels", "edge_attributes") if (path / f"{name}_{k}.txt").is_file()]
+    if unread:
+        notes.append(f"Not read, because edges have no features here: {', '.join(f'{name}_{k}.txt' for k in unread)}.")
+    targets: dict[str, pl.Series] = {}
+    for kind, title in (("graph_labels", CLASS), ("graph_attributes", "graph attribute")):
+        file = path / f"{name}_{kind}.txt"
+        if file.is_file():
+            files.append(file)
+            for k, cells in enumerate(zip(*_cells(file, graphs))):
+                targets[title if title == CLASS else f"{title} {k + 1}"] = pl.Series(cells, dtype=pl.String)
+    return RawGraphs(
+        title=name,
+        edges=np.ascontiguousarray(ends),
+        names=[f"node {i + 1}" for i in range(nodes)],
+        table=Table("", pl.DataFrame(columns)) if columns else None,
+        columns=tuple(columns),
+        graph=of_graph - 1,
+        graph_names=[f"graph {i + 1}" for i in range(graphs)],
+        targets=Table("", pl.DataFrame(targets)) if targets else None,
+        target=next(iter(targets), None),
+        target_kind="category" if CLASS in targets else "number",
+        notes=tuple(notes),
+        digest=digest_of(files),
+    )
+
+
+def _cells(path: Path, count: int | None = None) -> list[list[str]]:
+    """The words of each line, separated by commas. Raises DataError where lines differ or are not `count`."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} could not be read as text: {error}.", mend="A TU folder needs this file.") from error
+    words = [[word.strip() for word in line.split(",")] for line in lines]
+    while words and words[-1] == [""]:
+        words.pop()
+    odd = next((i for i, row in enumerate(words) if len(row) != len(words[0])), None)
+    if odd is not None:
+        raise DataError(f"{path.name}, line {odd + 1}: {len(words[odd])} values, {len(words[0])} expected.")
+    if count is not None and len(words) != count:
+        raise DataError(f"{path} has {len(words):,} lines, and {count:,} are expected.", mend="Was it cut short?")
+    if not words:
+        raise DataError(f"{path} is empty.")
+    return words
+
+
+def _whole(path: Path, width: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """Lines of `width` whole numbers, (n, width)."""
+    words = _cells(path)
+    found = np.zeros((len(words), width), np.int64)
+    for i, row in enumerate(words):
+        try:
+            found[i] = [int(word) for word in row]
+        except ValueError as error:
+            raise DataError(f"{path.name}, line {i + 1}: {', '.join(row)!r} is not {width} whole numbers.") from error
+    return found

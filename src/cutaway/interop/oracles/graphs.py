@@ -1,0 +1,171 @@
+"""Oracles of the networks for graphs: PyTorch Geometric's layers, which gather and scatter where ours multiply.
+
+Dropout is drawn by these modules themselves, in the order in which our layers draw it (an edge list that its targets
+sort, head after head), so that training mode can be compared too; what is done with it is PyTorch Geometric's.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from itertools import pairwise
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...models import gat, gcn, graphconv
+from . import Oracle, OracleMissing
+
+NODES, EDGES, GRAPHS = 23, 60, 4
+READS = {"mean": "global_mean_pool", "max": "global_max_pool", "sum": "global_add_pool"}
+
+
+def _library() -> ModuleType:
+    """PyTorch Geometric's layers. Raises OracleMissing where it is not installed."""
+    try:
+        from torch_geometric import nn as layers
+    except ImportError as error:
+        raise OracleMissing(f"torch-geometric cannot be imported here ({error}).") from error
+    library: ModuleType = layers
+    return library
+
+
+def graph_of(features: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+    """A directed graph with repeated edges, loops (one of them twice) and nodes without edges; rows that repeat one
+    another; and graphs that lie mixed in one batch."""
+
+    def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
+        x = torch.randn(NODES, features, generator=generator, dtype=torch.float64)
+        drawn = torch.randint(NODES - 3, (2, EDGES), generator=generator)  # the last three nodes have none
+        edges = torch.cat([drawn, drawn[:, :5], torch.tensor([[2, 2, 7], [2, 2, 7]])], 1)
+        rows = torch.randint(NODES, (11,), generator=generator)
+        batch = torch.cat([torch.arange(GRAPHS), torch.randint(GRAPHS, (NODES - GRAPHS,), generator=generator)])
+        return x, edges, rows, batch
+
+    return draw
+
+
+def _dropped(x: Tensor, share: float, training: bool) -> Tensor:
+    """Inverted dropout, by a mask of its own."""
+    if not training or not share:
+        return x
+    return torch.where(torch.rand_like(x) < share, torch.zeros_like(x), x / (1 - share))
+
+
+class _Net(nn.Module):
+    """Layers one behind another, and the read-out of whole graphs, as PyTorch Geometric's examples put them."""
+
+    def __init__(self, convs: list[nn.Module], head: nn.Module | None, config: Any, nonlinear: str) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(convs)
+        self.head, self.config, self.nonlinear = head, config, getattr(nn.functional, nonlinear)
+
+    def forward(self, x: Tensor, edges: Tensor, rows: Tensor, batch: Tensor) -> Tensor:
+        """Logits of the nodes `rows`, or of each graph."""
+        for i, conv in enumerate(self.convs):
+            x = self.convolve(conv, x, edges)
+            if self.head is not None or i + 1 < len(self.convs):
+                x = self.nonlinear(x)
+        if self.head is None:
+            return x[rows]
+        read = getattr(_library(), READS[self.config.read])
+        answers: Tensor = self.head(_dropped(read(x, batch), self.config.dropout, self.training))
+        return answers
+
+    def convolve(self, conv: nn.Module, x: Tensor, edges: Tensor) -> Tensor:
+        """One layer: dropout on its input, then the convolution."""
+        y: Tensor = conv(_dropped(x, self.config.dropout, self.training), edges)
+        return y
+
+
+class _GraphConvNet(_Net):
+    def convolve(self, conv: nn.Module, x: Tensor, edges: Tensor) -> Tensor:
+        """Dropout is on the input of the answers' layer alone."""
+        last = self.head is None and conv is self.convs[-1]
+        y: Tensor = conv(_dropped(x, self.config.dropout, self.training and last), edges)
+        return y
+
+
+class _GATNet(_Net):
+    """Attention over a list of edges that has every node's loop once, put together node by node."""
+
+    def convolve(self, conv: Any, x: Tensor, edges: Tensor) -> Tensor:
+        """Dropout on the input, on the transformed features where they travel, and on the attention."""
+        share, training = self.config.dropout, self.training
+        listed = sorted((i, j) for j, i in edges.t().tolist() if i != j)
+        listed = sorted(listed + [(i, i) for i in range(len(x))])
+        by_target = torch.tensor(listed).t().flip(0)  # (2, E)
+        x = _dropped(x, share, training)
+        heads, width = conv.heads, conv.out_channels
+        # drawn head after head: (K, V, width) and (K, E)
+        of_features = _dropped(x.new_ones(heads, len(x), width), share, training).transpose(0, 1)
+        of_attention = _dropped(x.new_ones(heads, len(listed)), share, training).t()
+
+        def travelling(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+            edge_index, size, given = inputs
+            return edge_index, size, given | {"x": tuple(one * of_features for one in given["x"])}
+
+        def attending(module: Any, inputs: tuple[Any, ...], attention: Tensor) -> Tensor:
+            return attention * of_attention
+
+        handles = [
+            conv.register_propagate_forward_pre_hook(travelling),
+            conv.register_edge_update_forward_hook(attending),
+        ]
+        try:
+            y: Tensor = conv(x, by_target)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return y
+
+
+def _head(config: Any, width: int) -> nn.Module | None:
+    return nn.Linear(width, config.num_classes) if config.many else None
+
+
+def _head_keys(config: Any) -> dict[str, str]:
+    return {f"head.{key}": f"head.{key}" for key in ("weight", "bias")} if config.many else {}
+
+
+def geometric_gcn(config: gcn.Config) -> Oracle:
+    """GCNConv, which adds the loops that are missing and normalises by itself."""
+    last = config.hidden if config.many else config.num_classes
+    widths = [config.in_features, *[config.hidden] * (config.layers - 1), last]
+    convs = [_library().GCNConv(i, o, bias=config.bias) for i, o in pairwise(widths)]
+    keys = ["lin.weight", *(["bias"] if config.bias else [])]
+    key_map = {f"layers.{n}.{key}": f"convs.{n}.{key}" for n in range(config.layers) for key in keys}
+    net = _Net(convs, _head(config, config.hidden), config, "relu")
+    return Oracle(net, graph_of(config.in_features), key_map | _head_keys(config))
+
+
+def geometric_gat(config: gat.Config) -> Oracle:
+    """GATConv over edges that have their loops already."""
+    make = functools.partial(_library().GATConv, negative_slope=config.slope, add_self_loops=False)
+    convs, width = [], config.in_features
+    for _ in range(config.layers - (not config.many)):
+        convs.append(make(width, config.hidden, heads=config.heads))
+        width = config.hidden * config.heads
+    if not config.many:
+        convs.append(make(width, config.num_classes, heads=config.out_heads, concat=False))
+    keys = ("lin.weight", "att_src", "att_dst", "bias")
+    key_map = {f"layers.{n}.{key}": f"convs.{n}.{key}" for n in range(config.layers) for key in keys}
+    net = _GATNet(convs, _head(config, width), config, "elu")
+    return Oracle(net, graph_of(config.in_features), key_map | _head_keys(config))
+
+
+def geometric_graphconv(config: graphconv.Config) -> Oracle:
+    """GraphConv, which sums over the edges first and transforms then."""
+    last = config.hidden if config.many else config.num_classes
+    widths = [config.in_features, *[config.hidden] * (config.layers - 1), last]
+    convs = [_library().GraphConv(i, o, bias=config.bias) for i, o in pairwise(widths)]
+    keys = {"lin_rel.weight": "lin_rel.weight", "lin_root.weight": "lin_root.weight"}
+    keys |= {"bias": "lin_rel.bias"} if config.bias else {}
+    key_map = {f"layers.{n}.{ours}": f"convs.{n}.{its}" for n in range(config.layers) for ours, its in keys.items()}
+    net = _GraphConvNet(convs, _head(config, config.hidden), config, "relu")
+    return Oracle(net, graph_of(config.in_features), key_map | _head_keys(config))
+
+
+ORACLES = {"gcn": geometric_gcn, "gat": geometric_gat, "graphconv": geometric_graphconv}

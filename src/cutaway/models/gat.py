@@ -1,0 +1,227 @@
+"""Graph attention: each node weighs its neighbours by what is known of both.
+
+After P. Veličković, G. Cucurull, A. Casanova, A. Romero, P. Liò, Y. Bengio, Graph attention networks, 2017 (ICLR 2018).
+<https://arxiv.org/abs/1710.10903>
+
+    e_ij = LeakyReLU( aᵀ [W h_i ‖ W h_j] ),   α_ij = exp(e_ij) / Σ_{k → i} exp(e_ik)          (equations 1 to 3)
+    h'_i = ‖_k σ( Σ_{j → i} α_ij^k W^k h_j )        between layers: heads concatenated        (equation 5)
+    h'_i = σ( 1/K Σ_k Σ_{j → i} α_ij^k W^k h_j )    in the last layer: heads averaged         (equation 6)
+
+aᵀ[W h_i ‖ W h_j] is a sum of two numbers, one of each node, so that the scores of E edges cost V products and E sums.
+The neighbours of a node are the sources of the edges that lead to it and the node itself, once, also where the data
+lists its loop several times or not at all; other edges count as often as they are listed.
+
+Shapes: x (V, F) and edge_index (2, E); layer 1: 8 heads of 8, (V, 64), ELU; layer 2: one head, (V, classes), logits of
+the nodes `rows` (n, classes). All heads are one product with a sparse matrix (K·V, K·V) of K blocks. Dropout falls on
+the input of each layer, on W h where it is summed up, and on α. With `many`, examples are whole graphs side by side in
+one batch: the heads of every layer are concatenated, the nodes of each graph are read out together, and a linear head
+gives (n, classes); that part is not of the paper.
+
+The parts have the names and shapes of PyTorch Geometric's GATConv, whose weights load as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import require
+from ..nn.graphs import (
+    MOST_ENTRIES,
+    NodeLinear,
+    Pattern,
+    dropout,
+    edge_scores,
+    edge_softmax,
+    neighbours,
+    product,
+)
+from ..spec import GraphSpec
+from .card import Card, Divergence, Published
+from .graphs import LEARNED, check_sizes, chosen, pooled, refuse_features, refuse_target
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    in_features: int = 1433  # F, numbers that describe a node
+    hidden: int = 8  # values of a node in each head, between layers
+    heads: int = 8  # between layers, concatenated
+    out_heads: int = 1  # of the last layer, averaged; with many there is no such layer
+    layers: int = 2  # so many edges away a node sees
+    num_classes: int = 7  # values that the head gives: one for each class, 1 for a number
+    dropout: float = 0.6  # share of inputs, of transformed features and of attention that is blanked in training
+    slope: float = 0.2  # of LeakyReLU below 0
+    many: bool = False  # answers for whole graphs, not for nodes
+    read: str = "mean"  # how the nodes of a graph are read out: mean, max or sum
+
+    def __post_init__(self) -> None:
+        for field in ("hidden", "heads", "out_heads"):
+            require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
+        require(self.slope >= 0, "slope", self.slope, "at least 0")
+        check_sizes(self.in_features, self.layers, self.num_classes, self.dropout, self.read)
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
+        """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
+        refuse_target("gat", spec)
+        return dataclasses.replace(preset, in_features=spec.features, num_classes=spec.target.outputs, many=spec.many)
+
+
+class GATConv(nn.Module):
+    """Attention of `heads` heads: (V, in) to (V, heads · width), or to their mean (V, width)."""
+
+    def __init__(self, in_features: int, width: int, heads: int, concat: bool, config: Config) -> None:
+        super().__init__()
+        self.heads, self.width, self.concat = heads, width, concat
+        self.dropout, self.slope = config.dropout, config.slope
+        self.lin = NodeLinear(in_features, heads * width, bias=False, dropout=config.dropout)
+        self.att_src = nn.Parameter(torch.empty(1, heads, width))  # the half of a that meets W h_j
+        self.att_dst = nn.Parameter(torch.empty(1, heads, width))  # and the half that meets W h_i
+        self.bias = nn.Parameter(torch.zeros(heads * width if concat else width))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Glorot's uniform weights for each head by itself."""
+        for weight in self.lin.weight.view(self.heads, self.width, -1):
+            nn.init.xavier_uniform_(weight)
+        for half in (self.att_src, self.att_dst):
+            bound = (6 / (self.width + 1)) ** 0.5  # a maps `width` values to one
+            nn.init.uniform_(half, -bound, bound)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """As many heads at once as are not too many entries for one product."""
+        nodes = len(x)
+        h = self.lin(x).view(nodes, self.heads, self.width).transpose(0, 1)  # (K, V, width)
+        edges = neighbours(edge_index, nodes, loops=True)
+        halves = torch.cat([self.att_dst, self.att_src]).permute(1, 2, 0)  # (K, width, 2)
+        scores = h @ halves  # (K, V, 2)
+        dropped = dropout(h, self.dropout, self.training)
+        at_once = max(1, min(self.heads, MOST_ENTRIES // max(1, len(edges.columns))))
+        sums = [
+            self._attend(s, d, edges.blocks(len(d)))
+            for s, d in zip(torch.split(scores, at_once), torch.split(dropped, at_once))
+        ]
+        y = sums[0] if len(sums) == 1 else torch.cat(sums)  # (K, V, width)
+        if self.concat:
+            y = y.transpose(0, 1).reshape(nodes, self.heads * self.width)  # (V, K · width)
+        else:
+            y = y.mean(0)  # (V, width)
+        return y + self.bias
+
+    def _attend(self, scores: Tensor, h: Tensor, edges: Pattern) -> Tensor:
+        """Σ_j α_ij h_j of some heads: scores (k, V, 2), h (k, V, width) to (k, V, width)."""
+        of_targets, of_sources = scores.flatten(0, 1).unbind(1)  # (k·V,) each
+        attention = edge_softmax(F.leaky_relu(edge_scores(of_targets, of_sources, edges), self.slope), edges)
+        attention = dropout(attention, self.dropout, self.training)  # (k·E,)
+        return product(attention, edges, h.flatten(0, 1)).view(h.shape)
+
+
+class GAT(nn.Module):
+    """Nodes (V, F) and edges (2, E) to logits: of nodes (n, classes), or of graphs (n, classes)."""
+
+    takes = (GraphSpec,)
+    targets = LEARNED
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        between = config.heads * config.hidden
+        inner = config.layers if config.many else config.layers - 1
+        self.layers = nn.ModuleList()
+        width = config.in_features
+        for _ in range(inner):
+            self.layers.append(GATConv(width, config.hidden, config.heads, True, config))
+            width = between
+        if config.many:
+            self.head = NodeLinear(between, config.num_classes, dropout=config.dropout)
+        else:
+            self.layers.append(GATConv(width, config.num_classes, config.out_heads, False, config))
+
+    def features(
+        self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
+    ) -> Tensor:
+        """What the last layer sees: of the nodes `rows`, or of each graph, read out, (n, heads · hidden)."""
+        h = self._hidden(x, edge_index)
+        return pooled(h, batch, self.config.read) if self.config.many else chosen(h, rows)
+
+    def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
+        """Logits of the nodes `rows` (all where there are none), or of each graph that `batch` (V,) names.
+
+        Raises ModelError where nodes or edges are not what the network takes.
+        """
+        h = self._hidden(x, edge_index)
+        if self.config.many:
+            logits: Tensor = self.head(pooled(h, batch, self.config.read))
+            return logits
+        return chosen(self.layers[-1](h, edge_index), rows)
+
+    def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """(V, heads · hidden): all layers, but for nodes the last one, which is their head."""
+        refuse_features("gat", x, self.config.in_features)
+        for layer in self.layers if self.config.many else self.layers[:-1]:
+            x = F.elu(layer(x, edge_index))
+        return x
+
+
+Model = GAT
+
+# Features and classes are those of Cora; a data set brings its own.
+PRESETS = {"gat": Config()}
+
+CARD = Card(
+    title="Graph attention networks",
+    authors="P. Veličković, G. Cucurull, A. Casanova, A. Romero, P. Liò, Y. Bengio",
+    year=2017,
+    link="https://arxiv.org/abs/1710.10903",
+    family="graph",
+    equation="α_ij = softmax_j LeakyReLU(aᵀ[W h_i ‖ W h_j]), h'_i = ‖_k σ(Σ_j α_ij^k W^k h_j)",
+    oracle="torch-geometric's GATConv",
+    published={
+        "gat": Published(
+            92_373, None, (2708, 1433), "computed from the paper's sizes on Cora: no bias within attention"
+        )
+    },
+    divergences=(
+        Divergence(
+            "bias within attention",
+            paper="none",
+            here="none",
+            circulating="two for each head in the authors' release, 18 parameters on Cora; none in PyTorch Geometric's",
+        ),
+        Divergence(
+            "dropout",
+            paper="on the inputs of both layers and on the attention",
+            here="on W h where it is summed up as well, as in the authors' release",
+            circulating="not on W h in PyTorch Geometric's",
+        ),
+        Divergence(
+            "initialisation",
+            paper="Glorot's",
+            here="Glorot's for each head by itself",
+            circulating="for all heads together in PyTorch Geometric's",
+        ),
+        Divergence(
+            "early stopping",
+            paper="both validation loss and accuracy, with a patience of 100 epochs",
+            here="the validation score that the task watches, with the same patience",
+        ),
+        Divergence("whole graphs", paper="none", here="nodes read out by mean, max or sum, and a linear head"),
+    ),
+    settings={
+        "gat": {
+            "optimizer": "adam",
+            "lr": 0.005,
+            "weight_decay": 5e-4,
+            "schedule": "constant",
+            "epochs": 1000,
+            "patience": 100,
+            "batch_size": 0,
+        }
+    },
+)

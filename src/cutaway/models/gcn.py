@@ -1,0 +1,174 @@
+"""The graph convolutional network: each layer mixes what is known of a node with its neighbours, by fixed weights.
+
+After T. N. Kipf, M. Welling, Semi-supervised classification with graph convolutional networks, 2016 (ICLR 2017).
+<https://arxiv.org/abs/1609.02907>
+
+    H^(l+1) = σ( D̃^−½ Ã D̃^−½ H^(l) W^(l) ),   Ã = A + I,   D̃_ii = Σ_j Ã_ij            (equation 2)
+    Z = softmax( Â ReLU( Â X W^(0) ) W^(1) ),   Â = D̃^−½ Ã D̃^−½                        (equation 9)
+
+Node i takes the sum over the edges j → i of H_j W / √(d_i d_j), where d counts the edges that lead to a node, its own
+loop among them. Every node has one loop, also where the data lists several or none; other edges count as often as they
+are listed. Where edges lead one way alone, Â is not symmetric; the paper has no such graphs.
+
+Shapes: x (V, F) and edge_index (2, E); layer 1 (V, hidden), ReLU; layer 2 (V, classes), logits of the nodes `rows`
+(n, classes). Dropout falls on the input of each layer. With `many`, examples are whole graphs side by side in one
+batch: every layer has `hidden` values and a ReLU, the nodes of each graph are read out together, (n, hidden), and a
+linear head gives (n, classes); that part is not of the paper.
+
+The parts have the names of PyTorch Geometric's GCNConv, whose weights load as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import require
+from ..nn.graphs import NodeLinear, neighbours, product
+from ..spec import GraphSpec
+from .card import Card, Divergence, Published
+from .graphs import LEARNED, check_sizes, chosen, pooled, refuse_features, refuse_target
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    in_features: int = 1433  # F, numbers that describe a node
+    hidden: int = 16  # values of a node between layers
+    layers: int = 2  # so many edges away a node sees
+    num_classes: int = 7  # values that the head gives: one for each class, 1 for a number
+    dropout: float = 0.5  # share of each layer's input that is blanked in training
+    bias: bool = False  # one for each value of a layer, added behind the sum
+    many: bool = False  # answers for whole graphs, not for nodes
+    read: str = "mean"  # how the nodes of a graph are read out: mean, max or sum
+
+    def __post_init__(self) -> None:
+        require(self.hidden >= 1, "hidden", self.hidden, "at least 1")
+        check_sizes(self.in_features, self.layers, self.num_classes, self.dropout, self.read)
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
+        """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
+        refuse_target("gcn", spec)
+        return dataclasses.replace(preset, in_features=spec.features, num_classes=spec.target.outputs, many=spec.many)
+
+
+class GCNConv(nn.Module):
+    """Â X W + b: (V, in) to (V, out)."""
+
+    def __init__(self, in_features: int, out_features: int, config: Config) -> None:
+        super().__init__()
+        self.lin = NodeLinear(in_features, out_features, bias=False, dropout=config.dropout)
+        self.bias = nn.Parameter(torch.zeros(out_features)) if config.bias else None
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Transformed first, then summed over the edges: fewer values travel."""
+        h: Tensor = self.lin(x)  # (V, out)
+        edges = neighbours(edge_index, len(x), loops=True)
+        weights = edges.normalised(torch.promote_types(h.dtype, torch.float32))
+        y = product(weights, edges, h)
+        return y if self.bias is None else y + self.bias
+
+
+class GCN(nn.Module):
+    """Nodes (V, F) and edges (2, E) to logits: of nodes (n, classes), or of graphs (n, classes)."""
+
+    takes = (GraphSpec,)
+    targets = LEARNED
+    decayed = ("layers.0.lin.weight",)  # the paper's L2 is on the first layer alone
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        last = config.hidden if config.many else config.num_classes
+        widths = (config.in_features, *[config.hidden] * (config.layers - 1), last)
+        self.layers = nn.ModuleList(GCNConv(i, o, config) for i, o in pairwise(widths))
+        if config.many:
+            self.head = NodeLinear(config.hidden, config.num_classes, dropout=config.dropout)
+
+    def features(
+        self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
+    ) -> Tensor:
+        """What the last layer sees: of the nodes `rows`, (n, hidden), or of each graph, read out, (n, hidden)."""
+        h = self._hidden(x, edge_index)
+        return pooled(h, batch, self.config.read) if self.config.many else chosen(h, rows)
+
+    def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
+        """Logits of the nodes `rows` (all where there are none), or of each graph that `batch` (V,) names.
+
+        Raises ModelError where nodes or edges are not what the network takes.
+        """
+        h = self._hidden(x, edge_index)
+        if self.config.many:
+            logits: Tensor = self.head(pooled(h, batch, self.config.read))
+            return logits
+        return chosen(self.layers[-1](h, edge_index), rows)
+
+    def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """(V, hidden): all layers, but for nodes the last one, which is their head."""
+        refuse_features("gcn", x, self.config.in_features)
+        for layer in self.layers if self.config.many else self.layers[:-1]:
+            x = layer(x, edge_index).relu()
+        return x
+
+
+Model = GCN
+
+# Features and classes are those of Cora; a data set brings its own.
+PRESETS = {"gcn": Config()}
+
+CARD = Card(
+    title="Semi-supervised classification with graph convolutional networks",
+    authors="T. N. Kipf, M. Welling",
+    year=2016,
+    link="https://arxiv.org/abs/1609.02907",
+    family="graph",
+    equation="H' = σ(D̃^−½ (A + I) D̃^−½ H W)",
+    oracle="torch-geometric's GCNConv",
+    published={
+        "gcn": Published(
+            23_040, None, (2708, 1433), "computed from the authors' release on Cora, whose layers have no bias"
+        )
+    },
+    divergences=(
+        Divergence(
+            "bias",
+            paper="none in equation 2",
+            here="none; model.bias=true adds 23 parameters on Cora",
+            circulating="none in the authors' release; one in PyTorch Geometric's",
+        ),
+        Divergence(
+            "decay",
+            paper="L2 of 5e-4 on the first layer's weights alone",
+            here="the same; elsewhere there is none",
+            circulating="on all weights in many copies",
+        ),
+        Divergence(
+            "dropout on sparse features",
+            paper="on the entries that are not 0 (the authors' release)",
+            here="the same where few features are not 0, which is the same distribution as on all of them",
+            circulating="on all entries",
+        ),
+        Divergence(
+            "early stopping",
+            paper="200 epochs at most, ended where the validation loss is above its mean over 10 epochs",
+            here="200 epochs, and the weights of the best one on the validation part",
+        ),
+        Divergence("whole graphs", paper="none", here="nodes read out by mean, max or sum, and a linear head"),
+    ),
+    settings={
+        "gcn": {
+            "optimizer": "adam",
+            "lr": 0.01,
+            "weight_decay": 5e-4,
+            "schedule": "constant",
+            "epochs": 200,
+            "batch_size": 0,
+        }
+    },
+)

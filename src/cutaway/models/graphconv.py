@@ -1,0 +1,165 @@
+"""Graph convolution with two matrices: one for the node itself, one for the sum over its neighbours.
+
+After C. Morris, M. Ritzert, M. Fey, W. L. Hamilton, J. E. Lenssen, G. Rattan, M. Grohe, Weisfeiler and Leman go neural:
+higher-order graph neural networks, 2018 (AAAI 2019). <https://arxiv.org/abs/1810.02244>
+
+    f_i^(t) = σ( f_i^(t−1) W_1 + Σ_{j → i} f_j^(t−1) W_2 )            (equation 1), here with a bias b
+
+The sum is neither weighted nor divided by the number of neighbours, so that it can count them: with enough width such
+a network tells apart the nodes that the Weisfeiler–Leman test of dimension 1 tells apart, and no others. No loop is
+added: the node has a matrix of its own, and a loop in the data is an edge like any other.
+
+Shapes: x (V, F) and edge_index (2, E); each layer (V, hidden), ReLU; the last one gives the logits of the nodes `rows`,
+(n, classes). With `many`, as in the paper, examples are whole graphs side by side in one batch: every layer has
+`hidden` values and a ReLU, the nodes of each graph are read out together, (n, hidden), and a linear head gives
+(n, classes).
+
+The matrices have the names that PyTorch Geometric's GraphConv gives them; the bias is there one of `lin_rel`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import require
+from ..nn.graphs import NodeLinear, dropout, neighbours, product
+from ..spec import GraphSpec
+from .card import Card, Divergence, Published
+from .graphs import LEARNED, check_sizes, chosen, pooled, refuse_features, refuse_target
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    in_features: int = 1433  # F, numbers that describe a node
+    hidden: int = 64  # values of a node between layers
+    layers: int = 3  # so many edges away a node sees
+    num_classes: int = 7  # values that the head gives: one for each class, 1 for a number
+    dropout: float = 0.5  # share of the last layer's input that is blanked in training
+    bias: bool = True  # one for each value of a layer
+    many: bool = False  # answers for whole graphs, not for nodes
+    read: str = "mean"  # how the nodes of a graph are read out: mean, max or sum
+
+    def __post_init__(self) -> None:
+        require(self.hidden >= 1, "hidden", self.hidden, "at least 1")
+        check_sizes(self.in_features, self.layers, self.num_classes, self.dropout, self.read)
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
+        """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
+        refuse_target("graphconv", spec)
+        return dataclasses.replace(preset, in_features=spec.features, num_classes=spec.target.outputs, many=spec.many)
+
+
+class GraphConv(nn.Module):
+    """X W_1 + A X W_2 + b: (V, in) to (V, out)."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool) -> None:
+        super().__init__()
+        self.lin_rel = NodeLinear(in_features, out_features, bias=False)  # W_2, of the neighbours
+        self.lin_root = NodeLinear(in_features, out_features, bias=False)  # W_1, of the node itself
+        self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Transformed first or summed over the edges first, whichever lets fewer values travel: both are equal."""
+        edges = neighbours(edge_index, len(x), loops=False)
+        ones = edges.ones(torch.promote_types(x.dtype, torch.float32))
+        if self.lin_rel.out_features <= self.lin_rel.in_features:
+            from_neighbours = product(ones, edges, self.lin_rel(x))
+        else:
+            from_neighbours = self.lin_rel(product(ones, edges, x))
+        y: Tensor = from_neighbours + self.lin_root(x)
+        return y if self.bias is None else y + self.bias
+
+
+class GraphConvNet(nn.Module):
+    """Nodes (V, F) and edges (2, E) to logits: of graphs (n, classes), or of nodes (n, classes)."""
+
+    takes = (GraphSpec,)
+    targets = LEARNED
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        last = config.hidden if config.many else config.num_classes
+        widths = (config.in_features, *[config.hidden] * (config.layers - 1), last)
+        self.layers = nn.ModuleList(GraphConv(i, o, config.bias) for i, o in pairwise(widths))
+        if config.many:
+            self.head = NodeLinear(config.hidden, config.num_classes, dropout=config.dropout)
+
+    def features(
+        self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
+    ) -> Tensor:
+        """What the last layer sees: of each graph, read out, (n, hidden), or of the nodes `rows`."""
+        h = self._hidden(x, edge_index)
+        return pooled(h, batch, self.config.read) if self.config.many else chosen(h, rows)
+
+    def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
+        """Logits of each graph that `batch` (V,) names, or of the nodes `rows` (all where there are none).
+
+        Raises ModelError where nodes or edges are not what the network takes.
+        """
+        h = self._hidden(x, edge_index)
+        if self.config.many:
+            logits: Tensor = self.head(pooled(h, batch, self.config.read))
+            return logits
+        h = dropout(h, self.config.dropout, self.training)
+        return chosen(self.layers[-1](h, edge_index), rows)
+
+    def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """(V, hidden): all layers, but for nodes the last one, which is their head."""
+        refuse_features("graphconv", x, self.config.in_features)
+        for layer in self.layers if self.config.many else self.layers[:-1]:
+            x = layer(x, edge_index).relu()
+        return x
+
+
+Model = GraphConvNet
+
+# Features and classes are those of Cora; a data set brings its own, and whole graphs as examples where it has them.
+PRESETS = {"graphconv": Config()}
+
+CARD = Card(
+    title="Weisfeiler and Leman go neural: higher-order graph neural networks",
+    authors="C. Morris, M. Ritzert, M. Fey, W. L. Hamilton, J. E. Lenssen, G. Rattan, M. Grohe",
+    year=2018,
+    link="https://arxiv.org/abs/1810.02244",
+    family="graph",
+    equation="h_i' = σ(W h_i + Σ_{j → i} U h_j + b)",
+    oracle="torch-geometric's GraphConv",
+    published={
+        "graphconv": Published(
+            192_647, None, (2708, 1433), "computed: three layers, 64 values between them, on Cora's sizes"
+        )
+    },
+    divergences=(
+        Divergence(
+            "what is higher-order",
+            paper="networks on sets of two and three nodes (2-GNN, 3-GNN) beside those on nodes",
+            here="nodes alone (1-GNN)",
+        ),
+        Divergence("bias", paper="none in equation 1", here="one for each value", circulating="one, as here"),
+        Divergence(
+            "head",
+            paper="nodes read out together, then a multi-layer perceptron",
+            here="nodes read out by mean, max or sum, dropout, and one linear layer",
+        ),
+        Divergence("initialisation", paper="not said", here="Glorot's", circulating="uniform in ±1/√fan-in"),
+    ),
+    settings={
+        "graphconv": {
+            "optimizer": "adam",
+            "lr": 0.01,
+            "weight_decay": 0.0,
+            "schedule": "cosine",
+            "epochs": 100,
+            "batch_size": 32,
+        }
+    },
+)

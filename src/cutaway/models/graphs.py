@@ -1,0 +1,50 @@
+"""What the models that take graphs share: what they are given, which nodes they answer for, and reading out a graph."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import ModelError, require
+from ..nn.graphs import READS, read_out
+from ..spec import Classes, GraphSpec, Value
+
+LEARNED = (Classes, Value)  # targets of a node or a graph
+
+
+def check_sizes(in_features: int, layers: int, num_classes: int, dropout: float, read: str) -> None:
+    """Refuse what no network for graphs can be, by the name of the field."""
+    require(in_features >= 1, "in_features", in_features, "at least 1")
+    require(layers >= 1, "layers", layers, "at least 1")
+    require(num_classes >= 1, "num_classes", num_classes, "at least 1")
+    require(0 <= dropout < 1, "dropout", dropout, "at least 0 and below 1")
+    require(read in READS, "read", read, ", ".join(READS))
+
+
+def refuse_target(name: str, spec: GraphSpec) -> None:
+    """Raise ModelError where the target is neither a class nor a number."""
+    if not isinstance(spec.target, LEARNED):
+        raise ModelError(
+            f"{name} learns a class or a number for each node or graph, and {spec.target.column} is neither."
+        )
+
+
+def refuse_features(name: str, x: Tensor, in_features: int) -> None:
+    """Raise ModelError where the nodes are not described by so many numbers."""
+    if x.ndim != 2 or x.shape[1] != in_features:
+        raise ModelError(
+            f"This {name} takes nodes of {in_features} features, (V, {in_features}), and these are {tuple(x.shape)}: "
+            "build one with other in_features."
+        )
+
+
+def chosen(h: Tensor, rows: Tensor | None) -> Tensor:
+    """What stands at the nodes `rows` (n,), at all of them where there are none."""
+    return h if rows is None or not len(rows) else h.index_select(0, rows)
+
+
+def pooled(h: Tensor, batch: Tensor | None, read: str) -> Tensor:
+    """One vector for each graph, (n, F); without `batch` all nodes are of one."""
+    if batch is None:
+        batch = torch.zeros(len(h), dtype=torch.int64, device=h.device)
+    return read_out(h, batch, read)

@@ -1,0 +1,250 @@
+"""Graphs as data sets: who is in which part and what it sees, features fitted on training nodes, and new graphs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from cutaway.data.graphs.opening import graph_dataset, open_graph
+from cutaway.data.graphs.parts import GraphsPart, NodePart
+from cutaway.data.graphs.preprocessing import GraphPreprocessing
+from cutaway.data.graphs.raw import RawGraphs
+from cutaway.data.sets import Batch, DataSet
+from cutaway.data.settings import DataSettings
+from cutaway.errors import DataError, SettingError, UnknownName
+from cutaway.spec import Classes, Value
+
+
+def people(folder: Path, rows: int = 40, label: Any = None, extra: str = "") -> Path:
+    """A ring of people; every tenth has no side."""
+    folder.mkdir(exist_ok=True)
+    rng = np.random.default_rng(0)
+    lines = ["id,age,city,mark,code,side" + (",split" if extra else "")]
+    for i in range(rows):
+        side = "" if i % 10 == 9 else (label(i) if label else ("left", "right")[i % 2])
+        cells = [f"p{i}", f"{rng.normal(40, 9):.2f}", ("rome", "oslo", "lima")[i % 3], str(i % 2), "same", side]
+        lines.append(",".join(cells) + (f",{extra.split()[i % len(extra.split())]}" if extra else ""))
+    (folder / "nodes.csv").write_text("\n".join(lines) + "\n")
+    links = [f"p{i},p{(i + 1) % rows}" for i in range(rows)]
+    (folder / "edges.csv").write_text("\n".join(["source,target", *links]) + "\n")
+    return folder
+
+
+def batch(data: DataSet, part: str) -> Batch:
+    found = data.parts[part]
+    return next(iter(found.batches([torch.arange(len(found))])))
+
+
+def test_nodes_of_a_folder(tmp_path: Path) -> None:
+    data = open_graph(people(tmp_path / "people"), DataSettings(target="side"))
+    assert isinstance(data.spec.target, Classes)
+    assert (data.name, data.spec.target.names, data.spec.kind) == ("people", ("left", "right"), "graph")
+    assert {part: len(p) for part, p in data.parts.items()} == {"train": 25, "val": 6, "test": 5}
+    x, edges, rows = batch(data, "train").inputs
+    assert x.shape == (40, data.spec.shape[0])
+    assert edges.shape == (2, 80)
+    assert batch(data, "val").inputs[0] is x
+    age, mark = x[:, 0], x[:, 5]  # age, three cities and one for others, mark
+    assert age[rows].mean() == pytest.approx(0, abs=1e-6)
+    assert age[rows].std(correction=0) == pytest.approx(1, abs=1e-6)
+    assert abs(float(age.mean())) > 1e-6, "the others are not looked at"
+    assert mark.unique().tolist() == [0.0, 1.0]
+    for part in data.parts.values():
+        for i in (0, 1):
+            row = part.row(i)
+            assert row is not None
+            assert part.name(i) == row["id"]
+            assert data.spec.target.names[int(part.target[i])] == row["side"]  # type: ignore[index]
+    said = " ".join(data.notes)
+    assert "4 nodes of 40 have no target and are in no part; they stay in the graph." in said
+    assert "The column is left out: code" in said
+    assert "40 nodes and 80 edges" in said
+
+
+def test_a_given_split_and_numbers(tmp_path: Path) -> None:
+    folder = people(tmp_path / "p", label=lambda i: f"{i * 1.5}", extra="train train val test")
+    data = open_graph(folder, DataSettings(target="side"))
+    assert isinstance(data.spec.target, Value)
+    target = batch(data, "train").target
+    assert target.mean() == pytest.approx(0, abs=1e-6)
+    assert {part: len(p) for part, p in data.parts.items()} == {"train": 18, "val": 10, "test": 8}
+    drawn = open_graph(people(tmp_path / "q", label=lambda i: f"{i * 1.5}"), DataSettings(target="side", limit=7))
+    assert {part: len(p) for part, p in drawn.parts.items()} == {"train": 7, "val": 6, "test": 5}
+
+
+def test_inductive_parts_see_no_later_node(tmp_path: Path) -> None:
+    folder = people(tmp_path / "p")
+    plain = open_graph(folder, DataSettings(target="side"))
+    data = open_graph(folder, DataSettings(target="side", inductive=True))
+    assert data.split_hash == plain.split_hash
+    whole_x, whole_edges, _ = batch(plain, "train").inputs
+    seen: list[int] = []
+    for part in ("train", "val", "test"):
+        (x, edges, rows), target = batch(data, part)
+        own = batch(plain, part)
+        seen = sorted({*seen, *own.inputs[2].tolist()}) if part != "test" else list(range(40))
+        assert torch.equal(x, whole_x[seen])
+        assert torch.equal(x[rows], whole_x[own.inputs[2]])
+        assert torch.equal(target, own.target)
+        back = torch.tensor(seen)[edges]
+        inside = [e for e in whole_edges.t().tolist() if e[0] in seen and e[1] in seen]
+        assert sorted(back.t().tolist()) == sorted(inside)
+    assert any("inductive=true" in note for note in data.notes)
+    assert len(batch(data, "train").inputs[0]) == len(data.parts["train"])
+
+
+def test_settings_that_cannot_be(tmp_path: Path) -> None:
+    folder = people(tmp_path / "p")
+    with pytest.raises(SettingError, match=r"Which column of nodes\.csv is to be predicted"):
+        open_graph(folder, DataSettings())
+    with pytest.raises(UnknownName, match="Similar: side"):
+        open_graph(folder, DataSettings(target="sid"))
+    with pytest.raises(SettingError, match="flip=true is for images"):
+        open_graph(folder, DataSettings(target="side", flip=True))
+    with pytest.raises(SettingError, match="leave nothing to train on"):
+        open_graph(folder, DataSettings(target="side", val=0.6, test=0.6))
+    with pytest.raises(SettingError, match="inductive=true hides nodes of one graph"):
+        graph_dataset(molecules(), DataSettings(inductive=True), name="m", source="m")
+    with pytest.raises(SettingError, match="is for one large graph"):
+        graph_dataset(molecules(), DataSettings(neighbours=(2,)), name="m", source="m")
+
+
+def test_preprocessing_goes_out_and_in_and_prepares_new_graphs_alike(tmp_path: Path) -> None:
+    folder = people(tmp_path / "p")
+    data = open_graph(folder, DataSettings(target="side"))
+    assert isinstance(data.preprocessing, GraphPreprocessing)
+    again = GraphPreprocessing.from_json(json.loads(json.dumps(data.preprocessing.to_json())))
+    assert again == data.preprocessing
+    part = again.examples([folder])
+    assert isinstance(part, NodePart)
+    assert len(part) == 40
+    assert torch.equal(part.x, batch(data, "train").inputs[0])
+    assert part.name(9) == "p9"
+    twice = again.examples([folder, folder])
+    assert isinstance(twice, NodePart)
+    assert torch.equal(twice.x, part.x.repeat(2, 1))
+    labelled = again.labelled(folder)
+    assert len(labelled) == 36
+    assert labelled.target is not None
+    text = (folder / "nodes.csv").read_text()
+    (folder / "nodes.csv").write_text(text.replace("oslo", "bonn"))
+    assert any("never count as unknown" in note for note in again.examples([folder]).notes)
+    (folder / "nodes.csv").write_text(text.replace("age", "years"))
+    with pytest.raises(DataError, match="lacks: 'age'"):
+        again.examples([folder])
+    (folder / "nodes.csv").write_text(text.replace(",left", ",up"))
+    with pytest.raises(DataError, match="a class that training did not know"):
+        again.labelled(folder)
+
+
+def test_nodes_of_which_nothing_is_known(tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    people(folder)
+    lines = [line.split(",") for line in (folder / "nodes.csv").read_text().splitlines()]
+    (folder / "nodes.csv").write_text("\n".join(f"{line[0]},{line[5]}" for line in lines) + "\n")
+    data = open_graph(folder, DataSettings(target="side"))
+    assert torch.equal(batch(data, "test").inputs[0], torch.eye(40))
+    assert any("the model is for this graph alone" in note for note in data.notes)
+    other = people(tmp_path / "q", rows=20)
+    with pytest.raises(DataError, match="has 20 nodes, and the model tells the 40 nodes"):
+        data.preprocessing.examples([other])
+
+
+def molecules(features: bool = True) -> RawGraphs:
+    """Twelve graphs of two to four nodes, mixed up; those with three nodes are of another class."""
+    import polars as pl
+
+    from cutaway.data.tables.reading import Table
+
+    sizes = [2, 3, 4] * 4
+    graph = np.repeat(np.arange(12), sizes)
+    order = np.random.default_rng(0).permutation(len(graph))
+    graph = graph[order]
+    edges = [
+        (int(a), int(b))
+        for g in range(12)
+        for a in np.flatnonzero(graph == g)
+        for b in np.flatnonzero(graph == g)
+        if a != b
+    ]
+    return RawGraphs(
+        title="molecules",
+        edges=np.array(edges, np.int64).T,
+        names=[f"n{i}" for i in range(len(graph))],
+        matrix=np.arange(2 * len(graph), dtype=np.float32).reshape(-1, 2) if features else None,
+        graph=graph,
+        graph_names=[f"m{i}" for i in range(12)],
+        targets=Table("", pl.DataFrame({"odd": [str(s == 3) for s in sizes]})),
+    )
+
+
+def test_many_graphs_stand_side_by_side() -> None:
+    graphs = molecules()
+    data = graph_dataset(graphs, DataSettings(val=0.25, test=0.25), name="m", source="m")
+    assert data.spec.many  # type: ignore[union-attr]
+    assert sum(len(p) for p in data.parts.values()) == 12
+    part = data.parts["train"]
+    assert isinstance(part, GraphsPart)
+    index = torch.tensor([2, 0, 1])
+    (x, edges, rows, of), target = next(iter(part.batches([index])))
+    assert rows.shape == (0,)
+    assert graphs.graph is not None
+    assert graphs.matrix is not None
+    for k, i in enumerate(index.tolist()):
+        number = int(part.name(i)[1:])
+        own = np.flatnonzero(graphs.graph == number)
+        assert torch.equal(x[of == k], torch.from_numpy(graphs.matrix[own]))
+        assert int((of[edges[1]] == k).sum()) == len(own) * (len(own) - 1)
+        assert target[k] == (len(own) == 3)
+        assert part.row(i) == {"odd": str(len(own) == 3)}
+    assert torch.equal(of[edges[0]], of[edges[1]])
+
+
+def test_graphs_without_features_have_their_degrees() -> None:
+    data = graph_dataset(molecules(features=False), DataSettings(), name="m", source="m")
+    part = data.parts["train"]
+    (x, edges, _, of), _ = next(iter(part.batches([torch.arange(len(part))])))
+    degrees = torch.bincount(edges[1], minlength=len(of)).float()
+    assert x.shape[1] == 1
+    assert torch.corrcoef(torch.stack([x[:, 0], degrees]))[0, 1] == pytest.approx(1)
+    assert x.mean() == pytest.approx(0, abs=1e-6)
+    assert any("how many edges lead to each" in note for note in data.notes)
+
+
+def test_batches_of_nodes_and_of_all() -> None:
+    part = NodePart(torch.zeros(9, 1), torch.zeros(2, 0, dtype=torch.int64), torch.arange(9), None, [""] * 9)
+    generator = torch.Generator().manual_seed(0)
+    assert [len(index) for index in part.plan(4, generator)] == [4, 4, 1]
+    assert [len(index) for index in part.plan(9, generator)] == [9]
+    assert [index.tolist() for index in part.plan(2, None)] == [list(range(9))]
+
+
+def test_an_object_of_the_graph_library(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    data = SimpleNamespace(x=torch.rand(30, 4), edge_index=torch.randint(30, (2, 60)), y=torch.arange(30) % 3)
+    opened = open_graph(data, DataSettings())
+    assert isinstance(opened.spec.target, Classes)
+    assert opened.spec.target.names == ("0", "1", "2")
+    assert torch.equal(batch(opened, "train").inputs[0], data.x)
+    assert torch.equal(batch(opened, "train").inputs[1], data.edge_index)
+    data.x[3, 1] = torch.nan
+    with pytest.raises(DataError, match="node 3 has a feature that is not finite"):
+        open_graph(data, DataSettings())
+
+
+def test_features_by_rows_leave_empty_nodes_empty() -> None:
+    graphs = dataclasses.replace(molecules(), scaled="rows")
+    data = graph_dataset(graphs, DataSettings(), name="m", source="m")
+    part = data.parts["train"]
+    x = next(iter(part.batches([torch.arange(len(part))]))).inputs[0]
+    torch.testing.assert_close(x.sum(1), torch.ones(len(x)))
+    assert isinstance(data.preprocessing, GraphPreprocessing)
+    empty = dataclasses.replace(graphs, matrix=np.zeros_like(graphs.matrix))  # type: ignore[arg-type]
+    assert not data.preprocessing.features(empty)[0].any()
