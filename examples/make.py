@@ -1,4 +1,7 @@
-"""Write data to try Cutaway with, from what comes with scikit-learn: wine.csv, and photos/ with a folder per class."""
+"""Write data to try Cutaway with into the current folder: a table, photographs, and small files of every other kind.
+
+wine.csv and photos/ are real, and come with scikit-learn; sequences.py, beside this file, says what the others are.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from sequences import write as write_sequences
 from sklearn.datasets import load_digits, load_wine
 
 
@@ -32,4 +36,4 @@ def photos(folder: Path) -> None:
 if __name__ == "__main__":
     wine(Path("wine.csv"))
     photos(Path("photos"))
-    print("wrote wine.csv and photos/")
+    print("wrote", ", ".join(["wine.csv", "photos/", *write_sequences(Path())]))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+
+from cutaway.models.registry import presets
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -18,25 +22,45 @@ def make() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules["docs_make"] = module  # where its dataclasses look for their types
     spec.loader.exec_module(module)
     return module
 
 
-def test_the_page_of_vision_is_up_to_date(make: ModuleType) -> None:
-    assert make.PAGE.read_text(encoding="utf-8") == make.page_text(), "make docs writes it anew"
+PAGES = ("vision", "sequences", "graphs")
 
 
-def test_its_pictures_are_up_to_date(make: ModuleType) -> None:
-    drawn = make.pictures()
-    assert set(make.PICTURES.iterdir()) == set(drawn)
+@pytest.fixture(params=PAGES)
+def page(make: ModuleType, request: pytest.FixtureRequest) -> Any:
+    """One of the pages that are made."""
+    return next(page for page in make.PAGES if page.name == request.param)
+
+
+def test_every_page_is_held(make: ModuleType) -> None:
+    assert tuple(page.name for page in make.PAGES) == PAGES
+
+
+def test_a_page_is_up_to_date(make: ModuleType, page: Any) -> None:
+    assert page.path.read_text(encoding="utf-8") == make.page_text(page), "make docs writes it anew"
+
+
+def test_its_pictures_are_up_to_date(make: ModuleType, page: Any) -> None:
+    drawn = make.pictures(page)
+    assert set(page.pictures.iterdir()) == set(drawn)
     for path, text in drawn.items():
         assert path.read_text(encoding="utf-8") == text, path.name
 
 
-def test_every_architecture_has_equation_picture_presets(make: ModuleType) -> None:
-    for module, of_family in make.families().items():
-        section = make.section(module, of_family)
+def test_every_architecture_has_equation_picture_presets(make: ModuleType, page: Any) -> None:
+    for module, of_family in make.families(page).items():
+        section = make.section(page, module, of_family)
         assert module.CARD.equation in section
         assert all(f"| `{preset.name}` |" in section for preset in of_family)
         assert all(divergence.what in section for divergence in module.CARD.divergences)
-        assert "images/vision/" in section
+        assert f"images/{page.name}/" in section
+
+
+def test_every_architecture_but_the_dense_ones_has_its_place(make: ModuleType) -> None:
+    placed = {module for page in make.PAGES for module in make.families(page)}
+    for preset in presets().values():
+        assert preset.module in placed or preset.card.card.family == "dense", preset.name

@@ -13,6 +13,8 @@ from torch import nn
 
 from cutaway.models.registry import card, create_model
 from cutaway.nn.convolution import convolve, correlate, sobel_x, sobel_y
+from cutaway.nn.pooling import k_max
+from cutaway.nn.recurrent import gru_step
 from cutaway.tasks.measures import share
 
 IMAGES_OF_ALEXNET = ((224, 0), (227, 0), (224, 2))  # pixels a side and padding
@@ -123,3 +125,42 @@ def test_zeros_at_the_border_say_where_it_is() -> None:
 def test_an_accuracy_has_an_interval() -> None:
     m = share(910, 1000)
     assert (round(100 * m.low), round(100 * m.high)) == (89, 93)
+
+
+def test_the_last_output_of_a_padded_batch_is_no_state_of_a_short_sequence() -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.LSTM(3, 4, batch_first=True)
+    x = torch.randn(2, 6, 3)
+    x[1, 2:] = 0  # padding
+    alone = layer(x[1:, :2])[0][:, -1]
+    assert not torch.allclose(layer(x)[0][1:, -1], alone)
+    lengths = torch.tensor([6, 2])
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+    assert torch.allclose(layer(packed)[1][0][0, 1:], alone)
+
+
+def test_pytorchs_gru_resets_behind_the_product() -> None:
+    torch.manual_seed(0)
+    cell = torch.nn.GRUCell(3, 4)
+    x, h = torch.randn(2, 3), torch.randn(2, 4)
+    weights = (cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
+    (after,), (before,) = (gru_step(x, (h,), weights, reset=reset) for reset in ("after", "before"))
+    assert torch.allclose(after, cell(x, h), atol=1e-6)
+    assert not torch.allclose(before, cell(x, h), atol=1e-3)
+
+
+def test_k_max_keeps_the_order_of_the_sentence() -> None:
+    assert k_max(torch.tensor([1.0, 5.0, 2.0, 4.0]), 3).tolist() == [5.0, 2.0, 4.0]
+
+
+def test_word2vecs_code_keeps_more_than_its_paper() -> None:
+    f, t = 10.0, 1.0
+    assert (t / f) ** 0.5 == pytest.approx(0.316, abs=1e-3)
+    assert ((f / t) ** 0.5 + 1) * t / f == pytest.approx(0.416, abs=1e-3)
+
+
+def test_predicting_one_in_the_adding_problem_misses_by_a_sixth() -> None:
+    numbers = torch.rand(2, 400_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    error = (numbers.sum(0) - 1).square().mean().item()
+    assert error == pytest.approx(1 / 6, abs=1e-3)
+    assert error < 0.17

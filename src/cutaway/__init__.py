@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from . import inspect
     from .commands.opening import load
     from .commands.train import train
+    from .interop.word_vectors import Vectors
     from .models.registry import card, create_model, list_models
     from .training.run import Run
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _LAZY = {
     "card": "models.registry",
@@ -33,9 +34,10 @@ _LAZY = {
     "load": "commands.opening",
     "Run": "training.run",
     "train": "commands.train",
+    "Vectors": "interop.word_vectors",
 }
 
-__all__ = ["CutawayError", "Run", "card", "create_model", "inspect", "list_models", "load", "train"]
+__all__ = ["CutawayError", "Run", "Vectors", "card", "create_model", "inspect", "list_models", "load", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -103,7 +103,7 @@ def photos(root: Path, count: int = 6) -> Path:
 
 def test_a_folder_without_images(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
-    expect_refusal(cli("train", "simplecnn", "p"), "p is a folder without class folders")
+    expect_refusal(cli("train", "simplecnn", "p"), "p is a folder that holds no kind of data that can be read")
 
 
 def test_an_empty_class_folder(cli: Cli, tmp_path: Path) -> None:

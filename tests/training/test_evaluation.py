@@ -10,7 +10,7 @@ from torch import nn
 
 from cutaway.data.sets import TensorPart
 from cutaway.files import read_json
-from cutaway.training.evaluation import outputs_of
+from cutaway.training.evaluation import results_of
 from cutaway.training.place import find_place
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
@@ -22,13 +22,13 @@ def test_logits_are_averaged_over_the_image_and_its_mirror_image(precision: str)
     model = nn.Sequential(nn.Flatten(), nn.Linear(2 * 3 * 4, 5)).train()
     images = torch.randn(7, 2, 3, 4)
     place = find_place("cpu", precision, None, model)
-    found = outputs_of(model, TensorPart(images, None), place, batch_size=3, flip=True)
+    found = results_of(model, TensorPart(images, None), place, batch_size=3, flip=True).outputs
     assert found.dtype == torch.float32
     with torch.no_grad(), place.autocast():
         there, back = model(images).float(), model(images[..., [3, 2, 1, 0]]).float()
     assert torch.allclose(found, (there + back) / 2, atol=1e-6)
     assert not torch.allclose(found, there, atol=1e-2)
-    assert torch.equal(outputs_of(model, TensorPart(images, None), place, batch_size=7), there)
+    assert torch.equal(results_of(model, TensorPart(images, None), place, batch_size=7).outputs, there)
     assert model.training
 
 
@@ -48,6 +48,6 @@ def test_a_run_flips_whenever_it_is_asked_or_never(tmp_path: Path) -> None:
     plain, flipped = (r.evaluate()["loss"].value for r in runs.values())
     assert plain != pytest.approx(flipped, rel=1e-3)
     images = runs[True].data().parts["test"]
-    once = [r.outputs(images) for r in runs.values()]
+    once = [r.results(images).outputs for r in runs.values()]
     mirrored = TensorPart(images.inputs.flip(3), None)  # type: ignore[attr-defined]
-    assert torch.allclose(once[1], (once[0] + runs[False].outputs(mirrored)) / 2, atol=1e-5)
+    assert torch.allclose(once[1], (once[0] + runs[False].results(mirrored).outputs) / 2, atol=1e-5)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from cutaway.errors import SettingError
 from cutaway.settings import build
 from cutaway.training.optimizers import build_optimizers
 from cutaway.training.settings import OPTIMIZERS, TrainSettings
@@ -37,8 +38,8 @@ def textbook(name: str, p: Tensor, gradients: list[Tensor], lr: float = 0.05, de
     """The update rules as their papers give them."""
     m, v, b1, b2 = torch.zeros_like(p), torch.zeros_like(p), 0.9, 0.999
     for t, g in enumerate(gradients, 1):
-        if name in ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam"):
-            g = g + decay * p if name in ("sgd", "momentum", "nesterov", "adam") else g
+        if name in ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam"):
+            g = g + decay * p if name in ("sgd", "momentum", "nesterov", "adadelta", "adam") else g
         if name == "sgd":
             p = p - lr * g
         elif name == "momentum":
@@ -53,6 +54,11 @@ def textbook(name: str, p: Tensor, gradients: list[Tensor], lr: float = 0.05, de
         elif name == "rmsprop":
             v = 0.99 * v + 0.01 * g**2
             p = p - lr * g / (v.sqrt() + 1e-8)
+        elif name == "adadelta":
+            v = 0.95 * v + 0.05 * g**2
+            step = (m + 1e-6).sqrt() / (v + 1e-6).sqrt() * g
+            m = 0.95 * m + 0.05 * step**2
+            p = p - lr * step
         else:
             p = p * (1 - lr * decay) if name == "adamw" else p
             m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g**2
@@ -100,3 +106,24 @@ def test_what_is_frozen_is_left_alone() -> None:
     model[0].requires_grad_(False)
     (optimizer,) = build_optimizers(model, TrainSettings())
     assert sum(len(g["params"]) for g in optimizer.param_groups) == 2
+
+
+def test_a_model_may_say_which_of_its_weights_decay() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3))
+    model.decayed = ("0.*",)  # type: ignore[assignment]
+    (optimizer,) = build_optimizers(model, build(TrainSettings, {"weight_decay": 0.1}))
+    decaying = {id(p) for group in optimizer.param_groups if group["weight_decay"] for p in group["params"]}
+    assert decaying == {id(model[0].weight)}
+
+
+def test_rows_that_alone_have_gradients_are_updated_alone() -> None:
+    model = nn.Sequential(nn.Embedding(5, 3, sparse=True))
+    before = model[0].weight.detach().clone()
+    (optimizer,) = build_optimizers(model, build(TrainSettings, {"optimizer": "sgd", "lr": 0.5, "weight_decay": 0}))
+    model(torch.tensor([1, 1, 4])).sum().backward()
+    optimizer.step()
+    moved = (model[0].weight.detach() - before)[:, 0]
+    assert torch.allclose(moved, torch.tensor([0.0, -1.0, 0.0, 0.0, -0.5]))
+    for given in ({"optimizer": "adam"}, {"optimizer": "sgd", "weight_decay": 0.1}, {"optimizer": "sgd", "clip": 1.0}):
+        with pytest.raises(SettingError, match="needs optimizer=sgd or adagrad"):
+            build_optimizers(model, build(TrainSettings, {"weight_decay": 0.0, **given}))

@@ -76,3 +76,8 @@ def test_warmup_cosine_meets_its_two_parts() -> None:
 def test_constant() -> None:
     assert set(rates(schedule="constant")) == {1.0}
     assert math.isclose(sum(rates(schedule="constant")), STEPS)
+
+
+def test_linear_falls_to_a_ten_thousandth_as_in_word2vec() -> None:
+    assert rates(schedule="linear") == pytest.approx([max(1 - s / STEPS, 1e-4) for s in range(STEPS)])
+    assert factor(build(TrainSettings, {"schedule": "linear"}), 1.0, STEPS) == 1e-4

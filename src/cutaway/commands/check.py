@@ -85,6 +85,7 @@ def _document(ready: Prepared, cost: Estimate) -> dict[str, Any]:
 def _print(ready: Prepared, found: dict[str, Any]) -> None:
     from rich.table import Table
 
+    from ..report.words import plural
     from .output import console
 
     out, data, cost = console(), found["data"], found["cost"]
@@ -112,10 +113,11 @@ def _print(ready: Prepared, found: dict[str, Any]) -> None:
             f"{row['parameters']:,}" if row["parameters"] else "",
         )
     out.print(table)
+    epochs = ready.settings.epochs
     out.print(
-        f"\nan epoch: {cost['steps']} steps of {1000 * cost['seconds_per_step']:.3g} ms, about "
+        f"\nan epoch: {plural(cost['steps'], 'step')} of {1000 * cost['seconds_per_step']:.3g} ms, about "
         f"{_duration(cost['seconds_per_epoch'])} on {ready.place.device}; "
-        f"{ready.settings.epochs} epochs: about {_duration(ready.settings.epochs * cost['seconds_per_epoch'])}"
+        f"{plural(epochs, 'epoch')}: about {_duration(epochs * cost['seconds_per_epoch'])}"
     )
     kinds = ", ".join(f"{k} {_size(cost[k])}" for k in ("data", "weights", "learning", "activations"))
     out.print(f"memory: about {_size(cost['memory'])} ({kinds})")

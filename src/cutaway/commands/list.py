@@ -14,7 +14,7 @@ SUMMARY = "the models: name, family, parameters, source"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
     parser.add_argument("--family", metavar="F", help="only this family: dense, cnn, …")
-    parser.add_argument("--takes", metavar="KIND", help="only models for this kind of data: table, image, series")
+    parser.add_argument("--takes", metavar="KIND", help="only models for this kind of data: table, image, text, …")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 SUMMARY = "what a trained model says of new files"
+IN_A_LINE = 3  # numbers said of an example; more have a line each
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
     parser.add_argument("run", metavar="RUN", help="a run's folder")
-    parser.add_argument("inputs", metavar="INPUT", nargs="+", help="images, folders of images, or tables")
+    parser.add_argument(
+        "inputs",
+        metavar="INPUT",
+        nargs="+",
+        help="files or folders of the kind that it learned from; a text may stand here itself",
+    )
     parser.add_argument("--out", metavar="FILE.csv", help="write all rows and columns to this file")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -20,6 +27,7 @@ def run(args: argparse.Namespace) -> int:
     import warnings
 
     from ..files import write_csv
+    from ..report.words import plural
     from ..training.run import Run
     from .output import console, emit_json, note
 
@@ -30,12 +38,35 @@ def run(args: argparse.Namespace) -> int:
         note(f"note: {warning.message}")
     if args.out:
         write_csv(args.out, rows)
-        note(f"{len(rows)} predictions in {args.out}")
+        note(f"{plural(len(rows), 'prediction')} in {args.out}")
     if args.json:
         emit_json(rows)
     elif not args.out:
         for row in rows:
-            name, (said, *more) = row["input"], [v for k, v in row.items() if k != "input"]
-            sure = f"  {100 * more[0]:.1f} %" if "probability" in row else ""
-            console().print(f"{name}  {said if isinstance(said, str) else f'{said:.6g}'}{sure}", markup=False)
+            for line in _lines(row):
+                console().print(line, markup=False)
     return 0
+
+
+def _lines(row: dict[str, Any]) -> list[str]:
+    """One example as it is printed: its name, what is said of it, and how sure that is. Where several numbers are said,
+    as of a forecast, each has its name; many have a line each."""
+    name, said = row["input"], {key: value for key, value in row.items() if key != "input"}
+    first, *more = said.values()
+    if "probability" in said:
+        return [f"{name}  {_written(first)}  {100 * more[0]:.1f} %"]
+    if isinstance(first, str) or not more:
+        return [f"{name}  {_written(first)}"]
+    if len(said) <= IN_A_LINE:
+        return [f"{name}  {', '.join(f'{key} {_written(value)}' for key, value in said.items())}"]
+    width = max(map(len, said))
+    return [name, *(f"  {key:<{width}}  {_written(value)}" for key, value in said.items())]
+
+
+def _written(value: Any) -> str:
+    """A value as it is printed: words as they are, numbers to six digits."""
+    from ..report.words import UNKNOWN
+
+    if value is None:
+        return UNKNOWN
+    return value if isinstance(value, str) else f"{value:.6g}"

@@ -28,7 +28,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Describe one model. It is built without numbers, so that the largest costs nothing."""
     from ..errors import SettingError
-    from ..inspect.example import example_shape
     from ..models.registry import preset
     from .output import emit_json
     from .words import sort_words
@@ -39,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     found = preset(names[0])
     shape = settings.pop("input", None)
     config = found.configure(settings={key.removeprefix("model."): value for key, value in settings.items()})
-    layers = _layers(found, config, _shape(shape) if shape else example_shape(found, config))
+    layers = _layers(found, config, _shape(shape) if shape else None)
     as_published = config == found.config and found.card.published.at in ((), layers.input[1:])
 
     if args.json:
@@ -58,17 +57,15 @@ def _shape(text: str) -> tuple[int, ...]:
     return tuple(map(int, re.split("[x×,]", text)))
 
 
-def _layers(found: Preset, config: Any, shape: tuple[int, ...]) -> LayerTable:
-    import torch
-
+def _layers(found: Preset, config: Any, shape: tuple[int, ...] | None) -> LayerTable:
     from ..errors import ModelError
-    from ..inspect.layers import layer_table, on_meta
+    from ..inspect.layers import table_of
     from ..report.words import by
 
     try:
-        return layer_table(on_meta(found, config), torch.empty(1, *shape, device="meta"))
+        return table_of(found, config, shape)
     except (RuntimeError, ValueError, IndexError) as error:  # PyTorch's own words for shapes that do not fit
-        raise ModelError(f"{found.name} cannot take an input of {by(shape)}: {error}") from error
+        raise ModelError(f"{found.name} cannot take an input of {by(shape or ())}: {error}") from error
 
 
 def _document(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> dict[str, Any]:
@@ -91,7 +88,7 @@ def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -
     from .output import console
 
     out, card = console(), found.card.card
-    out.print(f"[bold]{found.name}[/]  {card.family}, takes {' or '.join(found.takes)}")
+    out.print(f"[bold]{found.name}[/]  {card.family}, takes {_or(found.takes)}")
     out.print(f"{card.title}\n{card.authors}, {card.year}  {card.link}", markup=False)
     out.print(f"\n  {card.equation}\n", markup=False)
     _print_layers(found, layers, as_published)
@@ -135,14 +132,22 @@ def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None
             if value is not None
         ]
         console().print(f"published: {' and '.join(words)} ({held.source})", markup=False)
+    example = f"one example of {by(layers.input[1:])}"
+    if found.takes == ("graph",):
+        example = f"a graph of {count(layers.input[0])} nodes with two edges to and from each, {by(layers.input)}"
     console().print(
-        f"for one example of {by(layers.input[1:])}; multiply-adds of convolutions and matrix products; "
-        "sees: receptive field in pixels",
+        f"for {example}; multiply-adds of convolutions and matrix products; sees: receptive field in pixels",
         style="dim",
     )
     for row in rows:
         if row.unknown:
             console().print(f"{row.name}: the multiply-adds of {', '.join(row.unknown)} are unknown", style="dim")
+
+
+def _or(words: tuple[str, ...]) -> str:
+    """text, series or sound."""
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _line(row: Row) -> tuple[str, ...]:
@@ -166,6 +171,6 @@ def setting_sentences(config: type) -> dict[str, str]:
     import dataclasses
     import inspect
 
-    source = inspect.getsource(config)
+    source = "".join(inspect.getsource(c) for c in reversed(config.__mro__) if dataclasses.is_dataclass(c))
     said = dict(re.findall(r"^    (\w+): .*?  # (.*)$", source, flags=re.MULTILINE))
     return {f.name: said.get(f.name, "") for f in dataclasses.fields(config)}

@@ -19,17 +19,21 @@ examples:
   cutaway train lenet5-modern digits
   cutaway train mlp houses.csv target=price epochs=50 lr=3e-4
   cutaway train resnet18 photos/ image_size=128
+  cutaway train textcnn reviews.tsv text=review target=label
+  cutaway train lstm book.txt
+  cutaway train lstm visits.csv forecast=visits known=holiday horizon=24
+  cutaway train gcn graph/ target=club
   cutaway train mlp titanic @settings.toml model.hidden=64,64
   cutaway train --resume runs/lenet5-modern-digits-1
 
 settings (key=value, or lines of a TOML file given as @file). A model's card may
-hold other defaults for it; `cutaway show MODEL` prints them. What is typed wins.
+hold others for it; `cutaway show MODEL` prints them. What is typed wins.
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
-    parser.usage = "cutaway train MODEL DATA [key=value ...] [--out DIR] [--resume RUN] [--json]"
+    parser.usage = "cutaway train MODEL DATA [key=value ...]\n                     [--out DIR] [--resume RUN] [--json]"
     parser.add_argument("words", nargs="*", metavar="MODEL DATA [key=value ...]", help="a preset, data, settings")
     parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/MODEL-DATA-N)")
     parser.add_argument("--resume", metavar="RUN", help="take up a run that was stopped or killed")
@@ -84,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 def train(
     model: str | None = None,
-    data: str | Path | None = None,
+    data: Any = None,
     *,
     out: str | Path | None = None,
     resume: str | Path | None = None,
@@ -92,13 +96,16 @@ def train(
 ) -> Run:
     """Train `model` on `data`, write the run's folder and its report, and give the run.
 
+    `data` is what DATA is on the command line, or a graph as PyTorch Geometric has it (`Data`).
+
     `settings` are those of `cutaway train --help`; a model's own go as `**{"model.hidden": (64, 64)}`.
     Raises CutawayError for what a person can mend, KeyboardInterrupt (the checkpoint is written) when stopped.
     """
     from ..report.run_report import report_on
     from ..training.session import fit
 
-    run = fit(model, str(data) if data is not None else None, settings, out=out, resume=resume)
+    source = str(data) if isinstance(data, str | Path) else data
+    run = fit(model, source, settings, out=out, resume=resume)
     report_on(run)
     return run
 
@@ -121,15 +128,18 @@ def summary(run: Run) -> dict[str, Any]:
 
 def lines(run: Run) -> list[str]:
     """What was reached, and where it is."""
+    from ..report.words import plural
+
     result = summary(run)
     watch = run.task.watch
     measure, baseline = result["measures"][watch], result["baseline"]
     about = run.about
+    compared = f"; {baseline['name']}: {figure(watch, baseline['value'])}" if baseline else ""
     said = [
         f"{result['part']} {watch} [bold]{figure(watch, measure['value'])}[/] "
         f"(95 % interval {figure(watch, measure['low'])} to {figure(watch, measure['high'])}, "
-        f"{result['count']} examples); {baseline['name']}: {figure(watch, baseline['value'])}",
-        f"{about['epochs_done']} epochs in {about['seconds']:.1f} s: {about['stopped']}"
+        f"{plural(result['count'], 'example')}){compared}",
+        f"{plural(about['epochs_done'], 'epoch')} in {about['seconds']:.1f} s: {about['stopped']}"
         + (f"; best epoch {about['best']['epoch']}" if about["best"]["epoch"] else ""),
     ]
     if about["verdict"]:

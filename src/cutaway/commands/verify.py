@@ -77,14 +77,10 @@ def claims_of(found: Preset) -> Iterator[Claim]:
 
 def _counts(found: Preset) -> Iterator[Claim]:
     """Parameters and multiply-adds are those of the card."""
-    import torch
-
-    from ..inspect.example import example_shape
-    from ..inspect.layers import layer_table, on_meta
+    from ..inspect.layers import table_of
     from ..report.words import count
 
-    shape = example_shape(found, found.config)
-    layers = layer_table(on_meta(found, found.config), torch.empty(1, *shape, device="meta"))
+    layers = table_of(found, found.config)
     at_least = "" if layers.complete else "at least "
     for what, counted, published in (
         ("parameters", layers.parameters, found.card.published_parameters),
@@ -166,7 +162,7 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
     """Every parameter gets a gradient, and in eval mode an example's result does not depend on the others."""
     import torch
 
-    from ..inspect.example import example_shape
+    from ..inspect.example import example_inputs, example_shape, kind_taken
     from ..interop.oracles.compare import BOUND, difference
     from ..models.images import answers_of
 
@@ -174,18 +170,32 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
     if sizes.least > 1:  # images twice as large as they must be cost less than published ones, and show as much
         side = sizes.enough(2 * sizes.least)
         shape = (shape[0], side, side)
-    x = torch.randn(3, *shape, dtype=torch.float64)
+    drawn = example_inputs(found, config, shape, count=3)
+    inputs = tuple(x.double() if x.is_floating_point() else x for x in drawn)
     model = model.double().train()
-    answers = answers_of(model(x))
+    with torch.no_grad():  # what begins at zero would hide what lies before it
+        for parameter in model.parameters():
+            parameter.add_(0.01 * torch.randn_like(parameter))
+    answers = answers_of(model(*inputs))
     torch.autograd.backward(answers, [torch.randn_like(answer) for answer in answers])
-    without = [k for k, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+
+    def reached(parameter: torch.Tensor) -> bool:
+        grad = parameter.grad
+        return grad is not None and bool((grad.to_dense() if grad.is_sparse else grad).any())
+
+    without = [k for k, p in model.named_parameters() if p.requires_grad and not reached(p)]
     detail = f"none reaches {', '.join(without)}" if without else f"{sum(1 for _ in model.parameters())} parameters"
     yield Claim(found.name, "gradients reach every parameter", FAILED if without else HELD, detail)
 
     model.eval()
     with torch.no_grad():
-        together = model(x)
-        alone = torch.cat([model(x[i : i + 1]) for i in range(len(x))])
+        together = model(*inputs)
+        if kind_taken(found, config) == "graph":  # its examples are nodes, asked for by their numbers
+            one_by_one = [(*inputs, torch.tensor([i])) for i in range(3)]
+            together = together[:3]
+        else:
+            one_by_one = [tuple(x[i : i + 1] for x in inputs) for i in range(3)]
+        alone = torch.cat([model(*one) for one in one_by_one])
     yield _at_most(found, "one alone = one of many", difference(alone, together), BOUND)
 
 

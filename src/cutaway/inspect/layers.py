@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..models.registry import Preset
 from .costs import multiply_adds, name_of
+from .example import example_inputs
 from .fields import ReceptiveFields, tensors_in
 
 
@@ -130,6 +131,16 @@ def on_meta(preset: Preset, config: Any) -> nn.Module:
     """A preset's model with shapes and no numbers: as large as it may be, it takes no memory."""
     with torch.device("meta"):
         return preset.build(config)
+
+
+def table_of(preset: Preset, config: Any, shape: tuple[int, ...] | None = None) -> LayerTable:
+    """The layer table of a preset's model, for one example of `shape` or of the usual one. Nothing is computed, except
+    by models that must see numbers: where edges are, or how long a sequence is. Raises what they raise for a shape that
+    they cannot take."""
+    try:
+        return layer_table(on_meta(preset, config), *example_inputs(preset, config, shape, device="meta"))
+    except RuntimeError:
+        return layer_table(preset.build(config), *example_inputs(preset, config, shape))
 
 
 @dataclass

@@ -19,7 +19,7 @@ from torch import nn
 
 from ..errors import ModelError, UnknownName
 from ..settings import parse
-from ..spec import ImageSizes, Spec
+from ..spec import Classes, ImageSizes, Spec, Target, Value
 from .card import Card, PresetCard
 
 
@@ -47,6 +47,11 @@ class Preset:
         return tuple(spec.kind for spec in self.module.Model.takes)
 
     @property
+    def targets(self) -> tuple[type[Target], ...]:
+        """What the model can learn: classes or a value, unless it says otherwise."""
+        return getattr(self.module.Model, "targets", (Classes, Value))
+
+    @property
     def setting_names(self) -> tuple[str, ...]:
         """The model's own settings: the fields of its Config."""
         return tuple(f.name for f in dataclasses.fields(self.config))
@@ -61,13 +66,17 @@ class Preset:
                 )
         return {key: parse(key, value, hints[key]) for key, value in given.items()}
 
-    def refuse_kind(self, kind: str) -> None:
-        """Raise ModelError, naming the models that can, where the model cannot take this kind of data."""
+    def refuse_kind(self, kind: str, way_out: str = "") -> None:
+        """Raise ModelError, naming the models that can, where the model cannot take this kind of data.
+
+        `way_out` is a sentence on what else can be done, where something can.
+        """
         if kind not in self.takes:
-            fit = list_models(takes=kind)
+            *most, last = self.takes
+            taken = f"{', '.join(most)} or {last}" if most else last
             raise ModelError(
-                f"{self.name} takes {' or '.join(self.takes)} data, and this is {kind} data. "
-                f"These models take it: {', '.join(fit)}."
+                f"{self.name} takes {taken} data, and this is {kind} data. {f'{way_out} ' if way_out else ''}"
+                f"These models take it{' as it is' if way_out else ''}: {', '.join(list_models(takes=kind))}."
             )
 
     def configure(self, spec: Spec | None = None, settings: Mapping[str, Any] | None = None) -> Any:
@@ -78,11 +87,21 @@ class Preset:
         config = self.config
         if spec is not None:
             self.refuse_kind(spec.kind)
+            self._refuse_target(spec)
         asked = self.parse(settings or {})
         config = dataclasses.replace(config, **asked)
         if spec is not None:  # what was asked for stays, whatever the data would suggest
             config = dataclasses.replace(type(config).for_spec(config, spec), **asked)
         return config
+
+    def _refuse_target(self, spec: Spec) -> None:
+        """Raise ModelError, naming the models that can, where the model cannot learn what the data asks for."""
+        if not isinstance(spec.target, self.targets):
+            fit = [p.name for p in presets().values() if spec.kind in p.takes and isinstance(spec.target, p.targets)]
+            others = f"these models learn it: {', '.join(fit)}" if fit else "no model here does"
+            raise ModelError(
+                f"{self.name} does not learn what this {spec.kind} data asks for, {spec.target.column}: {others}."
+            )
 
     def image_sizes(self, config: Any) -> ImageSizes:
         """The sizes of images that the model of `config` takes.
@@ -96,7 +115,7 @@ class Preset:
             only=getattr(config, "image_size", None) if least is None else None,
             least=least or 1,
             step=getattr(config, "size_step", 1),
-            usual=at[-1] if len(at) == 3 else ImageSizes.usual,
+            usual=at[-1] if len(at) in (3, 4) else ImageSizes.usual,
         )
 
     def build(self, config: Any) -> nn.Module:

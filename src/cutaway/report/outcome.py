@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from .description import Drawing, View, table
 from .words import measure, number, plural, share, written
 
-NOUNS = {"image": "image", "table": "row", "series": "signal"}
+NOUNS = {
+    "image": "image",
+    "table": "row",
+    "text": "text",
+    "pairs": "pair",
+    "series": "signal",
+    "sound": "sound",
+    "video": "video",
+    "graph": "node",
+}
+TASK_NOUNS = {"language modelling": "window", "forecasting": "forecast", "tagging": "sentence"}
+SHOWN = 160  # characters of a text in the gallery
 
 
 def noun(run: dict[str, Any]) -> str:
     """What one example of the run's data is called: image, row, signal."""
-    return NOUNS.get(run["data"]["kind"], "example")
+    return TASK_NOUNS.get(run["task"]) or NOUNS.get(run["data"]["kind"], "example")
 
 
 # --- the figure -----------------------------------------------------------------------------------------------
@@ -136,7 +148,7 @@ def _gallery(evaluation: dict[str, Any]) -> Drawing:
                 "picture": m["picture"],
                 "words": " → ".join(_said(m, evaluation)),
                 "note": _sure(m),
-                "lines": [f"{k} {v}" for k, v in (m["row"] or {}).items()],
+                "lines": [textwrap.shorten(f"{k} {v}", SHOWN, placeholder=" …") for k, v in (m["row"] or {}).items()],
             }
             for m in evaluation["worst"]
         ],

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from ..files import write_json
+from ..inspect.example import inputs_like
 from ..inspect.layers import layer_table
 from ..models.registry import preset
 from ..training.run import Run
@@ -18,6 +17,7 @@ def report_on(run: Run) -> Path:
     if (run.folder / "model").is_dir():
         card = preset(run.about["model"]).card.card
         dtype = next(run.model.parameters()).dtype
-        layers = layer_table(run.model, torch.zeros(1, *run.spec.shape, dtype=dtype))
+        inputs = [x.to(dtype) if x.is_floating_point() else x for x in inputs_like(run.spec)]
+        layers = layer_table(run.model, *inputs)
         write_json(run.folder / "layers.json", {**layers.to_json(), "card": card.to_json()})
     return write_report(run.folder)

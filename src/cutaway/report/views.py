@@ -10,6 +10,7 @@ from typing import Any
 from .classes import confusion, per_class
 from .description import Drawing, Page, View, table
 from .documents import Documents
+from .forecast import forecast_views
 from .making import curves, data, network, repeat
 from .outcome import figure, measures_rows, noun, result, trust, worst
 from .values import residuals
@@ -34,6 +35,8 @@ def describe(documents: Documents) -> Page:
         views.append(curves(run, metrics))
     if evaluation and "classes" in evaluation:
         views += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["part"])]
+    if evaluation and "forecast" in evaluation:
+        views += forecast_views(evaluation["forecast"])
     if evaluation and "values" in evaluation:
         views.append(residuals(evaluation["values"], evaluation["count"]))
     if evaluation:

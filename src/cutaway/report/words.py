@@ -19,6 +19,13 @@ MEASURES = {
     "rmse": ("RMSE", "number"),
     "mae": ("MAE", "number"),
     "r2": ("R²", "number"),
+    "mase": ("MASE", "number"),
+    "token_error": ("token error rate", "share"),
+    "sequence_error": ("sequences not exactly right", "share"),
+    "span_precision": ("span precision", "share"),
+    "span_recall": ("span recall", "share"),
+    "span_f1": ("span F1", "share"),
+    "bits_per_token": ("bits a token", "number"),
 }
 
 

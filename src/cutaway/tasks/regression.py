@@ -38,11 +38,6 @@ class Regression:
         """Each example's loss, (N,), on the standardised scale."""
         return losses.LOSSES[self.loss_name](outputs, target[:, None])
 
-    def wrong_sides(self, outputs: Tensor, target: Tensor) -> int:
-        """None: a number has no sides."""
-        del outputs, target
-        return 0
-
     def values(self, outputs: Tensor) -> Tensor:
         """The prediction in the target's units, (N,) float64."""
         return self.in_units(outputs[:, 0])

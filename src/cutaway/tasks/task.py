@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from torch import Tensor
 
 from ..errors import SettingError
-from ..spec import Classes, Spec
+from ..spec import Classes, Context, Horizon, NextToken, Spec, Tags, Target, Tokens, Value
 from .classification import Classification
+from .forecasting import Forecasting
+from .language import Language
 from .measures import Measure
 from .regression import Regression
+from .tagging import Tagging
+from .transduction import Transduction
+from .word_vectors import WordVectors
+
+KINDS: dict[type[Target], Any] = {
+    Classes: Classification,
+    Value: Regression,
+    Tags: Tagging,
+    NextToken: Language,
+    Context: WordVectors,
+    Tokens: Transduction,
+    Horizon: Forecasting,
+}
+NOUNS: dict[type[Target], str] = {
+    Classes: "classes",
+    Value: "numbers",
+    Tags: "tags",
+    NextToken: "the next token",
+    Context: "word vectors",
+    Tokens: "sequences",
+    Horizon: "forecasts",
+}
 
 
 class Task(Protocol):
-    """The contract of all tasks. Outputs are what the model's forward gives, (N, outputs)."""
+    """The contract of all tasks. Outputs are what the model's forward gives, (N, outputs).
+
+    A task of sequences has a method `keep(outputs, target)` too: what evaluation keeps of a batch's outputs, which may
+    be very many. Its figures, details, predictions and mistakes are then given what was kept, (n, …), padded with NaN,
+    and `quick` gives the loss as well.
+    """
 
     name: str
     watch: str  # the validation figure that decides which weights are best
@@ -27,14 +57,6 @@ class Task(Protocol):
 
     def count(self, target: Tensor) -> float:
         """What the summed loss is to be divided by: examples, or their weights' sum."""
-        ...
-
-    def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """(N,) each example's loss, without weights and smoothing: what ranks the worst mistakes."""
-        ...
-
-    def wrong_sides(self, outputs: Tensor, target: Tensor) -> int:
-        """How many examples the perceptron rule would correct: those with a score that is not on its right side."""
         ...
 
     def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
@@ -67,18 +89,30 @@ def task_for(
     loss: str | None = None,
     label_smoothing: float = 0.0,
     class_weights: Tensor | None = None,
+    words: Callable[[list[int]], str] | None = None,
 ) -> Task:
-    """The task that the target of `spec` asks for. Raises SettingError for a loss that it cannot have."""
-    if isinstance(spec.target, Classes):
-        loss = loss or "cross_entropy"
-        if loss not in Classification.LOSSES:
-            raise SettingError(f"loss={loss} is not for classes: choose from {', '.join(Classification.LOSSES)}.")
-        return Classification(spec.target, loss, label_smoothing, class_weights)
-    loss = loss or "mse"
-    if loss not in Regression.LOSSES:
-        raise SettingError(f"loss={loss} is not for numbers: choose from {', '.join(Regression.LOSSES)}.")
-    if label_smoothing or class_weights is not None:
-        raise SettingError(
-            f"label_smoothing and class_weights are for classes, and {spec.target.column} is a number: leave them out."
-        )
-    return Regression(spec.target, loss)
+    """The task that the target of `spec` asks for. `words` writes tokens out, where the target is a sequence of them.
+
+    Raises SettingError for a loss, smoothing or class weights that it cannot have.
+    """
+    target = spec.target
+    kind = KINDS[type(target)]
+    losses = getattr(kind, "LOSSES", ("cross_entropy",))
+    loss = loss or losses[0]
+    if loss not in losses:
+        raise SettingError(f"loss={loss} is not for {NOUNS[type(target)]}: choose from {', '.join(losses)}.")
+    if class_weights is not None and not isinstance(target, Classes):
+        raise SettingError(f"class_weights are for classes, and {target.column} is none: leave them out.")
+    if label_smoothing and not isinstance(target, Classes | NextToken | Tokens):
+        raise SettingError(f"label_smoothing is for classes and tokens, not for {NOUNS[type(target)]}: leave it out.")
+    if isinstance(target, Classes):
+        return Classification(target, loss, label_smoothing, class_weights)
+    if isinstance(target, Value):
+        return Regression(target, loss)
+    if isinstance(target, NextToken):
+        return Language(target, label_smoothing)
+    if isinstance(target, Tokens):
+        return Transduction(target, label_smoothing, words)
+    if isinstance(target, Tags):
+        return Tagging(target)
+    return Forecasting(target, loss) if isinstance(target, Horizon) else WordVectors(target)

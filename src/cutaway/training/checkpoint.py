@@ -41,9 +41,17 @@ class State:
 
 
 def save_checkpoint(
-    path: Path, state: State, model: nn.Module, optimizers: list[Optimizer], average: Average | None
+    path: Path,
+    state: State,
+    model: nn.Module,
+    optimizers: list[Optimizer],
+    average: Average | None,
+    carried: tuple[Tensor, ...] = (),
 ) -> None:
-    """Write everything to `path`, whole or not at all. Raises FileError where it cannot be written."""
+    """Write everything to `path`, whole or not at all. `carried` is the state that a recurrent model goes on from.
+
+    Raises FileError where it cannot be written.
+    """
     tensors: dict[str, Tensor] = {f"model.{k}": v for k, v in model.state_dict().items()}
     if average is not None:
         tensors |= {f"average.{k}": v for k, v in average.weights.items()}
@@ -52,14 +60,20 @@ def save_checkpoint(
             tensors |= {
                 f"optimizer.{i}.{parameter}.{k}": torch.as_tensor(v) for k, v in values.items() if v is not None
             }
+    tensors |= {f"carried.{i}": part for i, part in enumerate(carried)}
     tensors["random.cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
         tensors |= {f"random.cuda.{i}": s for i, s in enumerate(torch.cuda.get_rng_state_all())}
     write_tensors(path, tensors, {"state": asdict(state)})
 
 
-def load_checkpoint(path: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None) -> State:
-    """Put everything back in place and give the state. Raises FileError where the file is damaged or of another run."""
+def load_checkpoint(
+    path: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None
+) -> tuple[State, tuple[Tensor, ...]]:
+    """Put everything back in place and give where training stands, and the state that a recurrent model goes on from.
+
+    Raises FileError where the file is damaged or of another run.
+    """
     tensors, meta = read_tensors(path)
     try:
         model.load_state_dict(_under("model.", tensors))
@@ -74,7 +88,8 @@ def load_checkpoint(path: Path, model: nn.Module, optimizers: list[Optimizer], a
     cuda = _under("random.cuda.", tensors)
     if cuda and torch.cuda.is_available():
         torch.cuda.set_rng_state_all([cuda[k] for k in sorted(cuda, key=int)])
-    return state
+    carried, device = _under("carried.", tensors), next(model.parameters()).device
+    return state, tuple(carried[k].to(device) for k in sorted(carried, key=int))
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:

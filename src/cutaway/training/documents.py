@@ -18,12 +18,12 @@ import torch
 
 from .. import __version__
 from ..data.named.opening import NAMED
-from ..data.sets import Part
+from ..data.sets import IN_MEMORY, Part
 from ..settings import as_text
 from ..spec import Classes
 from ..tasks.separability import linearly_separable
 from .checkpoint import State
-from .evaluation import outputs_of
+from .evaluation import results_of
 from .loop import CONVERGED
 from .prepared import Prepared
 
@@ -41,7 +41,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
         "model": ready.preset.name,
         "data": {
             "source": data.source,
-            "path": None if data.source in NAMED else str(Path(data.source).resolve()),
+            "path": _path(data.source),
             "name": data.name,
             "kind": spec.kind,
             "fingerprint": data.fingerprint,
@@ -50,7 +50,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
             "notes": data.notes,
             "columns": data.columns,
             "licence": data.licence,
-            "image_sizes": asdict(ready.sizes) if spec.kind == "image" else None,
+            "image_sizes": asdict(ready.sizes) if spec.kind in ("image", "video") else None,
         },
         "task": ready.task.name,
         "loss": ready.task.loss_name,
@@ -77,23 +77,36 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _path(source: str) -> str | None:
+    """A file or folder, or two files with a comma between them, as it can be found from anywhere; None for what is no
+    path: a named set, or data that was given in Python."""
+    if source in NAMED or source == IN_MEMORY:
+        return None
+    if Path(source).expanduser().exists():
+        return str(Path(source).expanduser().resolve())
+    return ",".join(str(Path(one).expanduser().resolve()) for one in source.split(","))
+
+
 def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
     """The document evaluation.json: figures, details and the worst mistakes of one part."""
     part, task = ready.data.parts[name], ready.task
     assert part.target is not None
     size = ready.settings.eval_batch_size or 256
-    outputs = outputs_of(ready.model, part, ready.place, size, flip=ready.settings.test_flip)
+    outputs, target = results_of(
+        ready.model, part, ready.place, size, task, flip=ready.settings.test_flip, decodes=True
+    )
     train_target = ready.data.parts["train"].target
     assert train_target is not None
-    mistakes = [{"i": i, **m} for i, m in enumerate(task.mistakes(outputs, part.target)) if m["wrong"]]
+    mistakes = [{"i": i, **m} for i, m in enumerate(task.mistakes(outputs, target)) if m["wrong"]]
     mistakes.sort(key=lambda m: -m["loss"])
     return {
         "part": name,
         "count": len(part),
         "watch": task.watch,
-        "measures": {k: m.to_json() for k, m in task.measures(outputs, part.target).items()},
-        **task.details(outputs, part.target),
-        "baseline": task.baseline(train_target, part.target),
+        "measures": {k: m.to_json() for k, m in task.measures(outputs, target).items()},
+        **task.details(outputs, target),
+        "baseline": task.baseline(train_target, target),
+        **(task.beside(outputs, ready.data.parts["train"], part) if hasattr(task, "beside") else {}),
         "worst": [_shown(part, m) for m in mistakes[:SHOWN_MISTAKES]],
     }
 

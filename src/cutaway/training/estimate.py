@@ -11,10 +11,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ..data.sets import Part
 from .loop import Trainer
 from .prepared import Prepared
 from .progress import Progress
 
+HERE = __name__.partition(".")[0]  # this package, whose objects are looked into
 WARM_UP, MOST_STEPS, MOST_SECONDS = 2, 20, 3.0
 
 
@@ -86,5 +88,25 @@ def estimate(ready: Prepared) -> Estimate:
         weights=sum(parameters.values()) + buffers,
         learning=sum(parameters.values()) + remembered,
         activations=sum(size for pointer, size in kept.items() if pointer not in parameters),
-        data=sum(getattr(p, "inputs", torch.empty(0)).nbytes for p in ready.data.parts.values()),
+        data=_held(list(ready.data.parts.values())),
     )
+
+
+def _held(parts: list[Part]) -> int:
+    """Bytes of the tensors that parts hold, those inside what they hold too; what several hold counts once."""
+    found: dict[int, int] = {}
+    ahead: list[object] = list(parts)
+    seen: set[int] = set()
+    while ahead:
+        value = ahead.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, Tensor):
+            storage = value.untyped_storage()
+            found[storage.data_ptr()] = storage.nbytes()
+        elif isinstance(value, list | tuple):
+            ahead += [v for v in value if isinstance(v, Tensor)]
+        elif type(value).__module__.startswith(HERE):
+            ahead += vars(value).values() if hasattr(value, "__dict__") else []
+    return sum(found.values())

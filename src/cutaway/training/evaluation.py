@@ -3,43 +3,113 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..data.sets import Part
+from ..data.sets import IGNORED, Part
+from ..generation.decoding import decode
+from ..spec import Tokens
+from ..tasks.task import Task
 from .place import Place
 
 
+class Results(NamedTuple):
+    """What a model answered for a part, in the order of its examples, on the CPU."""
+
+    outputs: Tensor  # (n, …): the raw outputs, or what the task keeps of them
+    target: Tensor  # (n, …)
+
+
 @torch.no_grad()
-def outputs_of(
+def results_of(
     model: nn.Module,
     part: Part,
     place: Place,
     batch_size: int,
-    ticked: Callable[[int], None] = lambda n: None,
+    task: Task | None = None,
+    *,
     flip: bool = False,
-) -> Tensor:
-    """The raw outputs for every example of the part, in its order: (n, outputs), on the CPU.
+    decodes: bool = False,
+    ticked: Callable[[int], None] = lambda n: None,
+) -> Results:
+    """The answers for every example of the part, with its targets.
 
-    With `flip` they are the means of those for each image (N, C, H, W) and for its mirror image. `ticked` is told how
-    many examples each batch held. The model is left in the mode that it was in.
+    With `flip` outputs are the means of those for each image (N, C, H, W) and for its mirror image. A task with a
+    `keep` is asked what of a batch's outputs to keep; sequences of different lengths are padded, with NaN and with
+    targets that are ignored. With `decodes` a task that asks for it is given the sequences that the model writes by
+    itself too. `ticked` is told how many examples each batch held. The model is left in the mode that it was in.
     """
     training = model.training
     model.eval()
-    found = []
+    keep = getattr(task, "keep", None)
+    plan = batches_in_order(part, batch_size)
+    state, outputs, targets = None, [], []
     try:
-        for batch in part.batches(torch.split(torch.arange(len(part)), batch_size)):
-            inputs, _ = place.batch(batch)
+        for index, batch in zip(plan, part.batches(plan)):
+            inputs, target = place.batch(batch)
             with place.autocast():
-                outputs = _precise(model(*inputs))
+                if carries(model, part):
+                    answer, state = model.advance(*inputs, going_on(state, len(target)))  # type: ignore[operator]
+                else:
+                    answer = model(*inputs)
+                answer = _precise(answer)
                 if flip:
-                    outputs = (outputs + _precise(model(inputs[0].flip(3), *inputs[1:]))) / 2
-            found.append(outputs.cpu())
-            ticked(len(found[-1]))
+                    answer = (answer + _precise(model(inputs[0].flip(3), *inputs[1:]))) / 2
+                if keep is not None:
+                    own = _written(model, inputs, part, index, task) if decodes else ()
+                    answer = keep(answer, target, *own)
+            outputs.append(answer.cpu())
+            targets.append(target.cpu())
+            ticked(len(target))
     finally:
         model.train(training)
-    return torch.cat(found)
+    back = torch.cat(plan).argsort()
+    return Results(_joined(outputs, float("nan"))[back], _joined(targets, IGNORED)[back])
+
+
+def batches_in_order(part: Part, batch_size: int) -> list[Tensor]:
+    """The example numbers of each batch when a part is only read: as the part groups them, else one after another."""
+    plan = getattr(part, "plan", None)
+    if plan is not None:
+        batches: list[Tensor] = plan(batch_size, None)
+        return batches
+    return list(torch.split(torch.arange(len(part)), batch_size))
+
+
+def carries(model: nn.Module, part: Part) -> bool:
+    """Whether each batch goes on where the one before it ended, with the state that the model had there."""
+    return getattr(part, "carries", False) and hasattr(model, "advance")
+
+
+def going_on(state: tuple[Tensor, ...] | None, rows: int) -> tuple[Tensor, ...] | None:
+    """The state, each part (layers, N, hidden), of the first rows alone: the texts of the others have ended."""
+    if not state or state[0].shape[1] == rows:
+        return state or None
+    return tuple(part[:, :rows].contiguous() for part in state)
+
+
+def _written(
+    model: nn.Module, inputs: tuple[Tensor, ...], part: Part, index: Tensor, task: Task | None
+) -> tuple[Any, ...]:
+    """Where sequences are the task: those that the model writes by itself for the sources of a batch, and all right
+    answers to each, where the part knows several."""
+    target = getattr(task, "target", None)
+    if not isinstance(target, Tokens):
+        return ()
+    known = getattr(part, "references", None)
+    references = [known(i) for i in index.tolist()] if known is not None else None
+    return decode(model, inputs[0], inputs[1], target), references
+
+
+def _joined(batches: list[Tensor], filler: float) -> Tensor:
+    """(n, …) of all batches; those that are shorter in their second dimension are filled up at its end."""
+    if batches[0].ndim > 1:
+        longest = max(b.shape[1] for b in batches)
+        batches = [F.pad(b, (*(0, 0) * (b.ndim - 2), 0, longest - b.shape[1]), value=filler) for b in batches]
+    return torch.cat(batches)
 
 
 def _precise(outputs: Tensor) -> Tensor:

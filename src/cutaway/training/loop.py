@@ -23,11 +23,12 @@ from torch import Tensor, nn
 from ..data.sets import Augment, Batch, DataSet, Part
 from ..errors import TrainingError
 from ..models.images import answers_of
+from ..tasks.classification import Classification
 from ..tasks.task import Task
 from .average import Average
 from .broken import first_broken
 from .checkpoint import State, load_checkpoint, save_checkpoint, save_weights
-from .evaluation import outputs_of
+from .evaluation import carries, going_on, results_of
 from .layers import body, frozen, let_learn
 from .optimizers import build_optimizers
 from .place import Place
@@ -65,6 +66,7 @@ class Trainer:
         self.task, self.settings, self.place = task, settings, place
         self.checkpoints, self.progress, self.on_epoch = checkpoints, progress, on_epoch
         self.auxiliary_weight: float = getattr(model, "auxiliary_weight", 0.0)
+        self.constrain: Callable[[], None] | None = getattr(model, "constrain", None)
         self._learnable = {name for name, p in self.model.named_parameters() if p.requires_grad}
         self._frozen = frozen(self.model, settings.freeze)
         let_learn(self.model, self._learnable, self._frozen)
@@ -74,6 +76,7 @@ class Trainer:
         self.forward: Callable[..., Tensor] = torch.compile(self.model) if settings.compile else self.model
         self.batch_size = settings.batch_size or len(self.train)
         self.state = State()
+        self.carried: tuple[Tensor, ...] = ()  # the model's state behind the last batch, where the next goes on from it
         self._losses: list[Tensor] = []  # of the steps since the last look, still on the device
         self._inputs: tuple[Tensor, ...] = ()  # of the running step, to find the layer that broke
         self._asked_to_stop = False
@@ -106,6 +109,8 @@ class Trainer:
             while not state.stopped and state.epoch < settings.epochs:
                 phase_epochs = self._enter_phase()
                 batches = self.batches_of(state.epoch)
+                if state.batch == 0:
+                    self.carried = ()
                 self.progress.epoch(state.epoch, settings.epochs, len(batches), state.batch)
                 remaining = self.train.batches(batches[state.batch :], seed=_mix(settings.seed, state.epoch))
                 for group in _grouped(remaining, settings.accumulate):
@@ -150,6 +155,7 @@ class Trainer:
         for parameter in self._parameters:
             parameter.grad = None  # what zero_grad does, at a third of its cost
         counted = sum(task.count(batch.target) for batch in group)
+        divisor = 1.0 if getattr(task, "sums", False) else counted  # word vectors learn from sums
         while group:
             inputs, target = place.batch(group.pop(0))  # popped: a batch that was copied there is not kept here too
             if self.augment:
@@ -158,13 +164,13 @@ class Trainer:
                 inputs = (varied, *inputs[1:])
             self._inputs = inputs
             with place.autocast():
-                outputs, *auxiliary = answers_of(self.forward(*inputs))
+                outputs, *auxiliary = self._answers(inputs)
                 loss = task.loss(outputs, target)
                 total = sum((self.auxiliary_weight * task.loss(a, target) for a in auxiliary), loss)
-            (total / counted).backward()  # type: ignore[no-untyped-call]
+            (total / divisor).backward()  # type: ignore[no-untyped-call]
             self._losses.append(loss)
             state.batch += 1
-            if task.loss_name == "perceptron":
+            if task.loss_name == "perceptron" and isinstance(task, Classification):
                 state.mistakes += task.wrong_sides(outputs, target)
         state.counted += counted
         if place.looks_at_every_step or state.update % LOOK_EVERY == 0:
@@ -175,9 +181,24 @@ class Trainer:
                 self._refuse("a gradient")
         for optimizer in self.optimizers:
             optimizer.step()
+        if self.constrain:
+            self.constrain()
         if self.average:
             self.average.update(state.update)
         state.update += 1
+
+    def _answers(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The model's outputs for a batch, those of auxiliary heads behind them.
+
+        Where batches go on where the ones before ended, so does the model, from the state it had there; gradients go no
+        further back than the batch: truncated back-propagation through time.
+        """
+        if not carries(self.model, self.train):
+            return answers_of(self.forward(*inputs))
+        before = going_on(self.carried, len(inputs[0]))
+        outputs, state = self.model.advance(*inputs, before)  # type: ignore[operator]
+        self.carried = tuple(part.detach() for part in state)
+        return (outputs,)
 
     def _end_epoch(self) -> None:
         """Validate, remember the best weights, write the row and the checkpoint, begin the next epoch."""
@@ -219,11 +240,12 @@ class Trainer:
         """Loss and quick figures on a part, with the averaged weights where there are some."""
         size = self.settings.eval_batch_size or max(256, self.settings.batch_size)
         with self.average.applied() if self.average else nullcontext():
-            outputs = outputs_of(self.model, part, self.place, size, flip=self.settings.test_flip)
-        target = _target_of(part)
+            outputs, target = results_of(self.model, part, self.place, size, self.task, flip=self.settings.test_flip)
         target = target.to(outputs.dtype) if target.is_floating_point() else target
-        loss = self.task.loss(outputs, target).item() / self.task.count(target)
-        return {"loss": loss, **self.task.quick(outputs, target)}
+        figures = self.task.quick(outputs, target)
+        if "loss" not in figures:
+            figures = {"loss": self.task.loss(outputs, target).item() / self.task.count(target), **figures}
+        return figures
 
     def weights(self) -> dict[str, Tensor]:
         """The weights to keep: the averaged ones where there are some."""
@@ -237,6 +259,9 @@ class Trainer:
     def batches_of(self, epoch: int) -> list[Tensor]:
         """The example numbers of each batch of an epoch, the same whenever it is asked."""
         generator = torch.Generator().manual_seed(_mix(self.settings.seed, epoch))
+        plan = getattr(self.train, "plan", None)
+        if plan is not None:
+            return list(plan(self.batch_size, generator))[self.place.rank :: self.place.processes]
         if self.settings.sampling == "balanced":
             order = balanced_order(_target_of(self.train), generator)
         else:
@@ -259,16 +284,16 @@ class Trainer:
 
     def resume(self) -> None:
         """Go on from the last checkpoint."""
-        self.state = load_checkpoint(self.checkpoints / "last.safetensors", self.model, self.optimizers, self.average)
+        last = self.checkpoints / "last.safetensors"
+        self.state, self.carried = load_checkpoint(last, self.model, self.optimizers, self.average)
 
     def _checkpoint_now(self) -> None:
         """Write the checkpoint. What is not finite is refused first, so that the last one stays good."""
         self._look()
         self._refuse_broken_weights()
         if self.place.writes:
-            save_checkpoint(
-                self.checkpoints / "last.safetensors", self.state, self.model, self.optimizers, self.average
-            )
+            last = self.checkpoints / "last.safetensors"
+            save_checkpoint(last, self.state, self.model, self.optimizers, self.average, self.carried)
         self._saved = time.perf_counter()
 
     def _look(self) -> None:

@@ -1,18 +1,22 @@
 """How gradients become updates: PyTorch's optimizers, in their fused form where there is one, and Muon.
 
-Decay is for weights: biases and the gains of norms (all parameters of fewer than two dimensions) have none. The rate of
-a group of parameters is the base rate times the group's "scale", which falls with its distance from the head where
-`layer_decay` asks for it: J. Howard, S. Ruder, ULMFiT, 2018, section 3.2 <https://arxiv.org/abs/1801.06146>.
+Decay is for weights: biases and the gains of norms (all parameters of fewer than two dimensions) have none, and where
+a model says which of its weights decay (`decayed`), no others do. The rate of a group of parameters is the base rate
+times the group's "scale", which falls with its distance from the head where `layer_decay` asks for it: J. Howard,
+S. Ruder, ULMFiT, 2018, section 3.2 <https://arxiv.org/abs/1801.06146>.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from torch import nn
-from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
+from torch.optim import SGD, Adadelta, Adagrad, Adam, AdamW, Optimizer, RMSprop
 
+from ..errors import SettingError
 from .layers import depths, heads
 from .muon import Muon
 from .settings import TrainSettings
@@ -22,20 +26,47 @@ FUSED_ON = {"cpu", "cuda", "mps"}
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
+@dataclass(frozen=True)
+class Weight:
+    """A parameter, and how it learns."""
+
+    parameter: nn.Parameter
+    scale: float  # of the rate
+    decays: bool
+
+
 def build_optimizers(model: nn.Module, settings: TrainSettings) -> list[Optimizer]:
-    """The optimizers that together update every trainable parameter once: one, or two where Muon cannot take all."""
+    """The optimizers that together update every trainable parameter once: one, or two where Muon cannot take all.
+
+    Raises SettingError for settings that rows which alone have gradients (sparse embeddings) cannot have.
+    """
+    _refuse_for_sparse(model, settings)
     decay = 1.0 if settings.layer_decay is None else settings.layer_decay
+    patterns = getattr(model, "decayed", ("*",))
     trainable = [
-        (p, decay**depth)
+        Weight(p, decay**depth, p.ndim >= 2 and any(fnmatchcase(name, pattern) for pattern in patterns))
         for (name, p), depth in zip(model.named_parameters(), depths(model).values())
         if p.requires_grad
     ]
     if settings.optimizer != "muon":
-        return [_build(settings.optimizer, trainable, settings)]
+        return [_build(settings.optimizer, trainable, settings, fused=not _sparse(model))]
     hidden = {id(p) for p in _hidden(model)}
-    muon = [(p, scale) for p, scale in trainable if id(p) in hidden]
-    rest = [(p, scale) for p, scale in trainable if id(p) not in hidden]
-    return [_build(n, ps, settings) for n, ps in (("muon", muon), ("adamw", rest)) if ps]
+    muon = [w for w in trainable if id(w.parameter) in hidden]
+    rest = [w for w in trainable if id(w.parameter) not in hidden]
+    return [_build(n, ws, settings) for n, ws in (("muon", muon), ("adamw", rest)) if ws]
+
+
+def _sparse(model: nn.Module) -> bool:
+    """Whether an embedding's gradient holds only the rows that a batch used."""
+    return any(isinstance(m, nn.Embedding) and m.sparse for m in model.modules())
+
+
+def _refuse_for_sparse(model: nn.Module, s: TrainSettings) -> None:
+    if _sparse(model) and (s.optimizer not in ("sgd", "adagrad") or s.weight_decay or s.clip):
+        raise SettingError(
+            "This model updates only the rows of its embeddings that a step uses, which needs optimizer=sgd or "
+            f"adagrad, weight_decay=0 and clip=0; these are {s.optimizer}, {s.weight_decay:g} and {s.clip:g}."
+        )
 
 
 def _hidden(model: nn.Module) -> list[nn.Parameter]:
@@ -50,11 +81,11 @@ def _hidden(model: nn.Module) -> list[nn.Parameter]:
     return [p for p in weights if id(p) not in others]
 
 
-def _build(name: str, parameters: list[tuple[nn.Parameter, float]], s: TrainSettings) -> Optimizer:
-    groups = _grouped(parameters, s.weight_decay)
+def _build(name: str, weights: list[Weight], s: TrainSettings, fused: bool = True) -> Optimizer:
+    groups = _grouped(weights, s.weight_decay)
     if name == "muon":
         return Muon(groups, lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay)
-    fused = parameters[0][0].device.type in FUSED_ON
+    fused = fused and weights[0].parameter.device.type in FUSED_ON
     if name in ("sgd", "momentum", "nesterov"):
         momentum = 0.0 if name == "sgd" else s.momentum
         return SGD(groups, lr=s.lr, momentum=momentum, nesterov=name == "nesterov", fused=fused)
@@ -62,16 +93,17 @@ def _build(name: str, parameters: list[tuple[nn.Parameter, float]], s: TrainSett
         return Adagrad(groups, lr=s.lr, fused=fused)
     if name == "rmsprop":  # has no fused form
         return RMSprop(groups, lr=s.lr, foreach=True)
+    if name == "adadelta":  # nor has this one; M. Zeiler's decay of 0.95
+        return Adadelta(groups, lr=s.lr, rho=0.95, eps=1e-6, foreach=True)
     if name == "adam":
         return Adam(groups, lr=s.lr, fused=fused)
     return AdamW(groups, lr=s.lr, fused=fused)
 
 
-def _grouped(parameters: Iterable[tuple[nn.Parameter, float]], weight_decay: float) -> list[dict[str, Any]]:
+def _grouped(weights: Iterable[Weight], weight_decay: float) -> list[dict[str, Any]]:
     """Parameters of one scale and one decay each, the head's first."""
     groups: dict[tuple[float, bool], dict[str, Any]] = {}
-    for parameter, scale in parameters:
-        decays = parameter.ndim >= 2
-        new = {"params": [], "scale": scale, "weight_decay": weight_decay if decays else 0.0}
-        groups.setdefault((scale, decays), new)["params"].append(parameter)
+    for w in weights:
+        new = {"params": [], "scale": w.scale, "weight_decay": weight_decay if w.decays else 0.0}
+        groups.setdefault((w.scale, w.decays), new)["params"].append(w.parameter)
     return [groups[key] for key in sorted(groups, reverse=True)]

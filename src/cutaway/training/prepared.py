@@ -10,19 +10,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..data.opening import kind_of, open_data
+from ..data.lengths import bucketed, padding
+from ..data.opening import kind_of, open_data, read_otherwise
 from ..data.sets import DataSet
 from ..data.settings import DataSettings
 from ..errors import SettingError, UnknownName
+from ..interop.word_vectors import Vectors, take_vectors
 from ..models.registry import Preset, preset
 from ..settings import as_text, build, keys
-from ..spec import Classes, ImageSizes, ImageSpec, Spec
+from ..spec import Classes, ImageSizes, ImageSpec
 from ..tasks.task import Task, task_for
 from .layers import frozen, heads
 from .place import Place, find_place
 from .settings import TrainSettings
 from .weights import Taken, take_weights
 
+WORTH_SAYING = 0.01  # share of padding from which on it is told
 LAYER_DECAY = 0.8  # where weights are taken, as in K. Clark et al., ELECTRA, 2020 <https://arxiv.org/abs/2003.10555>
 
 
@@ -42,15 +45,13 @@ class Prepared:
     taken: Taken | None = None  # the weights that the model begins with, where it does with those of a file
 
 
-def prepare(model: str, source: str, given: Mapping[str, Any], resumed: bool = False) -> Prepared:
+def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = False) -> Prepared:
     """Open the data, fit the model's config to it, build the model from the seed, choose task and place.
 
     `given` is the flat list of settings, a model's own as `model.KEY`. The weights of a run that is `resumed` are in
     its checkpoint, and none are taken from the file that it began with. Raises what a person can mend.
     """
     found = preset(model)
-    kind = kind_of(source)
-    found.refuse_kind(kind)
     model_settings = {k.removeprefix("model."): v for k, v in given.items() if k.startswith("model.")}
     flat = {**found.card.settings, **{k: v for k, v in given.items() if not k.startswith("model.")}}
     known = keys(DataSettings, TrainSettings)
@@ -65,21 +66,29 @@ def prepare(model: str, source: str, given: Mapping[str, Any], resumed: bool = F
     settings = build(TrainSettings, {k: v for k, v in flat.items() if k in keys(TrainSettings)})
     data_settings = build(DataSettings, {k: v for k, v in flat.items() if k in keys(DataSettings)})
 
+    kind = kind_of(source, data_settings)
+    found.refuse_kind(kind, read_otherwise(kind, found.takes, found.targets))
     parsed = found.parse(model_settings)
     if "image_size" in found.setting_names and data_settings.image_size and kind == "image":
         parsed.setdefault("image_size", data_settings.image_size)
     sizes = found.image_sizes(found.configure(settings=parsed))
-    data = open_data(source, data_settings, sizes)
-    _refuse_unfit(settings, data.spec)
+    data = open_data(source, data_settings, sizes, found.targets)
+    _refuse_unfit(settings, data)
+    data.notes += _padding_notes(data, settings)
     if settings.threads:
         torch.set_num_threads(settings.threads)
     config = found.configure(data.spec, parsed)
     torch.manual_seed(settings.seed)
     network = found.build(config)
     taken = take_weights(network, found, settings.weights) if settings.weights and not resumed else None
+    if settings.vectors:
+        settings = replace(settings, vectors=str(Path(settings.vectors).expanduser().resolve()))
+        if not resumed:
+            data.notes.append(_take_vectors(network, data, settings))
     settings = _settled(settings, network, taken)
     loss = settings.loss or (getattr(network, "loss", None) if isinstance(data.spec.target, Classes) else None)
-    task = task_for(data.spec, loss, settings.label_smoothing, _class_weights(data, settings))
+    words = getattr(data.preprocessing, "words", None)
+    task = task_for(data.spec, loss, settings.label_smoothing, _class_weights(data, settings), words)
     if data_settings.mixup and task.loss_name in ("perceptron", "map"):
         raise SettingError(
             f"mixup blends classes, and {model} learns by loss={task.loss_name}, which takes one class an example: "
@@ -89,8 +98,9 @@ def prepare(model: str, source: str, given: Mapping[str, Any], resumed: bool = F
     return Prepared(found, data, network, task, place, settings, data_settings, parsed, sizes, taken)
 
 
-def _refuse_unfit(settings: TrainSettings, spec: Spec) -> None:
+def _refuse_unfit(settings: TrainSettings, data: DataSet) -> None:
     """Raise SettingError for a setting that this data gives no meaning to."""
+    spec = data.spec
     if settings.sampling == "balanced" and not isinstance(spec.target, Classes):
         raise SettingError(
             f"sampling=balanced is for classes, and {spec.target.column} is a number: take sampling=shuffle."
@@ -100,8 +110,47 @@ def _refuse_unfit(settings: TrainSettings, spec: Spec) -> None:
             "sampling=balanced and class_weights=balanced would each even out the classes, and both together favour "
             "the rare ones: give one of them."
         )
+    if settings.sampling == "balanced" and hasattr(data.parts["train"], "plan"):
+        raise SettingError(
+            f"sampling=balanced draws examples one by one, and batches of {spec.kind} data are made in another way: "
+            "class_weights=balanced weighs them instead."
+        )
     if settings.test_flip and not isinstance(spec, ImageSpec):
         raise SettingError(f"test_flip mirrors images, and this is {spec.kind} data: leave it out.")
+
+
+def _take_vectors(model: nn.Module, data: DataSet, settings: TrainSettings) -> str:
+    """Put word vectors into the model's embedding; a sentence on how many there were. Raises SettingError for a model
+    or data without words."""
+    embedding, tokenizer = getattr(model, "embedding", None), getattr(data.preprocessing, "tokenizer", None)
+    if not isinstance(embedding, nn.Embedding) or tokenizer is None:
+        raise SettingError(f"vectors={settings.vectors} is for the words of text: leave it out.")
+    assert settings.vectors is not None
+    generator = torch.Generator().manual_seed(settings.seed)
+    with torch.no_grad():
+        said = take_vectors(embedding, tokenizer.tokens, Vectors.load(settings.vectors), generator)
+        second = getattr(model, "static_embedding", None)
+        if isinstance(second, nn.Embedding):  # a second channel, which keeps them as they are
+            second.load_state_dict(embedding.state_dict())
+    return said
+
+
+def _padding_notes(data: DataSet, settings: TrainSettings) -> list[str]:
+    """A sentence on how much of the training batches is padding, where examples have different lengths."""
+    part = data.parts["train"]
+    lengths: Tensor | None = getattr(part, "lengths", None)
+    if lengths is None or hasattr(part, "carries") or lengths.min() == lengths.max():
+        return []
+    size = settings.batch_size or len(part)
+    sorted_ = padding(lengths, bucketed(lengths, size, torch.Generator().manual_seed(settings.seed)))
+    at_random = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
+    shuffled = padding(lengths, torch.split(at_random, size))
+    if shuffled < WORTH_SAYING:
+        return []
+    return [
+        f"Lengths go from {int(lengths.min()):,} to {int(lengths.max()):,}. Batches are of nearly equal length: "
+        f"{100 * sorted_:.1f} % of their steps are padding, where batches at random would have {100 * shuffled:.1f} %."
+    ]
 
 
 def _settled(settings: TrainSettings, model: nn.Module, taken: Taken | None) -> TrainSettings:

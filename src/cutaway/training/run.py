@@ -19,12 +19,14 @@ from ..data.sets import DataSet, Part, Preprocessing
 from ..data.settings import DataSettings
 from ..errors import DataError, FileError
 from ..files import read_json
+from ..interop.word_vectors import Vectors
+from ..models.registry import preset
 from ..models.saving import load_model
 from ..settings import build, keys
-from ..spec import ANY_SIZE, Classes, ImageSizes, Value
+from ..spec import ANY_SIZE, Classes, Context, ImageSizes, Value
 from ..tasks.measures import Measure
 from ..tasks.task import Task, task_for
-from .evaluation import outputs_of
+from .evaluation import Results, results_of
 from .place import Place, find_place
 
 
@@ -70,7 +72,7 @@ class Run:
     @functools.cached_property
     def task(self) -> Task:
         """What was learned."""
-        return task_for(self.spec, self.about["loss"])
+        return task_for(self.spec, self.about["loss"], words=getattr(self.preprocessing, "words", None))
 
     @functools.cached_property
     def place(self) -> Place:
@@ -87,7 +89,7 @@ class Run:
         given = {k: v for k, v in self.about["settings"].items() if k in keys(DataSettings)}
         source = about["path"] or about["source"]  # a run can be opened from another folder than it was made in
         sizes = ImageSizes(**about["image_sizes"]) if about["image_sizes"] else ANY_SIZE
-        data = open_data(source, build(DataSettings, given), sizes)
+        data = open_data(source, build(DataSettings, given), sizes, preset(self.about["model"]).targets)
         self.refuse_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
         return data
 
@@ -119,7 +121,7 @@ class Run:
         else:
             part = self.preprocessing.labelled(source)
         assert part.target is not None, "labelled parts have targets"
-        return self.task.measures(self.outputs(part), part.target)
+        return self.task.measures(*self.results(part, decodes=True))
 
     def _prepared_anew(self, data: DataSet) -> Part:
         """The test part of another data set, from what its examples were before that set prepared them.
@@ -129,6 +131,8 @@ class Run:
         theirs, ours, part = data.spec.target, self.spec.target, data.parts["test"]
         examples = [part.picture(i) or part.row(i) for i in range(len(part))]
         assert part.target is not None, "named sets have targets"
+        if data.spec.kind not in ("table", "image"):
+            raise DataError(f"{data.name} is named {data.spec.kind} data: name a path to evaluate on other data.")
         if data.spec.kind != self.spec.kind or type(theirs) is not type(ours) or None in examples:
             raise DataError(
                 f"{data.name} is not of the kind that this run learned from "
@@ -152,13 +156,32 @@ class Run:
 
         What the training part did not know, such as a category, is warned of.
         """
+        if isinstance(self.spec.target, Context):
+            return self._neighbours(sources)
         part = self.preprocessing.examples(sources)
         for sentence in getattr(part, "notes", ()):
             warnings.warn(sentence, stacklevel=2)
-        rows = self.task.predictions(self.outputs(part)) if len(part) else []
+        rows = self.task.predictions(self.results(part, decodes=True).outputs) if len(part) else []
         return [{"input": part.name(i), **row} for i, row in enumerate(rows)]
 
-    def outputs(self, part: Part) -> torch.Tensor:
-        """The model's raw outputs for a part, (n, outputs)."""
+    @property
+    def vectors(self) -> Vectors:
+        """The word vectors that the run learned. Raises DataError where it learned none."""
+        embedding, tokenizer = getattr(self.model, "embedding", None), getattr(self.preprocessing, "tokenizer", None)
+        if not isinstance(embedding, nn.Embedding) or tokenizer is None:
+            raise DataError(f"{self.folder} is a run of {self.about['model']}, which has no vectors of words.")
+        return Vectors.of(embedding, tokenizer.tokens)
+
+    def _neighbours(self, words: Sequence[str]) -> list[dict[str, Any]]:
+        """One row a word: the words most like it, and how like they are."""
+        vectors, rows = self.vectors, []
+        for word in words:
+            nearest = vectors.neighbours(str(word))
+            rows.append({"input": str(word), "nearest": ", ".join(f"{w} {likeness:.2f}" for w, likeness in nearest)})
+        return rows
+
+    def results(self, part: Part, decodes: bool = False) -> Results:
+        """The model's answers for a part, with its targets; `decodes` as in `results_of`."""
         flip = self.about["settings"].get("test_flip", False)
-        return outputs_of(self.place.model(self.model, learns=False), part, self.place, batch_size=256, flip=flip)
+        model = self.place.model(self.model, learns=False)
+        return results_of(model, part, self.place, 256, self.task, flip=flip, decodes=decodes)

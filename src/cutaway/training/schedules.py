@@ -22,6 +22,7 @@ def factor(settings: TrainSettings, t: float, steps: int) -> float:
                    <https://arxiv.org/abs/1708.07120>
     wsd            a linear rise, 1, then a linear fall to 0 over the share `decay`; S. Hu et al., MiniCPM, 2024,
                    <https://arxiv.org/abs/2404.06395>
+    linear         1 − t, at least 1/10 000, as in the code of T. Mikolov et al., word2vec, 2013
     """
     t = min(max(t, 0.0), 1.0)
     name = settings.schedule
@@ -29,6 +30,8 @@ def factor(settings: TrainSettings, t: float, steps: int) -> float:
         return 1.0
     if name == "step":
         return settings.gamma ** sum(t >= m for m in settings.milestones)
+    if name == "linear":
+        return max(1.0 - t, 1e-4)
     if name == "cosine":
         return _cosine(t)
     if name == "one-cycle":

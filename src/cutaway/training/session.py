@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ..data.sets import IN_MEMORY
 from ..errors import FileError, SettingError
 from ..files import is_leftover, write_csv, write_json
 from ..models.saving import save_model
@@ -25,7 +26,7 @@ MAY_CHANGE = (*HOW_LONG, "save_minutes", "workers", "threads", "device", "tensor
 
 def fit(
     model: str | None,
-    source: str | None,
+    source: Any,
     given: Mapping[str, Any],
     out: str | Path | None = None,
     resume: str | Path | None = None,
@@ -150,9 +151,15 @@ def _made(folder: Path, exist_ok: bool = False) -> Path:
 
 
 def _resumed(
-    about: dict[str, Any], model: str | None, source: str | None, given: Mapping[str, Any]
-) -> tuple[str, str, dict[str, Any]]:
+    about: dict[str, Any], model: str | None, source: Any, given: Mapping[str, Any]
+) -> tuple[str, Any, dict[str, Any]]:
     """Model, source and settings of a run that is taken up again, with what may change changed."""
+    if about["data"]["source"] == IN_MEMORY:
+        if source is None or isinstance(source, str):
+            raise SettingError("This run's data was given in Python: give it again, as train(data=graph, resume=RUN).")
+        given_again, source = source, IN_MEMORY
+    else:
+        given_again = about["data"]["path"] or about["data"]["source"]
     for what, now, then in (("model", model, about["model"]), ("data", source, about["data"]["source"])):
         if now is not None and now != then:
             raise SettingError(f"This run's {what} is {then}, not {now}. Leave MODEL and DATA out with --resume.")
@@ -163,4 +170,4 @@ def _resumed(
                 "For another setting, train anew."
             )
     own = {**about["settings"], **{f"model.{k}": v for k, v in about["model_settings"].items()}}
-    return about["model"], about["data"]["path"] or about["data"]["source"], {**own, **given}
+    return about["model"], given_again, {**own, **given}

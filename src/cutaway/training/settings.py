@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ..settings import setting
 
-OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw", "muon")
-SCHEDULES = ("constant", "step", "cosine", "warmup-cosine", "noam", "one-cycle", "wsd")
+OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw", "muon")
+SCHEDULES = ("constant", "step", "cosine", "warmup-cosine", "noam", "one-cycle", "wsd", "linear")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class TrainSettings:
     loss: str | None = setting(
         None,
         "the loss, where it is not the model's or the task's own",
-        choices=("cross_entropy", "perceptron", "map", "mse", "half_squared_error"),
+        choices=("cross_entropy", "perceptron", "map", "mse", "half_squared_error", "mae"),
     )
     label_smoothing: float = setting(0.0, "share of the target spread over all classes", low=0.0, high=0.99)
     class_weights: str = setting(
@@ -56,6 +56,9 @@ class TrainSettings:
     test_flip: bool = setting(False, "evaluate on each image and on its mirror image, and average their logits")
     weights: str | None = setting(
         None, "begin with these: a run, a model's folder or file, or torchvision's .pth of this network"
+    )
+    vectors: str | None = setting(
+        None, "begin the embedding of text with these word vectors: word2vec's text or binary file"
     )
     freeze: tuple[str, ...] = setting((), "layers that do not learn, by name or pattern: conv1,layer*,*.bias")
     head_epochs: int | None = setting(

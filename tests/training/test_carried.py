@@ -1,0 +1,111 @@
+"""Running text is learned with carried state: what that means, that it helps, and that a stop in the middle of it is
+bit for bit as if there had been none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from cutaway.data.sets import DataSet
+from cutaway.data.settings import DataSettings
+from cutaway.data.text.running import running_dataset
+from cutaway.files import read_json
+from cutaway.models.registry import create_model
+from cutaway.models.saving import read_tensors
+from cutaway.tasks.task import task_for
+from cutaway.training.evaluation import batches_in_order, carries, going_on, results_of
+from cutaway.training.loop import Interrupted
+from cutaway.training.place import find_place
+from cutaway.training.progress import Progress
+from cutaway.training.session import fit
+
+LINES = "".join(f"{c}{'-' * 8}{c}\n" for c in "abba" * 16)
+GIVEN = {"length": 4, "batch_size": 4, "epochs": 3, "tensorboard": False, "threads": 1, "save_minutes": 0, "seed": 3}
+
+
+def text(folder: Path) -> str:
+    path = folder / "book.txt"
+    path.write_text(LINES)
+    return str(path)
+
+
+@pytest.fixture
+def data() -> DataSet:
+    cut = int(len(LINES) * 0.8)
+    return running_dataset(
+        {"train": LINES[:cut], "val": LINES[cut:]}, DataSettings(length=4), name="t", source="t", fingerprint=""
+    )
+
+
+def test_a_windows_answer_depends_on_the_windows_before_it(data: DataSet) -> None:
+    torch.manual_seed(0)
+    vocabulary = data.spec.target.outputs
+    model = create_model("lstm", vocabulary=vocabulary, num_classes=vocabulary, read="every", hidden=8).eval()
+    part, task = data.parts["val"], task_for(data.spec)
+    assert carries(model, part)
+    place = find_place("cpu", "float32", None, model)
+    kept, target = results_of(model, part, place, 2, task)
+
+    streams: list[tuple[torch.Tensor, torch.Tensor]] = []  # each row of the batches as one long text
+    plan = batches_in_order(part, 2)
+    for row in range(len(plan[0])):
+        windows = [next(part.batches([batch[row : row + 1]])) for batch in plan if row < len(batch)]
+        tokens = torch.cat([b.inputs[0][b.inputs[1]] for b in windows])
+        streams.append((tokens, torch.cat([b.target[b.inputs[1]] for b in windows])))
+    with torch.no_grad():
+        losses = [torch.nn.functional.cross_entropy(model(x[None])[0], y, reduction="none") for x, y in streams]
+    assert kept[..., 0].nansum().item() == pytest.approx(torch.cat(losses).sum().item(), rel=1e-5)
+    assert (target >= 0).sum() == sum(len(x) for x, _ in streams) == len(part.target)  # type: ignore[arg-type]
+
+
+def test_a_state_goes_on_with_the_rows_that_are_left() -> None:
+    state = (torch.randn(2, 5, 3), torch.randn(2, 5, 3))
+    assert going_on(state, 5) is state
+    cut = going_on(state, 3)
+    assert cut is not None
+    assert all(torch.equal(a, b[:, :3]) for a, b in zip(cut, state))
+    assert going_on((), 4) is None
+    assert going_on(None, 4) is None
+
+
+def test_a_stop_within_an_epoch_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = text(tmp_path)
+    fit("lstm", source, {**GIVEN, "model.hidden": 8}, out=tmp_path / "whole", progress=Progress(shown=False))
+
+    from cutaway.training.loop import Trainer
+
+    steps, once = [0], Trainer.step
+
+    def step(self: Trainer, *args: object, **more: object) -> None:
+        once(self, *args, **more)  # type: ignore[arg-type]
+        steps[0] += 1
+        if steps[0] == 30:
+            self._asked_to_stop = True
+
+    monkeypatch.setattr(Trainer, "step", step)
+    with pytest.raises(Interrupted):
+        fit("lstm", source, {**GIVEN, "model.hidden": 8}, out=tmp_path / "again", progress=Progress(shown=False))
+    monkeypatch.undo()
+    stopped, meta = read_tensors(tmp_path / "again" / "checkpoints" / "last.safetensors")
+    assert meta["state"]["batch"] > 0  # within an epoch
+    assert stopped["carried.0"].shape[1:] == (4, 8)
+    fit(None, None, {}, resume=tmp_path / "again", progress=Progress(shown=False))
+    for name in ("checkpoints/last.safetensors", "model/model.safetensors"):
+        a, b = (read_tensors(tmp_path / which / name)[0] for which in ("whole", "again"))
+        assert a.keys() == b.keys()
+        assert all(torch.equal(a[k], b[k]) for k in a), name
+    assert read_json(tmp_path / "whole" / "evaluation.json") == read_json(tmp_path / "again" / "evaluation.json")
+
+
+def test_carried_state_tells_what_a_window_alone_does_not(tmp_path: Path) -> None:
+    path, losses = tmp_path / "counted.txt", {}
+    path.write_text("aaaab" * 160)  # after an a, only counting further back than a window tells what comes
+    given = {**GIVEN, "length": 2, "epochs": 8, "lr": 0.02, "save_minutes": 9, "model.hidden": 16}
+    for carry in (True, False):
+        run = fit(
+            "lstm", str(path), {**given, "carry": carry}, out=tmp_path / str(carry), progress=Progress(shown=False)
+        )
+        losses[carry] = run.evaluate()["loss"].value
+    assert losses[True] < 0.7 * losses[False]
