@@ -10,15 +10,19 @@ from pathlib import Path
 
 import torch
 
-from . import convolution, images, loops, memory, startup, vision
+from . import convolution, graphs, images, loops, memory, sequences, sounds, startup, vision, words
 from .pairs import Pair
 
 GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
     "loops": loops.rows,
     "memory": memory.rows,
     "vision": vision.rows,
+    "sequences": sequences.rows,
+    "graphs": graphs.rows,
+    "words": words.rows,
     "convolution": convolution.rows,
     "images": images.rows,
+    "sounds": sounds.rows,
     "startup": startup.rows,
 }
 

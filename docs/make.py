@@ -1,4 +1,4 @@
-"""Write docs/vision.md and its pictures from the model files and their cards: python docs/make.py."""
+"""Write the pages on architectures and their pictures from the model files and their cards: python docs/make.py."""
 
 from __future__ import annotations
 
@@ -6,64 +6,109 @@ import inspect
 import math
 import re
 import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from types import ModuleType
 
-import torch
-
 from cutaway.commands.show import setting_sentences
-from cutaway.inspect.example import example_shape
-from cutaway.inspect.layers import LayerTable, Row, layer_table, on_meta
+from cutaway.inspect.layers import LayerTable, Row, table_of
 from cutaway.models.card import Card
 from cutaway.models.registry import Preset, presets
 from cutaway.report.words import by, count
 from cutaway.settings import as_text
 
 HERE = Path(__file__).parent
-PICTURES = HERE / "images" / "vision"
-PAGE = HERE / "vision.md"
 BOXES = 20  # blocks of a picture, at most
 PASSED_BY = ("BatchNorm2d", "BatchNorm", "LayerNorm", "ReLU", "Identity", "Dropout")  # what changes no shape
+SEQUENCES = {"text", "pairs", "series", "sound", "video"}
 
-HEAD = """\
-# Networks that see
 
+@dataclass(frozen=True)
+class Page:
+    """One page: its name, how it begins, whose architectures it holds, and which colours its pictures have."""
+
+    name: str
+    head: str
+    holds: Callable[[Preset], bool]
+    colours: tuple[str, ...]
+
+    @property
+    def path(self) -> Path:
+        """Where it is written."""
+        return HERE / f"{self.name}.md"
+
+    @property
+    def pictures(self) -> Path:
+        """The folder of its pictures."""
+        return HERE / "images" / self.name
+
+
+ABOUT = """\
 Each architecture is one file under [`src/cutaway/models`](../src/cutaway/models); this page is made from those files
-and from the networks themselves, counted. `cutaway show NAME` shows any of them layer by layer. What a convolution
-and a normalization are stands in [convolution.md](convolution.md).
-
-In the pictures a block is as tall as its map and as deep as it has channels, both on a logarithmic scale, and as
-coloured as it is made: {legend}.
+and from the networks themselves, counted. `cutaway show NAME` shows any of them layer by layer. {more}
 """
+
+PAGES = (
+    Page(
+        "vision",
+        "# Networks that see\n\n"
+        + ABOUT.format(more="What a convolution\nand a normalization are stands in [convolution.md](convolution.md).")
+        + "\nIn the pictures a block is as tall as its map and as deep as it has channels, both on a logarithmic "
+        "scale, and as\ncoloured as it is made: {legend}.\n",
+        lambda preset: preset.takes == ("image",),
+        ("convolution", "pooling", "attention", "matrix product", "other"),
+    ),
+    Page(
+        "sequences",
+        "# Networks for words and sequences\n\n"
+        + ABOUT.format(
+            more="Here are those without\nattention over all places: for words, text, signals, sound, series and video."
+        )
+        + "\nIn the pictures a block is as tall as it has steps and as deep as it has numbers at each, both on a "
+        "logarithmic scale,\nand as coloured as it is made: {legend}.\n",
+        lambda preset: preset.card.card.family != "dense" and bool(SEQUENCES & set(preset.takes)),
+        ("embedding", "recurrence", "convolution", "pooling", "attention", "matrix product", "other"),
+    ),
+    Page(
+        "graphs",
+        "# Networks on graphs\n\n"
+        + ABOUT.format(more="Sums over\nedges are sparse: their memory grows with the edges of a graph.")
+        + "\nIn the pictures a block is as tall as there are nodes and as deep as each has numbers, both on a "
+        "logarithmic scale,\nand as coloured as it is made: {legend}.\n",
+        lambda preset: preset.takes == ("graph",),
+        ("sum over edges", "matrix product", "other"),
+    ),
+)
 
 
 def main() -> None:
-    """Write the page and a picture for each family."""
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    page = page_text()
-    for path, text in {PAGE: page, **pictures()}.items():
-        path.write_text(text, encoding="utf-8")
+    """Write the pages and a picture for each family."""
+    for page in PAGES:
+        page.pictures.mkdir(parents=True, exist_ok=True)
+        for path, text in {page.path: page_text(page), **pictures(page)}.items():
+            path.write_text(text, encoding="utf-8")
 
 
-def families() -> dict[ModuleType, list[Preset]]:
-    """The files whose models take images alone, oldest paper first, with their presets."""
+def families(page: Page) -> dict[ModuleType, list[Preset]]:
+    """The files whose models belong on a page, oldest paper first, with their presets."""
     found: dict[ModuleType, list[Preset]] = {}
     for preset in presets().values():
-        if preset.takes == ("image",):
+        if page.holds(preset):
             found.setdefault(preset.module, []).append(preset)
     return dict(sorted(found.items(), key=lambda item: (item[0].CARD.year, item[0].__name__)))
 
 
-def page_text() -> str:
-    """docs/vision.md."""
-    legend = ", ".join(f"{name} {kind}" for kind, (name, _) in COLOURS.items())
-    parts = [HEAD.format(legend=legend)]
-    parts += [section(module, of_family) for module, of_family in families().items()]
+def page_text(page: Page) -> str:
+    """The page as it is written."""
+    legend = ", ".join(f"{COLOURS[kind][0]} {kind}" for kind in page.colours)
+    parts = [page.head.format(legend=legend)]
+    parts += [section(page, module, of_family) for module, of_family in families(page).items()]
     return "\n".join(parts)
 
 
-def section(module: ModuleType, of_family: list[Preset]) -> str:
+def section(page: Page, module: ModuleType, of_family: list[Preset]) -> str:
     """One architecture: what it is, its equation, picture, presets, settings and divergences."""
     card: Card = module.CARD
     name = module.__name__.rpartition(".")[2]
@@ -73,9 +118,9 @@ def section(module: ModuleType, of_family: list[Preset]) -> str:
         f"{card.authors}, [*{card.title}*]({card.link}), {card.year}. "
         f"[`models/{name}.py`](../src/cutaway/models/{name}.py)",
         f"```\n{card.equation}\n```",
-        f"![The blocks of {of_family[0].name}](images/vision/{name}.svg)",
+        f"![The blocks of {of_family[0].name}](images/{page.name}/{name}.svg)",
         block_diagram(module),
-        preset_table(of_family),
+        preset_table(page, of_family),
         f"Held to: {card.oracle}.",
         setting_list(module),
         divergence_list(card),
@@ -96,20 +141,21 @@ def block_diagram(module: ModuleType) -> str:
     return ""
 
 
-def preset_table(of_family: list[Preset]) -> str:
+def preset_table(page: Page, of_family: list[Preset]) -> str:
     """The presets with their counts."""
-    rows = [
-        "| preset | parameters | multiply-adds | for one example of | smallest image |",
-        "| --- | ---: | ---: | --- | ---: |",
-    ]
+    titles = {"preset": "---", "parameters": "---:", "multiply-adds": "---:", "for one example of": "---"}
+    if page.name == "vision":
+        titles["smallest image"] = "---:"
+    rows = [f"| {' | '.join(titles)} |", f"| {' | '.join(titles.values())} |"]
     for preset in of_family:
         layers = counted(preset)
-        sizes = preset.image_sizes(preset.config)
-        least = f"{sizes.only} alone" if sizes.only else str(sizes.enough(1))
-        shape = by(layers.input[1:])
-        rows.append(
-            f"| `{preset.name}` | {count(layers.parameters)} | {count(layers.multiply_adds)} | {shape} | {least} |"
-        )
+        at_least = "" if layers.complete else "at least "
+        cells = [f"`{preset.name}`", count(layers.parameters), at_least + count(layers.multiply_adds)]
+        cells.append(by(layers.input[1:] if page.name != "graphs" else layers.input))
+        if page.name == "vision":
+            sizes = preset.image_sizes(preset.config)
+            cells.append(f"{sizes.only} alone" if sizes.only else str(sizes.enough(1)))
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
@@ -132,14 +178,16 @@ def divergence_list(card: Card) -> str:
 
 def counted(preset: Preset) -> LayerTable:
     """The layer table of a preset, for the example that its published counts are for."""
-    shape = example_shape(preset, preset.config)
-    return layer_table(on_meta(preset, preset.config), torch.empty(1, *shape, device="meta"))
+    return table_of(preset, preset.config)
 
 
 # --- the pictures ---------------------------------------------------------------------------------------------------
 
 # Told apart by the commonest kinds of colour blindness, and by their labels without any colour (after Okabe and Ito).
 COLOURS = {
+    "embedding": ("yellow", "#efe08f"),
+    "recurrence": ("red", "#e79a86"),
+    "sum over edges": ("blue", "#7fb2e5"),
     "convolution": ("blue", "#7fb2e5"),
     "pooling": ("green", "#8fd0b5"),
     "attention": ("purple", "#c9a2d8"),
@@ -150,34 +198,58 @@ INK, PAPER = "#1c2733", "#ffffff"
 GAP, MARGIN, TURN = 18, 26, 38  # pixels between boxes, around all; degrees by which labels are turned
 
 
-def pictures() -> dict[Path, str]:
+def pictures(page: Page) -> dict[Path, str]:
     """An SVG for the first preset of each family."""
     return {
-        PICTURES / f"{module.__name__.rpartition('.')[2]}.svg": picture(of_family[0])
-        for module, of_family in families().items()
+        page.pictures / f"{module.__name__.rpartition('.')[2]}.svg": picture(of_family[0])
+        for module, of_family in families(page).items()
     }
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of a picture."""
+
+    name: str
+    shape: tuple[int, ...]  # of what it gives, without the batch
+    rows: int  # what it is as tall as
+    deep: int  # what it is as deep as
+    kind: str
+    colour: str
+
+
+def sizes_of(shape: tuple[int, ...], layer: str) -> tuple[int, int]:
+    """How tall and how deep a block is: pixels and channels of a map, (C, H, W), the last of it in a video; steps and
+    numbers at each, (T, F), or (F, T) where a layer convolves over time; 1 and its length of a vector."""
+    if len(shape) >= 3:
+        return shape[-2], shape[-3]
+    if len(shape) == 2:
+        return (shape[1], shape[0]) if layer.endswith("1d") else (shape[0], shape[1])
+    return 1, shape[0] if shape else 1
 
 
 def picture(preset: Preset) -> str:
     """The blocks of a preset from left to right, as tall as their maps and as deep as they have channels."""
     layers = counted(preset)
-    rows = drawn_rows(layers)
-    blocks = [("image", layers.input[1:], "other", PAPER)]
-    for row in rows:
+    nodes = preset.takes == ("graph",)
+    first = layers.input if nodes else layers.input[1:]
+    blocks = [Block(preset.takes[0] if not nodes else "nodes", first, *sizes_of(first, ""), "other", PAPER)]
+    for row in drawn_rows(layers):
         kind = kind_of(row, layers)
-        blocks.append((row.name, row.shape[1:], kind, COLOURS[kind][1]))
-    highest = max(tall(shape) for _, shape, _, _ in blocks)
-    lean = max(skew(shape) for _, shape, _, _ in blocks)
+        shape = row.shape if nodes else row.shape[1:]
+        blocks.append(Block(row.name, shape, *sizes_of(shape, row.type), kind, COLOURS[kind][1]))
+    highest = max(tall(block.rows) for block in blocks)
+    lean = max(skew(block.rows) for block in blocks)
     middle = 48 + lean + highest / 2
     labels = middle + highest / 2 + 16  # where they begin
-    longest = 6.8 * max(len(name) for name, *_ in blocks)  # pixels, about
+    longest = 6.8 * max(len(block.name) for block in blocks)  # pixels, about
     x, drawn = float(MARGIN), []
-    for name, shape, kind, colour in blocks:
-        drawn.append(box(x, middle, labels, shape, name, kind, colour))
-        x += max(depth(shape[0]), 14) + skew(shape) + GAP
+    for block in blocks:
+        drawn.append(box(x, middle, labels, block))
+        x += max(depth(block.deep), 14) + skew(block.rows) + GAP
     width = math.ceil(x + longest * math.cos(math.radians(TURN)))
     height = math.ceil(labels + longest * math.sin(math.radians(TURN)) + 30)
-    said = ", then ".join(f"{name} {by(shape)}" for name, shape, _, _ in blocks)
+    said = ", then ".join(f"{block.name} {by(block.shape)}" for block in blocks)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'role="img" aria-label="{escape(f"{preset.name}: {said}")}" '
@@ -199,25 +271,25 @@ def drawn_rows(layers: LayerTable) -> list[Row]:
     return found
 
 
-def box(x: float, middle: float, labels: float, shape: tuple[int, ...], name: str, kind: str, colour: str) -> str:
+def box(x: float, middle: float, labels: float, block: Block) -> str:
     """One block as a cuboid around the height `middle`, its name and the shape of what it gives from `labels` on."""
-    high, deep, lean = tall(shape), depth(shape[0]), skew(shape)
+    high, deep, lean = tall(block.rows), depth(block.deep), skew(block.rows)
     top = middle - high / 2
     front = f"M{x:.1f} {top:.1f}h{deep:.1f}v{high:.1f}h-{deep:.1f}z"
     lid = f"M{x:.1f} {top:.1f}l{lean:.1f} -{lean:.1f}h{deep:.1f}l-{lean:.1f} {lean:.1f}z"
     side = f"M{x + deep:.1f} {top:.1f}l{lean:.1f} -{lean:.1f}v{high:.1f}l-{lean:.1f} {lean:.1f}z"
     return (
-        f'<g stroke="{INK}" stroke-width=".8" stroke-linejoin="round" fill="{colour}">'
+        f'<g stroke="{INK}" stroke-width=".8" stroke-linejoin="round" fill="{block.colour}">'
         f'<path d="{front}"/><path d="{lid}" fill-opacity=".6"/><path d="{side}" fill-opacity=".8"/>'
-        f"<title>{escape(f'{name}: {by(shape)}, {kind}')}</title></g>"
-        f'<g transform="translate({x:.1f} {labels:.1f}) rotate({TURN})"><text>{escape(name)}</text>'
-        f'<text y="14" font-size="11" fill-opacity=".7">{by(shape)}</text></g>'
+        f"<title>{escape(f'{block.name}: {by(block.shape)}, {block.kind}')}</title></g>"
+        f'<g transform="translate({x:.1f} {labels:.1f}) rotate({TURN})"><text>{escape(block.name)}</text>'
+        f'<text y="14" font-size="11" fill-opacity=".7">{by(block.shape)}</text></g>'
     )
 
 
-def tall(shape: tuple[int, ...]) -> float:
-    """The height of a box: logarithmic in the map's height; a vector is as tall as a map of one pixel."""
-    return 14 + 17 * math.log2(1 + (shape[1] if len(shape) == 3 else 1)) - 17
+def tall(rows: int) -> float:
+    """The height of a box: logarithmic; a vector is as tall as a map of one pixel."""
+    return 14 + 17 * math.log2(1 + rows) - 17
 
 
 def depth(channels: int) -> float:
@@ -225,9 +297,12 @@ def depth(channels: int) -> float:
     return 5 + 3.2 * math.log2(1 + channels)
 
 
-def skew(shape: tuple[int, ...]) -> float:
-    """How far the lid leans to the right: with the map's width."""
-    return 0.28 * tall(shape)
+def skew(rows: int) -> float:
+    """How far the lid leans to the right: with the height."""
+    return 0.28 * tall(rows)
+
+
+RECURRENT = ("RNN", "LSTM", "GRU")
 
 
 def kind_of(row: Row, layers: LayerTable) -> str:
@@ -235,12 +310,19 @@ def kind_of(row: Row, layers: LayerTable) -> str:
     inside = [r for r in layers.rows if r.name == row.name or r.name.startswith(f"{row.name}.")] or [row]
     if any("attention" in r.name.lower() or "attention" in r.type.lower() for r in inside):
         return "attention"
-    cost = {"convolution": 0, "matrix product": 0}
+    cost = dict.fromkeys(("convolution", "recurrence", "sum over edges", "matrix product"), 0)
     for r in inside:
-        kind = "convolution" if len(r.shape) == 4 else "matrix product"  # it gives a map, or vectors
+        if len(r.shape) >= 4 or r.type == "Conv1d":  # it gives a map
+            kind = "convolution"
+        elif r.type.startswith(RECURRENT):
+            kind = "recurrence"
+        else:
+            kind = "sum over edges" if r.type.endswith("Conv") else "matrix product"
         cost[kind] += r.multiply_adds or 0
     if any(cost.values()):
         return max(cost, key=lambda kind: cost[kind])
+    if row.type.startswith("Embedding"):
+        return "embedding"
     return "pooling" if "pool" in row.name.lower() or "Pool" in row.type else "other"
 
 

@@ -1,12 +1,15 @@
 """Train the recipes and hold them to their figures: python -m recipes [NAME ...].
 
-A recipe is a TOML file in this folder: a model, data, settings, the published figure, and what the score must be.
+A recipe is a TOML file in this folder: a model, data, settings, the published figure, and what the score must be; with
+`over`, one training for each value of a setting, and the mean of their scores.
 Results are kept in docs/results.json and drawn as docs/results.md. Exit status 1 where a score is out of bounds.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import statistics
 import sys
 import tempfile
 import tomllib
@@ -15,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from scipy.stats import t
 
 import cutaway
 from cutaway.commands.train import figure
@@ -29,12 +33,13 @@ HEAD = """\
 # Results
 
 Every score was obtained by the command beside it, on the date and machine named; a run opens its test part once, at
-the end. The interval holds the score of further test examples with 95 % confidence and says nothing of other seeds.
+the end (or, where there is none, the part that chose its weights, which flatters). The interval holds the score of
+further examples with 95 % confidence and says nothing of other seeds; of several runs it is Student's, of their mean.
 Some settings were chosen after such scores had been seen, which flatters them a little.
 `make recipes` trains them again and fails where a score leaves its bounds.
 
-| recipe | command | score | 95 % interval | must be | published | test examples | time | date | machine |
-| --- | --- | ---: | ---: | ---: | --- | ---: | ---: | --- | --- |
+| recipe | command | score | 95 % interval | must be | published | parameters | examples | time | date | machine |
+| --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | --- | --- |
 """
 
 
@@ -67,21 +72,49 @@ def main(names: list[str]) -> int:
 
 
 def train(recipe: dict[str, Any]) -> dict[str, Any]:
+    """One training, or one for each value of the setting in `over`, as a row of results."""
+    ((key, values),) = recipe.get("over", {"": [None]}).items()
+    rows = [once(recipe, {key: value} if key else {}) for value in values]
+    if not key:
+        return rows[0]
+    scores = [row["value"] for row in rows]
+    mean, half = statistics.mean(scores), _half(scores)
+    return {
+        **rows[0],
+        "command": rows[0]["command"].replace(f"{key}={values[0]}", f"{key}={values[0]}…{values[-1]}"),
+        "value": mean,
+        "low": mean - half,
+        "high": mean + half,
+        "runs": len(rows),
+        "count": sum(row["count"] for row in rows) if key == "fold" else rows[0]["count"],
+        "seconds": sum(row["seconds"] for row in rows),
+    }
+
+
+def once(recipe: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     """One training, as a row of results."""
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "run"
-        run = cutaway.train(recipe["model"], recipe["data"], out=out, **flatten(recipe["settings"]))
+        settings = flatten(recipe["settings"]) | more
+        run = cutaway.train(recipe["model"], recipe["data"], out=Path(folder) / "run", **settings)
         evaluation = json.loads((run.folder / "evaluation.json").read_text())
-        about = run.about
+        about, metric = run.about, recipe["metric"]
         return {
             "command": about["command"],
-            **evaluation["measures"][recipe["metric"]],
+            **evaluation["measures"][metric],
+            "part": evaluation["part"],
             "count": evaluation["count"],
+            "beside": [[b["name"], b[metric]] for b in evaluation.get("baselines", ()) if metric in b],
+            "parameters": about["parameters"],
             "seconds": about["seconds"],
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
             "machine": f"{about['machine']['threads']} threads, {about['machine']['device']}, "
             f"PyTorch {about['versions']['torch']}",
         }
+
+
+def _half(scores: list[float]) -> float:
+    """Half the width of Student's 95 % interval of a mean."""
+    return float(t.ppf(0.975, len(scores) - 1)) * statistics.stdev(scores) / math.sqrt(len(scores))
 
 
 def line(recipe: dict[str, Any], row: dict[str, Any]) -> str:
@@ -90,14 +123,19 @@ def line(recipe: dict[str, Any], row: dict[str, Any]) -> str:
     bounds = [
         f"{sign} {figure(metric, recipe[key])}" for key, sign in (("at_least", "≥"), ("at_most", "≤")) if key in recipe
     ]
+    score = f"{metric.replace('_', ' ')} {figure(metric, row['value'])}"
+    if "runs" in row:
+        score += f", mean of {row['runs']} runs"
+    beside = "; ".join(f"{name}: {figure(metric, value)}" for name, value in row.get("beside", ()))
     cells = (
         recipe["title"],
         f"`{row['command']}`",
-        f"{metric} {figure(metric, row['value'])}",
+        f"{score} ({beside})" if beside else score,
         f"{figure(metric, row['low'])} to {figure(metric, row['high'])}",
         " and ".join(bounds) or "recorded",
         recipe["published"],
-        str(row["count"]),
+        f"{row['parameters']:,}" if "parameters" in row else "",
+        f"{row['count']} {row.get('part', 'test')}",
         f"{row['seconds'] / 60:.1f} min" if row["seconds"] >= 60 else f"{row['seconds']:.0f} s",
         row["date"],
         row["machine"],
