@@ -25,6 +25,8 @@ from cutaway.commands.train import figure
 from cutaway.commands.words import flatten
 from cutaway.errors import CutawayError
 
+from . import word_vectors
+
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "results.json"
 PAGE = HERE.parent / "docs" / "results.md"
@@ -56,12 +58,14 @@ def main(names: list[str]) -> int:
             print(f"{name}: skipped, it needs a GPU", flush=True)
             continue
         try:
-            row = train(recipe)
+            row = word_vectors.train(recipe) if recipe.get("kind") == "word vectors" else train(recipe)
         except CutawayError as error:
             print(f"{name}: skipped, {error}", flush=True)
             continue
         kept[name] = row
         holds = recipe.get("at_least", -1e30) <= row["value"] <= recipe.get("at_most", 1e30)
+        if "within" in recipe:
+            holds &= abs(row["value"] - row["beside"][0][1]) <= recipe["within"]
         failed += [] if holds else [name]
         print(f"{name}: {line(recipe, row)}{'' if holds else '  OUT OF BOUNDS'}", flush=True)
         RESULTS.parent.mkdir(exist_ok=True)
@@ -77,14 +81,10 @@ def train(recipe: dict[str, Any]) -> dict[str, Any]:
     rows = [once(recipe, {key: value} if key else {}) for value in values]
     if not key:
         return rows[0]
-    scores = [row["value"] for row in rows]
-    mean, half = statistics.mean(scores), _half(scores)
     return {
         **rows[0],
         "command": rows[0]["command"].replace(f"{key}={values[0]}", f"{key}={values[0]}…{values[-1]}"),
-        "value": mean,
-        "low": mean - half,
-        "high": mean + half,
+        **student([row["value"] for row in rows]),
         "runs": len(rows),
         "count": sum(row["count"] for row in rows) if key == "fold" else rows[0]["count"],
         "seconds": sum(row["seconds"] for row in rows),
@@ -112,9 +112,11 @@ def once(recipe: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
         }
 
 
-def _half(scores: list[float]) -> float:
-    """Half the width of Student's 95 % interval of a mean."""
-    return float(t.ppf(0.975, len(scores) - 1)) * statistics.stdev(scores) / math.sqrt(len(scores))
+def student(scores: list[float]) -> dict[str, float]:
+    """The mean with Student's 95 % interval."""
+    mean = statistics.mean(scores)
+    half = float(t.ppf(0.975, len(scores) - 1)) * statistics.stdev(scores) / math.sqrt(len(scores))
+    return {"value": mean, "low": mean - half, "high": mean + half}
 
 
 def line(recipe: dict[str, Any], row: dict[str, Any]) -> str:
@@ -123,6 +125,8 @@ def line(recipe: dict[str, Any], row: dict[str, Any]) -> str:
     bounds = [
         f"{sign} {figure(metric, recipe[key])}" for key, sign in (("at_least", "≥"), ("at_most", "≤")) if key in recipe
     ]
+    if "within" in recipe:
+        bounds.append(f"within {recipe['within']:g} of the other")
     score = f"{metric.replace('_', ' ')} {figure(metric, row['value'])}"
     if "runs" in row:
         score += f", mean of {row['runs']} runs"

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
+from ..spec import Classes, Target
 from .splits import Rows
 from .tables.columns import natural_order
 
@@ -121,6 +122,30 @@ def class_folders(root: Path, kind: FileKind) -> tuple[dict[str, list[Path]], li
             )
     left += [p for p in entries(root) if p.name not in classes]
     return classes, left
+
+
+def labelled(source: str | Path, kind: FileKind, target: Target) -> tuple[list[Path], list[int], list[str]]:
+    """The files of a folder of class folders, the class of each by its number in `target`, and their names in it.
+
+    Raises DataError where it holds none, or a class that training did not know.
+    """
+    path = Path(source).expanduser()
+    if not path.is_dir():
+        raise DataError(
+            f"There is no folder {str(source)!r}, and labelled {kind.noun}s come as a folder of class folders."
+        )
+    by_class, _ = class_folders(path, kind)
+    names = target.names if isinstance(target, Classes) else ()
+    unknown = [name for name in by_class if name not in names]
+    if unknown or not by_class:
+        raise DataError(
+            f"{path} holds {f'the class {unknown[0]!r}' if unknown else 'no class folders'}, and the model was "
+            f"trained on {', '.join(names)}.",
+            mend="Name the class folders like those; where there are train/, val/ and test/, give one of them.",
+        )
+    files = [file for name in by_class for file in by_class[name]]
+    labels = [names.index(name) for name in by_class for _ in by_class[name]]
+    return files, labels, [str(file.relative_to(path)) for file in files]
 
 
 def left_note(left: Iterable[Path], kind: FileKind) -> str | None:

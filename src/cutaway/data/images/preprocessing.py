@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError
-from ...spec import Classes, ImageSpec
-from ..folders import IMAGES, class_folders
+from ...spec import ImageSpec
+from ..folders import IMAGES, labelled
 from .file_part import FilePart
 from .files import image_files, look_at
 from .pictures import (
@@ -101,24 +101,9 @@ class ImagePreprocessing:
 
         Raises DataError where it holds none, or a class that training did not know.
         """
-        path = Path(source).expanduser()
-        if not path.is_dir():
-            raise DataError(
-                f"There is no folder {str(source)!r}, and labelled images come as a folder of class folders."
-            )
-        by_class, _ = class_folders(path, IMAGES)
-        names = self.spec.target.names if isinstance(self.spec.target, Classes) else ()
-        unknown = [name for name in by_class if name not in names]
-        if unknown or not by_class:
-            raise DataError(
-                f"{path} holds {f'the class {unknown[0]!r}' if unknown else 'no class folders'}, and the model was "
-                f"trained on {', '.join(names)}.",
-                mend="Name the class folders like those; where there are train/, val/ and test/, give one of them.",
-            )
-        files = [(file, names.index(name)) for name in by_class for file in by_class[name]]
-        look_at([file for file, _ in files])
-        target = torch.tensor([label for _, label in files])
-        return FilePart([f for f, _ in files], target, self, [str(f.relative_to(path)) for f, _ in files])
+        files, labels, names = labelled(source, IMAGES, self.spec.target)
+        look_at(files)
+        return FilePart(files, torch.tensor(labels), self, names)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError, Problem
-from ...spec import Classes, SoundSpec
-from ..folders import SOUNDS, class_folders
+from ...spec import SoundSpec
+from ..folders import SOUNDS, labelled
 from ..sets import SequencePart
 from ..threads import in_threads
 from .reading import Samples, look_at, read_samples, sound_files, unusable
@@ -61,23 +61,8 @@ class SoundPreprocessing:
 
         Raises DataError where it holds none, or a class that training did not know.
         """
-        path = Path(source).expanduser()
-        if not path.is_dir():
-            raise DataError(
-                f"There is no folder {str(source)!r}, and labelled sounds come as a folder of class folders."
-            )
-        by_class, _ = class_folders(path, SOUNDS)
-        names = self.spec.target.names if isinstance(self.spec.target, Classes) else ()
-        unknown = [name for name in by_class if name not in names]
-        if unknown or not by_class:
-            raise DataError(
-                f"{path} holds {f'the class {unknown[0]!r}' if unknown else 'no class folders'}, and the model was "
-                f"trained on {', '.join(names)}.",
-                mend="Name the class folders like those; where there are train/, val/ and test/, give one of them.",
-            )
-        files = [(file, names.index(name)) for name in by_class for file in by_class[name]]
-        target = torch.tensor([label for _, label in files])
-        return self._part([f for f, _ in files], target, [str(f.relative_to(path)) for f, _ in files])
+        files, labels, names = labelled(source, SOUNDS, self.spec.target)
+        return self._part(files, torch.tensor(labels), names)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""

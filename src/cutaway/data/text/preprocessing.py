@@ -16,7 +16,7 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError, Problem
 from ...spec import Classes, TextSpec, Value
-from ..folders import TEXTS, class_folders
+from ..folders import TEXTS, labelled
 from ..sets import SequencePart
 from ..tables.reading import TABLE_SUFFIXES, Table, counted, frame_table
 from ..tables.targets import read_labels
@@ -153,18 +153,9 @@ class TextPreprocessing:
         return table.frame[self.column].fill_null("").to_list(), [table.place(i) for i in range(len(table))]
 
     def _folder(self, path: Path) -> SequencePart:
-        by_class, _ = class_folders(path, TEXTS)
-        known = self.spec.target.names if isinstance(self.spec.target, Classes) else ()
-        unknown = [name for name in by_class if name not in known]
-        if unknown or not by_class:
-            raise DataError(
-                f"{path} holds {f'the class {unknown[0]!r}' if unknown else 'no class folders'}, and the model was "
-                f"trained on {', '.join(known) or self.spec.target.column}.",
-                mend="Name the class folders like those; where there are train/, val/ and test/, give one of them.",
-            )
-        files = [(file, known.index(name)) for name in by_class for file in by_class[name]]
-        found, _ = read_files([f for f, _ in files], [str(f.relative_to(path)) for f, _ in files])
-        return self.part(found.texts, torch.tensor([label for _, label in files]), found.names)
+        files, labels, names = labelled(path, TEXTS, self.spec.target)
+        found, _ = read_files(files, names)
+        return self.part(found.texts, torch.tensor(labels), found.names)
 
     def _rows(self, table: Table, column: str, of: str) -> SequencePart:
         texts, names = TextPreprocessing(self.spec, self.tokenizer, self.length, column)._column(table)

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError
-from ...spec import Classes, VideoSpec
-from ..folders import VIDEOS, class_folders
+from ...spec import VideoSpec
+from ..folders import VIDEOS, labelled
 from ..images.pictures import Pixels
 from ..images.preprocessing import ImagePreprocessing
 from .part import VideoPart
@@ -67,23 +67,8 @@ class VideoPreprocessing:
 
         Raises DataError where it holds none, or a class that training did not know.
         """
-        path = Path(source).expanduser()
-        if not path.is_dir():
-            raise DataError(
-                f"There is no folder {str(source)!r}, and labelled videos come as a folder of class folders."
-            )
-        by_class, _ = class_folders(path, VIDEOS)
-        names = self.spec.target.names if isinstance(self.spec.target, Classes) else ()
-        unknown = [name for name in by_class if name not in names]
-        if unknown or not by_class:
-            raise DataError(
-                f"{path} holds {f'the class {unknown[0]!r}' if unknown else 'no class folders'}, and the model was "
-                f"trained on {', '.join(names)}.",
-                mend="Name the class folders like those; where there are train/, val/ and test/, give one of them.",
-            )
-        files = [(file, names.index(name)) for name in by_class for file in by_class[name]]
-        target = torch.tensor([label for _, label in files])
-        return self._part([f for f, _ in files], target, [str(f.relative_to(path)) for f, _ in files])
+        files, labels, names = labelled(source, VIDEOS, self.spec.target)
+        return self._part([*files], torch.tensor(labels), names)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""
