@@ -103,7 +103,7 @@ def once(recipe: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
             **evaluation["measures"][metric],
             "part": evaluation["part"],
             "count": evaluation["count"],
-            "beside": [[b["name"], b[metric]] for b in evaluation.get("baselines", ()) if metric in b],
+            "beside": [[b["name"], b[metric]["value"]] for b in evaluation.get("baselines", ()) if metric in b],
             "parameters": about["parameters"],
             "seconds": about["seconds"],
             "date": f"{datetime.now(UTC):%Y-%m-%d}",

@@ -232,9 +232,21 @@ def test_a_forecast_goes_on_from_the_last_value_unless_told_otherwise(name: str,
     assert not (plain(x, future) if changes else plain(x)).any()
 
 
+@pytest.mark.parametrize("changes", [{}, {"known": 1}, {"recursive": True, "in_features": 2}])
+def test_a_relative_forecast_moves_with_the_level_of_the_series(changes: dict[str, Any]) -> None:
+    model = model_of("gru", **{"in_features": 3, "horizon": 4, "num_classes": 8, **changes})
+    x, future = torch.randn(2, 6, model.config.in_features, dtype=torch.float64), torch.randn(2, 4, 1).double()
+    moved = x.clone()
+    moved[..., :2] += torch.tensor([5.0, -3.0], dtype=torch.float64)
+    given = (future,) if "known" in changes else ()
+    shift = torch.tensor([5.0, -3.0], dtype=torch.float64).repeat(4)
+    torch.testing.assert_close(model(moved, *given), model(x, *given) + shift)
+
+
 def test_a_recursive_forecast_reads_its_own_forecasts() -> None:
-    long = model_of("lstm", in_features=2, horizon=5, num_classes=10, recursive=True)
-    short = model_of("lstm", in_features=2, horizon=1, num_classes=2, recursive=True)
+    settings = {"in_features": 2, "recursive": True, "relative": False}
+    long = model_of("lstm", horizon=5, num_classes=10, **settings)
+    short = model_of("lstm", horizon=1, num_classes=2, **settings)
     short.load_state_dict(long.state_dict())
     x = torch.randn(3, 6, 2, dtype=torch.float64)
     answers, seen = long(x), x

@@ -14,10 +14,10 @@ Shapes: token ids (N, T) through an embedding, or numbers (N, T, F); states (N, 
 The second argument of `forward` is a mask (N, T), True where a step is real, padding on the right; of a forecaster
 with variables known in advance it is what is known of the steps to come, (N, H, K). "last" is each direction's last
 state over real steps: for the backward one that is the state after the first step. Of the F variables the first C are
-taken to be the ones to forecast; a recursive forecaster has the K known ones, and no others, behind them. Forecasts
-are of what is added to the last value of each column, because a level that is new leads others astray (A. Zeng, M.
-Chen, L. Zhang, Q. Xu, Are transformers effective for time series forecasting?, 2022, NLinear,
-<https://arxiv.org/abs/2205.13504>); `relative=false` forecasts the values themselves.
+taken to be the ones to forecast; a recursive forecaster has the K known ones, and no others, behind them. A
+forecaster reads how far each variable was from its last value, and answers how far it will be, because a level that is
+new leads others astray (A. Zeng, M. Chen, L. Zhang, Q. Xu, Are transformers effective for time series forecasting?,
+2022, NLinear, <https://arxiv.org/abs/2205.13504>); `relative=false` reads and forecasts the values themselves.
 
 Tied: a language model whose embedding and output matrix are one (O. Press, L. Wolf, Using the output embedding to
 improve language models, 2016, <https://arxiv.org/abs/1608.05859>). It has as many numbers for a token as in a state,
@@ -59,7 +59,7 @@ class Config:
     horizon: int = 0  # H, the steps to forecast; 0 forecasts nothing
     known: int = 0  # K, the variables known in advance of the steps to forecast
     recursive: bool = False  # forecast one step at a time, from the forecasts before it
-    relative: bool | None = None  # forecast what is added to the last value of each column; auto does
+    relative: bool | None = None  # read and forecast how far values are from the last one seen; auto does
     num_classes: int = 10  # values that the head gives: classes, tags, tokens, or horizon times columns
 
     def __post_init__(self) -> None:
@@ -226,8 +226,9 @@ class Recurrent(nn.Module):
         Raises ModelError where shapes do not fit, and where a mask has padding elsewhere than on the right.
         """
         if self.config.recursive:
-            return self._rolled(x, beside)[1]
-        answers: Tensor = self.head(self.drop(self.features(x, beside)))
+            answers = self._rolled(x, beside)[1]
+        else:
+            answers = self.head(self.drop(self.features(x, beside)))
         if self.config.horizon:
             answers = answers.flatten(1)  # (N, H · C), step after step
             if self.config.goes_on:
@@ -242,7 +243,7 @@ class Recurrent(nn.Module):
             return self._rolled(x, beside)[0]
         if config.known:
             future = self._future(x, beside)
-            _, state = self.rnn(self._steps(x))
+            _, state = self.rnn(self._from_last(self._steps(x)))
             states: Tensor = self.decoder(future, state)[0]
             return states  # (N, H, hidden)
         if config.horizon and beside is not None:
@@ -250,7 +251,7 @@ class Recurrent(nn.Module):
                 "This forecaster takes one argument, the steps that were seen, all of them real; it was built for "
                 "nothing that is known in advance."
             )
-        steps = self._steps(x)  # (N, T, numbers)
+        steps = self._from_last(self._steps(x))  # (N, T, numbers)
         lengths = lengths_of(beside, steps.shape[1])
         if lengths is None:
             outputs, after = self.rnn(steps)
@@ -311,7 +312,7 @@ class Recurrent(nn.Module):
         What is known of a step stands beside the values of the step before it, so that a forecast sees it.
         """
         config = self.config
-        values, ahead = self._steps(x)[..., : config.columns], None
+        values, ahead = self._from_last(self._steps(x))[..., : config.columns], None
         inputs = values
         if config.known:
             future = self._future(x, beside)
@@ -330,6 +331,14 @@ class Recurrent(nn.Module):
                 t = x.shape[1] + step
                 inputs = torch.cat([inputs, ahead[:, t : t + 1]], dim=2)  # (N, 1, C + K)
         return torch.stack(states, dim=1), torch.cat(answers, dim=1)
+
+    def _from_last(self, steps: Tensor) -> Tensor:
+        """Where forecasts are relative: the variables (N, T, F) less their last values, but for those that are known in
+        advance. Else the steps as they are."""
+        if not self.config.goes_on:
+            return steps
+        own = self.config.in_features - self.config.known
+        return torch.cat([steps[..., :own] - steps[:, -1:, :own], steps[..., own:]], dim=2)
 
     def _steps(self, x: Tensor) -> Tensor:
         """The numbers at each step that the first layer reads. Raises ModelError where x has another shape."""

@@ -104,6 +104,9 @@ class StepByStep(nn.Module):
         config, columns = self.config, self.config.num_classes // self.config.horizon
         relative = config.relative is None or config.relative
         base = sequence[-1, :columns] if relative else torch.zeros_like(sequence[-1, :columns])
+        if relative:  # what is known in advance stays as it is
+            own = torch.tensor([float(i < config.in_features - config.known) for i in range(config.in_features)])
+            sequence = sequence - own.to(sequence) * sequence[-1]
         if config.recursive:
             told = [*sequence[1:, columns:], *(sequence[:0] if future is None else future)]
             values, said = [*sequence[:, :columns]], []
@@ -113,7 +116,7 @@ class StepByStep(nn.Module):
                 value = value + values[-1] if relative else value
                 values.append(value)
                 said.append(value)
-            return torch.cat(said)
+            return torch.cat(said) + base.repeat(config.horizon)
         shown, after = self.reader([*sequence])
         if future is None:
             return self.head(self.read(shown, after)) + base.repeat(config.horizon)
