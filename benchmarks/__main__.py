@@ -40,7 +40,10 @@ Ours beside a peer in one run, in turn; medians, and the median of the ratios of
 
 The peers: of the loops, a bare PyTorch loop on the same tensors with the same model and fused AdamW; of image networks
 (steps, memory, inference), torchvision's with the same weights, as its builder gives it, and PyTorch's SGD with its
-defaults; of reading, torchvision's `ImageFolder`, transforms and `DataLoader` with as many workers; of starting,
+defaults; of reading, torchvision's `ImageFolder`, transforms and `DataLoader` with as many workers; of sounds, `scipy`
+by hand; of the language model, a bare loop around `nn.LSTM` with the same batches, carried state and clipping; of
+lengths, the same network on the batch padded to its longest; of text, the `tokenizers` library alone; of graphs,
+PyTorch Geometric's layers with their cached normalization; of word vectors, gensim with as many workers; of starting,
 `python -c "import torch"`; of convolution, the method that `fast_convolve` did not take, and `scipy.signal.convolve`.
 Ours infers with batch normalization folded into the layers before it, where there is any.
 

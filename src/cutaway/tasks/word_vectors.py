@@ -63,7 +63,8 @@ class WordVectors:
         """Loss in nats a word; the interval by resampling stretches, as words near each other share their contexts."""
         del target
         losses, counts = (column.numpy() for column in _columns(kept))
-        return {"loss": bootstrap(lambda i: float(losses[i].sum() / counts[i].sum()), len(losses))}
+        with np.errstate(invalid="ignore"):  # few stretches can be drawn such that none has a context
+            return {"loss": bootstrap(lambda i: float(losses[i].sum() / counts[i].sum()), len(losses))}
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
         """Nothing more."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...errors import DataError, SettingError
 from ..applicable import refuse_settings_for_others
-from ..sets import DataSet, Part
+from ..sets import IN_MEMORY, DataSet, Part
 from ..settings import DataSettings
 from ..splits import PARTS, Rows, complete_split, draw, split_hash, split_indices
 from ..tables.columns import natural_order
@@ -34,7 +34,7 @@ def open_graph(source: Any, settings: DataSettings) -> DataSet:
     graphs = read_graphs(source, settings.target)
     in_memory = hasattr(source, "edge_index")
     name = "graph" if in_memory else Path(source).expanduser().resolve().stem
-    return graph_dataset(graphs, settings, name=name, source=graphs.title if in_memory else str(source))
+    return graph_dataset(graphs, settings, name=name, source=IN_MEMORY if in_memory else str(source))
 
 
 def graph_dataset(

@@ -158,6 +158,11 @@ def context_dataset(
                 f"{source} is too short for word vectors: its {part} part has fewer than two words that are known.",
                 mend=f"Give more text, a smaller min_count, or {part}=0.",
             ) from error
+        if not _has_context(found[part]):
+            raise DataError(
+                f"{source} is too short for word vectors: subsampling leaves no word of its {part} part a context.",
+                mend=f"Give more text, subsample=0, or {part}=0.",
+            )
     if settings.limit is not None:
         cut = ids[: settings.limit * STRETCH]
         ends = lengths.cumsum(0).clamp(max=len(cut))
@@ -187,6 +192,11 @@ def context_dataset(
         split_hash=digest.hexdigest(),
         notes=told,
     )
+
+
+def _has_context(part: ContextPart) -> bool:
+    """Whether a word of the part has words around it, once frequent ones are thinned out."""
+    return any(bool((batch.target > 0).any()) for batch in part.batches(part.plan(STRETCH, None)))
 
 
 def paragraphs(text: str) -> list[str]:
