@@ -19,7 +19,7 @@ def blocks(language: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_five_commonest_uses_run_as_written(tmp_path: Path) -> None:
+def test_the_commonest_uses_run_as_written(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     environment = {
         **os.environ,

@@ -11,6 +11,7 @@ import torch
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.running import running_dataset
+from cutaway.errors import SettingError
 from cutaway.files import read_json
 from cutaway.models.registry import create_model
 from cutaway.models.saving import read_tensors
@@ -97,6 +98,11 @@ def test_a_stop_within_an_epoch_changes_nothing(tmp_path: Path, monkeypatch: pyt
         assert a.keys() == b.keys()
         assert all(torch.equal(a[k], b[k]) for k in a), name
     assert read_json(tmp_path / "whole" / "evaluation.json") == read_json(tmp_path / "again" / "evaluation.json")
+
+
+def test_what_is_carried_is_not_compiled(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="leave compile out, or add carry=false"):
+        fit("lstm", text(tmp_path), {**GIVEN, "compile": True}, out=tmp_path / "run", progress=Progress(shown=False))
 
 
 def test_carried_state_tells_what_a_window_alone_does_not(tmp_path: Path) -> None:

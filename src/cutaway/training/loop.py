@@ -155,7 +155,8 @@ class Trainer:
         for parameter in self._parameters:
             parameter.grad = None  # what zero_grad does, at a third of its cost
         counted = sum(task.count(batch.target) for batch in group)
-        divisor = 1.0 if getattr(task, "sums", False) else counted  # word vectors learn from sums
+        # Word vectors learn from sums; where nothing in a batch is to be learned, the sum is 0.
+        divisor = 1.0 if getattr(task, "sums", False) or not counted else counted
         while group:
             inputs, target = place.batch(group.pop(0))  # popped: a batch that was copied there is not kept here too
             if self.augment:

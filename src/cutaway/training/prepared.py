@@ -20,6 +20,7 @@ from ..models.registry import Preset, preset
 from ..settings import as_text, build, keys
 from ..spec import Classes, ImageSizes, ImageSpec
 from ..tasks.task import Task, task_for
+from .evaluation import carries
 from .layers import frozen, heads
 from .place import Place, find_place
 from .settings import TrainSettings
@@ -80,6 +81,11 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     config = found.configure(data.spec, parsed)
     torch.manual_seed(settings.seed)
     network = found.build(config)
+    if settings.compile and carries(network, data.parts["train"]):
+        raise SettingError(
+            f"compile=true compiles what answers for one batch by itself, and {model} carries its state from batch to "
+            "batch: leave compile out, or add carry=false."
+        )
     taken = take_weights(network, found, settings.weights) if settings.weights and not resumed else None
     if settings.vectors:
         settings = replace(settings, vectors=str(Path(settings.vectors).expanduser().resolve()))
