@@ -161,6 +161,28 @@ def test_an_archive_gives_the_files_wanted_and_no_others(server: Server, own_cac
     assert server.asked == ["/all.tar.gz"]
 
 
+def test_an_archive_gives_a_folder_whole_and_nothing_beside_it(server: Server, own_cache: Path) -> None:
+    content = packed(
+        set1__recordings__a_dot_wav=b"a",
+        set1__recordings__b_dot_wav=b"b",
+        set1__recordings__c_dot_wav=b"c",
+        set1__readme=b"no",
+        other__recordings__d_dot_wav=b"no",
+        **{"set1/recordings/../../evil": b"no"},
+    )
+    remote = archived(server, content, "recordings/a.wav", "recordings/c.wav")
+    place = own_cache / "sounds"
+    fetch(replace(remote, whole="set1/recordings"), place)
+    assert sorted(p.relative_to(place).as_posix() for p in place.rglob("*") if p.is_file()) == [
+        "recordings/a.wav",
+        "recordings/b.wav",
+        "recordings/c.wav",
+    ]
+    assert not (own_cache.parent / "evil").exists()
+    with pytest.raises(DataError, match=r"has no file recordings/z\.wav"):
+        fetch(replace(archived(server, content, "recordings/z.wav"), whole="set1/recordings"), place)
+
+
 def test_an_archive_without_a_file_is_told(server: Server, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no file absent\.bin"):
         fetch(archived(server, packed(one_dot_bin=b"1"), "one.bin", "absent.bin"), tmp_path)
