@@ -169,7 +169,7 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
     shape, sizes = example_shape(found, config), found.image_sizes(config)
     if sizes.least > 1:  # images twice as large as they must be cost less than published ones, and show as much
         side = sizes.enough(2 * sizes.least)
-        shape = (shape[0], side, side)
+        shape = (*shape[:-2], side, side)
     drawn = example_inputs(found, config, shape, count=3)
     inputs = tuple(x.double() if x.is_floating_point() else x for x in drawn)
     model = model.double().train()

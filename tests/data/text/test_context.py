@@ -172,7 +172,7 @@ def test_known_words_keep_their_paragraphs() -> None:
 
 
 def test_the_vocabulary_is_that_of_the_training_part() -> None:
-    data = dataset(TALE + "the king\n\n" * 90 + "the stranger\n\n" * 20, val=0.1, test=0.1)
+    data = dataset(TALE + "the king\n\n" * 90 + "the stranger\n\n" * 20, val=0.1, test=0.1, subsample=0.0)
     preprocessing = data.preprocessing
     assert isinstance(preprocessing, ContextPreprocessing)
     assert "stranger" not in preprocessing.tokenizer.tokens
