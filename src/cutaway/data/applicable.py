@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 from ..errors import SettingError
 from ..settings import as_text
@@ -33,6 +34,15 @@ def refuse_settings_for_others(settings: DataSettings, kind: str) -> None:
             raise SettingError(
                 f"{field.name}={as_text(value)} is for {_listed(whose)}, and this is {kind} data: leave it out."
             )
+
+
+def refuse_changed(settings: DataSettings, keys: Iterable[str], why: str) -> None:
+    """Raise SettingError for the first of these settings that was changed; `why` follows its name and value."""
+    usual = DataSettings()
+    for key in keys:
+        value = getattr(settings, key)
+        if value != getattr(usual, key):
+            raise SettingError(f"{key}={as_text(value)} {why}: leave it out.")
 
 
 def _listed(words: list[str]) -> str:

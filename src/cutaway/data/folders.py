@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -146,6 +147,22 @@ def labelled(source: str | Path, kind: FileKind, target: Target) -> tuple[list[P
     files = [file for name in by_class for file in by_class[name]]
     labels = [names.index(name) for name in by_class for _ in by_class[name]]
     return files, labels, [str(file.relative_to(path)) for file in files]
+
+
+def fingerprint_of(names: Sequence[str], digests: Sequence[str]) -> str:
+    """sha256 of every file's name and content, of which `digests` are the sums."""
+    lines = sorted(f"{digest}  {name}\n" for name, digest in zip(names, digests))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def absent_notes(labels: Rows, classes: Sequence[str], split: Mapping[str, Rows], none: str) -> list[str]:
+    """A sentence for each part that has no example of some class; `none` is what it has of it: no images."""
+    notes = []
+    for part, rows in split.items():
+        absent = [name for k, name in enumerate(classes) if k not in labels[rows]]
+        if absent:
+            notes.append(f"The {part} part has {none} of {', '.join(absent)}: nothing is measured on them there.")
+    return notes
 
 
 def left_note(left: Iterable[Path], kind: FileKind) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from ...errors import DataError, Problem
 from ...spec import ANY_SIZE, Classes, ImageSizes, ImageSpec
 from ..applicable import refuse_settings_for_others
 from ..augment import make_augment
-from ..folders import IMAGES, Found, find
+from ..folders import IMAGES, Found, absent_notes, find, fingerprint_of
 from ..sets import DataSet, Part
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, draw, split_hash, straddle_note
@@ -65,7 +64,7 @@ def open_folder(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE
         spec=spec,
         parts=parts,
         preprocessing=preprocessing,
-        fingerprint=_fingerprint(names, seen),
+        fingerprint=fingerprint_of(names, [s.digest for s in seen]),
         split_hash=split_hash(split),
         notes=[*_notes(found, seen, split, names, spec.channels), *([enlarged] if enlarged else [])],
         augment=make_augment(settings, spec, preprocessing.mean, preprocessing.std),
@@ -169,20 +168,10 @@ def _streamed(
     }
 
 
-def _fingerprint(names: Sequence[str], seen: Sequence[Seen]) -> str:
-    """sha256 of every file's name and content."""
-    lines = sorted(f"{s.digest}  {name}\n" for name, s in zip(names, seen))
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
 def _notes(
     found: Found, seen: Sequence[Seen], split: dict[str, Rows], names: Sequence[str], channels: int
 ) -> list[str]:
-    notes = list(found.notes)
-    for part, rows in split.items():
-        absent = [name for k, name in enumerate(found.classes) if k not in found.labels[rows]]
-        if absent:
-            notes.append(f"The {part} part has no images of {', '.join(absent)}: nothing is measured on them there.")
+    notes = [*found.notes, *absent_notes(found.labels, found.classes, split, "no images")]
     moving = [name for name, s in zip(names, seen) if s.facts.moving]
     if moving:
         notes.append(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +14,7 @@ from torch import Tensor
 from ...errors import Problem
 from ...spec import Classes, SoundSpec
 from ..applicable import refuse_settings_for_others
-from ..folders import NAMED_AT_MOST, SOUNDS, find
+from ..folders import NAMED_AT_MOST, SOUNDS, absent_notes, find, fingerprint_of
 from ..sets import DataSet, SequencePart
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, split_hash, straddle_note
@@ -75,7 +74,7 @@ def sound_dataset(
     preprocessing = SoundPreprocessing.fitted(spec, rate, settings.seconds, train)
     sums = [look.digest for look in seen]
     own_notes = [
-        *absent_notes(labels, classes, split),
+        *absent_notes(labels, classes, split, "none"),
         *_notes([seen[i] for i in used], [names[i] for i in used], rate, settings.seconds, frames, lengths),
         straddle_note(sums, split, names.__getitem__, "sounds"),
     ]
@@ -106,22 +105,6 @@ def taken(values: Tensor, lengths: Tensor, rows: Tensor) -> tuple[Tensor, Tensor
     """Of sequences one behind another, (Σ lengths, …), those of these numbers; and their lengths."""
     pieces = torch.split(values, lengths.tolist())
     return torch.cat([pieces[i] for i in rows.tolist()]), lengths[rows]
-
-
-def fingerprint_of(names: Sequence[str], sums: Sequence[str]) -> str:
-    """sha256 of every file's name and content."""
-    lines = sorted(f"{digest}  {name}\n" for name, digest in zip(names, sums))
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def absent_notes(labels: Rows, classes: Sequence[str], split: Mapping[str, Rows]) -> list[str]:
-    """A sentence for each part that has no example of some class."""
-    notes = []
-    for part, rows in split.items():
-        absent = [name for k, name in enumerate(classes) if k not in labels[rows]]
-        if absent:
-            notes.append(f"The {part} part has none of {', '.join(absent)}: nothing is measured on them there.")
-    return notes
 
 
 def _notes(

@@ -29,10 +29,9 @@ import torch
 from torch import Tensor
 
 from ... import spec as specs
-from ...errors import DataError, SettingError
-from ...settings import as_text
+from ...errors import DataError
 from ...spec import Context, TextSpec
-from ..applicable import refuse_settings_for_others
+from ..applicable import refuse_changed, refuse_settings_for_others
 from ..sets import DataSet, Part
 from ..settings import DataSettings
 from ..splits import PARTS
@@ -135,7 +134,7 @@ def context_dataset(
     from .running import split_by_position
 
     refuse_settings_for_others(settings, "text")
-    _refuse_others(settings)
+    refuse_changed(settings, NOT_FOR_CONTEXTS, "means nothing for word vectors, which are learned from running text")
     whole = dict(texts) if isinstance(texts, Mapping) else {"train": "\n\n".join(texts)}
     parts, said = split_by_position(whole, settings, whole_words=True)
     try:
@@ -250,14 +249,3 @@ def _words_of(text: str, settings: DataSettings) -> tuple[Tokenizer, Tensor, Ten
             "out of the text, and contexts reach across them."
         )
     return kept, *known(new[flat], lengths), notes
-
-
-def _refuse_others(settings: DataSettings) -> None:
-    """Raise SettingError for settings of other kinds of text."""
-    usual = DataSettings()
-    for key in NOT_FOR_CONTEXTS:
-        if getattr(settings, key) != getattr(usual, key):
-            raise SettingError(
-                f"{key}={as_text(getattr(settings, key))} means nothing for word vectors, which are learned from "
-                "running text: leave it out."
-            )

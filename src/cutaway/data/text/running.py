@@ -14,9 +14,8 @@ from pathlib import Path
 from torch import Tensor
 
 from ...errors import DataError, SettingError
-from ...settings import as_text
 from ...spec import Context, NextToken, Target, TextSpec
-from ..applicable import refuse_settings_for_others
+from ..applicable import refuse_changed, refuse_settings_for_others
 from ..sets import DataSet, Part
 from ..settings import DataSettings
 from ..splits import PARTS
@@ -94,7 +93,8 @@ def running_dataset(
     Raises DataError where a part is too short, SettingError.
     """
     refuse_settings_for_others(settings, "text")
-    _refuse_columns(settings)
+    why = "is for texts with a target each, and this is running text, which is its own target"
+    refuse_changed(settings, NOT_FOR_RUNNING_TEXT, why)
     notes = list(notes)
     kind = tokenizer if settings.tokenizer == "auto" else settings.tokenizer
     blanks = blanks and kind == "words"
@@ -165,17 +165,6 @@ def split_by_position(
         return parts, []
     said = ", ".join(f"{part} {len(parts[part]):,}" for part in cut)
     return parts, [f"The text is split by position, the training part first (characters: {said})."]
-
-
-def _refuse_columns(settings: DataSettings) -> None:
-    """Raise SettingError for settings of tables of text."""
-    usual = DataSettings()
-    for key in NOT_FOR_RUNNING_TEXT:
-        if getattr(settings, key) != getattr(usual, key):
-            raise SettingError(
-                f"{key}={as_text(getattr(settings, key))} is for texts with a target each, and this is running text, "
-                "which is its own target: leave it out."
-            )
 
 
 def _refuse_short(streams: Mapping[str, Tensor], length: int, source: str, kind: str) -> None:

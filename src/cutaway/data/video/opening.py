@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from ...spec import ANY_SIZE, Classes, ImageSizes, ImageSpec, VideoSpec
 from ..applicable import refuse_settings_for_others
-from ..folders import NAMED_AT_MOST, VIDEOS, find
+from ..folders import NAMED_AT_MOST, VIDEOS, absent_notes, find, fingerprint_of
 from ..images.folders import LARGEST_OWN_SIZE, MEBIBYTE
 from ..images.pictures import Pixels, Size, as_pixels, covering, resized
 from ..images.preprocessing import fit_preprocessing
@@ -96,25 +95,20 @@ def video_dataset(
         own_videos, own_counts = [videos[i] for i in rows], [counts[i] for i in rows]
         return preprocessing.streamed(own_videos, own_counts, target, own_names, settings.workers)
 
+    sums = [look.digest for look in looks]
     own_notes = [
         *_notes([looks[i] for i in used], settings.frames, channels),
         enlarged,
-        straddle_note([look.digest for look in looks], split, names.__getitem__, "videos"),
+        straddle_note(sums, split, names.__getitem__, "videos"),
+        *absent_notes(labels, classes, split, "no videos"),
     ]
-    for name_of_part, rows in split.items():
-        absent = [c for k, c in enumerate(classes) if k not in labels[rows]]
-        if absent:
-            own_notes.append(
-                f"The {name_of_part} part has no videos of {', '.join(absent)}: nothing is measured on them there."
-            )
-    lines = sorted(f"{look.digest}  {name}\n" for name, look in zip(names, looks))
     return DataSet(
         name=name,
         source=source,
         spec=preprocessing.spec,
         parts={name_of_part: part(rows) for name_of_part, rows in split.items()},
         preprocessing=preprocessing,
-        fingerprint=hashlib.sha256("".join(lines).encode()).hexdigest(),
+        fingerprint=fingerprint_of(names, sums),
         split_hash=split_hash(split),
         notes=[*notes, *(note for note in own_notes if note)],
     )
