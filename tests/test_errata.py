@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from math import floor
+from typing import Any
 
 import pytest
 import torch
@@ -11,11 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from cutaway.generation.decoding import PENALTIES
 from cutaway.models.registry import card, create_model
+from cutaway.nn.attention import attention_weights, scaled_dot_product
 from cutaway.nn.convolution import convolve, correlate, sobel_x, sobel_y
+from cutaway.nn.masks import causal_mask
 from cutaway.nn.pooling import k_max
+from cutaway.nn.position import sinusoids
 from cutaway.nn.recurrent import gru_step
 from cutaway.tasks.measures import share
+from cutaway.training.schedules import factor
+from cutaway.training.settings import TrainSettings
 
 IMAGES_OF_ALEXNET = ((224, 0), (227, 0), (224, 2))  # pixels a side and padding
 
@@ -164,3 +172,117 @@ def test_predicting_one_in_the_adding_problem_misses_by_a_sixth() -> None:
     error = (numbers.sum(0) - 1).square().mean().item()
     assert error == pytest.approx(1 / 6, abs=1e-3)
     assert error < 0.17
+
+
+# --- attention ----------------------------------------------------------------------------------------------------
+
+
+def test_the_root_of_d_multiplies_the_embedding_alone() -> None:
+    torch.manual_seed(0)
+    model: Any = create_model("transformer-tiny", vocabulary=50, dim=256, layers=1).eval()
+    tokens, entered = torch.arange(40)[None], []
+    model.encoder[0].register_forward_pre_hook(lambda module, given: entered.append(given[0]))
+    read = model.embedding.weight.detach()[:40].clone()
+    model.encode(tokens, None)
+    places = sinusoids(torch.arange(40), 256)
+    torch.testing.assert_close(entered[0][0], 16 * read + places)
+    nn.init.zeros_(model.embedding.weight)
+    model.encode(tokens, None)
+    assert torch.equal(entered[1][0], places)
+    assert sinusoids(torch.arange(5000), 512).square().mean().sqrt().item() == pytest.approx(0.7071, abs=1e-4)
+    assert (nn.Embedding(2000, 512).weight * 512**0.5).std().item() == pytest.approx(22.6, abs=0.1)
+    assert (16 * read).std().item() == pytest.approx(1.0, abs=0.05)  # √256 times deviation 1/√256
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt2-xl"])
+def test_two_thirds_of_a_block_are_the_mlps(name: str) -> None:
+    with torch.device("meta"):
+        block = create_model(name, vocabulary=2, layers=1).get_submodule("blocks.0")
+    sizes = {key: p.numel() for key, p in block.named_parameters() if p.ndim == 2}
+    mlp = sum(n for key, n in sizes.items() if key.startswith("mlp"))
+    assert 3 * mlp == 2 * sum(sizes.values())
+    if name == "gpt2":
+        assert (mlp, sum(sizes.values())) == (4_718_592, 7_077_888)
+
+
+def test_a_query_is_a_row_and_sees_the_keys_up_to_its_own() -> None:
+    assert causal_mask(3, 3).int().tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    q, k, v = torch.randn(3, 3, 4).unbind()
+    right, wrong = (scaled_dot_product(q, k, v, mask)[0] for mask in (causal_mask(3, 3), causal_mask(3, 3).T))
+    torch.testing.assert_close(right[0], v[0])
+    torch.testing.assert_close(wrong[2], v[2])  # the last would see itself alone
+
+
+def test_a_sinusoids_rates_need_parentheses_and_fractions() -> None:
+    d, log = 256, math.log(10_000)
+    assert {-log / size // 2 for size in (8, 64, 256, 512)} == {-1.0}
+    right = torch.exp(torch.arange(0, d, 2) * (-log / d))
+    table = sinusoids(torch.arange(1000), d)
+    torch.testing.assert_close(table[1, 0::2], right.sin())
+    wrong = torch.exp(torch.arange(0, d, 2) * (-log / d // 2))
+    assert 2 * (1000 * wrong > 1e-6).sum().item() == 22  # a sine and a cosine of each
+    assert not (1000 * right < 1e-2).any()
+    whole = torch.exp(torch.arange(0, d, 2) * int(-log / d))
+    assert whole.unique().tolist() == [1.0]
+    assert (1 / right).max() > 9000  # divided by, not multiplied
+    assert right.min() < 1.1 / 9000
+
+
+def test_positions_know_no_dropout() -> None:
+    with pytest.raises(TypeError, match="dropout"):
+        sinusoids(torch.arange(3), 4, dropout=0.1)  # type: ignore[call-arg]
+    model: Any = create_model("transformer-tiny", vocabulary=50, layers=1)
+    assert model.dropout.p > 0  # of the sum
+
+
+def test_scores_are_divided_before_the_softmax() -> None:
+    torch.manual_seed(0)
+    q, k = 6 * torch.randn(2, 5, 64).unbind()[0], torch.randn(5, 64)
+    weights = attention_weights(q, k)
+    torch.testing.assert_close(weights, torch.softmax(q @ k.T / 8, -1))
+    torch.testing.assert_close(weights.sum(-1), torch.ones(5))
+    after = torch.softmax(q @ k.T, -1) / 8
+    torch.testing.assert_close(after.sum(-1), torch.full((5,), 1 / 8))
+    assert (8 * after).amax(-1).mean() > weights.amax(-1).mean() + 0.05
+
+
+def transformers_size(v: int, d: int) -> int:
+    """Six blocks a side, d_ff = 4d, biases, one matrix for all words, no normalization behind the last block."""
+    attention, mlp, norm = 4 * (d * d + d), 8 * d * d + 5 * d, 2 * d
+    return v * d + 6 * (attention + mlp + 2 * norm) + 6 * (2 * attention + mlp + 3 * norm)
+
+
+def test_the_transformers_parameters_are_not_the_tables() -> None:
+    assert [transformers_size(37_000, d) for d in (512, 1024)] == [63_082_496, 214_245_376]
+    for name, d in (("transformer-base", 512), ("transformer-big", 1024)):
+        with torch.device("meta"):
+            assert sum(p.numel() for p in create_model(name).parameters()) == transformers_size(37_000, d)
+    base = [v for v in range(30_000, 50_000) if round(transformers_size(v, 512) / 1e6) == 65]
+    big = [v for v in range(30_000, 50_000) if round(transformers_size(v, 1024) / 1e6) == 213]
+    assert base
+    assert big
+    assert set(base).isdisjoint(big)  # no vocabulary gives both
+
+
+def test_the_length_penalty_divides_by_a_power_of_a_sixth() -> None:
+    for alpha in (0.0, 0.6, 1.0):
+        assert PENALTIES["gnmt"](1, alpha) == 1.0
+    assert PENALTIES["gnmt"](10, 0.6) == pytest.approx((15 / 6) ** 0.6)
+    assert pytest.approx((15 / 6) ** 0.6, rel=0.5) != (5 + 10 / 6) ** 0.6
+
+
+def test_updates_are_counted_from_one() -> None:
+    with pytest.raises(ZeroDivisionError):
+        0.0**-0.5
+    settings = TrainSettings(schedule="noam", warmup=0.1)
+    assert factor(settings, 0.0, 1000) == pytest.approx(1 / 100)
+    assert factor(settings, 0.099, 1000) == pytest.approx(1.0)
+
+
+def test_gpt2s_smaller_sizes_have_124_and_355_million() -> None:
+    assert card("gpt2").published_parameters == 124_439_808
+    assert card("gpt2-medium").published_parameters == 354_823_168
+    for name in ("gpt2", "gpt2-medium"):
+        with torch.device("meta"):
+            counted = sum(p.numel() for p in create_model(name).parameters())
+        assert counted == card(name).published_parameters

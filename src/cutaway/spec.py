@@ -66,6 +66,21 @@ class NextToken:
 
 
 @dataclass(frozen=True)
+class Masked:
+    """The targets are the tokens that were hidden: masked-language modelling. `mask` stands for a hidden token."""
+
+    vocabulary: int
+    mask: int
+    column: str = "masked token"
+    share: float = 0.15  # of the tokens that are chosen to be foretold
+
+    @property
+    def outputs(self) -> int:
+        """How many values the model's head gives at each token: one for each token there is."""
+        return self.vocabulary
+
+
+@dataclass(frozen=True)
 class Context:
     """The targets of each word are the words around it: text for word vectors."""
 
@@ -88,6 +103,10 @@ class Tokens:
     end: int
     longest: int  # tokens of the longest target in training, with `end` and without `begin`
     column: str = "target"
+    padding: int = 0  # the id of padding, which is never an answer
+    unknown: int | None = 1  # the id that stands for all unknown tokens; none where nothing is unknown
+    sentences: bool = False  # whether targets are sentences, of words with blanks between them
+    lower: bool = False  # whether they are written in lower case
 
     @property
     def outputs(self) -> int:
@@ -118,12 +137,13 @@ class Horizon:
 
 
 Simple = Classes | Value  # one answer for a whole example
-Target = Simple | Tags | NextToken | Context | Tokens | Horizon
+Target = Simple | Tags | NextToken | Masked | Context | Tokens | Horizon
 TARGETS: dict[str, type[Target]] = {
     "classes": Classes,
     "value": Value,
     "tags": Tags,
     "next": NextToken,
+    "masked": Masked,
     "context": Context,
     "tokens": Tokens,
     "horizon": Horizon,
@@ -212,13 +232,16 @@ ANY_SIZE = ImageSizes()
 class TextSpec:
     """Token ids, (N, T) int64, with a boolean mask, (N, T), True where a token is real.
 
-    Id 0 is padding and id 1 stands for every unknown token, whatever the tokenizer.
+    Of our own tokenizers id 0 is padding and id 1 stands for every unknown token; others have their own. A text may
+    stand in a frame: `begin` before it and `end` behind it.
     """
 
     kind: ClassVar[str] = "text"
     vocabulary: int  # ids are below this
-    longest: int  # tokens of the longest example that the model is given
-    target: Simple | Tags | NextToken | Context
+    longest: int  # tokens of the longest example that the model is given, with its frame
+    target: Simple | Tags | NextToken | Masked | Context
+    begin: int | None = None  # the token before each text, where texts stand in a frame
+    end: int | None = None  # the token behind it
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -237,6 +260,7 @@ class PairSpec:
     vocabulary: int  # of the source
     longest: int  # tokens of the longest source in training
     target: Tokens
+    shared: bool = False  # whether both sides have one vocabulary: an id means the same on either
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -13,7 +13,15 @@ from torch import Tensor
 
 from cutaway.errors import SettingError
 from cutaway.nn import losses
-from cutaway.nn.losses import LOSSES, binary_cross_entropy, counted, cross_entropy, map_criterion, perceptron
+from cutaway.nn.losses import (
+    LOSSES,
+    binary_cross_entropy,
+    counted,
+    cross_entropy,
+    linear_cross_entropy,
+    map_criterion,
+    perceptron,
+)
 
 sizes = {"n": st.integers(1, 5), "k": st.integers(2, 5), "seed": st.integers(0, 1000)}
 
@@ -174,3 +182,85 @@ def test_not_a_number_stays_visible(name: str) -> None:
     outputs = torch.full((1, 2), math.nan)
     target = torch.zeros(1, 2) if name in ("mse", "half_squared_error") else torch.tensor([1])
     assert LOSSES[name](outputs, target).isnan().all()
+
+
+def last_layer(n: int, d: int, k: int, seed: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    """Features (n, d), a matrix (k, d), a bias (k,), all of which learn, and classes (n,)."""
+    g = torch.Generator().manual_seed(seed)
+    drawn = [torch.randn(*shape, generator=g, dtype=dtype).requires_grad_() for shape in ((n, d), (k, d), (k,))]
+    return [*drawn, torch.randint(k, (n,), generator=g)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n=st.integers(0, 9),
+    k=st.integers(2, 12),
+    chunk=st.integers(1, 11),
+    seed=st.integers(0, 1000),
+    smoothing=st.sampled_from([0.0, 0.1, 0.7]),
+    biased=st.booleans(),
+)
+def test_in_chunks_it_is_the_loss_and_every_gradient_of_the_whole(
+    n: int, k: int, chunk: int, seed: int, smoothing: float, biased: bool
+) -> None:
+    x, weight, bias, target = last_layer(n, 4, k, seed)
+    learn = [x, weight, bias] if biased else [x, weight]
+    given_bias = bias if biased else None
+    whole = F.cross_entropy(F.linear(x, weight, given_bias), target, reduction="sum", label_smoothing=smoothing)
+    expected = torch.autograd.grad(whole / 3, learn)  # a batch's loss is divided by what was counted
+    loss = linear_cross_entropy(x, weight, given_bias, target, label_smoothing=smoothing, chunk=chunk)
+    found = torch.autograd.grad(loss / 3, learn)
+    torch.testing.assert_close(loss, whole, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_logits_of_any_size_have_a_loss_in_chunks() -> None:
+    x = torch.tensor([[3e38], [-3e38], [1e4]], requires_grad=True)
+    weight = torch.tensor([[1.0], [-1.0], [0.5]], requires_grad=True)
+    loss = linear_cross_entropy(x, weight, None, torch.tensor([0, 1, 0]), chunk=2)
+    assert loss.item() == 0
+    assert all(torch.isfinite(g).all() for g in torch.autograd.grad(loss, [x, weight]))
+
+
+@pytest.mark.parametrize("still", range(3), ids=["features", "weight", "bias"])
+def test_what_does_not_learn_has_no_gradient_in_chunks(still: int) -> None:
+    *layer, target = last_layer(7, 3, 5, seed=1)
+    F.cross_entropy(F.linear(*layer), target, reduction="sum").backward()
+    expected = [p.grad for p in layer]
+    for i, p in enumerate(layer):
+        p.grad = None
+        p.requires_grad_(i != still)
+    linear_cross_entropy(*layer, target, chunk=3).backward()
+    assert layer[still].grad is None
+    learned = [i for i in range(3) if i != still]
+    torch.testing.assert_close([layer[i].grad for i in learned], [expected[i] for i in learned], rtol=1e-10, atol=1e-10)
+
+
+def test_without_gradients_none_are_made_in_chunks() -> None:
+    *layer, target = last_layer(7, 3, 5, seed=2)
+    with torch.no_grad():
+        loss = linear_cross_entropy(*layer, target, chunk=3)
+    assert not loss.requires_grad
+    torch.testing.assert_close(loss, F.cross_entropy(F.linear(*layer), target, reduction="sum"))
+
+
+def test_gradients_that_were_given_away_are_not_given_again() -> None:
+    *layer, target = last_layer(7, 3, 5, seed=3)
+    loss = linear_cross_entropy(*layer, target, chunk=3)
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_in_bfloat16_chunks_are_as_near_as_the_whole() -> None:
+    *layer, target = last_layer(96, 32, 50, seed=4, dtype=torch.float32)
+    exact = torch.autograd.grad(F.cross_entropy(F.linear(*layer), target, reduction="sum"), layer)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        whole = F.cross_entropy(F.linear(*layer), target, reduction="sum")
+        chunks = linear_cross_entropy(*layer, target, chunk=10)
+    assert chunks.dtype == torch.float32
+    assert chunks.item() == pytest.approx(whole.item(), rel=1e-3)
+    of_whole, of_chunks = torch.autograd.grad(whole, layer), torch.autograd.grad(chunks, layer)
+    for found, other, right in zip(of_chunks, of_whole, exact):
+        assert found.dtype == torch.float32
+        assert (found - right).norm() < 1.25 * (other - right).norm() < 0.02 * right.norm()

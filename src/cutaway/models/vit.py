@@ -59,7 +59,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ModelError, require
-from ..nn.attention import MultiHeadAttention
+from ..nn.transformer import Block
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
 from .images import refuse_small
@@ -146,41 +146,22 @@ def interpolate_positions(positions: Tensor, before: int, grid: tuple[int, int])
     return torch.cat([first, picture.flatten(2).transpose(1, 2)], dim=1)  # (1, before + rows·columns, D)
 
 
-class MLP(nn.Module):
-    """W₂ GELU(W₁ x), on each token by itself: (N, T, D) to (N, T, D)."""
-
-    def __init__(self, dim: int, hidden: int, dropout: float) -> None:
-        super().__init__()
-        self.fc1 = nn.Linear(dim, hidden)
-        self.fc2 = nn.Linear(hidden, dim)
-        self.dropout = nn.Dropout(dropout)
-        for layer in (self.fc1, self.fc2):
-            nn.init.xavier_uniform_(layer.weight)
-            nn.init.normal_(layer.bias, std=1e-6)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(N, T, D) to (N, T, D)."""
-        x = self.dropout(F.gelu(self.fc1(x)))  # (N, T, hidden)
-        y: Tensor = self.dropout(self.fc2(x))  # (N, T, D)
-        return y
-
-
-class Block(nn.Module):
-    """Attention between the tokens, then the MLP on each, both added to what came in: (N, T, D) to (N, T, D)."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.norm1 = nn.LayerNorm(config.dim, eps=EPS)
-        self.attention = MultiHeadAttention(config.dim, config.heads)
-        self.dropout = nn.Dropout(config.dropout)
-        self.norm2 = nn.LayerNorm(config.dim, eps=EPS)
-        self.mlp = MLP(config.dim, config.mlp_dim, config.dropout)
-
-    def forward(self, z: Tensor) -> Tensor:
-        """Equations 2 and 3. Sums are not made in place: in mixed precision z has more digits than what is added."""
-        z = z + self.dropout(self.attention(self.norm1(z)))
-        y: Tensor = z + self.mlp(self.norm2(z))
-        return y
+def _block(config: Config) -> Block:
+    """Equations 2 and 3, with the MLP drawn as in the authors' code."""
+    block = Block(
+        config.dim,
+        config.heads,
+        config.mlp_dim,
+        order="pre",
+        activation="gelu",
+        eps=EPS,
+        dropout=config.dropout,
+        hidden_dropout=config.dropout,
+    )
+    for layer in (block.mlp.fc1, block.mlp.fc2):
+        nn.init.xavier_uniform_(layer.weight)
+        nn.init.normal_(layer.bias, std=1e-6)
+    return block
 
 
 class ViT(nn.Module):
@@ -196,7 +177,7 @@ class ViT(nn.Module):
             self.class_token = nn.Parameter(torch.zeros(1, 1, config.dim))
         self.positions = nn.Parameter(torch.empty(1, config.tokens_before + config.grid**2, config.dim))
         self.dropout = nn.Dropout(config.dropout)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
+        self.blocks = nn.ModuleList(_block(config) for _ in range(config.depth))
         self.norm = nn.LayerNorm(config.dim, eps=EPS)
         self.head = nn.Linear(config.dim, config.num_classes)
 

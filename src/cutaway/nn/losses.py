@@ -5,15 +5,20 @@ what was counted (`counted` for classes with weights). Outputs are raw, before a
 that no logarithm of a rounded probability is taken: log-sum-exp keeps every value finite at any finite
 output. The formulas are computed by PyTorch's fused functions. Targets are classes (N,), shares of classes
 (N, K), or values (N,) or (N, D).
+
+`linear_cross_entropy` is for outputs too many to hold, a vocabulary's for each token: it takes what the last layer
+sees and that layer's weights instead of outputs, and gives the sum over the examples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from ..errors import SettingError
 
@@ -61,6 +66,94 @@ def binary_cross_entropy(
     w0, w1 = class_weights.to(z.dtype)
     losses: Tensor = -w1 * t * F.logsigmoid(z) - w0 * (1 - t) * F.logsigmoid(-z)
     return losses
+
+
+def linear_cross_entropy(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    *,
+    label_smoothing: float = 0.0,
+    chunk: int = 256,
+) -> Tensor:
+    """Σ_n of `cross_entropy` at the logits W x_n + b, (), without holding those of more than `chunk` examples.
+
+    `features` x (N, D), `weight` W (K, D), `bias` b (K,), `target` (N,) classes. A chunk's logits give its loss and,
+    at once, its part of every gradient, (p − q) Wᵀ for x and (p − q)ᵀ x for W, p their softmax and q the target with
+    its smoothing: nothing is computed twice, and beside the gradients only (chunk, K) numbers are held. Within
+    autocast products are made in its number format, and W's gradient is added up in W's own.
+
+    PyTorch's `linear_cross_entropy` has chunks too, from 2.13 on: it takes as long, but it knows no smoothing, does
+    not follow autocast, and adds up W's gradient in the format of the products. Gradients can be taken once, and not
+    of gradients.
+    """
+    found: Tensor = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        features, weight, bias, target, label_smoothing, chunk, torch.is_grad_enabled()
+    )
+    return found
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """The loss, and in the same pass its gradients, which going backward only multiplies."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        label_smoothing: float,
+        chunk: int,
+        learns: bool,
+    ) -> Tensor:
+        """The loss; the gradients of features, weight and bias are kept, of those that learn."""
+        ctx.set_materialize_grads(False)
+        of_x, of_w, of_b = (learns and needed for needed in ctx.needs_input_grad[:3])
+        dx = torch.empty_like(features) if of_x else None
+        dw = torch.zeros_like(weight) if of_w else None
+        db = torch.zeros_like(bias) if of_b and bias is not None else None
+        device = features.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else features.dtype
+        w, exact = weight.to(dtype), torch.promote_types(dtype, torch.float32)
+        classes = len(weight)
+        loss = features.new_zeros((), dtype=exact)
+        # One buffer for every chunk: to ask the system for so much memory again and again costs more than a product.
+        products = features.new_empty(min(chunk, len(features)), classes, dtype=dtype)  # (chunk, K)
+        for start in range(0, len(features), chunk):
+            x, t = features[start : start + chunk].to(dtype), target[start : start + chunk, None]  # (n, D), (n, 1)
+            z = torch.mm(x, w.T, out=products[: len(x)]).to(exact)  # (n, K)
+            if bias is not None:
+                z += bias
+            right = z.gather(1, t)
+            if label_smoothing:
+                right = torch.lerp(right, z.mean(1, keepdim=True), label_smoothing)  # Σ_k q_k z_k
+            top = z.amax(1, keepdim=True)
+            total = z.sub_(top).exp_().sum(1, keepdim=True)
+            loss += (top + total.log() - right).sum()
+            if not (of_x or of_w or of_b):
+                continue
+            z.div_(total).scatter_add_(1, t, z.new_full(t.shape, label_smoothing - 1))
+            if label_smoothing:
+                z -= label_smoothing / classes
+            if db is not None:
+                db += z.sum(0)
+            error = z.to(dtype)  # p − q
+            if dx is not None:
+                dx[start : start + chunk] = error @ w
+            if dw is not None and dw.dtype == dtype:
+                dw.addmm_(error.T, x)
+            elif dw is not None:
+                dw += error.T @ x
+        ctx.save_for_backward(dx, dw, db)
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients times that of the loss, in place: to go back a second time is refused by PyTorch."""
+        return *(d.mul_(slope) if d is not None else None for d in ctx.saved_tensors), None, None, None, None
 
 
 def perceptron(outputs: Tensor, target: Tensor) -> Tensor:

@@ -1,0 +1,107 @@
+"""Keys and values of what was read already, so that a new token is read alone.
+
+Memory is taken before it is needed and written in place: a token costs what it adds, not a copy of all before it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .masks import causal_mask
+
+FIRST = 64  # tokens that room is taken for at first, where nobody says how many there will be
+
+
+class Slot:
+    """The keys (N, kv_heads, S, d_k) and values (N, kv_heads, S, d_v) of one attention."""
+
+    def __init__(self, capacity: int = 0) -> None:
+        """`capacity`: tokens that room is taken for at once; more is taken, twice as much each time, where needed."""
+        self.capacity, self.length = capacity, 0
+        self.keys: Tensor | None = None
+        self.values: Tensor | None = None
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep these behind those that there are; all of them."""
+        end = self.length + k.shape[2]
+        if self.keys is None or self.values is None or end > self.keys.shape[2]:
+            room = max(end, (self.capacity or FIRST) if self.keys is None else 2 * self.keys.shape[2])
+            keys, values = (x.new_empty(*x.shape[:2], room, x.shape[3]) for x in (k, v))
+            if self.keys is not None and self.values is not None:
+                keys[:, :, : self.length], values[:, :, : self.length] = self.known()
+            self.keys, self.values = keys, values
+        self.keys[:, :, self.length : end] = k
+        self.values[:, :, self.length : end] = v
+        self.length = end
+        return self.known()
+
+    def hold(self, k: Tensor, v: Tensor) -> None:
+        """Keep these as they are, in place of what there is: the source of a decoder, which does not grow."""
+        self.keys, self.values, self.length = k, v, k.shape[2]
+
+    def known(self) -> tuple[Tensor, Tensor]:
+        """All keys and values so far."""
+        assert self.keys is not None, "nothing was kept yet"
+        assert self.values is not None
+        return self.keys[:, :, : self.length], self.values[:, :, : self.length]
+
+    def select(self, rows: Tensor) -> Slot:
+        """Those of the examples `rows`, in their order, as often as they are named."""
+        found = Slot(self.capacity)
+        if self.keys is not None and self.values is not None:
+            for name, whole in (("keys", self.keys), ("values", self.values)):
+                room = whole.new_empty(len(rows), *whole.shape[1:])
+                room[:, :, : self.length] = whole[:, :, : self.length].index_select(0, rows)
+                setattr(found, name, room)
+            found.length = self.length
+        return found
+
+
+class Cache:
+    """A slot for every layer, and which of the tokens read are real: rows of a batch may differ in length.
+
+    `crossing` are the slots of attention over a source, in a decoder that has one.
+    """
+
+    def __init__(self, layers: int, capacity: int = 0, *, crosses: bool = False) -> None:
+        self.slots = [Slot(capacity) for _ in range(layers)]
+        self.crossing = [Slot() for _ in range(layers)] if crosses else []
+        self.length = 0  # tokens read, padding among them
+        self.real: Tensor | None = None  # (N, length), True where a token is real; None where all are
+        self.source_mask: Tensor | None = None  # (N, 1, 1, S) of the source, True where a token is real
+
+    def read(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None, bool]:
+        """Say that `tokens` (N, T) are read next, `mask` (N, T) True where they are real: their positions, (T,) or
+        (N, T), and what their attention is told, a mask (N or 1, 1, T, S) or None, and whether it is causal."""
+        before, count, device = self.length, tokens.shape[1], tokens.device
+        self.length = before + count
+        if mask is not None and self.real is None and not bool(mask.all()):
+            self.real = mask.new_ones(len(tokens), before)
+        steps = torch.arange(count, device=device)
+        if self.real is None:
+            if before == 0:
+                return steps, None, count > 1
+            own = None if count == 1 else causal_mask(count, self.length, device)[None, None]  # (1, 1, T, S)
+            return before + steps, own, False
+        now = mask if mask is not None else torch.ones_like(tokens, dtype=torch.bool)
+        earlier = self.real.sum(1, keepdim=True)
+        self.real = torch.cat([self.real, now], dim=1)  # (N, S)
+        positions = (earlier + now.cumsum(1) - 1).clamp(min=0)  # (N, T)
+        seen = self.real[:, None, None, :]  # (N, 1, 1, S)
+        return positions, seen if count == 1 else seen & causal_mask(count, self.length, device), False
+
+    def select(self, rows: Tensor) -> Cache:
+        """The cache of the examples `rows`, in their order, as often as they are named."""
+        found = Cache(0)
+        found.slots = [slot.select(rows) for slot in self.slots]
+        found.crossing = [slot.select(rows) for slot in self.crossing]
+        found.length = self.length
+        found.real = None if self.real is None else self.real[rows]
+        found.source_mask = None if self.source_mask is None else self.source_mask[rows]
+        return found
+
+    def __len__(self) -> int:
+        """The examples that are read side by side."""
+        keys = (self.crossing + self.slots)[0].keys  # a source is known before anything else
+        return 0 if keys is None else len(keys)

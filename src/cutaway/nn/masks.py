@@ -1,0 +1,62 @@
+"""Masks: which query may look at which key, told once for all reasons that there are.
+
+A mask is boolean, True where the query may look, or a bias that is added to the scores, −∞ where it may not
+(A. Vaswani et al., Attention is all you need, 2017, section 3.2.3). Of T queries and S keys its shape is
+(N or 1, heads or 1, T or 1, S or 1), or what broadcasts to that; rows are queries.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def causal_mask(queries: int, keys: int, device: torch.device | str = "cpu") -> Tensor:
+    """True where a key does not stand behind the query, (T, S): row t looks at key s ≤ t, rows being queries.
+
+    With more keys than queries the queries are the last: those before them were read already.
+    """
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
+
+
+def combined(*masks: Tensor | None) -> Tensor | None:
+    """One mask of several: a query may look where each of them lets it, and biases add up. None hides nothing; the
+    result is None where all are, boolean where all are, and a bias otherwise."""
+    may: Tensor | None = None
+    bias: Tensor | None = None
+    for mask in masks:
+        if mask is None:
+            continue
+        if mask.dtype == torch.bool:
+            may = mask if may is None else may & mask
+        else:
+            bias = mask if bias is None else bias + mask
+    if bias is None or may is None:
+        return may if bias is None else bias
+    return bias.masked_fill(~may, -math.inf)
+
+
+def visible(mask: Tensor | None, causal: bool, length: int, device: torch.device | str | None = None) -> Tensor | None:
+    """The one mask of self-attention among `length` tokens, (N or 1, 1, 1 or T, T), of `mask` (N, T), True where a
+    token is real, and of whether a token may look at those behind it; None where every token sees all. It is on the
+    mask's device, or on `device` where there is none."""
+    keys = None if mask is None else mask[:, None, None, :]  # (N, 1, 1, T)
+    if not causal:
+        return keys
+    where = device or ("cpu" if mask is None else mask.device)
+    return combined(keys, causal_mask(length, length, where)[None, None])
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Softmax over the keys that a query may look at, (…, T, S): each row sums to 1, or is 0 where there is no such
+    key. What is hidden has no weight, and no gradient passes it."""
+    if mask is None:
+        return torch.softmax(scores, dim=-1)
+    if mask.dtype == torch.bool:
+        hidden = ~mask
+    else:
+        hidden, scores = mask == -math.inf, scores + mask
+    # A row of nothing but −∞ is 0/0: filled before and behind, it has neither weights nor gradients.
+    return torch.softmax(scores.masked_fill(hidden, -math.inf), dim=-1).masked_fill(hidden, 0)

@@ -1,0 +1,161 @@
+"""Positions: sinusoids, rotations, and buckets of distances."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from cutaway.errors import ModelError
+from cutaway.interop.oracles.operators import make_torchvision_importable
+from cutaway.nn.attention import causal_mask, combined, scaled_dot_product
+from cutaway.nn.position import RelativeBias, distance_buckets, rotary, rotation, sinusoids
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    """Float64 numbers from the standard normal distribution."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+# --- sinusoids ----------------------------------------------------------------------------------------------------
+
+
+def test_position_2_of_4_numbers() -> None:
+    found = sinusoids(torch.tensor([2]), 4, torch.float64)[0].tolist()
+    assert found == pytest.approx([math.sin(2), math.cos(2), math.sin(0.02), math.cos(0.02)], abs=1e-15)
+    assert sinusoids(torch.tensor(0), 4).tolist() == [0, 1, 0, 1]
+
+
+def test_each_number_is_its_formula() -> None:
+    table = sinusoids(torch.arange(50), 7, torch.float64)  # an odd number too: the last is a sine
+    for p in (0, 1, 49):
+        for j in range(7):
+            angle = p / 10_000 ** ((j - j % 2) / 7)
+            assert table[p, j].item() == pytest.approx(math.cos(angle) if j % 2 else math.sin(angle), abs=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(dim=st.integers(1, 8).map(lambda n: 2 * n), position=st.integers(0, 5000), shift=st.integers(-200, 200))
+def test_a_shift_is_a_linear_map_that_no_position_changes(dim: int, position: int, shift: int) -> None:
+    """PE(p + s) = R_s PE(p), R_s a rotation of each pair."""
+    places = torch.tensor([0, 1, position])
+    before = sinusoids(places, dim, torch.float64).unflatten(-1, (-1, 2))  # (3, dim/2, 2): sine, cosine
+    after = sinusoids(places + shift, dim, torch.float64).unflatten(-1, (-1, 2))
+    angles = shift / 10_000 ** (torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+    turn = torch.stack([angles.cos(), angles.sin(), -angles.sin(), angles.cos()], -1).view(-1, 2, 2)
+    torch.testing.assert_close((turn @ before[..., None])[..., 0], after, rtol=1e-9, atol=1e-9)
+
+
+def test_far_positions_keep_their_digits() -> None:
+    far = torch.tensor([100_003])
+    assert sinusoids(far, 2)[0, 0].item() == pytest.approx(math.sin(100_003), abs=1e-7)
+    assert sinusoids(far.float(), 2, torch.bfloat16).dtype == torch.bfloat16
+
+
+# --- rotary -------------------------------------------------------------------------------------------------------
+
+
+def test_a_pair_is_turned_by_its_angle() -> None:
+    x = torch.zeros(1, 1, 1, 4, dtype=torch.float64)
+    x[..., 0] = x[..., 2] = 1
+    turned = rotary(x, torch.tensor([2])).flatten().tolist()
+    assert turned == pytest.approx([math.cos(2), math.sin(2), math.cos(0.02), math.sin(0.02)], abs=1e-15)
+
+
+@settings(max_examples=40, deadline=None)
+@given(shift=st.integers(0, 3000), half=st.integers(1, 6), seed=st.integers(0, 99))
+def test_scores_depend_on_the_distance_alone(shift: int, half: int, seed: int) -> None:
+    q, k = normal(2, 3, 5, 2 * half, seed=seed), normal(2, 3, 5, 2 * half, seed=seed + 1)
+    places = torch.arange(5)
+
+    def scores(positions: Tensor) -> Tensor:
+        return rotary(q, positions) @ rotary(k, positions).mT
+
+    torch.testing.assert_close(scores(places + shift), scores(places), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(rotary(q, places).norm(dim=-1), q.norm(dim=-1))
+    assert torch.equal(rotary(q, torch.zeros(5, dtype=torch.long)), q)
+    if shift:
+        moved = rotary(q, places) @ rotary(k, places + shift).mT
+        assert not torch.allclose(moved, scores(places), rtol=1e-6)
+
+
+def test_rows_can_stand_elsewhere() -> None:
+    x, places = normal(2, 3, 4, 6), torch.tensor([[0, 1, 2, 3], [5, 6, 7, 7]])
+    found = rotary(x, places)
+    for row in (0, 1):
+        torch.testing.assert_close(found[row], rotary(x[row : row + 1], places[row])[0])
+    assert torch.equal(rotary(x, rotation(places, 6, x.dtype)), found)
+
+
+def test_few_digits_do_not_blur_the_angle() -> None:
+    x, places = normal(1, 1, 3, 4), torch.tensor([1000, 1001, 1002])
+    found = rotary(x.bfloat16(), places)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.double(), rotary(x, places), rtol=0.02, atol=0.02)
+
+
+# --- distances ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("both", [True, False], ids=["encoder", "decoder"])
+@pytest.mark.parametrize(("buckets", "furthest"), [(32, 128), (8, 20), (64, 500)])
+def test_buckets_are_those_of_transformers_t5(both: bool, buckets: int, furthest: int) -> None:
+    make_torchvision_importable()
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
+    distances = torch.arange(-300, 301)
+    theirs = t5.T5Attention._relative_position_bucket(distances, both, buckets, furthest)
+    assert torch.equal(distance_buckets(distances, buckets, furthest, both=both), theirs)
+
+
+@pytest.mark.parametrize("both", [True, False], ids=["encoder", "decoder"])
+def test_buckets_grow_with_the_distance(both: bool) -> None:
+    before = distance_buckets(-torch.arange(0, 400), both=both)
+    exact = 8 if both else 16
+    assert before[:exact].tolist() == list(range(exact))
+    assert (before.diff() >= 0).all()
+    assert before[128:].unique().tolist() == [2 * exact - 1]
+    behind = distance_buckets(torch.arange(1, 400), both=both)
+    assert torch.equal(behind, before[1:] + 16 if both else torch.zeros(399, dtype=torch.long))
+
+
+def test_a_bias_is_one_number_for_each_distance_and_head() -> None:
+    torch.manual_seed(0)
+    layer = RelativeBias(3, 8, 20).double()
+    bias = layer(6, 6)
+    assert bias.shape == (1, 3, 6, 6)
+    for shift in range(-5, 6):
+        diagonal = bias[0].diagonal(shift, 1, 2)
+        assert torch.equal(diagonal, diagonal[:, :1].expand_as(diagonal))
+    assert torch.equal(bias[0, :, 1, 4], layer.table.weight[distance_buckets(torch.tensor(3), 8, 20)])
+    assert torch.equal(layer(2, 6), bias[:, :, -2:])
+
+
+def test_a_bias_learns_only_from_what_is_seen() -> None:
+    layer = RelativeBias(2, 8, 20, both=True).double()
+    mask = combined(layer(5, 5), causal_mask(5, 5))
+    result, _ = scaled_dot_product(normal(1, 2, 5, 4), normal(1, 2, 5, 4, seed=1), normal(1, 2, 5, 4, seed=2), mask)
+    result.sum().backward()
+    grad = layer.table.weight.grad
+    assert grad is not None
+    behind = distance_buckets(torch.arange(1, 5), 8, 20).unique()
+    assert not grad[behind].any()
+    assert grad[distance_buckets(torch.arange(-3, 1), 8, 20)].any(1).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [({"buckets": 3}, "buckets"), ({"buckets": 1, "both": False}, "buckets"), ({"furthest": 8}, "furthest")],
+    ids=str,
+)
+def test_buckets_that_cannot_be_are_refused_by_name(changes: dict[str, int], field: str) -> None:
+    with pytest.raises(ModelError, match=f"^{field}="):
+        RelativeBias(2, **changes)
+
+
+def test_an_odd_number_has_no_pairs() -> None:
+    with pytest.raises(ModelError, match=r"^dim=5 .*even"):
+        rotary(normal(1, 1, 2, 5), torch.arange(2))

@@ -1,0 +1,148 @@
+"""A token alone through blocks whose parts are written out: equal to the last bit, and never where somebody listens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from cutaway.nn.attention import recording
+from cutaway.nn.cache import Cache
+from cutaway.nn.position import rotation
+from cutaway.nn.transformer import Block
+from cutaway.nn.unrolled import Unrolled
+
+DIM, HEADS, N = 12, 4, 3
+FORMS: dict[str, dict[str, Any]] = {
+    "pre": {"order": "pre", "activation": "gelu-tanh"},
+    "post": {"order": "post", "activation": "relu"},
+    "parallel": {"order": "parallel", "strengths": (0.5, 2.0)},
+    "strengths": {"order": "pre", "strengths": (0.5, 2.0)},
+    "rms, no bias, keys of their own size": {"norm": "rms", "eps": 1e-6, "bias": False, "key_dim": 5, "scale": 1.0},
+    "rotary, shared keys": {"rotates": True, "key_dim": 6, "kv_heads": 2},
+    "one head of keys": {"kv_heads": 1, "order": "parallel"},
+    "over a source, pre": {"crosses": True, "norm": "rms", "bias": False},
+    "over a source, post": {"crosses": True, "order": "post"},
+}
+
+
+class Stack(nn.Module):
+    """Blocks one after the other, from a cache."""
+
+    def __init__(self, **form: Any) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.blocks = nn.ModuleList(Block(DIM, HEADS, 20, dropout=0.5, hidden_dropout=0.5, **form) for _ in range(2))
+        self.crosses, self.rotates = form.get("crosses", False), form.get("rotates", False)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter)
+
+    def forward(self, x: Tensor, mask: Tensor | None, cache: Cache, source: Tensor) -> Tensor:
+        """x (N, T, dim) behind what the cache knows; `source` (N, S, dim)."""
+        positions, seen, causal = cache.read(x[:, :, 0], mask)
+        for i, block in enumerate(self.blocks):
+            more: dict[str, Any] = {"positions": rotation(positions, 6, x.dtype)} if self.rotates else {}
+            if self.crosses:
+                known = cache.crossing[i].keys is not None
+                more |= {"source": None if known else source, "crossing": cache.crossing[i]}
+                more["source_mask"] = (
+                    torch.arange(source.shape[1])[None, None, None] < torch.tensor([5, 2, 4])[:, None, None, None]
+                )
+            x = block(x, seen, causal=causal, cache=cache.slots[i], **more)
+        return x
+
+
+def answers(model: Stack, mask: Tensor | None, lean: Any) -> list[Tensor]:
+    """What the model gives for a prompt (N, 4) and five tokens behind it."""
+    generator = torch.Generator().manual_seed(1)
+    cache = Cache(2, crosses=model.crosses)
+    source = torch.randn(N, 5, DIM, generator=generator)
+    found = []
+    with torch.no_grad():
+        for count in (4, 1, 1, 2, 1):
+            x = torch.randn(N, count, DIM, generator=generator)
+            with lean():
+                found.append(model(x, mask if count == 4 else None, cache, source))
+    return found
+
+
+class Counted:
+    """How often a block writes its parts out."""
+
+    def __init__(self, model: Stack) -> None:
+        self.calls = 0
+        self.lean = Unrolled(model)
+        self.lean.blocks = [(block, self.counting(function)) for block, function in self.lean.blocks]
+
+    def counting(self, function: Any) -> Any:
+        def counted(*args: Any, **more: Any) -> Any:
+            self.calls += 1
+            return function(*args, **more)
+
+        return counted
+
+
+def as_ever() -> Any:
+    from contextlib import nullcontext
+
+    return nullcontext()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_token_alone_is_answered_to_the_last_bit(form: str, padded: bool) -> None:
+    model = Stack(**FORMS[form]).eval()
+    mask = torch.arange(4) < torch.tensor([[4], [2], [1]]) if padded else None
+    counted = Counted(model)
+    assert len(counted.lean.blocks) == 2
+    for lean, plain in zip(answers(model, mask, counted.lean), answers(model, mask, as_ever)):
+        assert torch.equal(lean, plain)
+    assert counted.calls == 2 * 5
+    assert all("forward" not in block.__dict__ for block in model.blocks)
+
+
+def test_a_parameter_that_is_replaced_is_used() -> None:
+    model = Stack().eval()
+    lean = Unrolled(model)
+    block: Any = model.blocks[0]
+    block.mlp.fc1.weight = nn.Parameter(torch.ones_like(block.mlp.fc1.weight))
+    block.norm1.bias = nn.Parameter(torch.ones_like(block.norm1.bias))
+    for found, plain in zip(answers(model, None, lean), answers(model, None, as_ever)):
+        assert torch.equal(found, plain)
+
+
+def test_who_listens_hears_every_part() -> None:
+    model = Stack().eval()
+    lean, heard = Unrolled(model), []
+    block: Any = model.blocks[1]
+    hook = block.mlp.fc2.register_forward_hook(lambda *_: heard.append(1))
+    answers(model, None, lean)
+    assert len(heard) == 5
+    hook.remove()
+    answers(model, None, lean)
+    assert len(heard) == 5
+    everywhere = nn.modules.module.register_module_forward_hook(lambda *_: heard.append(1))
+    try:
+        answers(model, None, lean)
+    finally:
+        everywhere.remove()
+    assert len(heard) > 5 + 2 * 5 * 5
+    with recording(model) as seen:
+        answers(model, None, lean)
+    assert all(len(of_layer) == 5 for of_layer in seen.values())
+
+
+def test_blocks_that_were_changed_are_left_to_their_modules() -> None:
+    class Louder(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * super().forward(x)
+
+    model = Stack()
+    block: Any = model.blocks[0]
+    block.mlp.fc1 = Louder(DIM, 20)
+    assert [found for found, _ in Unrolled(model).blocks] == [model.blocks[1]]
+    block = model.blocks[1]
+    block.attention.forward = block.attention.forward  # somebody's own
+    assert Unrolled(model).blocks == []
