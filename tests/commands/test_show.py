@@ -49,6 +49,17 @@ def test_settings_change_the_model_and_then_nothing_is_called_published(cli: Cli
     assert "published:" not in cli("show", "resnet18", "num_classes=10").out
 
 
+def test_blocks_that_are_alike_are_shown_once(cli: Cli) -> None:
+    lines = cli("show", "gpt2").out.replace("\u202f", " ").splitlines()
+    (same,) = [line for line in lines if line.startswith("blocks.1")]
+    # 11 blocks of 12·768² + 13·768 weights
+    assert same.split("  ")[0] == "blocks.1 to 11"
+    assert "77 966 592" in same
+    assert sum(line.startswith("blocks.0") for line in lines) >= 6
+    unlike = cli("show", "resnet18").out.splitlines()
+    assert not [line for line in unlike if "the same" in line]  # each sees further than the one before
+
+
 def test_channels_follow_the_settings(cli: Cli) -> None:
     assert json.loads(cli("show", "resnet20", "in_channels=1", "--json").out)["layers"]["input"] == [1, 32, 32]
     assert json.loads(cli("show", "mlp", "in_features=7", "--json").out)["layers"]["input"] == [7]

@@ -219,7 +219,7 @@ def test_a_model_without_parts_is_one_row() -> None:
 def test_long_tables_are_put_together_by_block() -> None:
     found = preset("resnet152")
     table = layer_table(on_meta(found, found.config), torch.empty(1, 3, 224, 224, device="meta"))
-    rows = table.grouped(60)
+    rows = table.at(2)
     assert len(table.rows) > 300
     assert len(rows) <= 60
     assert sum(r.parameters for r in rows) == table.parameters == 60_192_808
@@ -235,7 +235,7 @@ def test_a_block_with_an_unknown_cost_is_unknown() -> None:
             return torch.cdist(x, x)
 
     model = nn.Sequential(nn.Sequential(nn.Linear(3, 3), Distances()))
-    (block,) = layer_table(model, torch.randn(5, 1, 3)).grouped(1)
+    (block,) = layer_table(model, torch.randn(5, 1, 3)).at(1)
     assert (block.name, block.multiply_adds) == ("0", None)
     assert block.unknown
 

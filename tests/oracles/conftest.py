@@ -1,24 +1,7 @@
-"""Let torchvision's wheel, which is built for CUDA, be imported beside a PyTorch built for the CPU alone.
-
-Its compiled operators do not load there, and its Python side then describes operators that do not exist. They are
-declared here, without kernels: importing works, and calling one of them (no model here does) is an error.
-"""
+"""torchvision's wheel may be built for CUDA beside a PyTorch for the CPU: it is made importable before any test."""
 
 from __future__ import annotations
 
-import importlib.util
+from cutaway.interop.oracles.operators import make_torchvision_importable
 
-import torch
-
-LIBRARY = torch.library.Library("torchvision", "FRAGMENT")  # its declarations live as long as this object
-OPERATORS = (
-    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-)
-
-if importlib.util.find_spec("torchvision"):
-    try:
-        import torchvision  # noqa: F401
-    except RuntimeError:  # operator torchvision::nms does not exist
-        for operator in OPERATORS:
-            LIBRARY.define(operator)
+make_torchvision_importable()

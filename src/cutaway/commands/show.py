@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
     from ..models.registry import Preset
 
 SUMMARY = "a model's card, equation, layers, settings and divergences"
-ROWS = 60  # of the layer table; longer ones are put together by block
+ROWS = 60  # of the layer table at most; beyond that, what stands deep inside is put together as its block
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,12 +120,14 @@ def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None
     from .output import console
     from .tables import print_table
 
-    rows = layers.grouped(ROWS)
+    for depth in range(layers.depth, 0, -1):
+        rows = layers.at(depth)
+        if len(lines := _lines(rows)) <= ROWS:
+            break
     at_least = "" if layers.complete else "at least "
     total = ("in all", "", "", count(layers.parameters), at_least + count(layers.multiply_adds), "")
     titles = ("layer", "type", "output", "parameters", "multiply-adds", "sees")
-    lines = [*map(_line, rows), total]
-    print_table(titles, lines, right=titles[2:], yields="type", total=True)
+    print_table(titles, [*lines, total], right=titles[2:], yields="type", total=True)
     held = found.card.published
     if as_published and held.parameters is not None:
         words = [
@@ -132,7 +136,8 @@ def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None
             if value is not None
         ]
         console().print(f"published: {' and '.join(words)} ({held.source})", markup=False)
-    example = f"one example of {by(layers.input[1:])}"
+    tokens = " tokens" if found.takes[0] in ("text", "pairs") else ""
+    example = f"one example of {by(layers.input[1:])}{tokens}"
     if found.takes == ("graph",):
         example = f"a graph of {count(layers.input[0])} nodes with two edges to and from each, {by(layers.input)}"
     console().print(
@@ -148,6 +153,38 @@ def _or(words: tuple[str, ...]) -> str:
     """text, series or sound."""
     *most, last = words
     return f"{', '.join(most)} or {last}" if most else last
+
+
+def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """The rows as they are printed; of blocks that follow each other and are alike the first is shown, and how many
+    there are besides."""
+    from ..report.words import count
+
+    groups: list[tuple[str, list[Row]]] = []  # blocks.0 and what stands within it
+    for row in rows:
+        name = match[0] if (match := re.match(r".*?\.\d+(?=\.|$)", row.name)) else row.name
+        if groups and groups[-1][0] == name:
+            groups[-1][1].append(row)
+        else:
+            groups.append((name, [row]))
+    lines: list[tuple[str, ...]] = []
+    for _, same in itertools.groupby(groups, key=lambda group: _likeness(*group)):
+        (_, first), *others = same
+        lines += map(_line, first)
+        if others:
+            names = others[0][0] if len(others) == 1 else f"{others[0][0]} to {others[-1][0].rpartition('.')[2]}"
+            inside = [row for _, of_one in others for row in of_one]
+            costs = [row.multiply_adds for row in inside]
+            said = count(sum(cost for cost in costs if cost is not None))
+            lines.append((names, "the same", "", count(sum(row.parameters for row in inside)), said, ""))
+    return lines
+
+
+def _likeness(name: str, rows: Sequence[Row]) -> tuple[Any, ...]:
+    """What blocks that are alike have in common; nothing is like a layer that is no block in a row of them."""
+    within = tuple((r.name.removeprefix(name), r.type, r.shape, r.parameters, r.multiply_adds) for r in rows)
+    seen = tuple(r.receptive_field for r in rows)
+    return (name.rpartition(".")[0] if name[-1].isdigit() else name, within, seen)
 
 
 def _line(row: Row) -> tuple[str, ...]:

@@ -20,7 +20,8 @@ def example_shape(preset: Preset, config: Any) -> tuple[int, ...]:
     image size or number of features of `config`. Raises ModelError where neither says it."""
     at, kind = preset.card.published.at, kind_taken(preset, config)
     if kind in ("text", "pairs"):
-        return at[:1] or (32,)
+        length = at[0] if at else 32
+        return (min(length, getattr(config, "context", None) or length),)
     if kind == "graph":
         return (at[0] if at else NODES, config.in_features)
     if kind == "video":
@@ -61,7 +62,8 @@ def example_inputs(
     if kind == "text":
         return draw.tokens(shape[0], config.vocabulary)
     if kind == "pairs":
-        return (*draw.tokens(shape[0], config.vocabulary), draw.tokens(shape[0], config.num_classes)[0])
+        answers = config.num_classes or config.vocabulary  # none where both sides have one vocabulary
+        return (*draw.tokens(shape[0], config.vocabulary), draw.tokens(shape[0], answers)[0])
     if kind == "series" and getattr(config, "known", False):
         return draw.numbers(shape), draw.numbers((config.horizon, config.known))
     return draw.graph(shape) if kind == "graph" else draw.masked(kind, shape)

@@ -59,14 +59,6 @@ class LayerTable:
         """Whether every operation's multiply-adds are known."""
         return not any(row.unknown for row in self.rows)
 
-    def grouped(self, limit: int) -> tuple[Row, ...]:
-        """At most `limit` rows, if that can be: layers deep inside are put together as the block they are in."""
-        for depth in range(self.depth, 1, -1):
-            rows = self.at(depth)
-            if len(rows) <= limit:
-                return rows
-        return self.at(1)
-
     @property
     def depth(self) -> int:
         """How deep the deepest layer is inside: 3 for layer1.0.conv1."""

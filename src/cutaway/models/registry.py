@@ -92,6 +92,7 @@ class Preset:
         config = dataclasses.replace(config, **asked)
         if spec is not None:  # what was asked for stays, whatever the data would suggest
             config = dataclasses.replace(type(config).for_spec(config, spec), **asked)
+            self._refuse_longer(config, spec)
         return config
 
     def _refuse_target(self, spec: Spec) -> None:
@@ -101,6 +102,15 @@ class Preset:
             others = f"these models learn it: {', '.join(fit)}" if fit else "no model here does"
             raise ModelError(
                 f"{self.name} does not learn what this {spec.kind} data asks for, {spec.target.column}: {others}."
+            )
+
+    def _refuse_longer(self, config: Any, spec: Spec) -> None:
+        """Raise ModelError where the data has longer texts than the model can read."""
+        context, longest = getattr(config, "context", None), getattr(spec, "longest", 0)
+        if context is not None and longest > context:
+            raise ModelError(
+                f"{self.name} reads at most {context:,} tokens (model.context), and the longest text has {longest:,}: "
+                f"length={context} cuts texts there."
             )
 
     def image_sizes(self, config: Any) -> ImageSizes:

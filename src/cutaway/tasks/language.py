@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..data.sets import IGNORED
-from ..spec import NextToken
+from ..spec import Masked, NextToken
 from .measures import Measure, bootstrap
 
 
@@ -28,7 +28,7 @@ class Language:
     loss_name = "cross_entropy"
     LOSSES = ("cross_entropy",)
 
-    def __init__(self, target: NextToken, label_smoothing: float = 0.0) -> None:
+    def __init__(self, target: NextToken | Masked, label_smoothing: float = 0.0) -> None:
         self.target = target
         self.label_smoothing = label_smoothing
 

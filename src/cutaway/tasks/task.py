@@ -8,10 +8,11 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from ..errors import SettingError
-from ..spec import Classes, Context, Horizon, NextToken, Spec, Tags, Target, Tokens, Value
+from ..spec import Classes, Context, Horizon, Masked, NextToken, Spec, Tags, Target, Tokens, Value
 from .classification import Classification
 from .forecasting import Forecasting
 from .language import Language
+from .masked import MaskedLanguage
 from .measures import Measure
 from .regression import Regression
 from .tagging import Tagging
@@ -23,6 +24,7 @@ KINDS: dict[type[Target], Any] = {
     Value: Regression,
     Tags: Tagging,
     NextToken: Language,
+    Masked: MaskedLanguage,
     Context: WordVectors,
     Tokens: Transduction,
     Horizon: Forecasting,
@@ -32,6 +34,7 @@ NOUNS: dict[type[Target], str] = {
     Value: "numbers",
     Tags: "tags",
     NextToken: "the next token",
+    Masked: "masked tokens",
     Context: "word vectors",
     Tokens: "sequences",
     Horizon: "forecasts",
@@ -103,7 +106,7 @@ def task_for(
         raise SettingError(f"loss={loss} is not for {NOUNS[type(target)]}: choose from {', '.join(losses)}.")
     if class_weights is not None and not isinstance(target, Classes):
         raise SettingError(f"class_weights are for classes, and {target.column} is none: leave them out.")
-    if label_smoothing and not isinstance(target, Classes | NextToken | Tokens):
+    if label_smoothing and not isinstance(target, Classes | NextToken | Masked | Tokens):
         raise SettingError(f"label_smoothing is for classes and tokens, not for {NOUNS[type(target)]}: leave it out.")
     if isinstance(target, Classes):
         return Classification(target, loss, label_smoothing, class_weights)
@@ -115,4 +118,6 @@ def task_for(
         return Transduction(target, label_smoothing, words)
     if isinstance(target, Tags):
         return Tagging(target)
+    if isinstance(target, Masked):
+        return MaskedLanguage(target, label_smoothing)
     return Forecasting(target, loss) if isinstance(target, Horizon) else WordVectors(target)

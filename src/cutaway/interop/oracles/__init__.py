@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import CutawayError
+from .operators import make_torchvision_importable
 
 
 class OracleMissing(CutawayError):
@@ -32,6 +33,10 @@ class Oracle:
     module: nn.Module
     inputs: Callable[[torch.Generator], tuple[Tensor, ...]]  # float64 inputs that both can take
     key_map: Mapping[str, str] | None = None  # our state-dict key → the oracle's; None where they are the same
+    # Where one tensor there is several here: our named parameters, or their gradients, as the oracle's.
+    converted: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] | None = None
+    # What of the outputs for these inputs is compared, where that is not all: nobody reads answers at padding.
+    compared: Callable[[tuple[Tensor, ...], Tensor], Tensor] | None = None
 
 
 def oracle_for(name: str, config: Any) -> Oracle:
@@ -50,12 +55,12 @@ def compared_config(name: str, config: Any) -> Any:
 
 def torchvision_models(name: str) -> Any:
     """The module torchvision.models.NAME. Raises OracleMissing, saying why, where it cannot be imported here."""
+    make_torchvision_importable()
     try:
         from torchvision import models
 
         return importlib.import_module(f"{models.__name__}.{name}")
     except (ImportError, RuntimeError) as error:
-        # RuntimeError: a wheel built for CUDA beside a PyTorch built for the CPU.
         raise OracleMissing(f"torchvision cannot be imported here ({str(error).splitlines()[0]}).") from error
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,8 +44,15 @@ def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Com
         for p in ours.parameters():
             size = p.abs().mean().clamp(min=0.1)
             p.add_(0.1 * size * torch.randn(p.shape, generator=generator, dtype=p.dtype))
-    key_map = oracle.key_map if oracle.key_map is not None else {k: k for k in ours.state_dict()}
-    copy_weights(ours, theirs, key_map)
+    if oracle.converted is not None:
+        renamed: Callable[[Mapping[str, Any]], Mapping[str, Any]] = oracle.converted
+        copy_parameters(renamed(dict(ours.named_parameters())), theirs)
+    else:
+        key_map = oracle.key_map if oracle.key_map is not None else {k: k for k in ours.state_dict()}
+        copy_weights(ours, theirs, key_map)
+
+        def renamed(tensors: Mapping[str, Any]) -> Mapping[str, Any]:
+            return {key_map[key]: tensor for key, tensor in tensors.items()}
 
     outputs, gradients, worst = 0.0, 0.0, ""
     for training in (True, False):
@@ -56,21 +64,26 @@ def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Com
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(0)
                 given = answers_of(module(*inputs))
+            if oracle.compared is not None:
+                given = tuple(oracle.compared(inputs, answer) for answer in given)
             upstream = upstream or [torch.randn(y.shape, generator=generator, dtype=y.dtype) for y in given]
             torch.autograd.backward(given, upstream)
-            results.append(
-                (tuple(y.detach() for y in given), {k: _dense(p.grad) for k, p in module.named_parameters()})
-            )
+            results.append((tuple(y.detach() for y in given), gradients_of(module)))
         (answers, grads), (expected, expected_grads) = results
         if len(answers) != len(expected):
             raise ValueError(f"{len(answers)} outputs are compared with {len(expected)}")
         outputs = max(outputs, *(difference(a, b) for a, b in zip(answers, expected)))
         largest = max(float(g.abs().max()) for g in expected_grads.values() if g is not None)
-        for key, grad in grads.items():
-            found = difference(grad, expected_grads[key_map[key]], floor=NOISE * largest)
+        for key, grad in renamed(grads).items():
+            found = difference(grad, expected_grads[key], floor=NOISE * largest)
             if found >= gradients:
                 gradients, worst = found, key
     return Comparison(outputs, gradients, worst)
+
+
+def gradients_of(module: nn.Module) -> dict[str, Tensor | None]:
+    """The gradient of each parameter, by name."""
+    return {name: _dense(parameter.grad) for name, parameter in module.named_parameters()}
 
 
 def _dense(grad: Tensor | None) -> Tensor | None:
@@ -93,6 +106,20 @@ def copy_weights(ours: nn.Module, theirs: nn.Module, key_map: Mapping[str, str])
         if theirs_key not in target or target[theirs_key].shape != tensor.shape:
             raise ValueError(f"{key} {tuple(tensor.shape)} does not fit the oracle's {theirs_key}")
         target[theirs_key].copy_(tensor)
+
+
+@torch.no_grad()
+def copy_parameters(tensors: Mapping[str, Tensor], theirs: nn.Module) -> None:
+    """Copy tensors to the oracle's parameters of the same names. Raises ValueError where one of either side is left
+    over or two have different shapes; what is tied there has one name."""
+    target = dict(theirs.named_parameters())
+    unmapped, unfilled = sorted(set(tensors) - set(target)), sorted(set(target) - set(tensors))
+    if unmapped or unfilled:
+        raise ValueError(f"no counterpart: ours {unmapped[:3]}, the oracle's {unfilled[:3]}")
+    for key, tensor in tensors.items():
+        if target[key].shape != tensor.shape:
+            raise ValueError(f"{key} {tuple(tensor.shape)} does not fit the oracle's {tuple(target[key].shape)}")
+        target[key].copy_(tensor)
 
 
 def difference(a: Tensor | None, b: Tensor | None, floor: float = 0.0) -> float:

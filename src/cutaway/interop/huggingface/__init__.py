@@ -1,0 +1,93 @@
+"""Hugging Face's models: which of our networks is which of transformers', under which names, with which config.
+
+Each module beside this one that has a `FAMILY` is one `model_type` of transformers. A new one is one new file here;
+nothing is registered by hand. `renamed` turns our tensors into theirs and `taken` theirs into ours.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One kind of tensor under its two names. Where `theirs` are several, ours is theirs one above another."""
+
+    ours: str  # regular expression of our whole name, with groups
+    theirs: tuple[str, ...]  # their names without the prefix, with \\1 for what a group matched
+    transposed: bool = False  # they have the matrix as (in, out)
+    outside: bool = False  # it stands beside what the prefix is put before: a head
+
+
+@dataclass(frozen=True)
+class Family:
+    """One `model_type` of transformers."""
+
+    model_type: str  # as config.json has it
+    presets: tuple[str, ...]  # ours that have this form
+    prefix: str  # what a network with a head puts before the names of its body: "bert."
+    rules: tuple[Rule, ...]
+    settings: Callable[[Any], dict[str, Any]]  # our Config → what transformers' config of that type is built with
+    config: Callable[[Mapping[str, Any]], Any]  # config.json → our Config; raises ModelError naming the field
+    architecture: Callable[[Any], str]  # our Config → the class in transformers: BertForMaskedLM
+    # Names of theirs that hold nothing of their own, as patterns: tied to another tensor, or made anew.
+    left: tuple[str, ...] = field(default=())
+
+
+def renamed(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Our named tensors, weights or gradients, under transformers' names. Raises KeyError for one without a rule."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        rule, names = names_of(family, name)
+        parts = tensor.chunk(len(names)) if len(names) > 1 else (tensor,)
+        for theirs, part in zip(names, parts):
+            found[theirs] = part.t() if rule.transposed and part.ndim == 2 else part
+    return found
+
+
+def taken(
+    family: Family, ours: Iterable[str], tensors: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Transformers' tensors under our names, those of `ours` that are there whole; and the key map, theirs → ours."""
+    found: dict[str, Tensor] = {}
+    key_map: dict[str, str] = {}
+    for name in ours:
+        rule, names = names_of(family, name)
+        if all(theirs in tensors for theirs in names):
+            parts = [tensors[theirs] for theirs in names]
+            if rule.transposed:
+                parts = [part.t() if part.ndim == 2 else part for part in parts]
+            found[name] = torch.cat(parts) if len(parts) > 1 else parts[0]
+            key_map |= dict.fromkeys(names, name)
+    return found, key_map
+
+
+def family_of(preset: str) -> Family | None:
+    """The family of a preset; None where transformers has no such network."""
+    return next((family for family in families().values() if preset in family.presets), None)
+
+
+@functools.cache
+def families() -> dict[str, Family]:
+    """Every family by its model_type."""
+    modules = [importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__)]
+    return {module.FAMILY.model_type: module.FAMILY for module in modules if hasattr(module, "FAMILY")}
+
+
+def names_of(family: Family, name: str) -> tuple[Rule, list[str]]:
+    """The rule of one of our names, and what transformers calls it. Raises KeyError where no rule has it."""
+    for rule in family.rules:
+        match = re.fullmatch(rule.ours, name)
+        if match:
+            prefix = "" if rule.outside else family.prefix
+            return rule, [prefix + match.expand(theirs) for theirs in rule.theirs]
+    raise KeyError(f"{name} has no name in transformers' {family.model_type}")

@@ -1,0 +1,95 @@
+"""What BERT and its kin have in common in transformers' form: heads by the names of classes, dropouts, activations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import ModelError
+from ...models.bert import Config
+from .values import only, refuse_others
+
+BLOCK = r"blocks\.(\d+)\."
+KINDS = {"masked": "ForMaskedLM", "classes": "ForSequenceClassification", "tags": "ForTokenClassification"}
+# What the class of a checkpoint is called behind the family's name, to the head that it has here; a bare body and one
+# from pre-training with two heads are read as masked.
+HEADS = {kind: head for head, kind in KINDS.items()} | {"Model": "masked", "ForPreTraining": "masked"}
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu-tanh",
+    "gelu_pytorch_tanh": "gelu-tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+
+
+def head_of(theirs: Mapping[str, Any], family: str) -> str:
+    """The head that the `architectures` of a config.json name, as BertForMaskedLM; masked where there is nothing.
+
+    Raises ModelError for another class.
+    """
+    named = theirs.get("architectures") or [f"{family}Model"]
+    known = {family + kind: head for kind, head in HEADS.items()}
+    if not isinstance(named, list) or named[0] not in list(known):
+        raise ModelError(
+            f"config.json has architectures={named!r}, which the network here does not have: "
+            f"it knows {', '.join(known)}."
+        )
+    return known[named[0]]
+
+
+def answers_of(theirs: Mapping[str, Any]) -> int:
+    """How many values an answer has: the names of the classes, `num_labels` where there are none, 2 where neither."""
+    names = theirs.get("id2label")
+    return len(names) if isinstance(names, Mapping) and names else only(theirs, "num_labels", 2)
+
+
+def activation_of(theirs: Mapping[str, Any], field: str, default: str) -> str:
+    """Our name of the activation. Raises ModelError for one that is not here."""
+    value = theirs.get(field, default)
+    refuse_others({field: value}, field, tuple(ACTIVATIONS))
+    return ACTIVATIONS[value]
+
+
+def number(theirs: Mapping[str, Any], field: str, default: float) -> float:
+    """A number of the config; the default where it is null or absent. Raises ModelError where it is none."""
+    value = theirs.get(field)
+    if value is None:
+        return default
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ModelError(f"config.json has {field}={value!r}, where a number belongs.")
+    return float(value)
+
+
+def share(theirs: Mapping[str, Any], field: str, default: float, dropout: float) -> float | None:
+    """A dropout of its own, None where it is the network's."""
+    value = number(theirs, field, default)
+    return None if value == dropout else value
+
+
+def refuse_decoders(theirs: Mapping[str, Any]) -> None:
+    """Raise ModelError for what would be another network: one that looks backward alone, or at a source; other
+    positions than those of a table; an output layer of its own."""
+    refuse_others(theirs, "position_embedding_type", ("absolute",))
+    refuse_others(theirs, "is_decoder", (False,))
+    refuse_others(theirs, "add_cross_attention", (False,))
+    refuse_others(theirs, "tie_word_embeddings", (True,))
+
+
+def refuse_unlike(config: Config, family: str, **always: Any) -> None:
+    """Raise ModelError for a network of ours that has no form of that family: it has the values `always`."""
+    for field, value in always.items():
+        if getattr(config, field) != value:
+            raise ModelError(
+                f"This model has {field}={getattr(config, field)!r}, and transformers' {family} has always {value!r}: "
+                "it has no such form."
+            )
+
+
+def dropouts(config: Config) -> tuple[float, float, float]:
+    """Those of the network, of the weights of attention and of the head."""
+    own, head = config.attention_dropout, config.head_dropout
+    return config.dropout, config.dropout if own is None else own, config.dropout if head is None else head

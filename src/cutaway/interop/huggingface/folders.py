@@ -1,0 +1,126 @@
+"""Hugging Face's folders, config.json, weights and a tokenizer, read into our models and written back."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import nn
+
+from ...errors import FileError, ModelError
+from ...files import write_json, write_text
+from ...models.registry import Preset
+from ...models.saving import CONFIG, WEIGHTS, put_weights
+from . import families, family_of, names_of, renamed
+from .reading import Folder, shapes_of
+from .vocabulary import Vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """A model made from a folder."""
+
+    model: nn.Module
+    preset: Preset
+    key_map: Mapping[str, str]  # the folder's name → ours
+    notes: tuple[str, ...]  # what a person should know of it
+    tokenizer: Path | None  # its tokenizer.json, where it has one
+
+
+def read_folder(path: Path, name: str | None = None) -> Loaded:
+    """The model in a folder, in eval mode. It is called by the preset `name`, else by the one that its config is, else
+    by the first of its family; its config is the folder's in any case.
+
+    What the folder has no head for is initialised from torch's random state, which is left as it was. Raises FileError
+    where the folder is none or its tensors do not fit, ModelError where no network here is its network, or its config
+    has a value that none here has.
+    """
+    folder = Folder(path)
+    found = folder.preset(name)
+    matched = folder.match(shapes_of(found, folder.config))
+    if matched.problems:
+        raise FileError(
+            f"{path} does not fit the network of its {CONFIG}: {'; '.join(matched.problems)}. It is not whole, or "
+            "another program wrote it: take it from a copy."
+        )
+    with torch.random.fork_rng(devices=[]):
+        model = found.build(folder.config)
+    kinds = {t.dtype for t in matched.tensors.values() if t.is_floating_point()}
+    kind = kinds.pop() if len(kinds) == 1 else torch.float32
+    own = {k: v.to(kind) for k, v in model.state_dict().items() if k in matched.new}
+    put_weights(model, {**own, **matched.tensors}, folder.path)
+    notes = (*folder.said_of(found), *matched.notes)
+    return Loaded(model.eval(), found, matched.key_map, notes, folder.tokenizer)
+
+
+def write_folder(
+    model: nn.Module, name: str, path: Path, vocabulary: Vocabulary | None = None, labels: Sequence[str] = ()
+) -> dict[str, str]:
+    """Write a model of the preset `name` as a folder that transformers' from_pretrained loads, whole or not at all;
+    gives the key map, ours → theirs. `labels` are the names of its classes.
+
+    Raises ModelError where transformers has no such network, FileError where the folder exists or cannot be written.
+    """
+    family = family_of(name)
+    if family is None:
+        known = ", ".join(n for f in families().values() for n in f.presets)
+        raise ModelError(
+            f"transformers has no network like {name}, so it has no Hugging Face form. These have: {known}."
+        )
+    config: Any = model.config
+    own = model.state_dict()
+    tensors = {k: v.detach().cpu().contiguous() for k, v in renamed(family, own).items()}
+    # A part of a larger tensor is written as a tensor by itself.
+    alone = {k: v if v.untyped_storage().nbytes() == v.nbytes else v.clone() for k, v in tensors.items()}
+    floating = next(t.dtype for t in alone.values() if t.is_floating_point())
+    settings = family.settings(config)
+    if labels and settings.get("num_labels") == len(labels):
+        del settings["num_labels"]
+        settings["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        settings["label2id"] = {label: i for i, label in enumerate(labels)}
+    special = vocabulary.ids if vocabulary else {"pad_token_id": 0}
+    document = {
+        "architectures": [family.architecture(config)],
+        "model_type": family.model_type,
+        **{key: value for key, value in special.items() if key not in settings},
+        **settings,
+        **(vocabulary.own if vocabulary else {}),
+        "dtype": str(floating).removeprefix("torch."),
+    }
+    with _whole_folder(path) as folder:
+        write_json(folder / CONFIG, document)
+        try:
+            save_file(alone, folder / WEIGHTS, {"format": "pt"})
+        except SafetensorError as error:  # a full disk, for one
+            raise OSError(str(error)) from error
+        for file, text in vocabulary.files.items() if vocabulary else ():
+            write_text(folder / file, text)
+    return {ours: ", ".join(names_of(family, ours)[1]) for ours in own}
+
+
+@contextlib.contextmanager
+def _whole_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder beside `path` to write to; on success it becomes `path`, on failure it is removed."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        if path.exists():
+            raise FileError(f"{path} exists and is not written over. Give another name, or move it away.")
+        temporary.mkdir(parents=True)
+        yield temporary
+        temporary.rename(path)
+    except OSError as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(
+            f"{path} could not be written: {error.strerror or error}. Free some space, or give another folder."
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,0 +1,67 @@
+"""GPT-2 as transformers has it: matrices the other way about, queries, keys and values one matrix there too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...models.gpt2 import PRESETS, Config
+from . import Family, Rule
+from .values import only, refuse_others
+
+BLOCK = r"blocks\.(\d+)\."
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """What GPT2Config is built with."""
+    return {
+        "vocab_size": config.vocabulary,
+        "n_positions": config.context,
+        "n_embd": config.dim,
+        "n_layer": config.layers,
+        "n_head": config.heads,
+        "n_inner": config.hidden,
+        "activation_function": "gelu_new",
+        "embd_pdrop": config.dropout,
+        "attn_pdrop": config.dropout,
+        "resid_pdrop": config.dropout,
+        "num_labels": config.num_classes,
+    }
+
+
+def config_of(theirs: Mapping[str, Any]) -> Config:
+    """Our config of a config.json. Raises ModelError for a value that this network does not have."""
+    refuse_others(theirs, "activation_function", ("gelu_new", "gelu_pytorch_tanh"))
+    refuse_others(theirs, "scale_attn_weights", (True,))
+    refuse_others(theirs, "scale_attn_by_inverse_layer_idx", (False,))
+    return Config(
+        vocabulary=only(theirs, "vocab_size", 50_257),
+        context=only(theirs, "n_positions", 1024),
+        dim=only(theirs, "n_embd", 768),
+        layers=only(theirs, "n_layer", 12),
+        heads=only(theirs, "n_head", 12),
+        hidden=theirs.get("n_inner"),
+        dropout=float(theirs.get("resid_pdrop", 0.1)),
+    )
+
+
+FAMILY = Family(
+    model_type="gpt2",
+    presets=tuple(PRESETS),
+    prefix="transformer.",
+    rules=(
+        Rule(r"embedding\.weight", ("wte.weight",)),
+        Rule(r"positions\.weight", ("wpe.weight",)),
+        Rule(BLOCK + r"norm([12])\.(weight|bias)", (r"h.\1.ln_\2.\3",)),
+        Rule(BLOCK + r"attention\.qkv\.(weight|bias)", (r"h.\1.attn.c_attn.\2",), transposed=True),
+        Rule(BLOCK + r"attention\.out\.(weight|bias)", (r"h.\1.attn.c_proj.\2",), transposed=True),
+        Rule(BLOCK + r"mlp\.fc1\.(weight|bias)", (r"h.\1.mlp.c_fc.\2",), transposed=True),
+        Rule(BLOCK + r"mlp\.fc2\.(weight|bias)", (r"h.\1.mlp.c_proj.\2",), transposed=True),
+        Rule(r"norm\.(weight|bias)", (r"ln_f.\1",)),
+        Rule(r"head\.weight", ("score.weight",), outside=True),
+    ),
+    settings=settings,
+    config=config_of,
+    architecture=lambda config: "GPT2LMHeadModel" if config.head == "next" else "GPT2ForSequenceClassification",
+    left=(r"lm_head\.weight", r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)"),
+)

@@ -1,0 +1,349 @@
+"""What a Hugging Face folder holds: whose network, and which of its tensors is which of ours.
+
+A folder says itself which network it is, `model_type` in config.json, and which head stands on it, `architectures`.
+The weights are one file, or several with an index. The names of the body's tensors may have the family's prefix
+(bert.embeddings…, as a network with a head saves them) or not (embeddings…, the bare body). Pickles are never opened.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from ...errors import FileError, ModelError
+from ...files import read_json
+from ...models.registry import Preset, preset
+from ...models.saving import CONFIG, WEIGHTS, refuse_pickle
+from ...settings import as_text
+from . import Family, Rule, families, names_of, taken
+from .vocabulary import TOKENIZER
+
+INDEX = "model.safetensors.index.json"
+PICKLES = ("pytorch_model*.bin", "*.pth", "*.pt", "*.ckpt")
+
+HEADS = ("next", "masked", "classes", "tags", "tokens")  # kinds of heads that a Config here may name
+ANSWERS = ("classes", "tags")  # heads with as many outputs as config.json has labels
+HEAD = "head"  # the child of a model that a bare body lacks
+# Fields of a Config that no preset is told by: those of the head and of training; and those that texts decide.
+FREE = ("head", "num_classes", "dropout", "attention_dropout", "head_dropout")
+SIZED = ("vocabulary", "context")
+
+# What older versions saved beside weights, and what they called some of these.
+MADE_ANEW = (r"(.*\.)?(position_ids|token_type_ids|inv_freq)",)
+FORMER = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
+HALVES = (torch.float16, torch.bfloat16)
+
+
+@dataclasses.dataclass(frozen=True)
+class Matched:
+    """Which of the folder's tensors are which of a model's."""
+
+    tensors: Mapping[str, Tensor]  # by our names
+    key_map: Mapping[str, str]  # the folder's name → ours
+    new: tuple[str, ...]  # our tensors of a head that the folder lacks
+    notes: tuple[str, ...]
+    problems: tuple[str, ...]  # why it does not fit, in the folder's names; none where it does
+
+
+def is_folder(path: Path) -> bool:
+    """Whether this is a folder in Hugging Face's form, as its config.json says."""
+    if not (path / CONFIG).is_file():
+        return False
+    try:
+        return "model_type" in read_json(path / CONFIG)
+    except (FileError, TypeError):
+        return False
+
+
+class Folder:
+    """A folder, with what its config.json says; its tensors are read when they are asked for."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises FileError where there is no config.json, ModelError where its network is not here or has a value
+        that no network here has."""
+        self.path = path
+        if not (path / CONFIG).is_file():
+            raise FileError(
+                f"{path} has no {CONFIG}, which says what network it holds. Give a folder in Hugging Face's form "
+                f"({CONFIG}, {WEIGHTS}, {TOKENIZER}), or a run's or model's folder of Cutaway."
+            )
+        self.theirs = read_json(path / CONFIG)
+        kind = self.theirs.get("model_type") if isinstance(self.theirs, dict) else None
+        if kind not in families():
+            what = f"a network of model_type {kind!r}" if kind else "no model_type, so no network of transformers'"
+            raise ModelError(f"{path / CONFIG} has {what}, which is not here. Here are: {', '.join(families())}.")
+        self.family: Family = families()[kind]
+        try:
+            self.config = self._with_head(self.family.config(self.theirs))
+        except ModelError as error:
+            raise ModelError(f"{path}: {error}") from error
+        self.tokenizer = path / TOKENIZER if (path / TOKENIZER).is_file() else None
+
+    @functools.cached_property
+    def files(self) -> tuple[Path, ...]:
+        """The files that hold the weights. Raises FileError where there are none but pickles, or one is missing."""
+        if (self.path / WEIGHTS).is_file():
+            return (self.path / WEIGHTS,)
+        if (self.path / INDEX).is_file():
+            index = read_json(self.path / INDEX)
+            names = sorted(set(index["weight_map"].values())) if _is_index(index) else []
+            if not names or any(Path(name).name != name for name in names):
+                raise FileError(f"{self.path / INDEX} does not say which file beside it holds which tensor.")
+            absent = [name for name in names if not (self.path / name).is_file()]
+            if absent:
+                raise FileError(
+                    f"{self.path} lacks {len(absent)} of the {len(names)} files that its {INDEX} names, the first "
+                    f"{absent[0]}. Take the folder whole, from where it came."
+                )
+            return tuple(self.path / name for name in names)
+        pickles = sorted({found.name for pattern in PICKLES for found in self.path.glob(pattern)})
+        if pickles:
+            raise FileError(
+                f"{self.path} has its weights as a pickle alone ({pickles[0]}). Reading one can run any program that "
+                f"is hidden in it, so it was not opened. Take {WEIGHTS} from where the folder came; or, where you "
+                "trust it, let transformers write one: AutoModel.from_pretrained(IN).save_pretrained(OUT)."
+            )
+        raise FileError(f"{self.path} has a {CONFIG} and no weights: {WEIGHTS} is missing.")
+
+    @functools.cached_property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """All tensors by the files' own names. Raises FileError where a file cannot be read."""
+        found: dict[str, Tensor] = {}
+        for file in self.files:
+            refuse_pickle(file)
+            try:
+                with safe_open(file, framework="pt") as opened:
+                    found |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  # no mapping
+            except (SafetensorError, OSError) as error:
+                raise FileError(
+                    f"{file} is no whole safetensors file: it was cut short or changed ({error}). Take it from a copy."
+                ) from error
+        return found
+
+    @property
+    def architecture(self) -> str:
+        """The class in transformers that saved the folder; empty where it does not say."""
+        names = self.theirs.get("architectures") or [""]
+        return str(names[0])
+
+    def preset(self, name: str | None = None) -> Preset:
+        """The preset of that name, which must be of the folder's family; else the one whose config is the folder's,
+        sizes of vocabulary and context set aside where it must be; else the first of the family.
+
+        Raises ModelError for a preset of another family.
+        """
+        if name is not None:
+            found = preset(name)
+            if found.name not in self.family.presets:
+                raise ModelError(
+                    f"{self.path} holds a {self.family.model_type}, and {found.name} is none: read it as "
+                    f"{', '.join(self.family.presets)}, or without a name."
+                )
+            return found
+        for free in (FREE, (*FREE, *SIZED)):
+            for candidate in map(preset, self.family.presets):
+                if not _differing(candidate.config, self.config, free):
+                    return candidate
+        return preset(self.family.presets[0])
+
+    def said_of(self, found: Preset) -> tuple[str, ...]:
+        """A sentence on what the folder's config has other than the preset's; none where that is nothing."""
+        fields = _differing(found.config, self.config, FREE)
+        if not fields:
+            return ()
+        said = ", ".join(f"{field}={as_text(getattr(self.config, field))}" for field in fields)
+        return (f"It is read as {found.name} with {said}.",)
+
+    def match(self, shapes: Mapping[str, tuple[int, ...]]) -> Matched:
+        """Which tensors are which of those of a model, given by their names and shapes here; half-precision ones are
+        made float32.
+
+        A head that the folder lacks is new, one that the model has not is left out, and so is what nothing here needs.
+        All else that differs is a problem.
+        """
+        tensors, origin = self._full()
+        theirs = {ours: names_of(self.family, ours) for ours in shapes}
+        new = self._new(theirs, tensors)
+        wanted = {ours: found for ours, found in theirs.items() if ours not in new}
+        missing = [name for _, names in wanted.values() for name in names if name not in tensors]
+        misshapen = []
+        for ours, (rule, names) in wanted.items():
+            shape = _part(shapes[ours], len(names), rule.transposed)
+            misshapen += [(n, shape) for n in names if n in tensors and tuple(tensors[n].shape) != shape]
+        known = {name for _, names in theirs.values() for name in names}
+        left, extra = self._set_apart([name for name in origin if name not in known], tensors)
+        others, extra = self._of_other_heads(extra)
+
+        problems = []
+        if missing:
+            said = f"the first {missing[0].removeprefix(self.family.prefix) if self.bare else missing[0]}"
+            problems.append(f"{len(missing)} of the network's {len(known)} tensors are missing, {said}")
+        if extra:
+            problems.append(f"{len(extra)} are not the network's, the first {origin[extra[0]]}")
+        if misshapen:
+            name, shape = misshapen[0]
+            shown = f"{origin[name]}: {tuple(tensors[name].shape)} where the network has {shape}"
+            problems.append(f"{len(misshapen)} have another shape, the first {shown}")
+        if problems:
+            return Matched({}, {}, new, (), tuple(problems))
+        found, names_ours = taken(self.family, wanted, tensors)
+        found, halves = _whole(found)
+        notes = list(halves)
+        if new:
+            notes.append(f"New, since the folder has none: {_listed(list(new))}. Train before you trust its answers.")
+        if others:
+            notes.append(f"Left out, of another head: {_listed([origin[n] for n in others])}.")
+        if left:
+            notes.append(f"Left out, since nothing here needs them: {_listed([origin[n] for n in left])}.")
+        return Matched(found, {origin[k]: v for k, v in names_ours.items()}, new, tuple(notes), ())
+
+    def offered(
+        self, shapes: Mapping[str, tuple[int, ...]], head: str | None
+    ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+        """What there is of a model's tensors, by our names, whether it fits or not, and what a person should know of
+        it. `head` is the kind of the model's head: one of another kind has the same names at times, and is left out.
+        What is neither the model's, nor of another head, nor left out, keeps its own name."""
+        tensors, origin = self._full()
+        alike = head == getattr(self.config, "head", None)
+        rules = {ours: names_of(self.family, ours) for ours in shapes}
+        theirs = {k: names for k, (rule, names) in rules.items() if alike or not (rule.outside and _of_head(k))}
+        # Parts that are no parts of one tensor stay apart.
+        whole = [k for k, names in theirs.items() if len({tensors[n].shape[1:] for n in names if n in tensors}) == 1]
+        found, _ = taken(self.family, whole, tensors)
+        known = {name for ours in found for name in theirs[ours]}
+        _, extra = self._set_apart([name for name in origin if name not in known], tensors)
+        _, extra = self._of_other_heads(extra)
+        found, notes = _whole(found)
+        return {**found, **{origin[name]: tensors[name] for name in extra}}, notes
+
+    def _full(self) -> tuple[Mapping[str, Tensor], Mapping[str, str]]:
+        """The tensors under the names of a network with a head, and the file's name of each."""
+        outside = [_pattern(name) for rule in self.family.rules if rule.outside for name in rule.theirs]
+        tensors: dict[str, Tensor] = {}
+        origin: dict[str, str] = {}
+        for name, tensor in self.tensors.items():
+            full = name
+            for pattern, replacement in FORMER:
+                full = re.sub(pattern, replacement, full)
+            if self.bare and not any(re.fullmatch(pattern, full) for pattern in outside):
+                full = self.family.prefix + full
+            tensors[full], origin[full] = tensor, name
+        return tensors, origin
+
+    @property
+    def bare(self) -> bool:
+        """Whether the names lack the family's prefix."""
+        prefix = self.family.prefix
+        return bool(prefix) and not any(name.startswith(prefix) for name in self.tensors)
+
+    def _new(self, theirs: Mapping[str, tuple[Rule, list[str]]], tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
+        """Our tensors of the head that a bare body lacks: those that are not there, where nothing is there that stands
+        outside the body."""
+        head = {ours: found for ours, found in theirs.items() if _of_head(ours)}
+        if any(name in tensors for rule, names in head.values() if rule.outside for name in names):
+            return ()
+        return tuple(ours for ours, (_, names) in head.items() if not any(name in tensors for name in names))
+
+    def _set_apart(self, names: Iterable[str], tensors: Mapping[str, Tensor]) -> tuple[list[str], list[str]]:
+        """Those of the names that nothing here needs, and the others. A matrix that is said to be the embedding, and is
+        another one, is among the others."""
+        prefix, patterns = self.family.prefix, (*self.family.left, *MADE_ANEW)
+        table = tensors.get(names_of(self.family, "embedding.weight")[1][0])
+        left: list[str] = []
+        others: list[str] = []
+        for name in names:
+            tensor, forms = tensors[name], (name, prefix + name, name.removeprefix(prefix))
+            untied = table is not None and tensor.shape == table.shape and not torch.equal(tensor, table)
+            is_left = any(re.fullmatch(pattern, form) for pattern in patterns for form in forms)
+            (left if is_left and not untied else others).append(name)
+        return left, others
+
+    def _of_other_heads(self, names: list[str]) -> tuple[list[str], list[str]]:
+        """Those of the names that are of heads which the model has not, and the others."""
+        found, known = preset(self.family.presets[0]), set[str]()
+        for config in self._configs() if names else ():
+            for ours in shapes_of(found, config):
+                known |= set(names_of(self.family, ours)[1]) if _of_head(ours) else set()
+        return [n for n in names if n in known], [n for n in names if n not in known]
+
+    def _configs(self) -> list[Any]:
+        """The config with each head that the family has here."""
+        found = []
+        for head in HEADS if hasattr(self.config, "head") else ():
+            try:
+                found.append(dataclasses.replace(self.config, head=head))
+            except ModelError:  # this family has no such head
+                continue
+        return found or [self.config]
+
+    def _with_head(self, config: Any) -> Any:
+        """The config with the head of the folder's architecture, where that is here, and as many outputs as there are
+        labels, where it answers with labels."""
+        self.config = config
+        fitting = [c for c in [config, *self._configs()] if self.family.architecture(c) == self.architecture]
+        if fitting:
+            config = fitting[0]
+        if getattr(config, "head", None) in ANSWERS:
+            labels = self.theirs.get("id2label")
+            count = len(labels) if labels else self.theirs.get("num_labels", 2)
+            config = dataclasses.replace(config, num_classes=count)
+        return config
+
+
+@functools.cache
+def shapes_of(found: Preset, config: Any) -> Mapping[str, tuple[int, ...]]:
+    """The shapes of a model's tensors by our names, at no cost in memory."""
+    with torch.device("meta"):
+        return {k: tuple(v.shape) for k, v in found.build(config).state_dict().items()}
+
+
+def _differing(a: Any, b: Any, free: Iterable[str]) -> list[str]:
+    """The fields in which two configs differ, `free` ones set aside. A hidden size that is left open is 4 · dim."""
+
+    def differ(field: str) -> bool:
+        mine, other = getattr(a, field), getattr(b, field)
+        if field == "hidden" and mine != other:
+            mine, other = mine or 4 * a.dim, other or 4 * b.dim
+        return bool(mine != other)
+
+    return [f.name for f in dataclasses.fields(a) if f.name not in free and differ(f.name)]
+
+
+def _whole(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """The tensors in memory of their own, half-precision ones made float32, and a sentence where there are such."""
+    halves = sorted({str(t.dtype).removeprefix("torch.") for t in tensors.values() if t.dtype in HALVES})
+    found = {name: (t.float() if t.dtype in HALVES else t).contiguous() for name, t in tensors.items()}
+    return found, (f"The weights are {' and '.join(halves)} in the file, and float32 here.",) if halves else ()
+
+
+def _of_head(ours: str) -> bool:
+    return ours.split(".")[0] == HEAD
+
+
+def _is_index(index: Any) -> bool:
+    names = index.get("weight_map") if isinstance(index, dict) else None
+    return isinstance(names, dict) and all(isinstance(name, str) for name in names.values())
+
+
+def _pattern(name: str) -> str:
+    """A regular expression of a rule's name, whatever its groups matched."""
+    return re.sub(r"\\\\\d", ".*", re.escape(name))
+
+
+def _part(shape: tuple[int, ...], parts: int, transposed: bool) -> tuple[int, ...]:
+    """The shape there of what is one of so many parts of a tensor of ours."""
+    found = (shape[0] // parts, *shape[1:]) if shape else ()
+    return found[::-1] if transposed and len(found) == 2 else found
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

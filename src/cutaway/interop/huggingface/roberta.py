@@ -1,0 +1,58 @@
+"""RoBERTa as transformers has it: BERT's body, the pooled layer a part of the head, positions counted from 2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...models.bert import Config
+from ...models.roberta import PRESETS
+from . import Family, Rule
+from .bert import BODY, sizes, sizes_of
+from .encoders import KINDS, head_of, refuse_unlike
+from .values import only, refuse_others
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """What RobertaConfig is built with. The first position is that behind padding's, whose row is its token id.
+    Raises ModelError for a network that RoBERTa is not."""
+    same = {"embedding": None, "shared": False, "pooled": "tanh", "activation": "gelu", "drops_before": True}
+    refuse_unlike(config, "RoBERTa", **same, types=config.types or 1, first_position=config.first_position or 1)
+    return sizes(config) | {"pad_token_id": config.first_position - 1}
+
+
+def config_of(theirs: Mapping[str, Any]) -> Config:
+    """Our config of a config.json. Raises ModelError for a value that this network does not have."""
+    refuse_others(theirs, "hidden_act", ("gelu",))  # its masked head knows no other
+    first = only(theirs, "pad_token_id", 1) + 1
+    return Config(
+        **sizes_of(theirs, vocabulary=50_265),
+        context=only(theirs, "max_position_embeddings", 512) - first,
+        first_position=first,
+        drops_before=True,
+        head=head_of(theirs, "Roberta"),
+    )
+
+
+FAMILY = Family(
+    model_type="roberta",
+    presets=tuple(PRESETS),
+    prefix="roberta.",
+    rules=(
+        *BODY,
+        Rule(r"head\.pooler\.(weight|bias)", (r"classifier.dense.\1",), outside=True),
+        Rule(r"head\.linear\.(weight|bias)", (r"classifier.out_proj.\1",), outside=True),
+        Rule(r"head\.(weight|bias)", (r"classifier.\1",), outside=True),
+        Rule(r"head\.dense\.(weight|bias)", (r"lm_head.dense.\1",), outside=True),
+        Rule(r"head\.norm\.(weight|bias)", (r"lm_head.layer_norm.\1",), outside=True),
+        Rule(r"head\.words\.bias", ("lm_head.bias",), outside=True),
+    ),
+    settings=settings,
+    config=config_of,
+    architecture=lambda config: f"Roberta{KINDS[config.head]}",
+    left=(
+        r"(roberta\.)?embeddings\.position_ids",
+        r"lm_head\.decoder\.(weight|bias)",
+        r"(roberta\.)?pooler\.dense\.(weight|bias)",
+    ),
+)

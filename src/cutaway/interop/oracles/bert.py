@@ -1,0 +1,72 @@
+"""Oracles of BERT, RoBERTa, DistilBERT and ALBERT: transformers' networks, by their own plain attention."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from ...models import albert, bert, distilbert, roberta
+from ...models.bert import Config
+from ..huggingface import Family
+from ..huggingface.albert import FAMILY as ALBERT
+from ..huggingface.bert import FAMILY as BERT
+from ..huggingface.distilbert import FAMILY as DISTILBERT
+from ..huggingface.roberta import FAMILY as ROBERTA
+from . import Oracle
+from .hugging import ragged_tokens, transformers_oracle, where_real
+
+
+class WithTypes(nn.Module):
+    """A network of transformers that is told of segments: token ids, mask and segments to logits."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor, mask: Tensor, types: Tensor) -> Tensor:
+        """The raw outputs."""
+        logits: Tensor = self.model(input_ids=tokens, attention_mask=mask, token_type_ids=types).logits
+        return logits
+
+
+def encoder_oracle(family: Family) -> Callable[[Config], Oracle]:
+    """A function of the config that builds the oracle, with the head that the config names."""
+
+    def build(config: Config) -> Oracle:
+        padding = max(config.first_position - 1, 0)
+
+        def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
+            tokens, mask = ragged_tokens(config.vocabulary)(generator)
+            tokens = tokens.where(mask, padding)
+            if not config.types:
+                return tokens, mask
+            return tokens, mask, torch.randint(0, config.types, tokens.shape, generator=generator)
+
+        found = transformers_oracle(family, config, inputs=draw)
+        if not config.types:
+            return found
+        model = found.module.model
+        assert isinstance(model, nn.Module)
+        return dataclasses.replace(
+            found, module=WithTypes(model), compared=lambda inputs, outputs: where_real(inputs[:2], outputs)
+        )
+
+    return build
+
+
+ORACLES = {
+    **dict.fromkeys(bert.PRESETS, encoder_oracle(BERT)),
+    **dict.fromkeys(roberta.PRESETS, encoder_oracle(ROBERTA)),
+    **dict.fromkeys(distilbert.PRESETS, encoder_oracle(DISTILBERT)),
+    **dict.fromkeys(albert.PRESETS, encoder_oracle(ALBERT)),
+}
+# Dropout stands in the fused kernel here, and is drawn in another order there. ALBERT has none and is compared whole.
+REDUCED = {
+    name: dataclasses.replace(
+        preset, vocabulary=50, context=16, dim=24, layers=2, heads=3, dropout=0.0, head_dropout=0.0
+    )
+    for name, preset in (bert.PRESETS | roberta.PRESETS | distilbert.PRESETS).items()
+}

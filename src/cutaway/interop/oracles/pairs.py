@@ -1,0 +1,23 @@
+"""What is drawn for networks that make one sequence of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+LENGTHS = (9, 4, 7, 1)  # tokens of each source: a ragged batch, padded behind
+STEPS = 8  # tokens of each target
+
+
+def ragged_pairs(vocabulary: int, target: int | None = None) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+    """Source ids (N, T), their mask, and target ids (N, S) below `target`, or below the same `vocabulary`."""
+
+    def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
+        lengths = torch.tensor(LENGTHS)
+        mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (N, T)
+        source = torch.randint(2, vocabulary, mask.shape, generator=generator).where(mask, 0)
+        return source, mask, torch.randint(2, target or vocabulary, (len(LENGTHS), STEPS), generator=generator)
+
+    return draw

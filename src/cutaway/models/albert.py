@@ -1,0 +1,83 @@
+"""ALBERT: BERT with one block for all layers and a narrow embedding, a tenth of its parameters.
+
+Z. Lan, M. Chen, S. Goodman, K. Gimpel, P. Sharma, R. Soricut, ALBERT: A lite BERT for self-supervised learning of
+language representations, 2019 (ICLR 2020). <https://arxiv.org/abs/1909.11942>
+
+    z⁰_t = W_e LN(E[token_t] + S[segment_t] + P[t]) + b_e           from 128 numbers to 768
+    z ← LN(z + MHA(z)),   z ← LN(z + MLP(z))                        twelve times with the same weights
+    masked:    p(token_t | the others) = softmax(E LN(GELU(W z_t + b)) + c),   W from 768 to 128 numbers
+
+Shapes are those of `bert.py`, with an embedding of (N, T, 128). What is different from BERT:
+- The embedding, segments, positions and their normalization have 128 numbers, and are projected to 768.
+- All layers are one block: less to keep, as much to compute.
+- GELU in its tanh form.
+- Dropout: none in the second version, which is here, but 0.1 before the classes.
+- Tokens: 30 000 pieces by sentencepiece.
+- Learning: hidden tokens, several in a row, and whether two pieces of text stand in their order, for BERT's whether
+  one follows the other.
+"""
+
+from __future__ import annotations
+
+from .bert import Bert, Config, fine_tuning
+from .card import Card, Divergence, Published
+
+Model = Bert
+
+PRESETS = {
+    "albert-base-v2": Config(
+        vocabulary=30_000, embedding=128, shared=True, activation="gelu-tanh", dropout=0.0, head_dropout=0.1
+    )
+}
+
+CARD = Card(
+    title="ALBERT: A lite BERT for self-supervised learning of language representations",
+    authors="Z. Lan, M. Chen, S. Goodman, K. Gimpel, P. Sharma, R. Soricut",
+    year=2019,
+    link="https://arxiv.org/abs/1909.11942",
+    family="transformer",
+    equation="z⁰_t = W_e LN(E[token_t] + S[segment_t] + P[t]) + b_e;  z ← LN(z + MHA(z));  z ← LN(z + MLP(z)), shared",
+    oracle="transformers' AlbertForMaskedLM, AlbertForSequenceClassification and AlbertForTokenClassification",
+    published={
+        "albert-base-v2": Published(
+            11_221_680,
+            11_690_311_680,
+            (128,),
+            "the paper names 12M; here with the masked head, parameters as on transformers' AlbertForMaskedLM, "
+            "multiply-adds from the sizes, output layer and all",
+        )
+    },
+    divergences=(
+        Divergence(
+            "pre-training",
+            paper="hidden runs of up to three words, and the order of two pieces of text",
+            here="hidden tokens alone; there is no sentence-order head",
+            circulating="both heads (transformers' AlbertForPreTraining)",
+        ),
+        Divergence(
+            "dropout",
+            paper="0.1; none in the second version that was released",
+            here="none, but 0.1 before the classes; where it is set, also of what the MLP adds",
+            circulating="never of what the MLP adds (transformers)",
+        ),
+        Divergence(
+            "the pooled layer",
+            paper="learned with the sentence-order head",
+            here="part of the head for classes, taken from weights that have it",
+            circulating="part of the body (transformers' AlbertModel)",
+        ),
+        Divergence(
+            "initialisation",
+            paper="not said; the released code: normal, deviation 0.02, cut off at two deviations",
+            here="as in the released code",
+            circulating="normal, deviation 0.02, not cut off (transformers)",
+        ),
+        Divergence(
+            "optimizer",
+            paper="LAMB in pre-training",
+            here="AdamW",
+        ),
+    ),
+    # Its appendix: by the task a rate of 1e-5 to 5e-5, batches of 16 to 128; 1e-5 and 32 for SST-2.
+    settings={"albert-base-v2": fine_tuning(lr=1e-5)},
+)

@@ -1,0 +1,241 @@
+"""BART: an encoder–decoder trained to write a text anew from a damaged one.
+
+M. Lewis, Y. Liu, N. Goyal, M. Ghazvininejad, A. Mohamed, O. Levy, V. Stoyanov, L. Zettlemoyer, BART: denoising
+sequence-to-sequence pre-training for natural language generation, translation, and comprehension, 2019.
+<https://arxiv.org/abs/1910.13461>
+
+    x_t = LN(E[token_t] + P[t + 2])                                  a table of positions for either stack
+    encoder:  x ← LN(x + MHA(x, x));  x ← LN(x + W₂ GELU(W₁ x))
+    decoder:  y ← LN(y + MHA(y, y ≤)); y ← LN(y + MHA(y, x)); y ← LN(y + W₂ GELU(W₁ y))
+    p(token_{s+1} | tokens ≤ s, source) = softmax(y_s Eᵀ + c)
+
+Shapes, from source ids (N, T) and the target so far (N, S), which begins with its `begin`, the end </s>:
+    embedding plus positions, normalized     (N, T, dim)
+    each block of the encoder                (N, T, dim)
+    embedding plus positions, normalized     (N, S, dim)
+    each block of the decoder                (N, S, dim)
+    times the embedding, plus c              (N, S, vocabulary)
+
+One matrix E looks up the source, the target, and is the output layer. The first two rows of the positions are nobody's:
+where the weights come from, positions are counted from behind the padding's id, 1, and the rows are kept so that those
+fit. c is no parameter: it is 0 and
+stays what it is, and is kept because the weights in circulation have it. The GELU is the exact one.
+
+Texts have at most `context` tokens on either side. Padding stands behind what is real and changes nothing. A decoded
+token is read alone: `begin` keeps the source's keys and values, `step` those of the target so far.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import ModelError, require
+from ..nn.cache import Cache
+from ..nn.transformer import Block, Tied
+from ..spec import PairSpec
+from .card import Card, Divergence, Published
+from .encoder_decoder import EncoderDecoder, placed, refuse_apart, refuse_sizes, refuse_two_vocabularies
+
+OFFSET = 2  # rows of the positions that are nobody's
+DEVIATION = 0.02  # of the weights at first
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    vocabulary: int = 50_265  # token ids are below this, on both sides
+    num_classes: int | None = None  # those of the target: none, as there is one vocabulary
+    context: int = 1024  # tokens that positions are learned for, at most that many can be read on either side
+    dim: int = 768  # numbers in a token
+    layers: int = 6  # blocks of the encoder
+    decoder_layers: int | None = None  # of the decoder; none for as many
+    heads: int = 12  # of attention, each on dim / heads numbers
+    hidden: int | None = None  # units of the MLP; none for 4 · dim
+    dropout: float = 0.1  # of the embedding and what each layer adds
+    attention_dropout: float = 0.1  # of the weights of attention
+    hidden_dropout: float = 0.1  # of the hidden units
+
+    def __post_init__(self) -> None:
+        refuse_sizes(self, "context")
+        refuse_two_vocabularies("bart", self)
+        require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
+        for field in ("dropout", "attention_dropout", "hidden_dropout"):
+            require(0 <= getattr(self, field) < 1, field, getattr(self, field), "at least 0 and below 1")
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
+        """The preset with the vocabulary of `spec`, and positions for its texts and for answers half as long again as
+        the longest. Raises ModelError where its sides have a vocabulary each."""
+        refuse_apart("bart", spec)
+        answers = spec.target.longest + spec.target.longest // 2
+        return dataclasses.replace(
+            preset, vocabulary=spec.vocabulary, context=max(preset.context, spec.longest, answers)
+        )
+
+
+class Output(Tied):
+    """The embedding as output layer, and a constant c that is added: x Eᵀ + c."""
+
+    constant: Tensor
+
+    def __init__(self, embedding: nn.Embedding) -> None:
+        super().__init__(embedding)
+        self.register_buffer("constant", torch.zeros(1, embedding.num_embeddings))  # c
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, dim) to (…, vocabulary)."""
+        return F.linear(*self.last(x))
+
+    def last(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the last matrix is multiplied with, that matrix and what is added."""
+        return x, self.weight, self.constant[0]
+
+
+class Bart(EncoderDecoder):
+    """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocabulary)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        dim = config.dim
+        self.embedding = nn.Embedding(config.vocabulary, dim)  # E
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder_positions = nn.Embedding(config.context + OFFSET, dim)
+        self.encoder_norm = nn.LayerNorm(dim)  # at the bottom
+        self.encoder = self._blocks(config.layers, crosses=False)
+        self.decoder_positions = nn.Embedding(config.context + OFFSET, dim)
+        self.decoder_norm = nn.LayerNorm(dim)  # at the bottom
+        self.decoder = self._blocks(config.decoder_layers or config.layers, crosses=True)
+        self.head = Output(self.embedding)
+        self._initialise()
+
+    def _blocks(self, count: int, *, crosses: bool) -> nn.ModuleList:
+        c = self.config
+        return nn.ModuleList(
+            Block(
+                c.dim,
+                c.heads,
+                c.hidden or 4 * c.dim,
+                order="post",
+                activation="gelu",
+                crosses=crosses,
+                dropout=c.dropout,
+                attention_dropout=c.attention_dropout,
+                hidden_dropout=c.hidden_dropout,
+            )
+            for _ in range(count)
+        )
+
+    @torch.no_grad()
+    def _initialise(self) -> None:
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
+            elif parameter.ndim == 2:
+                nn.init.normal_(parameter, std=DEVIATION)
+
+    def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
+        """What the encoder makes of source ids (N, T), (N, T, dim); `mask` (N, 1, 1, T) is True where one is real.
+        Raises ModelError beyond the context."""
+        self._refuse_beyond(source.shape[1])
+        positions = torch.arange(source.shape[1], device=source.device)
+        words = self.embedding(source) + self.encoder_positions(positions + OFFSET)  # (N, T, dim)
+        x: Tensor = self.dropout(self.encoder_norm(words))
+        for block in self.encoder:
+            x = block(x, mask)
+        return x
+
+    def decode(self, target: Tensor, read: Tensor | None, mask: Tensor | None, cache: Cache | None = None) -> Tensor:
+        """What the head sees at each place of the target ids (N, S), (N, S, dim), over what was `read` (N, T, dim) of
+        a source with that `mask` (N, 1, 1, T). With a `cache` the ids go on where it ends, and it knows the source.
+        Raises ModelError beyond the context."""
+        self._refuse_beyond(target.shape[1] + (cache.length if cache is not None else 0))
+        positions, seen, causal = placed(target, cache)
+        y = self.embedding(target) + self.decoder_positions(positions + OFFSET)  # (N, S, dim)
+        y = self.dropout(self.decoder_norm(y))
+        return self.through_decoder(y, seen, causal, read, mask, cache)
+
+    def _refuse_beyond(self, length: int) -> None:
+        if length > self.config.context:
+            raise ModelError(
+                f"bart has learned positions for {self.config.context:,} tokens on either side, and these are "
+                f"{length:,}: give fewer, or a larger model.context in training."
+            )
+
+
+Model = Bart
+
+PRESETS = {
+    "bart-base": Config(),
+    "bart-large": Config(dim=1024, layers=12, heads=16),
+}
+
+_COUNTED = "counted on transformers' network, for 32 tokens on either side; fairseq names 140 M and 400 M"
+_AT = (32,)
+
+# The paper gives no rate for its pre-training, and the network is post-norm: a long warm-up, for little data.
+_FROM_SCRATCH = {
+    "optimizer": "adamw",
+    "lr": 3e-4,
+    "weight_decay": 0.01,
+    "schedule": "warmup-cosine",
+    "warmup": 0.1,
+    "clip": 1.0,
+    "label_smoothing": 0.1,
+    "batch_size": 32,
+}
+
+CARD = Card(
+    title="BART: denoising sequence-to-sequence pre-training for natural language generation, translation, and "
+    "comprehension",
+    authors="M. Lewis, Y. Liu, N. Goyal, M. Ghazvininejad, A. Mohamed, O. Levy, V. Stoyanov, L. Zettlemoyer",
+    year=2019,
+    link="https://arxiv.org/abs/1910.13461",
+    family="transformer",
+    equation="x = LN(E + P);  x ← LN(x + MHA(x));  y ← LN(y + MHA(y, x));  x ← LN(x + FFN(x));  p = softmax(y Eᵀ + c)",
+    oracle="transformers' BartForConditionalGeneration",
+    published={
+        "bart-base": Published(139_420_416, 4_434_518_016, _AT, _COUNTED),
+        "bart-large": Published(406_291_456, 12_996_870_144, _AT, _COUNTED),
+    },
+    divergences=(
+        Divergence(
+            "positions",
+            paper="not said",
+            here="learned, 1 026 rows for 1 024 tokens in either stack: the first two are nobody's, and are kept so "
+            "that the weights in circulation fit",
+            circulating="as here (transformers, fairseq)",
+        ),
+        Divergence(
+            "normalization of the embedding",
+            paper="not said",
+            here="one behind embedding plus positions, in either stack",
+            circulating="as here (transformers, fairseq)",
+        ),
+        Divergence(
+            "constant of the output",
+            paper="not said",
+            here="a buffer of zeros that does not learn",
+            circulating="final_logits_bias, likewise (transformers)",
+        ),
+        Divergence(
+            "GELU",
+            paper="GELU instead of ReLU",
+            here="the exact one",
+            circulating="the exact one (transformers, fairseq)",
+        ),
+        Divergence(
+            "first token of the target",
+            paper="not said",
+            here="the end </s>, 2, in the weights in circulation; with a vocabulary of one's own, its `begin`",
+            circulating="</s> (transformers, fairseq)",
+        ),
+    ),
+    settings=dict.fromkeys(PRESETS, _FROM_SCRATCH),
+)

@@ -1,0 +1,324 @@
+"""BERT: a stack of blocks in which every token looks at all the others, learned by foretelling hidden ones.
+
+J. Devlin, M.-W. Chang, K. Lee, K. Toutanova, BERT: Pre-training of deep bidirectional Transformers for language
+understanding, 2018 (NAACL 2019). <https://arxiv.org/abs/1810.04805>
+
+    z⁰_t = LN(E[token_t] + S[segment_t] + P[t])
+    z ← LN(z + MHA(z)),   z ← LN(z + MLP(z))               no token is hidden from another
+    masked:    p(token_t | the others) = softmax(E LN(GELU(W z_t + b)) + c)
+    classes:   p(class) = softmax(W_c tanh(W_p z_1 + b_p) + b_c)           z_1 is the first token, [CLS]
+    tags:      p(tag_t) = softmax(W_g z_t + b_g)
+
+Shapes, from token ids (N, T):
+    embedding, segments, positions           (N, T, embedding)
+    where embedding is not dim: projected    (N, T, dim)
+    each block                               (N, T, dim)
+    masked                                   (N, T, vocabulary)
+    classes                                  (N, classes), from the first token (N, dim)
+    tags                                     (N, T, tags)
+
+Its kin are the same network with other values in the Config, and have files of their own that say which: `roberta.py`,
+`distilbert.py`, `albert.py`. A text stands between [CLS] and [SEP]; of two texts the second has segment 1. Padding
+stands behind what is real, and no token looks at it: what comes out of padding itself means nothing.
+
+What the head is made of is all in `head`: a body learned with one head is taken over to another. The pooled layer
+W_p belongs to the head for classes, and is not there with another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import ModelError, require
+from ..nn.attention import visible
+from ..nn.transformer import ACTIVATIONS, Block, Tied
+from ..spec import Classes, Masked, Tags, TextSpec, Value
+from .card import Card, Divergence, Published
+
+DEVIATION = 0.02  # of the weights at first, none further from 0 than two deviations
+HEADS = ("masked", "classes", "tags")
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network, and all that tells BERT, RoBERTa, DistilBERT and ALBERT apart."""
+
+    vocabulary: int = 30_522  # token ids are below this
+    context: int = 512  # tokens that positions are learned for, at most that many can be read
+    dim: int = 768  # numbers in a token
+    layers: int = 12  # blocks
+    heads: int = 12  # of attention, each on dim / heads numbers
+    hidden: int | None = None  # units of the MLP; none for 4 · dim
+    embedding: int | None = None  # numbers in a token's embedding, projected to dim; none for dim, not projected
+    shared: bool = False  # whether one block stands in all layers
+    types: int = 2  # segments that a token can be of; 0 knows none
+    first_position: int = 0  # the row of the first token in the table of positions
+    activation: str = "gelu"  # of the MLP and the masked head: gelu, gelu-tanh, relu, silu, tanh
+    pooled: str = "tanh"  # of the pooled first token: tanh or relu
+    eps: float = 1e-12  # of the normalizations
+    dropout: float = 0.1  # of the embedding, and of what attention and MLP add
+    attention_dropout: float | None = None  # of the weights of attention; none for dropout
+    head_dropout: float | None = None  # before the last layer of classes and tags; none for dropout
+    drops_before: bool = False  # whether head_dropout stands before the pooled layer too
+    head: str = "masked"  # masked, the token at each place; classes, one answer for a text; tags, one for each token
+    num_classes: int = 2  # values of an answer of classes and tags
+
+    def __post_init__(self) -> None:
+        for field in ("vocabulary", "context", "dim", "layers", "num_classes"):
+            require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
+        ok = self.heads >= 1 and self.dim % self.heads == 0
+        require(ok, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
+        for field in ("hidden", "embedding"):
+            size = getattr(self, field)
+            require(size is None or size >= 1, field, size, "at least 1")
+        for field in ("types", "first_position"):
+            require(getattr(self, field) >= 0, field, getattr(self, field), "at least 0")
+        require(self.activation in ACTIVATIONS, "activation", self.activation, ", ".join(ACTIVATIONS))
+        require(self.pooled in ("tanh", "relu"), "pooled", self.pooled, "tanh or relu")
+        require(self.eps > 0, "eps", self.eps, "above 0")
+        for field in ("dropout", "attention_dropout", "head_dropout"):
+            share = getattr(self, field)
+            require(share is None or 0 <= share < 1, field, share, "at least 0 and below 1")
+        require(self.head in HEADS, "head", self.head, ", ".join(HEADS))
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
+        """The preset with the vocabulary and the head that the target of `spec` asks for."""
+        if isinstance(spec.target, Masked):
+            return dataclasses.replace(preset, vocabulary=spec.vocabulary, head="masked")
+        head = "tags" if isinstance(spec.target, Tags) else "classes"
+        return dataclasses.replace(preset, vocabulary=spec.vocabulary, head=head, num_classes=spec.target.outputs)
+
+
+class MaskedHead(nn.Module):
+    """Which token stands there: E LN(g(W z + b)) + c, (…, dim) to (…, vocabulary)."""
+
+    def __init__(self, config: Config, embedding: nn.Embedding) -> None:
+        super().__init__()
+        width = embedding.embedding_dim
+        self.dense = nn.Linear(config.dim, width)  # W
+        self.activation = ACTIVATIONS[config.activation]
+        self.norm = nn.LayerNorm(width, eps=config.eps)
+        self.words = Tied(embedding, bias=True)  # E and c
+
+    def forward(self, z: Tensor) -> Tensor:
+        """(…, dim) to (…, vocabulary)."""
+        return F.linear(*self.last(z))
+
+    def last(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """What the last matrix is multiplied with, (…, embedding), that matrix and what is added."""
+        return self.norm(self.activation(self.dense(z))), self.words.weight, self.words.bias
+
+
+class ClassHead(nn.Module):
+    """What a text is, from its first token: W_c tanh(W_p z_1 + b_p) + b_c, (N, dim) to (N, classes)."""
+
+    def __init__(self, config: Config, dropout: float) -> None:
+        super().__init__()
+        self.before = nn.Dropout(dropout if config.drops_before else 0.0)
+        self.pooler = nn.Linear(config.dim, config.dim)  # W_p
+        self.activation = ACTIVATIONS[config.pooled]
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(config.dim, config.num_classes)  # W_c
+
+    def forward(self, z: Tensor) -> Tensor:
+        """(N, dim) to (N, classes)."""
+        logits: Tensor = self.linear(self.dropout(self.activation(self.pooler(self.before(z)))))
+        return logits
+
+
+class Bert(nn.Module):
+    """(N, T) token ids to logits: (N, T, vocabulary), (N, classes) or (N, T, tags)."""
+
+    takes = (TextSpec,)
+    targets = (Masked, Classes, Value, Tags)
+    framed = True  # a text stands between [CLS] and [SEP]
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        width = config.embedding or config.dim
+        self.embedding = nn.Embedding(config.vocabulary, width)  # E
+        self.positions = nn.Embedding(config.first_position + config.context, width)  # P
+        if config.types:
+            self.types = nn.Embedding(config.types, width)  # S
+        self.norm = nn.LayerNorm(width, eps=config.eps)
+        self.dropout = nn.Dropout(config.dropout)
+        if config.embedding:
+            self.project = nn.Linear(width, config.dim)
+        self.blocks = nn.ModuleList(
+            Block(
+                config.dim,
+                config.heads,
+                config.hidden or 4 * config.dim,
+                order="post",
+                activation=config.activation,
+                eps=config.eps,
+                dropout=config.dropout,
+                attention_dropout=_or(config.attention_dropout, config.dropout),
+            )
+            for _ in range(1 if config.shared else config.layers)
+        )
+        head_dropout = _or(config.head_dropout, config.dropout)
+        self.tags_dropout = nn.Dropout(head_dropout if config.head == "tags" else 0.0)
+        self.head: nn.Module
+        if config.head == "masked":
+            self.head = MaskedHead(config, self.embedding)
+        elif config.head == "classes":
+            self.head = ClassHead(config, head_dropout)
+        else:
+            self.head = nn.Linear(config.dim, config.num_classes)  # W_g
+        self._initialise()
+
+    @torch.no_grad()
+    def _initialise(self) -> None:
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
+            elif parameter.ndim == 2:
+                nn.init.trunc_normal_(parameter, std=DEVIATION, a=-2 * DEVIATION, b=2 * DEVIATION)
+
+    def embed(self, tokens: Tensor, types: Tensor | None = None) -> Tensor:
+        """z⁰, what enters the first block, (N, T, dim). Raises ModelError beyond the context, and for segments where
+        there are none."""
+        self._refuse(tokens.shape[1], types)
+        z = self.embedding(tokens)  # (N, T, embedding)
+        if self.config.types:
+            z = z + self.types(types if types is not None else torch.zeros_like(tokens))
+        z = z + self.positions(self.config.first_position + torch.arange(tokens.shape[1], device=tokens.device))
+        z = self.dropout(self.norm(z))
+        y: Tensor = self.project(z) if self.config.embedding else z  # (N, T, dim)
+        return y
+
+    def hidden(self, tokens: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
+        """What leaves the last block, (N, T, dim). `mask` (N, T) is True where a token is real, `types` (N, T) the
+        segment of each, 0 where there are none. Raises ModelError beyond the context."""
+        z = self.embed(tokens, types)
+        seen = visible(_needed(mask), causal=False, length=tokens.shape[1])
+        for i in range(self.config.layers):
+            z = self.blocks[0 if self.config.shared else i](z, seen)
+        return z
+
+    def features(self, tokens: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
+        """What the head sees: each token, (N, T, dim), or the first, (N, dim), where the answer is one."""
+        z = self.hidden(tokens, mask, types)
+        y: Tensor = z[:, 0] if self.config.head == "classes" else self.tags_dropout(z)
+        return y
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
+        """Logits, (N, T, vocabulary), (N, classes) or (N, T, tags), of token ids (N, T)."""
+        logits: Tensor = self.head(self.features(tokens, mask, types))
+        return logits
+
+    def _refuse(self, length: int, types: Tensor | None) -> None:
+        if length > self.config.context:
+            raise ModelError(
+                f"Positions are learned for {self.config.context:,} tokens, and these are {length:,}: give fewer, "
+                "or a larger model.context in training."
+            )
+        if types is not None and not self.config.types:
+            raise ModelError("This network knows no segments (types=0): give none, or train with model.types=2.")
+
+
+def _needed(mask: Tensor | None) -> Tensor | None:
+    """The mask, or None where all is real: attention is faster without one. On the meta device nobody can know, and
+    what is compiled or exported must not ask."""
+    if mask is None or mask.is_meta:
+        return None
+    return mask if torch.compiler.is_compiling() or not bool(mask.all()) else None
+
+
+def _or(share: float | None, otherwise: float) -> float:
+    return otherwise if share is None else share
+
+
+Model = Bert
+
+PRESETS = {
+    "bert-base-uncased": Config(),
+    "bert-large-uncased": Config(dim=1024, layers=24, heads=16),
+}
+
+_COUNTED = (
+    "Google's repository names 110M and 340M, with the pooled layer and the next-sentence head; here with the masked "
+    "head alone, parameters as on transformers' BertForMaskedLM, multiply-adds from the sizes, output layer and all"
+)
+_SHAPE = (128,)
+
+
+def fine_tuning(**others: object) -> dict[str, object]:
+    """The paper's appendix A.3: batches of 16 or 32, a rate of 5e-5, 3e-5 or 2e-5, 2 to 4 epochs, and in its code a
+    linear rise over a tenth of the updates, a linear fall from there on, and gradients clipped at 1. All layers learn
+    at one rate from the first step on."""
+    return {
+        "optimizer": "adamw",
+        "lr": 3e-5,
+        "weight_decay": 0.01,
+        "batch_size": 32,
+        "epochs": 3,
+        "schedule": "wsd",
+        "warmup": 0.1,
+        "decay": 0.9,
+        "clip": 1.0,
+        "head_epochs": 0,
+        "layer_decay": 1.0,
+        **others,
+    }
+
+
+CARD = Card(
+    title="BERT: Pre-training of deep bidirectional Transformers for language understanding",
+    authors="J. Devlin, M.-W. Chang, K. Lee, K. Toutanova",
+    year=2018,
+    link="https://arxiv.org/abs/1810.04805",
+    family="transformer",
+    equation="z ← LN(z + MHA(z));  z ← LN(z + MLP(z));  p = softmax(E LN(GELU(W z + b)) + c)",
+    oracle="transformers' BertForMaskedLM, BertForSequenceClassification and BertForTokenClassification",
+    published={
+        "bert-base-uncased": Published(109_514_298, 14_249_558_016, _SHAPE, _COUNTED),
+        "bert-large-uncased": Published(335_174_458, 43_594_809_344, _SHAPE, _COUNTED),
+    },
+    divergences=(
+        Divergence(
+            "GELU",
+            paper="gelu; the released code takes the tanh form",
+            here="the exact one",
+            circulating="the exact one (transformers), for weights that were learned with the tanh form",
+        ),
+        Divergence(
+            "pre-training",
+            paper="hidden tokens, and whether one sentence follows the other",
+            here="hidden tokens alone; there is no next-sentence head",
+            circulating="both (transformers' BertForPreTraining); later work leaves the second out",
+        ),
+        Divergence(
+            "the pooled layer",
+            paper="learned with the next-sentence head",
+            here="part of the head for classes, taken from weights that have it",
+            circulating="part of the body (transformers' BertModel), whether it was learned or not",
+        ),
+        Divergence(
+            "initialisation",
+            paper="not said; the released code: normal, deviation 0.02, cut off at two deviations",
+            here="as in the released code",
+            circulating="normal, deviation 0.02, not cut off (transformers)",
+        ),
+        Divergence(
+            "optimizer",
+            paper="Adam with decay apart from the gradient; in the released code without bias correction, ε 1e-6",
+            here="AdamW as in PyTorch, with bias correction",
+            circulating="as here",
+        ),
+        Divergence(
+            "parameters",
+            paper="110M and 340M",
+            here="109.5M and 335.2M with the masked head; 109.5M and 335.1M with the pooled layer instead",
+        ),
+    ),
+    settings={"bert-base-uncased": fine_tuning(), "bert-large-uncased": fine_tuning(lr=2e-5)},
+)

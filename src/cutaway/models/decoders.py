@@ -1,0 +1,109 @@
+"""What language models with causal blocks share: their fitting to data, first weights, and reading on from a cache.
+
+Padding stands behind what is real, where a causal model never looks: it changes nothing. `extend` reads on from a
+cache, one token or many at a time, and gives what `forward` gives at the last of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ModelError
+from ..nn.cache import Cache
+from ..spec import Classes, NextToken, TextSpec, Value
+
+DEVIATION = 0.02  # of the weights at first
+FittedConfig = TypeVar("FittedConfig")
+
+
+def fitted(preset: FittedConfig, spec: TextSpec) -> FittedConfig:
+    """A decoder's config with the vocabulary, the length and the target of `spec`: a language model reads as many
+    tokens as the texts have, a classifier at least as many."""
+    known: Any = preset
+    if isinstance(spec.target, NextToken):
+        known = dataclasses.replace(known, vocabulary=spec.vocabulary, context=spec.longest, head="next")
+    else:
+        known = dataclasses.replace(
+            known,
+            vocabulary=spec.vocabulary,
+            context=max(known.context, spec.longest),
+            head="classes",
+            num_classes=spec.target.outputs,
+        )
+    fit: FittedConfig = known
+    return fit
+
+
+@torch.no_grad()
+def initialise(model: nn.Module, layers: int) -> None:
+    """Draw matrices with deviation 0.02, and those that a block adds to the stream by, of which there are 2 · `layers`,
+    smaller by the root of that number: their sum keeps its variance. Biases are 0."""
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            nn.init.zeros_(parameter)
+        elif parameter.ndim == 2:
+            added = name.endswith(("attention.out.weight", "mlp.fc2.weight"))
+            nn.init.normal_(parameter, std=DEVIATION / math.sqrt(2 * layers) if added else DEVIATION)
+
+
+def last_real(z: Tensor, mask: Tensor | None) -> Tensor:
+    """The last real token of each row, (N, dim), of z (N, T, dim). Of a row that has none it is the first."""
+    if mask is None:
+        return z[:, -1]
+    places = torch.arange(mask.shape[1], device=mask.device)
+    return z[torch.arange(len(z), device=z.device), (mask * places).amax(1)]
+
+
+class Decoder(nn.Module):
+    """(N, T) token ids to (N, T, vocabulary) logits of the token behind each, or to (N, classes).
+
+    A child has a `config` with `context`, `layers` and `head` (next or classes), the layer `head`, and `hidden`.
+    """
+
+    takes = (TextSpec,)
+    targets = (NextToken, Classes, Value)
+    limit = "the model reads at most"  # what is said of the context where there are more tokens
+
+    config: Any
+    head: nn.Module
+
+    def hidden(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        """What leaves the last block, normalized, (N, T, dim). `mask` (N, T) is True where a token is real; with a
+        `cache` the tokens go on where it ends. Raises ModelError beyond the context."""
+        raise NotImplementedError
+
+    def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """What the head sees: each token, (N, T, dim), or the last real one, (N, dim), where the answer is one."""
+        z = self.hidden(tokens, mask)
+        return z if self.config.head == "next" else last_real(z, mask)
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Logits, (N, T, vocabulary) or (N, classes), of token ids (N, T)."""
+        logits: Tensor = self.head(self.features(tokens, mask))
+        return logits
+
+    def extend(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> tuple[Tensor, Cache]:
+        """Logits of the token behind the last real one of each row, (N, vocabulary), and the cache, which knows
+        `tokens` (N, T) now. Without a cache the tokens are the beginning."""
+        if cache is None:
+            cache = Cache(self.config.layers, self.config.context)
+        return self.head(last_real(self.hidden(tokens, mask, cache), mask)), cache
+
+    def place(self, tokens: Tensor, mask: Tensor | None, cache: Cache | None) -> tuple[Tensor, Tensor | None, bool]:
+        """The positions of the tokens, (T,) or (N, T), and what their attention is told: a mask or none, and whether it
+        is causal. Raises ModelError beyond the context."""
+        length, context = tokens.shape[1] + (cache.length if cache is not None else 0), self.config.context
+        if length > context:
+            raise ModelError(
+                f"{self.limit} {context:,} tokens, and these are {length:,}: give fewer, or a larger model.context in "
+                "training."
+            )
+        if cache is not None:
+            return cache.read(tokens, mask)
+        # Padding stands behind what is real, and no token looks behind itself.
+        return torch.arange(tokens.shape[1], device=tokens.device), None, True

@@ -1,0 +1,69 @@
+"""DistilBERT: BERT with half of its layers, which learned to answer as the whole one does.
+
+V. Sanh, L. Debut, J. Chaumond, T. Wolf, DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter,
+2019. <https://arxiv.org/abs/1910.01108>
+
+    z⁰_t = LN(E[token_t] + P[t]),   the rest as in `bert.py`, with 6 layers
+    classes:   p(class) = softmax(W_c ReLU(W_p z_1 + b_p) + b_c)
+
+Shapes are those of `bert.py`. What is different from BERT:
+- Layers: 6 for 12, begun with every second one of the teacher's.
+- There are no segments, and no pooled layer in pre-training. With classes one stands in the head; it is rectified, and
+  dropout behind it is 0.2.
+- Learning: the cross-entropy with the teacher's answers at a temperature, that of hidden tokens, and the cosine between
+  the two networks' last tokens. Only the second of the three is here.
+"""
+
+from __future__ import annotations
+
+from .bert import Bert, Config, fine_tuning
+from .card import Card, Divergence, Published
+
+Model = Bert
+
+PRESETS = {"distilbert-base": Config(layers=6, types=0, pooled="relu", head_dropout=0.2)}
+
+CARD = Card(
+    title="DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter",
+    authors="V. Sanh, L. Debut, J. Chaumond, T. Wolf",
+    year=2019,
+    link="https://arxiv.org/abs/1910.01108",
+    family="transformer",
+    equation="z⁰_t = LN(E[token_t] + P[t]);  z ← LN(z + MHA(z));  z ← LN(z + MLP(z))",
+    oracle="transformers' DistilBertForMaskedLM, its ForSequenceClassification and its ForTokenClassification",
+    published={
+        "distilbert-base": Published(
+            66_985_530,
+            8_662_745_088,
+            (128,),
+            "the paper names 66M, without a head; here with the masked head, parameters as on transformers' "
+            "DistilBertForMaskedLM, multiply-adds from the sizes, output layer and all",
+        )
+    },
+    divergences=(
+        Divergence(
+            "learning",
+            paper="from a teacher's answers and last tokens, and from hidden tokens; begun with the teacher's layers",
+            here="from hidden tokens alone; begun at random, or with weights that are given",
+        ),
+        Divergence(
+            "classes",
+            paper="not said",
+            here="a rectified layer, then dropout of 0.2, as in transformers",
+        ),
+        Divergence(
+            "dropout before the tags",
+            paper="not said",
+            here="0.2, as before the classes",
+            circulating="0.1 (transformers)",
+        ),
+        Divergence(
+            "initialisation",
+            paper="the teacher's layers",
+            here="as in bert.py: normal, deviation 0.02, cut off at two deviations",
+            circulating="normal, deviation 0.02 (transformers)",
+        ),
+    ),
+    # The paper says nothing of its fine-tuning: BERT's.
+    settings={"distilbert-base": fine_tuning(lr=5e-5)},
+)

@@ -1,0 +1,123 @@
+"""What every encoder–decoder of attention offers, whatever its blocks are: one pass, or one token after another.
+
+The encoder reads the source once, all tokens seeing all. The decoder reads the target so far, each token seeing those
+before it, and in every block looks over what the encoder made of the source. `transformer.py`, `t5.py` and `bart.py`
+say how tokens are looked up, where they stand, and what the blocks are; the rest is here, as it is the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ModelError, require
+from ..nn.cache import Cache
+from ..nn.masks import visible
+from ..spec import PairSpec, Tokens
+
+
+class EncoderDecoder(nn.Module):
+    """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocabulary).
+
+    A network of this kind has `encoder` and `decoder`, lists of blocks, and `head`; it writes `encode` and `decode`.
+    """
+
+    takes = (PairSpec,)
+    targets = (Tokens,)
+    shares_vocabulary = True  # data is read with one vocabulary for both sides, unless it is told otherwise
+    encoder: nn.ModuleList
+    decoder: nn.ModuleList
+    head: nn.Module
+
+    def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
+        """What the encoder makes of source ids (N, T), (N, T, dim); `mask` (N, 1, 1, T) is True where one is real."""
+        raise NotImplementedError
+
+    def decode(self, target: Tensor, read: Tensor | None, mask: Tensor | None, cache: Cache | None = None) -> Tensor:
+        """What the head sees at each place of the target ids (N, S), (N, S, dim), over what was `read` (N, T, dim) of
+        a source with that `mask` (N, 1, 1, T). With a `cache` the ids go on where it ends, and it knows the source."""
+        raise NotImplementedError
+
+    def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
+        """What the head sees at each place of the target, (N, S, dim)."""
+        mask = visible(source_mask, causal=False, length=source.shape[1])  # (N, 1, 1, T)
+        return self.decode(target_so_far, self.encode(source, mask), mask)
+
+    def forward(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
+        """Logits of the token behind each place of the target so far, (N, S, vocabulary).
+
+        `source` (N, T) and its mask (N, T), True where a token is real, which it is everywhere where there is none;
+        `target_so_far` (N, S) begins with its `begin`. What stands behind a place of it changes nothing there. Of a
+        source without a real token the decoder takes nothing: it looks over it and gets 0.
+        """
+        logits: Tensor = self.head(self.features(source, source_mask, target_so_far))
+        return logits
+
+    def begin(self, source: Tensor, source_mask: Tensor | None = None) -> Cache:
+        """Read source ids (N, T): the state for `step`, with the keys and values of every look over the source.
+
+        Raises ModelError for a source without a real token: an answer to nothing is made up.
+        """
+        if not source.shape[1] or (source_mask is not None and not bool(source_mask.any(1).all())):
+            raise ModelError("A source without a single token cannot be read: give at least one.")
+        cache = Cache(len(self.decoder), crosses=True)
+        cache.source_mask = visible(source_mask, causal=False, length=source.shape[1])
+        read = self.encode(source, cache.source_mask)  # (N, T, dim)
+        for block, slot in zip(self.decoder, cache.crossing):
+            look: Any = block.cross_attention
+            look.split(read[:, :1], read, slot)  # the slot keeps the keys and values; the query is not used
+        return cache
+
+    def step(self, token: Tensor, state: Cache) -> tuple[Tensor, Cache]:
+        """Logits of the next token, (N, vocabulary), and the state behind `token` (N,)."""
+        y = self.decode(token[:, None], None, state.source_mask, state)  # (N, 1, dim)
+        return self.head(y[:, 0]), state
+
+    def through_decoder(
+        self,
+        y: Tensor,
+        seen: Tensor | None,
+        causal: bool,
+        read: Tensor | None,
+        mask: Tensor | None,
+        cache: Cache | None,
+    ) -> Tensor:
+        """y (N, S, dim) through every block of the decoder; `seen` and `causal` are for its look over itself."""
+        for i, block in enumerate(self.decoder):
+            own, crossing = (cache.slots[i], cache.crossing[i]) if cache is not None else (None, None)
+            y = block(y, seen, causal=causal, cache=own, source=read, source_mask=mask, crossing=crossing)
+        return y
+
+
+def placed(target: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor | None, bool]:
+    """The positions of target ids (N, S), (S,), and what their attention is told: a mask or None, and whether it is
+    causal. With a `cache` they go on where it ends."""
+    if cache is None:
+        return torch.arange(target.shape[1], device=target.device), None, True
+    return cache.read(target)
+
+
+def refuse_sizes(config: Any, *more: str) -> None:
+    """Raise ModelError, naming the field, for a size that cannot be. `more` are fields to be at least 1 as well."""
+    for field in ("vocabulary", "dim", "layers", *more):
+        require(getattr(config, field) >= 1, field, getattr(config, field), "at least 1")
+    for field in ("num_classes", "decoder_layers", "hidden"):
+        value = getattr(config, field)
+        require(value is None or value >= 1, field, value, "at least 1")
+    require(config.heads >= 1, "heads", config.heads, "at least 1")
+
+
+def refuse_two_vocabularies(name: str, config: Any) -> None:
+    """Raise ModelError where the target is to have another vocabulary than the source, and the network has one."""
+    ok = config.num_classes in (None, config.vocabulary)
+    require(ok, "num_classes", config.num_classes, f"vocabulary={config.vocabulary}: {name} has one for both sides")
+
+
+def refuse_apart(name: str, spec: PairSpec) -> None:
+    """Raise ModelError for data whose sides have a vocabulary each."""
+    if not spec.shared:
+        raise ModelError(
+            f"{name} has one vocabulary for source and target, and this data has two: read it with shared=true."
+        )

@@ -1,0 +1,175 @@
+"""GPT-2: a stack of causal blocks that foretells each token from those before it.
+
+A. Radford, J. Wu, R. Child, D. Luan, D. Amodei, I. Sutskever, Language models are unsupervised multitask learners,
+2019. <https://github.com/openai/gpt-2>
+
+    z⁰_t = E[token_t] + P[t]
+    z ← z + MHA(LN(z)),   z ← z + MLP(LN(z))         causal: token t looks at tokens ≤ t
+    p(token_{t+1} | tokens ≤ t) = softmax(LN(z_t) Eᵀ)
+
+Shapes, from token ids (N, T):
+    embedding plus positions                 (N, T, dim)
+    each block                               (N, T, dim)
+    normalized, times the embedding          (N, T, vocabulary)
+
+The MLP has 4·dim hidden units and the tanh form of GELU, the output layer is the embedding, and what each block adds
+to the stream begins smaller by 1/√(2·layers), so that the sum over all blocks keeps its variance. For classes the head
+is a linear layer on the last token, which has seen all the others; it has no bias, as in transformers.
+
+Padding stands behind what is real, where a causal model never looks: it changes nothing. `extend` (`decoders.py`)
+reads on from a cache, one token or many at a time, and gives what `forward` gives at the last of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from ..errors import require
+from ..nn.cache import Cache
+from ..nn.transformer import Block, Tied
+from ..spec import TextSpec
+from .card import Card, Divergence, Published
+from .decoders import DEVIATION, Decoder, fitted, initialise
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    vocabulary: int = 50_257  # token ids are below this
+    context: int = 1024  # tokens that positions are learned for, at most that many can be read
+    dim: int = 768  # numbers in a token
+    layers: int = 12  # blocks
+    heads: int = 12  # of attention, each on dim / heads numbers
+    hidden: int | None = None  # units of the MLP; none for 4 · dim
+    dropout: float = 0.1  # of the embedding, the weights of attention, and what each layer adds
+    head: str = "next"  # what the head gives: next, logits of the token behind each; classes, one answer for a text
+    num_classes: int = 2  # values of an answer, where the head gives one
+
+    def __post_init__(self) -> None:
+        for field in ("vocabulary", "context", "dim", "layers", "num_classes"):
+            require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
+        ok = self.heads >= 1 and self.dim % self.heads == 0
+        require(ok, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
+        require(self.hidden is None or self.hidden >= 1, "hidden", self.hidden, "at least 1")
+        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
+        require(self.head in ("next", "classes"), "head", self.head, "next or classes")
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
+        """The preset with the vocabulary, the length and the target of `spec`."""
+        return fitted(preset, spec)
+
+
+class GPT2(Decoder):
+    """(N, T) token ids to (N, T, vocabulary) logits of the token behind each, or to (N, classes)."""
+
+    limit = "gpt2 has learned positions for"
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        dim, drop = config.dim, config.dropout
+        self.embedding = nn.Embedding(config.vocabulary, dim)  # E
+        self.positions = nn.Embedding(config.context, dim)  # P
+        self.dropout = nn.Dropout(drop)
+        self.blocks = nn.ModuleList(
+            Block(
+                dim,
+                config.heads,
+                config.hidden or 4 * dim,
+                order="pre",
+                activation="gelu-tanh",
+                dropout=drop,
+                attention_dropout=drop,
+            )
+            for _ in range(config.layers)
+        )
+        self.norm = nn.LayerNorm(dim)
+        tied = config.head == "next"
+        self.head = Tied(self.embedding) if tied else nn.Linear(dim, config.num_classes, bias=False)
+        initialise(self, config.layers)
+        nn.init.normal_(self.positions.weight, std=DEVIATION / 2)
+
+    def hidden(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        """What leaves the last block, normalized, (N, T, dim). `mask` (N, T) is True where a token is real; with a
+        `cache` the tokens go on where it ends. Raises ModelError beyond the context."""
+        positions, seen, causal = self.place(tokens, mask, cache)
+        z = self.dropout(self.embedding(tokens) + self.positions(positions))  # (N, T, dim)
+        for i, block in enumerate(self.blocks):
+            z = block(z, seen, causal=causal, cache=cache.slots[i] if cache is not None else None)
+        y: Tensor = self.norm(z)  # (N, T, dim)
+        return y
+
+
+Model = GPT2
+
+
+def _size(dim: int, layers: int, heads: int) -> Config:
+    return Config(dim=dim, layers=layers, heads=heads)
+
+
+PRESETS = {
+    "gpt2": _size(768, 12, 12),
+    "gpt2-medium": _size(1024, 24, 16),
+    "gpt2-large": _size(1280, 36, 20),
+    "gpt2-xl": _size(1600, 48, 25),
+}
+
+_COUNTED = "OpenAI's model card names 124M, 355M, 774M and 1.5B; in full counted on transformers' network"
+_SHAPE = (1024,)
+
+# The schedule and decay of GPT-3's appendix B, which GPT-2's paper does not give; the rate is for small models.
+_FROM_SCRATCH = {
+    "optimizer": "adamw",
+    "lr": 1e-3,
+    "weight_decay": 0.1,
+    "schedule": "warmup-cosine",
+    "warmup": 0.05,
+    "clip": 1.0,
+    "batch_size": 12,
+}
+
+CARD = Card(
+    title="Language models are unsupervised multitask learners",
+    authors="A. Radford, J. Wu, R. Child, D. Luan, D. Amodei, I. Sutskever",
+    year=2019,
+    link="https://github.com/openai/gpt-2",
+    family="transformer",
+    equation="z ← z + MHA(LN(z));  z ← z + MLP(LN(z));  p = softmax(LN(z) Eᵀ)",
+    oracle="transformers' GPT2LMHeadModel and GPT2ForSequenceClassification",
+    published={
+        "gpt2": Published(124_439_808, 145_824_153_600, _SHAPE, _COUNTED),
+        "gpt2-medium": Published(354_823_168, 413_475_536_896, _SHAPE, _COUNTED),
+        "gpt2-large": Published(774_030_080, 887_285_350_400, _SHAPE, _COUNTED),
+        "gpt2-xl": Published(1_557_611_200, 1_753_351_782_400, _SHAPE, _COUNTED),
+    },
+    divergences=(
+        Divergence(
+            "initialisation of what a block adds",
+            paper="scaled by 1/√N, N the number of residual layers",
+            here="deviation 0.02 / √(2 · blocks), each block having two such layers",
+            circulating="as here (transformers); the released code has no such scaling",
+        ),
+        Divergence(
+            "positions at first",
+            paper="not said; the released code: deviation 0.01",
+            here="0.01",
+            circulating="0.02 (transformers, nanoGPT)",
+        ),
+        Divergence(
+            "GELU",
+            paper="the tanh form, in the released code",
+            here="the tanh form",
+            circulating="the tanh form (transformers); the exact one (nanoGPT)",
+        ),
+        Divergence(
+            "parameters",
+            paper="117M and 345M in its first print, by a counting error",
+            here="124M and 355M",
+        ),
+    ),
+    settings=dict.fromkeys(PRESETS, _FROM_SCRATCH),
+)

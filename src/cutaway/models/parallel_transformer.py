@@ -1,0 +1,205 @@
+"""A language model whose blocks add attention and MLP to the stream of tokens side by side.
+
+The form is of B. Wang, A. Komatsuzaki, GPT-J-6B, 2021 <https://github.com/kingoflolz/mesh-transformer-jax>, and of
+A. Chowdhery et al., PaLM: Scaling language modeling with Pathways, 2022. <https://arxiv.org/abs/2204.02311>
+
+    z⁰_t = E[token_t]
+    z ← z + α₁ A(LN(z)) + α₂ M(LN(z))                causal: token t looks at tokens ≤ t; α₁ = α₂ = 1 unless set
+    p(token_{t+1} | tokens ≤ t) = softmax(LN(z_t) Eᵀ)
+
+      a block          z ──────────┐                 A    causal multi-head attention, queries and keys turned
+                       │ LN        │                 M    two linear layers, GELU between
+                       ├─────┐     │                 LN   layer normalization of each token, one for both
+                       │ A   │ M   │
+                       + ◄───┴─────┘
+                       z
+
+The two need not wait for each other. Where one stands before the other (`order=pre`, z ← z + α₁ A(LN(z)) and then
+z ← z + α₂ M(LN(z)); `order=post`, z ← LN(z + α₁ A(z)), z ← LN(z + α₂ M(z))) the network is otherwise the same, so
+that the three can be compared, and so can the strengths α₁ and α₂ of what is added.
+
+Shapes, from token ids (N, T):
+    embedding                                (N, T, dim)
+    each block                               (N, T, dim)
+    normalized, times the embedding          (N, T, vocabulary)
+
+Nothing is added for the positions: queries and keys are turned by theirs, so that their product depends on how far
+apart two tokens are (J. Su et al., RoFormer, 2021, <https://arxiv.org/abs/2104.09864>). `context` is what the model
+was trained for, and no more is read. Linear layers have no biases. Padding, `extend` and the head for classes are as
+in GPT-2 (`decoders.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from ..errors import require
+from ..nn.cache import Cache
+from ..nn.position import rotation
+from ..nn.transformer import ORDERS, Block, Tied
+from ..spec import TextSpec
+from .card import Card, Divergence, Published
+from .decoders import Decoder, fitted, initialise
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    vocabulary: int = 8192  # token ids are below this
+    context: int = 256  # tokens that are read at most
+    dim: int = 256  # numbers in a token
+    layers: int = 6  # blocks
+    heads: int = 8  # of attention, each on dim / heads numbers, an even number
+    kv_heads: int | None = None  # heads of keys and values, a divisor of heads: 1 in PaLM; none for as many as heads
+    hidden: int | None = None  # units of the MLP; none for 4 · dim
+    dropout: float = 0.0  # of the embedding, the weights of attention, and what each layer adds; PaLM has none
+    order: str = "parallel"  # how a block adds attention and MLP: parallel, pre, post
+    strengths: tuple[float, float] = (1.0, 1.0)  # α₁ and α₂, of what attention and MLP add
+    head: str = "next"  # what the head gives: next, logits of the token behind each; classes, one answer for a text
+    num_classes: int = 2  # values of an answer, where the head gives one
+
+    def __post_init__(self) -> None:
+        for field in ("vocabulary", "context", "dim", "layers", "num_classes"):
+            require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
+        ok = self.heads >= 1 and self.dim % (2 * self.heads) == 0
+        require(ok, "heads", self.heads, f"at least 1, and a divisor of dim={self.dim} with an even number for each")
+        ok = self.kv_heads is None or (self.kv_heads >= 1 and self.heads % self.kv_heads == 0)
+        require(ok, "kv_heads", self.kv_heads, f"at least 1 and a divisor of heads={self.heads}")
+        require(self.hidden is None or self.hidden >= 1, "hidden", self.hidden, "at least 1")
+        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
+        require(self.order in ORDERS, "order", self.order, " or ".join(ORDERS))
+        two = len(self.strengths) == 2 and all(math.isfinite(strength) for strength in self.strengths)
+        require(two, "strengths", self.strengths, "two numbers, of attention and MLP")
+        require(self.head in ("next", "classes"), "head", self.head, "next or classes")
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
+        """The preset with the vocabulary, the length and the target of `spec`."""
+        return fitted(preset, spec)
+
+
+class ParallelTransformer(Decoder):
+    """(N, T) token ids to (N, T, vocabulary) logits of the token behind each, or to (N, classes)."""
+
+    limit = "parallel-transformer was trained for"
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        dim, drop = config.dim, config.dropout
+        self.embedding = nn.Embedding(config.vocabulary, dim)  # E
+        self.dropout = nn.Dropout(drop)
+        self.blocks = nn.ModuleList(
+            Block(
+                dim,
+                config.heads,
+                config.hidden or 4 * dim,
+                order=config.order,
+                activation="gelu-tanh",
+                bias=False,
+                dropout=drop,
+                attention_dropout=drop,
+                strengths=config.strengths,
+                kv_heads=config.kv_heads,
+                rotates=True,
+            )
+            for _ in range(config.layers)
+        )
+        # A block whose normalization stands behind the sum has normalized already.
+        self.norm = nn.Identity() if config.order == "post" else nn.LayerNorm(dim)
+        tied = config.head == "next"
+        self.head = Tied(self.embedding) if tied else nn.Linear(dim, config.num_classes, bias=False)
+        initialise(self, config.layers)
+
+    def hidden(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        """What leaves the last block, normalized, (N, T, dim). `mask` (N, T) is True where a token is real; with a
+        `cache` the tokens go on where it ends. Raises ModelError beyond the context."""
+        positions, seen, causal = self.place(tokens, mask, cache)
+        z = self.dropout(self.embedding(tokens))  # (N, T, dim)
+        turn = rotation(positions, self.config.dim // self.config.heads, z.dtype)  # once for all blocks
+        for i, block in enumerate(self.blocks):
+            slot = cache.slots[i] if cache is not None else None
+            z = block(z, seen, causal=causal, cache=slot, positions=turn)
+        y: Tensor = self.norm(z)  # (N, T, dim)
+        return y
+
+
+Model = ParallelTransformer
+
+PRESETS = {"parallel-transformer": Config()}
+
+CARD = Card(
+    title="PaLM: Scaling language modeling with Pathways",
+    authors="A. Chowdhery et al.",
+    year=2022,
+    link="https://arxiv.org/abs/2204.02311",
+    family="transformer",
+    equation="z ← z + α₁ A(LN(z)) + α₂ M(LN(z));  p = softmax(LN(z) Eᵀ)",
+    oracle="one text at a time by loops over heads and tokens, sums by einsum",
+    published={
+        "parallel-transformer": Published(
+            6_819_328,
+            1_946_157_056,
+            (256,),
+            "computed from the definition above: V·d + L·(12d² + 2d) + 2d parameters; for each of T = 256 tokens "
+            "L·(12d² + 2T·d) + V·d multiply-adds",
+        )
+    },
+    divergences=(
+        Divergence(
+            "size",
+            paper="PaLM: 8, 62 and 540 billion parameters; GPT-J: 6 billion",
+            here="6.8 million, for a CPU; all of it can be set",
+        ),
+        Divergence(
+            "MLP",
+            paper="PaLM: SwiGLU; GPT-J: the tanh form of GELU",
+            here="the tanh form of GELU",
+        ),
+        Divergence(
+            "keys and values",
+            paper="PaLM: one head of them for all heads of queries; GPT-J: as many as of queries",
+            here="as many; kv_heads=1 makes it PaLM's",
+        ),
+        Divergence(
+            "numbers that are turned",
+            paper="PaLM: all of a head's; GPT-J: the first 64 of 256",
+            here="all",
+        ),
+        Divergence(
+            "output layer",
+            paper="PaLM: the embedding, whose deviation is 1, and logits divided by √dim; GPT-J: its own, with a bias",
+            here="the embedding, whose deviation is 0.02",
+        ),
+        Divergence(
+            "initialisation",
+            paper="PaLM: deviation 1/√(numbers that come in)",
+            here="GPT-2's: deviation 0.02, what a block adds smaller by √(2 · blocks)",
+        ),
+        Divergence(
+            "biases",
+            paper="PaLM: none, in normalizations neither; GPT-J: in the MLP and the normalizations",
+            here="in the normalizations alone",
+        ),
+        Divergence(
+            "residual strengths α₁, α₂, and the other orders",
+            paper="1; parallel alone",
+            here="1 and parallel in the preset; both can be set",
+        ),
+    ),
+    settings={
+        "parallel-transformer": {
+            "optimizer": "adamw",
+            "lr": 1e-3,
+            "weight_decay": 0.1,
+            "schedule": "warmup-cosine",
+            "warmup": 0.05,
+            "clip": 1.0,
+            "batch_size": 12,
+        }
+    },
+)

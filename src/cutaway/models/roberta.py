@@ -1,0 +1,80 @@
+"""RoBERTa: BERT's network, learned longer, on more text, by hidden tokens alone.
+
+Y. Liu, M. Ott, N. Goyal, J. Du, M. Joshi, D. Chen, O. Levy, M. Lewis, L. Zettlemoyer, V. Stoyanov, RoBERTa: A robustly
+optimized BERT pretraining approach, 2019. <https://arxiv.org/abs/1907.11692>
+
+    z⁰_t = LN(E[token_t] + S[0] + P[t + 2]),   the rest as in `bert.py`
+
+Shapes are those of `bert.py`. What is different from BERT:
+- Tokens. Pieces of bytes, 50 265 of them, for BERT's 30 522 pieces of words; a text stands between <s> and </s>.
+- Positions. The table has 514 rows for 512 tokens: the first token has row 2. In the authors' library row 1 is that of
+  padding, whose token id is 1, and real tokens count on from there; row 0 is nobody's.
+- Segments. There is one alone. The authors' network has no such table; checkpoints in transformers' form have one row,
+  which is added to every token.
+- Classes. Dropout stands before the pooled layer, too. That layer is not learned in pre-training.
+- ε of the normalizations is 1e-5, PyTorch's default, for 1e-12.
+- Learning. Tokens are hidden anew in each epoch, sentences are not paired, batches hold 8 192 texts.
+"""
+
+from __future__ import annotations
+
+from .bert import Bert, Config, fine_tuning
+from .card import Card, Divergence, Published
+
+Model = Bert
+
+PRESETS = {"roberta-base": Config(vocabulary=50_265, types=1, first_position=2, eps=1e-5, drops_before=True)}
+
+CARD = Card(
+    title="RoBERTa: A robustly optimized BERT pretraining approach",
+    authors="Y. Liu, M. Ott, N. Goyal, J. Du, M. Joshi, D. Chen, O. Levy, M. Lewis, L. Zettlemoyer, V. Stoyanov",
+    year=2019,
+    link="https://arxiv.org/abs/1907.11692",
+    family="transformer",
+    equation="z⁰_t = LN(E[token_t] + S[0] + P[t + 2]);  z ← LN(z + MHA(z));  z ← LN(z + MLP(z))",
+    oracle="transformers' RobertaForMaskedLM, RobertaForSequenceClassification and RobertaForTokenClassification",
+    published={
+        "roberta-base": Published(
+            124_697_433,
+            16_190_373_888,
+            (128,),
+            "the authors' repository names 125M; here with the masked head, parameters as on transformers' "
+            "RobertaForMaskedLM, multiply-adds from the sizes, output layer and all",
+        )
+    },
+    divergences=(
+        Divergence(
+            "positions",
+            paper="not said; the authors' library counts from 2 on, behind the row of padding",
+            here="the token at place t of a text has row t + 2, whatever its id",
+            circulating="counted over tokens whose id is not that of padding, 1 (transformers): the same for real text",
+        ),
+        Divergence(
+            "segments",
+            paper="not said; none in the authors' library",
+            here="one row, added to every token",
+            circulating="as here (transformers)",
+        ),
+        Divergence(
+            "the pooled layer",
+            paper="not said; in the authors' library only for classes, learned with them",
+            here="the same",
+            circulating="also in transformers' RobertaModel, where nothing has learned it",
+        ),
+        Divergence(
+            "initialisation",
+            paper="not said; the authors' library: normal, deviation 0.02",
+            here="as in bert.py: cut off at two deviations",
+            circulating="normal, deviation 0.02 (transformers)",
+        ),
+        Divergence(
+            "clipping in fine-tuning",
+            paper="not said; none in the authors' library",
+            here="at 1, as BERT's",
+        ),
+    ),
+    # Its appendix: a rate of 1e-5 to 3e-5, batches of 16 or 32, at most 10 epochs, decay 0.1, a rise over 0.06.
+    settings={
+        "roberta-base": fine_tuning(lr=2e-5, weight_decay=0.1, warmup=0.06, decay=0.94),
+    },
+)

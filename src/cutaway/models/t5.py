@@ -1,0 +1,236 @@
+"""T5: an encoder–decoder that knows distances instead of positions, and reads every task as text to text.
+
+C. Raffel, N. Shazeer, A. Roberts, K. Lee, S. Narang, M. Matena, Y. Zhou, W. Li, P. J. Liu, Exploring the limits of
+transfer learning with a unified text-to-text transformer, 2019 (JMLR 2020). <https://arxiv.org/abs/1910.10683>
+
+    x_t = E[token_t]
+    Attention(q, k, v) = softmax(q kᵀ + b[distance]) v               no 1/√d; b is one table for all blocks of a stack
+    x ← x + MHA(RMS(x)),   x ← x + W₂ ReLU(W₁ RMS(x))
+    RMS(x) = g · x / √(mean(x²) + ε)                                 no mean taken off, no bias; nor has any layer one
+    p(token_{s+1} | tokens ≤ s, source) = softmax(d^−½ RMS(y_s) Eᵀ)
+
+Shapes, from source ids (N, T) and the target so far (N, S), which begins with its `begin`, the padding 0:
+    embedding of the source                  (N, T, dim)
+    bias of the encoder                      (1, heads, T, T)
+    each block of the encoder, normalized    (N, T, dim)
+    embedding of the target                  (N, S, dim)
+    bias of the decoder                      (1, heads, S, S)
+    each block of the decoder, normalized    (N, S, dim)
+    times d^−½, times the embedding          (N, S, vocabulary)
+
+A distance is key − query. It falls in one of 32 buckets: in the encoder 16 for either direction, 8 of them for one
+distance each and 8 that grow with the logarithm up to 128; in the decoder all are for keys before the query. The look
+over the source has no bias. 1/√d is not lost: the queries' matrix begins smaller by √(numbers of a head).
+
+There is no limit of length. Padding stands behind what is real and changes nothing. A decoded token is read alone:
+`begin` keeps the source's keys and values, `step` those of the target so far.
+
+This is the network of 2019 (v1.0). That of v1.1, with a gated GELU and an output layer of its own, is another one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import require
+from ..nn.cache import Cache
+from ..nn.masks import causal_mask, combined
+from ..nn.position import RelativeBias
+from ..nn.transformer import Block, Tied
+from ..spec import PairSpec
+from .card import Card, Divergence, Published
+from .encoder_decoder import EncoderDecoder, placed, refuse_apart, refuse_sizes, refuse_two_vocabularies
+
+EPS = 1e-6  # ε of the normalization
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    vocabulary: int = 32_128  # token ids are below this, on both sides
+    num_classes: int | None = None  # those of the target: none, as there is one vocabulary
+    dim: int = 512  # d, numbers in a token
+    layers: int = 6  # blocks of the encoder
+    decoder_layers: int | None = None  # of the decoder; none for as many
+    heads: int = 8  # of attention
+    key_dim: int = 64  # numbers of a head's queries, keys and values, which need not come to dim
+    hidden: int | None = None  # units of the MLP; none for 4 · dim
+    buckets: int = 32  # of distances
+    furthest: int = 128  # distance from which on all fall in the last bucket
+    dropout: float = 0.1  # of embedding, weights of attention, hidden units, what each layer adds, and either end
+
+    def __post_init__(self) -> None:
+        refuse_sizes(self, "key_dim")
+        refuse_two_vocabularies("t5", self)
+        require(self.buckets >= 4 and self.buckets % 4 == 0, "buckets", self.buckets, "at least 4 and a multiple of 4")
+        ok = self.furthest > self.buckets // 2
+        require(ok, "furthest", self.furthest, f"more than half of buckets={self.buckets}")
+        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
+        """The preset with the vocabulary of `spec`. Raises ModelError where its sides have one each."""
+        refuse_apart("t5", spec)
+        return dataclasses.replace(preset, vocabulary=spec.vocabulary)
+
+
+class T5(EncoderDecoder):
+    """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocabulary)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        dim = config.dim
+        self.embedding = nn.Embedding(config.vocabulary, dim)  # E
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder_bias = RelativeBias(config.heads, config.buckets, config.furthest, both=True)
+        self.encoder = self._blocks(config.layers, crosses=False)
+        self.encoder_norm = nn.RMSNorm(dim, eps=EPS)
+        self.decoder_bias = RelativeBias(config.heads, config.buckets, config.furthest, both=False)
+        self.decoder = self._blocks(config.decoder_layers or config.layers, crosses=True)
+        self.decoder_norm = nn.RMSNorm(dim, eps=EPS)
+        self.head = Tied(self.embedding)
+        self._initialise()
+
+    def _blocks(self, count: int, *, crosses: bool) -> nn.ModuleList:
+        c = self.config
+        return nn.ModuleList(
+            Block(
+                c.dim,
+                c.heads,
+                c.hidden or 4 * c.dim,
+                order="pre",
+                activation="relu",
+                norm="rms",
+                eps=EPS,
+                bias=False,
+                crosses=crosses,
+                dropout=c.dropout,
+                attention_dropout=c.dropout,
+                hidden_dropout=c.dropout,
+                key_dim=c.key_dim,
+                scale=1.0,
+            )
+            for _ in range(count)
+        )
+
+    @torch.no_grad()
+    def _initialise(self) -> None:
+        """Each matrix so that what it gives has variance 1; queries have that of 1/√d in them."""
+        c = self.config
+        nn.init.normal_(self.embedding.weight)
+        for bias in (self.encoder_bias, self.decoder_bias):
+            nn.init.normal_(bias.table.weight, std=c.dim**-0.5)
+        looks: list[tuple[Any, tuple[Tensor, ...]]] = []
+        rows = c.heads * c.key_dim
+        for block in (*self.encoder, *self.decoder):
+            parts: Any = block
+            looks.append((parts.attention, parts.attention.qkv.weight.split(rows)))
+            nn.init.normal_(parts.mlp.fc1.weight, std=c.dim**-0.5)
+            nn.init.normal_(parts.mlp.fc2.weight, std=(c.hidden or 4 * c.dim) ** -0.5)
+        for block in self.decoder:
+            look: Any = block.cross_attention
+            looks.append((look, (look.q.weight, *look.kv.weight.split(rows))))
+        for look, weights in looks:
+            for weight, inputs in zip(weights, (c.dim * c.key_dim, c.dim, c.dim)):
+                nn.init.normal_(weight, std=inputs**-0.5)
+            nn.init.normal_(look.out.weight, std=rows**-0.5)
+
+    def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
+        """What the encoder makes of source ids (N, T), (N, T, dim); `mask` (N, 1, 1, T) is True where one is real."""
+        length = source.shape[1]
+        x = self.dropout(self.embedding(source))  # (N, T, dim)
+        seen = combined(self.encoder_bias(length, length), mask)  # (N or 1, heads, T, T)
+        for block in self.encoder:
+            x = block(x, seen)
+        read: Tensor = self.dropout(self.encoder_norm(x))
+        return read
+
+    def decode(self, target: Tensor, read: Tensor | None, mask: Tensor | None, cache: Cache | None = None) -> Tensor:
+        """What the head sees at each place of the target ids (N, S), (N, S, dim), over what was `read` (N, T, dim) of
+        a source with that `mask` (N, 1, 1, T). With a `cache` the ids go on where it ends, and it knows the source."""
+        length = target.shape[1]
+        _, seen, causal = placed(target, cache)
+        keys = length if cache is None else cache.length
+        if causal:
+            seen = causal_mask(length, keys, target.device)
+        y = self.dropout(self.embedding(target))  # (N, S, dim)
+        seen = combined(self.decoder_bias(length, keys), seen)  # (1, heads, S, keys)
+        said: Tensor = self.dropout(self.decoder_norm(self.through_decoder(y, seen, False, read, mask, cache)))
+        return said * float(self.config.dim**-0.5)
+
+
+Model = T5
+
+PRESETS = {
+    "t5-small": Config(),
+    "t5-base": Config(dim=768, layers=12, heads=12),
+}
+
+_COUNTED = "the paper names 60 M and 220 M; in full counted on transformers' network, for 32 tokens on either side"
+_AT = (32,)
+
+# The paper pre-trains with AdaFactor and a rate of s^−½; these are for training from scratch on little data.
+_FROM_SCRATCH = {
+    "optimizer": "adamw",
+    "lr": 1e-3,
+    "weight_decay": 0.01,
+    "schedule": "warmup-cosine",
+    "warmup": 0.05,
+    "clip": 1.0,
+    "batch_size": 32,
+}
+
+CARD = Card(
+    title="Exploring the limits of transfer learning with a unified text-to-text transformer",
+    authors="C. Raffel, N. Shazeer, A. Roberts, K. Lee, S. Narang, M. Matena, Y. Zhou, W. Li, P. J. Liu",
+    year=2019,
+    link="https://arxiv.org/abs/1910.10683",
+    family="transformer",
+    equation="softmax(q kᵀ + b[bucket(key − query)]) v;  x ← x + MHA(RMS(x));  x ← x + FFN(RMS(x));  "
+    "p = softmax(d^−½ RMS(y) Eᵀ)",
+    oracle="transformers' T5ForConditionalGeneration",
+    published={
+        "t5-small": Published(60_506_624, 1_954_545_664, _AT, _COUNTED),
+        "t5-base": Published(222_903_552, 7_187_988_480, _AT, _COUNTED),
+    },
+    divergences=(
+        Divergence(
+            "1/√d",
+            paper="not said; the released code has none",
+            here="none: queries begin smaller by √key_dim",
+            circulating="none (transformers)",
+        ),
+        Divergence(
+            "the bias of distances",
+            paper="shared by all blocks, each head its own",
+            here="one table for each stack; the look over the source has none",
+            circulating="kept in the first block (transformers); old checkpoints hold one of the look over the source, "
+            "which nothing reads",
+        ),
+        Divergence(
+            "normalization",
+            paper="a layer normalization that rescales alone, without a bias",
+            here="RMS, ε = 1e-6",
+            circulating="RMS, its mean square in float32 also of float64 inputs (transformers)",
+        ),
+        Divergence(
+            "v1.1",
+            paper="ReLU, and one matrix for embedding and output, scaled by d^−½",
+            here="as in the paper",
+            circulating="also v1.1: gated GELU, an output layer of its own, no scaling; not this network",
+        ),
+        Divergence(
+            "optimizer",
+            paper="AdaFactor",
+            here="AdamW with warm-up and cosine, for little data",
+        ),
+    ),
+    settings=dict.fromkeys(PRESETS, _FROM_SCRATCH),
+)

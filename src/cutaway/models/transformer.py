@@ -1,0 +1,249 @@
+"""The Transformer: an encoder and a decoder of attention alone, a sequence in, another one out.
+
+A. Vaswani, N. Shazeer, N. Parmar, J. Uszkoreit, L. Jones, A. N. Gomez, Ł. Kaiser, I. Polosukhin, Attention is all you
+need, 2017. <https://arxiv.org/abs/1706.03762>
+
+    x_t = √d · E[token_t] + PE(t)                                    the factor is the embedding's alone
+    encoder:  x ← LN(x + MHA(x, x));  x ← LN(x + W₂ ReLU(W₁ x))
+    decoder:  y ← LN(y + MHA(y, y ≤)); y ← LN(y + MHA(y, x)); y ← LN(y + W₂ ReLU(W₁ y))
+    p(token_{s+1} | tokens ≤ s, source) = softmax(y_s Eᵀ)
+
+Shapes, from source ids (N, T) and the target so far (N, S), which begins with its `begin`:
+    embedding of the source plus positions   (N, T, dim)
+    each block of the encoder                (N, T, dim)
+    embedding of the target plus positions   (N, S, dim)
+    each block of the decoder                (N, S, dim)
+    times the embedding                      (N, S, vocabulary)
+
+One matrix E looks up the source, the target, and is the output layer, as both sides have one vocabulary. Where they
+have two, the source has a matrix of its own, and the target's is still the output layer. E begins at deviation 1/√d, so
+that √d · E has the scale of the sinusoids beside it and the logits that of a softmax which can still learn.
+
+Dropout is of what each sub-layer adds and of the sums at the bottom, nowhere else. There is no normalization behind the
+last block, which ends in one. `order=pre` normalizes before each sub-layer instead, with one more behind either stack:
+so are deep networks trained without a long warm-up.
+
+Sinusoids have no limit of length. Padding stands behind what is real and changes nothing. A decoded token is read
+alone: `begin` keeps the source's keys and values, `step` those of the target so far.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import require
+from ..nn.cache import Cache
+from ..nn.position import sinusoids
+from ..nn.transformer import Block, Tied
+from ..spec import PairSpec
+from .card import Card, Divergence, Published
+from .encoder_decoder import EncoderDecoder, placed, refuse_sizes, refuse_two_vocabularies
+
+
+@dataclass(frozen=True)
+class Config:
+    """What can be set in the network."""
+
+    vocabulary: int = 37_000  # token ids of the source are below this
+    num_classes: int | None = None  # those of the target; none for as many as the source's
+    shared: bool = True  # one matrix looks up source and target; else the source has one of its own
+    dim: int = 512  # d, numbers in a token
+    layers: int = 6  # blocks of the encoder
+    decoder_layers: int | None = None  # of the decoder; none for as many
+    heads: int = 8  # of attention, each on dim / heads numbers
+    hidden: int | None = None  # units of the MLP; none for 4 · dim
+    dropout: float = 0.1  # of what each sub-layer adds, and of embedding plus positions
+    order: str = "post"  # where the normalization stands: post, behind each sum; pre, before each sub-layer
+
+    def __post_init__(self) -> None:
+        refuse_sizes(self)
+        require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
+        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
+        require(self.order in ("post", "pre"), "order", self.order, "post or pre")
+        if self.shared:
+            refuse_two_vocabularies("shared=true", self)
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
+        """The preset with the vocabularies of `spec`."""
+        return dataclasses.replace(
+            preset, vocabulary=spec.vocabulary, num_classes=spec.target.outputs, shared=spec.shared
+        )
+
+
+class Transformer(EncoderDecoder):
+    """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocabulary)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        dim = config.dim
+        self.embedding = nn.Embedding(config.vocabulary, dim)  # E, or the source's
+        self.target_embedding = None if config.shared else nn.Embedding(config.num_classes or config.vocabulary, dim)
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = self._blocks(config.layers, crosses=False)
+        self.decoder = self._blocks(config.decoder_layers or config.layers, crosses=True)
+        last = nn.LayerNorm if config.order == "pre" else nn.Identity
+        self.encoder_norm, self.decoder_norm = last(dim), last(dim)
+        self.head = Tied(self._words)
+        self._initialise()
+
+    def _blocks(self, count: int, *, crosses: bool) -> nn.ModuleList:
+        c = self.config
+        return nn.ModuleList(
+            Block(
+                c.dim,
+                c.heads,
+                c.hidden or 4 * c.dim,
+                order=c.order,
+                activation="relu",
+                crosses=crosses,
+                dropout=c.dropout,
+            )
+            for _ in range(count)
+        )
+
+    @torch.no_grad()
+    def _initialise(self) -> None:
+        """Matrices by X. Glorot's rule, biases 0: attention's begin so already."""
+        for name, parameter in self.named_parameters():
+            if "mlp" in name:
+                nn.init.zeros_(parameter) if name.endswith("bias") else nn.init.xavier_uniform_(parameter)
+            elif "embedding" in name:
+                nn.init.normal_(parameter, std=self.config.dim**-0.5)
+
+    @property
+    def _words(self) -> nn.Embedding:
+        """What the target is looked up in."""
+        return self.embedding if self.target_embedding is None else self.target_embedding
+
+    def _looked_up(self, words: nn.Embedding, tokens: Tensor, positions: Tensor) -> Tensor:
+        """√d · E[tokens] + PE(positions), (N, T, dim). The factor is not the positions'."""
+        x = words(tokens) * math.sqrt(self.config.dim)
+        summed: Tensor = self.dropout(x + sinusoids(positions, self.config.dim, x.dtype))
+        return summed
+
+    def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
+        """What the encoder makes of source ids (N, T), (N, T, dim); `mask` (N, 1, 1, T) is True where one is real."""
+        x = self._looked_up(self.embedding, source, torch.arange(source.shape[1], device=source.device))
+        for block in self.encoder:
+            x = block(x, mask)
+        read: Tensor = self.encoder_norm(x)
+        return read
+
+    def decode(self, target: Tensor, read: Tensor | None, mask: Tensor | None, cache: Cache | None = None) -> Tensor:
+        """What the head sees at each place of the target ids (N, S), (N, S, dim), over what was `read` (N, T, dim) of
+        a source with that `mask` (N, 1, 1, T). With a `cache` the ids go on where it ends, and it knows the source."""
+        positions, seen, causal = placed(target, cache)
+        y = self._looked_up(self._words, target, positions)
+        said: Tensor = self.decoder_norm(self.through_decoder(y, seen, causal, read, mask, cache))
+        return said
+
+
+Model = Transformer
+
+PRESETS = {
+    "transformer-base": Config(),
+    "transformer-big": Config(dim=1024, heads=16, dropout=0.3),
+    "transformer-tiny": Config(vocabulary=10_000, dim=128, layers=4, heads=4, hidden=512),
+}
+
+
+def _noam(dim: int, warmup: int, updates: int) -> dict[str, object]:
+    """The paper's training: its rate is d^−½ · min(s^−½, s · w^−³ᐟ²) at update s, which peaks at s = w."""
+    return {
+        "optimizer": "adam",
+        "lr": round((dim * warmup) ** -0.5, 6),
+        "weight_decay": 0.0,
+        "schedule": "noam",
+        "warmup": round(warmup / updates, 4),
+        "label_smoothing": 0.1,
+        "batch_tokens": 25_000,
+    }
+
+
+_COUNTED = "computed from the definition above, for {} tokens on either side, of {:,} different ones"
+_AT = (32,)
+
+CARD = Card(
+    title="Attention is all you need",
+    authors="A. Vaswani, N. Shazeer, N. Parmar, J. Uszkoreit, L. Jones, A. N. Gomez, Ł. Kaiser, I. Polosukhin",
+    year=2017,
+    link="https://arxiv.org/abs/1706.03762",
+    family="transformer",
+    equation="x = √d E + PE;  x ← LN(x + MHA(x));  y ← LN(y + MHA(y, x));  x ← LN(x + FFN(x));  p = softmax(y Eᵀ)",
+    oracle="the layers of torch.nn.Transformer; embedding, positions and output written out",
+    published={
+        "transformer-base": Published(63_082_496, 2_034_368_512, _AT, _COUNTED.format(32, 37_000)),
+        "transformer-big": Published(214_245_376, 6_887_309_312, _AT, _COUNTED.format(32, 37_000)),
+        "transformer-tiny": Published(3_131_392, 102_825_984, _AT, _COUNTED.format(32, 10_000)),
+    },
+    divergences=(
+        Divergence(
+            "parameters",
+            paper="65 M and 213 M (Table 3), with 37 000 words",
+            here="63 082 496 and 214 245 376: the paper's own definition does not give its figures at that vocabulary",
+        ),
+        Divergence(
+            "√d",
+            paper="of the embedding alone (section 3.4), before the positions are added (3.5)",
+            here="as in the paper; E begins at deviation 1/√d, which the paper does not say",
+            circulating="(embedding + position) · √d; or E at deviation 1, beside which the positions are lost",
+        ),
+        Divergence(
+            "sinusoids",
+            paper="sine and cosine in turn, 10000^(2i/d)",
+            here="as in the paper",
+            circulating="all sines, then all cosines, with d/2 − 1 in the exponent's denominator (tensor2tensor)",
+        ),
+        Divergence(
+            "where the normalization stands",
+            paper="behind each sum, and none behind the last block",
+            here="as in the paper; order=pre sets the other, with one behind each stack",
+            circulating="before each sub-layer (tensor2tensor's later default); behind each sum and once more behind "
+            "either stack (torch.nn.Transformer)",
+        ),
+        Divergence(
+            "dropout",
+            paper="of what a sub-layer adds and of the sums at the bottom",
+            here="as in the paper",
+            circulating="also of the weights of attention and within the MLP (torch.nn.Transformer)",
+        ),
+        Divergence(
+            "training",
+            paper="Adam with β = 0.9, 0.98 and ε = 1e-9; the last 5 (big: 20) checkpoints, 10 minutes apart, averaged",
+            here="Adam with PyTorch's β = 0.9, 0.999 and ε = 1e-8; average=K averages the last K epochs",
+        ),
+        Divergence(
+            "decoding",
+            paper="beam 4, α = 0.6, at most 50 tokens more than the source has",
+            here="as asked: beams=4 alpha=0.6 is the paper's; a limit of length from the training targets",
+        ),
+        Divergence(
+            "transformer-tiny",
+            paper="no such size",
+            here="4 + 4 blocks of 128 numbers and 512 hidden units, for spelling to sound; small translation takes "
+            "model.dim=256 model.layers=3 model.heads=8",
+        ),
+    ),
+    settings={
+        "transformer-base": _noam(512, 4000, 100_000),
+        "transformer-big": _noam(1024, 4000, 300_000),
+        # Its time is short and known beforehand: a cosine ends lower than s^−½, which would go on.
+        "transformer-tiny": {
+            "optimizer": "adam",
+            "lr": 1e-3,
+            "weight_decay": 0.0,
+            "schedule": "warmup-cosine",
+            "warmup": 0.1,
+            "label_smoothing": 0.1,
+            "batch_tokens": 2048,
+            "clip": 1.0,
+        },
+    },
+)

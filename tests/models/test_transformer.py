@@ -1,0 +1,190 @@
+"""The Transformer: counts, √d, padding, one step at a time, both kinds of vocabulary. Its oracle is in interop."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from cutaway import card, create_model
+from cutaway.errors import ModelError
+from cutaway.generation.decoding import decode
+from cutaway.inspect.layers import layer_table
+from cutaway.models.registry import preset
+from cutaway.models.transformer import CARD, PRESETS, Config, Model
+from cutaway.nn.attention import recording
+from cutaway.spec import PairSpec, Tokens
+
+from . import pairs
+
+SMALL = Config(pairs.VOCABULARY, dim=12, layers=2, heads=3, hidden=20, dropout=0.2)
+
+
+def small(seed: int = 0, **changes: object) -> Model:
+    torch.manual_seed(seed)
+    return Model(dataclasses.replace(SMALL, **changes))  # type: ignore[arg-type]  # fields of Config
+
+
+def on_meta(config: Config) -> tuple[nn.Module, Tensor]:
+    with torch.device("meta"):
+        return Model(config), torch.ones(1, 32, dtype=torch.long)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_counts_are_the_cards(name: str) -> None:
+    model, tokens = on_meta(PRESETS[name])
+    table = layer_table(model, tokens, tokens > 0, tokens)
+    held = CARD.published[name]
+    assert (table.parameters, table.multiply_adds, table.complete) == (held.parameters, held.multiply_adds, True)
+
+
+def test_the_published_figures_are_not_those_of_the_definition() -> None:
+    d, h, v, n = 512, 2048, 37_000, 6
+    attention, mlp, norm = 4 * (d * d + d), 2 * d * h + h + d, 2 * d
+    total = v * d + n * (attention + mlp + 2 * norm) + n * (2 * attention + mlp + 3 * norm)
+    assert total == card("transformer-base").published_parameters == 63_082_496
+    assert card("transformer-big").published_parameters == 214_245_376
+    assert any("65 M and 213 M" in divergence.paper for divergence in CARD.divergences)
+
+
+def test_the_factor_is_the_embeddings_alone() -> None:
+    model = small(dim=4, heads=1).eval()
+    bottoms: list[Tensor] = []
+    for stack in (model.encoder, model.decoder):
+        stack[0].register_forward_pre_hook(lambda module, args: bottoms.append(args[0]))
+    tokens = torch.tensor([[3, 5, 7]])
+    with torch.no_grad():
+        model(tokens, None, tokens)
+    positions = [math.sin(2), math.cos(2), math.sin(0.02), math.cos(0.02)]
+    for bottom in bottoms:
+        torch.testing.assert_close(bottom[0, 2], 2 * model.embedding.weight[7] + torch.tensor(positions))
+        torch.testing.assert_close(bottom[0, 0], 2 * model.embedding.weight[3] + torch.tensor([0.0, 1.0, 0.0, 1.0]))
+    assert len(bottoms) == 2
+
+
+def test_the_embedding_begins_at_the_scale_of_the_positions() -> None:
+    weight = small(vocabulary=500, dim=256, heads=4).embedding.weight
+    assert (math.sqrt(256) * weight).std().item() == pytest.approx(1, abs=0.02)
+
+
+SHAPES = {
+    "lengths": st.lists(st.integers(1, 8), min_size=1, max_size=4),
+    "steps": st.integers(1, 6),
+    "seed": st.integers(0, 99),
+}
+
+
+@pytest.mark.parametrize("order", ["post", "pre"])
+@settings(max_examples=15, deadline=None)
+@given(**SHAPES)
+def test_padding_changes_nothing(order: str, lengths: list[int], steps: int, seed: int) -> None:
+    pairs.assert_padding_changes_nothing(pairs.moved(small(order=order), seed), lengths, steps, seed)
+
+
+@pytest.mark.parametrize("order", ["post", "pre"])
+@settings(max_examples=15, deadline=None)
+@given(**SHAPES)
+def test_one_pass_is_the_steps_one_by_one(order: str, lengths: list[int], steps: int, seed: int) -> None:
+    pairs.assert_steps_are_one_pass(pairs.moved(small(order=order, decoder_layers=1), seed), lengths, steps, seed)
+
+
+def test_no_place_of_the_target_sees_what_comes_after_it() -> None:
+    pairs.assert_sees_nothing_ahead(pairs.moved(small()))
+
+
+def test_an_empty_source_is_refused() -> None:
+    pairs.assert_empty_sources_are_refused(pairs.moved(small()))
+
+
+@pytest.mark.parametrize("order", ["post", "pre"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_it_keeps_the_contract(order: str, shared: bool) -> None:
+    pairs.assert_keeps_the_contract(small(order=order, shared=shared, num_classes=pairs.VOCABULARY), 12)
+
+
+def test_there_is_no_limit_of_length() -> None:
+    model = pairs.moved(small())
+    source, mask, so_far = pairs.ragged([3000, 7], 5)
+    with torch.no_grad():
+        assert model(source, mask, so_far).isfinite().all()
+
+
+def test_the_attention_can_be_seen() -> None:
+    model = pairs.moved(small())
+    source, mask, so_far = pairs.ragged([4, 2], 3)
+    with torch.no_grad(), recording(model) as seen:
+        model(source, mask, so_far)
+    looks = {"encoder.0.attention": (4, 4), "decoder.1.attention": (3, 3), "decoder.1.cross_attention": (3, 4)}
+    for name, shape in looks.items():
+        weights = seen[name][0].weights
+        assert weights.shape == (2, 3, *shape)
+        torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, shape[0]).double())
+    assert (seen["decoder.1.cross_attention"][0].weights[1, :, :, 2:] == 0).all()
+    assert seen["decoder.0.attention"][0].weights.triu(1).abs().max() == 0
+
+
+def test_one_matrix_is_source_target_and_output() -> None:
+    shared, apart = small(), small(shared=False, num_classes=17)
+    assert shared.head.weight is shared.embedding.weight
+    assert apart.head.weight is apart.target_embedding.weight  # type: ignore[union-attr]  # it has one
+    assert set(apart.state_dict()) - set(shared.state_dict()) == {"target_embedding.weight"}
+    source, mask, _ = pairs.ragged([3], 1)
+    assert apart(source, mask, torch.tensor([[16, 0]])).shape == (1, 2, 17)
+
+
+def test_a_config_fits_a_data_set() -> None:
+    found = preset("transformer-tiny")
+    assert Model.shares_vocabulary
+    together = found.configure(PairSpec(29, 20, Tokens(29, 2, 3, 21), shared=True))
+    assert (together.vocabulary, together.num_classes, together.shared, together.dim) == (29, 29, True, 128)
+    apart = found.configure(PairSpec(29, 20, Tokens(43, 2, 3, 21)), {"dim": "32"})
+    assert (apart.vocabulary, apart.num_classes, apart.shared, apart.dim) == (29, 43, False, 32)
+    with pytest.raises(ModelError, match="num_classes=43 cannot be: it must be vocabulary=29: shared=true has one"):
+        found.configure(PairSpec(29, 20, Tokens(43, 2, 3, 21)), {"shared": "true"})
+
+
+def test_it_learns_to_turn_sequences_round() -> None:
+    torch.manual_seed(0)
+    model = create_model("transformer-tiny", vocabulary=10, dim=32, layers=1, heads=4, hidden=64, dropout=0.0)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(150):
+        source = torch.randint(4, 10, (32, 5))
+        target = torch.cat([source.flip(1), torch.full((32, 1), 3)], 1)  # … and the end
+        logits = model(source, None, torch.cat([torch.full((32, 1), 2), target[:, :-1]], 1))
+        loss = F.cross_entropy(logits.flatten(0, 1), target.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    source = torch.randint(4, 10, (50, 5))
+    for beams in (1, 3):
+        answers = decode(model, source, None, Tokens(10, 2, 3, 6), beams=beams)
+        assert (answers[:, :5] == source.flip(1)).all(1).float().mean() > 0.9
+
+
+@pytest.mark.parametrize("name", ["transformer-base", "transformer-big"])
+def test_the_rate_peaks_as_in_the_paper(name: str) -> None:
+    given, dim = CARD.settings[name], PRESETS[name].dim
+    assert given["lr"] == pytest.approx(dim**-0.5 * 4000**-0.5, rel=1e-2)
+    assert (given["schedule"], given["label_smoothing"], given["optimizer"]) == ("noam", 0.1, "adam")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("dropout", 1.0),
+        ("dropout", -0.1),
+        ("heads", 5),
+        ("order", "parallel"),
+        ("num_classes", 7),
+        *((field, 0) for field in ("vocabulary", "num_classes", "dim", "layers", "decoder_layers", "heads", "hidden")),
+    ],
+)
+def test_bad_values_are_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(ModelError, match=f"^{field}={value!r} cannot be"):
+        Config(**{field: value})  # type: ignore[arg-type]
