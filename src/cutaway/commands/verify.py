@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
             claims.append(claim)
             if not args.json:
                 style = {FAILED: "bold red", SKIPPED: "dim"}.get(claim.status)
-                line = f"{claim.status:<8} {claim.model:<14} {claim.claim:<36} {claim.detail}"
+                line = f"{claim.status:<8} {claim.model:<20} {claim.claim:<38} {claim.detail}"
                 console().print(line, style=style, markup=False)
     if args.json:
         emit_json([dataclasses.asdict(claim) for claim in claims])
@@ -72,6 +72,7 @@ def claims_of(found: Preset) -> Iterator[Claim]:
         yield from _oracle(found, config, model)
         yield _saved(found, model)
         yield from _torchvision(found)
+        yield from _hugging_face(found, model)
         yield from _behaviour(found, config, model)
 
 
@@ -113,7 +114,7 @@ def _oracle(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
     measured = compare(model, oracle, torch.Generator().manual_seed(0))
     fields = dataclasses.fields(config)
     reduced = [f.name for f in fields if getattr(config, f.name) != getattr(found.config, f.name)]
-    where = "".join(f", with {name}={as_text(getattr(config, name))}" for name in reduced)
+    where = ", with " + ", ".join(f"{name}={as_text(getattr(config, name))}" for name in reduced) if reduced else ""
     for claim, difference in zip(claims, (measured.outputs, measured.gradients)):
         yield _at_most(found, claim, difference, BOUND, where)
 
@@ -145,6 +146,21 @@ def _torchvision(found: Preset) -> Iterator[Claim]:
     yield _round_trip(found, "to torchvision and back, bit for bit", model, there_and_back)
 
 
+def _hugging_face(found: Preset, model: Any) -> Iterator[Claim]:
+    """A model that is written as a Hugging Face folder and read again has the same bits."""
+    from ..interop.huggingface import family_of
+    from ..interop.huggingface.folders import read_folder, write_folder
+
+    if family_of(found.name) is None:
+        return
+
+    def there_and_back(folder: Path) -> Any:
+        write_folder(model, found.name, folder / "model")
+        return read_folder(folder / "model", found.name).model
+
+    yield _round_trip(found, "to Hugging Face and back, bit for bit", model, there_and_back)
+
+
 def _round_trip(found: Preset, claim: str, model: Any, there_and_back: Any) -> Claim:
     import tempfile
 
@@ -165,6 +181,7 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
     from ..inspect.example import example_inputs, example_shape, kind_taken
     from ..interop.oracles.compare import BOUND, difference
     from ..models.images import answers_of
+    from ..spec import Context
 
     shape, sizes = example_shape(found, config), found.image_sizes(config)
     if sizes.least > 1:  # images twice as large as they must be cost less than published ones, and show as much
@@ -172,6 +189,7 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
         shape = (*shape[:-2], side, side)
     drawn = example_inputs(found, config, shape, count=3)
     inputs = tuple(x.double() if x.is_floating_point() else x for x in drawn)
+    kind = kind_taken(found, config)
     model = model.double().train()
     with torch.no_grad():  # what begins at zero would hide what lies before it
         for parameter in model.parameters():
@@ -189,14 +207,30 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
 
     model.eval()
     with torch.no_grad():
-        together = model(*inputs)
-        if kind_taken(found, config) == "graph":  # its examples are nodes, asked for by their numbers
-            one_by_one = [(*inputs, torch.tensor([i])) for i in range(3)]
-            together = together[:3]
+        if kind == "graph":  # its examples are nodes, asked for by their numbers
+            together = model(*inputs)[:3]
+            alone = torch.cat([model(*inputs, torch.tensor([i])) for i in range(3)])
+        elif kind in ("text", "pairs") and Context not in found.targets:  # word vectors know no padding
+            together, alone = _alone_without_padding(model, inputs)
         else:
-            one_by_one = [tuple(x[i : i + 1] for x in inputs) for i in range(3)]
-        alone = torch.cat([model(*one) for one in one_by_one])
+            together = model(*inputs)
+            alone = torch.cat([model(*(x[i : i + 1] for x in inputs)) for i in range(3)])
     yield _at_most(found, "one alone = one of many", difference(alone, together), BOUND)
+
+
+def _alone_without_padding(model: Any, inputs: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Answers for tokens (N, T) with a mask (N, T), of which each row but the first is cut shorter than the one before:
+    as one padded batch, and row by row with the padding cut off. Answers at padding are left out."""
+    import torch
+
+    tokens, mask, *more = inputs
+    lengths = [max(1, tokens.shape[1] // (i + 1)) for i in range(len(tokens))]
+    mask = mask & (torch.arange(tokens.shape[1]) < torch.tensor(lengths)[:, None])  # (N, T)
+    together = model(tokens * mask, mask, *more)
+    alone = [model(tokens[i : i + 1, :n], mask[i : i + 1, :n], *(x[i : i + 1] for x in more))
+             for i, n in enumerate(lengths)]  # fmt: skip
+    ends = [one.shape[1] if one.ndim == 3 else None for one in alone]
+    return torch.cat([y[:n].flatten() for y, n in zip(together, ends)]), torch.cat([one.flatten() for one in alone])
 
 
 def _at_most(found: Preset, claim: str, measured: float, bound: float, where: str = "") -> Claim:

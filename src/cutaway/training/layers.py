@@ -8,17 +8,21 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 from ..errors import SettingError, nearest
+from ..nn.transformer import Block
 from ..settings import as_text
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+HEAD = "head"  # the child that is the head, whatever it is made of
 NEARLY_ALL = 0.9  # share of the parameters from which on one child is not a group of the model, but its whole body
 
 
 def heads(model: nn.Module) -> list[str]:
-    """The names of the layers that give the outputs: the last linear layer or convolution, and the last one of each
-    auxiliary head, a child whose name begins with aux."""
+    """The names of what gives the outputs: the child `head` where there is one, else the last linear layer or
+    convolution; and the last one of each auxiliary head, a child whose name begins with aux."""
     last = {auxiliary(name): name for name, module in model.named_modules() if isinstance(module, LAYERS)}
+    if isinstance(getattr(model, HEAD, None), nn.Module):
+        last[""] = HEAD
     return list(last.values())
 
 
@@ -69,8 +73,8 @@ def depths(model: nn.Module) -> dict[str, int]:
     """How many groups of layers from the head each parameter stands, 0 for the heads themselves.
 
     The groups are the model's children in their order. One that holds nearly all of the body's parameters is opened,
-    so that a transformer's blocks are groups of their own; one of vectors alone, such as a norm, belongs to the group
-    before it. An auxiliary head is a head.
+    and so is a list of a Transformer's blocks, so that these are groups of their own; one of vectors alone, such as a
+    norm, belongs to the group before it. An auxiliary head is a head.
     """
     rest = body(model)
     total = sum(p.numel() for name, p in model.named_parameters() if name in rest)
@@ -88,7 +92,8 @@ def _groups(module: nn.Module, prefix: str, large: float) -> list[list[str]]:
         inside = {f"{prefix}{name}.{key}": p for key, p in child.named_parameters()}
         if not prefix and auxiliary(name):
             continue
-        if sum(p.numel() for p in inside.values()) > large and any(child.children()):
+        stack = isinstance(child, nn.ModuleList) and all(isinstance(block, Block) for block in child)
+        if (stack or sum(p.numel() for p in inside.values()) > large) and any(child.children()):
             groups += _groups(child, f"{prefix}{name}.", large)
         elif all(p.ndim < 2 for p in inside.values()) and any(groups):
             groups[-1] += inside

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,21 @@ from ..data.lengths import bucketed, padding
 from ..data.opening import kind_of, open_data, read_otherwise
 from ..data.sets import DataSet
 from ..data.settings import DataSettings
+from ..data.text.fitting import AUTO, OF_ITS_OWN
+from ..data.text.tokenizers import KINDS
 from ..errors import SettingError, UnknownName
 from ..interop.word_vectors import Vectors, take_vectors
 from ..models.registry import Preset, preset
 from ..settings import as_text, build, keys
-from ..spec import Classes, ImageSizes, ImageSpec
+from ..spec import Classes, ImageSizes, ImageSpec, PairSpec
 from ..tasks.task import Task, task_for
 from .evaluation import carries
 from .layers import frozen, heads
 from .place import Place, find_place
 from .settings import TrainSettings
-from .weights import Taken, take_weights
+from .weights import Source, Taken, find_weights, take_weights
 
+TOKENIZED = ("text", "pairs")  # kinds of data that a tokenizer cuts
 WORTH_SAYING = 0.01  # share of padding from which on it is told
 LAYER_DECAY = 0.8  # where weights are taken, as in K. Clark et al., ELECTRA, 2020 <https://arxiv.org/abs/2003.10555>
 
@@ -68,16 +71,25 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     data_settings = build(DataSettings, {k: v for k, v in flat.items() if k in keys(DataSettings)})
 
     kind = kind_of(source, data_settings)
+    begun = find_weights(settings.weights, found) if settings.weights and not resumed else None
+    if begun and kind in TOKENIZED:
+        data_settings = _as_the_weights_were_cut(data_settings, begun, given)
+    shared = data_settings.shared
+    data_settings = _as_the_model_asks(data_settings, kind, found)
     found.refuse_kind(kind, read_otherwise(kind, found.takes, found.targets))
-    parsed = found.parse(model_settings)
+    typed = found.parse(model_settings)
+    parsed = {**(begun.settings(found) if begun else {}), **typed}
     if "image_size" in found.setting_names and data_settings.image_size and kind == "image":
         parsed.setdefault("image_size", data_settings.image_size)
     sizes = found.image_sizes(found.configure(settings=parsed))
     data = open_data(source, data_settings, sizes, found.targets)
     _refuse_unfit(settings, data)
+    data_settings = _as_the_sides_are_cut(data_settings, data, shared)
     data.notes += _padding_notes(data, settings)
     if settings.threads:
         torch.set_num_threads(settings.threads)
+    if begun:
+        parsed |= _rows(data, data_settings, settings, begun, typed)
     config = found.configure(data.spec, parsed)
     torch.manual_seed(settings.seed)
     network = found.build(config)
@@ -86,7 +98,10 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
             f"compile=true compiles what answers for one batch by itself, and {model} carries its state from batch to "
             "batch: leave compile out, or add carry=false."
         )
-    taken = take_weights(network, found, settings.weights) if settings.weights and not resumed else None
+    taken = None
+    if begun and settings.weights:
+        taken = take_weights(network, found, settings.weights)
+        taken = replace(taken, notes=(*_built_like(found, parsed, typed, begun), *taken.notes))
     if settings.vectors:
         settings = replace(settings, vectors=str(Path(settings.vectors).expanduser().resolve()))
         if not resumed:
@@ -102,6 +117,75 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
         )
     place = find_place(settings.device, settings.precision, settings.channels_last, network)
     return Prepared(found, data, network, task, place, settings, data_settings, parsed, sizes, taken)
+
+
+def _as_the_model_asks(settings: DataSettings, kind: str, found: Preset) -> DataSettings:
+    """The settings with what the model wants where they leave it open: a state carried from step to step, texts in a
+    frame, one vocabulary for both sides of a pair."""
+    network = found.module.Model
+    asked = {
+        "text": {"carry": hasattr(network, "advance"), "frame": getattr(network, "framed", False)},
+        "pairs": {"shared": getattr(network, "shares_vocabulary", False)},
+    }
+    wanted = [key for key, wants in asked.get(kind, {}).items() if wants and getattr(settings, key) is None]
+    return replace(settings, **dict.fromkeys(wanted, True))  # type: ignore[arg-type]  # they are yes or no
+
+
+def _as_the_weights_were_cut(settings: DataSettings, begun: Source, given: Mapping[str, Any]) -> DataSettings:
+    """The settings with the tokenizer that the weights were learned with, unless another one was given; what a card
+    says of how one is to be fitted is no matter then."""
+    if begun.tokenizer is None or given.get("tokenizer", AUTO) != AUTO:
+        return settings
+    usual: dict[str, Any] = {f.name: f.default for f in fields(DataSettings)}
+    usual = {key: usual[key] for key in OF_ITS_OWN if key not in given}
+    return replace(settings, tokenizer=str(begun.tokenizer.resolve()), **usual)
+
+
+def _rows(
+    data: DataSet, settings: DataSettings, training: TrainSettings, begun: Source, typed: Mapping[str, Any]
+) -> dict[str, int]:
+    """The vocabulary of the model, where the weights have rows for more tokens than their tokenizer has.
+
+    Raises SettingError where the tokenizer does not belong to the weights: one of another size.
+    """
+    ids, rows = getattr(data.spec, "vocabulary", None), getattr(begun.config, "vocabulary", None)
+    if not ids or not rows or "vocabulary" in typed or ids == rows:
+        return {}
+    own = begun.tokenizer is not None and settings.tokenizer == str(begun.tokenizer.resolve())
+    if own and ids < rows:
+        return {"vocabulary": rows}
+    if settings.tokenizer in (AUTO, *KINDS):
+        which = f"the tokenizer that was fitted on {data.name} has {ids:,}"
+    else:
+        which = f"the tokenizer in {settings.tokenizer} has {ids:,}"
+    way = "leave tokenizer out" if begun.tokenizer else "give theirs as tokenizer=FILE"
+    raise SettingError(
+        f"weights={training.weights} has vectors of {rows:,} tokens ({begun.file}), and {which}: they do not belong "
+        f"together. The model would take one word for another; {way}."
+    )
+
+
+def _built_like(found: Preset, parsed: Mapping[str, Any], typed: Mapping[str, Any], begun: Source) -> list[str]:
+    """A sentence on the model's settings that are those of the weights; none where they are the preset's."""
+    taken = {k: v for k, v in parsed.items() if k in begun.settings(found) and k not in typed}
+    other = {k: v for k, v in taken.items() if v != getattr(found.config, k)}
+    if not other:
+        return []
+    said = ", ".join(f"{key}={as_text(value)}" for key, value in other.items())
+    return [f"The {found.name} is built as that of the weights: {said}."]
+
+
+def _as_the_sides_are_cut(settings: DataSettings, data: DataSet, typed: bool | None) -> DataSettings:
+    """The settings with whether the sides of pairs share a tokenizer: what is `typed` must be so, what a model asks for
+    gives way. Raises SettingError where the sides are cut differently and are to share one all the same."""
+    if not isinstance(data.spec, PairSpec):
+        return settings
+    if typed and not data.spec.shared:
+        raise SettingError(
+            "shared=true cannot be: the two sides of this data are cut differently, and share no tokenizer. "
+            "tokenizer=bpe cuts both alike; or leave shared out."
+        )
+    return replace(settings, shared=data.spec.shared)
 
 
 def _refuse_unfit(settings: TrainSettings, data: DataSet) -> None:
@@ -147,8 +231,11 @@ def _padding_notes(data: DataSet, settings: TrainSettings) -> list[str]:
     lengths: Tensor | None = getattr(part, "lengths", None)
     if lengths is None or hasattr(part, "carries") or lengths.min() == lengths.max():
         return []
-    size = settings.batch_size or len(part)
-    sorted_ = padding(lengths, bucketed(lengths, size, torch.Generator().manual_seed(settings.seed)))
+    size, generator = settings.batch_size or len(part), torch.Generator().manual_seed(settings.seed)
+    batches = bucketed(lengths, size, generator, settings.batch_tokens)
+    if settings.batch_tokens:
+        size = max(1, len(part) // len(batches))
+    sorted_ = padding(lengths, batches)
     at_random = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
     shuffled = padding(lengths, torch.split(at_random, size))
     if shuffled < WORTH_SAYING:

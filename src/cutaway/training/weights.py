@@ -1,13 +1,16 @@
-"""Weights to start from: a run or model of ours, or a checkpoint of torchvision's, taken into a model of the same kind.
+"""Weights to start from: a run or model of ours, a Hugging Face folder, or a checkpoint of torchvision's, taken into a
+model of the same kind.
 
-Everything of the same name and shape is taken, buffers too. The head alone may be of another number of classes: it
-stays as it was initialised. Anything else that does not fit is refused, so that no layer begins at random unnoticed.
+Everything of the same name and shape is taken, buffers too. The head alone may be of another number of classes, and of
+a model of text it may be of another kind: what does not fit of it stays as it was initialised. Anything else that does
+not fit is refused, so that no layer begins at random unnoticed.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,13 +19,37 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from ..errors import FileError
+from ..files import read_json
+from ..interop.huggingface import family_of
+from ..interop.huggingface.reading import INDEX, Folder, is_folder
 from ..interop.torchvision import read_checkpoint
 from ..models.registry import Preset
-from ..models.saving import WEIGHTS, read_tensors
+from ..models.saving import WEIGHTS, read_tensors, refuse_pickle
 from ..settings import as_text
-from .layers import LAYERS, auxiliary, heads
+from .layers import HEAD, LAYERS, auxiliary, heads
 
 FITTED = ("in_channels", "in_features", "num_classes", "image_size", "auxiliary")  # of a Config: what shapes tell
+# And what the data asks for: no setting that goes along with weights.
+ASKED = ("vocabulary", "head", "read", "tied", "horizon", "known", "steps", "many", "output")
+TOKENIZERS = ("tokenizer.json", "preprocessing.json")  # files beside weights that may hold a tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """What stands behind weights=PATH, before anything of it is taken."""
+
+    file: Path  # that holds the weights, or names those that do
+    config: Any = None  # of their model, as ours; None where nothing tells it
+    tokenizer: Path | None = None  # the file of the tokenizer that their texts were cut by
+
+    def settings(self, preset: Preset) -> dict[str, Any]:
+        """The model's own settings that go along with the weights: those that are not the preset's, and how many tokens
+        it reads. What the data asks for is not among them."""
+        if self.config is None:
+            return {}
+        names = [name for name in preset.setting_names if name not in (*FITTED, *ASKED)]
+        theirs = {name: getattr(self.config, name) for name in names}
+        return {k: v for k, v in theirs.items() if k == "context" or v != getattr(preset.config, k)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +64,8 @@ class Taken:
 
 
 def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
-    """Put the weights at `path` (a run's or model's folder, or a file) into the model, and say what was taken.
+    """Put the weights at `path` (a run's or model's folder, Hugging Face's, or a file) into the model, and say what was
+    taken.
 
     Raises FileError where the file cannot be read or does not fit the model, ModelError where torchvision has no such
     network.
@@ -48,24 +76,56 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
     if adapt is not None:
         found = adapt(found)
     own = model.state_dict()
-    new = _new(own, found, heads(model))
+    of_text = bool(getattr(getattr(model, "config", None), "vocabulary", 0))
+    new = _new(own, found, heads(model), of_text)
     wanted = {key: value for key, value in own.items() if not _belongs(key, new)}
-    # An auxiliary head in the file that the model was built without is no loss: it answers in training alone.
-    offered = {k: v for k, v in found.items() if not _belongs(k, new) and (k in own or not auxiliary(k))}
+    # An auxiliary head in the file that the model was built without is no loss: it answers in training alone. Nor is
+    # the head of another kind that a model of text had.
+    offered = {
+        k: v
+        for k, v in found.items()
+        if not _belongs(k, new) and (k in own or not (auxiliary(k) or (of_text and _belongs(k, (HEAD,)))))
+    }
     _refuse_misfits(file, model, wanted, offered)
     model.load_state_dict({**own, **offered})
     notes = (_said(file, preset, own, wanted, found, new), *notes)
-    with file.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
-    return Taken(str(file.resolve()), digest, len(wanted), new, notes)
+    return Taken(str(file.resolve()), _digest(file), len(wanted), new, notes)
+
+
+def find_weights(path: str, preset: Preset) -> Source:
+    """What stands at `path`: whose weights, for which config, with which tokenizer. No tensor is read.
+
+    Raises FileError where there are none, or those of another model; ModelError where they are of a network of
+    transformers that `preset` is not.
+    """
+    file = _file(Path(path).expanduser())
+    if _is_hugging(file):
+        folder = Folder(file.parent)
+        folder.preset(preset.name)
+        return Source(file, folder.config, folder.tokenizer)
+    meta = _meta(file)
+    if meta is None and family_of(preset.name) is not None:
+        refuse_pickle(file)
+        Folder(file.parent)  # says what the folder lacks
+        raise FileError(
+            f"weights={path} is a file that nothing tells the network of: give the folder that it stands in."
+        )
+    if meta is None:
+        return Source(file)
+    _refuse_other(file, meta, preset)
+    theirs = {k: _plain(v) for k, v in meta["config"].items() if k in preset.setting_names}
+    return Source(file, dataclasses.replace(preset.config, **theirs), _tokenizer_beside(file))
 
 
 def _file(path: Path) -> Path:
-    """The file that holds the weights: the path itself, or that of a run's or model's folder."""
+    """The file that holds the weights, or names those that do: the path itself, or that of a folder."""
     if path.is_file():
         return path
     if not path.is_dir():
         raise FileError(f"There is nothing at weights={path}: give a run's or model's folder, or a file of weights.")
+    if is_folder(path):
+        files = Folder(path).files
+        return files[0] if len(files) == 1 else path / INDEX
     folder = path / "model" if (path / "run.json").is_file() else path
     if not (folder / WEIGHTS).is_file():
         raise FileError(
@@ -75,12 +135,56 @@ def _file(path: Path) -> Path:
     return folder / WEIGHTS
 
 
+def _is_hugging(file: Path) -> bool:
+    """Whether the file is the weights of a Hugging Face folder."""
+    return file.name in (WEIGHTS, INDEX) and is_folder(file.parent)
+
+
+def _tokenizer_beside(file: Path) -> Path | None:
+    """The file beside weights of ours that holds the one tokenizer of their texts."""
+    for name in TOKENIZERS:
+        beside = file.parent / name
+        if beside.is_file():
+            document = read_json(beside)
+            shared = document.get("kind") == "pairs" and document["target"] in (None, document["source"])
+            if name == TOKENIZERS[0] or "tokenizer" in document or shared:
+                return beside
+    return None
+
+
 def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Tensor], tuple[str, ...]]:
     """The named tensors of the file under our names, and what a person should know of them."""
-    if not _is_ours(file):
+    if _is_hugging(file):
+        shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}
+        return Folder(file.parent).offered(shapes, getattr(model.config, "head", None))
+    if _meta(file) is None:
         loaded = read_checkpoint(file, preset.name)
         return loaded.model.state_dict(), loaded.notes
     tensors, meta = read_tensors(file)
+    _refuse_other(file, meta, preset)
+    theirs, ours = meta["config"], dataclasses.asdict(model.config)  # type: ignore[call-overload]  # every Model has one
+    changed = [
+        f"{key} {as_text(_plain(theirs[key]))} there, {as_text(_plain(value))} here"
+        for key, value in ours.items()
+        if key not in (*FITTED, "vocabulary", "head") and key in theirs and _plain(theirs[key]) != _plain(value)
+    ]
+    notes = (f"The model of these weights had other settings: {'; '.join(changed)}.",) if changed else ()
+    return tensors, notes
+
+
+def _meta(file: Path) -> dict[str, Any] | None:
+    """What Cutaway wrote in the header of the file; None where another program wrote it."""
+    try:
+        with safe_open(file, framework="pt") as opened:
+            written = (opened.metadata() or {}).get("cutaway")
+    except (SafetensorError, OSError):
+        return None
+    found: dict[str, Any] | None = None if written is None else json.loads(written)["meta"]
+    return found
+
+
+def _refuse_other(file: Path, meta: Mapping[str, Any], preset: Preset) -> None:
+    """Raise FileError where a file of ours holds no model, or one of another preset."""
     if "preset" not in meta:
         raise FileError(f"{file} is a checkpoint of a run that goes on, not a model: give the run's folder.")
     if meta["preset"] != preset.name:
@@ -88,27 +192,26 @@ def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Te
             f"{file} holds a {meta['preset']}, and this is a {preset.name}: give weights of a {preset.name}, or train "
             f"a {meta['preset']}."
         )
-    theirs, ours = meta["config"], dataclasses.asdict(model.config)  # type: ignore[call-overload]  # every Model has one
-    changed = [
-        f"{key} {as_text(_plain(theirs[key]))} there, {as_text(_plain(value))} here"
-        for key, value in ours.items()
-        if key not in FITTED and key in theirs and _plain(theirs[key]) != _plain(value)
-    ]
-    notes = (f"The model of these weights had other settings: {'; '.join(changed)}.",) if changed else ()
-    return tensors, notes
 
 
-def _is_ours(file: Path) -> bool:
-    """Whether Cutaway wrote the file, as its header says."""
-    try:
-        with safe_open(file, framework="pt") as opened:
-            return "cutaway" in (opened.metadata() or {})
-    except (SafetensorError, OSError):
-        return False
+def _digest(file: Path) -> str:
+    """SHA-256 of the file in hexadecimal; of a Hugging Face folder's index, of the files that it names."""
+    digest = hashlib.sha256()
+    for part in Folder(file.parent).files if _is_hugging(file) else (file,):
+        with part.open("rb") as content:
+            while block := content.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
 
 
-def _new(own: Mapping[str, Tensor], found: Mapping[str, Tensor], ends: list[str]) -> tuple[str, ...]:
-    """The heads whose classes are others than in the file, and the auxiliary heads that it has not."""
+def _new(own: Mapping[str, Tensor], found: Mapping[str, Tensor], ends: list[str], of_text: bool) -> tuple[str, ...]:
+    """The heads whose classes are others than in the file, and the auxiliary heads that it has not. The head of a model
+    of text may be of another kind: of it, all layers that the file has not in that shape."""
+    if of_text and HEAD in ends:
+        unlike = [k for k in own if _belongs(k, (HEAD,)) and (k not in found or found[k].shape != own[k].shape)]
+        layers = dict.fromkeys(k.rpartition(".")[0] for k in own if _belongs(k, (HEAD,)))
+        other = [layer for layer in layers if any(k.rpartition(".")[0] == layer for k in unlike)]
+        return (HEAD,) if len(other) == len(layers) and other else tuple(other)
     other_classes = [
         end
         for end in ends
@@ -177,8 +280,12 @@ def _said(
         return f"{said}, the head too, since it has as many outputs."
     reasons = []
     for end in new:
-        there = found.get(f"{end}.weight")
-        of = "not in the file" if there is None else f"{len(there)} outputs there, {len(own[f'{end}.weight'])} here"
+        there, here = found.get(f"{end}.weight"), own.get(f"{end}.weight")
+        of = "not in the file"
+        if there is not None and here is not None:
+            of = f"{len(there)} outputs there, {len(here)} here"
+        elif any(_belongs(key, (HEAD,)) and key not in own for key in found):
+            of = "of another kind there"
         reasons.append(f"{end} ({of})")
     return f"{said}. New: {', '.join(reasons)}."
 
