@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.lengths import bucketed, padding
+from cutaway.data.lengths import bucketed, in_order, padding
 from cutaway.data.sets import IGNORED, SequencePart
 
 many_lengths = st.lists(st.integers(1, 30), min_size=1, max_size=200)
@@ -22,6 +24,33 @@ def test_every_example_is_in_one_batch(lengths: list[int], batch_size: int, seed
     if generator is not None:
         again = bucketed(torch.tensor(lengths), batch_size, torch.Generator().manual_seed(seed or 0))
         assert all(torch.equal(a, b) for a, b in zip(plan, again))
+
+
+@settings(max_examples=60, deadline=None)
+@given(lengths=many_lengths, tokens=st.integers(1, 90), seed=st.none() | st.integers(0, 5), backwards=st.booleans())
+def test_a_batch_holds_so_many_tokens(lengths: list[int], tokens: int, seed: int | None, backwards: bool) -> None:
+    sizes = torch.tensor(lengths)
+    generator = None if seed is None else torch.Generator().manual_seed(seed)
+    plan = bucketed(sizes, 3, generator, tokens, by=-sizes if backwards else None)
+    assert sorted(torch.cat(plan).tolist()) == list(range(len(lengths)))
+    rooms = [len(batch) * int(sizes[batch].max()) for batch in plan]
+    assert all(room <= tokens or len(batch) == 1 for room, batch in zip(rooms, plan))
+    if generator is None:  # none would have taken in the first of the next
+        for batch, after in pairwise(plan):
+            both = torch.cat([batch, after[:1]])
+            assert len(both) * int(sizes[both].max()) > tokens
+
+
+def test_tokens_in_a_batch_keep_the_order_and_the_pools() -> None:
+    lengths = torch.arange(1, 101).repeat(40)
+    given_order = torch.tensor([0, 99, 1, 2])
+    assert [batch.tolist() for batch in in_order(lengths, given_order, 3)] == [[0, 99, 1], [2]]
+    assert [batch.tolist() for batch in in_order(lengths, given_order, 3, tokens=100)] == [[0], [99], [1, 2]]
+    plans = [bucketed(lengths, 1, torch.Generator().manual_seed(s), 2000) for s in (0, 0, 1)]
+    assert [b.tolist() for b in plans[0]] == [b.tolist() for b in plans[1]]
+    assert [b.tolist() for b in plans[0]] != [b.tolist() for b in plans[2]]
+    assert padding(lengths, plans[0]) < 0.06
+    assert len(plans[0]) < 1.15 * int(lengths.sum()) / 2000
 
 
 def test_lengths_spread_evenly_leave_little_padding() -> None:
@@ -59,3 +88,11 @@ def test_a_padded_batch_holds_what_its_examples_hold(lengths: list[int], by_step
                 assert (wanted[~real] == IGNORED).all()
             else:
                 assert wanted == answers[i]
+
+
+def test_padding_is_what_it_is_told_to_be() -> None:
+    part = SequencePart(torch.arange(5, 10), torch.tensor([3, 2]), None, padding=1)
+    (((values, mask), _),) = part.batches([torch.arange(2)])
+    assert values.tolist() == [[5, 6, 7], [8, 9, 1]]
+    assert mask.tolist() == [[True] * 3, [True, True, False]]
+    assert [batch.tolist() for batch in part.plan(64, None, tokens=3)] == [[1], [0]]

@@ -10,12 +10,17 @@ from ..settings import as_text
 from .settings import DataSettings
 
 _PICTURES = ("image_size", "fit", "color", "memory", "workers")
+_MASKED = ("mask_share", "whole_words")
 _TOKENS = ("tokenizer", "vocabulary", "min_count", "lower", "length")
 OF = {  # the settings that are for some kinds of data alone
     "table": ("target", "ignore", "types", "group", "missing", "scale", "mixup"),
     "image": (*_PICTURES, "flip", "crop", "color_jitter", "cutout", "mixup"),
-    "text": ("text", "target", "missing", "group", "carry", "window", "subsample", *_TOKENS),
-    "pairs": ("pairs", *_TOKENS),
+    "text": (
+        *("text", "target", "missing", "group", "carry", "documents", "frame", "window", "subsample"),
+        *_MASKED,
+        *_TOKENS,
+    ),
+    "pairs": ("pairs", "shared", *_TOKENS),
     "series": ("forecast", "ignore", "time", "history", "horizon", "season", "known", "gaps", "mixup"),
     "sound": ("rate", "bands", "seconds", "workers"),
     "video": ("frames", "image_size", "fit", "color", "memory", "workers"),

@@ -15,6 +15,7 @@ CLASSES: dict[tuple[Any, Any], tuple[str, str]] = {
     ("text", "classes"): ("text.preprocessing", "TextPreprocessing"),
     ("text", "tags"): ("text.tags", "TagPreprocessing"),
     ("text", "running"): ("text.running_preprocessing", "RunningPreprocessing"),
+    ("text", "masked"): ("text.masked", "MaskedPreprocessing"),
     ("text", "context"): ("text.context", "ContextPreprocessing"),
     ("pairs", None): ("pairs.preprocessing", "PairPreprocessing"),
     ("series", None): ("series.signals", "SeriesPreprocessing"),

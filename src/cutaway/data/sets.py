@@ -29,9 +29,10 @@ class Batch(NamedTuple):
 class Part(Protocol):
     """One part of a data set: train, val or test; or new examples without targets.
 
-    A part may group its own examples into batches, by a method `plan(batch_size, generator)`: a list of example numbers
-    for each batch, every example once, varied by the generator in training; as suits evaluation where that is None.
-    A part whose steps go on where the ones before ended (`carries` is true) must have one.
+    A part may group its own examples into batches, by a method `plan(batch_size, generator, tokens=0)`: a list of
+    example numbers for each batch, every example once, varied by the generator in training; as suits evaluation where
+    that is None. With `tokens` a batch holds at most so many of them, padding among them, instead of `batch_size`
+    examples. A part whose steps go on where the ones before ended (`carries` is true) must have one.
     """
 
     target: Tensor | None  # for all examples, in their order: (n,), or token after token; None where there are none
@@ -123,7 +124,7 @@ class TensorPart:
 class SequencePart:
     """A part whose examples are sequences of different lengths, in memory one behind another.
 
-    A batch is padded with zeros to its own longest: inputs (N, T, …) and a mask (N, T), True where a step is real.
+    A batch is padded to its own longest: inputs (N, T, …) and a mask (N, T), True where a step is real.
     """
 
     def __init__(
@@ -135,21 +136,23 @@ class SequencePart:
         row: Callable[[int], dict[str, str] | None] | None = None,
         notes: Sequence[str] = (),
         by_step: bool = False,
+        padding: int = 0,
     ) -> None:
         """`values` (Σ lengths, …) and `lengths` (n,), each at least 1. `target` is (n,), or, with `by_step`, one for
-        every step, (Σ lengths,). `notes` are sentences on these examples that a person should read."""
+        every step, (Σ lengths,). `notes` are sentences on these examples that a person should read; `padding` is what
+        stands where there is no step."""
         self.values, self.lengths, self.target = values, lengths, target
         self.starts = lengths.cumsum(0) - lengths
-        self.by_step = by_step
+        self.by_step, self.padding = by_step, padding
         self.notes = list(notes)
         self._names, self._row = names, row
 
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def plan(self, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:
+    def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
         """Batches of examples of nearly equal length."""
-        return bucketed(self.lengths, batch_size, generator)
+        return bucketed(self.lengths, batch_size, generator, tokens)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Each batch padded to its longest example."""
@@ -160,7 +163,7 @@ class SequencePart:
             mask = step < lengths[:, None]  # (N, T)
             place = (self.starts[index, None] + step).where(mask, self.starts[index, None])  # (N, T)
             values = self.values[place]  # (N, T, …)
-            values[~mask] = 0
+            values[~mask] = self.padding
             if self.target is None:
                 target = torch.empty(len(index), 0)
             elif self.by_step:

@@ -75,8 +75,14 @@ class DataSettings:
     pairs: bool = setting(False, "the file holds pairs of sequences, a tab between them; or two files, a,b")
     tokenizer: str = setting(
         "auto",
-        "how text is cut: characters, words, bpe, wordpiece; auto takes what suits the data",
-        choices=("auto", "characters", "words", "bpe", "wordpiece"),
+        "how text is cut: characters, words, bpe, wordpiece; or a tokenizer.json, or a run or folder that holds one; "
+        "auto takes that of the weights, where these have one, else what suits the data",
+    )
+    frame: bool | None = setting(
+        None, "put a token before each text and one behind it, as BERT has them; auto as the model asks"
+    )
+    shared: bool | None = setting(
+        None, "of pairs: one tokenizer for both sides, so that a token is the same on either; auto as the model asks"
     )
     vocabulary: int = setting(
         30_000, "the most tokens that are told apart; the rarer ones are unknown", low=3, high=1_000_000
@@ -90,9 +96,19 @@ class DataSettings:
     subsample: float = setting(
         1e-3, "word vectors: share of the text above which a word is seen less often; 0 sees all", low=0.0, high=1.0
     )
-    carry: bool = setting(
-        True, "of running text: a step begins where the one before it ended, with its state, where a model has one"
+    carry: bool | None = setting(
+        None,
+        "of running text: a step begins where the one before it ended, with its state; auto where the model has one",
     )
+    documents: bool = setting(
+        False,
+        "of running text: no step reaches from one document into another: files of a folder, or, of a single file, "
+        "what stands between blank lines",
+    )
+    mask_share: float = setting(
+        0.15, "masked-language modelling: share of the tokens that are to be foretold", low=0.01, high=0.9
+    )
+    whole_words: bool = setting(False, "masked-language modelling: choose whole words, not pieces of them")
     forecast: tuple[str, ...] = setting((), "the columns of a series to forecast")
     time: str | None = setting(None, "the column of a series that holds the time; auto finds it")
     history: int | None = setting(None, "steps of a series that a forecast is made from; auto takes 4 horizons", low=1)

@@ -84,6 +84,34 @@ def test_captions_have_their_parts(home: Path) -> None:
     assert [len(p) for p in opened("multi30k", limit=7).parts.values()] == [7, 9, 8]
 
 
+def test_captions_may_share_their_pieces(home: Path) -> None:
+    captions(home)
+    data = opened("multi30k", shared=True)
+    assert isinstance(data.spec, PairSpec)
+    assert data.spec.shared
+    assert data.spec.target.sentences
+    assert data.spec.target.lower
+    assert any("at most vocabulary=10000 for this set" in n for n in data.notes)
+    assert any("share a tokenizer: they are cut into byte pairs" in n for n in data.notes)
+    assert not any("min_count=2" in n for n in data.notes)
+    assert data.preprocessing.to_json()["source"]["kind"] == "bpe"
+    assert data.parts["test"].texts(0) == ["A dog runs 0te ."]  # type: ignore[attr-defined]
+    small = opened("multi30k", shared=True, vocabulary=260)
+    assert isinstance(small.spec, PairSpec)
+    assert small.spec.vocabulary == 262
+    words = opened("multi30k", shared=True, tokenizer="words").preprocessing.to_json()
+    assert {"hund", "dog"} <= set(words["source"]["tokens"])
+
+
+def test_spelling_and_sound_share_nothing(home: Path) -> None:
+    dictionary(home, [f"ab{a}{b} AE1 B {a.upper()} {b.upper()}" for a in "cdef" for b in "ghij"])
+    data = opened("cmudict", shared=True)
+    assert isinstance(data.spec, PairSpec)
+    assert not data.spec.shared
+    assert any("share no tokenizer" in n for n in data.notes)
+    assert not opened("cmudict", tokenizer="bpe").spec.target.sentences  # type: ignore[union-attr]
+
+
 def test_captions_that_do_not_pair_are_refused(home: Path) -> None:
     captions(home, short=True)
     with pytest.raises(DataError, match="train has 40 lines of German and 39 of English"):

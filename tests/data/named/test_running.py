@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from cutaway.data.named import running
 from cutaway.data.named.opening import open_named, where
-from cutaway.data.sets import DataSet
+from cutaway.data.sets import IGNORED, DataSet
 from cutaway.data.settings import DataSettings
+from cutaway.data.text.masked import MaskedPreprocessing
 from cutaway.data.text.running import RunningPreprocessing
 from cutaway.data.text.tokenizers import UNKNOWN
 from cutaway.errors import DataError, SettingError
+from cutaway.spec import Masked
 
 
 def opened(name: str, **settings: Any) -> DataSet:
@@ -113,3 +116,44 @@ def test_a_book_without_its_marks_is_refused(own_data: Path) -> None:
     (own_data / "gutenberg" / "2701.txt").write_text(body, encoding="utf-8")
     with pytest.raises(DataError, match=r"2701\.txt has not the lines"):
         opened("gutenberg")
+
+
+@pytest.mark.parametrize("name", ["tinyshakespeare", "wikitext2"])
+def test_hidden_tokens_are_learned_of_it(name: str) -> None:
+    here(name)
+    data = open_named(name, DataSettings(length=32, vocabulary=1000, frame=True), targets=(Masked,))
+    preprocessing = data.preprocessing
+    assert isinstance(preprocessing, MaskedPreprocessing)
+    assert isinstance(data.spec.target, Masked)
+    assert preprocessing.tokenizer.kind == ("words" if name == "wikitext2" else "wordpiece")
+    (tokens, mask), target = next(data.parts["train"].batches([torch.arange(8)], 0))
+    assert tokens.shape == mask.shape == target.shape == (8, 32)
+    assert ((target != IGNORED).sum(1) == round(0.15 * 30)).all()
+
+
+def test_documents_are_speeches_articles_and_books() -> None:
+    here("tinyshakespeare")
+    speeches = opened("tinyshakespeare", documents=True)
+    assert set(speeches.parts) == {"train", "val"}
+    assert {speeches.parts["train"].name(i).split(",")[0] for i in range(3)} <= {
+        "document 1",
+        "document 2",
+        "document 3",
+    }
+    assert speeches.parts["train"].row(0)["text"].startswith("First Citizen:\nBefore we proceed")  # type: ignore[index]
+    here("wikitext2")
+    articles = opened("wikitext2", documents=True)
+    assert any("each article is one (" in note for note in articles.notes)
+    assert articles.parts["test"].name(0).startswith("Robert <unk>")
+    here("gutenberg")
+    books = opened("gutenberg", documents=True)
+    assert {books.parts[part].name(0).split(",")[0] for part in books.parts} == {"Les Misérables"}
+    last = books.parts["test"].name(len(books.parts["test"]) - 1)
+    assert last.startswith("Moby Dick, tokens")
+
+
+def test_articles_begin_with_their_titles() -> None:
+    text = " \n = First <unk> = \n \n = = History = = \n a b \n = Second ( song ) = \n c = d = e \n"
+    found = running.articles_of(text)
+    assert [read.name for read in found] == ["First <unk>", "Second ( song )"]
+    assert "".join(read.text for read in found) == text[2:]

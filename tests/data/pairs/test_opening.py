@@ -201,6 +201,13 @@ def test_new_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert batch.inputs[0][3].tolist() == [1, 0, 0, 0]
     assert batch.inputs[2].tolist() == [[BEGIN]] * 4
     assert batch.target.shape == (4, 0)
+    (tmp_path / "lines.txt").write_text("abba\n\n \n" + "ab" * 30 + "\n")
+    lines = prepared.examples(["lines.txt"])
+    assert [lines.name(i) for i in lines.empty] == ["line 2 of lines.txt", "line 3 of lines.txt"]
+    assert lines.notes == [
+        "1 of 4 sources have more tokens than any in training, 8: what is said of them may be worse, or cut off.",
+        "2 of 4 lines are empty: so are the answers to them.",
+    ]
     for given, said in ((["gone.txt"], r"no file 'gone\.txt'"), ([" "], "it is empty"), ([], "No source was given")):
         with pytest.raises(DataError, match=said):
             prepared.examples(given)

@@ -19,6 +19,8 @@ from cutaway.data.text.preprocessing import TextPreprocessing
 from cutaway.errors import DataError, FileError, SettingError, UnknownName
 from cutaway.spec import Classes, TextSpec, Value
 
+from .tokenizer_files import bert_like, gpt2_like
+
 GOOD = [f"a fine film number {i} , liked" for i in range(20)]
 BAD = [f"a dull film number {i} ." for i in range(20)]
 
@@ -372,3 +374,103 @@ def test_a_set_in_memory_with_its_own_split() -> None:
     assert {name: len(p) for name, p in data.parts.items()} == {"train": 10, "val": 4, "test": 10}
     assert texts_of(data, "test")[0].startswith("a fine film number")
     assert data.parts["test"].name(0) == "text 31"
+
+
+# --- frames -------------------------------------------------------------------------------------------------------
+
+
+def framed(tokenizer: Any, begin: int, end: int, texts: list[str]) -> list[list[int]]:
+    return [[begin, *tokenizer.encode(text), end] for text in texts]
+
+
+def rows(found: SequencePart) -> list[list[int]]:
+    return [ids.tolist() for ids in found.values.split(found.lengths.tolist())]
+
+
+@pytest.mark.parametrize("kind", ["characters", "words", "bpe", "wordpiece"])
+def test_texts_stand_in_a_frame(tmp_path: Path, kind: str) -> None:
+    data = opened(reviews(tmp_path), text="review", target="mark", tokenizer=kind, frame=True)
+    tokenizer = data.preprocessing.tokenizer  # type: ignore[attr-defined]
+    size = len(tokenizer)
+    assert isinstance(data.spec, TextSpec)
+    assert (data.spec.vocabulary, data.spec.begin, data.spec.end) == (size + 3, size, size + 1)
+    train = part(data, "train")
+    texts = [train.row(i)["text"] for i in range(len(train))]  # type: ignore[index]
+    assert rows(train) == framed(tokenizer, size, size + 1, texts)
+    assert data.spec.longest == max(int(p.lengths.max()) for p in (part(data, name) for name in data.parts))
+    assert any("stands in a frame" in note for note in data.notes)
+    again = TextPreprocessing.from_json(json.loads(json.dumps(data.preprocessing.to_json())))
+    assert again.spec == data.spec
+    assert rows(again.examples(["a fine film"])) == framed(tokenizer, size, size + 1, ["a fine film"])
+
+
+def test_the_frame_counts_in_the_length(tmp_path: Path) -> None:
+    data = opened(reviews(tmp_path), text="review", target="mark", frame=True, length=5)
+    tokenizer = data.preprocessing.tokenizer  # type: ignore[attr-defined]
+    train = part(data, "train")
+    texts = [train.row(i)["text"] for i in range(len(train))]  # type: ignore[index]
+    size = len(tokenizer)
+    assert rows(train) == [[size, *tokenizer.encode(text)[:3], size + 1] for text in texts]
+    assert any("28 of the train part's texts have more than 3 tokens" in note for note in data.notes)
+    assert any("length=5 holds these and the frame" in note for note in data.notes)
+    with pytest.raises(SettingError, match="length=2 leaves nothing within the frame"):
+        opened(reviews(tmp_path), text="review", target="mark", frame=True, length=2)
+
+
+def test_an_empty_text_is_its_frame_alone(tmp_path: Path) -> None:
+    preprocessing = opened(reviews(tmp_path), text="review", target="mark", frame=True).preprocessing
+    assert isinstance(preprocessing, TextPreprocessing)
+    size = len(preprocessing.tokenizer)
+    found = preprocessing.examples(["", "film", " "])
+    assert rows(found) == framed(preprocessing.tokenizer, size, size + 1, ["", "film", ""])
+    assert any("2 of these texts hold no token: its frame stands alone" in note for note in found.notes)
+    assert rows(preprocessing.examples([""])) == [[size, size + 1]]
+
+
+def test_a_tokenizer_of_others_frames_by_its_own_tokens(tmp_path: Path) -> None:
+    bert = bert_like(tmp_path / "bert")
+    data = opened(reviews(tmp_path), text="review", target="mark", tokenizer=str(bert), frame=True)
+    tokenizer = data.preprocessing.tokenizer  # type: ignore[attr-defined]
+    train = part(data, "train")
+    texts = [train.row(i)["text"] for i in range(len(train))]  # type: ignore[index]
+    assert isinstance(data.spec, TextSpec)
+    assert (data.spec.vocabulary, data.spec.begin, data.spec.end) == (len(tokenizer), 2, 3)
+    assert rows(train) == framed(tokenizer, 2, 3, texts)
+    assert any("[CLS] before it, [SEP] behind it" in note for note in data.notes)
+    assert any("as the tokenizer has them that was given" in note for note in data.notes)
+    again = TextPreprocessing.from_json(json.loads(json.dumps(data.preprocessing.to_json())))
+    assert again.to_json() == data.preprocessing.to_json()
+
+
+def test_padding_and_the_unknown_are_the_tokenizers(tmp_path: Path) -> None:
+    special = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+    folder_ = gpt2_like(tmp_path / "roberta", special)
+    data = opened(reviews(tmp_path), text="review", target="mark", tokenizer=str(folder_))
+    tokenizer = data.preprocessing.tokenizer  # type: ignore[attr-defined]
+    (tokens, mask), _ = next(part(data, "train").batches([torch.arange(28)]))
+    assert not mask.all()
+    assert (tokens[~mask] == tokenizer.padding).all()
+    assert tokenizer.padding == len(tokenizer) - 4
+    assert rows(data.preprocessing.examples([""])) == [[tokenizer.unknown]]  # type: ignore[arg-type]
+    assert not any("Unknown" in note for note in data.notes)
+
+
+def test_the_tokenizer_of_a_run_gives_the_same_ids(tmp_path: Path) -> None:
+    first = opened(reviews(tmp_path), text="review", target="mark", tokenizer="wordpiece", frame=True)
+    (tmp_path / "preprocessing.json").write_text(json.dumps(first.preprocessing.to_json()), "utf-8")
+    path = tmp_path / "other.csv"
+    pl.DataFrame({"t": ["an unseen film ☃", "dull"] * 20, "k": ["x", "y"] * 20}).write_csv(path)
+    second = opened(path, text="t", target="k", tokenizer=str(tmp_path), frame=True)
+    assert isinstance(first.spec, TextSpec)
+    assert isinstance(second.spec, TextSpec)
+    for field in ("vocabulary", "begin", "end"):
+        assert getattr(second.spec, field) == getattr(first.spec, field)
+    one, two = first.preprocessing, second.preprocessing
+    assert one.tokenizer.to_json() == two.tokenizer.to_json()  # type: ignore[attr-defined]
+    assert any("Unknown tokens" in note and "min_count" not in note for note in second.notes)
+
+
+@pytest.mark.parametrize("more", [{"documents": True}, {"mask_share": 0.3}, {"whole_words": True}])
+def test_settings_of_running_text_are_refused(tmp_path: Path, more: dict[str, Any]) -> None:
+    with pytest.raises(SettingError, match=f"{next(iter(more))}=.*is for running text"):
+        opened(reviews(tmp_path), text="review", target="mark", **more)

@@ -48,7 +48,7 @@ def text_of(data: DataSet, part: str) -> str:
 
 
 def test_a_file_is_split_by_position(tmp_path: Path) -> None:
-    data = opened(written(tmp_path, poem=POEM) / "poem.txt", val=0.2, test=0.1, length=8)
+    data = opened(written(tmp_path, poem=POEM) / "poem.txt", val=0.2, test=0.1, length=8, carry=True)
     assert data.name == "poem"
     assert data.spec == TextSpec(data.spec.vocabulary, 8, NextToken(data.spec.vocabulary))  # type: ignore[union-attr]
     texts = [text_of(data, part) for part in ("train", "val", "test")]
@@ -95,7 +95,7 @@ def test_defaults(tmp_path: Path) -> None:
     pieces = opened(folder / "many.txt")
     assert any("tokenizer=bpe" in note for note in pieces.notes)
     assert text_of(pieces, "val") in (folder / "many.txt").read_text(encoding="utf-8")
-    assert not stream_of(opened(folder / "poem.txt", carry=False), "train").carries
+    assert not stream_of(opened(folder / "poem.txt"), "train").carries  # unless a model asks for it
 
 
 def test_the_limit_keeps_the_first_steps(tmp_path: Path) -> None:

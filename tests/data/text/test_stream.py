@@ -80,6 +80,45 @@ def test_independent_windows_are_shuffled_by_the_generator_alone() -> None:
     assert torch.equal(torch.cat(part.plan(4, None)), torch.arange(len(part)))
 
 
+@few
+@given(lengths_of_streams, st.integers(1, 9), st.integers(0, 50), st.integers(0, 40))
+def test_shifted_windows_hold_the_text_and_what_comes_next(
+    streams: list[int], length: int, seed: int, tokens: int
+) -> None:
+    part = part_of(streams, length, carries=False)
+    plan = part.plan(5, torch.Generator().manual_seed(seed), tokens)
+    ends = torch.tensor(streams).cumsum(0) + 1  # the last token of each stream
+    for (ids, mask), target in part.batches(plan, seed):
+        assert torch.equal(target[mask], ids[mask] + 1)
+        for row, real in zip(ids, mask):
+            own = int((row[0] > ends).sum())
+            assert int(real.sum()) == min(length, streams[own] - 1)
+            assert row[real][-1] < ends[own]
+        if tokens:
+            assert ids.numel() <= tokens or len(ids) == 1
+
+
+def test_training_sees_windows_from_every_place_and_evaluation_always_the_same() -> None:
+    part = part_of([400], 8, carries=False)
+    plan = part.plan(4, None)
+
+    def firsts(seed: int | None) -> set[int]:
+        return {int(row[0]) for (tokens, _), _ in part.batches(plan, seed) for row in tokens}
+
+    assert firsts(None) == firsts(None) == set(range(2, 401, 8))
+    assert set().union(*(firsts(seed) for seed in range(80))) == set(range(2, 394))  # 393 is the last whole window's
+    carried = part_of([400], 8, carries=True)
+    batches = [torch.cat([tokens for (tokens, _), _ in carried.batches(carried.plan(4, None), s)]) for s in (None, 3)]
+    assert torch.equal(*batches)
+
+
+def test_a_number_of_tokens_says_how_many_rows_are_carried() -> None:
+    part = part_of([1000], 8, carries=True)
+    plan = part.plan(64, torch.Generator(), tokens=50)
+    assert len(plan[0]) == 6
+    assert len(part.plan(64, torch.Generator(), tokens=3)[0]) == 1
+
+
 def test_windows_are_called_by_their_tokens() -> None:
     alone = StreamPart([torch.arange(2, 702)], 64, True, shown)
     assert alone.name(10) == "tokens 640 to 698"  # the last token is foretold and not read

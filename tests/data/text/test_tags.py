@@ -19,7 +19,9 @@ from cutaway.data.text.preprocessing import cut
 from cutaway.data.text.tagged import Tagged, read_tagged
 from cutaway.data.text.tags import TagPreprocessing, tagged_dataset
 from cutaway.errors import DataError, SettingError
-from cutaway.spec import Tags
+from cutaway.spec import Tags, TextSpec
+
+from .tokenizer_files import bert_like, gpt2_like
 
 SENTENCES = [["Ann", "saw", "Rome"], ["He", "left"], ["New York", "grew"], ["Ann", "ran", "and", "ran"]]
 TAGS = [["PER", "O", "LOC"], ["O", "O"], ["LOC", "O"], ["PER", "O", "O", "O"]]
@@ -170,7 +172,9 @@ def test_a_tag_that_training_did_not_have_is_named(tmp_path: Path) -> None:
         pre.labelled(tmp_path / "t.csv")
 
 
-@pytest.mark.parametrize("more", [{"tokenizer": "bpe"}, {"text": "a"}, {"target": "a"}, {"group": "a"}])
+@pytest.mark.parametrize(
+    "more", [{"tokenizer": "characters"}, {"documents": True}, {"text": "a"}, {"target": "a"}, {"group": "a"}]
+)
 def test_settings_that_cannot_be(tmp_path: Path, more: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match=next(iter(more))):
         opened(conll(tmp_path), **more)
@@ -201,3 +205,69 @@ def test_cutting_keeps_the_beginning_of_each(whole: list[int], most: int) -> Non
     left = [steps[p] if p >= 0 else None for p in place.tolist()]
     expected = [(i, t) if t < length else None for i, length in enumerate(whole) for t in range(lengths[i])]
     assert left == expected
+
+
+# --- pieces -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["words", "wordpiece", "bpe", "bert", "gpt2"])
+@pytest.mark.parametrize("frame", [True, False])
+def test_the_tag_of_a_word_stands_at_its_first_piece(tmp_path: Path, how: str, frame: bool) -> None:
+    made = {"bert": bert_like, "gpt2": gpt2_like}
+    tokenizer = str(made[how](tmp_path / how)) if how in made else how
+    data = opened(conll(tmp_path), val=0.2, test=0.2, tokenizer=tokenizer, frame=frame)
+    assert isinstance(data.spec, TextSpec)
+    assert isinstance(data.spec.target, Tags)
+    preprocessing = data.preprocessing
+    assert isinstance(preprocessing, TagPreprocessing)
+    of = {" ".join(words): tags for words, tags in zip(SENTENCES, TAGS)}
+    train = part(data, "train")
+    for i, ((tokens, mask), target) in enumerate(train.batches(torch.arange(len(train)).split(1))):
+        text = train.row(i)["text"]  # type: ignore[index]
+        marked = target[0] != IGNORED
+        assert [data.spec.target.names[k] for k in target[0][marked].tolist()] == of[text]
+        inside = tokens[0, 1:-1] if frame else tokens[0]
+        if frame:
+            assert (tokens[0, 0], tokens[0, -1]) == (data.spec.begin, data.spec.end)
+            assert not marked[0]
+            assert not marked[-1]
+        if how not in ("words", "bert"):  # of BERT's small one all these words are unknown
+            assert preprocessing.tokenizer.decode(inside.tolist()).split() == text.split()
+        assert mask.all()
+    again = TagPreprocessing.from_json(json.loads(json.dumps(preprocessing.to_json())))
+    new = again.examples(["Ann grew", "unheard-of Rome"])
+    for ((tokens, mask), target), count in zip(new.batches(torch.arange(2).split(1)), (2, 2)):
+        assert target.shape == tokens.shape == mask.shape
+        assert int((target != IGNORED).sum()) == count  # one answer for each word
+    assert any("first piece" in note for note in data.notes) == (how != "words")
+
+
+def test_pieces_of_a_word_are_told_from_the_next_word(tmp_path: Path) -> None:
+    data = opened(conll(tmp_path), tokenizer="wordpiece", vocabulary=40, min_count=9, val=0.2, test=0.2)
+    preprocessing = data.preprocessing
+    assert isinstance(preprocessing, TagPreprocessing)
+    found = preprocessing.encode([["saw", "Rome"], ["left"]])
+    begins = [not preprocessing.tokenizer.tokens[i].startswith("##") for i in found.ids.tolist()]
+    assert [w >= 0 for w in found.words.tolist()] == begins
+    assert [w for w in found.words.tolist() if w >= 0] == [0, 1, 2]
+    assert len(found.ids) > 3
+    cut_ = TagPreprocessing(preprocessing.spec, preprocessing.tokenizer, 2).encode([["saw", "Rome"], ["left"]])
+    assert cut_.lengths.tolist() == [2, 2]
+    assert cut_.words.tolist()[2] == 2
+
+
+def test_a_word_that_is_cut_off_has_no_tag(tmp_path: Path) -> None:
+    data = opened(conll(tmp_path), frame=True, length=4, val=0.2, test=0.2)
+    train = part(data, "train")
+    assert train.target is not None
+    assert int(train.lengths.max()) == 4
+    assert int((train.target != IGNORED).sum()) == int((train.lengths - 2).sum())
+    assert any("have more than 2 tokens and are cut there" in note for note in data.notes)
+
+
+def test_a_tokenizer_of_characters_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "book.csv").write_text("t,k\nabc,x\nabd,y\n" * 10, "utf-8")
+    run = open_text(tmp_path / "book.csv", DataSettings(text="t", target="k", tokenizer="characters"))
+    (tmp_path / "preprocessing.json").write_text(json.dumps(run.preprocessing.to_json()), "utf-8")
+    with pytest.raises(SettingError, match="is one of characters"):
+        opened(conll(tmp_path), tokenizer=str(tmp_path))

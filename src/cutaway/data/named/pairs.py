@@ -12,6 +12,7 @@ from ..applicable import refuse_settings_for_others
 from ..pairs.opening import Cut, pairs_dataset
 from ..pairs.reading import Pairs, read_lines
 from ..sets import DataSet
+from ..settings import DataSettings
 from .catalogue import NamedSet, Request, at
 from .published import fingerprint_of, sums_of, unpublished
 
@@ -19,6 +20,7 @@ WORD = re.compile(r"(?P<word>.+?)(\(\d+\))?")  # read(2) is another pronunciatio
 SPELLED = re.compile(r"[a-z']+")  # with a letter among them: what can be read from its letters
 MULTI30K_PARTS = {"train": "train", "val": "val", "test": "test_2016_flickr"}
 MULTI30K_LEAST = 2  # words that occur once are unknown, as in published translators of this set
+MULTI30K_PIECES = 10_000  # of both languages, where they share a tokenizer
 
 
 def open_cmudict(request: Request) -> DataSet:
@@ -57,6 +59,7 @@ def open_cmudict(request: Request) -> DataSet:
         source=request.name,
         column=request.named.target,
         cuts=(Cut("characters"), Cut("words", blanks=True)),
+        sentences=False,
         notes=[
             f"Left out of {len(lines):,} entries: {others:,} whose word has other signs than letters and apostrophes "
             f"(a.m., x-ray), and {repeated:,} that differ from another one in nothing but stress. Stress is taken off "
@@ -76,8 +79,8 @@ class Words(Pairs):
 
 
 def open_multi30k(request: Request) -> DataSet:
-    """Multi30k's captions, German to English, in its three parts; words in lower case. Raises DataError where the two
-    languages of a part have not as many lines."""
+    """Multi30k's captions, German to English, in its three parts, in lower case: words, or pieces of words where the
+    languages share a tokenizer. Raises DataError where the two languages of a part have not as many lines."""
     settings = request.settings
     refuse_settings_for_others(settings, "pairs")
     sources: list[str] = []
@@ -91,7 +94,13 @@ def open_multi30k(request: Request) -> DataSet:
         sources += german
         targets += english
     notes = []
-    if settings.tokenizer in ("auto", "words") and settings.min_count < MULTI30K_LEAST:
+    pieces = settings.shared is True and settings.tokenizer == "auto"
+    if pieces and settings.vocabulary == DataSettings.vocabulary:
+        settings = dataclasses.replace(settings, vocabulary=MULTI30K_PIECES)
+        notes = [
+            f"The pieces of words that both languages share are at most vocabulary={MULTI30K_PIECES} for this set."
+        ]
+    elif not pieces and settings.tokenizer in ("auto", "words") and settings.min_count < MULTI30K_LEAST:
         settings = dataclasses.replace(settings, min_count=MULTI30K_LEAST)
         notes = [f"Words that occur once in the training part are unknown: min_count={MULTI30K_LEAST} for this set."]
     sums = sums_of(request.place, request.named.needed)
@@ -102,7 +111,8 @@ def open_multi30k(request: Request) -> DataSet:
         source=request.name,
         column=request.named.target,
         lower=True,
-        cuts=(Cut("words"), Cut("words")),
+        cuts=(Cut("bpe"), Cut("bpe")) if pieces else (Cut("words"), Cut("words")),
+        sentences=True,
         parts=parts,
         notes=[*notes, *unpublished(request.named, sums)],
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from ...errors import DataError, SettingError
@@ -12,13 +13,16 @@ from ...settings import as_text
 from ...spec import Context, NextToken
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..text.running import read_text, running_dataset, split_by_position
+from ..text.documents import documents_of, split_documents
+from ..text.running import learns_masked, read_text, running_dataset, split_by_position
+from ..text.running_files import Read
 from .catalogue import NamedSet, Request, at
 from .download import Remote
 from .published import fingerprint_of, sums_of, unpublished
 
 TRAINING = 0.9  # share of tiny Shakespeare that trains where its losses are published
 LINE_END = "<eos>"
+TITLE = re.compile(r"^ = [^=\n].* = $", re.MULTILINE)  # of an article; sections have two or more signs
 ALL_WORDS = 1_000_000  # more than any of these texts has
 BOOKS = {"135.txt": "Les Misérables", "2600.txt": "War and Peace", "2701.txt": "Moby Dick"}
 _GITENBERG = "https://raw.githubusercontent.com/GITenberg/"
@@ -95,13 +99,17 @@ def open_shakespeare(request: Request) -> DataSet:
         return _context(request, [read_text(request.place / "input.txt").text], [])
     _refuse_shares(request, ("val", "test"))
     read = read_text(request.place / "input.txt")
-    cut = int(TRAINING * len(read.text))
+    whole = read.text
+    cut = int(TRAINING * len(whole))
     note = (
         "The first 90 % of the text train and the last 10 % validate, as where losses are published; no part is kept "
         "for a test, and the score of record is the one on validation."
     )
-    parts = {"train": read.text[:cut], "val": read.text[cut:]}
-    return _dataset(request, parts, ["input.txt"], [note, *read.notes], tokenizer="characters")
+    parts = {"train": whole[:cut], "val": whole[cut:]}
+    if not request.settings.documents:
+        return _dataset(request, parts, ["input.txt"], [note, *read.notes], tokenizer="characters")
+    speeches, what = documents_of({part: [Read("", text)] for part, text in parts.items()})
+    return _dataset(request, speeches, ["input.txt"], [note, what, *read.notes], tokenizer="characters")
 
 
 def open_wikitext2(request: Request) -> DataSet:
@@ -118,7 +126,7 @@ def open_wikitext2(request: Request) -> DataSet:
     else:
         _refuse_shares(request, ("test",))
         given = {"train": texts["valid.txt"], "test": texts["test.txt"]}
-        parts, notes = split_by_position(given, settings, whole_words=True)
+        parts, notes = (given, []) if settings.documents else split_by_position(given, settings, whole_words=True)
         notes.insert(
             0,
             "This is the small part of WikiText-2: train.txt is not there, so valid.txt trains, a tenth of the text "
@@ -129,6 +137,11 @@ def open_wikitext2(request: Request) -> DataSet:
     if _word_vectors(request):
         return _context(request, given, notes[:1], files)  # which splits what is not given by itself
     request = dataclasses.replace(request, settings=settings)
+    if settings.documents:
+        articles, said = split_documents({part: articles_of(text) for part, text in given.items()}, settings)
+        counts = ", ".join(f"{part} {len(of_part):,}" for part, of_part in articles.items())
+        notes += [f"No step reaches from one document into another; each article is one ({counts}).", *said]
+        return _dataset(request, articles, files, notes, tokenizer="words", blanks=True, line_end=LINE_END)
     return _dataset(request, parts, files, notes, tokenizer="words", blanks=True, line_end=LINE_END)
 
 
@@ -146,16 +159,31 @@ def open_gutenberg(request: Request) -> DataSet:
     )
     if _word_vectors(request):
         return _context(request, list(texts.values()), notes)
-    parts: dict[str, str] = {}
-    for text in texts.values():
+    books: dict[str, list[Read]] = {}
+    for file, text in texts.items():
         of_book, _ = split_by_position({"train": text}, request.settings, whole_words=True)
-        parts = {part: parts.get(part, "") + piece for part, piece in of_book.items()}
+        for part, piece in of_book.items():
+            books.setdefault(part, []).append(Read(BOOKS[file], piece))
+    parts: Mapping[str, str | Sequence[Read]] = books
+    if request.settings.documents:
+        notes.append("No step reaches from one book into another.")
+    else:
+        parts = {part: "".join(read.text for read in of_part) for part, of_part in books.items()}
     if len(parts) > 1:
         notes.append(
             f"Each of {', '.join(BOOKS.values())} is split by position: its beginning trains, its end is for "
             f"{' and '.join(part for part in parts if part != 'train')}."
         )
     return _dataset(request, parts, list(request.named.needed), notes, tokenizer="words")
+
+
+def articles_of(text: str) -> list[Read]:
+    """The articles of WikiText, each from its title on, a line such as = Valkyria Chronicles III =; what stands before
+    the first is one too."""
+    places = [found.start() for found in TITLE.finditer(text)]
+    cuts = [0, *(place for place in places if place), len(text)]
+    pieces = [text[begin:end] for begin, end in pairwise(cuts)]
+    return [Read(" ".join(piece.split("\n", 2)[0].strip(" =").split()), piece) for piece in pieces if piece.strip()]
 
 
 def body_of(text: str, file: Path) -> str:
@@ -172,7 +200,7 @@ def body_of(text: str, file: Path) -> str:
 
 def _dataset(
     request: Request,
-    parts: Mapping[str, str],
+    parts: Mapping[str, str | Sequence[Read]],
     files: list[str],
     notes: list[str],
     *,
@@ -181,6 +209,8 @@ def _dataset(
     line_end: str = "",
 ) -> DataSet:
     sums = sums_of(request.place, files)
+    if learns_masked(request.targets) and not blanks:
+        tokenizer = "wordpiece"  # as text has that nobody has cut before
     return running_dataset(
         parts,
         request.settings,
@@ -191,6 +221,7 @@ def _dataset(
         tokenizer=tokenizer,
         blanks=blanks,
         line_end=line_end,
+        targets=request.targets,
     )
 
 

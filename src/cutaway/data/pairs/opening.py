@@ -1,4 +1,5 @@
-"""Pairs of sequences as a data set: split, fit a tokenizer for each side on the training part, prepare every part."""
+"""Pairs of sequences as a data set: split, fit a tokenizer for each side, or one for both, on the training part, and
+prepare every part; or take a tokenizer that was made elsewhere."""
 
 from __future__ import annotations
 
@@ -9,13 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, SettingError
 from ...spec import PairSpec, Tokens
 from ..applicable import refuse_settings_for_others
 from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, draw, split_hash, straddle_note
-from ..text.tokenizers import Tokenizer, train_tokenizer
+from ..text.fitting import given_tokenizer
+from ..text.tokenizers import PRETRAINED, Tokenizer, train_tokenizer
+from .elsewhere import tokens_of
 from .part import PairsPart
 from .preprocessing import BEGIN, END, SHIFT, PairPreprocessing, repeated_note, unknown
 from .reading import Pairs, read_pairs
@@ -52,30 +55,38 @@ def pairs_dataset(
     column: str = "target",
     lower: bool = False,
     cuts: tuple[Cut, Cut] | None = None,
+    sentences: bool | None = None,
     parts: Mapping[str, Rows] | None = None,
     notes: Sequence[str] = (),
 ) -> DataSet:
-    """The data set of these pairs. `column` is what predictions are called; `lower` and `cuts` (of source and target)
-    are for where the settings leave it open; `parts` are fixed ones, instead of a split by `split_seed`.
+    """The data set of these pairs. `column` is what predictions are called; `lower`, `cuts` (of source and target) and
+    `sentences` (whether targets are) are for where the settings leave it open; `parts` are fixed ones, instead of a
+    split by `split_seed`.
 
     A split keeps all pairs with one source in one part; validation and test ask each source once, and hold the answer
-    to the nearest of its targets. Raises DataError where a part would be empty.
+    to the nearest of its targets. Where both sides should share a tokenizer and are cut differently, they do not, and a
+    note says so. Raises DataError where a part would be empty, SettingError for settings that go ill together.
     """
-    lower = settings.lower if settings.lower is not None else lower
+    given = given_tokenizer(settings)
+    if given is not None:
+        lower = given.lower
+    elif settings.lower is not None:
+        lower = settings.lower
     split = _split(pairs, settings, lower, parts)
     taught = split["train"]
     texts = [[side[i] for i in taught] for side in (pairs.sources, pairs.targets)]
-    cuts = _cuts(settings, texts, cuts)
-    ours, theirs = (
-        _tokenizer(of_side, cut, settings, lower, side)
-        for of_side, cut, side in zip(texts, cuts, ("sources", "targets"))
-    )
-    target = Tokens(len(theirs) + SHIFT, BEGIN, END, 1, column)
-    preprocessing = PairPreprocessing(PairSpec(len(ours), 1, target), ours, theirs)
+    suggested = cuts or _suggested(texts)
+    if sentences is None:
+        sentences = _spaced(texts[1]) and not suggested[1].blanks
+    if given is not None:
+        preprocessing, cut_notes = _made_elsewhere(given, settings, column, sentences)
+    else:
+        cuts = _cuts(settings, suggested)
+        preprocessing, cut_notes = _fitted(texts, cuts, settings, lower, column, sentences)
     split, too_long = _short_enough(pairs, split, preprocessing, settings.length)
     train, _ = preprocessing.part(pairs, split["train"].tolist(), once=False)
-    longest = dataclasses.replace(target, longest=int(train.answers[1].max()))
-    spec = PairSpec(len(ours), int(train.source[1].max()), longest)
+    longest = dataclasses.replace(preprocessing.spec.target, longest=int(train.answers[1].max()))
+    spec = dataclasses.replace(preprocessing.spec, longest=int(train.source[1].max()), target=longest)
     preprocessing = dataclasses.replace(preprocessing, spec=spec)
     found = {"train": train}
     said: list[str | None] = []
@@ -86,10 +97,7 @@ def pairs_dataset(
     straddle = None
     if parts is not None:
         straddle = straddle_note([preprocessing.seen(text) for text in pairs.sources], split, pairs.place, "sources")
-    cut_note = (
-        f"Sources are cut into {cuts[0]}, {len(ours) - 2:,} different ones, and targets into {cuts[1]}, "
-        f"{len(theirs) - 2:,} different ones{', all in lower case' if lower else ''}."
-    )
+    others = (*too_long, *said, *_unknown(found, preprocessing.unknown), straddle)
     return DataSet(
         name=name,
         source=source,
@@ -98,7 +106,7 @@ def pairs_dataset(
         preprocessing=preprocessing,
         fingerprint=pairs.fingerprint,
         split_hash=split_hash(split),
-        notes=[*notes, cut_note, *(note for note in (*too_long, *said, *_unknown(found), straddle) if note)],
+        notes=[*notes, *cut_notes, *(note for note in others if note)],
     )
 
 
@@ -118,19 +126,83 @@ def _split(pairs: Pairs, settings: DataSettings, lower: bool, parts: Mapping[str
     return split
 
 
-def _cuts(settings: DataSettings, texts: Sequence[Sequence[str]], cuts: tuple[Cut, Cut] | None) -> tuple[Cut, Cut]:
-    """How each side is cut: as the settings say, else as the data set does, else as most of its training texts suggest.
+def _spaced(texts: Sequence[str]) -> bool:
+    """Whether most of the texts have blanks within them."""
+    return 2 * sum(len(text.split()) > 1 for text in texts) > len(texts)
+
+
+def _suggested(texts: Sequence[Sequence[str]]) -> tuple[Cut, Cut]:
+    """How most of the training texts suggest to cut each side.
 
     Texts without a blank are cut into characters, others into words. Where one side is characters, the blanks of the
     other are those of a notation (HH AH0 L OW1), and it is cut at them and nowhere else.
     """
-    if settings.tokenizer != "auto":
-        return Cut(settings.tokenizer), Cut(settings.tokenizer)
-    if cuts is not None:
-        return cuts
-    spaced = [2 * sum(len(text.split()) > 1 for text in side) > len(side) for side in texts]
+    spaced = [_spaced(side) for side in texts]
     words = Cut("words", blanks=not all(spaced))
     return (words if spaced[0] else Cut("characters")), (words if spaced[1] else Cut("characters"))
+
+
+def _cuts(settings: DataSettings, suggested: tuple[Cut, Cut]) -> tuple[Cut, Cut]:
+    """How each side is cut: as the settings say, else as the data suggests; sentences that share a tokenizer into byte
+    pairs, of which a word of one side and its like on the other have some in common."""
+    if settings.tokenizer != "auto":
+        return Cut(settings.tokenizer), Cut(settings.tokenizer)
+    if settings.shared and suggested == (Cut("words"), Cut("words")):
+        return Cut("bpe"), Cut("bpe")
+    return suggested
+
+
+def _fitted(
+    texts: Sequence[Sequence[str]],
+    cuts: tuple[Cut, Cut],
+    settings: DataSettings,
+    lower: bool,
+    column: str,
+    sentences: bool,
+) -> tuple[PairPreprocessing, list[str]]:
+    """Tokenizers fitted on the training texts, and what to say of them."""
+    shared, notes = bool(settings.shared), []
+    if shared and cuts[0] != cuts[1]:
+        shared = False
+        notes = [
+            f"The two sides share no tokenizer, as sources are cut into {cuts[0]} and targets into {cuts[1]}: "
+            "tokenizer=bpe cuts both alike."
+        ]
+    if shared:
+        ours = theirs = _tokenizer([*texts[0], *texts[1]], cuts[0], settings, lower, "texts")
+        notes = [f"Both sides share a tokenizer: they are cut into {cuts[0]}, {len(ours) - 2:,} different ones"]
+    else:
+        ours, theirs = (
+            _tokenizer(of_side, cut, settings, lower, side)
+            for of_side, cut, side in zip(texts, cuts, ("sources", "targets"))
+        )
+        notes.append(
+            f"Sources are cut into {cuts[0]}, {len(ours) - 2:,} different ones, and targets into {cuts[1]}, "
+            f"{len(theirs) - 2:,} different ones"
+        )
+    notes[-1] += f"{', all in lower case' if lower else ''}."
+    target = Tokens(len(theirs) + SHIFT, BEGIN, END, 1, column, sentences=sentences, lower=lower)
+    vocabulary = target.vocabulary if shared else len(ours)
+    return PairPreprocessing(PairSpec(vocabulary, 1, target, shared), ours, theirs), notes
+
+
+def _made_elsewhere(
+    tokenizer: Tokenizer, settings: DataSettings, column: str, sentences: bool
+) -> tuple[PairPreprocessing, list[str]]:
+    """One tokenizer for both sides that is fitted already, and what to say of it. Raises SettingError where the sides
+    are to have one each."""
+    if settings.shared is False:
+        raise SettingError(
+            f"shared=false is for tokenizers that are fitted here, and that of tokenizer={settings.tokenizer} is one "
+            "for both sides: leave shared out."
+        )
+    if tokenizer.kind == PRETRAINED:
+        target = tokens_of(tokenizer, Path(settings.tokenizer).expanduser())
+    else:
+        target = Tokens(len(tokenizer) + SHIFT, BEGIN, END, 1, lower=tokenizer.lower)
+    target = dataclasses.replace(target, column=column, sentences=sentences)
+    note = f"Both sides are cut by the tokenizer of {settings.tokenizer}, which tells {len(tokenizer):,} tokens apart."
+    return PairPreprocessing(PairSpec(target.vocabulary, 1, target, True), tokenizer, tokenizer), [note]
 
 
 def _tokenizer(texts: Sequence[str], cut: Cut, settings: DataSettings, lower: bool, side: str) -> Tokenizer:
@@ -164,14 +236,14 @@ def _short_enough(
     return kept, [note] if left else []
 
 
-def _unknown(found: Mapping[str, PairsPart]) -> list[str]:
+def _unknown(found: Mapping[str, PairsPart], id: int | None) -> list[str]:
     """Notes that count what stands in the parts and in no vocabulary."""
     notes = []
     for what, side in (
         ("Sources with tokens outside the vocabulary, which are read as one unknown token", "source"),
         ("Targets with tokens outside the vocabulary, which no answer can give", "answers"),
     ):
-        counts = {name: unknown(getattr(part, side)) for name, part in found.items()}
+        counts = {name: unknown(getattr(part, side), id) for name, part in found.items()}
         said = [f"{count:,} of {len(found[name]):,} in {name}" for name, count in counts.items() if count]
         notes += [f"{what}: {', '.join(said)}."] if said else []
     return notes

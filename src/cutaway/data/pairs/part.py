@@ -8,6 +8,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from ...errors import DataError, Problem
 from ..lengths import bucketed
 from ..sets import IGNORED, Batch, SequencePart
 
@@ -26,16 +27,23 @@ class PairsPart:
         row: Callable[[int], dict[str, str] | None] | None = None,
         references: Mapping[int, list[Ids]] | None = None,
         notes: Sequence[str] = (),
+        *,
+        padding: int = 0,
+        texts: Callable[[int], list[str]] | None = None,
+        empty: Sequence[int] = (),
     ) -> None:
         """`source` and `target` are ids (Σ lengths,) and lengths (n,), each at least 1; targets end with `end`.
 
-        `references` are all the right answers, without `end`, of those examples that have several.
+        `references` are all the right answers, without `end`, of those examples that have several; `texts` gives the
+        right answers to an example as they were written, where they are sentences. `empty` are the examples without a
+        source, to which the answer is nothing.
         """
         self._sources = SequencePart(*source, None)
         self._targets = SequencePart(*target, None) if target is not None else None
         self.target = target[0] if target is not None else None  # token after token, (Σ lengths,)
-        self.notes = list(notes)
+        self.notes, self.empty, self.texts = list(notes), list(empty), texts
         self._begin, self._names, self._row, self._references = begin, names, row, references or {}
+        self._padding = padding
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -52,12 +60,21 @@ class PairsPart:
             return torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long)
         return self._targets.values, self._targets.lengths
 
-    def plan(self, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:
-        """Batches of examples with sources of nearly equal length, and, among those, targets of nearly equal length."""
-        order = self._sources.lengths
-        if self._targets is not None:
-            order = order * (int(self._targets.lengths.max()) + 1) + self._targets.lengths
-        return bucketed(order, batch_size, generator)
+    @property
+    def lengths(self) -> Tensor:
+        """The tokens of the longer side of each example, (n,)."""
+        source = self._sources.lengths
+        return source if self._targets is None else torch.maximum(source, self._targets.lengths)
+
+    def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
+        """Batches of examples whose longer sides are of nearly equal length, and, among those, their sources.
+
+        With `tokens`, each holds as many examples as fit: their number times the longest sequence of either side is at
+        most that, or there is but one.
+        """
+        longer, source = self.lengths, self._sources.lengths
+        order = longer * (int(source.max()) + 1) + source if len(self) else longer
+        return bucketed(longer, batch_size, generator, tokens, by=order)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Inputs: source (N, T), its mask (N, T), the target so far (N, S), which begins with `begin`. Target (N, S):
@@ -65,12 +82,14 @@ class PairsPart:
         del seed
         for index in order:
             source, mask = next(self._sources.batches([index])).inputs  # (N, T)
+            if self._padding:
+                source = source.masked_fill(~mask, self._padding)
             begin = torch.full((len(index), 1), self._begin)
             if self._targets is None:
                 yield Batch((source, mask, begin), torch.empty(len(index), 0))
                 continue
             target, real = next(self._targets.batches([index])).inputs  # (N, S)
-            so_far = torch.cat([begin, target[:, :-1]], 1).masked_fill(~real, 0)
+            so_far = torch.cat([begin, target[:, :-1]], 1).masked_fill(~real, self._padding)
             yield Batch((source, mask, so_far), target.masked_fill(~real, IGNORED))
 
     def references(self, i: int) -> list[Ids]:
@@ -81,6 +100,20 @@ class PairsPart:
             return []
         start, length = int(self._targets.starts[i]), int(self._targets.lengths[i])
         return [self._targets.values[start : start + length - 1].tolist()]
+
+    def refuse_longer(self, most: int) -> None:
+        """Raise DataError, naming each, where sources have more than `most` tokens."""
+        lengths = self._sources.lengths
+        problems = [
+            Problem(self.name(i), f"it has {int(lengths[i]):,} tokens")
+            for i in (lengths > most).nonzero()[:, 0].tolist()
+        ]
+        if problems:
+            raise DataError(
+                f"The model reads at most {most:,} tokens, and these sources are longer:",
+                problems,
+                "Give them in several pieces, such as one sentence on a line.",
+            )
 
     def name(self, i: int) -> str:
         """What a person calls the example."""

@@ -1,10 +1,14 @@
-"""Between pairs of texts and the model's ids: a tokenizer for each side, fitted on the training part, saved as JSON.
+"""Between pairs of texts and the model's ids: a tokenizer for each side, or one for both, saved as JSON.
 
-Ids of the target: 0 padding, 1 unknown, 2 begin, 3 end, and from 4 on the tokens of its tokenizer from its 2 on.
+Of our own tokenizers, which are fitted on the training part, ids of the target are 0 padding, 1 unknown, 2 begin,
+3 end, and from 4 on the tokens of its tokenizer from its 2 on; those of the source are its tokenizer's own. Where one
+tokenizer is shared, an id means the same on either side: that of the target. A tokenizer that was made elsewhere keeps
+its ids, and its sources stand in the frame that it gives to texts; targets end as it ends them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +21,20 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError, Problem
 from ...spec import PairSpec
-from ..text.tokenizers import UNKNOWN, Tokenizer, tokenizer_from_json
+from ..text.tokenizers import PRETRAINED, UNKNOWN, Tokenizer, tokenizer_from_json
 from .part import Ids, PairsPart
 from .reading import Pairs, read_lines, read_pairs
 
 BEGIN, END = 2, 3
-SHIFT = 2  # from ids of the target's tokenizer to those of the target
+SHIFT = 2  # from ids of a tokenizer to those of the target, and of both sides where they share one
 TEXT_SUFFIXES = (".txt", ".tsv", ".gz")
+# What a tokenizer of words parts: a sign stands against the word before it, a bracket against the word behind it, a
+# hyphen against both.
+AGAINST = (
+    (re.compile(r" (?=[,.;:!?%)\]}])"), ""),
+    (re.compile(r"(?<=[(\[{]) "), ""),
+    (re.compile(r"(?<=\w) - (?=\w)"), "-"),
+)
 
 Encoded = tuple[Tensor, Tensor]  # ids one behind another (Σ lengths,), lengths (n,)
 
@@ -36,45 +47,85 @@ class PairPreprocessing:
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
 
+    @property
+    def pretrained(self) -> bool:
+        """Whether the tokenizer was made elsewhere and keeps its own ids."""
+        return self.target_tokenizer.kind == PRETRAINED
+
     def sources(self, texts: Sequence[str]) -> Encoded:
         """The ids of sources, each at least one: unknown where a text has no token."""
-        return _encoded(self.source_tokenizer, texts)
+        if self.pretrained:
+            return _flat(_framed(self.source_tokenizer, texts, self.spec))
+        ids, lengths = _encoded(self.source_tokenizer, texts)
+        return (_moved(ids) if self.spec.shared else ids), lengths
 
     def targets(self, texts: Sequence[str]) -> Encoded:
         """The ids of targets, each with `end` behind it."""
-        return ended(*_encoded(self.target_tokenizer, texts))
+        if self.pretrained:
+            end = self.spec.target.end
+            return _flat([[*ids, end] for ids in self.target_tokenizer.encode_many(list(texts))])
+        ids, lengths = _encoded(self.target_tokenizer, texts)
+        return ended(_moved(ids), lengths)
 
     def words(self, ids: Iterable[int]) -> str:
         """The target that these ids stand for; padding, begin and end are left out."""
+        target = self.spec.target
+        if self.pretrained:
+            frame = {target.padding, target.begin, target.end}
+            return self.target_tokenizer.decode(i for i in ids if i not in frame).strip()
         shown = (i if i == UNKNOWN else i - SHIFT for i in ids if i == UNKNOWN or i > END)
-        return self.target_tokenizer.decode(shown)
+        text = self.target_tokenizer.decode(shown)
+        return joined(text) if target.sentences and self.target_tokenizer.kind in ("words", "wordpiece") else text
 
     def examples(self, sources: Sequence[Any]) -> PairsPart:
         """Sources without targets: each a string, or the path of a text file with a source on each line.
 
-        Raises DataError for empty ones, by line, and for a file that is not there.
+        An empty line of a file stays, and the answer to it is nothing. Raises DataError for an empty string, and for a
+        file that is not there.
         """
         texts: list[str] = []
         names: list[str] = []
+        empty: list[int] = []
         problems: list[Problem] = []
         for given in sources:
             path = _file(given)
             lines = [str(given)] if path is None else read_lines(path)[0]
             for number, line in enumerate(lines, 1):
                 name = (line if len(line) <= 60 else line[:57] + "…") if path is None else f"line {number} of {path}"
-                if not line.strip():
+                if not line.strip() and path is None:
                     problems.append(Problem(name or "a source", "it is empty"))
+                elif not line.strip():
+                    empty.append(len(texts))
                 elif "\t" in line and path is not None:
                     problems.append(Problem(name, "it holds a tab: a file to predict has one source a line, no target"))
                 texts.append(line)
                 names.append(name)
         if problems or not texts:
             raise DataError("Sources that cannot be read:" if problems else "No source was given.", problems)
-        encoded = self.sources(texts)
-        count, notes = unknown(encoded), []
+        encoded = self.sources([text if text.strip() else "" for text in texts])
+        count, notes = unknown(encoded, self.unknown), []
+        count -= len(empty) if not self.pretrained else 0  # what is empty is read as unknown, and not asked
         if count:
             notes = [f"{count:,} of {len(texts):,} sources hold tokens that training did not know: read as unknown."]
-        return PairsPart(encoded, None, BEGIN, names, lambda i: {"source": texts[i]}, notes=notes)
+        longer = int((encoded[1] > self.spec.longest).sum())
+        if longer:
+            notes += [
+                f"{longer:,} of {len(texts):,} sources have more tokens than any in training, {self.spec.longest:,}: "
+                "what is said of them may be worse, or cut off."
+            ]
+        if empty:
+            notes += [f"{len(empty):,} of {len(texts):,} lines are empty: so are the answers to them."]
+        target = self.spec.target
+        return PairsPart(
+            encoded,
+            None,
+            target.begin,
+            names,
+            lambda i: {"source": texts[i]},
+            notes=notes,
+            padding=target.padding,
+            empty=empty,
+        )
 
     def labelled(self, source: str | Path) -> PairsPart:
         """Other pairs, in a file with a tab on each line or in two files a,b; each source once (see `part`)."""
@@ -98,13 +149,20 @@ class PairPreprocessing:
         several = [(place, same) for place, same in several if len(same) > 1]
         others = iter(split(self.targets([pairs.targets[i] for _, same in several for i in same])))
         references = {place: distinct([next(others)[:-1] for _ in same]) for place, same in several}
+
+        def texts(k: int) -> list[str]:
+            same = answers[self.seen(pairs.sources[chosen[k]])] if once else [chosen[k]]
+            return list(dict.fromkeys(pairs.targets[i] for i in same))
+
         found = PairsPart(
             source,
             target,
-            BEGIN,
+            self.spec.target.begin,
             lambda k: pairs.place(chosen[k]),
             lambda k: {"source": pairs.sources[chosen[k]], "target": pairs.targets[chosen[k]]},
             references,
+            padding=self.spec.target.padding,
+            texts=texts if self.spec.target.sentences else None,
         )
         return found, len(rows) - len(chosen)
 
@@ -112,13 +170,18 @@ class PairPreprocessing:
         """A source as its tokenizer sees it: in lower case, where it writes all so."""
         return source.lower() if getattr(self.source_tokenizer, "lower", False) else source
 
+    @property
+    def unknown(self) -> int | None:
+        """The id, on either side, of what is in no vocabulary; None where nothing is."""
+        return self.spec.target.unknown
+
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, from which `from_json` makes it again."""
+        """Plain JSON values, from which `from_json` makes it again. A tokenizer of both sides is written once."""
         return {
             "kind": "pairs",
             "spec": specs.to_json(self.spec),
             "source": self.source_tokenizer.to_json(),
-            "target": self.target_tokenizer.to_json(),
+            "target": None if self.spec.shared else self.target_tokenizer.to_json(),
         }
 
     @classmethod
@@ -127,18 +190,33 @@ class PairPreprocessing:
         spec = specs.from_json(data["spec"])
         if not isinstance(spec, PairSpec):
             raise TypeError(f"a preprocessing of pairs with a spec of kind {spec.kind}")
-        found = cls(spec, tokenizer_from_json(data["source"]), tokenizer_from_json(data["target"]))
-        sizes = (len(found.source_tokenizer), len(found.target_tokenizer) + SHIFT)
-        if sizes != (spec.vocabulary, spec.target.vocabulary):
-            raise ValueError(f"tokenizers of {sizes} ids and a spec of {spec.vocabulary}, {spec.target.vocabulary}")
+        source = tokenizer_from_json(data["source"])
+        found = cls(spec, source, source if spec.shared else tokenizer_from_json(data["target"]))
+        sizes, said = found.sizes(), (spec.vocabulary, spec.target.vocabulary)
+        # A model may have been given more rows than its tokenizer has tokens.
+        if sizes != said and not (found.pretrained and said >= sizes):
+            raise ValueError(f"tokenizers of {sizes} ids and a spec of {said[0]}, {said[1]}")
         return found
+
+    def sizes(self) -> tuple[int, int]:
+        """How many ids there are on either side, by the tokenizers."""
+        source, target = len(self.source_tokenizer), len(self.target_tokenizer)
+        if self.pretrained:
+            return source, target
+        return source + SHIFT * self.spec.shared, target + SHIFT
 
 
 def ended(ids: Tensor, lengths: Tensor) -> Encoded:
-    """Ids of the target's tokenizer as those of the target, with `end` behind each of the texts."""
-    moved = np.where(ids.numpy() > UNKNOWN, ids.numpy() + SHIFT, ids.numpy())
-    values = np.insert(moved, lengths.numpy().cumsum(), END)
-    return torch.from_numpy(values), lengths + 1
+    """Ids of the target with `end` behind each of the texts."""
+    return torch.from_numpy(np.insert(ids.numpy(), lengths.numpy().cumsum(), END)), lengths + 1
+
+
+def joined(text: str) -> str:
+    """A sentence of words and signs with blanks between them, as it is written: "a dog , running" has no blank before
+    the comma. What a person would write otherwise, such as a dash, is not known."""
+    for where, what in AGAINST:
+        text = where.sub(what, text)
+    return text
 
 
 def split(encoded: Encoded) -> list[Ids]:
@@ -152,11 +230,11 @@ def distinct(answers: Iterable[Ids]) -> list[Ids]:
     return [list(ids) for ids in dict.fromkeys(tuple(ids) for ids in answers)]
 
 
-def unknown(encoded: Encoded) -> int:
-    """How many texts hold a token that is in no vocabulary."""
+def unknown(encoded: Encoded, id: int | None = UNKNOWN) -> int:
+    """How many texts hold a token that is in no vocabulary, which has this id."""
     ids, lengths = encoded
     of = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
-    return len(torch.unique(of[ids == UNKNOWN]))
+    return len(torch.unique(of[ids == id])) if id is not None else 0
 
 
 def repeated_note(repeated: int, where: str) -> str | None:
@@ -175,6 +253,22 @@ def _encoded(tokenizer: Tokenizer, texts: Sequence[str]) -> Encoded:
         ids = np.insert(ids, lengths.cumsum()[lengths == 0], UNKNOWN)
         lengths = np.maximum(lengths, 1)
     return torch.from_numpy(ids), torch.from_numpy(lengths)
+
+
+def _moved(ids: Tensor) -> Tensor:
+    """Ids of a tokenizer as those of the target: behind begin and end."""
+    return torch.where(ids > UNKNOWN, ids + SHIFT, ids)
+
+
+def _framed(tokenizer: Tokenizer, texts: Sequence[str], spec: PairSpec) -> list[Ids]:
+    """The ids of sources in the frame of a tokenizer that was made elsewhere: as it begins texts, and `end`."""
+    before = [tokenizer.begin] if tokenizer.begin is not None else []
+    return [[*before, *ids, spec.target.end] for ids in tokenizer.encode_many(list(texts))]
+
+
+def _flat(ids: Sequence[Ids]) -> Encoded:
+    lengths = torch.tensor([len(of_text) for of_text in ids])
+    return torch.tensor([i for of_text in ids for i in of_text], dtype=torch.long), lengths
 
 
 def _file(given: Any) -> Path | None:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ...errors import DataError, Problem, SettingError
 from ...spec import Classes, Simple, TextSpec, Value
-from ..applicable import refuse_settings_for_others
+from ..applicable import refuse_changed, refuse_settings_for_others
 from ..folders import TEXTS, find
 from ..sets import DataSet
 from ..settings import DataSettings
@@ -27,10 +27,12 @@ from ..tables.columns import meaning
 from ..tables.reading import Table, counted
 from ..tables.roles import find_column
 from ..tables.targets import Labels, check_learnable, complete_rows, read_labels
+from .fitting import fit_tokenizer, frame_note, framed, tokenizer_note, vocabulary_of
 from .preprocessing import AUTO_LENGTH, OTHER_LENGTH, TextPreprocessing, unknown_share
 from .reading import LABEL, TEXT, digest_of, pair_table, read_files, read_text_table, with_text
-from .tokenizers import train_tokenizer
+from .tokenizers import Tokenizer
 
+FOR_RUNNING_TEXT = ("documents", "mask_share", "whole_words")
 Numbers = npt.NDArray[np.int64]
 
 
@@ -215,17 +217,13 @@ def _assembled(
     text_column: str = TEXT,
 ) -> DataSet:
     """The data set of split texts: the tokenizer fitted, every part encoded. `values` is the target of each part."""
-    kind = tokenizer if settings.tokenizer == "auto" else settings.tokenizer
-    fitted = train_tokenizer(
-        kind,
-        [texts[i] for i in split["train"]],
-        settings.vocabulary,
-        settings.min_count,
-        bool(settings.lower),
-        blanks=blanks and kind == "words",
-    )
-    length = settings.length or AUTO_LENGTH.get(kind, OTHER_LENGTH)
-    unmeasured = TextPreprocessing(TextSpec(len(fitted), 1, target), fitted, length, text_column)
+    refuse_changed(settings, FOR_RUNNING_TEXT, "is for running text, and each of these texts has a target")
+    fitted, given = fit_tokenizer(settings, tokenizer, [texts[i] for i in split["train"]], blanks=blanks)
+    length = settings.length or AUTO_LENGTH.get(fitted.kind, OTHER_LENGTH)
+    vocabulary = vocabulary_of(fitted, bool(settings.frame))
+    frame = framed(fitted, length) if settings.frame else None
+    around: tuple[int, ...] = frame or ()
+    unmeasured = TextPreprocessing(TextSpec(vocabulary, 1, target, *around), fitted, length, text_column)
     prepared = {
         part: unmeasured.part(
             [texts[i] for i in rows], values[part], [names[i] for i in rows], f"the {part} part's texts"
@@ -233,7 +231,7 @@ def _assembled(
         for part, rows in split.items()
     }
     longest = max(int(part.lengths.max()) for part in prepared.values())
-    preprocessing = dataclasses.replace(unmeasured, spec=TextSpec(len(fitted), longest, target))
+    preprocessing = dataclasses.replace(unmeasured, spec=TextSpec(vocabulary, longest, target, *around))
     straddle = straddle_note(texts, split, names.__getitem__, "texts")
     return DataSet(
         name=name,
@@ -245,29 +243,21 @@ def _assembled(
         split_hash=split_hash(split),
         notes=[
             *notes,
-            tokenizer_note(kind, len(fitted), fitted.lower, blanks and kind == "words"),
+            tokenizer_note(fitted, given),
+            *([frame_note(fitted, frame)] if frame else []),
             *(note for part in prepared.values() for note in part.notes),
-            *unknown_notes({part: found.values.numpy() for part, found in prepared.items()}),
+            *unknown_notes({part: found.values.numpy() for part, found in prepared.items()}, fitted, given),
             *([straddle] if straddle else []),
         ],
     )
 
 
-def tokenizer_note(kind: str, count: int, lower: bool, blanks: bool) -> str:
-    """How text becomes tokens, in a sentence."""
-    how = {
-        "characters": "characters",
-        "words": "words at blanks" if blanks else "words and signs",
-        "bpe": "pieces by byte-pair encoding",
-        "wordpiece": "pieces by WordPiece",
-    }[kind]
-    cased = ", in lower case" if lower else ""
-    return f"Text is cut into {how}{cased}: {count - 2:,} are told apart, as the training part has them."
-
-
-def unknown_notes(ids: Mapping[str, Numbers]) -> list[str]:
-    """How many tokens of each part are unknown, where there are any, and whether training has some to learn from."""
-    shares = {part: unknown_share(of_part) for part, of_part in ids.items()}
+def unknown_notes(ids: Mapping[str, Numbers], tokenizer: Tokenizer, given: bool = False) -> list[str]:
+    """How many tokens of each part are unknown, where there are any, and whether training has some to learn from; with
+    `given` the tokenizer was not fitted here, and which are unknown is not for settings to say."""
+    if tokenizer.unknown is None:
+        return []
+    shares = {part: unknown_share(of_part, tokenizer.unknown) for part, of_part in ids.items()}
     if not any(shares.values()):
         return []
     said = ", ".join(
@@ -275,4 +265,4 @@ def unknown_notes(ids: Mapping[str, Numbers]) -> list[str]:
         for part, share in shares.items()
     )
     untaught = " Training has none, so nothing is learned of them; min_count=2 makes the rarest ones unknown there."
-    return [f"Unknown tokens: {said}.{'' if shares['train'] else untaught}"]
+    return [f"Unknown tokens: {said}.{'' if shares['train'] or given else untaught}"]

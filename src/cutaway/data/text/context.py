@@ -17,7 +17,6 @@ and so are punctuation marks.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,14 +34,16 @@ from ..applicable import refuse_changed, refuse_settings_for_others
 from ..sets import DataSet, Part
 from ..settings import DataSettings
 from ..splits import PARTS
-from .running_files import find_texts, joined, read_text, texts_of
+from .running_files import BLANK_LINE, find_texts, joined, read_text, texts_of
 from .stretches import STRETCH, ContextPart, Draws
 from .tokenizers import UNKNOWN, Tokenizer, Words, tokenizer_from_json, train_tokenizer
 
 Numbers = npt.NDArray[np.int64]
 EVERY = 100_000_000  # more different words than any text has
-BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
-NOT_FOR_CONTEXTS = ("text", "target", "missing", "group", "carry", "length")
+NOT_FOR_CONTEXTS = (
+    *("text", "target", "missing", "group", "carry", "length"),
+    *("documents", "frame", "mask_share", "whole_words"),
+)
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,15 @@ from ..folders import TEXTS, labelled
 from ..sets import SequencePart
 from ..tables.reading import TABLE_SUFFIXES, Table, counted, frame_table
 from ..tables.targets import read_labels
+from .fitting import Frame, frame_of, padding_of, stand_in
 from .reading import TEXT, pair_table, read_files, read_pair, read_text_table
 from .tagged import TAGGED
-from .tokenizers import UNKNOWN, Tokenizer, tokenizer_from_json
+from .tokenizers import Tokenizer, tokenizer_from_json
 
 Numbers = npt.NDArray[np.int64]
 AUTO_LENGTH = {"characters": 2048}  # tokens at which texts are cut where nothing is asked for
 OTHER_LENGTH = 512
+BEGIN, END = -2, -3  # the places of a frame
 SHOWN = 60  # characters of a text that stand for its name
 
 
@@ -36,7 +38,7 @@ class TextPreprocessing:
 
     spec: TextSpec
     tokenizer: Tokenizer
-    length: int  # tokens of the longest example; longer ones are cut there
+    length: int  # tokens of the longest example, with its frame; longer ones are cut there
     column: str = TEXT  # of tables: the one that holds the text
 
     def part(
@@ -49,18 +51,20 @@ class TextPreprocessing:
         def row(i: int) -> dict[str, str]:
             return {TEXT: texts[i]}
 
-        told = length_notes(whole, self.length, of)
-        return SequencePart(torch.from_numpy(values), torch.from_numpy(lengths), target, names, row, told)
+        told = length_notes(whole, self.length, of, frame_of(self.spec) is not None)
+        ids = torch.from_numpy(values)
+        padding = padding_of(self.tokenizer)
+        return SequencePart(ids, torch.from_numpy(lengths), target, names, row, told, padding=padding)
 
     def encode(self, texts: Sequence[str]) -> tuple[Numbers, Numbers, Numbers]:
-        """The ids of texts one behind another, (Σ lengths,), how many of each, (n,), and how many before cutting.
+        """The ids of texts one behind another, with their frames, (Σ lengths,), how many of each, (n,), and how many
+        before cutting, without frames.
 
-        A text without a token is one unknown token.
+        A text without a token is one unknown token, or its frame alone.
         """
         flat, whole = self.tokenizer.encode_flat(texts)
-        place, lengths = cut(whole, self.length)
-        ids = np.where(place < 0, UNKNOWN, flat[place] if len(flat) else UNKNOWN)
-        return ids, lengths, whole
+        place, lengths = placed(whole, self.length, frame_of(self.spec))
+        return gathered(flat, place, frame_of(self.spec), stand_in(self.tokenizer)), lengths, whole
 
     def examples(self, sources: Sequence[Any]) -> SequencePart:
         """New texts without targets: paths of .txt files, of folders of them or of tables with the text's column;
@@ -186,17 +190,42 @@ def cut(whole: Numbers, most: int) -> tuple[Numbers, Numbers]:
     return np.where(np.repeat(whole == 0, lengths), -1, place), lengths
 
 
-def length_notes(whole: Numbers, most: int, of: str) -> list[str]:
+def placed(whole: Numbers, most: int, frame: Frame | None) -> tuple[Numbers, Numbers]:
+    """Likewise, and in a frame, where there is one: it counts in `most` and in the lengths, and stands at places −2 and
+    −3. A sequence that has no step is its frame alone."""
+    if frame is None:
+        return cut(whole, most)
+    within = whole.clip(0, most - 2)
+    lengths = within + 2
+    ends = lengths.cumsum()
+    place = np.arange(ends[-1] if len(ends) else 0)
+    place += np.repeat((whole.cumsum() - whole) - (ends - lengths) - 1, lengths)
+    place[ends - lengths], place[ends - 1] = BEGIN, END
+    return place, lengths
+
+
+def gathered(flat: Numbers, place: Numbers, frame: Frame | None, unknown: int) -> Numbers:
+    """What stands at these places, (Σ lengths,): of `flat`, of the frame, or `unknown` where a sequence has no step."""
+    ids = np.where(place < 0, unknown, flat[place.clip(0)] if len(flat) else unknown)
+    if frame is not None:
+        ids[place == BEGIN], ids[place == END] = frame
+    return ids
+
+
+def length_notes(whole: Numbers, most: int, of: str, framed: bool = False) -> list[str]:
     """What a person should know of texts that were cut, or had no token; `of` is what all of them are called."""
     notes = []
+    most -= 2 if framed else 0
     if longer := int((whole > most).sum()):
         has, is_cut = ("has", "is") if longer == 1 else ("have", "are")
+        sets = f"length={most + 2} holds these and the frame" if framed else "length= sets where"
         notes.append(
-            f"{longer:,} of {of} {has} more than {most:,} tokens and {is_cut} cut there (length= sets where); the "
-            f"longest has {whole.max():,}."
+            f"{longer:,} of {of} {has} more than {most:,} tokens and {is_cut} cut there ({sets}); the longest has "
+            f"{whole.max():,}."
         )
     if none := int((whole == 0).sum()):
-        notes.append(f"{none:,} of {of} {'holds' if none == 1 else 'hold'} no token: one unknown token stands there.")
+        there = "its frame stands alone" if framed else "one unknown token stands there"
+        notes.append(f"{none:,} of {of} {'holds' if none == 1 else 'hold'} no token: {there}.")
     return notes
 
 
@@ -222,6 +251,6 @@ def _no_source(source: Any) -> Any:
     raise DataError(f"A text cannot be read from a {type(source).__name__}.", mend="Give a text, or the path of one.")
 
 
-def unknown_share(ids: Iterable[int] | Numbers) -> float:
-    """The share of tokens that are unknown."""
-    return float((np.asarray(ids) == UNKNOWN).mean())
+def unknown_share(ids: Iterable[int] | Numbers, unknown: int) -> float:
+    """The share of tokens that are the unknown one."""
+    return float((np.asarray(ids) == unknown).mean())

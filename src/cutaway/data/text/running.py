@@ -2,6 +2,9 @@
 
 It is split by position, never at random: what stands first trains. A folder can say its parts itself, by files or
 folders that are named train, valid (val, validation) and test.
+
+With documents=true each file of a folder is a stream of its own; of a single file, or of one for each part, what stands
+between blank lines is. Documents are then split whole.
 """
 
 from __future__ import annotations
@@ -11,31 +14,39 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from ...errors import DataError, SettingError
-from ...spec import Context, NextToken, Target, TextSpec
+from ...spec import Context, Masked, NextToken, Target, TextSpec
 from ..applicable import refuse_changed, refuse_settings_for_others
 from ..sets import DataSet, Part
 from ..settings import DataSettings
 from ..splits import PARTS
-from .running_files import find_texts, joined, read_text
-from .running_preprocessing import RunningPreprocessing, pieces_of
-from .tokenizers import UNKNOWN, train_tokenizer
+from . import fitting
+from .documents import documents_of, split_documents
+from .masked import MaskedPreprocessing
+from .running_files import Read, find_texts, joined, read_text
+from .running_preprocessing import Reading, RunningPreprocessing, pieces_of
+from .tokenizers import PRETRAINED, Tokenizer
 
-__all__ = ["RunningPreprocessing", "open_running", "read_text", "running_dataset", "split_by_position"]
+__all__ = ["RunningPreprocessing", "learns_masked", "open_running", "read_text", "running_dataset", "split_by_position"]
 
 STEPS = {"characters": 64}  # tokens of a step, unless `length` is given
 OTHER_STEPS = 35  # of words or pieces of words, as in W. Zaremba et al., 2014 <https://arxiv.org/abs/1409.2329>
+MASKED_STEPS = 128  # of masked text, with the frame, as in most steps of BERT's training
 ALPHABET = 1000  # more different characters than this are cut into pieces by tokenizer=auto
 NOT_FOR_RUNNING_TEXT = ("text", "target", "missing", "group")
+FOR_MASKED = ("mask_share", "whole_words")
 
 
 def open_running(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
-    """Read a .txt or a folder of .txt for language modelling, or for word vectors where those are all that is learned.
+    """Read a .txt or a folder of .txt for language modelling; for masked-language modelling or word vectors where those
+    are what is learned.
 
-    Characters are its tokens, unless `tokenizer` says otherwise; of more than 1 000 different ones bpe makes pieces. A
-    step has 64 characters, or 35 tokens of another kind. Raises DataError that names file and line, SettingError.
+    Characters are its tokens, unless `tokenizer` says otherwise; of more than 1 000 different ones bpe makes pieces,
+    and masked text is cut by WordPiece. A step has 64 characters, or 35 tokens of another kind, or 128 of masked text.
+    Raises DataError that names file and line, FileError, SettingError.
     """
     refuse_settings_for_others(settings, "text")
     if Context in targets and NextToken not in targets:
@@ -44,23 +55,25 @@ def open_running(path: Path, settings: DataSettings, targets: tuple[type[Target]
         return open_context(path, settings)
     files = find_texts(path)
     read = {part: [read_text(file) for file in of_part] for part, of_part in files.items()}
-    texts = {part: joined([r.text for r in of_part]) for part, of_part in read.items()}
     notes = [note for of_part in read.values() for r in of_part for note in r.notes]
-    for part, of_part in files.items():
-        if len(of_part) > 1:
-            first, last = of_part[0].name, of_part[-1].name
-            notes.append(
-                f"The {len(of_part):,} files of the {part} part are read one behind another, from {first} to {last}."
-            )
     kind = settings.tokenizer
-    if kind == "auto":
-        kind = "characters" if len(set(texts["train"])) <= ALPHABET else "bpe"
+    if kind == fitting.AUTO:
+        letters = set().union(*(r.text for r in read["train"]))
+        kind = "wordpiece" if learns_masked(targets) else "characters" if len(letters) <= ALPHABET else "bpe"
         if kind == "bpe":
             notes.append(
                 f"The text has more than {ALPHABET:,} different characters: its tokens are pieces of them "
                 "(tokenizer=bpe). tokenizer=characters takes each for itself."
             )
-    parts, said = split_by_position(texts, settings, whole_words=kind != "characters")
+    parts: Mapping[str, str | Sequence[Read]]
+    if settings.documents:
+        documents, what = documents_of(read)
+        parts, said = split_documents(documents, settings)
+        said = [what, *said]
+    else:
+        notes += _order_notes(files)
+        texts = {part: joined([r.text for r in of_part]) for part, of_part in read.items()}
+        parts, said = split_by_position(texts, settings, whole_words=kind != "characters")
     lines = [f"{r.sha256}  {file.relative_to(path) if path.is_dir() else file.name}\n"
              for part in files for file, r in zip(files[part], read[part])]  # fmt: skip
     return running_dataset(
@@ -71,11 +84,17 @@ def open_running(path: Path, settings: DataSettings, targets: tuple[type[Target]
         fingerprint=hashlib.sha256("".join(lines).encode()).hexdigest(),
         notes=[*notes, *said],
         tokenizer=kind,
+        targets=targets,
     )
 
 
+def learns_masked(targets: tuple[type[Target], ...]) -> bool:
+    """Whether it is hidden tokens that a model with these targets learns of running text."""
+    return Masked in targets and NextToken not in targets
+
+
 def running_dataset(
-    parts: Mapping[str, str],
+    parts: Mapping[str, str | Sequence[Read]],
     settings: DataSettings,
     *,
     name: str,
@@ -85,47 +104,56 @@ def running_dataset(
     tokenizer: str = "characters",
     blanks: bool = False,
     line_end: str = "",
+    targets: tuple[type[Target], ...] = (),
 ) -> DataSet:
-    """A data set for language modelling from the text of each part; train must be among them.
+    """A data set for language modelling from the text of each part, or from its documents; train must be among them.
 
     `tokenizer` is used where the settings leave it to the data; `blanks` cuts words at blanks, and `line_end` is then
-    the word that stands for the end of a line. `limit` keeps the first so many steps of training.
+    the word that stands for the end of a line. `limit` keeps the first so many steps of training. `targets` are what
+    the model learns: hidden tokens where Masked is among them and NextToken is not, else the next token.
     Raises DataError where a part is too short, SettingError.
     """
     refuse_settings_for_others(settings, "text")
     why = "is for texts with a target each, and this is running text, which is its own target"
     refuse_changed(settings, NOT_FOR_RUNNING_TEXT, why)
-    notes = list(notes)
-    kind = tokenizer if settings.tokenizer == "auto" else settings.tokenizer
-    blanks = blanks and kind == "words"
-    line_end = line_end if blanks else ""
-    train = parts["train"].replace("\n", f" {line_end}\n") if line_end else parts["train"]
+    texts = {part: [Read("", text)] if isinstance(text, str) else list(text) for part, text in parts.items()}
+    fitted = tokenizer if settings.tokenizer == fitting.AUTO else settings.tokenizer
+    line_end = line_end if blanks and fitted not in ("characters", "bpe", "wordpiece") else ""
+    train = joined([r.text for r in texts["train"]])
+    if line_end:
+        train = train.replace("\n", f" {line_end}\n")
     try:
-        found = train_tokenizer(
-            kind, pieces_of(train), settings.vocabulary, settings.min_count, bool(settings.lower), blanks=blanks
-        )
+        found, given = fitting.fit_tokenizer(settings, tokenizer, pieces_of(train), blanks=blanks)
     except DataError as error:
         raise DataError(f"{source} cannot be learned from. {error}") from error
-    length = settings.length or STEPS.get(kind, OTHER_STEPS)
-    spec = TextSpec(len(found), length, NextToken(len(found)))
-    preprocessing = RunningPreprocessing(spec, found, settings.carry, line_end)
-    if not line_end and kind in ("words", "wordpiece"):
-        notes.append(f"Tokens are {kind}: blanks and line ends between them are left out.")
-    streams = {part: preprocessing.encode(parts[part]) for part in PARTS if part in parts}
+    if given and line_end not in found.tokens:
+        line_end = ""
+    learned = _masked if learns_masked(targets) else _next
+    preprocessing, said = learned(found, settings, line_end)
+    told = given or learns_masked(targets)
+    notes = [*notes, *([fitting.tokenizer_note(found, given)] if told else ()), *said]
+    if not line_end and _leaves_out_line_ends(found):
+        what = "pieces" if found.kind == PRETRAINED else found.kind
+        notes.append(f"Tokens are {what}: blanks and line ends between them are left out.")
+    streams = {part: [preprocessing.encode(r.text) for r in texts[part]] for part in PARTS if part in texts}
+    names = {part: [r.name for r in texts[part]] for part in streams}
+    if settings.documents:
+        notes += _leave_out_short(streams, names, preprocessing.least)
+    room = preprocessing.spec.longest - (2 if preprocessing.spec.begin is not None else 0)
     if settings.limit is not None:
-        streams["train"] = streams["train"][: settings.limit * length + 1]
-    _refuse_short(streams, length, source, kind)
-    notes += [note for part, ids in streams.items() if (note := _unknown_note(part, ids))]
-    digests = [f"{part} {hashlib.sha256(parts[part].encode()).hexdigest()}" for part in streams]
-    held: dict[str, Part] = {part: preprocessing.stream_part(ids) for part, ids in streams.items()}
+        streams["train"] = _first_steps(streams["train"], settings.limit, room, preprocessing.least - 1)
+    _refuse_short(streams, preprocessing, room, source, settings.documents)
+    notes += [note for part, ids in streams.items() if (note := _unknown_note(part, torch.cat(ids), found.unknown))]
+    held: dict[str, Part] = {part: preprocessing.stream_part(ids, names[part]) for part, ids in streams.items()}
+    digests = [f"{part} {hashlib.sha256(_content(parts[part])).hexdigest()}" for part in streams]
     return DataSet(
         name=name,
         source=source,
-        spec=spec,
+        spec=preprocessing.spec,
         parts=held,
         preprocessing=preprocessing,
         fingerprint=fingerprint,
-        split_hash=hashlib.sha256(f"{digests} {len(streams['train'])}".encode()).hexdigest(),
+        split_hash=hashlib.sha256(f"{digests} {sum(map(len, streams['train']))}".encode()).hexdigest(),
         notes=notes,
     )
 
@@ -167,24 +195,116 @@ def split_by_position(
     return parts, [f"The text is split by position, the training part first (characters: {said})."]
 
 
-def _refuse_short(streams: Mapping[str, Tensor], length: int, source: str, kind: str) -> None:
+def _next(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[RunningPreprocessing, list[str]]:
+    """How text becomes a stream whose next token is foretold, and what a person should know of it."""
+    refuse_changed(settings, FOR_MASKED, "is for masked-language modelling, and this model foretells the next token")
+    if settings.frame:
+        raise SettingError("frame=true puts tokens around texts, and a text whose next token is foretold runs on.")
+    if settings.documents and settings.carry:
+        raise SettingError(
+            "documents=true parts the text, and a state that is carried from step to step would reach from one "
+            "document into the next: add carry=false."
+        )
+    length = settings.length or STEPS.get(tokenizer.kind, OTHER_STEPS)
+    vocabulary = len(tokenizer)
+    spec = TextSpec(vocabulary, length, NextToken(vocabulary))
+    return RunningPreprocessing(spec, tokenizer, line_end, settings.documents, bool(settings.carry)), []
+
+
+def _masked(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[MaskedPreprocessing, list[str]]:
+    """How text becomes steps of which some tokens are hidden, and what a person should know of it."""
+    if settings.carry:
+        raise SettingError("carry=true is for models that foretell the next token, and this one hidden ones: leave it.")
+    if settings.whole_words and tokenizer.kind == "words":
+        raise SettingError("whole_words=true chooses the pieces of a word together, and tokens are words: leave it.")
+    length = settings.length or MASKED_STEPS
+    vocabulary = fitting.vocabulary_of(tokenizer, with_frame=True)
+    mask = fitting.mask_for(tokenizer)
+    target = Masked(vocabulary, mask, share=settings.mask_share)
+    spec = TextSpec(vocabulary, length, target)
+    notes = []
+    if settings.frame:
+        frame = fitting.framed(tokenizer, length)
+        spec = TextSpec(vocabulary, length, target, *frame)
+        notes.append(fitting.frame_note(tokenizer, frame))
+    what = "tokens, in whole words," if settings.whole_words else "tokens"
+    notes.append(
+        f"{100 * settings.mask_share:.3g} % of the {what} are to be foretold, at least one in each step, chosen "
+        "anew in every epoch: 80 % of these are hidden, 10 % are any token instead, 10 % stay as they are."
+    )
+    return MaskedPreprocessing(spec, tokenizer, line_end, settings.documents, settings.whole_words), notes
+
+
+def _order_notes(files: Mapping[str, Sequence[Path]]) -> list[str]:
+    """Sentences on the order in which files are read, where there are several."""
+    return [
+        f"The {len(of_part):,} files of the {part} part are read one behind another, from {of_part[0].name} to "
+        f"{of_part[-1].name}."
+        for part, of_part in files.items()
+        if len(of_part) > 1
+    ]
+
+
+def _leaves_out_line_ends(tokenizer: Tokenizer) -> bool:
+    """Whether its tokens do not say where a line ended."""
+    if tokenizer.kind == PRETRAINED:
+        return "\n" not in tokenizer.decode(tokenizer.encode("a\nb"))
+    return tokenizer.kind in ("words", "wordpiece")
+
+
+def _leave_out_short(streams: dict[str, list[Tensor]], names: dict[str, list[str]], least: int) -> list[str]:
+    """Take out documents of too few tokens to learn from; sentences on them."""
+    notes = []
+    for part, of_part in streams.items():
+        kept = [i for i, ids in enumerate(of_part) if len(ids) >= least]
+        if left := len(of_part) - len(kept):
+            notes.append(
+                f"{left:,} of {len(of_part):,} documents of the {part} part have fewer than {least} tokens, and are "
+                "left out."
+            )
+        streams[part], names[part] = [of_part[i] for i in kept], [names[part][i] for i in kept]
+    return notes
+
+
+def _first_steps(streams: Sequence[Tensor], limit: int, room: int, behind: int) -> list[Tensor]:
+    """The first so many steps of the streams: `room` tokens each, and `behind` more to be foretold."""
+    kept = []
+    for ids in streams:
+        if limit <= 0:
+            break
+        kept.append(ids[: limit * room + behind])
+        limit -= -(-(len(ids) - behind) // room)
+    return kept
+
+
+def _refuse_short(
+    streams: Mapping[str, Sequence[Tensor]], preprocessing: Reading, room: int, source: str, documents: bool
+) -> None:
     """Raise DataError where a part is too short to be learned from, or measured on."""
-    for part, ids in streams.items():
-        least = length + 1 if part == "train" else 2
-        if len(ids) < least:
+    behind = preprocessing.least - 1
+    for part, of_part in streams.items():
+        count = sum(map(len, of_part))
+        least = room + behind if part == "train" and not documents else preprocessing.least
+        if count < least:
+            step = f", a step of {room:,}{' and the one behind it' if behind else ''}"
             raise DataError(
-                f"{source} is too short: its {part} part has {len(ids):,} tokens ({kind}), and at least {least:,} are "
-                f"needed{f', a step of {length:,} and the one behind it' if part == 'train' else ''}.",
+                f"{source} is too short: its {part} part has {count:,} tokens ({preprocessing.tokenizer.kind}), and at "
+                f"least {least:,} are needed{step if least > preprocessing.least else ''}.",
                 mend="Give more text, or a smaller length." if part == "train" else f"Give more text, or {part}=0.",
             )
 
 
-def _unknown_note(part: str, ids: Tensor) -> str | None:
+def _unknown_note(part: str, ids: Tensor, unknown: int | None) -> str | None:
     """A sentence that counts the unknown tokens of a part; None where there are none."""
-    count = int((ids == UNKNOWN).sum())
+    count = int((ids == unknown).sum()) if unknown is not None else 0
     if not count:
         return None
     return (
         f"{count:,} of {len(ids):,} tokens of the {part} part ({100 * count / len(ids):.2g} %) are unknown, not being "
         "in the vocabulary of the training part, or written as unknown: they count as one token."
     )
+
+
+def _content(text: str | Sequence[Read]) -> bytes:
+    """What a part holds, as bytes: its text, or its documents with a zero between them."""
+    return (text if isinstance(text, str) else "\0".join(r.text for r in text)).encode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from ..splits import PARTS
 from ..tables.columns import natural_order
 from .preprocessing import shown, text_itself
 from .reading import TEXT, UTF8, decoded, read_bytes
+
+BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,12 @@ def texts_of(source: Any) -> list[Read]:
         return [Read(shown(text), text)]
     path = Path(source).expanduser()
     return [read_text(file) for of_part in find_texts(path).values() for file in of_part]
+
+
+def parted(read: Read) -> list[Read]:
+    """The documents of one text: what stands between its blank lines."""
+    pieces = [piece.strip("\n") + "\n" for piece in BLANK_LINE.split(read.text) if piece.strip()]
+    return [Read(f"document {i}", piece) for i, piece in enumerate(pieces, 1)]
 
 
 def joined(texts: Sequence[str]) -> str:

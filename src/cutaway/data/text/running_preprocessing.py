@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,7 +14,9 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError
 from ...spec import TextSpec
-from .running_files import Read, joined, texts_of
+from ..sets import Part
+from .fitting import padding_of
+from .running_files import Read, joined, parted, texts_of
 from .stream import StreamPart
 from .tokenizers import UNKNOWN, Tokenizer, tokenizer_from_json
 
@@ -21,20 +24,23 @@ PIECE = 1 << 16  # characters that are given to a tokenizer at a time, at least
 
 
 @dataclass(frozen=True)
-class RunningPreprocessing:
-    """How text becomes a stream of tokens."""
+class Reading(ABC):
+    """How text becomes a stream of tokens, whatever is learned of it."""
+
+    form: ClassVar[str]
+    least: ClassVar[int]  # tokens that a stream needs to be scored
 
     spec: TextSpec
     tokenizer: Tokenizer
-    carries: bool = True  # read on where the step before ended
     line_end: str = ""  # the word that stands for the end of a line, where the text is cut at blanks
+    documents: bool = False  # whether no step reaches from one document into another
 
     def encode(self, text: str) -> Tensor:
         """The tokens of a text, (n,) int64."""
         if self.line_end:
             text = text.replace("\n", f" {self.line_end}\n")
-        characters = self.tokenizer.kind == "characters"
-        flat, _ = self.tokenizer.encode_flat([text] if characters else pieces_of(text))
+        whole = self.tokenizer.kind == "characters" or not getattr(self.tokenizer, "by_pieces", True)
+        flat, _ = self.tokenizer.encode_flat([text] if whole else pieces_of(text))
         return torch.from_numpy(flat)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -43,76 +49,117 @@ class RunningPreprocessing:
         return text.replace(f" {self.line_end}", "\n").replace(self.line_end, "\n") if self.line_end else text
 
     def beginning(self) -> Tensor:
-        """The tokens that text begins behind where nobody says how: a line's end, else a full stop, else the first
-        token of the vocabulary; (1,) or more."""
+        """The tokens that text begins behind where nobody says how: the tokenizer's own, else a line's end, else a full
+        stop, else the first token of the vocabulary; (1,) or more."""
+        own = self.tokenizer.begin if self.tokenizer.begin is not None else self.tokenizer.end
+        if own is not None:
+            return torch.tensor([own])
         for text in ("\n", "."):
             ids = self.encode(text)
-            if len(ids) and UNKNOWN not in ids:
+            if len(ids) and self.tokenizer.unknown not in ids:
                 return ids
         return torch.tensor([UNKNOWN + 1])
 
     def unknown(self, text: str) -> list[str]:
         """What in a text the tokenizer does not know, each once: characters, or what stands between blanks."""
         pieces = text if self.tokenizer.kind == "characters" else text.split()
-        return [piece for piece in dict.fromkeys(pieces) if UNKNOWN in self.tokenizer.encode(piece)]
+        return [piece for piece in dict.fromkeys(pieces) if self.tokenizer.unknown in self.tokenizer.encode(piece)]
 
-    def examples(self, sources: Sequence[Any]) -> StreamPart:
+    def examples(self, sources: Sequence[Any]) -> Part:
         """Texts to be scored: paths of .txt files, folders of them, or the texts themselves; each its own stream.
 
-        Raises DataError, naming the text, where one cannot be read or has no token behind its first.
+        Raises DataError, naming the text, where one cannot be read or has too few tokens.
         """
         texts = [text for source in sources for text in texts_of(source)]
         if not texts:
             raise DataError("No text was given.")
         return self._part(texts, texts)
 
-    def labelled(self, source: str | Path) -> StreamPart:
-        """The text of a file or folder as one stream: its targets are its own tokens."""
+    def labelled(self, source: str | Path) -> Part:
+        """The text of a file or folder as one stream, or as its documents: its targets are its own tokens."""
         path = Path(source)
         if not path.exists():
             raise DataError(f"There is no file or folder {str(source)!r}, seen from {Path.cwd()}.")
         texts = texts_of(path)
-        return self._part([Read("", joined([read.text for read in texts]))], texts)
+        if not self.documents:
+            return self._part([Read("", joined([read.text for read in texts]))], texts)
+        streams = parted(texts[0]) if len(texts) == 1 else texts
+        return self._part([s for s in streams if len(self.encode(s.text)) >= self.least] or streams, texts)
 
-    def stream_part(self, tokens: Tensor) -> StreamPart:
-        """One stream of tokens as a part."""
-        return StreamPart([tokens], self.spec.longest, self.carries, self.decode)
+    @abstractmethod
+    def stream_part(self, streams: Sequence[Tensor], names: Sequence[str] = ("",), notes: Sequence[str] = ()) -> Part:
+        """Streams of tokens as a part, each with a name that a person calls it by."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""
         return {
             "kind": "text",
-            "form": "running",
+            "form": self.form,
             "spec": specs.to_json(self.spec),
             "tokenizer": self.tokenizer.to_json(),
-            "carries": self.carries,
             "line_end": self.line_end,
+            "documents": self.documents,
         }
+
+    def _part(self, streams: Sequence[Read], texts: Sequence[Read]) -> Part:
+        """The part of these streams, which come from those texts."""
+        encoded = [self.encode(stream.text) for stream in streams]
+        for stream, ids in zip(streams, encoded):
+            if len(ids) < self.least:
+                behind = ": there is nothing to foretell behind the first" if self.least > 1 else ""
+                raise DataError(
+                    f"{stream.name or texts[0].name} has {len(ids)} of the tokens that this model reads "
+                    f"({self.tokenizer.kind}){behind}.",
+                    mend=f"Give at least {'two' if self.least > 1 else 'one'}.",
+                )
+        notes = [note for text in texts for note in text.notes]
+        total, strange = sum(map(len, encoded)), sum(int((ids == self._unknown).sum()) for ids in encoded)
+        if strange:
+            notes.append(f"{strange:,} of {total:,} tokens are unknown to this model, and count as one and the same.")
+        return self.stream_part(encoded, [stream.name for stream in streams], notes)
+
+    @property
+    def _unknown(self) -> int:
+        """The id of unknown tokens; −1, which no token has, where nothing is unknown."""
+        return -1 if self.tokenizer.unknown is None else self.tokenizer.unknown
+
+
+@dataclass(frozen=True)
+class RunningPreprocessing(Reading):
+    """How text becomes a stream whose next token is foretold."""
+
+    form: ClassVar[str] = "running"
+    least: ClassVar[int] = 2
+
+    carries: bool = True  # read on where the step before ended
+
+    def stream_part(
+        self, streams: Sequence[Tensor], names: Sequence[str] = ("",), notes: Sequence[str] = ()
+    ) -> StreamPart:
+        """Streams of at least 2 tokens as a part."""
+        padding = padding_of(self.tokenizer)
+        return StreamPart(streams, self.spec.longest, self.carries, self.decode, names, notes, padding)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {**super().to_json(), "carries": self.carries}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> RunningPreprocessing:
         """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
-        spec = specs.from_json(data["spec"])
-        if not isinstance(spec, TextSpec):
-            raise TypeError(f"a preprocessing of running text with a spec of kind {spec.kind}")
-        return cls(spec, tokenizer_from_json(data["tokenizer"]), bool(data["carries"]), str(data["line_end"]))
+        return cls(*read_back(data), carries=bool(data["carries"]))
 
-    def _part(self, streams: Sequence[Read], texts: Sequence[Read]) -> StreamPart:
-        """The part of these streams, which come from those texts."""
-        encoded = [self.encode(stream.text) for stream in streams]
-        for stream, ids in zip(streams, encoded):
-            if len(ids) < 2:
-                raise DataError(
-                    f"{stream.name or texts[0].name} has {len(ids)} of the tokens that this model reads "
-                    f"({self.tokenizer.kind}): there is nothing to foretell behind the first.",
-                    mend="Give at least two.",
-                )
-        notes = [note for text in texts for note in text.notes]
-        total, strange = sum(map(len, encoded)), sum(int((ids == UNKNOWN).sum()) for ids in encoded)
-        if strange:
-            notes.append(f"{strange:,} of {total:,} tokens are unknown to this model, and count as one and the same.")
-        names = [stream.name for stream in streams]
-        return StreamPart(encoded, self.spec.longest, self.carries, self.decode, names, notes)
+
+def read_back(data: dict[str, Any]) -> tuple[TextSpec, Tokenizer, str, bool]:
+    """What every such document has: spec, tokenizer, the word for the end of a line, whether documents are told apart.
+
+    Raises KeyError or TypeError.
+    """
+    spec = specs.from_json(data["spec"])
+    if not isinstance(spec, TextSpec):
+        raise TypeError(f"a preprocessing of running text with a spec of kind {spec.kind}")
+    documents = bool(data.get("documents", False))  # which the first version had not
+    return spec, tokenizer_from_json(data["tokenizer"]), str(data["line_end"]), documents
 
 
 def pieces_of(text: str, least: int = PIECE) -> list[str]:

@@ -1,13 +1,19 @@
-"""Tagged text as a data set: each token has a target of its own. A token is what the file says, whole."""
+"""Tagged text as a data set: each word has a target of its own. A word is what the file says, whole.
+
+A tokenizer of pieces (wordpiece, bpe, or one that is given) cuts the words further. Then the tag of a word stands at
+its first piece, and IGNORED at the others and at the frame, so that there is still one answer for each word; as in
+J. Devlin et al., BERT, 2018, section 5.3, <https://arxiv.org/abs/1810.04805>.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +23,29 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError, Problem, SettingError
 from ...spec import Tags, TextSpec
-from ..applicable import refuse_settings_for_others
+from ..applicable import refuse_changed, refuse_settings_for_others
 from ..sets import IGNORED, Batch, DataSet, SequencePart
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, split_hash, straddle_note
 from ..tables.columns import natural_order
 from ..tables.reading import TABLE_SUFFIXES, counted
-from .classes import tokenizer_note, unknown_notes
-from .preprocessing import OTHER_LENGTH, cut, length_notes, shown, text_itself
+from .classes import FOR_RUNNING_TEXT, unknown_notes
+from .fitting import (
+    AUTO,
+    fit_tokenizer,
+    frame_note,
+    frame_of,
+    framed,
+    padding_of,
+    stand_in,
+    tokenizer_note,
+    vocabulary_of,
+)
+from .preprocessing import OTHER_LENGTH, gathered, length_notes, placed, shown, text_itself
 from .reading import TEXT, read_lines, read_pair
 from .tagged import TAGGED, Tagged, read_tagged, tagged_lines
-from .tokenizers import UNKNOWN, Words, tokenizer_from_json, words_tokenizer
+from .tokenizers import Tokenizer, Words, tokenizer_from_json, words_tokenizer
+from .whole_words import marks_blanks
 
 __all__ = ["TAGGED", "TagPreprocessing", "open_tagged", "tagged_dataset"]
 
@@ -35,25 +53,38 @@ Numbers = npt.NDArray[np.int64]
 
 
 class TagPart(SequencePart):
-    """Sentences. Batches of those without tags have targets too, which say no more than where there is a token: the
-    answer is one for each, and none for padding."""
+    """Sentences. Batches of those without tags have targets too, which say no more than where a word begins: the answer
+    is one for each, and none elsewhere."""
+
+    words: Tensor  # (Σ lengths,) True where a word begins
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Each batch padded to its longest sentence."""
-        for inputs, target in super().batches(order, seed):
-            if self.target is None:
-                _, mask = inputs
-                target = torch.where(mask, 0, IGNORED)  # (N, T)
-            yield Batch(inputs, target)
+        if self.target is not None:
+            yield from super().batches(order, seed)
+            return
+        places = SequencePart(self.words, self.lengths, None)
+        for index in order:
+            (inputs, _), (marks, _) = next(super().batches([index])), next(places.batches([index])).inputs
+            yield Batch(inputs, torch.where(marks, 0, IGNORED))  # (N, T)
+
+
+class Encoded(NamedTuple):
+    """Sentences as tokens one behind another, with their frames."""
+
+    ids: Numbers  # (Σ lengths,)
+    lengths: Numbers  # (n,)
+    whole: Numbers  # (n,) how many tokens before cutting, without the frame
+    words: Numbers  # (Σ lengths,) the word whose first token it is, counted over all sentences; −1 for other tokens
 
 
 @dataclass(frozen=True)
 class TagPreprocessing:
-    """How tokens become ids, and tags class numbers."""
+    """How words become ids, and tags class numbers."""
 
     spec: TextSpec
-    tokenizer: Words
-    length: int  # tokens of the longest sentence; longer ones are cut there
+    tokenizer: Tokenizer
+    length: int  # tokens of the longest sentence, with its frame; longer ones are cut there
 
     @property
     def tags(self) -> Tags:
@@ -66,7 +97,8 @@ class TagPreprocessing:
 
         Raises DataError for tags that training did not know.
         """
-        ids, lengths, whole, place = self.encode(tagged.sentences)
+        found = self.encode(tagged.sentences)
+        begins = found.words >= 0
         target = None
         if tagged.tags is not None:
             number = {name: k for k, name in enumerate(self.tags.names)}
@@ -82,23 +114,52 @@ class TagPreprocessing:
                     f"The tags are: {', '.join(self.tags.names[:20])}.",
                 )
             flat = np.array([number[tag] for tags in tagged.tags for tag in tags], np.int64)
-            target = torch.from_numpy(flat[place])
+            target = torch.from_numpy(np.where(begins, flat[found.words], IGNORED))
 
         def row(i: int) -> dict[str, str]:
             return {TEXT: " ".join(tagged.sentences[i])}
 
-        notes = [*tagged.notes, *length_notes(whole, self.length, of)]
-        by_step = target is not None
-        return TagPart(torch.from_numpy(ids), torch.from_numpy(lengths), target, tagged.names, row, notes, by_step)
+        framed = frame_of(self.spec) is not None
+        part = TagPart(
+            torch.from_numpy(found.ids),
+            torch.from_numpy(found.lengths),
+            target,
+            tagged.names,
+            row,
+            [*tagged.notes, *length_notes(found.whole, self.length, of, framed)],
+            by_step=target is not None,
+            padding=padding_of(self.tokenizer),
+        )
+        part.words = torch.from_numpy(begins)
+        return part
 
-    def encode(self, sentences: Sequence[Sequence[str]]) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-        """The ids of tokens one behind another, (Σ lengths,), how many of each sentence, (n,), how many before cutting,
-        and where each stood."""
-        whole = np.array([len(sentence) for sentence in sentences], np.int64)
-        flat = np.array(self.tokenizer.look_up(itertools.chain.from_iterable(sentences)), np.int64)
-        place, lengths = cut(whole, self.length)
-        ids = np.where(place < 0, UNKNOWN, flat[place] if len(flat) else UNKNOWN)
-        return ids, lengths, whole, place
+    def encode(self, sentences: Sequence[Sequence[str]]) -> Encoded:
+        """The ids of sentences of words."""
+        frame = frame_of(self.spec)
+        flat, pieces = self._pieces(sentences)  # (P,), (W,) of each word
+        counts = np.array([len(sentence) for sentence in sentences], np.int64)  # (n,) of words
+        ends = np.concatenate([[0], pieces.cumsum()])
+        whole = np.diff(ends[np.concatenate([[0], counts.cumsum()])])  # (n,) of pieces
+        word_at = np.full(len(flat), -1, np.int64)
+        word_at[ends[:-1]] = np.arange(len(pieces))
+        place, lengths = placed(whole, self.length, frame)
+        words = np.where(place < 0, -1, word_at[place.clip(0)] if len(flat) else -1)
+        return Encoded(gathered(flat, place, frame, stand_in(self.tokenizer)), lengths, whole, words)
+
+    def _pieces(self, sentences: Sequence[Sequence[str]]) -> tuple[Numbers, Numbers]:
+        """The ids of all words one behind another, and how many each has: at least one."""
+        words: Iterable[str] = itertools.chain.from_iterable(sentences)
+        if isinstance(self.tokenizer, Words):
+            ids = np.array(self.tokenizer.look_up(words), np.int64)
+            return ids, np.ones(len(ids), np.int64)
+        if marks_blanks(self.tokenizer):  # a piece that begins a word holds the blank before it
+            words = ((" " if i else "") + word for sentence in sentences for i, word in enumerate(sentence))
+        each = list(words)
+        known = {word: i for i, word in enumerate(dict.fromkeys(each))}
+        pieces = [ids or [stand_in(self.tokenizer)] for ids in self.tokenizer.encode_many(list(known))]
+        of_word = [pieces[known[word]] for word in each]
+        flat = np.fromiter(itertools.chain.from_iterable(of_word), np.int64)
+        return flat, np.fromiter(map(len, of_word), np.int64, count=len(of_word))
 
     def examples(self, sources: Sequence[Any]) -> SequencePart:
         """New sentences without targets: paths of .conll or .iob files, whose tags do not count, or of .txt files with
@@ -149,8 +210,8 @@ class TagPreprocessing:
     def from_json(cls, data: dict[str, Any]) -> TagPreprocessing:
         """The object that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is not one."""
         spec, tokenizer = specs.from_json(data["spec"]), tokenizer_from_json(data["tokenizer"])
-        if not isinstance(spec, TextSpec) or not isinstance(spec.target, Tags) or not isinstance(tokenizer, Words):
-            raise TypeError("a preprocessing of tagged text without tags or words")
+        if not isinstance(spec, TextSpec) or not isinstance(spec.target, Tags):
+            raise TypeError("a preprocessing of tagged text without tags")
         return cls(spec, tokenizer, int(data["length"]))
 
     def _sentences(self, source: Any) -> list[tuple[list[str], str]]:
@@ -203,20 +264,18 @@ def tagged_dataset(
     """A set of tagged sentences. `parts` is the split that it comes with; what it has not is drawn from its training
     sentences, whole sentences at a time."""
     refuse_settings_for_others(settings, "text")
-    if settings.tokenizer not in ("auto", "words"):
-        raise SettingError(
-            f"tokenizer={settings.tokenizer} cannot be: a token of tagged text is what its file says. Leave it out."
-        )
+    refuse_changed(settings, FOR_RUNNING_TEXT, "is for running text, and this text is tagged")
     assert tagged.tags is not None, "read with its tags"
     names = natural_order(set(itertools.chain.from_iterable(tagged.tags)))
     if len(names) == 1:
         raise DataError(f"Every token of {source} has the tag {names[0]!r}: there is nothing to tell apart.")
     whole = np.zeros(len(tagged.sentences), np.int64)
     split = complete_split(whole, ["sentence"], parts, settings)
-    lower = bool(settings.lower)
-    words = itertools.chain.from_iterable(tagged.sentences[i] for i in split["train"])
-    tokenizer = words_tokenizer(words, settings.vocabulary, settings.min_count, lower)
+    tokenizer, given = _fitted([tagged.sentences[i] for i in split["train"]], settings)
     length = settings.length or OTHER_LENGTH
+    vocabulary = vocabulary_of(tokenizer, bool(settings.frame))
+    frame = framed(tokenizer, length) if settings.frame else None
+    around: tuple[int, ...] = frame or ()
     target = Tags(tuple(names), column)
     of_parts = {
         part: Tagged(
@@ -224,11 +283,12 @@ def tagged_dataset(
         )
         for part, rows in split.items()
     }
-    spec = TextSpec(len(tokenizer), min(length, max(len(s) for p in of_parts.values() for s in p.sentences)), target)
-    preprocessing = TagPreprocessing(spec, tokenizer, length)
+    unmeasured = TagPreprocessing(TextSpec(vocabulary, 1, target, *around), tokenizer, length)
     prepared = {
-        part: preprocessing.part(sentences, f"the {part} part's sentences") for part, sentences in of_parts.items()
+        part: unmeasured.part(sentences, f"the {part} part's sentences") for part, sentences in of_parts.items()
     }
+    longest = max(int(part.lengths.max()) for part in prepared.values())
+    preprocessing = dataclasses.replace(unmeasured, spec=TextSpec(vocabulary, longest, target, *around))
     learned = {tag for tags in of_parts["train"].tags or () for tag in tags}
     absent = [tag for tag in names if tag not in learned]
     keys = ["\t".join(sentence) for sentence in tagged.sentences]
@@ -236,7 +296,7 @@ def tagged_dataset(
     return DataSet(
         name=name,
         source=source,
-        spec=spec,
+        spec=preprocessing.spec,
         parts=dict(prepared),
         preprocessing=preprocessing,
         fingerprint=fingerprint,
@@ -244,10 +304,28 @@ def tagged_dataset(
         notes=[
             *notes,
             *tagged.notes,
-            tokenizer_note("words", len(tokenizer), lower, blanks=True),
+            tokenizer_note(tokenizer, given),
+            *([frame_note(tokenizer, frame)] if frame else []),
+            *(["The tag of a word stands at its first piece."] if not isinstance(tokenizer, Words) else []),
             *(note for part in prepared.values() for note in part.notes),
-            *unknown_notes({part: found.values.numpy() for part, found in prepared.items()}),
+            *unknown_notes({part: found.values.numpy() for part, found in prepared.items()}, tokenizer, given),
             *([f"No training sentence has the tag {', '.join(absent)}: it cannot be learned."] if absent else []),
             *([straddle] if straddle else []),
         ],
     )
+
+
+def _fitted(sentences: Sequence[Sequence[str]], settings: DataSettings) -> tuple[Tokenizer, bool]:
+    """The tokenizer of words, or of their pieces, and whether it was fitted elsewhere. Raises SettingError."""
+    if settings.tokenizer == "characters":
+        raise SettingError(
+            "tokenizer=characters cannot be: each word of tagged text has one tag. Leave it out, or take pieces of "
+            "words (wordpiece, bpe, or a tokenizer's path)."
+        )
+    if settings.tokenizer in (AUTO, "words"):
+        words = itertools.chain.from_iterable(sentences)
+        return words_tokenizer(words, settings.vocabulary, settings.min_count, bool(settings.lower)), False
+    tokenizer, given = fit_tokenizer(settings, "words", (" ".join(sentence) for sentence in sentences))
+    if tokenizer.kind == "characters":
+        raise SettingError(f"tokenizer={settings.tokenizer} is one of characters, and each word here has one tag.")
+    return tokenizer, given

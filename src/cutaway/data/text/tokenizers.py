@@ -1,7 +1,7 @@
-"""Text to token ids and back: characters, words, byte-pair encoding, WordPiece.
+"""Text to token ids and back: characters, words, byte-pair encoding, WordPiece; and tokenizers that others fitted.
 
-Id 0 is padding and id 1 every unknown token, whatever the tokenizer. A tokenizer is fitted on the texts that it is
-given, which are those of the training part; equal texts give equal tokenizers. It is saved as JSON values.
+Of the kinds that are fitted here id 0 is padding and id 1 every unknown token. A tokenizer is fitted on the texts that
+it is given, which are those of the training part; equal texts give equal tokenizers. It is saved as JSON values.
 
 - characters: a token is a Unicode code point. Known text comes back exactly.
 - words: a token is a word with its combining marks, its apostrophes and its joiners (Don't, שָׁלוֹם, 3.14); a Chinese
@@ -13,28 +13,41 @@ given, which are those of the training part; equal texts give equal tokenizers. 
 - wordpiece: the longest pieces from the left of each word, as BERT has them (J. Devlin et al., 2018,
   https://arxiv.org/abs/1810.04805), its accents kept. A word with a character that training did not have is unknown as
   a whole, and so is one of more than 100 characters.
+- pretrained: what a tokenizer.json of the `tokenizers` library says, with the ids that it has (pretrained.py).
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import DataError, SettingError, require
+from ...errors import SettingError, require
+from .piece_training import (
+    BYTES,
+    PAD,
+    SPECIAL,
+    UNKNOWN,
+    no_text,
+    refuse_one,
+    refuse_surrogates,
+    train_bpe,
+    train_wordpiece,
+)
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
 
-PAD, UNKNOWN = 0, 1
-KINDS = ("characters", "words", "bpe", "wordpiece")
-SPECIAL = {"characters": ("<pad>", "<unk>"), "words": ("<pad>", "<unk>"), "bpe": ("<pad>", "<unk>")}
-SPECIAL["wordpiece"] = ("[PAD]", "[UNK]")
-BYTES = 256  # tokens that byte-level byte-pair encoding begins with
+__all__ = ["KINDS", "PAD", "PRETRAINED", "SPECIAL", "UNKNOWN", "Characters", "OnLibrary", "Ours", "Pieces"]
+__all__ += ["Tokenizer", "Words", "library_from", "open_tokenizer", "tokenizer_from_json", "train_tokenizer"]
+__all__ += ["words_tokenizer"]
+
+KINDS = ("characters", "words", "bpe", "wordpiece")  # that are fitted here
+PRETRAINED = "pretrained"  # the kind of those that are not
 CODE_POINTS = 0x110000
 # A letter with its marks is of the class W; the joiners U+200C and U+200D stand within words of many scripts.
 _W = r"[\p{L}\p{M}\p{Nd}_\x{200C}\x{200D}]&&[^\p{Han}]"
@@ -50,9 +63,14 @@ WORDS = (
 class Tokenizer(Protocol):
     """Text to token ids and back."""
 
-    kind: str  # characters, words, bpe or wordpiece
+    kind: str  # characters, words, bpe, wordpiece or pretrained
     tokens: list[str]  # by id; of bpe in its own writing of bytes
-    lower: bool  # whether text is written in lower case first
+    lower: bool  # whether text is written in lower case first, as a setting asked
+    padding: int | None  # the ids of tokens that are no text, where it has them: padding,
+    unknown: int | None  # what it does not know,
+    begin: int | None  # the token before a text
+    end: int | None  # and that behind it,
+    mask: int | None  # and the one that hides another
 
     def __len__(self) -> int:
         """How many ids there are, with padding and unknown."""
@@ -105,15 +123,15 @@ def train_tokenizer(
     if kind == "characters":
         counts: Counter[str] = Counter()
         for text in texts:
-            counts.update(_refuse_surrogates(text.lower() if lower else text))
+            counts.update(refuse_surrogates(text.lower() if lower else text))
         kept = sorted(_commonest(counts, vocabulary - 2, min_count))
-        _refuse_one(kind, kept)
+        refuse_one(kind, kept)
         return Characters([*SPECIAL[kind], *kept], lower)
     if kind == "words":
         return _words(_count_words(texts, lower, blanks), vocabulary, min_count, lower, blanks)
     if kind == "bpe":
-        return Pieces(kind, _train_bpe(texts, vocabulary, max(2, min_count), lower), lower)
-    return Pieces(kind, _train_wordpiece(texts, vocabulary, max(2, min_count), lower), lower)
+        return Pieces(kind, train_bpe(texts, vocabulary, max(2, min_count), lower), lower)
+    return Pieces(kind, train_wordpiece(texts, vocabulary, max(2, min_count), lower), lower)
 
 
 def words_tokenizer(words: Iterable[str], vocabulary: int, min_count: int = 1, lower: bool = False) -> Words:
@@ -123,31 +141,59 @@ def words_tokenizer(words: Iterable[str], vocabulary: int, min_count: int = 1, l
     """
     require(min_count >= 1, "min_count", min_count, "at least 1", SettingError)
     require(vocabulary >= 3, "vocabulary", vocabulary, "at least 3", SettingError)
-    counts = Counter(_refuse_surrogates(word).lower() if lower else _refuse_surrogates(word) for word in words)
+    counts = Counter(refuse_surrogates(word).lower() if lower else refuse_surrogates(word) for word in words)
     return _words(counts, vocabulary, min_count, lower, blanks=True)
 
 
 def tokenizer_from_json(data: dict[str, Any]) -> Tokenizer:
     """The tokenizer that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is none."""
     kind, lower = data["kind"], bool(data["lower"])
+    if kind == PRETRAINED:
+        from .pretrained import Pretrained
+
+        return Pretrained.from_json(data)
     if kind == "characters":
         return Characters(list(data["tokens"]), lower)
     if kind == "words":
         return Words(list(data["tokens"]), lower, bool(data["blanks"]))
     if kind not in KINDS:
         raise ValueError(f"a tokenizer of kind {kind!r}")
+    return Pieces(kind, library_from(data["library"], kind), lower)
+
+
+def open_tokenizer(path: str | Path) -> Tokenizer:
+    """The tokenizer in a tokenizer.json or a preprocessing.json; in a folder that holds one of these; or that of a run.
+
+    Raises FileError where there is none, or a broken one.
+    """
+    from .pretrained import open_path
+
+    return open_path(Path(path).expanduser())
+
+
+def library_from(document: str, kind: str) -> Library:
+    """The library's tokenizer out of its own JSON. Raises TypeError or ValueError where it is none."""
     from tokenizers import Tokenizer as Library
 
     try:
-        library = Library.from_str(data["library"])
+        return Library.from_str(document)
     except TypeError:
         raise
     except Exception as error:  # the library raises nothing narrower
         raise ValueError(f"a {kind} tokenizer that cannot be read: {error}") from error
-    return Pieces(kind, library, lower)
 
 
-class Characters:
+class Ours:
+    """The ids of tokens that are no text, of every kind that is fitted here."""
+
+    padding: int | None = PAD
+    unknown: int | None = UNKNOWN
+    begin: int | None = None
+    end: int | None = None
+    mask: int | None = None
+
+
+class Characters(Ours):
     """A token is a Unicode code point. Looked up in a table of all of them, which is faster than any loop."""
 
     kind = "characters"
@@ -199,10 +245,10 @@ class Characters:
         try:
             return self._ids[np.frombuffer(text.encode("utf-32-le"), np.uint32)]
         except UnicodeEncodeError as error:
-            raise _no_text(error.object, error.start) from error
+            raise no_text(error.object, error.start) from error
 
 
-class _Library:
+class OnLibrary:
     """What the tokenizers on the `tokenizers` library share."""
 
     kind: str
@@ -228,7 +274,7 @@ class _Library:
             return [found.ids for found in self._library.encode_batch_fast(list(texts), add_special_tokens=False)]
         except (TypeError, UnicodeEncodeError) as error:
             for text in texts:
-                _refuse_surrogates(text)
+                refuse_surrogates(text)
             raise error
 
     def encode_flat(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -243,7 +289,7 @@ class _Library:
         return flat, lengths
 
 
-class Words(_Library):
+class Words(Ours, OnLibrary):
     """A token is a word or a sign, or what stands between blanks."""
 
     kind = "words"
@@ -277,7 +323,7 @@ class Words(_Library):
         return {"kind": self.kind, "lower": self.lower, "blanks": self.blanks, "tokens": self.tokens}
 
 
-class Pieces(_Library):
+class Pieces(Ours, OnLibrary):
     """A token is a piece of a word: byte-pair encoding or WordPiece."""
 
     def __init__(self, kind: str, library: Library, lower: bool = False) -> None:
@@ -307,7 +353,7 @@ def _words(counts: Counter[str], vocabulary: int, min_count: int, lower: bool, b
     special = SPECIAL["words"]
     counts.pop(special[UNKNOWN], None)
     kept = _commonest(counts, vocabulary - 2, min_count)
-    _refuse_one("words", kept)
+    refuse_one("words", kept)
     return Words([*special, *kept], lower, blanks)
 
 
@@ -330,102 +376,13 @@ def _count_words(texts: Iterable[str], lower: bool, blanks: bool) -> Counter[str
     _cut(library, lower, blanks)
     counts: Counter[str] = Counter()
     for text in texts:
-        _refuse_surrogates(text)
+        refuse_surrogates(text)
         if library.normalizer is not None:
             text = library.normalizer.normalize_str(text)
         counts.update(word for word, _ in library.pre_tokenizer.pre_tokenize_str(text))
     return counts
 
 
-def _train_bpe(texts: Iterable[str], vocabulary: int, min_count: int, lower: bool) -> Library:
-    from tokenizers import Tokenizer as Library
-    from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
-
-    library = Library(models.BPE())
-    if lower:
-        library.normalizer = normalizers.Lowercase()
-    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    library.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        min_frequency=min_count,
-        special_tokens=list(SPECIAL["bpe"]),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    texts = list(map(_refuse_surrogates, texts))
-    _refuse_one("characters", sorted(set().union(*texts)))
-    library.train_from_iterator(texts, trainer)
-    return _without_added(library)
-
-
-def _train_wordpiece(texts: Iterable[str], vocabulary: int, min_count: int, lower: bool) -> Library:
-    from tokenizers import Tokenizer as Library
-    from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
-
-    library = Library(models.WordPiece(unk_token=SPECIAL["wordpiece"][UNKNOWN]))
-    library.normalizer = normalizers.BertNormalizer(lowercase=lower, strip_accents=False)
-    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    library.decoder = decoders.WordPiece()
-    texts = list(map(_refuse_surrogates, texts))
-    letters: set[str] = set()
-    for text in texts:
-        letters.update(library.normalizer.normalize_str(text))
-    alphabet = sorted(letter for letter in letters if not letter.isspace())
-    _refuse_one("characters", alphabet)
-    # Where the trainer meets the pieces itself, their order, and with it who wins a tie, changes from run to run.
-    pieces = [*alphabet, *(f"##{letter}" for letter in alphabet)]
-    if vocabulary < 2 + len(pieces):
-        raise SettingError(
-            f"vocabulary={vocabulary} is too small for the {len(alphabet):,} different characters of the training "
-            f"text: wordpiece needs two tokens for each, so at least {2 + len(pieces)}."
-        )
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=vocabulary,
-        min_frequency=min_count,
-        special_tokens=[*SPECIAL["wordpiece"], *pieces],
-        show_progress=False,
-    )
-    library.train_from_iterator(texts, trainer)
-    return _without_added(library)
-
-
-def _without_added(library: Library) -> Library:
-    """The trained tokenizer without tokens that are looked for in the text as written: `<pad>` there is text."""
-    from tokenizers import Tokenizer as Library
-
-    document = json.loads(library.to_str())
-    document["added_tokens"] = []
-    return Library.from_str(json.dumps(document))
-
-
 def _check(tokens: Sequence[str]) -> None:
     if len(tokens) < 3 or not all(isinstance(token, str) for token in tokens):
         raise ValueError("a tokenizer needs padding, unknown and at least one token")
-
-
-def _refuse_one(kind: str, kept: Sequence[str]) -> None:
-    """Raise DataError where there is nothing to tell apart."""
-    if len(kept) < 2:
-        only = f"one only, {kept[0]!r}" if kept else "none"
-        raise DataError(
-            f"Of different {kind} the training text has {only}: there is nothing to tell apart.",
-            mend="Give more text; or a larger vocabulary, or a smaller min_count, where these leave the others out.",
-        )
-
-
-def _refuse_surrogates(text: str) -> str:
-    """The text, if it is one. Raises DataError for halves of surrogate pairs, which UTF-8 cannot hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise _no_text(text, error.start) from error
-    return text
-
-
-def _no_text(text: str, at: int) -> DataError:
-    return DataError(
-        f"The text {text[max(0, at - 20) : at]!r}… goes on with U+{ord(text[at]):04X}, half of a surrogate pair, which "
-        "is no character.",
-        mend="It comes from bytes that are not UTF-8: convert what they were read from.",
-    )

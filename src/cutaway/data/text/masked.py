@@ -1,0 +1,153 @@
+"""Running text of which some tokens are hidden, to be foretold from those around them: masked-language modelling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from PIL.Image import Image
+from torch import Tensor
+
+from ...spec import Masked
+from ..lengths import bucketed
+from ..sets import IGNORED, Batch
+from .fitting import Frame, frame_of, padding_of, special_of
+from .masking import Masking
+from .running_preprocessing import Reading, read_back
+from .whole_words import continuing
+from .windows import Windows
+
+AS_READ = 0  # the seed of what is hidden when nothing is learned
+
+
+class MaskedPart:
+    """One or several streams of tokens, in windows of which some tokens are hidden.
+
+    inputs are tokens (N, T) and a mask (N, T), True where a token is real; target (N, T) is the token where it was
+    chosen to be foretold, IGNORED elsewhere. T counts the frame, where there is one. With a seed other tokens are
+    chosen each time, and the windows lie on a grid that it shifts; without one the choice is always the same. What is
+    hidden depends on the seed and the place in the text alone, not on the batch.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[Tensor],
+        length: int,
+        masking: Masking,
+        decode: Callable[[list[int]], str],
+        names: Sequence[str] = ("",),
+        notes: Sequence[str] = (),
+        *,
+        frame: Frame | None = None,
+        goes_on: Tensor | None = None,
+        padding: int = 0,
+    ) -> None:
+        """`streams` are token ids, (n,) int64 with n ≥ 1 each; `length` is that of a window with its frame. `goes_on`
+        (Σ n,) is True where a token goes on with the word of the one before it, where words are to be chosen whole."""
+        self.tokens = torch.cat(list(streams))  # (Σ n,)
+        self.target: Tensor | None = self.tokens
+        self.masking, self.frame, self.padding = masking, frame, padding
+        self.notes = list(notes)
+        self._decode, self._names, self._goes_on = decode, names, goes_on
+        self._around = 2 if frame else 0
+        self._windows = Windows([len(stream) for stream in streams], gap=0, length=length - self._around)
+        self.lengths = self._windows.lengths + self._around  # (n,)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
+        """Batches of windows of nearly equal length."""
+        lengths = self.lengths if generator is None else self._windows.longest + self._around
+        return bucketed(lengths, batch_size, generator, tokens)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """The batches of these windows, with what the seed hides in them."""
+        windows, lead = self._windows, self._around // 2
+        starts, counts = (windows.starts, windows.lengths) if seed is None else windows.shifted(seed)
+        for index in order:
+            count = counts[index, None]  # (N, 1)
+            step = torch.arange(int(count.max()) + 2 * lead) - lead  # (T,)
+            inside = (step >= 0) & (step < count)  # (N, T)
+            place = (starts[index, None] + step).clamp(0, len(self.tokens) - 1)
+            goes_on = self._goes_on[place] if self._goes_on is not None else None
+            draw = AS_READ if seed is None else seed
+            seen, target = self.masking.hide(self.tokens[place], place, inside, draw, goes_on)
+            mask = (step >= -lead) & (step < count + lead)
+            seen[~mask] = self.padding
+            if self.frame is not None:
+                seen[:, 0] = self.frame.begin
+                seen.scatter_(1, count + lead, self.frame.end)
+            yield Batch((seen, mask), target.masked_fill(~inside, IGNORED))
+
+    def name(self, i: int) -> str:
+        """The stream, and which of its tokens the window holds, counted from 0."""
+        return self._windows.name(i, self._names)
+
+    def picture(self, i: int) -> Image | None:
+        """Text is no picture."""
+        del i
+        return None
+
+    def row(self, i: int) -> dict[str, str] | None:
+        """The window's text, nothing hidden."""
+        start = int(self._windows.starts[i])
+        return {"text": self._decode(self.tokens[start : start + int(self._windows.lengths[i])].tolist())}
+
+
+@dataclass(frozen=True)
+class MaskedPreprocessing(Reading):
+    """How text becomes windows of which some tokens are hidden."""
+
+    form: ClassVar[str] = "masked"
+    least: ClassVar[int] = 1
+
+    whole_words: bool = False  # choose the pieces of a word together
+
+    @property
+    def masking(self) -> Masking:
+        """How tokens are hidden."""
+        target = self.spec.target
+        assert isinstance(target, Masked)
+        special = special_of(self.tokenizer)
+        others = [i for i, token in enumerate(self.tokenizer.tokens) if token and i not in special]
+        return Masking(target.mask, np.array(others, np.int64), target.share)
+
+    @property
+    def frame(self) -> Frame | None:
+        """The tokens around each window, where it has some."""
+        return frame_of(self.spec)
+
+    def stream_part(
+        self, streams: Sequence[Tensor], names: Sequence[str] = ("",), notes: Sequence[str] = ()
+    ) -> MaskedPart:
+        """Streams of at least 1 token as a part."""
+        goes_on = None
+        if self.whole_words:
+            goes_on = torch.from_numpy(continuing(self.tokenizer, torch.cat(list(streams)).numpy()))
+        return MaskedPart(
+            streams,
+            self.spec.longest,
+            self.masking,
+            self.decode,
+            names,
+            notes,
+            frame=self.frame,
+            goes_on=goes_on,
+            padding=padding_of(self.tokenizer),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {**super().to_json(), "whole_words": self.whole_words}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> MaskedPreprocessing:
+        """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
+        read = read_back(data)
+        if not isinstance(read[0].target, Masked):
+            raise TypeError(f"a preprocessing of masked text whose target is {read[0].target.column}")
+        return cls(*read, whole_words=bool(data["whole_words"]))

@@ -1,0 +1,109 @@
+"""Fitting pieces of words on the `tokenizers` library: byte-pair encoding and WordPiece; and what fitting refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ...errors import DataError, SettingError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Library
+
+PAD, UNKNOWN = 0, 1
+SPECIAL = {"characters": ("<pad>", "<unk>"), "words": ("<pad>", "<unk>"), "bpe": ("<pad>", "<unk>")}
+SPECIAL["wordpiece"] = ("[PAD]", "[UNK]")
+BYTES = 256  # tokens that byte-level byte-pair encoding begins with
+
+
+def train_bpe(texts: Iterable[str], vocabulary: int, min_count: int, lower: bool) -> Library:
+    """Byte-level byte-pair encoding. Raises DataError where there is nothing to tell apart."""
+    from tokenizers import Tokenizer as Library
+    from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+    library = Library(models.BPE())
+    if lower:
+        library.normalizer = normalizers.Lowercase()
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        min_frequency=min_count,
+        special_tokens=list(SPECIAL["bpe"]),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    texts = list(map(refuse_surrogates, texts))
+    refuse_one("characters", sorted(set().union(*texts)))
+    library.train_from_iterator(texts, trainer)
+    return _without_added(library)
+
+
+def train_wordpiece(texts: Iterable[str], vocabulary: int, min_count: int, lower: bool) -> Library:
+    """WordPiece. Raises DataError where there is nothing to tell apart, SettingError for too small a vocabulary."""
+    from tokenizers import Tokenizer as Library
+    from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+    library = Library(models.WordPiece(unk_token=SPECIAL["wordpiece"][UNKNOWN]))
+    library.normalizer = normalizers.BertNormalizer(lowercase=lower, strip_accents=False)
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    library.decoder = decoders.WordPiece(cleanup=False)  # which would write do not as don't
+    texts = list(map(refuse_surrogates, texts))
+    letters: set[str] = set()
+    for text in texts:
+        letters.update(library.normalizer.normalize_str(text))
+    alphabet = sorted(letter for letter in letters if not letter.isspace())
+    refuse_one("characters", alphabet)
+    # Where the trainer meets the pieces itself, their order, and with it who wins a tie, changes from run to run.
+    pieces = [*alphabet, *(f"##{letter}" for letter in alphabet)]
+    if vocabulary < 2 + len(pieces):
+        raise SettingError(
+            f"vocabulary={vocabulary} is too small for the {len(alphabet):,} different characters of the training "
+            f"text: wordpiece needs two tokens for each, so at least {2 + len(pieces)}."
+        )
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocabulary,
+        min_frequency=min_count,
+        special_tokens=[*SPECIAL["wordpiece"], *pieces],
+        show_progress=False,
+    )
+    library.train_from_iterator(texts, trainer)
+    return _without_added(library)
+
+
+def _without_added(library: Library) -> Library:
+    """The trained tokenizer without tokens that are looked for in the text as written: `<pad>` there is text."""
+    from tokenizers import Tokenizer as Library
+
+    document = json.loads(library.to_str())
+    document["added_tokens"] = []
+    return Library.from_str(json.dumps(document))
+
+
+def refuse_one(kind: str, kept: Sequence[str]) -> None:
+    """Raise DataError where there is nothing to tell apart."""
+    if len(kept) < 2:
+        only = f"one only, {kept[0]!r}" if kept else "none"
+        raise DataError(
+            f"Of different {kind} the training text has {only}: there is nothing to tell apart.",
+            mend="Give more text; or a larger vocabulary, or a smaller min_count, where these leave the others out.",
+        )
+
+
+def refuse_surrogates(text: str) -> str:
+    """The text, if it is one. Raises DataError for halves of surrogate pairs, which UTF-8 cannot hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise no_text(text, error.start) from error
+    return text
+
+
+def no_text(text: str, at: int) -> DataError:
+    """What to raise of a text with half of a surrogate pair at a place."""
+    return DataError(
+        f"The text {text[max(0, at - 20) : at]!r}… goes on with U+{ord(text[at]):04X}, half of a surrogate pair, which "
+        "is no character.",
+        mend="It comes from bytes that are not UTF-8: convert what they were read from.",
+    )
