@@ -1,10 +1,12 @@
-"""cutaway generate: text as it is drawn, seeded; prompts that a model does not know; runs that write no text."""
+"""cutaway generate: text as it is drawn, seeded; prompts that a model cannot read; runs that write no text."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +17,9 @@ from torch import Tensor, nn
 from cutaway.commands import generate
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.running import RunningPreprocessing, running_dataset
-from cutaway.errors import CutawayError, DataError, SettingError
-from cutaway.spec import Classes, PairSpec, TextSpec, Tokens
+from cutaway.errors import CutawayError, DataError, ModelError, SettingError
+from cutaway.models import gpt2
+from cutaway.spec import Classes, Masked, PairSpec, TextSpec, Tokens
 from cutaway.training import run as runs
 from cutaway.training.place import find_place
 
@@ -86,6 +89,13 @@ def test_the_seed_decides(say: Callable[..., tuple[str, str]]) -> None:
     assert first == again != other
 
 
+def test_the_kth_sample_is_the_first_of_a_seed_of_its_own(say: Callable[..., tuple[str, str]]) -> None:
+    words = ("--count", "12", "--temperature", "1.5", "--json")
+    samples = json.loads(say(language_run(), "--samples", "3", "--seed", "5", *words)[0])["samples"]
+    for number, sample in enumerate(samples):
+        assert json.loads(say(language_run(), "--seed", str(5 + number), *words)[0])["samples"] == [sample]
+
+
 @pytest.mark.parametrize(
     ("text", "settings", "prompt"),
     [
@@ -116,6 +126,7 @@ def generate_ids(opened: SimpleNamespace, prompt: str, count: int) -> list[int]:
     start = opened.preprocessing.encode(prompt)[None]
     seed = torch.Generator().manual_seed(0)
     found = tokens_of(opened.model, start, count, temperature=generate.TEMPERATURE, top_k=3, generator=seed)
+    assert (found >= 2).all()
     ids: list[int] = torch.cat([start, found], dim=1)[0].tolist()
     return ids
 
@@ -141,6 +152,65 @@ def test_what_the_model_does_not_know_is_named(say: Callable[..., tuple[str, str
     assert "begins as without one" in err
 
 
+def decoder_run(context: int = 16, **settings: Any) -> SimpleNamespace:
+    """A run of a GPT-2 that reads so many tokens, as it is before training."""
+    opened = language_run(**settings)
+    torch.manual_seed(0)
+    size = len(opened.preprocessing.tokenizer)
+    model = gpt2.Model(gpt2.Config(vocabulary=size, context=context, dim=8, layers=1, heads=2)).double()
+    return run_of(opened.spec, opened.preprocessing, model)
+
+
+def test_each_line_of_a_file_is_continued_as_it_would_be_alone(
+    say: Callable[..., tuple[str, str]], tmp_path: Path
+) -> None:
+    prompts = ["the cat", "", "the dog sat on", "a"] * 5  # more than are written side by side
+    file = tmp_path / "prompts.txt"
+    file.write_text("\n".join(prompts) + "\n", encoding="utf-8")
+    words = ("--count", "30", "--samples", "2", "--seed", "3", "--stop", "t", "--temperature", "1.5")
+    document = json.loads(say(decoder_run(), "--prompts", str(file), *words, "--json")[0])
+    assert [found["prompt"] for found in document["prompts"]] == prompts
+    for found in document["prompts"]:
+        alone = json.loads(say(decoder_run(), "--prompt", found["prompt"], *words, "--json")[0])
+        assert found["samples"] == alone["samples"]
+    expected = "\n".join(f"{found['prompt']}{text}\n" for found in document["prompts"] for text in found["samples"])
+    assert say(decoder_run(), "--prompts", str(file), *words)[0] == expected
+
+
+def test_text_ends_before_a_stop_string(say: Callable[..., tuple[str, str]]) -> None:
+    words = ("--prompt", "the c", "--count", "200", "--temperature", "1")
+    free = json.loads(say(language_run(), *words, "--json")[0])["samples"][0]
+    out, _ = say(language_run(), *words, "--stop", "don ", "--stop", "sat don", "--stop", "cat d")
+    assert "on cat don the" in free
+    assert out == "the c" + min((free.split(stop)[0] for stop in ("don ", "sat don", "cat d")), key=len) + "\n"
+
+
+def test_a_prompt_longer_than_the_context_is_refused_or_slides(
+    say: Callable[..., tuple[str, str]], tmp_path: Path
+) -> None:
+    prompt = "the cat sat on the mat."
+    with pytest.raises(ModelError, match=r"23 tokens, and this model reads 16 at most.*\(--window"):
+        say(decoder_run(), "--prompt", prompt)
+    out, _ = say(decoder_run(), "--prompt", prompt, "--window", "--count", "30")
+    last, _ = say(decoder_run(), "--prompt", prompt[-16:], "--count", "30")
+    assert out == prompt[:-16] + last
+    file = tmp_path / "prompts.txt"
+    file.write_text(f"the\n{prompt}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"at most 16 tokens.*line 2 of .*prompts.txt: it has 23 tokens.*--window"):
+        say(decoder_run(), "--prompts", str(file))
+    assert prompt in say(decoder_run(), "--prompts", str(file), "--window", "--count", "3")[0]
+
+
+def test_an_end_of_the_tokenizer_ends_the_text_and_is_not_written(
+    say: Callable[..., tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = language_run()
+    tokenizer = opened.preprocessing.tokenizer
+    monkeypatch.setattr(tokenizer, "end", tokenizer.encode("d")[0])
+    found = json.loads(say(opened, "--prompt", "the ", "--count", "300", "--samples", "5", "--json")[0])["samples"]
+    assert all(len(text) < 300 and "d" not in text for text in found)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -149,7 +219,13 @@ def test_what_the_model_does_not_know_is_named(say: Callable[..., tuple[str, str
         (("--temperature", "-1"), "temperature=-1"),
         (("--top-k", "-2"), "top_k=-2"),
         (("--top-p", "0"), "top_p=0"),
+        (("--min-p", "1.5"), "min_p=1.5 cannot be: it must be at least 0 and at most 1"),
+        (("--repetition-penalty", "0"), "repetition_penalty=0"),
+        (("--stop", ""), "stop='' cannot be"),
+        (("--seed", "-1"), "--seed -1"),
         (("--beams", "3"), "--beams is for pairs"),
+        (("--alpha", "0.6"), "--alpha is for pairs"),
+        (("--prompt", "a", "--prompts", "b.txt"), "cannot both be given"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(
@@ -159,7 +235,15 @@ def test_settings_that_cannot_be_are_refused(
         say(language_run(), *words)
 
 
+def test_a_file_of_prompts_that_is_not_there_is_named(say: Callable[..., tuple[str, str]]) -> None:
+    with pytest.raises(DataError, match=r"There is no file 'nowhere\.txt'"):
+        say(language_run(), "--prompts", "nowhere.txt")
+
+
 def test_a_run_that_writes_no_text_says_what_it_is(say: Callable[..., tuple[str, str]]) -> None:
+    spec = TextSpec(10, 8, Masked(10, 9))
+    with pytest.raises(CutawayError, match="learned the masked token of text data"):
+        say(run_of(spec, language_run().preprocessing, nn.Linear(1, 1)))
     spec = TextSpec(10, 8, Classes(("bad", "good"), "sentiment"))
     with pytest.raises(CutawayError, match=r"textcnn learned the sentiment of text data \(sst2\).*language models"):
         say(run_of(spec, SimpleNamespace(spec=spec), nn.Linear(1, 1)))
@@ -168,49 +252,55 @@ def test_a_run_that_writes_no_text_says_what_it_is(say: Callable[..., tuple[str,
 # --- pairs --------------------------------------------------------------------------------------------------------
 
 
-class Pairs:
-    """What a preprocessing of pairs answers to one prompt: the codes of its letters."""
-
-    def examples(self, sources: list[str]) -> Any:
-        from cutaway.data.sets import Batch
-
-        (text,) = sources
-        source = torch.tensor([[ord(letter) for letter in text]])
-        inputs = (source, torch.ones_like(source, dtype=torch.bool), torch.zeros(1, 1, dtype=torch.int64))
-
-        class Part:
-            def __len__(self) -> int:
-                return 1
-
-            def batches(self, order: Any) -> Any:
-                return [Batch(inputs, torch.empty(1, 0)) for _ in order]
-
-        return Part()
-
-    def words(self, ids: list[int]) -> str:
-        return "".join(map(chr, ids))
-
-
 @pytest.fixture
-def pairs(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def pairs() -> SimpleNamespace:
     """A run that writes each sequence backwards, as many times as it has beams."""
-    from cutaway.generation import decoding
+    opened = run_of(PairSpec(200, 9, Tokens(200, 2, 3, 9)), None, nn.Linear(1, 1))
 
-    def backwards(model: nn.Module, source: Tensor, mask: Tensor, target: Tokens, beams: int) -> Tensor:
-        assert mask.all()
-        assert target.longest == 9
-        return source.flip(1).repeat(1, beams)
+    def predict(sources: list[str], *, beams: int | None, alpha: float | None) -> list[dict[str, str]]:
+        assert alpha in (None, 0.5)
+        warnings.warn("strange letters", stacklevel=1)
+        return [{"input": source, "target": source[::-1] * (beams or 1)} for source in sources]
 
-    monkeypatch.setattr(decoding, "decode", backwards)
-    return run_of(PairSpec(200, 9, Tokens(200, 2, 3, 9)), Pairs(), nn.Linear(1, 1))
+    opened.predict = predict
+    return opened
 
 
 def test_a_run_of_pairs_writes_what_the_prompt_becomes(
     say: Callable[..., tuple[str, str]], pairs: SimpleNamespace
 ) -> None:
-    assert say(pairs, "--prompt", "abc")[0] == "cba\n"
-    assert json.loads(say(pairs, "--prompt", "abc", "--beams", "2", "--json")[0])["samples"] == ["cbacba"]
-    with pytest.raises(SettingError, match="--top-k is for running text"):
-        say(pairs, "--prompt", "abc", "--top-k", "0")
+    assert say(pairs, "--prompt", "abc") == ("cba\n", "note: strange letters\n")
+    words = ("--prompt", "abc", "--beams", "2", "--alpha", "0.5", "--json")
+    assert json.loads(say(pairs, *words)[0])["samples"] == ["cbacba"]
     with pytest.raises(SettingError, match="give it with --prompt"):
         say(pairs)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--top-k", "0"),
+        ("--min-p", "0"),
+        ("--stop", "a"),
+        ("--window",),
+        ("--repetition-penalty", "1"),
+        ("--seed", "0"),
+    ],
+)
+def test_what_is_for_running_text_is_refused_for_pairs(
+    say: Callable[..., tuple[str, str]], pairs: SimpleNamespace, words: tuple[str, ...]
+) -> None:
+    with pytest.raises(SettingError, match=f"{words[0]} is for running text"):
+        say(pairs, "--prompt", "abc", *words)
+    with pytest.raises(SettingError, match="cutaway predict RUN FILE"):
+        say(pairs, "--prompts", "b.txt")
+
+
+def test_the_help_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    parser = argparse.ArgumentParser("cutaway generate")
+    generate.arguments(parser)
+    text = parser.format_help()
+    assert max(map(len, text.splitlines())) <= 80
+    for key in (*generate.RUNNING, *generate.PAIRS):
+        assert f"--{key.replace('_', '-')}" in text

@@ -1,9 +1,13 @@
-"""Decoding: the likeliest token each time, beams that are never worse, and what ends stays as it is."""
+"""Decoding: the likeliest token each time, beams, and all sequences where there are few.
+
+That beams give the answers and scores of transformers is tested in tests/oracles/test_generation.py.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -11,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from cutaway.errors import SettingError
-from cutaway.generation.decoding import NONE, decode
+from cutaway.errors import ModelError, SettingError
+from cutaway.generation import decoding
+from cutaway.generation.decoding import NONE, decode, decode_scored
+from cutaway.models import bart
 from cutaway.models.seq2seq_gru import Config, Model
 from cutaway.spec import Tokens
 
@@ -54,46 +60,107 @@ def sources(seed: int, n: int = 4) -> tuple[Tensor, Tensor]:
 
 
 def log_probability(model: Model, source: Tensor, mask: Tensor, answers: Tensor, longest: int) -> Tensor:
-    """log p of decoded answers (N, L), by one forward pass; an answer that was cut off has no end."""
+    """log p of decoded answers (N, L), by one forward pass; an answer that was cut off has no end. No probability is
+    taken from what is never said."""
     model.eval()
     lengths = (answers != NONE).sum(1)
     target = nn.functional.pad(answers.masked_fill(answers == NONE, END), (0, 1), value=END)
     so_far = torch.cat([torch.full((len(answers), 1), BEGIN), target[:, :-1]], 1)
     with torch.no_grad():
         logits = model(source, mask, so_far).double()
-    logits[:, :, [0, BEGIN]] = -math.inf
     each = logits.log_softmax(2).gather(2, target[:, :, None])[:, :, 0]
     counted = (lengths + 1).clamp(max=longest)
     return each.masked_fill(torch.arange(each.shape[1]) >= counted[:, None], 0).sum(1)
 
 
 @settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 10_000), beams=st.integers(2, 4))
-def test_a_beam_is_never_worse_than_greedy(seed: int, beams: int) -> None:
-    model = random_model(seed)
+@given(seed=st.integers(0, 10_000), alpha=st.sampled_from([0.0, 0.6, 2.0]), penalty=st.sampled_from(["gnmt", "length"]))
+def test_a_beam_of_one_is_greedy(seed: int, alpha: float, penalty: str) -> None:
+    model = random_model(seed).eval()
     source, mask = sources(seed)
-    greedy, wide = (decode(model, source, mask, TARGET, 6, beams=b, alpha=0.0) for b in (1, beams))
-    scores = [log_probability(model, source, mask, found, 6) for found in (greedy, wide)]
-    assert (scores[1] >= scores[0] - 1e-9).all()
+    greedy, scores = decode_scored(model, source, mask, TARGET, 6, alpha=alpha, penalty=penalty)
+    penalties = [decoding.PENALTIES[penalty](n, alpha) for n in range(1, 7)]
+    with torch.no_grad():
+        token = torch.full((len(source),), BEGIN)
+        found, own = decoding._beam(model.step, model.begin(source, mask), token, TARGET, penalties, 1)
+    assert torch.equal(found[:, : greedy.shape[1]], greedy)
+    assert (found[:, greedy.shape[1] :] == NONE).all()
+    torch.testing.assert_close(own, scores)
 
 
 @settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 10_000), alpha=st.sampled_from([0.0, 0.6, 1.0]))
-def test_a_beam_of_all_beginnings_finds_the_best_answer(seed: int, alpha: float) -> None:
+@given(seed=st.integers(0, 10_000), alpha=st.sampled_from([0.0, 0.6, 1.0]), penalty=st.sampled_from(["gnmt", "length"]))
+def test_a_beam_of_all_beginnings_finds_the_best_answer(seed: int, alpha: float, penalty: str) -> None:
     model, longest = random_model(seed), 3
     source, mask = sources(seed, 1)
     tokens = [1, *range(4, 7)]
     whole = [y for n in range(longest) for y in itertools.product(tokens, repeat=n)]
     cut = list(itertools.product(tokens, repeat=longest))
+    lp = decoding.PENALTIES[penalty]
     best = -math.inf
     for y in [*whole, *cut]:
         answer = torch.tensor([[*y, *[NONE] * (longest - len(y))]])
         n = min(len(y) + 1, longest)
-        best = max(best, log_probability(model, source, mask, answer, longest).item() / ((5 + n) / 6) ** alpha)
-    found = decode(model, source, mask, TARGET, longest, beams=30, alpha=alpha)
-    padded = nn.functional.pad(found, (0, longest - found.shape[1]), value=NONE)
-    n = min(int((padded != NONE).sum()) + 1, longest)
-    assert log_probability(model, source, mask, padded, longest).item() / ((5 + n) / 6) ** alpha == pytest.approx(best)
+        best = max(best, log_probability(model, source, mask, answer, longest).item() / lp(n, alpha))
+    scores = [
+        decode_scored(model, source, mask, TARGET, longest, beams, alpha, penalty=penalty)[1].item()
+        for beams in (1, 2, 3, 30)
+    ]
+    assert scores[-1] == pytest.approx(best)
+    assert max(scores) == pytest.approx(scores[-1])  # no smaller beam scores higher
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10_000), beams=st.integers(1, 4), alpha=st.sampled_from([0.0, 0.6]))
+def test_a_score_is_that_of_the_answer(seed: int, beams: int, alpha: float) -> None:
+    model, longest = random_model(seed), 6
+    source, mask = sources(seed)
+    found, scores = decode_scored(model, source, mask, TARGET, longest, beams, alpha)
+    n = ((found != NONE).sum(1) + 1).clamp(max=longest).double()
+    expected = log_probability(model, source, mask, found, longest) / ((5 + n) / 6) ** alpha
+    torch.testing.assert_close(scores, expected)
+
+
+class Selecting(nn.Module):
+    """A model whose state knows its examples itself, and counts how often it is asked for others."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model, self.asked = model, 0
+
+    def begin(self, source: Tensor, mask: Tensor | None) -> State:
+        return State(self, self.model.begin(source, mask))
+
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
+        logits, after = self.model.step(token, state.tensors)
+        return logits, State(self, after)
+
+
+class State:
+    """Tensors with N first."""
+
+    def __init__(self, owner: Selecting, tensors: tuple[Tensor, ...]) -> None:
+        self.owner, self.tensors = owner, tensors
+
+    def select(self, rows: Tensor) -> State:
+        """Those of the examples `rows`."""
+        self.owner.asked += 1
+        return State(self.owner, tuple(x[rows] for x in self.tensors))
+
+
+@pytest.mark.parametrize("beams", [1, 2, 4])
+def test_a_state_that_selects_gives_the_same_and_is_asked_only_where_rows_change(beams: int) -> None:
+    model = random_model(3)
+    source, mask = sources(3)
+    selecting = Selecting(model)
+    assert torch.equal(
+        decode(selecting, source, mask, TARGET, beams=beams), decode(model, source, mask, TARGET, beams=beams)
+    )
+    assert selecting.asked <= (0 if beams == 1 else 7)
+    certain = Selecting(model)
+    certain.model = Chain({BEGIN: {4: 0.9, 5: 0.1}, 4: {4: 0.9, END: 0.1}, 5: {5: 1.0}})  # type: ignore[assignment]
+    decode(certain, source, None, TARGET, 6, beams=2, alpha=0.0)
+    assert certain.asked == 1  # for two beginnings of each source; from there on 4 4 4 … and 5 5 5 … go on
 
 
 @settings(max_examples=20, deadline=None)
@@ -129,10 +196,45 @@ def test_the_penalty_is_for_short_answers() -> None:
     assert decode(model, source, None, TARGET, 6, beams=4, alpha=2.0).tolist() == [[4, 5, 6]]
 
 
+def test_the_penalty_of_the_length_alone() -> None:
+    model = Chain({BEGIN: {END: 0.5, 4: 0.5}, 4: {END: 0.6, 4: 0.4}})
+    source = torch.zeros(1, 1, dtype=torch.long)
+    found, score = decode_scored(model, source, None, TARGET, 6, beams=3, alpha=1.0, penalty="length")
+    assert found.tolist() == [[4]]
+    assert score.item() == pytest.approx(math.log(0.5 * 0.6) / 2)  # above log 0.5, and above (log 0.5 · 0.4 · 0.6) / 3
+
+
 def test_padding_and_begin_are_never_said() -> None:
     model = Chain({BEGIN: {0: 0.5, BEGIN: 0.3, 4: 0.2}, 4: {BEGIN: 0.9, END: 0.1}})
     for beams in (1, 2):
         assert decode(model, torch.zeros(1, 1, dtype=torch.long), None, TARGET, beams=beams).tolist() == [[4]]
+
+
+def test_what_begins_an_answer_may_end_it() -> None:
+    """As of BART, whose padding has another id too."""
+    target = Tokens(7, begin=2, end=2, longest=5, padding=1)
+    model = Chain({2: {1: 0.5, 0: 0.4, 2: 0.1}, 0: {0: 0.3, 2: 0.7}})
+    for beams in (1, 2):
+        assert decode(model, torch.zeros(1, 1, dtype=torch.long), None, target, beams=beams).tolist() == [[0]]
+
+
+def test_no_answer_is_longer_than_the_model_reads() -> None:
+    torch.manual_seed(0)
+    model = bart.Model(bart.Config(vocabulary=9, context=4, dim=8, layers=1, heads=2))
+    target = Tokens(9, begin=2, end=3, longest=20)
+    with torch.no_grad():
+        model.embedding.weight[3] = -10 * model.embedding.weight.sum(0)
+    for beams in (1, 3):
+        assert decode(model, torch.full((2, 3), 5), None, target, beams=beams).shape[1] <= 4
+
+
+def test_outputs_that_are_no_numbers_are_refused() -> None:
+    model = random_model(0)
+    with torch.no_grad():
+        model.head.bias.fill_(math.nan)
+    for beams in (1, 3):
+        with pytest.raises(ModelError, match="not finite"):
+            decode(model, *sources(0), TARGET, beams=beams)
 
 
 def test_the_model_is_left_in_its_mode() -> None:
@@ -145,8 +247,15 @@ def test_the_model_is_left_in_its_mode() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings_", "said"), [({"beams": 0}, "beams=0"), ({"longest": 0}, "longest=0"), ({"alpha": -1}, "alpha=-1")]
+    ("settings_", "said"),
+    [
+        ({"beams": 0}, "beams=0"),
+        ({"longest": 0}, "longest=0"),
+        ({"alpha": -1}, "alpha=-1"),
+        ({"alpha": math.nan}, "alpha=nan"),
+        ({"penalty": "none"}, "penalty='none' cannot be: it must be gnmt or length"),
+    ],
 )
-def test_bad_settings_are_refused(settings_: dict[str, int], said: str) -> None:
+def test_bad_settings_are_refused(settings_: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingError, match=said):
         decode(random_model(0), *sources(0), TARGET, **settings_)

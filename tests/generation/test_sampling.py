@@ -1,4 +1,7 @@
-"""Drawing the next token: never outside what is allowed, as often as its probability says, whatever does not matter."""
+"""Drawing the next token: never outside what is allowed, as often as its probability says, whatever does not matter.
+
+That the distributions are those of transformers is tested in tests/oracles/test_generation.py.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from cutaway.errors import ModelError, SettingError
-from cutaway.generation.sampling import choose
+from cutaway.generation import sampling
+from cutaway.generation.sampling import choose, probabilities
 
 few = settings(max_examples=40, deadline=None)
 # Multiples of 1/64: no two become equal by rounding.
@@ -57,9 +61,12 @@ def test_never_outside_the_nucleus(
     [
         ({}, [0, 1, 2, 3, 4]),
         ({"temperature": 0.7}, [0, 1, 2, 3, 4]),
-        ({"top_k": 3}, [0, 1, 2]),
+        ({"top_k": 2}, [0, 1]),
         ({"top_p": 0.6}, [0, 1]),  # 0.4 does not reach it, 0.65 does
-        ({"top_k": 4, "top_p": 0.75}, [0, 1, 2]),  # of 0.95: 0.42, 0.68, 0.84
+        ({"top_k": 3, "top_p": 0.9}, [0, 1, 2, 3]),  # as likely as the third is the fourth: 0.42, 0.68, 0.84, 1
+        ({"top_k": 4, "top_p": 0.75}, [0, 1, 2]),  # of 0.95: 0.42, 0.68, 0.84; of equals the smaller id
+        ({"min_p": 0.375}, [0, 1, 2, 3]),  # 0.15 of 0.4
+        ({"min_p": 0.4}, [0, 1]),
     ],
 )
 def test_tokens_come_as_often_as_their_probability_says(given_: dict[str, Any], allowed: list[int]) -> None:
@@ -74,16 +81,54 @@ def test_tokens_come_as_often_as_their_probability_says(given_: dict[str, Any], 
 
 
 @few
-@given(numbers, seeds, st.floats(-100, 100), st.permutations(range(9)))
-def test_what_does_not_matter(logits: list[float], seed: int, shift: float, order: list[int]) -> None:
-    """A constant on all logits, the numbers of the tokens, a top_k of all tokens."""
+@given(numbers, seeds, st.floats(-100, 100))
+def test_what_does_not_matter(logits: list[float], seed: int, shift: float) -> None:
+    """A constant on all logits, and settings that leave nothing out."""
     found = draw(logits, seed)
     exact = torch.tensor(logits, dtype=torch.float64)
-    places = [i for i in order if i < len(logits)]
-    assert torch.equal(torch.tensor(places)[draw(exact[places], seed)], found)
-    assert torch.equal(draw(exact, seed, top_k=len(logits)), found)
+    assert torch.equal(draw(exact, seed, top_k=len(logits), top_p=1.0, min_p=0.0, repetition_penalty=3.0), found)
     moved = draw(exact + shift, seed)  # rounding may move a border between two tokens past a drawn number
     assert (moved != found).double().mean() <= 0.01
+
+
+@few
+@given(numbers, st.permutations(range(9)), st.floats(0.05, 1.0), st.integers(0, 9), st.floats(0.0, 1.0))
+def test_the_numbers_of_the_tokens_do_not_matter(
+    logits: list[float], order: list[int], top_p: float, top_k: int, min_p: float
+) -> None:
+    places = [i for i in order if i < len(logits)]
+    rows = torch.tensor([logits], dtype=torch.float64)
+    given_: dict[str, Any] = {"top_p": top_p, "top_k": top_k, "min_p": min_p}
+    torch.testing.assert_close(probabilities(rows[:, places], **given_), probabilities(rows, **given_)[:, places])
+
+
+@few
+@given(seeds, st.floats(0.01, 0.999), st.sampled_from([4, 40, 700]))
+def test_the_nucleus_is_the_same_however_many_tokens_are_ranked(seed: int, top_p: float, few_: int) -> None:
+    """It is looked for among some likeliest tokens first; ties among 700 of few values are many."""
+    logits = torch.randint(-4, 5, (3, 700), generator=torch.Generator().manual_seed(seed)).double()
+    logits[2] /= 9
+    was = sampling.FEW
+    try:
+        sampling.FEW = few_
+        found = probabilities(logits, top_p=top_p)
+    finally:
+        sampling.FEW = was
+    p, order = logits.softmax(1).sort(dim=1, descending=True, stable=True)
+    sizes = (p.cumsum(1) - p < top_p - 1e-9).sum(1)
+    for row, ranked, size in zip(found, order, sizes.tolist()):
+        assert set(ranked[:size].tolist()) <= set(row.nonzero()[:, 0].tolist()) <= set(ranked[: size + 1].tolist())
+
+
+@few
+@given(numbers, seeds, st.floats(1.0, 5.0))
+def test_a_penalty_makes_what_was_written_less_likely(logits: list[float], seed: int, penalty: float) -> None:
+    rows = torch.tensor([logits], dtype=torch.float64)
+    written = torch.rand(rows.shape, generator=torch.Generator().manual_seed(seed)) < 0.5
+    before, found = probabilities(rows), probabilities(rows, written=written, repetition_penalty=penalty)
+    odds = (found[:, :, None] / found[:, None, :]) / (before[:, :, None] / before[:, None, :])
+    assert (odds[written[:, :, None] & ~written[:, None, :]] <= 1 + 1e-9).all()
+    assert torch.equal(probabilities(rows, written=written), before)
 
 
 @few
@@ -97,7 +142,28 @@ def test_no_temperature_takes_the_likeliest(logits: list[float], seed: int) -> N
 
 def test_equal_logits_fall_to_the_smaller_id() -> None:
     assert set(draw([1.0, 1.0, 1.0], top_k=1).tolist()) == {0}
-    assert set(draw([1.0, 1.0, 1.0], top_k=2).tolist()) == {0, 1}
+    assert set(draw([1.0, 1.0, 1.0], temperature=0.0).tolist()) == {0}
+    assert set(draw([1.0, 1.0, 1.0], top_p=0.6).tolist()) == {0, 1}
+    assert set(draw([1.0, 1.0, 1.0], top_k=2).tolist()) == {0, 1, 2}  # the third is as likely as the second
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_temperature_near_zero_takes_the_likeliest(dtype: torch.dtype) -> None:
+    logits = torch.tensor([[0.5, 2.0, 1.0]], dtype=dtype).expand(50, -1)
+    assert set(choose(logits, temperature=1e-300, generator=torch.Generator().manual_seed(0)).tolist()) == {1}
+
+
+@few
+@given(numbers, st.floats(0.3, 7.0), st.booleans())
+def test_the_largest_number_that_can_be_drawn_leads_to_a_token_that_can_be(
+    logits: list[float], temperature: float, single: bool
+) -> None:
+    row = torch.tensor([[*logits, -torch.inf, -torch.inf]], dtype=torch.float32 if single else torch.float64)
+    highest = torch.tensor([1.0], dtype=torch.float64).nextafter(torch.zeros(1, dtype=torch.float64))
+    how = sampling.Sampling(temperature=temperature)
+    kept = probabilities(row, temperature=temperature)[0].nonzero()[:, 0]
+    assert sampling.draw(row, how, highest).item() in kept
+    assert sampling.draw(row, how, 0 * highest).item() in kept
 
 
 def test_a_forbidden_token_is_never_drawn() -> None:
@@ -119,7 +185,11 @@ def test_outputs_that_are_none_are_refused(bad: float | None) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("temperature", -1.0), ("temperature", float("nan")), ("top_k", -1), ("top_p", 0.0), ("top_p", 1.5)],
+    [
+        *[("temperature", -1.0), ("temperature", float("nan")), ("top_k", -1), ("top_p", 0.0), ("top_p", 1.5)],
+        *[("min_p", -0.1), ("min_p", 1.1), ("min_p", float("nan")), ("repetition_penalty", 0.0)],
+        ("repetition_penalty", float("inf")),
+    ],
 )
 def test_settings_that_cannot_be_are_refused_by_name(key: str, value: float) -> None:
     with pytest.raises(SettingError, match=key):

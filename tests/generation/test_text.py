@@ -1,8 +1,10 @@
-"""Text out of a model: with carried state as by reading everything anew, seeded, and the model left as it was."""
+"""Text out of a model: with what was read kept as by reading everything anew, alone as in a batch, seeded, and the
+model left as it was."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +14,9 @@ from torch import Tensor, nn
 
 from cutaway.errors import ModelError, SettingError
 from cutaway.generation import text
-from cutaway.generation.text import generate, stream
+from cutaway.generation.text import NONE, generate, stream
+from cutaway.models import gpt2
+from cutaway.models.registry import create_model
 
 V = 11
 
@@ -40,13 +44,16 @@ class Anew(nn.Module):
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """(N, T) to (N, T, V)."""
-        return self.pass_on(tokens, None)[0]
+        return self.pass_on(tokens, mask, None)[0]
 
-    def pass_on(self, tokens: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The same from a state on."""
+    def pass_on(self, tokens: Tensor, mask: Tensor | None, state: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The same from a state on, (1, N, 16)."""
         self.read.append(tokens.shape[1])
-        found, state = self.cells(self.embedding(tokens), state)
-        return self.head(self.dropout(found)), state
+        found, last = self.cells(self.embedding(tokens), state)
+        if mask is not None:
+            assert mask.any(1).all()
+            last = found[torch.arange(len(found)), mask.sum(1) - 1][None]
+        return self.head(self.dropout(found)), last
 
 
 class Carrying(Anew):
@@ -54,11 +61,43 @@ class Carrying(Anew):
 
     def advance(self, tokens: Tensor, mask: Tensor | None, state: Tensor | None) -> tuple[Tensor, Tensor]:
         """(N, T) and a state to (N, T, V) and the state behind them."""
-        return self.pass_on(tokens, state)
+        return self.pass_on(tokens, mask, state)
+
+
+class Whole(nn.Module):
+    """A model that is asked for whole contexts, whatever it could do."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model, self.config = model, model.config
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(N, T) to (N, T, V)."""
+        found: Tensor = self.model(tokens, mask)
+        return found
+
+
+def decoder(context: int) -> gpt2.Model:
+    """A GPT-2 whose next token depends much on those before it."""
+    torch.manual_seed(context)
+    model = gpt2.Model(gpt2.Config(vocabulary=V, context=context, dim=8, layers=2, heads=2)).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 2:
+                parameter.normal_(std=0.5)
+    return model
 
 
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def unequal(seed: int, n: int, longest: int) -> tuple[Tensor, Tensor]:
+    """Prompts (N, T) of 1 to `longest` tokens, with what is no token at all behind them, and their mask."""
+    generator = seeded(seed)
+    lengths = torch.randint(1, longest + 1, (n, 1), generator=generator)
+    mask = torch.arange(int(lengths.max())) < lengths
+    return torch.randint(2, V, mask.shape, generator=generator).where(mask, -7), mask
 
 
 @settings(max_examples=30, deadline=None)
@@ -86,8 +125,103 @@ def test_a_long_prompt_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_model_with_a_context_reads_no_more_than_that() -> None:
     model = Anew(context=4)
-    generate(model, torch.full((1, 3), 2), 5)
-    assert model.read == [3, 4, 4, 4, 4]
+    generate(model, torch.full((1, 3), 2), 6)
+    assert model.read == [3, 4, 2, 3, 4, 2]  # when it is full, the last half of it is read, with the newest token
+
+
+settings_of = st.sampled_from(
+    [{"temperature": 0.0}, {}, {"top_k": 4, "temperature": 0.8}, {"repetition_penalty": 1.4}, {"top_p": 0.8}]
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 9),
+    st.integers(1, 4),
+    st.integers(1, 25),
+    st.integers(0, 999),
+    settings_of,
+    st.sampled_from([2, 512]),
+)
+def test_a_cache_gives_the_tokens_that_reading_anew_gives(
+    context: int, n: int, count: int, seed: int, settings_: dict[str, Any], piece: int
+) -> None:
+    """Of unequal prompts too, and when the window slides."""
+    model, was = decoder(context), text.PIECE
+    prompt, mask = unequal(seed, n, context)
+    given_: dict[str, Any] = {"mask": mask, **settings_}
+    anew = generate(Whole(model), prompt, count, generator=seeded(seed), **given_)
+    text.PIECE = piece
+    try:
+        found = generate(model, prompt, count, generator=seeded(seed), **given_)
+    finally:
+        text.PIECE = was
+    assert torch.equal(found, anew)
+    assert found.shape == (n, count)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(["cached", "carried", "anew"]), st.integers(1, 12), st.integers(0, 999), settings_of)
+def test_each_row_is_what_it_is_alone(kind: str, longest: int, seed: int, settings_: dict[str, Any]) -> None:
+    """With a generator for each row."""
+    model = decoder(9) if kind == "cached" else {"carried": Carrying, "anew": Anew}[kind]().double()
+    prompt, mask = unequal(seed, 4, longest)
+    given_: dict[str, Any] = {"window": True, "ends": (5,), **settings_}
+    together = generate(model, prompt, 15, mask=mask, generator=[seeded(seed + i) for i in range(4)], **given_)
+    for i in range(4):
+        alone = generate(model, prompt[i : i + 1][mask[i : i + 1]][None], 15, generator=seeded(seed + i), **given_)
+        assert together[i][together[i] != NONE].tolist() == alone[0].tolist()
+        assert 5 not in together[i].tolist()
+
+
+def test_unequal_prompts_of_a_recurrent_model_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "PIECE", 3)
+    model = create_model("lstm", vocabulary=V, read="every", num_classes=V, hidden=6, embedding=5).double()
+    mask = torch.arange(9) < torch.tensor([[9], [8], [9]])
+    prompt = torch.randint(2, V, (3, 9), generator=seeded())
+    together = generate(model, prompt, 12, mask=mask, temperature=0.0)
+    for row, real, found in zip(prompt, mask, together):
+        assert torch.equal(found[None], generate(model, row[real][None], 12, temperature=0.0))
+
+
+def test_an_end_ends_its_row_and_all_ends_end_the_text() -> None:
+    model = Carrying()
+    prompt = torch.tensor([[2], [3], [4]])
+    ends = tuple(range(2, 7))
+    free = generate(model, prompt, 30, generator=[seeded(i) for i in range(3)])
+    found = generate(model, prompt, 30, generator=[seeded(i) for i in range(3)], ends=ends)
+    expected = [next((k for k, token in enumerate(row) if token in ends), 30) for row in free.tolist()]
+    assert 0 < max(expected) < 30
+    assert found.shape == (3, max(expected))
+    for row, whole, length in zip(found.tolist(), free.tolist(), expected):
+        assert row[:length] == whole[:length]
+        assert set(row[length:]) <= {NONE}
+    assert generate(model, prompt, 30, temperature=0.0, ends=range(V)).shape == (3, 0)
+
+
+def test_a_prompt_longer_than_the_context_is_refused_or_its_end_is_read() -> None:
+    model, prompt = decoder(8), torch.randint(2, V, (1, 11), generator=seeded())
+    with pytest.raises(ModelError, match=r"11 tokens, and this model reads 8 at most.*--window"):
+        stream(model, prompt, 5)
+    last = generate(model, prompt[:, 3:], 20, generator=seeded())
+    assert torch.equal(generate(model, prompt, 20, generator=seeded(), window=True), last)
+
+
+@pytest.mark.parametrize("bad", [V, -1])
+def test_a_token_outside_the_vocabulary_is_named(bad: int) -> None:
+    with pytest.raises(ModelError, match=f"token id {bad}, and this model's vocabulary has the ids from 0 to {V - 1}"):
+        stream(decoder(8), torch.tensor([[3, bad]]), 5)
+
+
+def test_padding_in_front_of_a_prompt_is_refused() -> None:
+    prompt = torch.full((2, 3), 2)
+    for mask in ([[True] * 3, [False, True, True]], [[True] * 3, [False] * 3]):
+        with pytest.raises(ModelError, match="padding behind"):
+            stream(Anew(), prompt, 5, mask=torch.tensor(mask))
+    with pytest.raises(ModelError, match="boolean and of that shape"):
+        stream(Anew(), prompt, 5, mask=torch.ones(2, 2, dtype=torch.bool))
+    with pytest.raises(SettingError, match="3 generators for 2 rows"):
+        stream(Anew(), prompt, 5, generator=[seeded()] * 3)
 
 
 def test_the_same_seed_writes_the_same_and_streams_the_same() -> None:
@@ -139,6 +273,8 @@ def test_what_cannot_be_asked_for_is_refused_at_once() -> None:
         generate(model, torch.zeros(1, 0, dtype=torch.int64), 3)
     with pytest.raises(SettingError, match="count=0"):
         stream(model, torch.tensor([[2]]), 0)
+    with pytest.raises(SettingError, match="min_p=2"):
+        stream(model, torch.tensor([[2]]), 1, min_p=2)
     with pytest.raises(SettingError, match="top_p=2"):
         stream(model, torch.tensor([[2]]), 1, top_p=2.0)
     assert model.read == []

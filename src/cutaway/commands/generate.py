@@ -5,22 +5,28 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CutawayError, DataError, SettingError
+from ..errors import CutawayError, DataError, Problem, SettingError
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from ..data.text.running import RunningPreprocessing
+    from ..generation.pieces import Pieces
     from ..training.run import Run
 
 SUMMARY = "text or sequences out of a trained model"
 COUNT, TEMPERATURE = 500, 0.8
-RUNNING = ("count", "temperature", "top_k", "top_p", "seed", "samples")  # what is for running text alone
-BROKEN = "\ufffd"  # what bytes give that are no whole character yet
-CHARACTER = 4  # bytes, and so tokens, of a character at most
-BEFORE = 8  # tokens of the prompt that what comes behind it is written out with
+RUNNING = (  # what is for running text alone
+    *("prompts", "count", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "stop", "window"),
+    *("seed", "samples"),
+)
+PAIRS = ("beams", "alpha")  # what is for pairs alone
+TOGETHER = 16  # texts that are written side by side, where there are several prompts
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,9 +36,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--prompt",
         metavar="TEXT",
         default="",
-        help="what the text begins with; without one it begins behind a line's end, or behind a full stop where the "
-        "model's tokens have no line ends. Of pairs: the sequence that becomes another",
+        help="what the text begins with; without one it begins as texts do: behind the model's own token for that, "
+        "else behind a line's end or a full stop. Of pairs: the sequence that becomes another",
     )
+    parser.add_argument("--prompts", metavar="FILE", help="a text for each line of this file, which is its prompt")
     parser.add_argument("--count", metavar="N", type=int, help=f"how many tokens to write; {COUNT} unless given")
     parser.add_argument(
         "--temperature",
@@ -46,73 +53,230 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top-p", metavar="P", type=float, help="draw from the likeliest tokens that hold this probability together"
     )
-    parser.add_argument("--seed", metavar="N", type=int, help="the same seed writes the same text; 0 unless given")
-    parser.add_argument("--samples", metavar="N", type=int, help="how many texts to write; 1 unless given")
-    parser.add_argument("--beams", metavar="N", type=int, help="of pairs: the beginnings that are kept; 1 unless given")
+    parser.add_argument(
+        "--min-p", metavar="P", type=float, help="draw from tokens with this share of the largest probability, or more"
+    )
+    parser.add_argument(
+        "--repetition-penalty",
+        metavar="R",
+        type=float,
+        help="above 1 makes tokens that were written before, or stand in the prompt, less likely",
+    )
+    parser.add_argument(
+        "--stop", metavar="TEXT", action="append", help="end the text before this one; can be given several times"
+    )
+    parser.add_argument(
+        "--window",
+        action="store_true",
+        default=None,
+        help="of a prompt longer than the model can read, take the last tokens",
+    )
+    parser.add_argument(
+        "--seed",
+        metavar="N",
+        type=int,
+        help="the same seed writes the same text, whatever is written beside it; sample k has the seed N + k - 1. "
+        "0 unless given",
+    )
+    parser.add_argument("--samples", metavar="N", type=int, help="how many texts of each prompt; 1 unless given")
+    parser.add_argument(
+        "--beams", metavar="N", type=int, help="of pairs: the beginnings that are kept; as in training unless given"
+    )
+    parser.add_argument(
+        "--alpha", metavar="A", type=float, help="of pairs: beams prefer longer answers with a larger one"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write text as it is drawn, or, for a run that learned pairs, what the prompt becomes."""
     from ..data.text.running import RunningPreprocessing
-    from ..spec import PairSpec
+    from ..spec import NextToken, PairSpec
     from ..training.run import Run
 
     opened = Run(args.run)
     if isinstance(opened.spec, PairSpec):
         return _transduce(opened, args)
-    if not isinstance(opened.preprocessing, RunningPreprocessing):
+    text = opened.preprocessing
+    if not isinstance(text, RunningPreprocessing) or not isinstance(opened.spec.target, NextToken):
         about, spec = opened.about, opened.spec
         raise CutawayError(
             f"{args.run} writes no text: {about['model']} learned the {spec.target.column} of {spec.kind} data "
             f"({about['data']['source']}). Runs of language models do, as `cutaway train lstm book.txt` leaves one, "
             "and runs that learned pairs of sequences. `cutaway predict` says what this one makes of new examples."
         )
-    return _write(opened, opened.preprocessing, args)
+    return _write(opened, text, args)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What was asked for, as `generation.text.stream` takes it."""
+
+    count: int
+    seed: int
+    samples: int
+    stop: list[str]
+    sampling: dict[str, Any]
+    more: dict[str, Any]  # never, ends, window
 
 
 def _write(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> int:
-    """Texts that go on where the prompt ends, one after the other."""
-    import torch
-
-    from ..generation.text import stream
+    """Texts that go on where the prompts end, one after the other."""
     from .output import emit_json
 
-    count = COUNT if args.count is None else args.count
-    samples = 1 if args.samples is None else args.samples
-    if args.beams is not None:
-        raise SettingError("--beams is for pairs of sequences, and this run learned running text: leave it out.")
-    if samples < 1:
-        raise SettingError(f"--samples {samples} cannot be: it must be at least 1.")
-    settings: dict[str, Any] = {
-        "temperature": TEMPERATURE if args.temperature is None else args.temperature,
-        "top_k": args.top_k or 0,
-        "top_p": 1.0 if args.top_p is None else args.top_p,
-    }
-    seed = args.seed or 0
-    generator = torch.Generator().manual_seed(seed)
-    place = run.place
-    model = place.model(run.model, learns=False)
-    prompt = _prompt(text, args.prompt)[None].to(place.device)  # (1, T)
-    written: list[str] = []
-    for number in range(samples):
-        drawn = (int(token) for token in stream(model, prompt, count, generator=generator, **settings))
-        ids = prompt[0].tolist() if args.prompt else []
+    asked = _asked(text, args)
+    prompts = [args.prompt] if args.prompts is None else _lines(args)
+    encoded = [_prompt(text, prompt) for prompt in prompts]
+    model = run.place.model(run.model, learns=False)
+    if args.prompts is not None:
+        _refuse_long(model, encoded, asked, args.prompts)
+        written = _side_by_side(run, model, text, prompts, encoded, asked)
+    else:
+        written = _one_by_one(run, model, text, args.prompt, encoded[0], asked)
+    samples: list[list[str]] = [[] for _ in prompts]
+    for number, (i, pieces) in enumerate(written):
         if args.json:
-            written.append("".join(_as_text(text, drawn, ids)))
+            samples[i].append("".join(pieces))
             continue
-        _say("\n" * (number > 0) + args.prompt)
-        for piece in _as_text(text, drawn, ids):
+        _say("\n" * (number > 0) + prompts[i])
+        for piece in pieces:
             _say(piece)
         _say("\n")
     if args.json:
-        emit_json({"prompt": args.prompt, "samples": written, "count": count, "seed": seed, **settings})
+        documents = [{"prompt": prompt, "samples": found} for prompt, found in zip(prompts, samples)]
+        own = documents[0] if args.prompts is None else {"prompts": documents}
+        said = {"count": asked.count, "seed": asked.seed, **asked.sampling, "stop": asked.stop}
+        emit_json({**own, **said})
     return 0
+
+
+def _asked(text: RunningPreprocessing, args: argparse.Namespace) -> _Asked:
+    """What was asked for. Raises SettingError for what cannot be."""
+    for key in PAIRS:
+        if getattr(args, key) is not None:
+            raise SettingError(f"--{key} is for pairs of sequences, and this run learned running text: leave it out.")
+    samples, seed = 1 if args.samples is None else args.samples, args.seed or 0
+    if samples < 1:
+        raise SettingError(f"--samples {samples} cannot be: it must be at least 1.")
+    if not 0 <= seed < 2**63 - samples:
+        raise SettingError(f"--seed {seed} cannot be: it must be at least 0, and below 2**63.")
+    known = text.tokenizer
+    ends = [] if known.end is None else [known.end]
+    special = (known.padding, known.unknown, known.begin, known.mask)
+    return _Asked(
+        COUNT if args.count is None else args.count,
+        seed,
+        samples,
+        args.stop or [],
+        {
+            "temperature": TEMPERATURE if args.temperature is None else args.temperature,
+            "top_k": args.top_k or 0,
+            "top_p": 1.0 if args.top_p is None else args.top_p,
+            "min_p": args.min_p or 0.0,
+            "repetition_penalty": 1.0 if args.repetition_penalty is None else args.repetition_penalty,
+        },
+        {
+            "never": sorted({token for token in special if token is not None} - {*ends}),
+            "ends": ends,
+            "window": bool(args.window),
+        },
+    )
+
+
+def _one_by_one(
+    run: Run, model: torch.nn.Module, text: RunningPreprocessing, prompt: str, ids: Tensor, asked: _Asked
+) -> Iterator[tuple[int, Iterator[str]]]:
+    """The samples of one prompt, each as it is drawn: 0, the prompt's number, and pieces of text."""
+    from ..generation.pieces import as_text
+    from ..generation.text import stream
+
+    ids = ids.to(run.place.device)
+    for number in range(asked.samples):
+        generator = _seeded(asked.seed + number)
+        drawn = stream(model, ids[None], asked.count, generator=generator, **asked.more, **asked.sampling)
+        yield 0, as_text(map(int, drawn), _pieces(text, prompt, ids, asked))
+
+
+def _side_by_side(
+    run: Run,
+    model: torch.nn.Module,
+    text: RunningPreprocessing,
+    prompts: list[str],
+    encoded: list[Tensor],
+    asked: _Asked,
+) -> Iterator[tuple[int, Iterator[str]]]:
+    """The samples of each prompt, some at a time: the prompt's number and its text."""
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
+    from ..generation.pieces import as_texts
+    from ..generation.text import stream
+
+    wanted = [(i, number) for i in range(len(prompts)) for number in range(asked.samples)]
+    for begin in range(0, len(wanted), TOGETHER):
+        some = wanted[begin : begin + TOGETHER]
+        ids = pad_sequence([encoded[i] for i, _ in some], batch_first=True).to(run.place.device)  # (N, T)
+        lengths = torch.tensor([len(encoded[i]) for i, _ in some], device=ids.device)
+        drawn = stream(
+            model,
+            ids,
+            asked.count,
+            mask=torch.arange(ids.shape[1], device=ids.device) < lengths[:, None],
+            generator=[_seeded(asked.seed + number) for _, number in some],
+            **asked.more,
+            **asked.sampling,
+        )
+        found = as_texts(drawn, [_pieces(text, prompts[i], encoded[i], asked) for i, _ in some])
+        yield from ((i, iter([said])) for (i, _), said in zip(some, found))
+
+
+def _seeded(seed: int) -> torch.Generator:
+    """A generator of its own for each text."""
+    import torch
+
+    return torch.Generator().manual_seed(seed)
+
+
+def _pieces(text: RunningPreprocessing, prompt: str, ids: Tensor, asked: _Asked) -> Pieces:
+    """What turns the tokens behind a prompt into text."""
+    from ..generation.pieces import Pieces
+
+    return Pieces(text.decode, ids.tolist() if prompt else [], asked.stop)
+
+
+def _lines(args: argparse.Namespace) -> list[str]:
+    """The prompts of the file that was named. Raises SettingError or DataError."""
+    from ..data.pairs.reading import read_lines
+
+    if args.prompt:
+        raise SettingError("--prompt and --prompts cannot both be given: write all prompts into the file.")
+    if not Path(args.prompts).is_file():
+        raise DataError(f"There is no file {args.prompts!r}, seen from {Path.cwd()}.")
+    return read_lines(Path(args.prompts))[0]
+
+
+def _refuse_long(model: torch.nn.Module, encoded: list[Tensor], asked: _Asked, file: str) -> None:
+    """Raise DataError, naming the lines, where prompts are longer than the model can read."""
+    from ..generation.text import context_of
+
+    most = context_of(model)
+    if most is None or asked.more["window"]:
+        return
+    problems = [
+        Problem(f"line {number} of {file}", f"it has {len(ids):,} tokens")
+        for number, ids in enumerate(encoded, 1)
+        if len(ids) > most
+    ]
+    if problems:
+        raise DataError(
+            f"The model reads at most {most:,} tokens, and these prompts are longer:",
+            problems,
+            "Shorten them, or let the window slide (--window), and the last tokens are read.",
+        )
 
 
 def _prompt(text: RunningPreprocessing, prompt: str) -> Tensor:
     """The prompt's tokens, (T,). Raises DataError where the model knows none of them."""
-    from ..data.text.tokenizers import UNKNOWN
     from .output import note
 
     ids = text.encode(prompt)
@@ -123,7 +287,7 @@ def _prompt(text: RunningPreprocessing, prompt: str) -> Tensor:
     unknown = text.unknown(prompt)
     if unknown:
         named = ", ".join(map(repr, unknown[:10])) + (", …" if len(unknown) > 10 else "")
-        if (ids == UNKNOWN).all():
+        if set(ids.tolist()) == {text.tokenizer.unknown}:
             raise DataError(
                 f"This model knows nothing of the prompt: {named} did not stand in what it learned from, or was left "
                 "out of its vocabulary.",
@@ -133,50 +297,37 @@ def _prompt(text: RunningPreprocessing, prompt: str) -> Tensor:
     return ids
 
 
-def _as_text(text: RunningPreprocessing, drawn: Iterator[int], before: list[int]) -> Iterator[str]:
-    """The text that each new token adds to that of the tokens `before`; characters come when they are whole.
-
-    Few tokens are turned into text at a time: those since the last piece, and the piece before for what stands between.
-    """
-    shown, ids = before[-BEFORE:], before[-BEFORE:]
-    for token in drawn:
-        ids = [*ids, token]
-        known, now = text.decode(shown), text.decode(ids)
-        if now.endswith(BROKEN) and len(ids) - len(shown) < CHARACTER:
-            continue
-        yield now[len(known) :]
-        shown = ids = ids[len(shown) :]
-    if len(ids) > len(shown):
-        yield text.decode(ids)[len(text.decode(shown)) :]
-
-
 def _transduce(run: Run, args: argparse.Namespace) -> int:
     """What the prompt becomes, for a run that learned pairs."""
-    import torch
+    import warnings
 
-    from ..generation.decoding import decode
-    from .output import emit_json
+    from .output import emit_json, note
 
     for key in RUNNING:
-        if getattr(args, key) is not None:
-            flag = f"--{key.replace('_', '-')}"
+        if getattr(args, key) is None:
+            continue
+        flag = f"--{key.replace('_', '-')}"
+        if key == "prompts":
             raise SettingError(
-                f"{flag} is for running text, and this run learned pairs of sequences: leave it out. What is "
-                "likeliest is written."
+                f"{flag} is for running text, and this run learned pairs of sequences: "
+                "`cutaway predict RUN FILE` says what each line of a file becomes."
             )
+        raise SettingError(
+            f"{flag} is for running text, and this run learned pairs of sequences: leave it out. What is likeliest is "
+            "written."
+        )
     if not args.prompt:
         raise SettingError("A run that learned pairs writes what a sequence becomes: give it with --prompt.")
-    part = run.preprocessing.examples([args.prompt])
-    place = run.place
-    model = place.model(run.model, learns=False)
-    (batch,) = part.batches([torch.arange(len(part))])
-    (source, mask, *_), _ = place.batch(batch)
-    (ids,) = decode(model, source, mask, run.spec.target, beams=args.beams or 1).tolist()  # type: ignore[arg-type]
-    text: str = run.preprocessing.words(ids)  # type: ignore[attr-defined]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        rows = run.predict([args.prompt], beams=args.beams, alpha=args.alpha)
+    for warning in caught:
+        note(f"note: {warning.message}")
+    found = [next(value for key, value in row.items() if key != "input") for row in rows]
     if args.json:
-        emit_json({"prompt": args.prompt, "samples": [text]})
+        emit_json({"prompt": args.prompt, "samples": found})
     else:
-        _say(f"{text}\n")
+        _say("".join(f"{text}\n" for text in found))
     return 0
 
 

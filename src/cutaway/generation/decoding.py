@@ -1,32 +1,55 @@
 """Sequences out of a model that answers a source token after token: the likeliest next token, or a beam of several.
 
-A beam keeps the B beginnings with the highest scores and goes on from all of them. The score is that of Y. Wu et al.,
-Google's neural machine translation system, 2016 <https://arxiv.org/abs/1609.08144>, equation 14 (without coverage):
+A beam keeps the B likeliest beginnings, and the B best answers that have ended. An answer's score is
 
-    score(y) = log p(y | x) / ((5 + n) / 6)^α        n: the tokens of y, its end among them
+    score(y) = log p(y | x) / lp(n)        n: the tokens of y, its end among them
+
+    lp(n) = ((5 + n) / 6)^α                penalty="gnmt": Y. Wu et al., Google's neural machine translation system,
+                                           2016 <https://arxiv.org/abs/1609.08144>, equation 14, without coverage
+    lp(n) = n^α                            penalty="length": as transformers has it by length_penalty
 
 Log probabilities only fall as a sequence grows, so that α = 0 prefers short ones; α > 0 makes up for it.
+
+At each step the 2B likeliest continuations of all B beginnings are looked at, by log p alone. Those of the first B that
+end become answers; the first B that do not end go on. A search is over when it has B answers and its likeliest
+beginning, had it ended at once, would score no better than the worst of them. This is the search of transformers'
+`generate(num_beams=B, early_stopping=False)`, whose sequences and scores it gives. It is no proof that nothing better
+would follow: with α > 0 a longer answer could, and a beam can lose what greedy search keeps. A beam as wide as there
+are sequences loses nothing.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import SettingError, require
+from ..errors import ModelError, SettingError, require
+from ..nn.unrolled import Unrolled
 from ..spec import Tokens
+from .text import NONE
 
-PAD = 0
-NONE = -1  # behind the end of a decoded sequence
-State = tuple[Tensor, ...]  # each with N first
+PENALTIES: dict[str, Callable[[float, float], float]] = {
+    "gnmt": lambda n, alpha: ((5 + n) / 6) ** alpha,
+    "length": lambda n, alpha: n**alpha,
+}
+
+
+class Selectable(Protocol):
+    """A state that knows its examples, as `nn.cache.Cache` does."""
+
+    def select(self, rows: Tensor) -> Any:
+        """That of the examples `rows`, in their order, as often as they are named."""
+        ...
+
+
+State = tuple[Tensor, ...] | Selectable  # tensors with N first, or what can select
 Step = Callable[[Tensor, State], tuple[Tensor, State]]
 
 
-@torch.no_grad()
 def decode(
     model: nn.Module,
     source: Tensor,
@@ -35,109 +58,161 @@ def decode(
     longest: int | None = None,
     beams: int = 1,
     alpha: float = 0.6,
+    *,
+    penalty: str = "gnmt",
 ) -> Tensor:
     """What the model answers to each source: ids (N, L) without `end`, NONE behind it.
 
     `source` (N, T) and `mask` (N, T) are what `model.begin(source, mask)` takes; `model.step(token, state)` gives the
-    logits of the next token. With one beam the likeliest next token is taken each time (greedy). With more, what has
-    ended stays in the beam as it is, and the answer is the best that ever ended, the greedy one among them: a beam
-    alone can lose that on the way, and score lower. α counts there alone. Padding and `begin` are never said.
+    logits of the next token. With one beam the likeliest next token is taken each time (greedy); with more the answer
+    is the best that a beam found. Padding is never said, nor is `begin`, unless it is `end` too; their probability is
+    not handed to the others.
 
     An answer that does not end is cut off after `longest` tokens, its end among them: half as many again as the longest
-    target of training where it is None. The model runs in evaluation mode and is left in the mode that it was in.
-    Raises SettingError for beams or lengths below 1, or α below 0.
+    target of training where it is None, or as many as the model reads at most. The model runs in evaluation mode and is
+    left in the mode that it was in. Raises SettingError for beams or lengths below 1, α below 0, or a penalty that does
+    not exist, and ModelError for outputs that are no numbers.
     """
+    return decode_scored(model, source, mask, target, longest, beams, alpha, penalty=penalty)[0]
+
+
+@torch.no_grad()
+def decode_scored(
+    model: nn.Module,
+    source: Tensor,
+    mask: Tensor | None,
+    target: Tokens,
+    longest: int | None = None,
+    beams: int = 1,
+    alpha: float = 0.6,
+    *,
+    penalty: str = "gnmt",
+) -> tuple[Tensor, Tensor]:
+    """The same, and the score of each answer, (N,) float64."""
     require(beams >= 1, "beams", beams, "at least 1", SettingError)
-    require(alpha >= 0, "alpha", alpha, "at least 0", SettingError)
-    longest = longest if longest is not None else target.longest + target.longest // 2
+    require(math.isfinite(alpha) and alpha >= 0, "alpha", alpha, "at least 0", SettingError)
+    require(penalty in PENALTIES, "penalty", penalty, " or ".join(PENALTIES), SettingError)
+    if longest is None:
+        longest = target.longest + target.longest // 2
+        context = getattr(getattr(model, "config", None), "context", None)
+        longest = min(longest, context) if isinstance(context, int) and context > 0 else longest
     require(longest >= 1, "longest", longest, "at least 1", SettingError)
+    lp = PENALTIES[penalty]
+    penalties = [lp(n, alpha) for n in range(1, longest + 1)]  # of answers of 1, 2, … tokens
     training = model.training
     model.eval()
     try:
         state = cast(Callable[..., State], model.begin)(source, mask)
+        token = torch.full((len(source),), target.begin, device=source.device)
         step = cast(Step, model.step)
-        found, scores = _greedy(step, state, target, longest, alpha)
-        if beams > 1:
-            found = _beam(step, state, target, longest, beams, alpha, found, scores)
+        with Unrolled(model)():
+            if beams == 1:
+                found, scores = _greedy(step, state, token, target, penalties)
+            else:
+                found, scores = _beam(step, state, token, target, penalties, beams)
     finally:
         model.train(training)
-    ends = (found != NONE).sum(1).max() if found.numel() else 0
-    return found[:, : int(ends)]
+    if scores.isnan().any():
+        raise ModelError("Nothing can be decoded: the model's outputs are not finite.")
+    said = (found != NONE).sum(1).max() if found.numel() else 0
+    return found[:, : int(said)], scores
 
 
-def _greedy(step: Step, state: State, target: Tokens, longest: int, alpha: float) -> tuple[Tensor, Tensor]:
+def _greedy(step: Step, state: State, token: Tensor, target: Tokens, penalties: list[float]) -> tuple[Tensor, Tensor]:
     """The likeliest token each time: ids (N, longest) and scores (N,)."""
-    n, device = len(state[0]), state[0].device
-    found = torch.full((n, longest), NONE, device=device)
-    total = torch.zeros(n, dtype=torch.double, device=device)
-    said = torch.zeros(n, device=device)
-    token = torch.full((n,), target.begin, device=device)
+    n, device = len(token), token.device
+    found = torch.full((n, len(penalties)), NONE, device=device)
+    scores = torch.zeros(n, dtype=torch.float64, device=device)
+    total = torch.zeros_like(scores)
     over = torch.zeros(n, dtype=torch.bool, device=device)
-    for i in range(longest):
-        log_p, state = _log_probabilities(step, token, state, target)
-        best, token = log_p.max(1)
-        total += best.masked_fill(over, 0)
-        said += ~over
+    never = torch.tensor(_forbidden(target), device=device)
+    for i, lp in enumerate(penalties):
+        logits, state = _logits(step, token, state)
+        best, token = logits.index_fill(1, never, -math.inf).max(1)  # of equally likely tokens the smallest id
+        total += best - logits.logsumexp(1)
+        scores = torch.where(over, scores, total / lp)
         over = over | (token == target.end)
         found[:, i] = token.masked_fill(over, NONE)
         if over.all():
             break
-    return found, total / _penalty(said, alpha)
+    return found, scores
 
 
 def _beam(
-    step: Step, state: State, target: Tokens, longest: int, beams: int, alpha: float, best: Tensor, score: Tensor
-) -> Tensor:
-    """The best of all that ends in a beam, and of `best` (N, longest), which has `score` (N,): ids (N, longest)."""
-    n, device = len(state[0]), state[0].device
-    state = tuple(x.repeat_interleave(beams, 0) for x in state)  # (N·B, …)
-    found = torch.full((n, beams, longest), NONE, device=device)
-    # All beams of an example begin alike: but for the first they are impossible, or all would go on alike.
-    total = torch.full((n, beams), -math.inf, dtype=torch.double, device=device)
-    total[:, 0] = 0
-    said = torch.zeros(n, beams, device=device)
-    over = torch.zeros(n, beams, dtype=torch.bool, device=device)
-    token = torch.full((n * beams,), target.begin, device=device)
-    first = torch.arange(n, device=device)[:, None] * beams  # the row of each example's first beam
-    for i in range(longest):
-        log_p, state = _log_probabilities(step, token, state, target)
-        log_p = log_p.view(n, beams, -1)  # (N, B, V)
-        # What is over stays as it is: it goes on with `end` alone, at no cost.
-        log_p = log_p.masked_fill(over[:, :, None], -math.inf)
-        log_p[:, :, target.end] = log_p[:, :, target.end].masked_fill(over, 0)
-        sums = total[:, :, None] + log_p  # (N, B, V)
-        lengths = said + ~over  # (N, B)
-        chosen = (sums / _penalty(lengths, alpha)[:, :, None]).flatten(1).topk(beams, 1).indices  # (N, B), best first
-        parent, token = chosen // log_p.shape[2], chosen % log_p.shape[2]
-        total = sums.flatten(1).gather(1, chosen)
-        said, over = lengths.gather(1, parent), over.gather(1, parent) | (token == target.end)
-        found = found.gather(1, parent[:, :, None].expand_as(found))
-        found[:, :, i] = token.masked_fill(over, NONE)
-        ended = over if i < longest - 1 else torch.ones_like(over)  # the last of all are cut off
-        scores, which = (total / _penalty(said, alpha)).masked_fill(~ended, -math.inf).max(1)  # (N,)
-        better = scores > score
-        best = torch.where(better[:, None], found[torch.arange(n, device=device), which], best)
-        score = torch.where(better, scores, score)
-        # No probability is above 1: what is not over can come to no more than this.
-        if (total.masked_fill(over, -math.inf).max(1).values / ((5 + longest) / 6) ** alpha <= score).all():
+    step: Step, state: State, token: Tensor, target: Tokens, penalties: list[float], beams: int
+) -> tuple[Tensor, Tensor]:
+    """The best answer of a beam: ids (N, longest) and scores (N,). `token` (N,) is what all begin with."""
+    n, device = len(token), token.device
+    first = torch.arange(n, device=device)[:, None]  # (N, 1), the row of each example's first beginning
+    running = torch.full((n, 1, len(penalties)), NONE, device=device)  # the beginnings: one, then B
+    total = torch.zeros(n, 1, dtype=torch.float64, device=device)  # their log p
+    answers = torch.full((n, beams, len(penalties)), NONE, device=device)  # best first
+    scores = torch.full((n, beams), -math.inf, dtype=torch.float64, device=device)
+    closed = torch.zeros(n, 1, dtype=torch.bool, device=device)
+    for i, lp in enumerate(penalties):
+        logits, state = _logits(step, token, state)
+        # The 2B likeliest continuations of all beginnings are among the 2B likeliest of each.
+        log_p, tokens = _likeliest(logits, 2 * beams, target)
+        width = log_p.shape[1]
+        sums = total[:, :, None] + log_p.view(n, -1, width)  # (N, beginnings, width)
+        # What the model says behind a beginning that cannot be is nothing, not even a number.
+        sums = sums.masked_fill(total[:, :, None] == -math.inf, -math.inf).flatten(1)
+        sums, chosen = sums.topk(min(2 * beams, sums.shape[1]), 1)  # (N, 2B), the likeliest first
+        parent = chosen // width
+        token = tokens.view(n, -1).gather(1, chosen)
+        grown = running.gather(1, parent[:, :, None].expand(-1, -1, len(penalties)))  # (N, 2B, longest)
+        grown[:, :, i] = token.masked_fill(token == target.end, NONE)
+
+        ends = token == target.end if i + 1 < len(penalties) else torch.ones_like(chosen, dtype=torch.bool)
+        counts = ends & (torch.arange(ends.shape[1], device=device) < beams) & ~closed
+        reached = torch.cat([scores, (sums / lp).masked_fill(~counts, -math.inf)], 1)
+        scores, best = reached.topk(beams, 1)
+        answers = torch.cat([answers, grown], 1).gather(1, best[:, :, None].expand(-1, -1, len(penalties)))
+
+        sums = sums.masked_fill(ends, -math.inf)
+        total, going = sums.topk(min(beams, sums.shape[1]), 1)  # (N, B)
+        closed = closed | (total[:, :1] / lp <= scores[:, -1:])
+        if closed.all() or i + 1 == len(penalties):
             break
-        rows = (first + parent).flatten()  # (N·B,)
-        state = tuple(x[rows] for x in state)
-        token = token.flatten()
-    return best
+        running = grown.gather(1, going[:, :, None].expand(-1, -1, len(penalties)))
+        token = token.gather(1, going).flatten()  # (N·B,)
+        rows = (first + parent.gather(1, going)).flatten()
+        state = _selected(state, rows, len(logits))
+        first = torch.arange(n, device=device)[:, None] * going.shape[1]
+    return answers[:, 0], scores[:, 0]
 
 
-def _log_probabilities(step: Step, token: Tensor, state: State, target: Tokens) -> tuple[Tensor, State]:
-    """Of each next token, (N, V) float64, after the beginnings that end with `token`."""
+def _logits(step: Step, token: Tensor, state: State) -> tuple[Tensor, State]:
+    """Of each next token, (N, V), in at least 32 bits, and the state behind `token` (N,)."""
     logits, state = step(token, state)
-    logits = logits.double()
-    logits[:, [PAD, target.begin]] = -math.inf
-    return logits.log_softmax(1), state
+    return logits if logits.dtype == torch.float64 else logits.float(), state
 
 
-def _penalty(lengths: Tensor, alpha: float) -> Tensor:
-    """((5 + n) / 6)^α."""
-    return ((5 + lengths.double()) / 6) ** alpha
+def _forbidden(target: Tokens) -> list[int]:
+    """The tokens that are never said."""
+    return sorted({target.padding, target.begin} - {target.end})
 
 
-__all__ = ["NONE", "decode"]
+def _likeliest(logits: Tensor, count: int, target: Tokens) -> tuple[Tensor, Tensor]:
+    """log p, float64, and ids of the `count` likeliest tokens of each row of logits (N, V), or of all that may be said:
+    each (N, at most count), the likeliest first."""
+    forbidden = _forbidden(target)
+    # So many more that the forbidden ones take no places. That is faster than a copy of all logits without them.
+    best, tokens = logits.topk(min(count + len(forbidden), logits.shape[1]), 1)
+    log_p = (best - logits.logsumexp(1, keepdim=True)).double()
+    for token in forbidden:
+        log_p = log_p.masked_fill(tokens == token, -math.inf)
+    order = log_p.argsort(dim=1, descending=True, stable=True)[:, :count]
+    return log_p.gather(1, order), tokens.gather(1, order)
+
+
+def _selected(state: State, rows: Tensor, before: int) -> State:
+    """The state of the examples `rows` of the `before` that there are; itself where they are all, in their order."""
+    if len(rows) == before and torch.equal(rows, torch.arange(before, device=rows.device)):
+        return state
+    if isinstance(state, tuple):
+        return tuple(x.index_select(0, rows) for x in state)
+    return cast(State, state.select(rows))
+
+
+__all__ = ["NONE", "PENALTIES", "decode", "decode_scored"]
