@@ -27,7 +27,7 @@ def make() -> ModuleType:
     return module
 
 
-PAGES = ("vision", "sequences", "graphs")
+PAGES = ("vision", "sequences", "attention", "graphs")
 
 
 @pytest.fixture(params=PAGES)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from cutaway.data.sets import IGNORED
 from cutaway.spec import Tokens
+from cutaway.tasks.bleu import bleu, bleu_counts
 from cutaway.tasks.transduction import EDITS, LENGTH, NLL, TOKENS, Transduction, edit_distances
 
 BEGIN, END = 2, 3
@@ -152,3 +153,36 @@ def test_of_new_examples_what_was_decoded_is_kept() -> None:
     decoded = torch.tensor([[4, 5, -1], [-1, -1, -1]])
     kept = TASK.keep(torch.zeros(2, 1, 10), torch.empty(2, 0), decoded, [[], []])
     assert TASK.predictions(kept) == [{"sounds": "4 5"}, {"sounds": ""}]
+
+
+SENTENCES = Transduction(
+    Tokens(10, BEGIN, END, 6, "English", sentences=True, lower=True),
+    words=lambda ids: " ".join(["?", "?", "?", "?", "a", "dog", "runs", "in", "the", "snow"][i] for i in ids),
+)
+
+
+def test_sentences_are_held_to_what_was_written() -> None:
+    outputs, target = batch()
+    decoded = torch.tensor([[4, 5, 6, 7, 8, 9], [4, 5, 6, -1, -1, -1], [-1, -1, -1, -1, -1, -1]])
+    texts = [["A dog runs in the snow"], ["A dog sleeps", "The dog runs"], ["A dog"]]
+    kept = SENTENCES.keep(outputs, target, decoded, texts=texts)
+    found = SENTENCES.measures(kept, target)
+    assert list(found) == ["loss", "bleu", "token_error", "sequence_error"]
+    said = ["a dog runs in the snow", "a dog runs", ""]
+    assert found["bleu"].value == pytest.approx(bleu(bleu_counts(said, texts, lower=True)))
+    assert found["bleu"].low <= found["bleu"].value <= found["bleu"].high
+    (signature,) = SENTENCES.details(kept, target)["signatures"].values()
+    assert signature.startswith("nrefs:var|case:lc|eff:no|tok:13a|smooth:exp|version:")
+    wider = F.pad(kept, (0, 3), value=math.nan)
+    assert SENTENCES.measures(wider, target)["bleu"] == found["bleu"]
+    assert [row["English"] for row in SENTENCES.predictions(wider)] == said
+    assert "bleu" not in SENTENCES.measures(SENTENCES.keep(outputs, target, decoded), target)
+    assert "bleu" not in SENTENCES.measures(SENTENCES.keep(outputs, target), target)
+
+
+def test_the_unknown_token_is_no_answer_whatever_its_id() -> None:
+    outputs, target = batch()
+    decoded = torch.tensor([[4, 5, -1], [6, -1, -1], [4, 4, 1]])
+    for unknown, edits in ((1, [0, 0, 1]), (6, [0, 1, 0]), (None, [0, 0, 0])):
+        task = Transduction(Tokens(10, BEGIN, END, 6, unknown=unknown))
+        assert task.keep(outputs, target, decoded)[:, EDITS].tolist() == edits

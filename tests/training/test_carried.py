@@ -36,7 +36,11 @@ def text(folder: Path) -> str:
 def data() -> DataSet:
     cut = int(len(LINES) * 0.8)
     return running_dataset(
-        {"train": LINES[:cut], "val": LINES[cut:]}, DataSettings(length=4), name="t", source="t", fingerprint=""
+        {"train": LINES[:cut], "val": LINES[cut:]},
+        DataSettings(length=4, carry=True),
+        name="t",
+        source="t",
+        fingerprint="",
     )
 
 

@@ -7,7 +7,7 @@ import multiprocessing
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +41,28 @@ def in_a_child(work: Callable[[Path], None], folder: Path, kill_after: float | N
     return child.exitcode
 
 
-def train(folder: Path) -> None:
-    fit("lenet5-modern", "digits", GIVEN, out=folder, progress=Progress(shown=False))
+# The mean of the last epochs instead of the moving average, of a run that is to have so many updates.
+MEAN = {**GIVEN, "ema": 0.0, "average": 2, "updates": 50}
 
 
-def resume(folder: Path) -> None:
+def train(folder: Path, given: Mapping[str, Any] = GIVEN) -> None:
+    fit("lenet5-modern", "digits", given, out=folder, progress=Progress(shown=False))
+
+
+def train_to_a_mean(folder: Path) -> None:
+    train(folder, {k: v for k, v in MEAN.items() if k != "epochs"})
+
+
+def resume(folder: Path, train: Callable[[Path], None] = train) -> None:
     """What a person does: take the run up, or begin again where the kill came before there was one."""
     if (folder / "run.json").exists():
         fit(None, None, {}, resume=folder, progress=Progress(shown=False))
     else:
         train(folder)
+
+
+def resume_to_a_mean(folder: Path) -> None:
+    resume(folder, train_to_a_mean)
 
 
 def left(folder: Path) -> dict[str, Any]:
@@ -66,6 +78,7 @@ def left(folder: Path) -> dict[str, Any]:
         "state": state,
         "rows": rows,
         "evaluation": read_json(folder / "evaluation.json"),
+        "average": read_json(folder / "run.json")["average"],
     }
 
 
@@ -81,7 +94,14 @@ def test_a_kill_before_the_first_file_leaves_a_folder_that_can_be_used(tmp_path:
 
 
 @pytest.mark.slow
-def test_twenty_kills_twenty_equal_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("train", "resume"),
+    [(train, resume), (train_to_a_mean, resume_to_a_mean)],
+    ids=["moving average", "mean of the last epochs"],
+)
+def test_twenty_kills_twenty_equal_ends(
+    tmp_path: Path, train: Callable[[Path], None], resume: Callable[[Path], None]
+) -> None:
     assert in_a_child(train, tmp_path / "first") == 0  # starts the server that the others are forked from
     began = time.perf_counter()
     assert in_a_child(train, tmp_path / "whole") == 0
@@ -100,7 +120,6 @@ def test_twenty_kills_twenty_equal_ends(tmp_path: Path) -> None:
             assert whole[which].keys() == again[which].keys()
             different = [k for k, v in whole[which].items() if not torch.equal(v, again[which][k])]
             assert not different, (i, which, different[:3])
-        assert {k: whole[k] for k in ("state", "rows", "evaluation")} == {
-            k: again[k] for k in ("state", "rows", "evaluation")
-        }, i
+        documents = ("state", "rows", "evaluation", "average")
+        assert {k: whole[k] for k in documents} == {k: again[k] for k in documents}, i
     assert mid_run >= KILLS // 2, "too few kills fell into the training itself to show anything"

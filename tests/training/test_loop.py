@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from cutaway.data.sets import DataSet
 from cutaway.errors import TrainingError
 from cutaway.tasks.classification import Classification
+from cutaway.training.batches import balanced_order
 from cutaway.training.checkpoint import State
-from cutaway.training.loop import Interrupted, Trainer, balanced_order
+from cutaway.training.loop import Interrupted, Trainer
 
 from .conftest import network
 

@@ -59,6 +59,15 @@ def test_noam_is_equation_3_scaled_to_one_at_its_peak() -> None:
     assert rates(schedule="noam", warmup=0.1) == pytest.approx([p / max(paper) for p in paper])
 
 
+@pytest.mark.parametrize(("d", "warmup", "steps"), [(512, 4000, 100_000), (256, 100, 2000), (64, 1, 10)])
+def test_noam_has_the_papers_rate_at_every_update_counted_from_one(d: int, warmup: int, steps: int) -> None:
+    given = build(TrainSettings, {"schedule": "noam", "warmup": warmup / steps})
+    for step in {1, 2, max(1, warmup - 1), warmup, warmup + 1, steps // 2, steps}:
+        paper = d**-0.5 * min(step**-0.5, step * warmup**-1.5)  # equation 3
+        peak = (d * warmup) ** -0.5  # which is lr here
+        assert peak * factor(given, (step - 1) / steps, steps) == pytest.approx(paper, rel=1e-9)
+
+
 def test_wsd_rises_stays_and_falls() -> None:
     found = rates(schedule="wsd", warmup=0.1, decay=0.2)
     assert found[0] == pytest.approx(0.01)

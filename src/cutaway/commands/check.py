@@ -27,7 +27,9 @@ def run(args: argparse.Namespace) -> int:
     from ..data.images.folders import verify
     from ..errors import DataError, SettingError
     from ..training.estimate import estimate
+    from ..training.loop import refuse_unfit
     from ..training.prepared import prepare
+    from ..training.session import settle_length
     from .output import emit_json, note
 
     names, given = sort_words(args.words, names=2)
@@ -35,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
         raise SettingError("A model and data are needed: cutaway check MODEL DATA. `cutaway list` shows the models.")
     try:
         ready = prepare(names[0], names[1], given)
+        refuse_unfit(ready.settings, ready.data.parts["train"])
+        settle_length(ready, given)
         problems = [p for part in ready.data.parts.values() for p in verify(part)]
         if problems:
             raise DataError(
@@ -113,13 +117,19 @@ def _print(ready: Prepared, found: dict[str, Any]) -> None:
             f"{row['parameters']:,}" if row["parameters"] else "",
         )
     out.print(table)
-    epochs = ready.settings.epochs
+    epochs, updates = ready.settings.epochs, ready.settings.updates
+    in_all = epochs * cost["steps"] if updates is None else min(updates, epochs * cost["steps"])
+    asked = plural(epochs, "epoch") if updates is None else plural(in_all, "update")
     out.print(
         f"\nan epoch: {plural(cost['steps'], 'step')} of {1000 * cost['seconds_per_step']:.3g} ms, about "
         f"{_duration(cost['seconds_per_epoch'])} on {ready.place.device}; "
-        f"{plural(epochs, 'epoch')}: about {_duration(epochs * cost['seconds_per_epoch'])}"
+        f"{asked}: about {_duration(in_all * cost['seconds_per_step'])}"
     )
-    kinds = ", ".join(f"{k} {_size(cost[k])}" for k in ("data", "weights", "learning", "activations"))
+    kinds = ", ".join(
+        f"{k} {_size(cost[k])}"
+        for k in ("data", "weights", "learning", "activations", "outputs")
+        if cost[k] or k != "outputs"
+    )
     out.print(f"memory: about {_size(cost['memory'])} ({kinds})")
     out.print("Nothing is wrong with the data.")
 

@@ -11,6 +11,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
     parser.add_argument("run", metavar="RUN", help="a run's folder")
     parser.add_argument("data", metavar="DATA", nargs="?", help="other labelled data of the same kind")
+    parser.add_argument("--beams", metavar="N", type=int, help="of pairs: the beginnings that are kept in decoding")
+    parser.add_argument(
+        "--alpha", metavar="A", type=float, help="of pairs: beams prefer longer answers with a larger one"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -21,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     from .tables import print_table
     from .train import figure
 
-    measures = Run(args.run).evaluate(args.data)
+    measures = Run(args.run).evaluate(args.data, beams=args.beams, alpha=args.alpha)
     if args.json:
         emit_json({name: m.to_json() for name, m in measures.items()})
         return 0

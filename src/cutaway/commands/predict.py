@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any
 
+from ..errors import SettingError
+
 SUMMARY = "what a trained model says of new files"
+LINE_ENDS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # what some program takes for one
 IN_A_LINE = 3  # numbers said of an example; more have a line each
 
 
@@ -18,7 +22,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="files or folders of the kind that it learned from; a text may stand here itself",
     )
-    parser.add_argument("--out", metavar="FILE.csv", help="write all rows and columns to this file")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="write to this file: all rows and columns; or, of pairs and where it ends in .txt, plain lines, one for "
+        "each line that was given",
+    )
+    parser.add_argument("--beams", metavar="N", type=int, help="of pairs: the beginnings that are kept in decoding")
+    parser.add_argument(
+        "--alpha", metavar="A", type=float, help="of pairs: beams prefer longer answers with a larger one"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -26,18 +39,29 @@ def run(args: argparse.Namespace) -> int:
     """Predict, and print or write one row for each example, in the order given."""
     import warnings
 
-    from ..files import write_csv
+    from ..files import write_csv, write_text
     from ..report.words import plural
+    from ..spec import PairSpec
     from ..training.run import Run
     from .output import console, emit_json, note
 
+    opened = Run(args.run)
+    lines = args.out is not None and args.out.lower().endswith(".txt")
+    if lines and not isinstance(opened.spec, PairSpec):
+        raise SettingError(
+            f"--out {args.out} is for plain lines, which runs that learned pairs of sequences write: "
+            "end its name in .csv, for rows with columns."
+        )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        rows = Run(args.run).predict(args.inputs)
+        rows = opened.predict(args.inputs, beams=args.beams, alpha=args.alpha)
     for warning in caught:
         note(f"note: {warning.message}")
     if args.out:
-        write_csv(args.out, rows)
+        if lines:
+            write_text(args.out, "".join(f"{plain_line(row)}\n" for row in rows))
+        else:
+            write_csv(args.out, rows)
         note(f"{plural(len(rows), 'prediction')} in {args.out}")
     if args.json:
         emit_json(rows)
@@ -46,6 +70,12 @@ def run(args: argparse.Namespace) -> int:
             for line in _lines(row):
                 console().print(line, markup=False)
     return 0
+
+
+def plain_line(row: dict[str, Any]) -> str:
+    """What is said of one example on a line of its own: an answer with line ends in it is still one line."""
+    (said,) = (value for key, value in row.items() if key != "input")
+    return LINE_ENDS.sub(" ", said)
 
 
 def _lines(row: dict[str, Any]) -> list[str]:

@@ -140,12 +140,22 @@ def lines(run: Run) -> list[str]:
         f"(95 % interval {figure(watch, measure['low'])} to {figure(watch, measure['high'])}, "
         f"{plural(result['count'], 'example')}){compared}",
         f"{plural(about['epochs_done'], 'epoch')} in {about['seconds']:.1f} s: {about['stopped']}"
-        + (f"; best epoch {about['best']['epoch']}" if about["best"]["epoch"] else ""),
+        + (f"; best epoch {about['best']['epoch']}" if about["best"]["epoch"] else "")
+        + (f"; kept is {_mean(about['average'], watch)}" if about.get("average") else ""),
     ]
     if about["verdict"]:
         said.append(about["verdict"])
     said += [f"run     {run.folder}", f"report  {run.folder / 'report.html'}"]
     return said
+
+
+def _mean(average: dict[str, Any], watch: str) -> str:
+    """The mean of the weights behind the last epochs, in words."""
+    score = f", validation {watch} {figure(watch, average['score'])}" if average["score"] is not None else ""
+    epochs = f"epochs {average['first']} to {average['last']}"
+    if average["first"] == average["last"]:
+        return f"what stood behind epoch {average['last']}, the only one to average{score}"
+    return f"the mean of the weights behind {epochs}{score}"
 
 
 def figure(name: str, value: float | None) -> str:

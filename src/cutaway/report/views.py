@@ -55,6 +55,10 @@ def head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
         says, summary = f"{_trained(run)} {trust(run, evaluation)}", result(run, evaluation)
         rows = measures_rows(evaluation)
         drawings.append(figure(run, evaluation))
+        signatures = evaluation.get("signatures", {})
+        if signatures:
+            sentences = [f"{measure(key)[0]} was computed by sacrebleu: {how}." for key, how in signatures.items()]
+            drawings.append({"kind": "prose", "sentences": sentences})
     else:
         says, summary = f"{_trained(run)} It has not been tested.", "There are no figures yet."
         rows = []

@@ -21,6 +21,7 @@ MEASURES = {
     "r2": ("R²", "number"),
     "mase": ("MASE", "number"),
     "token_error": ("token error rate", "share"),
+    "bleu": ("BLEU", "number"),
     "sequence_error": ("sequences not exactly right", "share"),
     "span_precision": ("span precision", "share"),
     "span_recall": ("span recall", "share"),

@@ -2,7 +2,8 @@
 
 What a model says by itself is decoded token after token (`cutaway.generation`), and held to the right answer by the
 edit distance: the fewest tokens to insert, delete or replace (V. I. Levenshtein, 1966), for each token of the right
-answer. Of phonemes that is the phoneme error rate. Where there are several right answers, the nearest counts.
+answer. Of phonemes that is the phoneme error rate. Where there are several right answers, the nearest counts. Sentences
+are held to the right ones as text too, by BLEU (`bleu.py`).
 """
 
 from __future__ import annotations
@@ -18,15 +19,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..data.sets import IGNORED
-from ..data.text.tokenizers import UNKNOWN
 from ..spec import Tokens
+from .bleu import COUNTS, bleu_counts, bleu_measure, bleu_signature
 from .measures import Measure, bootstrap, share
 
 NONE = -1  # behind the end of a decoded sequence
 NEVER = -2  # what an unknown token of a right answer becomes: nothing that is decoded equals it
 
-# The columns of what evaluation keeps of an example; where it was decoded, the ids are behind them.
+# The columns of what evaluation keeps of an example; where it was decoded, there are more, and the ids are behind them.
 NLL, TOKENS, EDITS, LENGTH = range(4)
+BLEU = slice(LENGTH + 1, LENGTH + 1 + COUNTS)  # NaN where the right answers are no sentences
+DECODED = slice(BLEU.stop, None)
+Texts = Sequence[Sequence[str]]  # for each example all its right answers, as they were written
 Answers = Sequence[Sequence[Sequence[int]]]  # for each example all its right answers, as ids without `end`
 
 
@@ -63,14 +67,21 @@ class Transduction:
         return int((target != IGNORED).sum())
 
     def keep(
-        self, outputs: Tensor, target: Tensor, decoded: Tensor | None = None, references: Answers | None = None
+        self,
+        outputs: Tensor,
+        target: Tensor,
+        decoded: Tensor | None = None,
+        references: Answers | None = None,
+        texts: Texts | None = None,
     ) -> Tensor:
         """What evaluation stores of each example instead of its outputs: the sum of its tokens' negative log
         probabilities and their number, (N, 2); where it was `decoded` (N, L), also how many edits the nearest right
-        answer is away, how many tokens that has, and the decoded ids, NONE behind their end: (N, 4 + L).
+        answer is away, how many tokens that has, the counts of BLEU, and the decoded ids, NONE behind their end:
+        (N, 4 + COUNTS + L).
 
-        `references` are the right answers of each example, where the target is not the only one. New examples have an
-        empty target and no right answer: what is kept of those is what was decoded.
+        `references` are the right answers of each example, where the target is not the only one, and `texts` are they
+        as they were written, where they are sentences. New examples have an empty target and no right answer: what is
+        kept of those is what was decoded.
         """
         if not target.numel():
             target = torch.full(outputs.shape[:2], IGNORED, device=outputs.device)  # (N, S)
@@ -79,7 +90,7 @@ class Transduction:
         kept = [nll.double().sum(1, keepdim=True), real.sum(1, keepdim=True)]
         if decoded is not None:
             answers = references if references is not None else [[ids] for ids in self._own(target)]
-            kept += [self._nearest(decoded, answers).to(decoded.device), decoded]
+            kept += [self._nearest(decoded, answers).to(decoded.device), self._counts(decoded, texts), decoded]
         exact = torch.promote_types(nll.dtype, torch.float32)  # half precision has no room for ids
         return torch.cat([column.to(exact) for column in kept], 1)
 
@@ -91,26 +102,31 @@ class Transduction:
 
     def measures(self, kept: Tensor, target: Tensor) -> dict[str, Measure]:
         """Loss for each token; where it was decoded, edits for each token of the right answers (0 at best, above 1
-        where much is said too much), and the share of sequences that are not right to the last token.
+        where much is said too much), and the share of sequences that are not right to the last token; of sentences,
+        BLEU, 0 to 100, by sacrebleu.
 
         Intervals: resampled examples, and Wilson's for the share.
         """
         del target
-        columns = kept[:, : LENGTH + 1].double().cpu().numpy()
+        columns = kept[:, : BLEU.stop].double().cpu().numpy()
 
         def ratio(above: int, below: int) -> Measure:
             return bootstrap(lambda i: float(columns[i, above].sum() / columns[i, below].sum()), len(columns))
 
         found = {"loss": ratio(NLL, TOKENS)}
+        if _has_bleu(kept):
+            found["bleu"] = bleu_measure(columns[:, BLEU])
         if kept.shape[1] > TOKENS + 1:
             found["token_error"] = ratio(EDITS, LENGTH)
             found["sequence_error"] = share(float((columns[:, EDITS] > 0).sum()), len(columns))
         return found
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
-        """Nothing to draw."""
-        del kept, target
-        return {}
+        """How BLEU was computed, where it was."""
+        del target
+        if not _has_bleu(kept):
+            return {}
+        return {"signatures": {"bleu": bleu_signature(kept[:, BLEU].double().cpu().numpy(), self.target.lower)}}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
         """The loss of giving each token the probability that it has in training, whatever the source; each counts once
@@ -145,18 +161,30 @@ class Transduction:
 
     def _decoded(self, kept: Tensor) -> list[list[int]]:
         """The decoded ids of each example; batches may have been padded with NONE or with NaN to be put together."""
-        return [[int(i) for i in row if i >= 0] for row in kept[:, LENGTH + 1 :].tolist()]
+        return [[int(i) for i in row if i >= 0] for row in kept[:, DECODED].tolist()]
 
     def _nearest(self, decoded: Tensor, answers: Answers) -> Tensor:
         """The edits from each of `decoded` (N, L) to its nearest right answer, and the tokens of that one, (N, 2)."""
         said = [[i for i in row if i != NONE] for row in decoded.tolist()]
         answers = [of_one or [()] for of_one in answers]
         owner = np.repeat(np.arange(len(said)), [len(of_one) for of_one in answers])
-        right = [[NEVER if i == UNKNOWN else i for i in ids] for of_one in answers for ids in of_one]
+        right = [[NEVER if i == self.target.unknown else i for i in ids] for of_one in answers for ids in of_one]
         edits = edit_distances([said[k] for k in owner], right)
         lengths = np.array([len(ids) for ids in right])
         best = np.lexsort((edits, owner))[np.searchsorted(owner, np.arange(len(said)))]  # the first of each owner
         return torch.from_numpy(np.stack([edits[best], lengths[best]], 1))
+
+    def _counts(self, decoded: Tensor, texts: Texts | None) -> Tensor:
+        """The counts of BLEU of each of `decoded` (N, L), (N, COUNTS); NaN without `texts`."""
+        if texts is None:
+            return torch.full((len(decoded), COUNTS), math.nan, device=decoded.device)
+        said = [self.words([i for i in row if i != NONE]) for row in decoded.tolist()]
+        return torch.from_numpy(bleu_counts(said, texts, self.target.lower)).to(decoded.device)
+
+
+def _has_bleu(kept: Tensor) -> bool:
+    """Whether the counts of BLEU are among what is kept."""
+    return kept.shape[1] >= BLEU.stop and not bool(kept[:, BLEU].isnan().any())
 
 
 def edit_distances(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> NDArray[np.int64]:

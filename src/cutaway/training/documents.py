@@ -93,7 +93,16 @@ def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
     assert part.target is not None
     size = ready.settings.eval_batch_size or 256
     outputs, target = results_of(
-        ready.model, part, ready.place, size, task, flip=ready.settings.test_flip, decodes=True
+        ready.model,
+        part,
+        ready.place,
+        size,
+        task,
+        flip=ready.settings.test_flip,
+        decodes=True,
+        beams=ready.settings.beams,
+        alpha=ready.settings.alpha,
+        tokens=ready.settings.batch_tokens,
     )
     train_target = ready.data.parts["train"].target
     assert train_target is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..data.sets import Part
+from ..data.sets import Batch, Part
 from .loop import Trainer
 from .prepared import Prepared
 from .progress import Progress
@@ -29,6 +29,7 @@ class Estimate:
     weights: int  # bytes: parameters and buffers
     learning: int  # bytes: gradients, and what the optimizer remembers of each parameter
     activations: int  # bytes kept from the forward pass for the backward pass, for one batch
+    outputs: int  # bytes of what comes and goes with outputs that are a word for each token: in chunks, or whole
     data: int  # bytes of the data that is held in memory
 
     @property
@@ -39,7 +40,7 @@ class Estimate:
     @property
     def memory(self) -> int:
         """Bytes, beside Python and PyTorch themselves."""
-        return self.weights + self.learning + self.activations + self.data
+        return self.weights + self.learning + self.activations + self.outputs + self.data
 
 
 def estimate(ready: Prepared) -> Estimate:
@@ -54,6 +55,7 @@ def estimate(ready: Prepared) -> Estimate:
         Progress(shown=False),
     )
     batches = trainer.batches_of(epoch=0)
+    outputs = 0
     kept: dict[int, int] = {}
 
     def weigh(x: Tensor) -> Tensor:
@@ -65,6 +67,7 @@ def estimate(ready: Prepared) -> Estimate:
     source = itertools.islice(ready.data.parts["train"].batches(batches, seed=0), WARM_UP + MOST_STEPS)
     began = time.perf_counter()
     for i, batch in enumerate(source):
+        outputs = max(outputs, _passing(trainer, batch))
         before = time.perf_counter()
         if i == 0:
             with torch.autograd.graph.saved_tensors_hooks(weigh, lambda x: x):
@@ -88,8 +91,22 @@ def estimate(ready: Prepared) -> Estimate:
         weights=sum(parameters.values()) + buffers,
         learning=sum(parameters.values()) + remembered,
         activations=sum(size for pointer, size in kept.items() if pointer not in parameters),
+        outputs=outputs,
         data=_held(list(ready.data.parts.values())),
     )
+
+
+def _passing(trainer: Trainer, batch: Batch) -> int:
+    """Bytes of a batch's outputs that are not kept for the backward pass, where they are a word for each token. In
+    chunks it is one chunk; whole it is the outputs, which the step holds, and the gradients of them and of their
+    logarithms."""
+    words = trainer.words
+    if words is None:
+        return 0
+    bytes_each = torch.promote_types(trainer.place.dtype, torch.float32).itemsize
+    tokens = batch.target.numel()
+    count = min(words.chunk, tokens) if words.many(batch.target) else 3 * tokens
+    return count * words.vocabulary * bytes_each
 
 
 def _held(parts: list[Part]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +14,7 @@ from ..generation.decoding import decode
 from ..spec import Tokens
 from ..tasks.task import Task
 from .place import Place
+from .tokens import words_of
 
 
 class Results(NamedTuple):
@@ -33,6 +34,9 @@ def results_of(
     *,
     flip: bool = False,
     decodes: bool = False,
+    beams: int = 1,
+    alpha: float = 0.6,
+    tokens: int = 0,
     ticked: Callable[[int], None] = lambda n: None,
 ) -> Results:
     """The answers for every example of the part, with its targets.
@@ -40,26 +44,31 @@ def results_of(
     With `flip` outputs are the means of those for each image (N, C, H, W) and for its mirror image. A task with a
     `keep` is asked what of a batch's outputs to keep; sequences of different lengths are padded, with NaN and with
     targets that are ignored. With `decodes` a task that asks for it is given the sequences that the model writes by
-    itself too. `ticked` is told how many examples each batch held. The model is left in the mode that it was in.
+    itself too, with so many `beams` and that `alpha` (`generation.decoding`). `tokens` bounds a
+    batch as in `batches_in_order`. `ticked` is told how many examples each batch held. The outputs of models that
+    foretell tokens are held for some texts at a time. The model is left in the mode that it was in.
     """
     training = model.training
     model.eval()
     keep = getattr(task, "keep", None)
-    plan = batches_in_order(part, batch_size)
+    words = words_of(model, task)
+    plan = batches_in_order(part, batch_size, tokens)
     state, outputs, targets = None, [], []
     try:
         for index, batch in zip(plan, part.batches(plan)):
             inputs, target = place.batch(batch)
             with place.autocast():
-                if carries(model, part):
+                own = _written(model, inputs, part, index, task, beams, alpha) if decodes else ()
+                if keep is not None and words is not None:
+                    answer = _kept(keep, words.outputs(inputs), target, own)
+                elif carries(model, part):
                     answer, state = model.advance(*inputs, going_on(state, len(target)))  # type: ignore[operator]
                 else:
                     answer = model(*inputs)
                 answer = _precise(answer)
                 if flip:
                     answer = (answer + _precise(model(inputs[0].flip(3), *inputs[1:]))) / 2
-                if keep is not None:
-                    own = _written(model, inputs, part, index, task) if decodes else ()
+                if keep is not None and words is None:
                     answer = keep(answer, target, *own)
             outputs.append(answer.cpu())
             targets.append(target.cpu())
@@ -70,13 +79,18 @@ def results_of(
     return Results(_joined(outputs, float("nan"))[back], _joined(targets, IGNORED)[back])
 
 
-def batches_in_order(part: Part, batch_size: int) -> list[Tensor]:
-    """The example numbers of each batch when a part is only read: as the part groups them, else one after another."""
-    plan = getattr(part, "plan", None)
-    if plan is not None:
-        batches: list[Tensor] = plan(batch_size, None)
-        return batches
+def batches_in_order(part: Part, batch_size: int, tokens: int = 0) -> list[Tensor]:
+    """The example numbers of each batch when a part is only read: as the part groups them, else one after another.
+    With `tokens` > 0 a batch has at most so many of them, padding included, instead of `batch_size` examples."""
+    if hasattr(part, "plan"):
+        return planned(part, batch_size, None, tokens)
     return list(torch.split(torch.arange(len(part)), batch_size))
+
+
+def planned(part: Part, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
+    """The example numbers of each batch, as the part groups them: so many examples, or at most so many tokens."""
+    plan: Callable[..., list[Tensor]] = part.plan  # type: ignore[attr-defined]  # the caller has looked
+    return plan(batch_size, generator, tokens=tokens) if tokens else plan(batch_size, generator)
 
 
 def carries(model: nn.Module, part: Part) -> bool:
@@ -91,17 +105,37 @@ def going_on(state: tuple[Tensor, ...] | None, rows: int) -> tuple[Tensor, ...] 
     return tuple(part[:, :rows].contiguous() for part in state)
 
 
+def _kept(
+    keep: Callable[..., Tensor], made: Iterable[tuple[slice, Tensor]], target: Tensor, own: tuple[Any, ...]
+) -> Tensor:
+    """What is kept of outputs that come for some texts after others; `own` as from `_written`."""
+    return torch.cat(
+        [
+            keep(_precise(outputs), target[rows], *(x[rows] if x is not None else None for x in own))
+            for rows, outputs in made
+        ]
+    )
+
+
 def _written(
-    model: nn.Module, inputs: tuple[Tensor, ...], part: Part, index: Tensor, task: Task | None
+    model: nn.Module,
+    inputs: tuple[Tensor, ...],
+    part: Part,
+    index: Tensor,
+    task: Task | None,
+    beams: int,
+    alpha: float,
 ) -> tuple[Any, ...]:
     """Where sequences are the task: those that the model writes by itself for the sources of a batch, and all right
-    answers to each, where the part knows several."""
+    answers to each, where the part knows several; as ids, and as text, where they are sentences."""
     target = getattr(task, "target", None)
     if not isinstance(target, Tokens):
         return ()
     known = getattr(part, "references", None)
     references = [known(i) for i in index.tolist()] if known is not None else None
-    return decode(model, inputs[0], inputs[1], target), references
+    written = getattr(part, "texts", None)
+    texts = [written(i) for i in index.tolist()] if written is not None else None
+    return decode(model, inputs[0], inputs[1], target, beams=beams, alpha=alpha), references, texts
 
 
 def _joined(batches: list[Tensor], filler: float) -> Tensor:

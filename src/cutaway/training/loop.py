@@ -7,12 +7,14 @@ again ends bit for bit where the uninterrupted one ends.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,11 +23,12 @@ import torch
 from torch import Tensor, nn
 
 from ..data.sets import Augment, Batch, DataSet, Part
-from ..errors import TrainingError
+from ..errors import SettingError, TrainingError
 from ..models.images import answers_of
 from ..tasks.classification import Classification
 from ..tasks.task import Task
-from .average import Average
+from .average import Average, LastEpochs, lent
+from .batches import batches_of, mix, reach
 from .broken import first_broken
 from .checkpoint import State, load_checkpoint, save_checkpoint, save_weights
 from .evaluation import carries, going_on, results_of
@@ -35,6 +38,7 @@ from .place import Place
 from .progress import Progress
 from .schedules import factor
 from .settings import TrainSettings
+from .tokens import words_of
 
 LOOK_EVERY = 50  # steps between looks at the loss where a look waits for the device
 FIRST_IMAGES = 5000  # that a model takes its first weights from, where it does so
@@ -59,6 +63,7 @@ class Trainer:
         progress: Progress,
         on_epoch: Callable[[State], None] = lambda state: None,
     ) -> None:
+        refuse_unfit(settings, data.parts["train"])
         self.model = place.model(model)
         self.train = place.hold(data.parts["train"])
         self.val = place.hold(data.parts["val"]) if "val" in data.parts else None
@@ -73,8 +78,11 @@ class Trainer:
         self._parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizers = build_optimizers(self.model, settings)
         self.average = Average(self.model, settings.ema) if settings.ema else None
+        self.last_epochs = LastEpochs(checkpoints, settings.average) if settings.average else None
+        self.mean: Mean | None = None  # of the weights behind the last epochs, where that was asked for and is made
         self.forward: Callable[..., Tensor] = torch.compile(self.model) if settings.compile else self.model
-        self.batch_size = settings.batch_size or len(self.train)
+        self.words = words_of(self.model, task, settings.chunk, compiled=settings.compile)
+        self.updates = reach(self.train, settings, place)[1] if settings.updates else math.inf  # where training ends
         self.state = State()
         self.carried: tuple[Tensor, ...] = ()  # the model's state behind the last batch, where the next goes on from it
         self._losses: list[Tensor] = []  # of the steps since the last look, still on the device
@@ -98,7 +106,7 @@ class Trainer:
             self.average.load(self.model.state_dict())
 
     def fit(self) -> State:
-        """Train from `self.state` until the epochs, the minutes or the patience are used up.
+        """Train from `self.state` until the epochs, the updates, the minutes or the patience are used up.
 
         Raises Interrupted (after a checkpoint) when asked to stop, TrainingError when a loss is not finite.
         """
@@ -106,31 +114,37 @@ class Trainer:
         self._saved = time.perf_counter()
         began = self._saved - state.seconds
         with self._stoppable():
-            while not state.stopped and state.epoch < settings.epochs:
-                phase_epochs = self._enter_phase()
+            while not state.stopped and state.epoch < settings.epochs and state.update < self.updates:
                 batches = self.batches_of(state.epoch)
+                steps = self._enter_phase(math.ceil(len(batches) / settings.accumulate))
                 if state.batch == 0:
                     self.carried = ()
                 self.progress.epoch(state.epoch, settings.epochs, len(batches), state.batch)
-                remaining = self.train.batches(batches[state.batch :], seed=_mix(settings.seed, state.epoch))
+                remaining = self.train.batches(batches[state.batch :], seed=mix(settings.seed, state.epoch))
                 for group in _grouped(remaining, settings.accumulate):
-                    self.step(group, steps=phase_epochs * math.ceil(len(batches) / settings.accumulate))
+                    self.step(group, steps)
                     state.seconds = time.perf_counter() - began
                     self.progress.step(state, self.train_loss)
                     if self._asked_to_stop:
                         self._checkpoint_now()
                         raise Interrupted(self.checkpoints.parent)
+                    if state.update >= self.updates:
+                        break
                     if settings.minutes and state.seconds > 60 * settings.minutes:
                         state.stopped = f"the time budget of {settings.minutes:g} minutes is used up"
                         break
                     if time.perf_counter() - self._saved > 60 * settings.save_minutes:
                         self._checkpoint_now()
                 self._end_epoch()
-        state.stopped = state.stopped or "all epochs are done"
+        all_of_them = f"{state.update:,} updates" if state.update == settings.updates else "epochs"
+        state.stopped = state.stopped or f"all {all_of_them} are done"
+        if self.last_epochs:
+            self.mean = self._mean_of(self.last_epochs)
         return state
 
-    def _enter_phase(self) -> int:
-        """Let the head alone learn, or all that is not frozen, as the epoch asks; how many epochs are of that phase.
+    def _enter_phase(self, an_epoch: int) -> int:
+        """Let the head alone learn, or all that is not frozen, as the epoch asks; how many updates are of that phase,
+        if each of its epochs has as many as this one.
 
         Each phase has a schedule of its own, so that what was taken from a file is warmed up to as well.
         """
@@ -139,7 +153,9 @@ class Trainer:
             state.phase_update, state.phase_seconds = state.update, state.seconds
         heads_only = state.epoch < alone
         let_learn(self.model, self._learnable, self._frozen | body(self.model) if heads_only else self._frozen)
-        return alone if heads_only else self.settings.epochs - alone
+        if not heads_only and self.updates < math.inf:
+            return int(self.updates) - state.phase_update
+        return an_epoch * (alone if heads_only else self.settings.epochs - alone)
 
     def step(self, group: list[Batch], steps: int) -> None:
         """One update: the gradient of the mean loss over the batches of `group`, then the optimizers' step.
@@ -160,14 +176,17 @@ class Trainer:
         while group:
             inputs, target = place.batch(group.pop(0))  # popped: a batch that was copied there is not kept here too
             if self.augment:
-                self._random.manual_seed(_mix(settings.seed, state.epoch, state.batch))
+                self._random.manual_seed(mix(settings.seed, state.epoch, state.batch))
                 varied, target = self.augment(inputs[0], target, self._random)
                 inputs = (varied, *inputs[1:])
             self._inputs = inputs
             with place.autocast():
-                outputs, *auxiliary = self._answers(inputs)
-                loss = task.loss(outputs, target)
-                total = sum((self.auxiliary_weight * task.loss(a, target) for a in auxiliary), loss)
+                if self.words and self.words.many(target):
+                    loss = total = self.words.loss(inputs, target)
+                else:
+                    outputs, *auxiliary = self._answers(inputs)
+                    loss = task.loss(outputs, target)
+                    total = sum((self.auxiliary_weight * task.loss(a, target) for a in auxiliary), loss)
             (total / divisor).backward()  # type: ignore[no-untyped-call]
             self._losses.append(loss)
             state.batch += 1
@@ -227,6 +246,8 @@ class Trainer:
         if score is None or _better(score, state.best_score, task.higher_is_better):
             state.best_epoch, state.best_score = state.epoch, score
             save_weights(self.checkpoints / "best.safetensors", self.weights())
+        if self.last_epochs and self.place.writes:
+            self.last_epochs.keep(state.epoch, self.model.state_dict())
         if converged:
             state.stopped = state.stopped or CONVERGED
         elif settings.patience and state.epoch - state.best_epoch >= settings.patience:
@@ -239,14 +260,26 @@ class Trainer:
 
     def validate(self, part: Part) -> dict[str, float]:
         """Loss and quick figures on a part, with the averaged weights where there are some."""
-        size = self.settings.eval_batch_size or max(256, self.settings.batch_size)
+        settings = self.settings
+        size = settings.eval_batch_size or max(256, settings.batch_size)
+        tokens = 0 if settings.eval_batch_size else settings.batch_tokens
         with self.average.applied() if self.average else nullcontext():
-            outputs, target = results_of(self.model, part, self.place, size, self.task, flip=self.settings.test_flip)
+            outputs, target = results_of(
+                self.model, part, self.place, size, self.task, flip=settings.test_flip, tokens=tokens
+            )
         target = target.to(outputs.dtype) if target.is_floating_point() else target
         figures = self.task.quick(outputs, target)
         if "loss" not in figures:
             figures = {"loss": self.task.loss(outputs, target).item() / self.task.count(target), **figures}
         return figures
+
+    def _mean_of(self, last: LastEpochs) -> Mean:
+        """Write the mean weights behind the last epochs, which are made of files alone, and score them."""
+        weights, first = last.mean(self.state.epoch)
+        save_weights(self.checkpoints / "average.safetensors", weights)
+        with lent(self.model, weights):
+            score = self.validate(self.val)[self.task.watch] if self.val is not None else None
+        return Mean(first, self.state.epoch, score)
 
     def weights(self) -> dict[str, Tensor]:
         """The weights to keep: the averaged ones where there are some."""
@@ -259,19 +292,7 @@ class Trainer:
 
     def batches_of(self, epoch: int) -> list[Tensor]:
         """The example numbers of each batch of an epoch, the same whenever it is asked."""
-        generator = torch.Generator().manual_seed(_mix(self.settings.seed, epoch))
-        plan = getattr(self.train, "plan", None)
-        if plan is not None:
-            return list(plan(self.batch_size, generator))[self.place.rank :: self.place.processes]
-        if self.settings.sampling == "balanced":
-            order = balanced_order(_target_of(self.train), generator)
-        else:
-            order = torch.randperm(len(self.train), generator=generator)
-        batches = list(self.place.share(order).split(self.batch_size))  # type: ignore[no-untyped-call]
-        if len(batches) > 1 and len(batches[-1]) == 1 < self.batch_size:
-            # One example has no variance for batch norm to divide by: it joins the batch before it.
-            batches[-2:] = [torch.cat(batches[-2:])]
-        return batches
+        return batches_of(self.train, self.settings, self.place, epoch)
 
     def _share_done(self, steps: int) -> float:
         """How far the phase is, in [0, 1]: by updates or by the time budget, whichever is further."""
@@ -345,37 +366,32 @@ class Trainer:
                 signal.signal(number, handler)
 
 
-def balanced_order(target: Tensor, generator: torch.Generator) -> Tensor:
-    """As many example numbers as there are examples, (n,): each is of a class drawn at random among those that occur,
-    and any of its examples. `target` is the class of each example, (n,)."""
-    counts = target.bincount()
-    counts = counts[counts > 0]
-    by_class = target.argsort(stable=True)  # the examples of one class stand together, from its start on
-    start = counts.cumsum(0) - counts
-    drawn = torch.randint(len(counts), target.shape, generator=generator)
-    place = torch.rand(target.shape, generator=generator, dtype=torch.float64) * counts[drawn]
-    return by_class[start[drawn] + place.long()]
+@dataclass(frozen=True)
+class Mean:
+    """The mean of the weights behind the last epochs, which is what is kept where it was asked for."""
+
+    first: int  # epoch, counted from 1
+    last: int
+    score: float | None  # the figure that is watched, on the validation part
 
 
-def _target_of(part: Part) -> Tensor:
-    """The targets of a part that one can learn from, on the CPU."""
-    assert part.target is not None, "a part to learn from or to validate on has targets"
-    return part.target.cpu()
+def refuse_unfit(settings: TrainSettings, part: Part) -> None:
+    """Raise SettingError for settings that exclude one another, or that training on this part gives no meaning to."""
+    if settings.average and settings.ema:
+        raise SettingError(
+            f"average={settings.average} and ema={settings.ema:g} are two averages of the weights, and one is kept: "
+            "give one of them."
+        )
+    if settings.batch_tokens and "tokens" not in inspect.signature(getattr(part, "plan", lambda: None)).parameters:
+        raise SettingError(
+            f"batch_tokens={settings.batch_tokens} is for texts of different lengths, and this data has batches of "
+            "so many examples: give batch_size instead."
+        )
 
 
 def _grouped(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
     while group := list(itertools.islice(batches, size)):
         yield group
-
-
-def _mix(*numbers: int) -> int:
-    """One seed of several numbers, so that neighbours have nothing in common."""
-    mixed = 0
-    for number in numbers:  # the multiplier and shifts are SplitMix64's
-        mixed = (mixed + number + 0x9E3779B97F4A7C15) & (2**64 - 1)
-        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
-        mixed ^= mixed >> 27
-    return mixed & (2**63 - 1)
 
 
 def _better(score: float, best: float | None, higher: bool) -> bool:

@@ -1,9 +1,10 @@
 """How gradients become updates: PyTorch's optimizers, in their fused form where there is one, and Muon.
 
 Decay is for weights: biases and the gains of norms (all parameters of fewer than two dimensions) have none, and where
-a model says which of its weights decay (`decayed`), no others do. The rate of a group of parameters is the base rate
-times the group's "scale", which falls with its distance from the head where `layer_decay` asks for it: J. Howard,
-S. Ruder, ULMFiT, 2018, section 3.2 <https://arxiv.org/abs/1801.06146>.
+a model says which of its weights decay (`decayed`), no others do. Embeddings are weights: BERT's code decays them, as
+transformers' trainer does, and one that is the output layer too is a matrix like others. The rate of a group of
+parameters is the base rate times the group's "scale", which falls with its distance from the head where `layer_decay`
+asks for it: J. Howard, S. Ruder, ULMFiT, 2018, section 3.2 <https://arxiv.org/abs/1801.06146>.
 """
 
 from __future__ import annotations

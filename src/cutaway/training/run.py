@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,15 @@ from ..data.opening import open_data
 from ..data.preprocessing import preprocessing_from_json
 from ..data.sets import DataSet, Part, Preprocessing
 from ..data.settings import DataSettings
-from ..errors import DataError, FileError
+from ..data.text.fitting import AUTO
+from ..data.text.tokenizers import KINDS
+from ..errors import DataError, FileError, SettingError
 from ..files import read_json
 from ..interop.word_vectors import Vectors
 from ..models.registry import preset
 from ..models.saving import load_model
 from ..settings import build, keys
-from ..spec import ANY_SIZE, Classes, Context, ImageSizes, Value
+from ..spec import ANY_SIZE, Classes, Context, ImageSizes, Tokens, Value
 from ..tasks.measures import Measure
 from ..tasks.task import Task, task_for
 from .evaluation import Results, results_of
@@ -87,11 +89,18 @@ class Run:
         """
         about = self.about["data"]
         given = {k: v for k, v in self.about["settings"].items() if k in keys(DataSettings)}
+        given = self.with_own_tokenizer(given)
         source = about["path"] or about["source"]  # a run can be opened from another folder than it was made in
         sizes = ImageSizes(**about["image_sizes"]) if about["image_sizes"] else ANY_SIZE
         data = open_data(source, build(DataSettings, given), sizes, preset(self.about["model"]).targets)
         self.refuse_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
         return data
+
+    def with_own_tokenizer(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings with the tokenizer that the run has kept, where they name the path that it was taken from."""
+        kept = self.folder / "model" / "preprocessing.json"
+        named = settings.get("tokenizer", AUTO) not in (AUTO, *KINDS)
+        return {**settings, **({"tokenizer": str(kept.resolve())} if named and kept.is_file() else {})}
 
     def refuse_other(self, data: DataSet, way_out: str) -> None:
         """Raise DataError where `data`, or its split, is not what the run was trained on."""
@@ -107,10 +116,14 @@ class Run:
                     mend=f"Restore the data; {way_out}",
                 )
 
-    def evaluate(self, source: str | Path | None = None) -> dict[str, Measure]:
+    def evaluate(
+        self, source: str | Path | None = None, *, beams: int | None = None, alpha: float | None = None
+    ) -> dict[str, Measure]:
         """Figures with their 95 % intervals on the run's own test part, or on other labelled data of the same kind:
         a path, or the test part of a named set. What is not the run's own goes through the run's own preprocessing.
+        `beams` and `alpha` are for runs that write sequences, and else those of its settings.
         """
+        self._refuse_beams(beams, alpha)
         if source is None:
             parts = self.data().parts
             part = parts.get("test") or parts.get("val")
@@ -121,7 +134,7 @@ class Run:
         else:
             part = self.preprocessing.labelled(source)
         assert part.target is not None, "labelled parts have targets"
-        return self.task.measures(*self.results(part, decodes=True))
+        return self.task.measures(*self.results(part, decodes=True, beams=beams, alpha=alpha))
 
     def _prepared_anew(self, data: DataSet) -> Part:
         """The test part of another data set, from what its examples were before that set prepared them.
@@ -151,17 +164,28 @@ class Run:
             prepared.target = (part.target * theirs.scale + theirs.mean - ours.mean) / ours.scale
         return prepared
 
-    def predict(self, sources: Sequence[Any]) -> list[dict[str, Any]]:
+    def predict(
+        self, sources: Sequence[Any], *, beams: int | None = None, alpha: float | None = None
+    ) -> list[dict[str, Any]]:
         """One row an example, in words and units, for new files or rows, prepared as the training part was.
 
-        What the training part did not know, such as a category, is warned of.
+        What the training part did not know, such as a category, is warned of. Of a run that learned pairs a file has a
+        row for every line, in its order, with nothing said of an empty one; `beams` and `alpha` are as in `evaluate`.
         """
+        self._refuse_beams(beams, alpha)
         if isinstance(self.spec.target, Context):
             return self._neighbours(sources)
         part = self.preprocessing.examples(sources)
         for sentence in getattr(part, "notes", ()):
             warnings.warn(sentence, stacklevel=2)
-        rows = self.task.predictions(self.results(part, decodes=True).outputs) if len(part) else []
+        refuse_longer = getattr(part, "refuse_longer", None)
+        context = getattr(getattr(self.model, "config", None), "context", None)
+        if refuse_longer is not None and context is not None:
+            refuse_longer(context)
+        results = self.results(part, decodes=True, beams=beams, alpha=alpha) if len(part) else None
+        rows = self.task.predictions(results.outputs) if results else []
+        for i in getattr(part, "empty", ()):
+            rows[i] = dict.fromkeys(rows[i], "")
         return [{"input": part.name(i), **row} for i, row in enumerate(rows)]
 
     @property
@@ -180,8 +204,30 @@ class Run:
             rows.append({"input": str(word), "nearest": ", ".join(f"{w} {likeness:.2f}" for w, likeness in nearest)})
         return rows
 
-    def results(self, part: Part, decodes: bool = False) -> Results:
-        """The model's answers for a part, with its targets; `decodes` as in `results_of`."""
-        flip = self.about["settings"].get("test_flip", False)
+    def results(
+        self, part: Part, decodes: bool = False, beams: int | None = None, alpha: float | None = None
+    ) -> Results:
+        """The model's answers for a part, with its targets; `decodes` as in `results_of`, `beams` and `alpha` too,
+        which are those of the run's settings unless they are given."""
+        settings = self.about["settings"]
         model = self.place.model(self.model, learns=False)
-        return results_of(model, part, self.place, 256, self.task, flip=flip, decodes=decodes)
+        return results_of(
+            model,
+            part,
+            self.place,
+            256,
+            self.task,
+            flip=settings.get("test_flip", False),
+            decodes=decodes,
+            beams=beams if beams is not None else settings.get("beams", 1),
+            alpha=alpha if alpha is not None else settings.get("alpha", 0.6),
+            tokens=settings.get("batch_tokens", 0),
+        )
+
+    def _refuse_beams(self, beams: int | None, alpha: float | None) -> None:
+        """Raise SettingError for settings of decoding, where the run decodes nothing."""
+        if (beams is not None or alpha is not None) and not isinstance(self.spec.target, Tokens):
+            raise SettingError(
+                f"beams and alpha are for runs that learned pairs of sequences, and this one learned the "
+                f"{self.spec.target.column} of {self.spec.kind} data: leave them out."
+            )

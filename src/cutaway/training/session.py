@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,15 @@ from ..errors import FileError, SettingError
 from ..files import is_leftover, write_csv, write_json
 from ..models.saving import save_model
 from . import documents
+from .batches import reach
 from .board import Board
 from .checkpoint import State, load_weights
-from .loop import Interrupted, Trainer
+from .loop import Interrupted, Mean, Trainer, refuse_unfit
 from .prepared import Prepared, prepare
 from .progress import Progress
 from .run import Run
 
-HOW_LONG = ("epochs", "minutes", "patience")  # a run that had stopped goes on where one of these is changed
+HOW_LONG = ("epochs", "updates", "minutes", "patience")  # a run that had stopped goes on where one of these is changed
 MAY_CHANGE = (*HOW_LONG, "save_minutes", "workers", "threads", "device", "tensorboard")
 
 
@@ -37,14 +38,19 @@ def fit(
     With `resume`, take up that run: model, data and settings are its own, and only those of `MAY_CHANGE` may be given.
     Raises Interrupted where the person stops it (the checkpoint is written), CutawayError for what they can mend.
     """
+    typed = given
     earlier = Run(resume) if resume is not None else None
     before: dict[str, Any] = earlier.about if earlier else {}
     if earlier:
         model, source, given = _resumed(before, model, source, given)
+        given = earlier.with_own_tokenizer(given)
     if model is None or source is None:
         raise SettingError("A model and data are needed: cutaway train MODEL DATA. `cutaway list` shows the models.")
     goes_on = earlier is not None and (earlier.folder / "checkpoints" / "last.safetensors").exists()
     ready = prepare(model, source, given, resumed=goes_on)
+    refuse_unfit(ready.settings, ready.data.parts["train"])
+    if not earlier or "updates" in typed:
+        settle_length(ready, typed, cut=before.get("resumed", 0) + 1 if earlier else 0)
     if earlier:
         earlier.refuse_other(ready.data, "or train anew.")
         _refuse_other_weights(before, ready)
@@ -78,15 +84,27 @@ def fit(
         except Interrupted:
             _finish(folder, about, ready, trainer.state, "interrupted")
             raise
-    _finish(folder, about, ready, state, "finished")
+    _finish(folder, about, ready, state, "finished", trainer.mean)
     return Run(folder)
 
 
-def _finish(folder: Path, about: dict[str, Any], ready: Prepared, state: State, status: str) -> None:
-    """Keep the best weights as the run's model; where training is over, open the test part, once."""
-    best = folder / "checkpoints" / "best.safetensors"
-    if best.exists():
-        ready.model.load_state_dict(load_weights(best))
+def settle_length(ready: Prepared, typed: Mapping[str, Any], cut: int = 0) -> None:
+    """Make the epochs as many as the updates take, where those are given and the epochs are not among what was
+    `typed`; `cut` is how many epochs may have been left early."""
+    part, settings = ready.data.parts["train"], ready.settings
+    if settings.updates and "epochs" not in typed:
+        epochs = reach(part, settings, ready.place, epochs=settings.updates)[0]  # an epoch has at least one
+        ready.settings = replace(settings, epochs=max(epochs + cut, settings.head_epochs or 0))
+
+
+def _finish(
+    folder: Path, about: dict[str, Any], ready: Prepared, state: State, status: str, mean: Mean | None = None
+) -> None:
+    """Keep the best weights as the run's model, or the mean of the last ones where there is one; where training is
+    over, open the test part, once."""
+    kept = folder / "checkpoints" / ("average.safetensors" if mean else "best.safetensors")
+    if kept.exists():
+        ready.model.load_state_dict(load_weights(kept))
         save_model(ready.model, folder / "model", ready.preset)
         write_json(folder / "model" / "preprocessing.json", ready.data.preprocessing.to_json())
     about |= {
@@ -96,6 +114,7 @@ def _finish(folder: Path, about: dict[str, Any], ready: Prepared, state: State, 
         "epochs_done": state.epoch,
         "stopped": state.stopped or "interrupted",
         "best": {"epoch": state.best_epoch, "metric": ready.task.watch, "value": state.best_score},
+        "average": asdict(mean) if mean else None,  # what is kept instead of the best
         "resumed": state.resumed,
         "verdict": None,
     }

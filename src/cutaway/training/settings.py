@@ -15,8 +15,17 @@ class TrainSettings:
     """How a model learns. A model's card may give other defaults for its presets; what is typed wins."""
 
     epochs: int = setting(20, "passes over the training part", low=1)
+    updates: int | None = setting(
+        None,
+        "end after so many updates, with the schedule laid out over them; epochs are as many as that takes, unless "
+        "they are given too",
+        low=1,
+    )
     minutes: float | None = setting(None, "time budget: training and its schedule end by then", low=0.0)
     batch_size: int = setting(64, "examples in a step; 0 takes them all (full-batch descent)", low=0)
+    batch_tokens: int = setting(
+        0, "tokens in a step, padding among them, instead of batch_size: long texts then come in smaller batches", low=0
+    )
     accumulate: int = setting(1, "steps whose gradients are added before one update", low=1)
     optimizer: str = setting("adamw", "how gradients become updates", choices=OPTIMIZERS)
     lr: float = setting(1e-3, "learning rate", low=0.0)
@@ -52,10 +61,26 @@ class TrainSettings:
         low=0.0,
         high=0.99999,
     )
+    average: int = setting(
+        0, "keep the mean of the weights behind the last so many epochs, instead of the best; 0 keeps the best", low=0
+    )
+    chunk: int | None = setting(
+        None,
+        "tokens whose outputs are held at a time, where each token has as many as there are words; 0 holds them all, "
+        "auto decides by how many these are",
+        low=0,
+    )
     patience: int = setting(0, "early stopping: epochs without a better validation score; 0 never stops early", low=0)
+    beams: int = setting(
+        1,
+        "of sequences: beginnings that are kept when the test part is decoded; 1 takes the likeliest each time",
+        low=1,
+    )
+    alpha: float = setting(0.6, "of sequences: beams prefer longer answers with a larger one; 0 prefers none", low=0.0)
     test_flip: bool = setting(False, "evaluate on each image and on its mirror image, and average their logits")
     weights: str | None = setting(
-        None, "begin with these: a run, a model's folder or file, or torchvision's .pth of this network"
+        None,
+        "begin with these: a run, a model's folder or file, Hugging Face's folder, torchvision's .pth of this network",
     )
     vectors: str | None = setting(
         None, "begin the embedding of text with these word vectors: word2vec's text or binary file"

@@ -1,0 +1,64 @@
+"""BLEU of translations, by sacrebleu, from counts that are kept for each sentence.
+
+K. Papineni, S. Roukos, T. Ward, W.-J. Zhu, BLEU: a method for automatic evaluation of machine translation, ACL 2002
+<https://aclanthology.org/P02-1040>; M. Post, A call for clarity in reporting BLEU scores, WMT 2018
+<https://arxiv.org/abs/1804.08771>:
+
+    BLEU = 100 · min(1, e^{1 − r/c}) · (p₁ p₂ p₃ p₄)^{1/4}
+
+p_n is the share of the n-grams said that stand in a right answer too, c the tokens said, r those of the right answers
+(of each sentence the one nearest in length); all are sums over the sentences. What sacrebleu counts is the text, cut by
+its own rules (13a), so that figures do not depend on a model's tokenizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .measures import Measure, bootstrap
+
+ORDER = 4  # the longest n-grams
+COUNTS = 2 + 2 * ORDER + 1  # tokens said, tokens of the right answer, right and all n-grams of each n, right answers
+
+
+def bleu_counts(said: Sequence[str], right: Sequence[Sequence[str]], lower: bool = False) -> NDArray[np.float64]:
+    """What BLEU needs of each sentence, (n, COUNTS): `said` is held to all its `right` answers, at least one each.
+
+    With `lower` case does not count.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+
+    # The counts do not depend on `effective_order`, without which the library warns of scores of single sentences.
+    metric = BLEU(lowercase=lower, effective_order=True, force=True)
+    rows = []
+    for text, answers in zip(said, right):
+        found = metric.sentence_score(text, list(answers))
+        rows.append([found.sys_len, found.ref_len, *found.counts, *found.totals, len(answers)])
+    return np.array(rows, np.float64).reshape(-1, COUNTS)
+
+
+def bleu(counts: NDArray[np.float64]) -> float:
+    """The BLEU of all sentences together, 0 to 100, from `counts` (n, COUNTS)."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    said, right, *grams = counts[:, :-1].sum(0).astype(int).tolist()
+    found = BLEU.compute_bleu(grams[:ORDER], grams[ORDER:], said, right, smooth_method="exp")
+    return float(found.score)
+
+
+def bleu_measure(counts: NDArray[np.float64]) -> Measure:
+    """BLEU with the interval of resampled sentences (P. Koehn, 2004, https://aclanthology.org/W04-3250)."""
+    return bootstrap(lambda i: bleu(counts[i]), len(counts))
+
+
+def bleu_signature(counts: NDArray[np.float64], lower: bool = False) -> str:
+    """How BLEU was computed, as sacrebleu writes it: references, case, tokenizer, smoothing, version."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    metric = BLEU(lowercase=lower)
+    numbers = set(counts[:, -1].astype(int).tolist())
+    metric.num_refs = numbers.pop() if len(numbers) == 1 else -1  # −1: not the same for all
+    return str(metric.get_signature())

@@ -1,0 +1,82 @@
+"""Outputs that are one value for every word there is, at each token: learned from and evaluated without holding them.
+
+A batch of N texts of T tokens has N·T·V such outputs: of 8 × 1 024 tokens and 50 257 words 1.6 GB, which the usual way
+holds four times over. What the head sees is D numbers a token; from those the loss and its gradients come chunk by
+chunk (`nn.losses.linear_cross_entropy`). Tokens from which nothing is learned are left out before the product: of
+masked-language modelling 85 %, of texts of different lengths the padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..data.sets import IGNORED
+from ..nn.losses import linear_cross_entropy
+from ..nn.transformer import Tied
+from ..tasks.language import Language
+from ..tasks.task import Task
+from ..tasks.transduction import Transduction
+
+# From so many outputs on (16 MiB of float32) chunks are faster too, as measured on one core; below, whole outputs are.
+MANY = 2**22
+AT_ONCE = 2**23  # outputs in a chunk, if it then has at least so many tokens:
+FEWEST = 256
+READ_AT_ONCE = 2**24  # outputs that are held in evaluation
+
+
+class Words:
+    """What a model says at each token of its texts, computed a part at a time."""
+
+    def __init__(
+        self, features: Callable[..., Tensor], head: nn.Module, task: Language | Transduction, chunk: int | None
+    ) -> None:
+        """`features` gives what `head` sees, (N, T, D). `chunk` is the setting of that name."""
+        self.features, self.head, self.task = features, head, task
+        self.vocabulary = task.target.outputs
+        self.decides = chunk is None
+        self.chunk = max(FEWEST, AT_ONCE // self.vocabulary) if chunk is None else chunk  # tokens at a time
+
+    def many(self, target: Tensor) -> bool:
+        """Whether the outputs for this target (N, T) are not to be held whole."""
+        return target.numel() * self.vocabulary >= MANY if self.decides else self.chunk > 0
+
+    def loss(self, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
+        """The task's loss, (), of the model's answers to `inputs`."""
+        seen, real = self.features(*inputs), target != IGNORED  # (N, T, D), (N, T)
+        x, target = seen[real], target[real]  # (n, D), (n,): the tokens that are learned from
+        found = last_layer(self.head, x)
+        if found is None:
+            return self.task.loss(self.head(x)[None], target[None])
+        smoothing = self.task.label_smoothing
+        return linear_cross_entropy(*found, target, label_smoothing=smoothing, chunk=self.chunk)
+
+    def outputs(self, inputs: tuple[Tensor, ...]) -> Iterator[tuple[slice, Tensor]]:
+        """The model's outputs (n, T, V) for some texts after others, and which these are."""
+        seen = self.features(*inputs)  # (N, T, D)
+        texts = max(1, READ_AT_ONCE // (seen.shape[1] * self.vocabulary))
+        for start in range(0, len(seen), texts):
+            rows = slice(start, start + texts)
+            yield rows, self.head(seen[rows])
+
+
+def words_of(model: nn.Module, task: Task | None, chunk: int | None = None, compiled: bool = False) -> Words | None:
+    """The model's words, where the task is to foretell tokens and the outputs are what its head makes of its features.
+    None for others, recurrent networks among them: those drop numbers between the two, or carry a state."""
+    whole = hasattr(model, "features") and isinstance(getattr(model, "head", None), nn.Module)
+    if not whole or hasattr(model, "advance") or not isinstance(task, Language | Transduction):
+        return None
+    features: Any = model.features
+    return Words(torch.compile(features) if compiled else features, model.head, task, chunk)  # type: ignore[arg-type]
+
+
+def last_layer(head: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None] | None:
+    """What the last layer of a head sees of x (n, D), its matrix and its bias: of a layer that is nothing else, or of
+    a head that has a method `last`. None for others."""
+    if type(head) in (nn.Linear, Tied):  # what is made of these may do more
+        return x, head.weight, head.bias  # type: ignore[return-value]
+    last = getattr(head, "last", None)
+    return last(x) if last is not None else None

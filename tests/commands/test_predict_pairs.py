@@ -1,0 +1,134 @@
+"""Translating files: a line for every line, in its order, whatever stands in it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cutaway.commands.predict import plain_line
+from cutaway.training.run import Run
+
+from .conftest import Answer
+from .test_bad_input import expect_refusal
+
+Cli = Callable[..., Answer]
+
+NUMBERS = ["null", "eins", "zwei", "drei", "vier"], ["zero", "one", "two", "three", "four"]
+TINY = {
+    "seq2seq-gru": ("model.hidden=8", "model.embedding=8", "model.attention=8", "model.readout=8"),
+    "transformer-tiny": ("model.dim=16", "model.layers=1", "model.heads=2", "model.hidden=16", "batch_tokens=400"),
+}
+LINES = ["eins zwei", "", "drei", "   ", "vier null", "niemals"]
+
+
+def sentences(folder: Path) -> tuple[str, ...]:
+    """Sentences of numbers in two languages, in two files, and how they are read."""
+    for name, words in zip(("de.txt", "en.txt"), NUMBERS):
+        lines = [f"{words[i % 5]} {words[i // 5 % 5]} {words[i // 25 % 5]}.\n" for i in range(125)]
+        (folder / name).write_text("".join(lines))
+    return (f"{folder}/de.txt,{folder}/en.txt", "pairs=true")
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs that learned to translate numbers, a little."""
+    from cutaway.commands import main
+
+    folder = tmp_path_factory.mktemp("translators")
+    for model, settings in TINY.items():
+        words = (*sentences(folder), *settings, "epochs=2", "tensorboard=false", "--out", str(folder / model))
+        assert main(["train", model, *words]) == 0
+    return folder
+
+
+@pytest.fixture(params=list(TINY))
+def run(request: pytest.FixtureRequest, trained: Path) -> str:
+    return str(trained / request.param)
+
+
+def test_no_line_is_lost_or_moved(cli: Cli, run: str) -> None:
+    Path("new.txt").write_text("\n".join(LINES))
+    answer = cli("predict", run, "new.txt", "--out", "said.txt")
+    assert answer.status == 0, answer.err
+    assert "6 predictions in said.txt" in answer.said
+    assert "2 of 6 lines are empty: so are the answers to them." in answer.said
+    text = Path("said.txt").read_text()
+    said = text.removesuffix("\n").split("\n")
+    assert text.endswith("\n")
+    assert [not line for line in said] == [not line.strip() for line in LINES]
+    # One by one they are the same: neither padding nor the order in which they were read changes a line.
+    alone = [Run(run).predict([line])[0]["target"] if line.strip() else "" for line in LINES]
+    assert said == alone
+
+
+def test_a_table_has_the_same_rows(cli: Cli, run: str) -> None:
+    Path("new.txt").write_text("\n".join(LINES) + "\n")
+    assert cli("predict", run, "new.txt", "--out", "said.txt").status == 0
+    assert cli("predict", run, "new.txt", "--out", "said.csv").status == 0
+    with Path("said.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["input"] for row in rows] == [f"line {i} of new.txt" for i in range(1, 7)]
+    assert [row["target"] for row in rows] == Path("said.txt").read_text().split("\n")[:-1]
+    printed = json.loads(cli("predict", run, "new.txt", "--json").out)
+    assert [row["target"] for row in printed] == [row["target"] for row in rows]
+
+
+def test_beams_are_asked_for(cli: Cli, run: str) -> None:
+    Path("new.txt").write_text("\n".join(LINES) + "\n")
+    greedy, one = (cli("predict", run, "new.txt", *more) for more in ((), ("--beams", "1")))
+    assert greedy.out == one.out
+    assert cli("predict", run, "new.txt", "--beams", "3", "--alpha", "0").status == 0
+    expect_refusal(cli("predict", run, "new.txt", "--beams", "0"), "beams=0", "at least 1")
+    figures = [json.loads(cli("evaluate", run, "--json", *more).out) for more in ((), ("--beams", "3"))]
+    assert set(figures[0]) == set(figures[1]) == {"loss", "bleu", "token_error", "sequence_error"}
+    assert figures[0]["loss"] == figures[1]["loss"]
+    assert all(f["bleu"]["low"] <= f["bleu"]["value"] <= f["bleu"]["high"] for f in figures)
+
+
+def test_the_beams_of_the_settings_are_those_of_the_test(cli: Cli, trained: Path) -> None:
+    words = (*TINY["transformer-tiny"], "epochs=1", "tensorboard=false", "beams=3", "alpha=1", "--out", "r")
+    assert cli("train", "transformer-tiny", *sentences(trained), *words).status == 0
+    document = json.loads(Path("r/evaluation.json").read_text())
+    assert document["signatures"]["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    asked = [json.loads(cli("evaluate", "r", "--json", *more).out) for more in ((), ("--beams", "3", "--alpha", "1"))]
+    assert asked[0] == asked[1] == document["measures"]
+    assert "BLEU was computed by sacrebleu: nrefs:1" in Path("r/report.html").read_text()
+
+
+def test_a_prompt_is_one_line(cli: Cli, run: str) -> None:
+    assert cli("generate", run, "--prompt", "eins zwei").out.count("\n") == 1
+    expect_refusal(cli("predict", run, ""), "it is empty")
+
+
+def test_a_source_that_the_model_cannot_read_is_named(cli: Cli, trained: Path) -> None:
+    settings = ("model.dim=8", "model.layers=1", "model.heads=2", "model.hidden=8", "model.context=40", "epochs=1")
+    answer = cli("train", "bart-base", *sentences(trained), *settings, "tensorboard=false", "--out", "r")
+    assert answer.status == 0, answer.err
+    context = json.loads(Path("r/model/config.json").read_text())["config"]["context"]
+    Path("new.txt").write_text("eins\n" + "eins zwei " * context + "\n")
+    said = cli("predict", "r", "new.txt", "--out", "said.txt")
+    expect_refusal(said, f"at most {context:,} tokens", "line 2 of new.txt", "several pieces")
+    assert not Path("said.txt").exists()
+
+
+def test_what_does_not_go_together_is_refused(cli: Cli, trained: Path) -> None:
+    gru = str(trained / "seq2seq-gru")
+    assert cli("train", "mlp", "iris", "epochs=1", "tensorboard=false", "--out", "iris").status == 0
+    expect_refusal(cli("predict", "iris", "iris.csv", "--out", "said.txt"), "said.txt", "plain lines", ".csv")
+    expect_refusal(cli("evaluate", "iris", "--beams", "2"), "beams and alpha are for runs that learned pairs")
+    Path("p.tsv").write_text("".join(f"{i}\t{'abcde'[i % 5]} {'fgh'[i % 3]}\n" for i in range(60)))
+    words = ("seq2seq-gru", "p.tsv", "pairs=true", "shared=true")
+    expect_refusal(cli("train", *words), "shared=true cannot be", "cut differently", "tokenizer=bpe")
+    shutil.copy(trained / "de.txt", "a.txt")
+    Path("b.txt").write_text("one\n")
+    expect_refusal(cli("evaluate", gru, "a.txt,b.txt"), "a.txt has 125 lines", "b.txt has 1")
+
+
+def test_line_ends_in_an_answer_are_blanks() -> None:
+    assert plain_line({"input": "x", "target": "a\nb\r\nc\u2028d"}) == "a b c d"
+    assert plain_line({"input": "x", "target": ""}) == ""

@@ -1,0 +1,72 @@
+"""What `check` says a step will take is what it takes: of many words for each token too, in chunks or whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from cutaway.data.sets import DataSet
+from cutaway.data.text.stream import StreamPart
+from cutaway.models.registry import create_model
+from cutaway.spec import NextToken, TextSpec
+from cutaway.tasks.task import task_for
+from cutaway.training.estimate import estimate
+from cutaway.training.loop import Trainer
+from cutaway.training.place import find_place
+from cutaway.training.progress import Progress
+from cutaway.training.settings import TrainSettings
+
+WORDS, LENGTH, BATCH = 50_257, 64, 8
+
+
+def ready(chunk: int | None) -> SimpleNamespace:
+    """A small gpt2 with its whole vocabulary, and three batches."""
+    torch.manual_seed(0)
+    part = StreamPart([torch.randint(WORDS, (3 * BATCH * LENGTH + 1,))], LENGTH, False, str)
+    spec = TextSpec(WORDS, LENGTH, NextToken(WORDS))
+    data = DataSet("t", "t", spec, {"train": part}, preprocessing=None, fingerprint="", split_hash="")  # type: ignore[arg-type]
+    model = create_model("gpt2", vocabulary=WORDS, context=LENGTH, dim=64, layers=2, heads=2, dropout=0.0)
+    settings = TrainSettings(batch_size=BATCH, chunk=chunk, epochs=1)
+    place = find_place("cpu", "float32", None, model)
+    return SimpleNamespace(model=model, data=data, task=task_for(spec), settings=settings, place=place)
+
+
+def step_and_print_the_peak(chunk: int | None) -> None:
+    """What the process beside the test does: bytes above what it had without model and batch."""
+    torch.set_num_threads(1)
+    given = ready(chunk)
+    trainer = Trainer(
+        given.model, given.data, given.task, given.settings, given.place, Path("unused"), Progress(shown=False)
+    )
+
+    def status(key: str) -> int:
+        (line,) = (s for s in Path("/proc/self/status").read_text().splitlines() if s.startswith(key))
+        return int(line.split()[1]) * 1024
+
+    before = status("VmRSS") - sum(p.nbytes for p in given.model.parameters())
+    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+    for batch in trainer.train.batches(trainer.batches_of(0)):
+        trainer.step([batch], steps=3)
+    print(status("VmHWM") - before)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is read as Linux tells it")
+@pytest.mark.parametrize("chunk", [None, 0], ids=["chunks", "whole"])
+def test_the_memory_that_is_said_is_the_memory_that_is_taken(chunk: int | None) -> None:
+    said = estimate(ready(chunk)).memory  # type: ignore[arg-type]
+    code = f"from {__name__} import step_and_print_the_peak as f; f({chunk})"
+    taken = float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    assert said == pytest.approx(taken, rel=0.15)
+
+
+def test_chunks_are_counted_as_what_is_held_at_a_time() -> None:
+    whole, chunks = estimate(ready(0)), estimate(ready(100))  # type: ignore[arg-type]
+    assert chunks.outputs == 4 * 100 * WORDS
+    assert whole.outputs == 3 * 4 * BATCH * LENGTH * WORDS
+    assert whole.activations - chunks.activations > 4 * BATCH * LENGTH * WORDS * 0.8  # the logarithms
+    assert chunks.memory < whole.memory / 4
