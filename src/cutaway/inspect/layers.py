@@ -7,8 +7,10 @@ What it costs is in `costs.py`, what it sees in `fields.py`.
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,6 +125,37 @@ def on_meta(preset: Preset, config: Any) -> nn.Module:
     """A preset's model with shapes and no numbers: as large as it may be, it takes no memory."""
     with torch.device("meta"):
         return preset.build(config)
+
+
+Group = tuple[str, list[Row]]  # a layer, or a block of a list with what stands within it: blocks.0
+
+
+def alike(rows: Iterable[Row]) -> list[list[Group]]:
+    """The rows by layer and by block; blocks that follow each other in a list and have the same inside stand together.
+
+    What is the same: types, shapes, parameters, multiply-adds, and how far a layer sees.
+    """
+    groups: list[Group] = []
+    for row in rows:
+        name = match[0] if (match := re.match(r".*?\.\d+(?=\.|$)", row.name)) else row.name
+        if groups and groups[-1][0] == name:
+            groups[-1][1].append(row)
+        else:
+            groups.append((name, [row]))
+
+    def likeness(group: Group) -> tuple[Any, ...]:
+        name, inside = group
+        rest = [(r.name.removeprefix(name), r.type, r.shape, r.parameters, r.multiply_adds) for r in inside]
+        seen = [r.receptive_field for r in inside]
+        return (name.rpartition(".")[0] if name[-1].isdigit() else name, rest, seen)
+
+    return [list(same) for _, same in itertools.groupby(groups, key=likeness)]
+
+
+def names_of(groups: Sequence[Group]) -> str:
+    """What blocks that are alike are called: blocks.1 to 11."""
+    first, last = groups[0][0], groups[-1][0]
+    return first if len(groups) == 1 else f"{first} to {last.rpartition('.')[2]}"
 
 
 def table_of(preset: Preset, config: Any, shape: tuple[int, ...] | None = None) -> LayerTable:

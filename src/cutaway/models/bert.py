@@ -31,7 +31,6 @@ import dataclasses
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ModelError, require
@@ -108,7 +107,8 @@ class MaskedHead(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """(…, dim) to (…, vocabulary)."""
-        return F.linear(*self.last(z))
+        logits: Tensor = self.words(self.last(z)[0])
+        return logits
 
     def last(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """What the last matrix is multiplied with, (…, embedding), that matrix and what is added."""
