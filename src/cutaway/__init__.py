@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .models.registry import card, create_model, list_models
     from .training.run import Run
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 _LAZY = {
     "card": "models.registry",

@@ -79,6 +79,7 @@ def _document(found: Preset, config: Any, layers: LayerTable, as_published: bool
         "takes": list(found.takes),
         "config": dataclasses.asdict(config),
         "training_settings": dict(found.card.settings),
+        "fine_tuning_settings": dict(found.card.fine_tuning),
         "published": published if as_published else None,
         "layers": layers.to_json(),
     }
@@ -102,9 +103,10 @@ def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -
     widths = [max(map(len, column), default=0) for column in (settings, settings.values())]
     for name, value in settings.items():
         out.print(f"  {name:<{widths[0]}}  {value:<{widths[1]}}  {sentences[name]}".rstrip(), markup=False)
-    if found.card.settings:
-        usual = " ".join(f"{key}={as_text(value)}" for key, value in found.card.settings.items())
-        out.print(f"\n[bold]trained with[/], unless told otherwise: {usual}")
+    for what, settings_of in (("trained with", found.card.settings), ("with weights=", found.card.fine_tuning)):
+        if settings_of:
+            usual = " ".join(f"{key}={as_text(value)}" for key, value in settings_of.items())
+            out.print(f"\n[bold]{what}[/], unless told otherwise: {usual}")
     if card.divergences:
         out.print("\n[bold]divergences[/]")
     for d in card.divergences:

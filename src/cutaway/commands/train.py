@@ -7,12 +7,14 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import SettingError
 from .words import sort_words
 
 if TYPE_CHECKING:
     from ..training.run import Run
 
 SUMMARY = "train a model on data, and leave a run"
+NO_SETTINGS = {"out": "--out DIR", "resume": "--resume RUN", "json": "--json"}  # options, and how they are typed
 
 EXAMPLES = """\
 examples:
@@ -73,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
     from .output import console, emit_json, note
 
     names, given = sort_words(args.words, names=2)
+    _refuse_options(given)
     model, data = [*names, None, None][:2]
     result = train(model, data, out=args.out, resume=args.resume, **given)
     if args.json:
@@ -84,6 +87,15 @@ def run(args: argparse.Namespace) -> int:
     for line in lines(result):
         console().print(line)
     return 0
+
+
+def _refuse_options(given: dict[str, Any]) -> None:
+    """Raise SettingError for what is typed as a setting and is an option, the model or the data."""
+    for key in given:
+        if key in NO_SETTINGS:
+            raise SettingError(f"{key}={given[key]} is not a setting but an option: type {NO_SETTINGS[key]}.")
+        if key in ("model", "data"):
+            raise SettingError(f"{key}={given[key]} is not a setting: the two names come first, as in MODEL DATA.")
 
 
 def train(

@@ -103,7 +103,8 @@ def _vocabulary(preprocessing: Preprocessing, model: nn.Module) -> tuple[Vocabul
         found = of_tokenizer(tokenizer, spec, longest) if tokenizer is not None else None
     if tokenizer is None or (found and found.files):
         return found, ()
-    said = f"No tokenizer.json is written: a tokenizer of {tokenizer.kind} has no form there."
+    where = " of pairs" if isinstance(spec, PairSpec) else ""
+    said = f"No tokenizer.json is written: a tokenizer of {tokenizer.kind}{where} has no form there."
     return found, (f"{said} Token ids are those of {PREPROCESSING}.",)
 
 

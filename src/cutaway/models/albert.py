@@ -19,7 +19,7 @@ Shapes are those of `bert.py`, with an embedding of (N, T, 128). What is differe
 
 from __future__ import annotations
 
-from .bert import Bert, Config, fine_tuning
+from .bert import Bert, Config, fine_tuning, pre_training
 from .card import Card, Divergence, Published
 
 Model = Bert
@@ -79,5 +79,6 @@ CARD = Card(
         ),
     ),
     # Its appendix: by the task a rate of 1e-5 to 5e-5, batches of 16 to 128; 1e-5 and 32 for SST-2.
-    settings={"albert-base-v2": fine_tuning(lr=1e-5)},
+    settings={"albert-base-v2": pre_training()},
+    fine_tuning={"albert-base-v2": fine_tuning(lr=1e-5)},
 )

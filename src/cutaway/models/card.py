@@ -29,7 +29,7 @@ class Divergence:
 
 @dataclass(frozen=True)
 class Card:
-    """The facts of one architecture family. `published` and `settings` are by preset."""
+    """The facts of one architecture family. `published`, `settings` and `fine_tuning` are by preset."""
 
     title: str  # of the paper
     authors: str
@@ -41,6 +41,7 @@ class Card:
     published: Mapping[str, Published]
     divergences: tuple[Divergence, ...] = ()
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # training settings that suit a preset
+    fine_tuning: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # others, where it begins with weights
 
     def to_json(self) -> dict[str, Any]:
         """What is so of the whole family, as JSON values."""
@@ -74,3 +75,8 @@ class PresetCard:
     def settings(self) -> Mapping[str, Any]:
         """The training settings that suit this preset, used unless others are given."""
         return self.card.settings.get(self.name, {})
+
+    @property
+    def fine_tuning(self) -> Mapping[str, Any]:
+        """What of these is otherwise where the preset begins with somebody's weights."""
+        return self.card.fine_tuning.get(self.name, {})

@@ -16,7 +16,7 @@ Shapes are those of `bert.py`. What is different from BERT:
 
 from __future__ import annotations
 
-from .bert import Bert, Config, fine_tuning
+from .bert import Bert, Config, fine_tuning, pre_training
 from .card import Card, Divergence, Published
 
 Model = Bert
@@ -65,5 +65,6 @@ CARD = Card(
         ),
     ),
     # The paper says nothing of its fine-tuning: BERT's.
-    settings={"distilbert-base": fine_tuning(lr=5e-5)},
+    settings={"distilbert-base": pre_training()},
+    fine_tuning={"distilbert-base": fine_tuning(lr=5e-5)},
 )

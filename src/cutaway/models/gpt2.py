@@ -132,6 +132,9 @@ _FROM_SCRATCH = {
     "batch_size": 12,
 }
 
+# The rate and epochs of GPT's fine-tuning (A. Radford et al., 2018, section 4.1), all layers alike.
+_FROM_WEIGHTS = {"lr": 6.25e-5, "epochs": 3, "head_epochs": 0, "layer_decay": 1.0}
+
 CARD = Card(
     title="Language models are unsupervised multitask learners",
     authors="A. Radford, J. Wu, R. Child, D. Luan, D. Amodei, I. Sutskever",
@@ -172,4 +175,5 @@ CARD = Card(
         ),
     ),
     settings=dict.fromkeys(PRESETS, _FROM_SCRATCH),
+    fine_tuning=dict.fromkeys(PRESETS, _FROM_WEIGHTS),
 )

@@ -18,7 +18,7 @@ Shapes are those of `bert.py`. What is different from BERT:
 
 from __future__ import annotations
 
-from .bert import Bert, Config, fine_tuning
+from .bert import Bert, Config, fine_tuning, pre_training
 from .card import Card, Divergence, Published
 
 Model = Bert
@@ -74,7 +74,8 @@ CARD = Card(
         ),
     ),
     # Its appendix: a rate of 1e-5 to 3e-5, batches of 16 or 32, at most 10 epochs, decay 0.1, a rise over 0.06.
-    settings={
+    settings={"roberta-base": pre_training(weight_decay=0.1, warmup=0.06, decay=0.94)},
+    fine_tuning={
         "roberta-base": fine_tuning(lr=2e-5, weight_decay=0.1, warmup=0.06, decay=0.94),
     },
 )

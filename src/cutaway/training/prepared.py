@@ -57,7 +57,8 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     """
     found = preset(model)
     model_settings = {k.removeprefix("model."): v for k, v in given.items() if k.startswith("model.")}
-    flat = {**found.card.settings, **{k: v for k, v in given.items() if not k.startswith("model.")}}
+    own = {**found.card.settings, **(found.card.fine_tuning if given.get("weights") else {})}
+    flat = {**own, **{k: v for k, v in given.items() if not k.startswith("model.")}}
     known = keys(DataSettings, TrainSettings)
     for key in flat:
         if key not in known:

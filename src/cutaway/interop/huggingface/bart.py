@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import ModelError
 from ...models.bart import PRESETS, Config
 from . import Family, Rule
-from .values import only, refuse_others
+from .values import number, only, refuse_others
 
 BLOCK = r"(encoder|decoder)\.(\d+)\."
 LAYER, CROSS = r"\1.layers.\2.", r"decoder.layers.\1."
@@ -63,9 +63,9 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         decoder_layers=None if decoder_layers == layers else decoder_layers,
         heads=_alike(theirs, "attention_heads", 16),
         hidden=None if hidden == 4 * dim else hidden,
-        dropout=float(theirs.get("dropout", 0.1)),
-        attention_dropout=float(theirs.get("attention_dropout", 0.0)),
-        hidden_dropout=float(theirs.get("activation_dropout", 0.0)),
+        dropout=number(theirs, "dropout", 0.1),
+        attention_dropout=number(theirs, "attention_dropout", 0.0),
+        hidden_dropout=number(theirs, "activation_dropout", 0.0),
     )
 
 

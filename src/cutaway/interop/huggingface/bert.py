@@ -15,12 +15,11 @@ from .encoders import (
     answers_of,
     dropouts,
     head_of,
-    number,
     refuse_decoders,
     refuse_unlike,
     share,
 )
-from .values import only
+from .values import number, only
 
 # Where BERT's and RoBERTa's bodies have their tensors, behind the prefix.
 BODY = (

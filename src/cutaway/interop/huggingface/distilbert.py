@@ -16,12 +16,11 @@ from .encoders import (
     answers_of,
     dropouts,
     head_of,
-    number,
     refuse_decoders,
     refuse_unlike,
     share,
 )
-from .values import only
+from .values import number, only
 
 
 def settings(config: Config) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import ModelError
 from ...models.bert import Config
-from .values import only, refuse_others
+from .values import number, only, refuse_others
 
 BLOCK = r"blocks\.(\d+)\."
 KINDS = {"masked": "ForMaskedLM", "classes": "ForSequenceClassification", "tags": "ForTokenClassification"}
@@ -52,16 +52,6 @@ def activation_of(theirs: Mapping[str, Any], field: str, default: str) -> str:
     value = theirs.get(field, default)
     refuse_others({field: value}, field, tuple(ACTIVATIONS))
     return ACTIVATIONS[value]
-
-
-def number(theirs: Mapping[str, Any], field: str, default: float) -> float:
-    """A number of the config; the default where it is null or absent. Raises ModelError where it is none."""
-    value = theirs.get(field)
-    if value is None:
-        return default
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise ModelError(f"config.json has {field}={value!r}, where a number belongs.")
-    return float(value)
 
 
 def share(theirs: Mapping[str, Any], field: str, default: float, dropout: float) -> float | None:

@@ -86,7 +86,7 @@ def write_folder(
         del settings["num_labels"]
         settings["id2label"] = {str(i): label for i, label in enumerate(labels)}
         settings["label2id"] = {label: i for i, label in enumerate(labels)}
-    special = vocabulary.ids if vocabulary else {"pad_token_id": 0}
+    special = vocabulary.ids if vocabulary else {"pad_token_id": 0, "bos_token_id": None, "eos_token_id": None}
     document = {
         "architectures": [family.architecture(config)],
         "model_type": family.model_type,

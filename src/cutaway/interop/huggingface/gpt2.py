@@ -7,7 +7,7 @@ from typing import Any
 
 from ...models.gpt2 import PRESETS, Config
 from . import Family, Rule
-from .values import only, refuse_others
+from .values import number, only, refuse_others
 
 BLOCK = r"blocks\.(\d+)\."
 
@@ -32,6 +32,9 @@ def settings(config: Config) -> dict[str, Any]:
 def config_of(theirs: Mapping[str, Any]) -> Config:
     """Our config of a config.json. Raises ModelError for a value that this network does not have."""
     refuse_others(theirs, "activation_function", ("gelu_new", "gelu_pytorch_tanh"))
+    refuse_others(theirs, "layer_norm_epsilon", (1e-5,))
+    refuse_others(theirs, "tie_word_embeddings", (True,))
+    refuse_others(theirs, "add_cross_attention", (False,))
     refuse_others(theirs, "scale_attn_weights", (True,))
     refuse_others(theirs, "scale_attn_by_inverse_layer_idx", (False,))
     return Config(
@@ -40,8 +43,8 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         dim=only(theirs, "n_embd", 768),
         layers=only(theirs, "n_layer", 12),
         heads=only(theirs, "n_head", 12),
-        hidden=theirs.get("n_inner"),
-        dropout=float(theirs.get("resid_pdrop", 0.1)),
+        hidden=None if theirs.get("n_inner") is None else only(theirs, "n_inner", 3072),
+        dropout=number(theirs, "resid_pdrop", 0.1),
     )
 
 

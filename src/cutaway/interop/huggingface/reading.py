@@ -78,8 +78,8 @@ class Folder:
         self.theirs = read_json(path / CONFIG)
         kind = self.theirs.get("model_type") if isinstance(self.theirs, dict) else None
         if kind not in families():
-            what = f"a network of model_type {kind!r}" if kind else "no model_type, so no network of transformers'"
-            raise ModelError(f"{path / CONFIG} has {what}, which is not here. Here are: {', '.join(families())}.")
+            what = f"a network of model_type {kind!r}, which is not here" if kind else "no model_type"
+            raise ModelError(f"{path / CONFIG} has {what}. Here are: {', '.join(families())}.")
         self.family: Family = families()[kind]
         try:
             self.config = self._with_head(self.family.config(self.theirs))

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...models.t5 import EPS, PRESETS, Config
 from . import Family, Rule
-from .values import only, refuse_others
+from .values import number, only, refuse_others
 
 BLOCK = r"(encoder|decoder)\.(\d+)\."
 SELF, CROSS = r"\1.block.\2.layer.0.", r"decoder.block.\1.layer.1."
@@ -57,7 +57,7 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         hidden=None if hidden == 4 * dim else hidden,
         buckets=only(theirs, "relative_attention_num_buckets", 32),
         furthest=only(theirs, "relative_attention_max_distance", 128),
-        dropout=float(theirs.get("dropout_rate", 0.1)),
+        dropout=number(theirs, "dropout_rate", 0.1),
     )
 
 

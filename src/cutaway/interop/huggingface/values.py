@@ -16,6 +16,16 @@ def only(theirs: Mapping[str, Any], field: str, default: int) -> int:
     return value
 
 
+def number(theirs: Mapping[str, Any], field: str, default: float) -> float:
+    """A number of the config; the default where it is null or absent. Raises ModelError where it is none."""
+    value = theirs.get(field)
+    if value is None:
+        return default
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ModelError(f"config.json has {field}={value!r}, where a number belongs.")
+    return float(value)
+
+
 def refuse_others(theirs: Mapping[str, Any], field: str, known: tuple[Any, ...]) -> None:
     """Raise ModelError, naming the field and what is known, where the config has another value; none is the first."""
     value = theirs.get(field, known[0])
