@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from . import convolution, graphs, images, loops, memory, sequences, sounds, startup, vision, words
+from . import attention, convolution, graphs, images, loops, memory, sequences, sounds, startup, vision, words
 from .pairs import Pair
 
 GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
@@ -18,6 +18,7 @@ GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
     "memory": memory.rows,
     "vision": vision.rows,
     "sequences": sequences.rows,
+    "attention": attention.rows,
     "graphs": graphs.rows,
     "words": words.rows,
     "convolution": convolution.rows,
@@ -42,7 +43,9 @@ The peers: of the loops, a bare PyTorch loop on the same tensors with the same m
 (steps, memory, inference), torchvision's with the same weights, as its builder gives it, and PyTorch's SGD with its
 defaults; of reading, torchvision's `ImageFolder`, transforms and `DataLoader` with as many workers; of sounds, `scipy`
 by hand; of the language model, a bare loop around `nn.LSTM` with the same batches, carried state and clipping; of
-lengths, the same network on the batch padded to its longest; of text, the `tokenizers` library alone; of graphs,
+lengths, the same network on the batch padded to its longest; of text, the `tokenizers` library alone; of Transformers
+(steps, memory, generation, sentences), transformers' networks with the same weights, its own loss by labels, its own
+`generate` with its cache, fused attention and fused AdamW; of graphs,
 PyTorch Geometric's layers with their cached normalization; of word vectors, gensim with as many workers; of starting,
 `python -c "import torch"`; of convolution, the method that `fast_convolve` did not take, and `scipy.signal.convolve`.
 Ours infers with batch normalization folded into the layers before it, where there is any.

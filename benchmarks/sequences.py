@@ -91,7 +91,7 @@ def bare(batches: list[tuple[Tensor, Tensor]], vocabulary: int) -> Callable[[], 
 def stepping() -> Pair:
     """Our loop beside a bare one on the same batches."""
     source = "tinyshakespeare"
-    data = open_data(source, DataSettings(length=STEPS), targets=(NextToken,))
+    data = open_data(source, DataSettings(length=STEPS, carry=True), targets=(NextToken,))
     part = data.parts["train"]
     plan = part.plan(ROWS, None)[:UPDATES]  # type: ignore[attr-defined]
     batches = [(b.inputs[0], b.target) for b in part.batches(plan)]

@@ -25,7 +25,7 @@ from cutaway.commands.train import figure
 from cutaway.commands.words import flatten
 from cutaway.errors import CutawayError
 
-from . import word_vectors
+from . import minilm, pretraining, spring, word_vectors
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "results.json"
@@ -53,12 +53,12 @@ def main(names: list[str]) -> int:
         name = path.stem
         if names and name not in names:
             continue
-        recipe = tomllib.loads(path.read_text())
+        recipe = tomllib.loads(path.read_text()) | {"name": name}
         if recipe.get("device") == "cuda" and not torch.cuda.is_available() and not names:
             print(f"{name}: skipped, it needs a GPU", flush=True)
             continue
         try:
-            row = word_vectors.train(recipe) if recipe.get("kind") == "word vectors" else train(recipe)
+            row = KINDS.get(recipe.get("kind", ""), train)(recipe)
         except CutawayError as error:
             print(f"{name}: skipped, {error}", flush=True)
             continue
@@ -95,11 +95,14 @@ def once(recipe: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     """One training, as a row of results."""
     with tempfile.TemporaryDirectory() as folder:
         settings = flatten(recipe["settings"]) | more
+        for key in ("weights", "tokenizer"):
+            if settings.get(key) == minilm.NAME:
+                settings[key] = str(minilm.folder())
         run = cutaway.train(recipe["model"], recipe["data"], out=Path(folder) / "run", **settings)
         evaluation = json.loads((run.folder / "evaluation.json").read_text())
         about, metric = run.about, recipe["metric"]
         return {
-            "command": about["command"],
+            "command": minilm.hidden(about["command"]),
             **evaluation["measures"][metric],
             "part": evaluation["part"],
             "count": evaluation["count"],
@@ -146,6 +149,8 @@ def line(recipe: dict[str, Any], row: dict[str, Any]) -> str:
     )
     return f"| {' | '.join(cells)} |"
 
+
+KINDS = {"word vectors": word_vectors.train, "pre-training": pretraining.train, "word in context": spring.train}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
