@@ -13,7 +13,7 @@ from cutaway.errors import ModelError
 from cutaway.nn.attention import MultiHeadAttention, recording
 from cutaway.nn.cache import Cache, Slot
 from cutaway.nn.masks import causal_mask
-from cutaway.nn.transformer import ACTIVATIONS, MLP, ORDERS, Block, Tied
+from cutaway.nn.transformer import ACTIVATIONS, MANY, MLP, ORDERS, Block, Tied
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -239,3 +239,18 @@ def test_a_tied_layer_is_the_embedding(bias: bool) -> None:
 def test_unknown_choices_are_refused_by_name(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(ModelError, match=f"^{field}="):
         block(**changes)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 64, 65])
+@pytest.mark.parametrize("bias", [False, True])
+def test_tied_outputs_are_those_of_a_linear_layer_whichever_way_the_product_is_made(rows: int, bias: bool) -> None:
+    torch.manual_seed(0)
+    embedding = nn.Embedding(MANY, 8).double()
+    tied = Tied(embedding, bias=bias).double()
+    if tied.bias is not None:
+        nn.init.normal_(tied.bias)
+    x = torch.randn(rows, 1, 8, dtype=torch.float64)
+    with torch.no_grad():
+        found = tied(x)
+        assert found.is_contiguous()
+        torch.testing.assert_close(found, F.linear(x, embedding.weight, tied.bias), rtol=1e-12, atol=1e-12)

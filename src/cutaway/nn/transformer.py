@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -30,6 +31,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "tanh": F.tanh,
 }
+FEW, MANY = 64, 2**14  # tokens at most and words at least for which a product is made the other way about
 NORMS: dict[str, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
 
 
@@ -175,4 +177,10 @@ class Tied(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, dim) to (…, vocabulary)."""
+        few = 1 < x.numel() // x.shape[-1] <= FEW
+        if few and len(self.weight) >= MANY and x.device.type == "cpu" and not torch.is_grad_enabled():
+            # E xᵀ and then turned: for few tokens and many words the CPU's product is faster that way about.
+            y = torch.mm(self.weight, x.reshape(-1, x.shape[-1]).t()).t().contiguous()  # (tokens, vocabulary)
+            y = y.view(*x.shape[:-1], -1)
+            return y if self.bias is None else y + self.bias
         return F.linear(x, self.weight, self.bias)
