@@ -47,7 +47,6 @@ Some settings were chosen after such scores had been seen, which flatters them a
 
 def main(names: list[str]) -> int:
     """Train what is named, or all that this machine can; keep and draw the results."""
-    kept: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     failed = []
     for path in sorted(HERE.glob("*.toml")):
         name = path.stem
@@ -62,17 +61,26 @@ def main(names: list[str]) -> int:
         except CutawayError as error:
             print(f"{name}: skipped, {error}", flush=True)
             continue
-        kept[name] = row
+        keep(name, row)
         holds = recipe.get("at_least", -1e30) <= row["value"] <= recipe.get("at_most", 1e30)
         if "within" in recipe:
             holds &= abs(row["value"] - row["beside"][0][1]) <= recipe["within"]
         failed += [] if holds else [name]
         print(f"{name}: {line(recipe, row)}{'' if holds else '  OUT OF BOUNDS'}", flush=True)
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
-    recipes = {p.stem: tomllib.loads(p.read_text()) for p in HERE.glob("*.toml")}
+    kept, recipes = results(), {p.stem: tomllib.loads(p.read_text()) for p in HERE.glob("*.toml")}
     PAGE.write_text(HEAD + "\n".join(line(recipes[n], kept[n]) for n in sorted(kept) if n in recipes) + "\n")
     return int(bool(failed))
+
+
+def results() -> dict[str, Any]:
+    """The rows that were obtained so far, by recipe."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+
+
+def keep(name: str, row: dict[str, Any]) -> None:
+    """Write a row beside those that there are by now: other recipes may have been trained meanwhile."""
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(results() | {name: row}, indent=1, ensure_ascii=False) + "\n")
 
 
 def train(recipe: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +114,10 @@ def once(recipe: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
             **evaluation["measures"][metric],
             "part": evaluation["part"],
             "count": evaluation["count"],
-            "beside": [[b["name"], b[metric]["value"]] for b in evaluation.get("baselines", ()) if metric in b],
+            "beside": [
+                *([also.replace("_", " "), evaluation["measures"][also]["value"]] for also in recipe.get("also", ())),
+                *([b["name"], b[metric]["value"]] for b in evaluation.get("baselines", ()) if metric in b),
+            ],
             "parameters": about["parameters"],
             "seconds": about["seconds"],
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
