@@ -23,6 +23,7 @@ def test_one_line_a_model(cli: Cli) -> None:
     assert line.split(maxsplit=3)[1] == "cnn"
     assert "11\u202f689\u202f512" in line
     assert "He 2015: Deep residual learning for image recognition" in line
+    assert "Chowdhery 2022: PaLM" in answer.out  # of "A. Chowdhery et al."
 
 
 def test_a_narrow_terminal_cuts_the_source_and_no_figure(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,13 @@ def test_the_card_the_layers_and_the_divergences(cli: Cli) -> None:
     assert "A pads channels of zeros" in out  # the comment beside the field
 
 
+def test_a_receptive_field_is_shown_where_there_is_one(cli: Cli) -> None:
+    assert "sees" in cli("show", "lenet5").out
+    text = cli("show", "gpt2").out
+    assert "pixels" not in text
+    assert "sees" not in text
+
+
 def test_settings_change_the_model_and_then_nothing_is_called_published(cli: Cli) -> None:
     document = json.loads(cli("show", "resnet18", "num_classes=10", "model.width=16", "input=3x64x64", "--json").out)
     assert document["config"]["num_classes"] == 10

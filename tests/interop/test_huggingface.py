@@ -286,6 +286,39 @@ def test_other_networks_are_refused(folder: Path) -> None:
         write_folder(preset("resnet18").build(preset("resnet18").config), "resnet18", folder.parent / "no")
 
 
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [
+        ("gpt2", "n_inner", "big"),
+        ("gpt2", "n_inner", 1.5),
+        ("gpt2", "resid_pdrop", "a tenth"),
+        ("gpt2", "layer_norm_epsilon", 1e-3),
+        ("gpt2", "tie_word_embeddings", False),
+        ("gpt2", "add_cross_attention", True),
+        ("t5", "dropout_rate", "a tenth"),
+        ("bart", "dropout", "a tenth"),
+        ("bart", "attention_dropout", [0.1]),
+    ],
+)
+def test_a_value_that_no_network_here_has_is_refused_by_the_field(kind: str, field: str, value: Any) -> None:
+    with pytest.raises(ModelError, match=rf"config\.json has {field}="):
+        families()[kind].config({field: value})
+
+
+def test_a_config_without_a_type_is_no_networks(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    del config["model_type"]
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match=r"config\.json has no model_type\. Here are: albert, bart,"):
+        read_folder(folder)
+
+
+def test_without_a_tokenizer_no_token_is_said_to_begin_or_end(tmp_path: Path) -> None:
+    write_folder(drawn("gpt2", small("gpt2", "next")), "gpt2", tmp_path / "out")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["bos_token_id"] is config["eos_token_id"] is None  # else 50 256 there, which the table lacks
+
+
 def test_a_folder_that_exists_is_not_written_over(folder: Path) -> None:
     before = (folder / "config.json").read_bytes()
     with pytest.raises(FileError, match="exists and is not written over"):

@@ -243,6 +243,18 @@ def test_curves_need_neither_validation_nor_a_best_epoch() -> None:
     assert view["drawings"][0]["mark"] is None
 
 
+def test_weights_that_are_a_mean_are_not_called_those_of_an_epoch(tmp_path: Path) -> None:
+    known = documents(tmp_path)
+    assert "epoch 3, whose weights were kept." in curves(known.run, known.metrics)["says"]
+    view = curves(known.run | {"average": {"first": 2, "last": 3, "score": 0.1}}, known.metrics)
+    assert view["says"].endswith("epoch 3; the mean behind epochs 2 to 3 was kept.")
+
+
+def test_data_says_with_what_weights_it_began() -> None:
+    begun = {"notes": ["The mlp begins with the weights of a.safetensors."]}
+    assert data(samples.run("table") | {"weights": begun})["drawings"][1]["sentences"][-1:] == begun["notes"]
+
+
 def test_data_shows_parts_notes_and_columns() -> None:
     run = samples.run("table")
     run["data"]["columns"] = [{"name": "rooms", "type": "number", "role": "input", "missing": "0", "example": "3"}]

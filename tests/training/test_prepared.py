@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from cutaway.errors import ModelError, SettingError, UnknownName
+from cutaway.files import write_json
 from cutaway.training.estimate import estimate
 from cutaway.training.prepared import prepare
 
@@ -50,6 +51,9 @@ def test_balanced_weights_are_one_on_average_and_equal_for_classes() -> None:
         ("linear", "diabetes", {"sampling": "balanced"}, "sampling=balanced is for classes"),
         ("mlp", "iris", {"sampling": "balanced", "class_weights": "balanced"}, "give one of them"),
         ("mlp", "iris", {"test_flip": True}, "test_flip mirrors images, and this is table data"),
+        ("mlp", "iris", {"beams": 3}, "beams=3 is for pairs of sequences, and this is table data"),
+        ("mlp", "iris", {"alpha": 1}, "alpha=1 is for pairs of sequences"),
+        ("mlp", "iris", {"chunk": 50}, "chunk=50 is for attention models .* mlp on this data does not: leave it out"),
     ],
 )
 def test_settings_without_a_meaning_for_the_data_are_refused(
@@ -57,6 +61,47 @@ def test_settings_without_a_meaning_for_the_data_are_refused(
 ) -> None:
     with pytest.raises(SettingError, match=said):
         prepare(model, source, given)
+
+
+def book(folder: Path) -> Path:
+    (folder / "book.txt").write_text("the cat sat on the mat\nand the dog on the rug\n" * 40)
+    return folder / "book.txt"
+
+
+SMALL = {"model.layers": 1, "model.dim": 4, "model.heads": 1, "length": 16}
+
+
+def test_a_state_cannot_be_carried_without_one(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"carry=true carries a state .* gpt2 has none: leave it out"):
+        prepare("gpt2", str(book(tmp_path)), {**SMALL, "carry": "true"})
+
+
+def test_a_batch_size_that_is_typed_stands_instead_of_the_cards_tokens(tmp_path: Path) -> None:
+    (tmp_path / "p.tsv").write_text("".join(f"a{i} b\t{i}\n" for i in range(40)))
+    given: dict[str, object] = {"pairs": True, "model.layers": 1, "model.dim": 4, "model.heads": 1}
+    card = prepare("transformer-tiny", str(tmp_path / "p.tsv"), given).settings
+    assert card.batch_tokens > 0
+    typed = prepare("transformer-tiny", str(tmp_path / "p.tsv"), {**given, "batch_size": 8}).settings
+    assert (typed.batch_size, typed.batch_tokens) == (8, 0)
+
+
+def test_the_path_of_a_tokenizer_is_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted = prepare("gpt2", str(book(tmp_path)), {**SMALL, "tokenizer": "wordpiece", "vocabulary": 60})
+    write_json(tmp_path / "preprocessing.json", fitted.data.preprocessing.to_json())
+    monkeypatch.chdir(tmp_path)
+    ready = prepare("gpt2", "book.txt", {**SMALL, "tokenizer": "preprocessing.json"})
+    assert ready.data_settings.tokenizer == str(tmp_path / "preprocessing.json")
+
+
+def test_batches_of_every_length_are_not_called_nearly_equal(tmp_path: Path) -> None:
+    pairs = "".join(f"{'a b c d e f g h'[: 2 * (i % 8) + 1]}\t{i % 2}\n" for i in range(80))
+    (tmp_path / "p.tsv").write_text(pairs)
+    small = {"pairs": True, "model.hidden": 4, "tokenizer": "words"}
+    (note,) = [n for n in prepare("seq2seq-gru", str(tmp_path / "p.tsv"), small).data.notes if "padding" in n]
+    assert note.endswith("of the steps of a batch are padding.")
+    few = {**small, "batch_size": 4}
+    (note,) = [n for n in prepare("seq2seq-gru", str(tmp_path / "p.tsv"), few).data.notes if "padding" in n]
+    assert "Batches are of nearly equal length" in note
 
 
 @pytest.mark.parametrize(

@@ -279,7 +279,9 @@ def test_pairs_of_one_tokenizer_begin_with_weights_too(name: str, texts: Path, t
     assert not unlike(ready.model, load_model(first / "model")[0])
     assert ready.data_settings.tokenizer == str(first / "model" / "preprocessing.json")
     done = convert(first, tmp_path / "hf", "huggingface")
-    assert done.notes[0].startswith("No tokenizer.json is written: a tokenizer of wordpiece has no form there.")
+    assert done.notes[0].startswith(
+        "No tokenizer.json is written: a tokenizer of wordpiece of pairs has no form there."
+    )
     config, target = read_json(tmp_path / "hf" / "config.json"), ready.data.spec.target
     ids = [config[f"{key}_token_id"] for key in ("decoder_start", "eos", "pad")]
     assert ids == [target.begin, target.end, target.padding]  # type: ignore[union-attr]

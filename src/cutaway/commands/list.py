@@ -46,7 +46,7 @@ def _line(row: dict[str, Any]) -> tuple[str, ...]:
     """One model as it is printed."""
     from ..report.words import count
 
-    first_author = row["authors"].split(",")[0].split()[-1]
+    first_author = row["authors"].split(",")[0].removesuffix(" et al.").split()[-1]
     return (
         row["name"],
         row["family"],

@@ -127,8 +127,11 @@ def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None
             break
     at_least = "" if layers.complete else "at least "
     total = ("in all", "", "", count(layers.parameters), at_least + count(layers.multiply_adds), "")
-    titles = ("layer", "type", "output", "parameters", "multiply-adds", "sees")
-    print_table(titles, [*lines, total], right=titles[2:], yields="type", total=True)
+    titles: tuple[str, ...] = ("layer", "type", "output", "parameters", "multiply-adds", "sees")
+    fields = any(row.receptive_field for row in rows)
+    shown = len(titles) if fields else -1  # where nothing has a receptive field, its column goes
+    table = [line[:shown] for line in (*lines, total)]
+    print_table(titles[:shown], table, right=titles[2:shown], yields="type", total=True)
     held = found.card.published
     if as_published and held.parameters is not None:
         words = [
@@ -142,7 +145,8 @@ def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None
     if found.takes == ("graph",):
         example = f"a graph of {count(layers.input[0])} nodes with two edges to and from each, {by(layers.input)}"
     console().print(
-        f"for {example}; multiply-adds of convolutions and matrix products; sees: receptive field in pixels",
+        f"for {example}; multiply-adds of convolutions and matrix products"
+        + ("; sees: receptive field in pixels" if fields else ""),
         style="dim",
     )
     for row in rows:

@@ -36,6 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check every claim. 0 if none failed, 1 otherwise."""
     from ..models.registry import preset, presets
+    from ..report.words import plural
     from .output import console, emit_json, note
 
     found = [preset(name) for name in args.models] or list(presets().values())
@@ -50,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         emit_json([dataclasses.asdict(claim) for claim in claims])
     counts = {status: sum(c.status == status for c in claims) for status in (HELD, SKIPPED, FAILED)}
-    note(f"{len(found)} models, {len(claims)} claims: {', '.join(f'{n} {status}' for status, n in counts.items())}")
+    said = f"{plural(len(found), 'model')}, {plural(len(claims), 'claim')}"
+    note(f"{said}: {', '.join(f'{n} {status}' for status, n in counts.items())}")
     return 1 if counts[FAILED] else 0
 
 

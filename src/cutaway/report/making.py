@@ -35,7 +35,9 @@ def curves(run: dict[str, Any], metrics: list[dict[str, Cell]]) -> View:
         drawings.append(_lines("learning rate", "number", {"": _points(metrics, epochs, "lr")}, None, zero=True))
     says = "Training loss is the mean over an epoch in which the weights still move; validation comes at its end."
     if best:
-        says += f" The dashed line is epoch {count(best)}, whose weights were kept."
+        mean = run.get("average")
+        kept = f"the mean behind epochs {count(mean['first'])} to {count(mean['last'])} was kept" if mean else ""
+        says += f" The dashed line is epoch {count(best)}{f'; {kept}' if kept else ', whose weights were kept'}."
     return View(
         id="curves",
         title="Learning curves",
@@ -107,8 +109,9 @@ def data(run: dict[str, Any]) -> View:
             "parts": [{"name": name, "value": n} for name, n in parts.items()],
         }
     ]
-    if about.get("notes"):
-        drawings.append({"kind": "prose", "sentences": about["notes"]})
+    notes = [*(about.get("notes") or ()), *((run.get("weights") or {}).get("notes") or ())]
+    if notes:
+        drawings.append({"kind": "prose", "sentences": notes})
     licence = about.get("licence") or "not stated"
     drawings.append({"kind": "prose", "facts": [["source", about["source"]], ["licence", licence]]})
     columns = about.get("columns")

@@ -26,6 +26,7 @@ from .evaluation import carries
 from .layers import frozen, heads
 from .place import Place, find_place
 from .settings import TrainSettings
+from .tokens import words_of
 from .weights import Source, Taken, find_weights, take_weights
 
 TOKENIZED = ("text", "pairs")  # kinds of data that a tokenizer cuts
@@ -58,6 +59,8 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     found = preset(model)
     model_settings = {k.removeprefix("model."): v for k, v in given.items() if k.startswith("model.")}
     own = {**found.card.settings, **(found.card.fine_tuning if given.get("weights") else {})}
+    if "batch_size" in given and "batch_tokens" not in given:
+        own.pop("batch_tokens", None)  # of the card; what is typed wins, and the one stands instead of the other
     flat = {**own, **{k: v for k, v in given.items() if not k.startswith("model.")}}
     known = keys(DataSettings, TrainSettings)
     for key in flat:
@@ -85,7 +88,7 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     sizes = found.image_sizes(found.configure(settings=parsed))
     data = open_data(source, data_settings, sizes, found.targets)
     _refuse_unfit(settings, data)
-    data_settings = _as_the_sides_are_cut(data_settings, data, shared)
+    data_settings = _with_whole_path(_as_the_sides_are_cut(data_settings, data, shared))
     data.notes += _padding_notes(data, settings)
     if settings.threads:
         torch.set_num_threads(settings.threads)
@@ -116,14 +119,21 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
             f"mixup blends classes, and {model} learns by loss={task.loss_name}, which takes one class an example: "
             "leave mixup out, or take loss=cross_entropy."
         )
+    if settings.chunk and words_of(network, task) is None:
+        raise SettingError(
+            f"chunk={settings.chunk} is for attention models that give each token as many outputs as there are words, "
+            f"and {model} on this data does not: leave it out."
+        )
     place = find_place(settings.device, settings.precision, settings.channels_last, network)
     return Prepared(found, data, network, task, place, settings, data_settings, parsed, sizes, taken)
 
 
 def _as_the_model_asks(settings: DataSettings, kind: str, found: Preset) -> DataSettings:
     """The settings with what the model wants where they leave it open: a state carried from step to step, texts in a
-    frame, one vocabulary for both sides of a pair."""
+    frame, one vocabulary for both sides of a pair. Raises SettingError for carry=true where there is no state."""
     network = found.module.Model
+    if kind == "text" and settings.carry and not hasattr(network, "advance"):
+        raise SettingError(f"carry=true carries a state from step to step, and {found.name} has none: leave it out.")
     asked = {
         "text": {"carry": hasattr(network, "advance"), "frame": getattr(network, "framed", False)},
         "pairs": {"shared": getattr(network, "shares_vocabulary", False)},
@@ -140,6 +150,13 @@ def _as_the_weights_were_cut(settings: DataSettings, begun: Source, given: Mappi
     usual: dict[str, Any] = {f.name: f.default for f in fields(DataSettings)}
     usual = {key: usual[key] for key in OF_ITS_OWN if key not in given}
     return replace(settings, tokenizer=str(begun.tokenizer.resolve()), **usual)
+
+
+def _with_whole_path(settings: DataSettings) -> DataSettings:
+    """The settings with the tokenizer's path as it is seen from everywhere."""
+    if settings.tokenizer in (AUTO, *KINDS):
+        return settings
+    return replace(settings, tokenizer=str(Path(settings.tokenizer).expanduser().resolve()))
 
 
 def _rows(
@@ -208,6 +225,13 @@ def _refuse_unfit(settings: TrainSettings, data: DataSet) -> None:
         )
     if settings.test_flip and not isinstance(spec, ImageSpec):
         raise SettingError(f"test_flip mirrors images, and this is {spec.kind} data: leave it out.")
+    usual = TrainSettings()
+    for key in ("beams", "alpha"):
+        value = getattr(settings, key)
+        if value != getattr(usual, key) and not isinstance(spec, PairSpec):
+            raise SettingError(
+                f"{key}={as_text(value)} is for pairs of sequences, and this is {spec.kind} data: leave it out."
+            )
 
 
 def _take_vectors(model: nn.Module, data: DataSet, settings: TrainSettings) -> str:
@@ -241,9 +265,12 @@ def _padding_notes(data: DataSet, settings: TrainSettings) -> list[str]:
     shuffled = padding(lengths, torch.split(at_random, size))
     if shuffled < WORTH_SAYING:
         return []
+    said = f"Lengths go from {int(lengths.min()):,} to {int(lengths.max()):,}."
+    if shuffled - sorted_ < WORTH_SAYING:  # few batches, each with texts of every length
+        return [f"{said} {100 * sorted_:.1f} % of the steps of a batch are padding."]
     return [
-        f"Lengths go from {int(lengths.min()):,} to {int(lengths.max()):,}. Batches are of nearly equal length: "
-        f"{100 * sorted_:.1f} % of their steps are padding, where batches at random would have {100 * shuffled:.1f} %."
+        f"{said} Batches are of nearly equal length: {100 * sorted_:.1f} % of their steps are padding, where batches "
+        f"at random would have {100 * shuffled:.1f} %."
     ]
 
 

@@ -235,6 +235,14 @@ def test_a_text_without_tokens_is_one_unknown_token_and_is_told(tmp_path: Path) 
     assert batch.inputs[1].all()
 
 
+def test_unknown_tokens_of_new_texts_are_told(tmp_path: Path) -> None:
+    data = opened(reviews(tmp_path), text="review", target="mark")
+    found = data.preprocessing.examples(["xyzzy", ""])
+    assert found.notes[0] == "1 of these texts holds no token: one unknown token stands there."
+    assert found.notes[1] == "1 of 1 tokens are unknown to this model, and count as one and the same."
+    assert not any("unknown to this model" in note for note in part(data, "test").notes)
+
+
 def test_long_new_texts_are_cut_and_told(tmp_path: Path) -> None:
     pre = opened(reviews(tmp_path), text="review", target="mark", length=4).preprocessing
     part = pre.examples(["a fine film", "a fine film that is long"])

@@ -222,6 +222,16 @@ def test_json_gives_an_equal_preprocessing_back(tmp_path: Path, kind: str) -> No
     assert torch.equal(again.encode(text), data.preprocessing.encode(text))  # type: ignore[attr-defined]
 
 
+def test_what_is_told_of_tokens_frames_and_files(tmp_path: Path) -> None:
+    poem = written(tmp_path, poem=POEM) / "poem.txt"
+    notes = opened(poem, tokenizer="wordpiece", vocabulary=60, length=4).notes
+    assert "Tokens are pieces: blanks and line ends between them are left out." in notes
+    with pytest.raises(SettingError, match="runs on: leave it out"):
+        opened(poem, frame=True)
+    notes = opened(written(tmp_path / "two", a=POEM, b=POEM), length=4).notes
+    assert "The 2 files are read one behind another, from a.txt to b.txt." in notes
+
+
 def test_texts_and_files_are_scored_each_for_itself(prepared: RunningPreprocessing, tmp_path: Path) -> None:
     folder = written(tmp_path / "new", b="night " * 10, a="the tiger ☃")
     (folder / "b.txt").write_bytes(b"\xef\xbb\xbfnight " * 10)

@@ -42,16 +42,27 @@ class TextPreprocessing:
     column: str = TEXT  # of tables: the one that holds the text
 
     def part(
-        self, texts: Sequence[str], target: Tensor | None, names: Sequence[str], of: str = "these texts"
+        self,
+        texts: Sequence[str],
+        target: Tensor | None,
+        names: Sequence[str],
+        of: str = "these texts",
+        *,
+        fitted: bool = True,
     ) -> SequencePart:
         """Texts with a target for each (n,), or none. What was cut or empty is said in the notes, where they are called
-        `of`."""
+        `of`; and what is unknown, where the tokenizer was not `fitted` on them or beside them."""
         values, lengths, whole = self.encode(texts)
 
         def row(i: int) -> dict[str, str]:
             return {TEXT: texts[i]}
 
         told = length_notes(whole, self.length, of, frame_of(self.spec) is not None)
+        stands_in = 0 if frame_of(self.spec) else int((whole == 0).sum())
+        strange = int((values == self.tokenizer.unknown).sum()) - stands_in if self.tokenizer.unknown is not None else 0
+        if strange > 0 and not fitted:
+            total = f"{len(values) - stands_in:,}"
+            told.append(f"{strange:,} of {total} tokens are unknown to this model, and count as one and the same.")
         ids = torch.from_numpy(values)
         padding = padding_of(self.tokenizer)
         return SequencePart(ids, torch.from_numpy(lengths), target, names, row, told, padding=padding)
@@ -82,7 +93,7 @@ class TextPreprocessing:
             names += called
         if not texts:
             raise DataError("No text was given.", mend="Give texts, or paths of .txt files, folders or tables.")
-        return self.part(texts, None, names)
+        return self.part(texts, None, names, fitted=False)
 
     def labelled(self, source: str | Path) -> SequencePart:
         """Other texts with targets: a table with the columns of training, a folder of class folders of .txt files, or

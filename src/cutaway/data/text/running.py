@@ -133,7 +133,7 @@ def running_dataset(
     told = given or learns_masked(targets)
     notes = [*notes, *([fitting.tokenizer_note(found, given)] if told else ()), *said]
     if not line_end and _leaves_out_line_ends(found):
-        what = "pieces" if found.kind == PRETRAINED else found.kind
+        what = "words" if found.kind == "words" else "pieces"
         notes.append(f"Tokens are {what}: blanks and line ends between them are left out.")
     streams = {part: [preprocessing.encode(r.text) for r in texts[part]] for part in PARTS if part in texts}
     names = {part: [r.name for r in texts[part]] for part in streams}
@@ -199,7 +199,9 @@ def _next(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[
     """How text becomes a stream whose next token is foretold, and what a person should know of it."""
     refuse_changed(settings, FOR_MASKED, "is for masked-language modelling, and this model foretells the next token")
     if settings.frame:
-        raise SettingError("frame=true puts tokens around texts, and a text whose next token is foretold runs on.")
+        raise SettingError(
+            "frame=true puts tokens around texts, and a text whose next token is foretold runs on: leave it out."
+        )
     if settings.documents and settings.carry:
         raise SettingError(
             "documents=true parts the text, and a state that is carried from step to step would reach from one "
@@ -238,8 +240,8 @@ def _masked(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tupl
 def _order_notes(files: Mapping[str, Sequence[Path]]) -> list[str]:
     """Sentences on the order in which files are read, where there are several."""
     return [
-        f"The {len(of_part):,} files of the {part} part are read one behind another, from {of_part[0].name} to "
-        f"{of_part[-1].name}."
+        f"The {len(of_part):,} files{f' of the {part} part' if len(files) > 1 else ''} are read one behind another, "
+        f"from {of_part[0].name} to {of_part[-1].name}."
         for part, of_part in files.items()
         if len(of_part) > 1
     ]

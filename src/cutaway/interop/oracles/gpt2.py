@@ -12,7 +12,7 @@ from .hugging import transformers_oracle
 
 def transformers_gpt2(config: Config) -> Oracle:
     """GPT2LMHeadModel, or GPT2ForSequenceClassification, which answers at the last token that is no padding (0)."""
-    return transformers_oracle(FAMILY, config, pad_token_id=0)
+    return transformers_oracle(FAMILY, config, pad_token_id=0, bos_token_id=None, eos_token_id=None)
 
 
 ORACLES = dict.fromkeys(PRESETS, transformers_gpt2)
