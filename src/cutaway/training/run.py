@@ -18,6 +18,7 @@ from ..data.preprocessing import preprocessing_from_json
 from ..data.sets import DataSet, Part, Preprocessing
 from ..data.settings import DataSettings
 from ..data.text.fitting import AUTO
+from ..data.text.masked import GAP, MaskedPreprocessing
 from ..data.text.tokenizers import KINDS
 from ..errors import DataError, FileError, SettingError
 from ..files import read_json
@@ -25,11 +26,13 @@ from ..interop.word_vectors import Vectors
 from ..models.registry import preset
 from ..models.saving import load_model
 from ..settings import build, keys
-from ..spec import ANY_SIZE, Classes, Context, ImageSizes, Tokens, Value
+from ..spec import ANY_SIZE, Classes, Context, ImageSizes, Masked, Tokens, Value
 from ..tasks.measures import Measure
 from ..tasks.task import Task, task_for
 from .evaluation import Results, results_of
 from .place import Place, find_place
+
+FILLED = 5  # tokens that are named for a gap
 
 
 class Run:
@@ -175,6 +178,8 @@ class Run:
         self._refuse_beams(beams, alpha)
         if isinstance(self.spec.target, Context):
             return self._neighbours(sources)
+        if isinstance(self.spec.target, Masked) and any(GAP in str(source) for source in sources):
+            return self._filled(sources)
         part = self.preprocessing.examples(sources)
         for sentence in getattr(part, "notes", ()):
             warnings.warn(sentence, stacklevel=2)
@@ -202,6 +207,29 @@ class Run:
         for word in words:
             nearest = vectors.neighbours(str(word))
             rows.append({"input": str(word), "nearest": ", ".join(f"{w} {likeness:.2f}" for w, likeness in nearest)})
+        return rows
+
+    @torch.no_grad()
+    def _filled(self, texts: Sequence[Any]) -> list[dict[str, Any]]:
+        """One row a text: for each of its gaps the likeliest tokens, with their probabilities.
+
+        Raises DataError for a text without a gap among others that have one.
+        """
+        text = self.preprocessing
+        assert isinstance(text, MaskedPreprocessing)
+        if whole := [given for given in texts if GAP not in str(given)]:
+            raise DataError(f"{str(whole[0])!r} has no gap ({GAP}).", mend="Fill gaps and score texts apart.")
+        model, others = self.place.model(self.model, learns=False), torch.from_numpy(text.masking.others)
+        rows = []
+        for given in texts:
+            ids = text.with_gaps(str(given))
+            outputs = model(ids[None].to(self.place.device), None)[0].float().cpu()  # (T, V)
+            p, best = outputs[ids == text.masking.mask].softmax(1)[:, others].topk(min(FILLED, len(others)), 1)
+            gaps = [
+                ", ".join(f"{text.tokenizer.tokens[others[i]]} {share:.3f}" for i, share in zip(*gap))
+                for gap in zip(best.tolist(), p.tolist())
+            ]
+            rows.append({"input": str(given), "filled": "; ".join(gaps)})
         return rows
 
     def results(

@@ -11,6 +11,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from ...errors import DataError
 from ...spec import Masked
 from ..lengths import bucketed
 from ..sets import IGNORED, Batch
@@ -98,6 +99,9 @@ class MaskedPart:
         return {"text": self._decode(self.tokens[start : start + int(self._windows.lengths[i])].tolist())}
 
 
+GAP = "[MASK]"  # what a person writes for a token that is to be foretold
+
+
 @dataclass(frozen=True)
 class MaskedPreprocessing(Reading):
     """How text becomes windows of which some tokens are hidden."""
@@ -115,6 +119,23 @@ class MaskedPreprocessing(Reading):
         special = special_of(self.tokenizer)
         others = [i for i, token in enumerate(self.tokenizer.tokens) if token and i not in special]
         return Masking(target.mask, np.array(others, np.int64), target.share)
+
+    def with_gaps(self, text: str) -> Tensor:
+        """The tokens of a text, (T,), in its frame, with the token that stands for a hidden one where GAP is written.
+
+        Raises DataError where there are more tokens than the model was given in training.
+        """
+        gap, nothing = torch.tensor([self.masking.mask]), torch.empty(0, dtype=torch.int64)
+        first, *others = [self.encode(piece) if piece.strip() else nothing for piece in text.split(GAP)]
+        ids = torch.cat([first, *(part for other in others for part in (gap, other))])
+        if self.frame is not None:
+            ids = torch.cat([torch.tensor([self.frame.begin]), ids, torch.tensor([self.frame.end])])
+        if len(ids) > self.spec.longest:
+            raise DataError(
+                f"{text[:60]!r}… has {len(ids):,} tokens, and training had at most {self.spec.longest:,} at once.",
+                mend="Give less of it around the gap.",
+            )
+        return ids
 
     @property
     def frame(self) -> Frame | None:
