@@ -120,7 +120,7 @@ def test_running_text_for_a_model_of_masked_tokens(tmp_path: Path, frame: bool) 
     assert ((target != IGNORED).sum(1) == round(0.2 * (14 if frame else 16))).all()
     assert any(note.startswith("20 % of the tokens are to be foretold") for note in data.notes)
     assert any("stands in a frame" in note for note in data.notes) == frame
-    assert data.parts["train"].row(0)["text"].startswith("Tiger, tiger, burning")  # type: ignore[index]
+    assert data.parts["train"].row(0)["text"].startswith("Tiger , tiger , burning")  # type: ignore[index]
 
 
 def test_a_model_of_the_next_token_gets_that(tmp_path: Path) -> None:
