@@ -31,7 +31,6 @@ import dataclasses
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ModelError, require
@@ -87,10 +86,6 @@ class Output(Tied):
     def __init__(self, embedding: nn.Embedding) -> None:
         super().__init__(embedding)
         self.register_buffer("constant", torch.zeros(1, embedding.num_embeddings))  # c
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(…, dim) to (…, vocabulary)."""
-        return F.linear(*self.last(x))
 
     def last(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What the last matrix is multiplied with, that matrix and what is added."""

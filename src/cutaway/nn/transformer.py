@@ -175,12 +175,17 @@ class Tied(nn.Module):
         """The embedding's, (vocabulary, dim)."""
         return self.embedding.weight
 
+    def last(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """What the matrix is multiplied with, that matrix and what is added."""
+        return x, self.weight, self.bias
+
     def forward(self, x: Tensor) -> Tensor:
         """(…, dim) to (…, vocabulary)."""
+        x, weight, bias = self.last(x)
         few = 1 < x.numel() // x.shape[-1] <= FEW
-        if few and len(self.weight) >= MANY and x.device.type == "cpu" and not torch.is_grad_enabled():
+        if few and len(weight) >= MANY and x.device.type == "cpu" and not torch.is_grad_enabled():
             # E xᵀ and then turned: for few tokens and many words the CPU's product is faster that way about.
-            y = torch.mm(self.weight, x.reshape(-1, x.shape[-1]).t()).t().contiguous()  # (tokens, vocabulary)
+            y = torch.mm(weight, x.reshape(-1, x.shape[-1]).t()).t().contiguous()  # (tokens, vocabulary)
             y = y.view(*x.shape[:-1], -1)
-            return y if self.bias is None else y + self.bias
-        return F.linear(x, self.weight, self.bias)
+            return y if bias is None else y + bias
+        return F.linear(x, weight, bias)

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from ..data.sets import IGNORED
 from ..nn.losses import linear_cross_entropy
-from ..nn.transformer import Tied
 from ..tasks.language import Language
 from ..tasks.task import Task
 from ..tasks.transduction import Transduction
@@ -76,7 +75,7 @@ def words_of(model: nn.Module, task: Task | None, chunk: int | None = None, comp
 def last_layer(head: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None] | None:
     """What the last layer of a head sees of x (n, D), its matrix and its bias: of a layer that is nothing else, or of
     a head that has a method `last`. None for others."""
-    if type(head) in (nn.Linear, Tied):  # what is made of these may do more
-        return x, head.weight, head.bias  # type: ignore[return-value]
+    if type(head) is nn.Linear:  # what is made of it may do more
+        return x, head.weight, head.bias
     last = getattr(head, "last", None)
     return last(x) if last is not None else None
