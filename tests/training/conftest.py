@@ -14,7 +14,7 @@ from cutaway.data.sets import DataSet, TensorPart
 from cutaway.settings import build
 from cutaway.spec import Classes, TableSpec
 from cutaway.tasks.task import task_for
-from cutaway.training.loop import Trainer
+from cutaway.training.loop import Interrupted, Trainer
 from cutaway.training.place import find_place
 from cutaway.training.progress import Progress
 from cutaway.training.settings import TrainSettings
@@ -32,6 +32,19 @@ def data() -> DataSet:
     spec = TableSpec(columns=tuple("abcde"), target=Classes(("no", "yes")))
     parts = {"train": rows(97, seed=1), "val": rows(40, seed=2), "test": rows(40, seed=3)}
     return DataSet("toy", "toy", spec, parts, preprocessing=None, fingerprint="", split_hash="")  # type: ignore[arg-type]
+
+
+def stop_behind(trainer: Trainer, update: int) -> None:
+    """Let it train, and ask it behind that update to stop, as Ctrl-C does: it must."""
+
+    class Asked(Trainer):
+        def step(self, group: list, steps: int) -> None:  # type: ignore[type-arg]
+            super().step(group, steps)
+            self._asked_to_stop = self.state.update == update
+
+    trainer.__class__ = Asked
+    with pytest.raises(Interrupted):
+        trainer.fit()
 
 
 def network(dropout: float = 0.0) -> nn.Sequential:

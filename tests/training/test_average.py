@@ -16,9 +16,11 @@ from cutaway.files import read_json
 from cutaway.models.saving import read_tensors
 from cutaway.training.average import Average, LastEpochs, lent
 from cutaway.training.checkpoint import load_weights
-from cutaway.training.loop import Interrupted, Mean, Trainer
+from cutaway.training.loop import Mean, Trainer
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
+
+from .conftest import stop_behind
 
 
 def network() -> nn.Sequential:
@@ -110,15 +112,7 @@ def test_a_stop_does_not_change_the_mean(make_trainer: Callable[..., Trainer], t
     whole = make_trainer(folder=tmp_path / "whole", **given)
     whole.fit()
 
-    class Asked(Trainer):
-        def step(self, group: list, steps: int) -> None:  # type: ignore[type-arg]
-            super().step(group, steps)
-            self._asked_to_stop = self.state.update == stop_at
-
-    broken = make_trainer(folder=tmp_path / "again", **given)
-    broken.__class__ = Asked
-    with pytest.raises(Interrupted):
-        broken.fit()
+    stop_behind(make_trainer(folder=tmp_path / "again", **given), stop_at)
     again = make_trainer(folder=tmp_path / "again", **given)
     again.resume()
     again.fit()

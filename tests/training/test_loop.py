@@ -16,9 +16,9 @@ from cutaway.errors import TrainingError
 from cutaway.tasks.classification import Classification
 from cutaway.training.batches import balanced_order
 from cutaway.training.checkpoint import State
-from cutaway.training.loop import Interrupted, Trainer
+from cutaway.training.loop import Trainer
 
-from .conftest import network
+from .conftest import network, stop_behind
 
 Make = Callable[..., Trainer]
 
@@ -93,15 +93,7 @@ def test_a_run_taken_up_again_ends_where_the_uninterrupted_one_ends(
     whole = make_trainer(dropout=0.3, **given)
     whole.fit()
 
-    class Asked(Trainer):
-        def step(self, group: list, steps: int) -> None:  # type: ignore[type-arg]
-            super().step(group, steps)
-            self._asked_to_stop = self.state.update == stop_at
-
-    broken = make_trainer(dropout=0.3, **given)
-    broken.__class__ = Asked
-    with pytest.raises(Interrupted):
-        broken.fit()
+    stop_behind(make_trainer(dropout=0.3, **given), stop_at)
     torch.manual_seed(12345)  # whatever state torch is in by then
     again = make_trainer(dropout=0.3, **given)
     again.resume()

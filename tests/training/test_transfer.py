@@ -21,6 +21,8 @@ from cutaway.training.prepared import prepare
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
 
+from .conftest import stop_behind
+
 Make = Callable[..., Trainer]
 GIVEN = {"limit": 90, "batch_size": 32, "tensorboard": False, "threads": 1}
 
@@ -100,15 +102,7 @@ def test_a_run_stopped_in_either_phase_or_between_goes_on_bit_for_bit(
     whole = make_trainer(model=normed(), **given)
     whole.fit()
 
-    class Asked(Trainer):
-        def step(self, group: list, steps: int) -> None:  # type: ignore[type-arg]
-            super().step(group, steps)
-            self._asked_to_stop = self.state.update == stop_at
-
-    broken = make_trainer(model=normed(), **given)
-    broken.__class__ = Asked
-    with pytest.raises(Interrupted):
-        broken.fit()
+    stop_behind(make_trainer(model=normed(), **given), stop_at)
     torch.manual_seed(12345)
     again = make_trainer(model=normed(), **given)
     again.resume()

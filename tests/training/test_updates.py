@@ -12,10 +12,12 @@ import torch
 from cutaway.files import read_json
 from cutaway.models.saving import read_tensors
 from cutaway.training.batches import reach
-from cutaway.training.loop import Interrupted, Trainer
+from cutaway.training.loop import Trainer
 from cutaway.training.progress import Progress
 from cutaway.training.schedules import factor
 from cutaway.training.session import fit
+
+from .conftest import stop_behind
 
 Make = Callable[..., Trainer]
 GIVEN = {"limit": 200, "batch_size": 32, "tensorboard": False, "threads": 1, "save_minutes": 0}
@@ -60,15 +62,7 @@ def test_a_stop_changes_nothing(make_trainer: Make, stop_at: int, tmp_path: Path
     whole = make_trainer(folder=tmp_path / "whole", **given)
     whole.fit()
 
-    class Asked(Trainer):
-        def step(self, group: list, steps: int) -> None:  # type: ignore[type-arg]
-            super().step(group, steps)
-            self._asked_to_stop = self.state.update == stop_at
-
-    broken = make_trainer(folder=tmp_path / "again", **given)
-    broken.__class__ = Asked
-    with pytest.raises(Interrupted):
-        broken.fit()
+    stop_behind(make_trainer(folder=tmp_path / "again", **given), stop_at)
     again = make_trainer(folder=tmp_path / "again", **given)
     again.resume()
     again.fit()
