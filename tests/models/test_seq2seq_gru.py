@@ -111,7 +111,7 @@ def test_the_attention_can_be_seen() -> None:
     torch.testing.assert_close(seen.sum(2), torch.ones(2, 3).double())
     with capture(model, "features", "attention") as found:
         model(source, mask, so_far)
-    assert found["features"]["attention"].shape == (2, 10)  # the last context
+    assert found["features"]["attention"].shape == (2, 10)  # the first context
 
 
 def test_it_keeps_the_contract() -> None:

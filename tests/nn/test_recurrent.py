@@ -172,10 +172,10 @@ def test_every_path_through_many_lengths(
 
 def test_a_batch_is_cut_where_sequences_end() -> None:
     lengths = torch.arange(64, 0, -1)
-    assert recurrent._cuts(lengths, 64, hidden=64) == [8, 16, 24, 32, 40, 48, 56, 64]
-    assert recurrent._cuts(lengths, 64, hidden=63) == [64]  # too little to gain
-    assert recurrent._cuts(torch.full((64,), 60), 64, hidden=64) == [64]  # hardly any padding
-    assert recurrent._cuts(torch.tensor([50, 1, 1, 1]), 64, hidden=4096) == [1, 50]
+    assert recurrent.cuts_of(lengths, 64, hidden=64) == [8, 16, 24, 32, 40, 48, 56, 64]
+    assert recurrent.cuts_of(lengths, 64, hidden=63) == [64]  # too little to gain
+    assert recurrent.cuts_of(torch.full((64,), 60), 64, hidden=64) == [64]  # hardly any padding
+    assert recurrent.cuts_of(torch.tensor([50, 1, 1, 1]), 64, hidden=4096) == [1, 50]
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .ablation import ablate, patch
+    from .attribution import attribute
+    from .concepts import concept
+    from .gradients import flow
+    from .interventions import Noise, Replace, Transplant, Zero, intervene
     from .probes import capture
 
-__all__ = ["capture"]
+_FROM = {
+    "capture": "probes",
+    "flow": "gradients",
+    "ablate": "ablation",
+    "patch": "ablation",
+    "attribute": "attribution",
+    "concept": "concepts",
+} | dict.fromkeys(("Noise", "Replace", "Transplant", "Zero", "intervene"), "interventions")
+__all__ = [
+    "Noise",
+    "Replace",
+    "Transplant",
+    "Zero",
+    "ablate",
+    "attribute",
+    "capture",
+    "concept",
+    "flow",
+    "intervene",
+    "patch",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "capture":  # torch is imported when it is asked for
-        from .probes import capture
-
-        return capture
+    if name in _FROM:  # torch is imported when it is asked for
+        return getattr(import_module(f".{_FROM[name]}", __package__), name)
     raise AttributeError(f"module 'cutaway.inspect' has no attribute {name!r}")

@@ -1,58 +1,292 @@
-"""Seeing what a model computes while it computes it: with hooks that are gone afterwards, and nothing changed.
+"""Seeing what a model computes while it computes it: with probes that are gone afterwards, and nothing changed.
 
-with cutaway.inspect.capture(model, "features", "layer*") as seen:
+with cutaway.inspect.capture(model, "attention") as seen:
     model(x)
-seen["features"]["layer2"]        # (N, 128, 28, 28)
+seen["attention"]["blocks.0.attention"]        # (N, heads, T, S)
+
+    kind        seen[kind][name], for each module that has such a thing
+    features    what the module gives, a copy
+    attention   weights (N, heads, T, S) before dropout, from the queries and keys that the fused kernel was given
+    gates       rnn.l0.forget and so on, (N, T, hidden) each, by the recurrence computed again (`gates.py`)
+    messages    the coefficient of each edge, (E, heads); beside it seen["edges"], (2, E), sources above targets
+    gradients   ∂L/∂output of the module, of a backward within the block; beside it seen["weights"], ∂L/∂weight
+
+The rules, the same for all kinds:
+- A call is a call of the model, `model(x)`. What is seen is what the last call gave; `every=10` looks at the first
+  call, the eleventh and so on, and costs the others nothing.
+- A module that a call runs several times has its first result under its name and the others under name#2, name#3: the
+  shared block of ALBERT is `blocks.0.attention`, `blocks.0.attention#2`, … Steps of one sequence are put together
+  instead: a cell's gates and the attention of a decoder that takes a token at a time have all steps along T.
+- What runs outside a call of the whole, as in `model.step(…)`, is kept too, each result in place of the one before.
+- `keep=8` keeps the first eight rows of each tensor: examples, or what stands first in their place (nodes, frames,
+  positions). Messages and ∂L/∂weight have no examples and are kept whole. So what is held is at most `keep` rows of
+  each for one call, however many calls there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from ..errors import UnknownName
+from ..errors import ModelError, UnknownName
+from ..models.gat import GATConv
+from ..models.gcn import GCNConv
+from ..models.graphconv import GraphConv
+from ..models.seq2seq_gru import AdditiveAttention
+from ..nn.attention import MultiHeadAttention, Seen
+from ..nn.graphs import Pattern
+from ..nn.recurrent import refuse_projections
+from .captured import Captured, Found
+from .gates import draws, of_cell, read, replay
+from .outputs import carriers, tensor_of
 
-KINDS = ("features",)
-Seen = dict[str, dict[str, Tensor]]
+Undo = Callable[[], None]
+Probe = Callable[[Captured, str, nn.Module], Iterator[Undo]]
+
+# The modules that have what each kind shows; features and gradients are of every module.
+OF: dict[str, tuple[type[nn.Module], ...]] = {
+    "features": (nn.Module,),
+    "attention": (MultiHeadAttention, AdditiveAttention),
+    "gates": (nn.RNNBase, nn.RNNCellBase),
+    "messages": (GCNConv, GATConv, GraphConv),
+    "gradients": (nn.Module,),
+}
+KINDS = tuple(OF)
+BESIDE = {"messages": "edges", "gradients": "weights"}  # what comes with a kind
+
+
+def kinds_of(model: nn.Module) -> tuple[str, ...]:
+    """The kinds of which there is something to capture in a model."""
+    inside = [module for name, module in model.named_modules() if name]
+    return tuple(kind for kind in KINDS if any(isinstance(module, OF[kind]) for module in inside))
 
 
 @contextmanager
-def capture(model: nn.Module, kind: str = "features", *names: str) -> Iterator[Seen]:
-    """While the block runs, keep what the model computes: seen[kind][module's name].
+def capture(
+    model: nn.Module,
+    kind: str | Sequence[str] = "features",
+    *names: str,
+    keep: int | None = None,
+    every: int = 1,
+) -> Iterator[Captured]:
+    """While the block runs, keep what the model computes: `seen[kind][name]`, of the modules whose name fits one of
+    `names` (as `layer1` or `layer*.conv1`), else of all that have that kind of thing. `kind` may be several.
 
-    `features` are the outputs of modules: those whose name fits one of `names` (as `layer1` or `layer*.conv1`), else
-    all but the model itself. Each is a copy without its gradient, because what follows may write over the original;
-    of a module that is called again, the last output is kept. Outputs and gradients of the model are what they are
-    without this, and no hook stays, also where the block raises. Raises UnknownName for what is not there.
+    Outputs and gradients of the model are what they are without this, bit for bit, and nothing stays behind, also where
+    the block raises. Captures may stand within each other. Raises UnknownName for a kind or a module that is not
+    there, ModelError for a kind of which the model has nothing, SettingError for `keep` or `every` below 1.
     """
+    kinds = (kind,) if isinstance(kind, str) else tuple(kind)
+    chosen = {k: _chosen(model, k, names, kinds) for k in kinds}
+    seen = Captured((*kinds, *(BESIDE[k] for k in kinds if k in BESIDE)), keep, every)
+    with ExitStack() as undo:
+        undo.callback(seen.close)
+        undo.callback(model.register_forward_pre_hook(lambda module, args: seen.begin()).remove)
+        for k, modules in chosen.items():
+            for name, module in modules:
+                for step in PROBES[k](seen, name, module):
+                    undo.callback(step)
+            if k == "gradients":
+                for step in _weights(seen, model, [module for _, module in modules] if names else [model]):
+                    undo.callback(step)
+        undo.callback(model.register_forward_hook(lambda *_: seen.end(), always_call=True).remove)
+        yield seen
+
+
+def _chosen(model: nn.Module, kind: str, names: tuple[str, ...], kinds: tuple[str, ...]) -> list[tuple[str, nn.Module]]:
+    """The modules of that kind with a name that fits."""
     if kind not in KINDS:
         raise UnknownName("kind of capture", kind, KINDS)
-    found: dict[str, Tensor] = {}
-    handles = [module.register_forward_hook(_keep(found, name)) for name, module in _chosen(model, names)]
-    try:
-        yield {kind: found}
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _chosen(model: nn.Module, names: tuple[str, ...]) -> list[tuple[str, nn.Module]]:
-    """The modules with a name that fits."""
-    modules = {name: module for name, module in model.named_modules() if name}
+    if kind not in kinds_of(model):
+        raise ModelError(
+            f"{type(model).__name__} has no {kind} to capture. It has these kinds: {', '.join(kinds_of(model))}."
+        )
+    every = [(k, m) for k, m in model.named_modules(remove_duplicate=False) if k]
     for wanted in names:
-        if not any(fnmatchcase(name, wanted) for name in modules):
-            raise UnknownName("module", wanted, modules)
-    return [(k, m) for k, m in modules.items() if not names or any(fnmatchcase(k, wanted) for wanted in names)]
+        # With several kinds a name may be meant for one of them alone.
+        known = [k for k, m in every if any(isinstance(m, OF.get(other, ())) for other in kinds)]
+        if not any(fnmatchcase(k, wanted) for k in known):
+            raise UnknownName("module" if "features" in kinds else f"module with {' or '.join(kinds)}", wanted, known)
+    once = dict(model.named_modules())
+    return [
+        (k, m)
+        for k, m in every
+        if isinstance(m, OF[kind]) and (any(fnmatchcase(k, wanted) for wanted in names) if names else k in once)
+    ]
 
 
-def _keep(found: dict[str, Tensor], name: str) -> Any:
+# --- what each kind puts into a module, and how it is taken out again ------------------------------------------------
+
+
+def _features(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
     def hook(module: nn.Module, args: Any, output: Any) -> None:
-        first = output[0] if isinstance(output, tuple) else output
-        if isinstance(first, Tensor):
-            found[name] = first.detach().clone()
+        first = tensor_of(module, output) if seen.on else None
+        if first is not None:
+            seen.put("features", seen.name("features", name), seen.rows(first))
 
-    return hook
+    yield module.register_forward_hook(hook).remove
+
+
+def _attention(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
+    if isinstance(module, MultiHeadAttention):
+        before = module.seen
+        module.seen = _Listener(lambda used: _attended(seen, name, used), before)
+
+        def restore() -> None:
+            module.seen = before
+
+        yield restore
+        return
+
+    def hook(module: nn.Module, args: Any, output: Any) -> None:
+        if seen.on:  # one query at a time, of one head
+            seen.join("attention", name, seen.rows(output[1])[:, None, None], dim=2)  # (N, 1, 1, S)
+
+    yield module.register_forward_hook(hook).remove
+
+
+def _attended(seen: Captured, name: str, used: Seen) -> None:
+    """Keep queries and keys; the weights are computed for who asks."""
+    if not seen.on:
+        return
+    mask = None if used.mask is None else used.mask.detach()
+    q, k = used.q, used.k
+    if seen.keep is not None:
+        q, k = seen.rows(q), seen.rows(k)
+        mask = mask[: seen.keep] if mask is not None and len(mask) > 1 else mask
+    kept = Seen(q, k, mask, used.causal, used.scale)
+    seen.put("attention", seen.name("attention", name), lambda: kept.weights)
+
+
+class _Listener(list[Seen]):
+    """Stands where an attention puts what it used: says so, and hands it on to who listened before."""
+
+    def __init__(self, tell: Callable[[Seen], None], before: list[Seen] | None) -> None:
+        super().__init__()
+        self._tell, self._before = tell, before
+
+    def append(self, used: Seen) -> None:
+        self._tell(used)
+        if self._before is not None:
+            self._before.append(used)
+
+
+def _gates(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
+    if isinstance(module, nn.RNNCellBase):
+
+        def after_cell(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+            if seen.on:
+                for gate, values in of_cell(module, args, kwargs).items():  # type: ignore[arg-type]  # it is a cell
+                    seen.join("gates", f"{name}.l0.{gate}", seen.rows(values), dim=1)
+
+        yield module.register_forward_hook(after_cell, with_kwargs=True).remove
+        return
+    assert isinstance(module, nn.RNNBase)
+    refuse_projections(module)
+    random: list[Tensor] = []
+
+    def before_layer(layer: nn.Module, args: Any, kwargs: Any) -> None:
+        random.clear()
+        given = args[0] if args else kwargs.get("x", kwargs.get("input"))
+        if seen.on and draws(layer, given):  # type: ignore[arg-type]  # it is a layer
+            random.append(torch.get_rng_state())
+
+    def after_layer(layer: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        if not seen.on:
+            return
+        assert isinstance(layer, nn.RNNBase)
+        reading = read(layer, args, kwargs, random[0] if random else None).first(seen.keep)
+        with torch.random.fork_rng(devices=[], enabled=bool(random)):
+            if random:
+                torch.set_rng_state(random.pop())
+            found = replay(layer, reading)
+        for gate, values in found.items():
+            seen.join("gates", f"{name}.{gate}", seen.rows(values), 1, goes_on=reading.state is not None)
+
+    yield module.register_forward_pre_hook(before_layer, with_kwargs=True).remove
+    yield module.register_forward_hook(after_layer, with_kwargs=True).remove
+
+
+def _messages(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
+    assert isinstance(module, GCNConv | GATConv | GraphConv)
+    before = module.tap
+
+    def tap(coefficients: Tensor, pattern: Pattern, first: int) -> Tensor:
+        if before is not None:
+            coefficients = before(coefficients, pattern, first)
+        if seen.on:
+            own = seen.join("messages", name, coefficients.detach().t().clone(), 1, goes_on=first > 0)  # (E, heads)
+            seen.put("edges", own, pattern.pairs)
+        return coefficients
+
+    def restore() -> None:
+        module.tap = before
+
+    module.tap = tap
+    yield restore
+
+
+def _gradients(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
+    handles: list[Any] = []
+
+    def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        if not seen.on:
+            return
+        of_this_call = seen.results.setdefault("gradients", {})
+        _release(handles, of=of_this_call if seen.inside else None)  # of calls before, no gradient is waited for
+        key = seen.name("gradients", name)
+        parts: dict[int, Tensor] = {}  # one each, the last that came
+
+        def keep(gradient: Tensor, part: int) -> None:
+            parts[part] = seen.rows(gradient)
+            of_this_call[key] = parts[part] if len(parts) == 1 else lambda: torch.stack([*parts.values()]).sum(0)
+
+        for i, (part, as_output) in enumerate(carriers(module, args, kwargs, output)):
+            if part.requires_grad:
+                hooked = part.register_hook(lambda g, i=i, whole=as_output: keep(whole(g), i))  # type: ignore[no-untyped-call]
+                handles.append((of_this_call, hooked))
+
+    yield module.register_forward_hook(hook, with_kwargs=True).remove
+    yield lambda: _release(handles)
+
+
+def _weights(seen: Captured, model: nn.Module, modules: list[nn.Module]) -> Iterator[Undo]:
+    """∂L/∂weight of those modules and all within them."""
+    inside = {parameter for module in modules for parameter in module.parameters()}
+    for name, parameter in model.named_parameters():
+        if parameter in inside and parameter.requires_grad:
+            yield parameter.register_hook(_of_weight(seen, name)).remove  # type: ignore[no-untyped-call]
+
+
+def _of_weight(seen: Captured, name: str) -> Callable[[Tensor], None]:
+    def backward(gradient: Tensor) -> None:
+        if seen.looking:
+            own = gradient.detach().clone()
+            seen.put("weights", name, own.to_dense if own.is_sparse else own)
+
+    return backward
+
+
+def _release(handles: list[Any], of: Any = None) -> None:
+    """Take out the hooks, but for those of one call."""
+    for call, handle in handles:
+        if call is not of:
+            handle.remove()
+    handles[:] = [entry for entry in handles if entry[0] is of]
+
+
+PROBES: Mapping[str, Probe] = {
+    "features": _features,
+    "attention": _attention,
+    "gates": _gates,
+    "messages": _messages,
+    "gradients": _gradients,
+}
+
+
+__all__ = ["KINDS", "Captured", "Found", "capture", "kinds_of"]

@@ -34,6 +34,7 @@ from ..nn.graphs import (
     MOST_ENTRIES,
     NodeLinear,
     Pattern,
+    Tap,
     dropout,
     edge_scores,
     edge_softmax,
@@ -78,6 +79,7 @@ class GATConv(nn.Module):
 
     def __init__(self, in_features: int, width: int, heads: int, concat: bool, config: Config) -> None:
         super().__init__()
+        self.tap: Tap | None = None
         self.heads, self.width, self.concat = heads, width, concat
         self.dropout, self.slope = config.dropout, config.slope
         self.lin = NodeLinear(in_features, heads * width, bias=False, dropout=config.dropout)
@@ -104,8 +106,8 @@ class GATConv(nn.Module):
         dropped = dropout(h, self.dropout, self.training)
         at_once = max(1, min(self.heads, MOST_ENTRIES // max(1, len(edges.columns))))
         sums = [
-            self._attend(s, d, edges.blocks(len(d)))
-            for s, d in zip(torch.split(scores, at_once), torch.split(dropped, at_once))
+            self._attend(s, d, edges, k * at_once)
+            for k, (s, d) in enumerate(zip(torch.split(scores, at_once), torch.split(dropped, at_once)))
         ]
         y = sums[0] if len(sums) == 1 else torch.cat(sums)  # (K, V, width)
         if self.concat:
@@ -114,12 +116,15 @@ class GATConv(nn.Module):
             y = y.mean(0)  # (V, width)
         return y + self.bias
 
-    def _attend(self, scores: Tensor, h: Tensor, edges: Pattern) -> Tensor:
-        """Σ_j α_ij h_j of some heads: scores (k, V, 2), h (k, V, width) to (k, V, width)."""
+    def _attend(self, scores: Tensor, h: Tensor, edges: Pattern, first: int) -> Tensor:
+        """Σ_j α_ij h_j of some heads, from `first` on: scores (k, V, 2), h (k, V, width) to (k, V, width)."""
         of_targets, of_sources = scores.flatten(0, 1).unbind(1)  # (k·V,) each
-        attention = edge_softmax(F.leaky_relu(edge_scores(of_targets, of_sources, edges), self.slope), edges)
+        each = edges.blocks(len(h))
+        attention = edge_softmax(F.leaky_relu(edge_scores(of_targets, of_sources, each), self.slope), each)
+        if self.tap is not None:
+            attention = self.tap(attention.view(len(h), -1), edges, first).flatten()
         attention = dropout(attention, self.dropout, self.training)  # (k·E,)
-        return product(attention, edges, h.flatten(0, 1)).view(h.shape)
+        return product(attention, each, h.flatten(0, 1)).view(h.shape)
 
 
 class GAT(nn.Module):

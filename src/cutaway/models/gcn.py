@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import require
-from ..nn.graphs import NodeLinear, neighbours, product
+from ..nn.graphs import NodeLinear, Tap, neighbours, product
 from ..spec import GraphSpec
 from .card import Card, Divergence, Published
 from .graphs import LEARNED, check_sizes, chosen, pooled, refuse_features, refuse_target
@@ -63,6 +63,7 @@ class GCNConv(nn.Module):
 
     def __init__(self, in_features: int, out_features: int, config: Config) -> None:
         super().__init__()
+        self.tap: Tap | None = None
         self.lin = NodeLinear(in_features, out_features, bias=False, dropout=config.dropout)
         self.bias = nn.Parameter(torch.zeros(out_features)) if config.bias else None
 
@@ -71,6 +72,8 @@ class GCNConv(nn.Module):
         h: Tensor = self.lin(x)  # (V, out)
         edges = neighbours(edge_index, len(x), loops=True)
         weights = edges.normalised(torch.promote_types(h.dtype, torch.float32))
+        if self.tap is not None:
+            weights = self.tap(weights[None], edges, 0)[0]
         y = product(weights, edges, h)
         return y if self.bias is None else y + self.bias
 

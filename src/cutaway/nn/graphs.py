@@ -120,6 +120,12 @@ class Pattern:
         with torch.inference_mode(False):
             return torch.arange(len(self.columns), dtype=torch.int32, device=self.columns.device)
 
+    @functools.cached_property
+    def pairs(self) -> Tensor:
+        """The edge of each entry, (2, E) int64, sources above targets: the entry (i, j) is the edge from j to i."""
+        with torch.inference_mode(False):
+            return torch.stack([self.columns, self.rows]).long()
+
     def _repeated(self, count: int) -> Pattern:
         entries = len(self.columns)
         starts = [self.starts[:1], *(self.starts[1:] + head * entries for head in range(count))]
@@ -286,6 +292,11 @@ def _starts(sorted_or_not: Tensor, rows: int) -> Tensor:
     """Where each row begins when entries stand in the order of these row numbers, (rows + 1,) int32."""
     counts = torch.bincount(sorted_or_not, minlength=rows)
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)]).to(torch.int32)
+
+
+# Sees the coefficients of the edges, (heads, E) in the order of the pattern, whose first head is the number behind, and
+# gives those that the layer is to use: a layer has one for as long as somebody looks inside (`cutaway.inspect`).
+Tap = Callable[[Tensor, Pattern, int], Tensor]
 
 
 # --- layers' parts ------------------------------------------------------------------------------------------------

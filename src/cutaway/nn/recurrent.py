@@ -56,11 +56,18 @@ def elman_step(x: Tensor, state: State, weights: Weights, activation: Callable[[
 
 def lstm_step(x: Tensor, state: State, weights: Weights) -> State:
     """One step of the LSTM with forget gates and without peepholes: x (N, inputs), h and c (N, hidden) to the next."""
+    found = lstm_gates(x, state, weights)
+    return found["state"], found["cell"]
+
+
+def lstm_gates(x: Tensor, state: State, weights: Weights) -> dict[str, Tensor]:
+    """All that a step of the LSTM computes: input, forget, candidate and output gate, the next cell and state."""
     h, c = state
     from_input, from_state = _sums(x, h, weights)
     i, f, g, o = (from_input + from_state).chunk(4, dim=1)  # each (N, hidden)
-    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-    return torch.sigmoid(o) * torch.tanh(c), c
+    i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
+    c = f * c + i * g
+    return {"input": i, "forget": f, "candidate": g, "output": o, "cell": c, "state": o * torch.tanh(c)}
 
 
 def gru_step(x: Tensor, state: State, weights: Weights, reset: str = "after") -> State:
@@ -70,6 +77,11 @@ def gru_step(x: Tensor, state: State, weights: Weights, reset: str = "after") ->
     U_n makes of h; or "before" it, as published, where r chooses among the numbers of h. With the same weights these
     are two networks.
     """
+    return (gru_gates(x, state, weights, reset)["state"],)
+
+
+def gru_gates(x: Tensor, state: State, weights: Weights, reset: str = "after") -> dict[str, Tensor]:
+    """All that a step of the GRU computes: reset and update gate, the candidate n and the next state."""
     require(reset in ("after", "before"), "reset", reset, "after or before")
     h = state[0]
     from_input, from_state = _sums(x, h, weights)
@@ -81,7 +93,7 @@ def gru_step(x: Tensor, state: State, weights: Weights, reset: str = "after") ->
     else:
         own = [weight.chunk(3)[2] for weight in weights]  # W_n, U_n and their biases
         n = torch.tanh(n_x + _sums(x, r * h, own)[1])
-    return ((1 - z) * n + z * h,)
+    return {"reset": r, "update": z, "candidate": n, "state": (1 - z) * n + z * h}
 
 
 # --- all steps, as the textbook has it --------------------------------------------------------------------------------
@@ -208,7 +220,7 @@ def in_rectangles(layer: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor
     order = lengths.argsort(descending=True, stable=True)
     lengths, on_device = lengths[order], order.to(x.device)
     x, steps = x.index_select(0, on_device), x.shape[1]
-    cuts = _cuts(lengths, steps, layer.hidden_size)
+    cuts = cuts_of(lengths, steps, layer.hidden_size)
 
     step, own = torch.arange(steps, device=x.device), lengths.to(x.device)[:, None]
     mask = step < own  # (N, T)
@@ -229,7 +241,7 @@ def in_rectangles(layer: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor
     return outputs, torch.stack(last).index_select(1, back)
 
 
-def _cuts(lengths: Tensor, steps: int, hidden: int) -> list[int]:
+def cuts_of(lengths: Tensor, steps: int, hidden: int) -> list[int]:
     """The steps at which sequences that have ended are left out, the last of them the last step of all.
 
     `lengths` are in falling order. Between two cuts about one eighth of the sequences end.

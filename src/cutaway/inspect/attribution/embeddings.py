@@ -1,0 +1,75 @@
+"""Where tokens enter a model, and how something else can enter in their stead.
+
+Rule: the input embeddings of a model are its `nn.Embedding` modules whose own name ends in "embedding" (positions and
+segments have other names). Every time one is called in a forward pass, what it gives can be kept, or replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from ...errors import ModelError
+from .target import kind_of
+
+
+def embeddings(model: nn.Module) -> list[nn.Embedding]:
+    """The modules that tokens are looked up in. Raises ModelError where there is none."""
+    found = [m for name, m in model.named_modules() if isinstance(m, nn.Embedding) and name.endswith("embedding")]
+    if not found:
+        raise ModelError(
+            f"{type(model).__name__} has no input embedding: no nn.Embedding in it has a name that ends in "
+            "'embedding', so that it cannot be told where its tokens enter."
+        )
+    return found
+
+
+@contextmanager
+def _hooked(model: nn.Module, hook: Any) -> Iterator[None]:
+    with ExitStack() as stack:
+        for module in embeddings(model):
+            handle: RemovableHandle = module.register_forward_hook(hook)
+            stack.callback(handle.remove)
+        yield
+
+
+@contextmanager
+def replaced(model: nn.Module, parts: tuple[Tensor, ...]) -> Iterator[None]:
+    """Within it the first look-up gives the first part, the second the second, and so on."""
+    left = iter(parts)
+    with _hooked(model, lambda module, args, output: next(left)):
+        yield
+
+
+@dataclass(frozen=True)
+class LookUp:
+    """One call of an embedding."""
+
+    module: nn.Embedding
+    output: Tensor  # (N, L, d)
+    side: int  # 1: the target so far of a pair; 0: all else
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean embedding of the vocabulary, for each place: (N, L, d)."""
+        return self.module.weight.detach().mean(0).expand_as(self.output)
+
+
+def looked_up(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[LookUp]:
+    """What each call of an embedding gives in one forward pass, in order."""
+    found: list[LookUp] = []
+    pairs = kind_of(inputs) == "pairs"
+
+    def keep(module: nn.Embedding, args: Any, output: Tensor) -> None:
+        # Of a pair the source is read first, also where both sides share one embedding.
+        found.append(LookUp(module, output.detach().clone(), int(pairs and bool(found))))
+
+    with _hooked(model, keep), torch.no_grad():
+        model(*inputs)
+    return found

@@ -1,0 +1,113 @@
+"""Grad-CAM: where the maps of a convolution that raise the output are active.
+
+R. R. Selvaraju et al., Grad-CAM: Visual explanations from deep networks via gradient-based localization, 2016.
+<https://arxiv.org/abs/1610.02391>
+
+    α_k = 1/Z Σ_ij ∂F/∂A^k_ij,    L = ReLU(Σ_k α_k A^k)                                           (equations 1 and 2)
+
+L has the size of the layer's maps and is enlarged to that of the input. The layer is the last one with a map of more
+than one place, unless another is named.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...errors import ModelError, UnknownName
+from .asking import Ask, Found
+from .entry import Entry
+
+KINDS = {"image": 4, "video": 4, "series": 3}  # axes of a map, (N, C, …)
+ENLARGED = {4: "bilinear", 3: "linear"}
+
+
+def grad_cam(entry: Entry, ask: Ask) -> Found:
+    """Maps (N, H, W), (N, T, H, W) of video, (N, T, F) of series, the same for all its variables; 0 or above.
+
+    Raises ModelError where the model has no maps, UnknownName for a layer that is not there.
+    """
+    from captum.attr import LayerGradCam
+
+    name = ask.layer or last_map(entry)
+    layer = dict(entry.model.named_modules()).get(name)
+    if layer is None or not name:
+        raise UnknownName("layer", name, [n for n, _ in entry.model.named_modules() if n])
+    _refuse_flat(entry, name)
+    # captum keeps gradients of the layer, which an input that is a leaf makes sure there are
+    z = entry.z.detach().clone().requires_grad_()
+    found = LayerGradCam(entry.score, layer).attribute(
+        z, additional_forward_args=entry.rows, relu_attributions=True, attr_dim_summation=True
+    )
+    small = found.detach()  # (M, 1, …), M examples, or frames
+    values = _enlarged(small, entry)
+    return Found(values, values.flatten(1).sum(1), based=False, layer=name)
+
+
+def _enlarged(small: Tensor, entry: Entry) -> Tensor:
+    if entry.kind == "series":
+        wide = F.interpolate(small, size=entry.z.shape[1], mode="linear", align_corners=False)[:, 0]
+        return wide[..., None].expand_as(entry.z).clone()  # (N, T, F)
+    size = tuple(entry.z.shape[-2:])
+    wide = F.interpolate(small, size=size, mode="bilinear", align_corners=False)[:, 0]  # (M, H, W)
+    return wide.reshape(*entry.z.shape[: entry.z.ndim - 3], *size)
+
+
+def maps(entry: Entry) -> dict[str, tuple[int, ...]]:
+    """The modules whose outputs are maps of more than one place, with their shapes, in the order in which they ran."""
+    axes = KINDS.get(entry.kind, 0)
+    found: dict[str, tuple[int, ...]] = {}
+
+    def watch(name: str) -> Any:
+        def hook(module: nn.Module, args: Any, output: Any) -> None:
+            if isinstance(output, Tensor) and output.ndim == axes and output[0, 0].numel() > 1:
+                found.pop(name, None)
+                found[name] = tuple(output.shape)
+
+        return hook
+
+    handles = [m.register_forward_hook(watch(name)) for name, m in entry.model.named_modules() if name]
+    try:
+        with torch.no_grad():
+            entry.score(entry.z, entry.rows)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+def last_map(entry: Entry) -> str:
+    """The layer that is taken unless one is named. Raises ModelError where no convolution gives a map."""
+    modules = dict(entry.model.named_modules())
+    kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+    if entry.kind in KINDS and any(isinstance(m, kinds) and not _cuts(m) for m in modules.values()):
+        found = [name for name in maps(entry) if _convolves(modules, name)]
+        if found:
+            return found[-1]
+    raise ModelError(
+        f"Grad-CAM is for maps of convolutions, and {type(entry.model).__name__} has none for {entry.kind} data: "
+        "take integrated_gradients or occlusion, or rollout for a Transformer."
+    )
+
+
+def _cuts(conv: nn.Module) -> bool:
+    """Whether it cuts an image into patches, as the first layer of a ViT does."""
+    size, stride = conv.kernel_size, conv.stride
+    return bool(size == stride and max(size) > 1)  # type: ignore[arg-type]  # tuples, of a convolution
+
+
+def _convolves(modules: dict[str, nn.Module], name: str) -> bool:
+    """Whether the map is that of a convolution, or of what stands behind one: not that of a recurrence or attention."""
+    module = modules[name]
+    return not isinstance(module, nn.RNNBase | nn.LayerNorm | nn.Linear | nn.AdaptiveAvgPool2d)
+
+
+def _refuse_flat(entry: Entry, name: str) -> None:
+    found = maps(entry)
+    if name not in found:
+        raise ModelError(
+            f"The layer {name} gives no map of more than one place. These do: {', '.join(list(found)[-8:]) or 'none'}."
+        )

@@ -1,0 +1,119 @@
+"""The methods by name, and the one function that asks them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import ModelError, UnknownName
+from .asking import Ask, Found, size_of, undisturbed
+from .checks import randomised
+from .entry import Baseline, Entry, entry_of
+from .gradcam import grad_cam
+from .gradients import gradient, input_x_gradient, integrated_gradients
+from .occlusion import edges, occlusion
+from .result import Attribution, Completeness
+from .rollout import rollout
+from .shap import SETS, gradient_shap, kernel_shap
+from .target import Asked
+
+METHODS: dict[str, Callable[[Entry, Ask], Found]] = {
+    "gradient": gradient,
+    "input_x_gradient": input_x_gradient,
+    "integrated_gradients": integrated_gradients,
+    "gradient_shap": gradient_shap,
+    "kernel_shap": kernel_shap,
+    "occlusion": occlusion,
+    "edges": edges,
+    "grad_cam": grad_cam,
+    "rollout": rollout,
+}
+LARGE = 20_000_000  # parameters from which on steps are few and weights are not randomised unless asked
+FEW = 16  # those steps
+BRIEF = 8  # steps for maps of random weights, which are ranked alone
+LEAST_SETS = 48  # of KernelShap there
+
+
+def attribute(
+    model: nn.Module,
+    inputs: Tensor | tuple[Tensor, ...],
+    method: str = "integrated_gradients",
+    target: Asked = None,
+    *,
+    baseline: Baseline = None,
+    steps: int | None = None,
+    layer: str | None = None,
+    window: int | None = None,
+    background: Tensor | None = None,
+    randomise: bool | None = None,
+    seed: int = 0,
+) -> Attribution:
+    """How much each part of the inputs did for one number of the model's output, and whether that can be believed.
+
+    `inputs` are what `forward` takes. `method` is one of METHODS. `target` is the number that is explained: an output
+    (a class), or (place, output) where the model answers at many places (a token, a node); None takes what the model
+    says itself: its class, the token behind the last real one, its first forecast, the class of the first node.
+
+    Values have one number for each part of the input: images (N, H, W), tables (N, F), series and sounds (N, T, F),
+    texts (N, T), with `beside` (N, S) for the target of pairs, video (N, T, H, W), graphs (V, F), their edges (E,).
+
+    `baseline` stands for nothing: 0 unless given, a number or a tensor like the first input; of tokens the mean
+    embedding of the vocabulary, or that of the token of a number. `steps` are those of integrals and draws: as many as
+    it takes unless given. `layer` and `window` are Grad-CAM's and occlusion's, `background` (B, …) GradientShap's.
+    `randomise` says whether weights are made random for Adebayo's check, in a copy; None: unless the model has more
+    than 20 million parameters.
+
+    The model is left as it was, bit for bit. Raises UnknownName, SettingError, and ModelError for a method that does
+    not suit the model.
+    """
+    if method not in METHODS:
+        raise UnknownName("method of attribution", method, METHODS)
+    given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    if not given or not len(given[0]):
+        raise ModelError("There is nothing to explain: give at least one example.")
+    large = sum(p.numel() for p in model.parameters()) > LARGE
+    ask = Ask(steps or (FEW if large and method != "kernel_shap" else None), layer, window, background, seed)
+    with undisturbed(model, seed):
+        entry = entry_of(model, given, target, baseline)
+        found = METHODS[method](entry, ask)
+        result = _described(entry, method, found)
+        if randomise is False or (randomise is None and large):
+            why = "The weights were not made random: that would take long." if large or randomise is False else ""
+            return dataclasses.replace(result, why_not=why)
+        brief = dataclasses.replace(ask, steps=min(found.steps, _brief(method, found.steps)) if found.steps else None)
+
+        def again(other: Entry) -> tuple[Tensor, Tensor | None]:
+            torch.manual_seed(seed)
+            drawn = METHODS[method](other, dataclasses.replace(brief, layer=found.layer))
+            return drawn.values, drawn.beside
+
+        check = randomised(entry, found.values, found.beside, again, seed)
+    why = "" if check else "The weights were not made random: there is nothing in the map to compare."
+    return dataclasses.replace(result, randomisation=check, why_not=why)
+
+
+def _brief(method: str, steps: int) -> int:
+    return BRIEF if method != "kernel_shap" else max(steps - SETS, LEAST_SETS)
+
+
+@torch.no_grad()
+def _described(entry: Entry, method: str, found: Found) -> Attribution:
+    output = entry.score(entry.z, entry.rows)
+    start = found.start if found.start is not None else entry.score(entry.baseline, entry.rows)
+    size = size_of(found.values, found.beside, examples=len(output))
+    return Attribution(
+        method=method,
+        kind=entry.kind,
+        values=found.values,
+        beside=found.beside,
+        baseline=entry.baseline if found.based else None,
+        about=(found.about or entry.about) if found.based else "none",
+        target=entry.target,
+        output=output,
+        completeness=Completeness(found.total, output - start, size, found.tolerance),
+        layer=found.layer,
+        steps=found.steps,
+    )

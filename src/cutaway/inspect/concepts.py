@@ -1,0 +1,289 @@
+"""Concepts: does a layer know what some examples have in common, and does it count for a class?
+
+B. Kim, M. Wattenberg, J. Gilmer, C. Cai, J. Wexler, F. Viegas, R. Sayres, Interpretability beyond feature attribution:
+quantitative testing with concept activation vectors (TCAV), 2017 (ICML 2018). <https://arxiv.org/abs/1711.11279>
+
+    v_C    the normal of a linear classifier between what a layer f gives for examples of the concept and for others
+    S(x) = ∇h_k(f(x)) · v_C            does class k gain where the layer goes towards the concept?      (equation 1)
+    TCAV = |{x of class k : S(x) > 0}| / |{x of class k}|                                                (equation 2)
+
+There is a direction for any examples. So it is asked several times, each time against other random examples of the
+data, and as often with random examples in place of the concept: a two-sided test (Welch's t) compares the two lots of
+scores (section 3.2). The paper's test alone is too easily passed, since its classifiers share the concept's examples:
+here the classifiers must also tell the concept from others on examples that they have not seen.
+
+The classifier is a ridge regression on ±1. Where a layer gives more than one place (tokens, steps, large maps), its
+means over the places are taken, and to go towards the concept is to do so at every place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import DataError, ModelError, UnknownName
+from .attribution.asking import undisturbed
+from .attribution.entry import Entry, entry_of
+from .attribution.target import kind_of, outputs_of
+
+Inputs = Tensor | tuple[Tensor, ...]
+
+SETS = 10  # times that it is asked
+LEAST = 4  # examples of a concept
+LEVEL = 0.05  # of significance
+FLAT = 4096  # numbers of a map, up to which each of its places stands for itself
+BEFORE = ":input"  # behind a layer's name: what it is given, not what it gives
+RIDGE = 0.1  # of the mean square of what a layer gives
+UNSEEN = 3  # one example of so many is kept to test a classifier with
+
+
+@dataclass(frozen=True)
+class Concept:
+    """How much a concept counts for a class at one layer."""
+
+    layer: str
+    output: int  # the class
+    scores: tuple[float, ...]  # TCAV against each set of random examples
+    chance: tuple[float, ...]  # TCAV of random examples in place of the concept
+    p: float  # of the difference of the two, two-sided
+    accuracy: float  # of the classifiers, on examples that they have not seen: 0.5 is chance
+    examples: int  # of the concept
+
+    @property
+    def score(self) -> float:
+        """The mean share of the class's examples that gain towards the concept."""
+        return sum(self.scores) / len(self.scores)
+
+    @property
+    def known(self) -> bool:
+        """Whether the layer tells the concept from other examples, by two standard errors more than chance does."""
+        return self.accuracy > 0.5 + 2 * math.sqrt(0.25 / self.examples)
+
+    @property
+    def significant(self) -> bool:
+        """Whether the layer knows the concept, and scores are other than those of random examples."""
+        return self.known and self.p < LEVEL
+
+    @property
+    def says(self) -> str:
+        """The finding in words."""
+        found = f"TCAV {self.score:.2f} at {self.layer} (p = {self.p:.2g} against random examples"
+        found += f"; told from others in {self.accuracy:.0%} of unseen cases)."
+        if not self.known:
+            return f"{found} The layer cannot tell these examples from others: nothing can be said of the concept."
+        if self.p >= LEVEL:
+            return f"{found} The layer knows the concept, but it counts no more than random examples do."
+        way = "for" if self.score > sum(self.chance) / len(self.chance) else "against"
+        return f"{found} The concept counts {way} the class."
+
+
+def concept(
+    model: nn.Module,
+    inputs: Inputs,
+    examples: Inputs,
+    others: Inputs,
+    *,
+    layer: str | None = None,
+    target: int | None = None,
+    sets: int = SETS,
+    seed: int = 0,
+) -> Concept:
+    """TCAV of the concept that `examples` have in common.
+
+    `inputs` are examples of the class, `others` random examples of the data, all of them what `forward` takes. `target`
+    is the class: unless given, the one that the model finds most in `inputs`. `layer` is the last before the answer
+    unless given; "fc:input" is what the layer fc is given. The model is left as it was.
+    Raises DataError for too few examples, UnknownName for a layer that is not there, ModelError for graphs.
+    """
+    given, those, pool = (_tuple(x) for x in (inputs, examples, others))
+    _refuse(given, those, pool)
+    with undisturbed(model, seed):
+        if target is None:
+            with torch.no_grad():
+                target = _most(model, given)
+        entry = entry_of(model, given, target)
+        name = layer or last_layer(entry)
+        if not name.removesuffix(BEFORE) or name.removesuffix(BEFORE) not in dict(model.named_modules()):
+            raise UnknownName("layer", name, [n for n, _ in model.named_modules() if n])
+        slopes = _slopes(entry, name)  # (N, D)
+        generator = torch.Generator().manual_seed(seed)
+        c, r = _given(model, those, name), _given(model, pool, name)
+        lots = [_drawn(r, len(c), generator) for _ in range(sets + 1)]
+        found = [_asked(c, lot, slopes, generator) for lot in lots[:sets]]
+        chance = [_asked(one, another, slopes, generator) for one, another in pairwise(lots)]
+    scores, by_chance = tuple(s for s, _ in found), tuple(s for s, _ in chance)
+    accuracy = sum(a for _, a in found) / sets
+    return Concept(name, target, scores, by_chance, welch(scores, by_chance), accuracy, len(c))
+
+
+def _refuse(given: tuple[Tensor, ...], those: tuple[Tensor, ...], pool: tuple[Tensor, ...]) -> None:
+    if kind_of(given) == "graph":
+        raise ModelError("A concept is told from several examples, and the nodes of a graph are not apart.")
+    for count, what in ((len(those[0]), "the concept"), (len(pool[0]), "the data, to compare them with")):
+        if count < LEAST:
+            raise DataError(f"A concept takes at least {LEAST} examples of {what}, and there are {count}.")
+
+
+def _tuple(inputs: Inputs) -> tuple[Tensor, ...]:
+    return (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+
+
+def _most(model: nn.Module, inputs: tuple[Tensor, ...]) -> int:
+    """The class that is found most often, or 0 where there is one output."""
+    return int(outputs_of(model, inputs).flatten(0, -2).argmax(1).mode().values)
+
+
+# --- what the layer gives ------------------------------------------------------------------------------------------
+
+
+def last_layer(entry: Entry) -> str:
+    """The last module before the answer that gives numbers for each example on which the answer hangs; where there is
+    none, what the module that answers is given. Raises ModelError."""
+    found: list[str] = []
+
+    def watch(name: str) -> Any:
+        def hook(module: nn.Module, args: Any, output: Any) -> None:
+            first = output[0] if isinstance(output, tuple) else output
+            if isinstance(first, Tensor) and first.ndim >= 2 and len(first) == len(entry.z):
+                found.append(name)
+
+        return hook
+
+    modules = [(n, m) for n, m in entry.model.named_modules() if n and n.partition(".")[0] != "head"]
+    handles = [m.register_forward_hook(watch(name)) for name, m in modules]
+    try:
+        with torch.no_grad():
+            entry.score(entry.z, entry.rows)
+            answer = outputs_of(entry.model, entry.inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    answering = ""
+    for name in reversed(dict.fromkeys(found)):
+        with torch.no_grad(), _kept(entry.model, [name]) as kept:
+            entry.score(entry.z, entry.rows)
+        said = kept[name].shape == answer.shape and torch.equal(kept[name], answer)  # it is the answer itself
+        if said:
+            answering = name
+        elif bool((_slopes(entry, name) != 0).any()):
+            return name
+    if answering:
+        return answering + BEFORE
+    raise ModelError(f"{type(entry.model).__name__} has no layer before its answer: there is nowhere to look.")
+
+
+@contextmanager
+def _kept(model: nn.Module, names: list[str]) -> Iterator[dict[str, Tensor]]:
+    """What these modules give, or are given, as leaves that a gradient can be taken to: what follows goes on from a
+    copy."""
+    found: dict[str, Tensor] = {}
+
+    def keep(name: str, given: Any) -> Any:
+        first = given[0] if isinstance(given, tuple) else given
+        leaf = first.detach().clone().requires_grad_(torch.is_grad_enabled())
+        found[name] = leaf
+        onward = leaf.clone()  # may be written over
+        return (onward, *given[1:]) if isinstance(given, tuple) else onward
+
+    def behind(name: str) -> Any:
+        return lambda module, args, output: keep(name, output)
+
+    def before(name: str) -> Any:
+        return lambda module, args: keep(name, args)
+
+    modules = dict(model.named_modules())
+    handles = [
+        modules[name.removesuffix(BEFORE)].register_forward_pre_hook(before(name))
+        if name.endswith(BEFORE)
+        else modules[name].register_forward_hook(behind(name))
+        for name in names
+    ]
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@torch.no_grad()
+def _given(model: nn.Module, inputs: tuple[Tensor, ...], name: str) -> Tensor:
+    """What the layer gives for each example, (n, D)."""
+    with _kept(model, [name]) as kept:
+        model(*inputs)
+    return _flat(kept[name], len(inputs[0]), torch.mean)
+
+
+def _slopes(entry: Entry, name: str) -> Tensor:
+    """∇h_k at the layer, (N, D): where its means over places are taken, the sum over the places."""
+    with _kept(entry.model, [name]) as kept:
+        score = entry.score(entry.z, entry.rows).sum()
+    (slope,) = torch.autograd.grad(score, kept[name], allow_unused=True)
+    slope = torch.zeros_like(kept[name]) if slope is None else slope
+    return _flat(slope, len(entry.z), torch.sum)
+
+
+def _flat(x: Tensor, examples: int, over: Any) -> Tensor:
+    """(n, …) to (n, D): maps (n, C, …) as they are where they are small, else over their places; tokens and steps
+    (n, T, d) over theirs, of which examples have different numbers. Raises ModelError for what is not by example."""
+    x = x.detach()
+    if len(x) != examples:
+        raise ModelError("This layer does not give its numbers example by example: name another layer.")
+    if x.ndim == 3:
+        flat: Tensor = over(x, 1)  # (n, d)
+    elif x.ndim > 3 and x[0].numel() > FLAT:
+        flat = over(x.flatten(2), 2)  # (n, C)
+    else:
+        flat = x.flatten(1)
+    return flat
+
+
+# --- the classifier and the test -----------------------------------------------------------------------------------
+
+
+def _drawn(pool: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """As many random rows as the concept has examples, or all there are."""
+    return pool[torch.randperm(len(pool), generator=generator)[: max(count, LEAST)]]
+
+
+def _asked(one: Tensor, other: Tensor, slopes: Tensor, generator: torch.Generator) -> tuple[float, float]:
+    """TCAV of the first lot against the second, and how well a classifier tells examples that it has not seen."""
+    direction, _ = vector(one, other)
+    score = float((slopes @ direction > 0).float().mean())
+    halves = [torch.randperm(len(x), generator=generator) for x in (one, other)]
+    seen, unseen = zip(*((x[o[len(x) // UNSEEN :]], x[o[: len(x) // UNSEEN]]) for x, o in zip((one, other), halves)))
+    v, bias = vector(*seen)
+    right = [(unseen[0] @ v + bias > 0).float().mean(), (unseen[1] @ v + bias <= 0).float().mean()]
+    return score, float(sum(right) / 2)
+
+
+def vector(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """The normal v (D,) of a ridge regression that is 1 for rows of `one` (n, D), −1 for those of `other`, and what is
+    added to v · x. It is found among the examples, of which there are fewer than numbers."""
+    x = torch.cat([one, other])
+    y = torch.cat([x.new_full((len(one),), 1 / len(one)), x.new_full((len(other),), -1 / len(other))])
+    centre = (one.mean(0) + other.mean(0)) / 2
+    x = x - centre
+    products = x @ x.T  # (n, n)
+    ridge = RIDGE * products.diagonal().mean().clamp(min=1e-12)
+    v = x.T @ torch.linalg.solve(products + ridge * torch.eye(len(x), dtype=x.dtype, device=x.device), y)
+    return v, -(centre @ v)
+
+
+def welch(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+    """p of B. L. Welch's t test of equal means (1947), two-sided. Where neither varies it is 1 or 0."""
+    from scipy.special import stdtr  # comes with scikit-learn
+
+    means = [sum(x) / len(x) for x in (one, other)]
+    errors = [sum((v - m) ** 2 for v in x) / (len(x) - 1) / len(x) for x, m in zip((one, other), means)]
+    if sum(errors) == 0:
+        return float(means[0] == means[1])
+    t = (means[0] - means[1]) / math.sqrt(sum(errors))
+    freedom = sum(errors) ** 2 / sum(e**2 / (len(x) - 1) for e, x in zip(errors, (one, other)))
+    return float(2 * stdtr(freedom, -abs(t)))

@@ -1,0 +1,122 @@
+"""How much of what a recurrent layer held some steps ago still shows in what it holds: ∂s_T/∂s_t by the lag T − t.
+
+s is what carries the memory: the cell c of an LSTM, the state h of the others. By the chain rule
+
+    ∂s_T/∂s_t = Π_{k=t+1}^{T} ∂s_k/∂s_{k−1}
+
+so that it shrinks or grows by a factor at each step: gradients vanish or explode (Y. Bengio, P. Simard, P. Frasconi,
+1994, <https://doi.org/10.1109/72.279181>). Of an LSTM that factor is, but for what goes by way of h, the forget gate
+itself, which can be held near 1 (S. Hochreiter, J. Schmidhuber, 1997, <https://doi.org/10.1162/neco.1997.9.8.1735>);
+of a GRU it is the update gate; of an Elman network diag(1 − h²) U, with the same matrix U at every step.
+
+What is said is ‖∂s_T/∂s_t‖_F / √hidden, 1 at lag 0: by v ~ N(0, 1), E ‖vᵀ J‖² = ‖J‖_F² (M. F. Hutchinson, 1989).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..nn.recurrent import State, as_state, begin, weights_of
+from .gates import Reading, mode_of, read, replay, step, weights_of_cell
+
+PROBES = 32  # random directions
+
+
+@contextmanager
+def readings(model: nn.Module) -> Iterator[dict[str, list[Reading]]]:
+    """While the block runs, keep what each recurrent layer is given, one entry for each call; of a cell one for all its
+    steps. Within it the model should be in evaluation mode: what dropout drops between layers is not kept."""
+    found: dict[str, list[Reading]] = {}
+    handles = []
+
+    def of_layer(name: str) -> Any:
+        def hook(module: nn.RNNBase, args: Any, kwargs: Any, output: Any) -> None:
+            found.setdefault(name, []).append(read(module, args, kwargs, None))
+
+        return hook
+
+    def of_cell(name: str) -> Any:
+        def hook(module: nn.RNNCellBase, args: Any, kwargs: Any, output: Any) -> None:
+            given = {**dict(zip(("input", "hx"), args)), **kwargs}
+            x, state = given["input"].detach(), given.get("hx")
+            x = x[:, None] if x.ndim == 2 else x[None, None]  # (N, 1, inputs)
+            before = found.setdefault(name, [])
+            if before:
+                before[0] = Reading(torch.cat([before[0].x, x], dim=1), None, before[0].state)
+            else:
+                own = None if state is None else tuple(part.detach().reshape(1, len(x), -1) for part in as_state(state))
+                before.append(Reading(x, None, own))
+
+        return hook
+
+    try:
+        for name, module in model.named_modules():
+            if isinstance(module, nn.RNNBase):
+                handles.append(module.register_forward_hook(of_layer(name), with_kwargs=True))
+            elif isinstance(module, nn.RNNCellBase):
+                handles.append(module.register_forward_hook(of_cell(name), with_kwargs=True))
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def steps_of(layer: nn.Module, reading: Reading, example: int, level: int = 0, way: int = 0) -> tuple[Tensor, State]:
+    """What one layer and way reads of one example, in the order in which it reads: x (T, inputs), and its first state,
+    (hidden,) each. Only real steps."""
+    long = reading.x.shape[1] if reading.lengths is None else int(reading.lengths[example])
+    state = None if reading.state is None else tuple(part[:, example : example + 1] for part in reading.state)
+    alone = Reading(reading.x[example : example + 1, :long], None, state)
+    if isinstance(layer, nn.RNNCellBase):
+        zeros = alone.x.new_zeros(layer.hidden_size)
+        first: State = (zeros, zeros) if mode_of(layer) == "LSTM" else (zeros,)
+        return alone.x[0].detach(), first if state is None else tuple(part[0, 0] for part in state)
+    assert isinstance(layer, nn.RNNBase)
+    ways = 2 if layer.bidirectional else 1
+    first = tuple(part[level * ways + way, 0] for part in (begin(layer, alone.x) if state is None else state))
+    x = alone.x[0].detach()
+    if level > 0:
+        below = replay(layer, alone)
+        x = torch.cat([below[f"l{level - 1}{'_reverse' * w}.state"] for w in range(ways)], dim=2)[
+            0
+        ]  # (T, ways · hidden)
+    return x.flip(0) if way else x, first
+
+
+def by_lag(layer: nn.Module, x: Tensor, first: State, level: int = 0, way: int = 0, seed: int = 0) -> Tensor:
+    """‖∂s_T/∂s_t‖_F / √hidden for the lags 0, 1, …, T − 1, (T,): x (T, inputs) in the order in which it is read.
+
+    All random directions are run side by side, as examples that are alike; one backward pass tells all lags.
+    """
+    if isinstance(layer, nn.RNNCellBase):
+        mode, weights = mode_of(layer), weights_of_cell(layer)
+    else:
+        assert isinstance(layer, nn.RNNBase)
+        mode, weights = layer.mode, weights_of(layer, level, way)
+    weights = [weight.detach() for weight in weights]
+    carried: list[Tensor] = []
+    with torch.enable_grad():
+        state: State = tuple(part.detach().expand(PROBES, -1) for part in first)
+        for row in x.detach():
+            gates = step(mode, row.expand(PROBES, -1), state, weights)
+            memory = gates["cell" if mode == "LSTM" else "state"]  # (PROBES, hidden)
+            if not carried:  # nothing before it asks for a gradient
+                memory = memory.detach().requires_grad_()
+            carried.append(memory)
+            state = (gates["output"] * torch.tanh(memory), memory) if mode == "LSTM" else (memory,)
+        directions = torch.randn(memory.shape, generator=torch.Generator().manual_seed(seed)).to(memory)
+        found = torch.autograd.grad(memory, carried, directions)
+    sizes = torch.stack([gradient.double().square().sum() for gradient in found])  # of s_1, …, s_T
+    return (sizes / sizes[-1]).sqrt().flip(0)
+
+
+def plain_network(inputs: int, hidden: int, like: Tensor) -> nn.RNN:
+    """An Elman network as it begins, of the same size, in the precision of `like`."""
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        return nn.RNN(inputs, hidden, batch_first=True).to(like.dtype)

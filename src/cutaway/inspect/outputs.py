@@ -1,0 +1,61 @@
+"""What a module gave, whatever it is in: a tensor, a tensor with states behind it, or packed sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+
+from ..nn.recurrent import as_state
+from .gates import lengths_given
+
+
+def tensor_of(module: nn.Module, output: Any) -> Tensor | None:
+    """The first tensor of what a module gave; packed sequences padded, as the module has batch and steps."""
+    first = output[0] if isinstance(output, tuple) and not isinstance(output, PackedSequence) else output
+    if isinstance(first, PackedSequence):
+        return padded(module, first)
+    return first if isinstance(first, Tensor) else None
+
+
+def carriers(module: nn.Module, args: Any, kwargs: Any, output: Any) -> list[tuple[Tensor, Callable[[Tensor], Tensor]]]:
+    """The tensors that carry a module's output onward, each with how its gradient is one of the whole output.
+
+    A recurrent layer hands its last states on twice, within its outputs and beside them, and is asked for either.
+    """
+    first = output[0] if isinstance(output, tuple) and not isinstance(output, PackedSequence) else output
+    bundle = first if isinstance(first, PackedSequence) else None
+    data = first if bundle is None else bundle.data
+    if not isinstance(data, Tensor):
+        return []
+    whole = (lambda g: g) if bundle is None else (lambda g: padded(module, bundle._replace(data=g)))
+    found: list[tuple[Tensor, Callable[[Tensor], Tensor]]] = [(data, whole)]
+    if isinstance(module, nn.RNNBase):
+        shape = padded(module, first).shape if bundle is not None else data.shape
+        lengths = lengths_given(args, kwargs)
+        found.append((as_state(output[1])[0], lambda g: at_the_ends(module, g, shape, lengths)))
+    return found
+
+
+def at_the_ends(layer: nn.RNNBase, gradient: Tensor, shape: torch.Size, lengths: Tensor | None) -> Tensor:
+    """The gradient of the last states, (layers · ways, N, hidden), where the top layer's stand among its outputs."""
+    if len(shape) == 2:  # one sequence without a batch
+        return at_the_ends(layer, gradient[:, None], torch.Size((1, *shape)), None)[0]
+    hidden = gradient.shape[2]
+    found = gradient.new_zeros(shape)
+    steps = found if layer.batch_first else found.transpose(0, 1)  # (N, T, ways · hidden)
+    ends = lengths.to(found.device) - 1 if lengths is not None else found.new_full((len(steps),), steps.shape[1] - 1)
+    rows = torch.arange(len(steps), device=found.device)
+    if layer.bidirectional:
+        steps[rows, ends.long(), :hidden] = gradient[-2]
+        steps[:, 0, hidden:] = gradient[-1]
+    else:
+        steps[rows, ends.long()] = gradient[-1]
+    return found
+
+
+def padded(module: nn.Module, bundle: PackedSequence) -> Tensor:
+    return pad_packed_sequence(bundle, batch_first=getattr(module, "batch_first", True))[0]

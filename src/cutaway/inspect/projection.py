@@ -1,0 +1,92 @@
+"""Vectors as places in a plane, and who is near to whom.
+
+PCA turns the axes so that the first holds as much of the variance as one can, the second as much of the rest
+(K. Pearson, 1901, <https://doi.org/10.1080/14786440109462720>). t-SNE looks for places in the plane whose neighbours
+are those of the vectors (L. van der Maaten, G. Hinton, Visualizing data using t-SNE, 2008,
+<https://jmlr.org/papers/v9/vandermaaten08a.html>), by scikit-learn's implementation. Both are the same every time.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import SettingError, require
+from ..nn.attention import Score, cosine, dot, scaled_dot
+
+MEASURES: dict[str, Score] = {"cosine": cosine, "dot product": dot, "dot product / √d": scaled_dot}
+PERPLEXITY = 30.0  # how many neighbours t-SNE minds, about; less where there are few vectors
+FIRST = 50  # components that t-SNE is given at most, as its paper does
+LEAST = 5  # vectors that t-SNE needs for there to be neighbours and others
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Where n vectors stand in a plane."""
+
+    places: Tensor  # (n, 2) float64
+    shares: tuple[float, float] | None = None  # of the variance, along each axis; None where axes mean nothing
+
+
+def components(x: Tensor, count: int = 2) -> tuple[Tensor, Tensor]:
+    """Principal components of vectors (n, d): coordinates (n, count), 0 beyond those there are, and the share of the
+    variance along each, (count,). The largest weight of each component is positive, so that signs are settled."""
+    x = x.detach().cpu().double()
+    x = x - x.mean(0)
+    u, s, v = torch.linalg.svd(x, full_matrices=False)
+    sign = v.gather(1, v.abs().argmax(1, keepdim=True)).sign()[:, 0] if v.numel() else s
+    found = (u * s * sign)[:, :count]  # (n, ≤ count)
+    variance = s.square()
+    total = variance.sum()
+    shares = (variance / total if float(total) > 0 else torch.zeros_like(variance))[:count]
+    missing = count - found.shape[1]
+    return torch.nn.functional.pad(found, (0, missing)), torch.nn.functional.pad(shares, (0, missing))
+
+
+def pca(x: Tensor) -> Plane:
+    """The plane that holds most of the variance of vectors (n, d)."""
+    places, shares = components(x)
+    return Plane(places, (float(shares[0]), float(shares[1])))
+
+
+def tsne(x: Tensor, seed: int = 0) -> Plane | None:
+    """The plane in which neighbours of vectors (n, d) stay neighbours. None where there are fewer than five vectors,
+    or all are the same."""
+    if len(x) < LEAST:
+        return None
+    given, _ = components(x, min(FIRST, *x.shape))
+    spread = float(given[:, 0].std())
+    if not spread > 0:
+        return None
+    from sklearn.manifold import TSNE
+
+    start = torch.nn.functional.pad(given[:, :2], (0, max(0, 2 - given.shape[1]))) / spread * 1e-4
+    found = TSNE(
+        perplexity=min(PERPLEXITY, (len(x) - 1) / 3),
+        init=start.float().numpy(),
+        learning_rate="auto",
+        max_iter=500,
+        method="exact" if len(x) < 4 * LEAST else "barnes_hut",
+        random_state=seed,
+        n_jobs=1,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of means of nothing, where vectors are the same
+        places = found.fit_transform((given / spread).float().numpy())
+    return Plane(torch.from_numpy(places).double())
+
+
+def neighbours(x: Tensor, measure: str, count: int = 5) -> tuple[Tensor, Tensor]:
+    """The `count` nearest of each of the vectors (n, d), itself left out: their numbers and how near they are,
+    (n, at most n − 1) each, nearest first. Raises SettingError for a measure that is none."""
+    require(measure in MEASURES, "measure", measure, ", ".join(MEASURES), SettingError)
+    x = x.detach().cpu().double()
+    scores = MEASURES[measure](x, x).fill_diagonal_(-torch.inf)
+    near = scores.topk(min(count, len(x) - 1), dim=1)
+    return near.indices, near.values
+
+
+__all__ = ["MEASURES", "Plane", "components", "neighbours", "pca", "tsne"]

@@ -1,0 +1,58 @@
+"""Every preset as a model that is small enough to be run in a test, with an input of its kind."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor, nn
+
+from cutaway.errors import ModelError
+from cutaway.inspect.example import example_inputs, example_shape, kind_taken
+from cutaway.interop.oracles import compared_config
+from cutaway.models.registry import Preset, presets
+
+NAMES = tuple(presets())
+# Pixels to a side that are enough, by how the name begins; else 32.
+LEAST = {"vgg": 32, "alexnet": 67, "googlenet": 64, "inception": 96, "densenet": 64, "resnet": 64}
+TOKENS = 7  # in an example of text
+
+
+def small_config(name: str) -> object:
+    """The preset's config made small, of the same kind."""
+    found = presets()[name]
+    config = compared_config(name, found.config)
+    fields = {f.name for f in dataclasses.fields(config)}
+    changes = {"num_classes": 5} if "num_classes" in fields and (getattr(config, "num_classes", 0) or 0) > 5 else {}
+    changes |= {"vocabulary": 40} if getattr(config, "vocabulary", 0) > 40 else {}
+    try:
+        return dataclasses.replace(config, **changes)
+    except ModelError:  # classes that are the vocabulary
+        return config
+
+
+def small_shape(found: Preset, config: object) -> tuple[int, ...]:
+    """The shape of one example, as small as the model takes it."""
+    kind = kind_taken(found, config)
+    shape = example_shape(found, config)
+    if kind in ("text", "pairs"):
+        return (min(TOKENS, *shape),)
+    if kind == "graph":
+        return (12, shape[1])
+    if kind == "image" and getattr(config, "image_size", None) is None:
+        least = next((side for start, side in LEAST.items() if found.name.startswith(start)), 32)
+        return (shape[0], *(min(side, least) for side in shape[1:]))
+    if kind == "video":
+        return (4, shape[1], *(min(side, 32) for side in shape[2:]))
+    return shape
+
+
+def small(name: str, count: int = 2, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """The preset, small, in evaluation mode with weights of seed 0, and `count` random examples."""
+    found, config = presets()[name], small_config(name)
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        model = found.build(config).to(dtype).eval()
+    generator = torch.Generator().manual_seed(1)
+    inputs = example_inputs(found, config, small_shape(found, config), count=count, generator=generator)
+    return model, tuple(x.to(dtype) if x.is_floating_point() else x for x in inputs)
