@@ -13,7 +13,7 @@ _PICTURES = ("image_size", "fit", "color", "memory", "workers")
 _MASKED = ("mask_share", "whole_words")
 _TOKENS = ("tokenizer", "vocabulary", "min_count", "lower", "length")
 OF = {  # the settings that are for some kinds of data alone
-    "table": ("target", "ignore", "types", "group", "missing", "scale", "mixup"),
+    "table": ("target", "ignore", "types", "group", "missing", "scale", "mixup", "noise", "count"),
     "image": (*_PICTURES, "flip", "crop", "color_jitter", "cutout", "mixup"),
     "text": (
         *("text", "target", "missing", "group", "carry", "documents", "frame", "window", "subsample"),

@@ -15,6 +15,10 @@ class DataSettings:
     ignore: tuple[str, ...] = setting((), "columns to leave out, comma-separated")
     types: tuple[str, ...] = setting((), "columns whose inferred type is wrong: age:number,zip:category,day:date")
     group: str | None = setting(None, "a column whose equal values stay in one part of the split")
+    noise: float | None = setting(
+        None, "points in the plane: the deviation of their noise; auto as the set has it", low=0.0, high=10.0
+    )
+    count: int | None = setting(None, "points in the plane: how many; auto as the set has it", low=20, high=100_000)
     missing: str = setting(
         "refuse",
         "rows without a target, and cells that are not numbers in a column of numbers: refuse names them, "

@@ -38,6 +38,7 @@ from .place import Place
 from .progress import Progress
 from .schedules import factor
 from .settings import TrainSettings
+from .snapshots import Snapshots, moments
 from .tokens import words_of
 
 LOOK_EVERY = 50  # steps between looks at the loss where a look waits for the device
@@ -83,6 +84,8 @@ class Trainer:
         self.forward: Callable[..., Tensor] = torch.compile(self.model) if settings.compile else self.model
         self.words = words_of(self.model, task, settings.chunk, compiled=settings.compile)
         self.updates = reach(self.train, settings, place)[1] if settings.updates else math.inf  # where training ends
+        at = moments(self._in_all(), settings.snapshots) if settings.snapshots and place.writes else frozenset()
+        self.snapshots = Snapshots(checkpoints.parent, at)
         self.state = State()
         self.carried: tuple[Tensor, ...] = ()  # the model's state behind the last batch, where the next goes on from it
         self._losses: list[Tensor] = []  # of the steps since the last look, still on the device
@@ -113,16 +116,11 @@ class Trainer:
         state, settings = self.state, self.settings
         self._saved = time.perf_counter()
         began = self._saved - state.seconds
+        if state.update == 0:
+            self.snapshots.keep(0, self.weights)
         with self._stoppable():
             while not state.stopped and state.epoch < settings.epochs and state.update < self.updates:
-                batches = self.batches_of(state.epoch)
-                steps = self._enter_phase(math.ceil(len(batches) / settings.accumulate))
-                if state.batch == 0:
-                    self.carried = ()
-                self.progress.epoch(state.epoch, settings.epochs, len(batches), state.batch)
-                remaining = self.train.batches(batches[state.batch :], seed=mix(settings.seed, state.epoch))
-                for group in _grouped(remaining, settings.accumulate):
-                    self.step(group, steps)
+                for _ in self.epoch():
                     state.seconds = time.perf_counter() - began
                     self.progress.step(state, self.train_loss)
                     if self._asked_to_stop:
@@ -141,6 +139,31 @@ class Trainer:
         if self.last_epochs:
             self.mean = self._mean_of(self.last_epochs)
         return state
+
+    def epoch(self) -> Iterator[None]:
+        """Do the running epoch from where it stands, one update for each value that is taken."""
+        state, settings = self.state, self.settings
+        batches = self.batches_of(state.epoch)
+        steps = self._enter_phase(math.ceil(len(batches) / settings.accumulate))
+        if state.batch == 0:
+            self.carried = ()
+        self.progress.epoch(state.epoch, settings.epochs, len(batches), state.batch)
+        remaining = self.train.batches(batches[state.batch :], seed=mix(settings.seed, state.epoch))
+        for group in _grouped(remaining, settings.accumulate):
+            self.step(group, steps)
+            self.snapshots.keep(state.update, self.weights)
+            yield
+
+    def next_epoch(self) -> bool:
+        """Begin the next epoch; whether the one before it was the perceptron rule's last, without a mistake."""
+        state = self.state
+        every_example_seen = self.settings.sampling == "shuffle"
+        perceptron = self.task.loss_name == "perceptron"
+        converged = perceptron and every_example_seen and state.mistakes == state.mistakes_before
+        state.mistakes_before = state.mistakes
+        state.epoch += 1
+        state.batch, state.loss_sum, state.counted = 0, 0.0, 0.0
+        return converged
 
     def _enter_phase(self, an_epoch: int) -> int:
         """Let the head alone learn, or all that is not frozen, as the epoch asks; how many updates are of that phase,
@@ -194,7 +217,7 @@ class Trainer:
                 state.mistakes += task.wrong_sides(outputs, target)
         state.counted += counted
         if place.looks_at_every_step or state.update % LOOK_EVERY == 0:
-            self._look()
+            self.look()
         if settings.clip:
             norm = nn.utils.clip_grad_norm_(self._parameters, settings.clip)
             if place.looks_at_every_step and not math.isfinite(norm.item()):
@@ -223,7 +246,7 @@ class Trainer:
     def _end_epoch(self) -> None:
         """Validate, remember the best weights, write the row and the checkpoint, begin the next epoch."""
         state, settings, task = self.state, self.settings, self.task
-        self._look()
+        self.look()
         self._refuse_broken_weights()
         row: dict[str, Any] = {
             "epoch": state.epoch + 1,
@@ -238,11 +261,7 @@ class Trainer:
             score = scores[task.watch]
         row["seconds"] = round(state.seconds, 3)
         state.history.append(row)
-        state.epoch += 1
-        every_example_seen = settings.sampling == "shuffle"
-        converged = task.loss_name == "perceptron" and every_example_seen and state.mistakes == state.mistakes_before
-        state.mistakes_before = state.mistakes
-        state.batch, state.loss_sum, state.counted = 0, 0.0, 0.0
+        converged = self.next_epoch()
         if score is None or _better(score, state.best_score, task.higher_is_better):
             state.best_epoch, state.best_score = state.epoch, score
             save_weights(self.checkpoints / "best.safetensors", self.weights())
@@ -294,6 +313,12 @@ class Trainer:
         """The example numbers of each batch of an epoch, the same whenever it is asked."""
         return batches_of(self.train, self.settings, self.place, epoch)
 
+    def _in_all(self) -> int:
+        """The updates of the whole training, where nothing ends it early."""
+        if self.settings.updates:
+            return int(self.updates)
+        return self.settings.epochs * math.ceil(len(self.batches_of(0)) / self.settings.accumulate)
+
     def _share_done(self, steps: int) -> float:
         """How far the phase is, in [0, 1]: by updates or by the time budget, whichever is further."""
         state, by_time = self.state, 0.0
@@ -311,14 +336,14 @@ class Trainer:
 
     def _checkpoint_now(self) -> None:
         """Write the checkpoint. What is not finite is refused first, so that the last one stays good."""
-        self._look()
+        self.look()
         self._refuse_broken_weights()
         if self.place.writes:
             last = self.checkpoints / "last.safetensors"
             save_checkpoint(last, self.state, self.model, self.optimizers, self.average, self.carried)
         self._saved = time.perf_counter()
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Bring the losses over from the device, and stop the run where one is not a number."""
         for loss in self._losses:
             self.state.loss_sum += loss.item()

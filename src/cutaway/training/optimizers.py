@@ -105,6 +105,7 @@ def _grouped(weights: Iterable[Weight], weight_decay: float) -> list[dict[str, A
     """Parameters of one scale and one decay each, the head's first."""
     groups: dict[tuple[float, bool], dict[str, Any]] = {}
     for w in weights:
-        new = {"params": [], "scale": w.scale, "weight_decay": weight_decay if w.decays else 0.0}
+        decay = weight_decay if w.decays else 0.0
+        new = {"params": [], "scale": w.scale, "decays": w.decays, "weight_decay": decay}
         groups.setdefault((w.scale, w.decays), new)["params"].append(w.parameter)
     return [groups[key] for key in sorted(groups, reverse=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from typing import Any
 
@@ -10,6 +11,7 @@ import polars as pl
 
 from ..images.dataset import image_dataset
 from ..sets import DataSet
+from ..settings import DataSettings
 from ..tables.dataset import table_dataset
 from . import toys
 from .catalogue import Request
@@ -17,6 +19,7 @@ from .catalogue import Request
 TOY_POINTS = 1000
 TOY_NOISE = {"moons": 0.15, "circles": 0.08, "spirals": 0.03}
 TOY_SEED = 0
+TOYS = ("xor", *TOY_NOISE)  # what `noise` and `count` are for
 
 
 def open_bunch(request: Request) -> DataSet:
@@ -31,14 +34,29 @@ def open_bunch(request: Request) -> DataSet:
     return _table(request, pl.DataFrame(columns))
 
 
+def drawn_with(name: str, settings: DataSettings) -> tuple[float, int]:
+    """The noise of a toy and how many points it has. The truth table of XOR has neither noise nor more than its four
+    rows, unless one of them is asked for."""
+    noise, count = settings.noise, settings.count
+    if name == "xor" and noise is None and count is None:
+        return 0.0, 4
+    return TOY_NOISE.get(name, 0.0) if noise is None else noise, count or TOY_POINTS
+
+
 def open_toy(request: Request) -> DataSet:
     """Points in the plane: moons, circles or spirals."""
-    points, labels = getattr(toys, request.name)(TOY_POINTS, TOY_NOISE[request.name], TOY_SEED)
+    noise, count = drawn_with(request.name, request.settings)
+    points, labels = getattr(toys, request.name)(count, noise, TOY_SEED)
     return _table(request, pl.DataFrame({"x1": points[:, 0], "x2": points[:, 1], request.named.target: labels}))
 
 
 def open_xor(request: Request) -> DataSet:
-    """The truth table of XOR, which is training, validation and test part alike."""
+    """The truth table of XOR, which is training, validation and test part alike; with `noise` or `count`, points around
+    its rows."""
+    noise, count = drawn_with(request.name, request.settings)
+    if count > len(toys.xor()[1]):
+        points, labels = toys.noisy_xor(count, noise, TOY_SEED)
+        return _table(request, pl.DataFrame({"a": points[:, 0], "b": points[:, 1], request.named.target: labels}))
     points, labels = toys.xor()
     rows = np.arange(len(labels))
     return _table(
@@ -74,9 +92,10 @@ def open_digits(request: Request) -> DataSet:
 
 def _table(request: Request, frame: pl.DataFrame, **more: Any) -> DataSet:
     fingerprint = hashlib.sha256(frame.write_csv().encode()).hexdigest()
-    return table_dataset(
-        frame, request.settings, name=request.name, source=request.name, fingerprint=fingerprint, **more
-    )
+    settings = request.settings
+    if request.name in TOYS:  # what they were drawn with is no matter for the table that they make
+        settings = dataclasses.replace(settings, noise=None, count=None)
+    return table_dataset(frame, settings, name=request.name, source=request.name, fingerprint=fingerprint, **more)
 
 
 OPENERS = {

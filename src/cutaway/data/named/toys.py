@@ -13,6 +13,13 @@ def xor() -> Points:
     return np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), np.array([0, 1, 1, 0])
 
 
+def noisy_xor(count: int, noise: float, seed: int) -> Points:
+    """Points around the four rows of the truth table, as many around each as can be."""
+    corners, labels = xor()
+    row = np.arange(count) % len(labels)
+    return _noisy(corners[row], noise, np.random.default_rng(seed)), labels[row]
+
+
 def moons(count: int, noise: float, seed: int) -> Points:
     """Two half circles of radius 1 that interlock: (cos t, sin t) and (1 − cos t, ½ − sin t), t in [0, π]."""
     rng, labels, t = _draw(count, seed, classes=2)

@@ -15,6 +15,7 @@ import polars as pl
 
 from ...errors import DataError, SettingError
 from ...spec import TableSpec
+from ..applicable import refuse_changed
 from ..augment import make_augment
 from ..sets import DataSet
 from ..settings import DataSettings
@@ -69,6 +70,7 @@ def _dataset(
     fixed: Mapping[str, Rows] | None,
     notes: Sequence[str],
 ) -> DataSet:
+    refuse_changed(settings, ("noise", "count"), "is for xor, moons, circles and spirals, whose points are drawn here")
     roles = choose_roles(table, settings)
     labels = read_labels(table, roles.target, roles.types.get(roles.target))
     rows, left_out = complete_rows(table, labels, roles.group, settings.missing)
