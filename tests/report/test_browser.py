@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +11,10 @@ from PIL import Image
 from cutaway.report.page import write_report
 
 from . import samples
+from .opened import Opened
 
 pytestmark = pytest.mark.browser
 
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 HOSTILE = ("</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "owl")
 RUNS: dict[str, tuple[dict[str, Any] | None, str]] = {
     "classes": (samples.classification(), "image"),
@@ -31,19 +22,6 @@ RUNS: dict[str, tuple[dict[str, Any] | None, str]] = {
     "hostile": (samples.classification(HOSTILE), "image"),
     "unfinished": (None, "image"),
 }
-# What goes wrong in a page without a word on its console: errors of observers, and what the policy turned away.
-LISTEN = """
-window.wrong = [];
-addEventListener("error", (event) => wrong.push(event.message));
-addEventListener("unhandledrejection", (event) => wrong.push(String(event.reason)));
-addEventListener("securitypolicyviolation", (event) => wrong.push(`${event.violatedDirective} ${event.blockedURI}`));
-"""
-DRAWN = """
-[...document.querySelectorAll(".stage")].every((stage) => {
-  const svg = stage.querySelector("svg");
-  return svg && Number(svg.getAttribute("width")) === stage.clientWidth;
-})
-"""
 # The colour of the first shaded cell, and that of the page.
 COLOURS = """
 [document.querySelector("figure.heat .tint"), document.body]
@@ -52,55 +30,10 @@ COLOURS = """
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Headless Chromium; the tests are skipped by name where there is none."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        pytest.skip("needs Chromium to look at the page")
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright to look at the page")
-    with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=found, args=ARGUMENTS)
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A report of each kind."""
     folder = tmp_path_factory.mktemp("runs")
     return {name: write_report(samples.write(folder / name, *documents)) for name, documents in RUNS.items()}
-
-
-class Opened:
-    """A page that is open, and all that it asked for or complained of."""
-
-    def __init__(self, browser: Any, path: Path, width: int = 1280, **options: Any) -> None:
-        self.tab = browser.new_page(viewport={"width": width, "height": 900}, **options)
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
-        self.tab.on("request", lambda request: self.requests.append(request.url))
-        self.tab.on("console", lambda message: self.complaints.append(message.text))
-        self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.tab.add_init_script(LISTEN)
-        self.tab.goto(path.as_uri())
-        self.until_drawn()
-
-    def until_drawn(self) -> None:
-        """Wait until every drawing fills its place: they follow a change of width in the next frame."""
-        for _ in range(100):
-            if self.tab.evaluate(DRAWN):
-                return
-            self.tab.wait_for_timeout(20)
-        raise AssertionError("a drawing does not fill its place")
-
-    def wrong(self) -> list[str]:
-        """Requests other than for the page itself, and every complaint."""
-        beyond = [url for url in self.requests if not url.startswith(("data:", "blob:", self.tab.url.split("#")[0]))]
-        return beyond + self.complaints + self.tab.evaluate("wrong")
-
-    def wider_than_window(self) -> int:
-        """By how many pixels the page has to be scrolled sideways."""
-        return int(self.tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
 
 @pytest.mark.parametrize("width", [400, 1280, 2560])

@@ -12,11 +12,27 @@ drawings. A drawing is a dictionary whose `kind` names its module in draw/, wher
     shares    one bar cut into named parts
     gallery   examples with their pictures or their columns
     prose     words: sentences, terms with their values, a command to copy, a table to show
+    tiles     many small maps side by side: filters, feature maps, heads
+    matrix    one map with a name for every row and column
+    equation  small maps with signs between them: A · B = C
+    overlay   pictures with a map laid over each
+    boundary  a plane of two features: the model's answer on it, and every neuron's own map of it
+    neurons   a small network by its numbers, and the sums of the neuron that is chosen
+    convolve  a window that slides over numbers, its products, and the cell that they sum to
+    tree      blocks within blocks, one line each with bars; a click opens a line
+    choice    one of several drawings, chosen from a list or along a slider
+    tokens    words in the order in which they are read, shaded by a number, or by what a chosen one attends to
+    scatter   a mark for each example or word near those like it, and its nearest neighbours
+    graph     nodes and the links between them, as wide as what travels along them
+
+Maps are lists of rows of numbers, null where there is none. `scale` says what they mean: "signed" (two hues that meet
+at 0) or "amount" (one hue from 0 or the least value on). `range` says what the strongest colour is: of each map by
+itself ("unit"), of the maps with the same `group` ("layer"), or of all ("global"); whoever looks can choose another.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 Drawing = dict[str, Any]
 
@@ -44,6 +60,8 @@ class View(TypedDict):
     summary: str  # what there is to see, in words
     table: Table
     drawings: list[Drawing]
+    read: NotRequired[str]  # how to read it, in a few sentences
+    misleads: NotRequired[str]  # where it misleads
 
 
 class Page(TypedDict):

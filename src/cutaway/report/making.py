@@ -137,9 +137,11 @@ def data(run: dict[str, Any]) -> View:
 
 
 def network(layers: dict[str, Any]) -> View:
-    """The layer table with bars for what each layer costs, and the paper that the network comes from."""
+    """The blocks with bars for what each gives, has and costs, and the paper that the network comes from. Documents of
+    earlier versions have the layers alone."""
     rows = layers["rows"]
-    drawing: Drawing = {
+    tree: Drawing | None = layers.get("tree")
+    drawing: Drawing = tree or {
         "kind": "rows",
         "title": "Parameters and multiply-adds of each layer",
         "columns": [
@@ -162,7 +164,8 @@ def network(layers: dict[str, Any]) -> View:
     return View(
         id="network",
         title="Network",
-        says=f"Layer by layer, for one example of shape {_shape(layers['input'])}: what each gives, and what it costs.",
+        says=f"{'Block by block' if tree else 'Layer by layer'}, for one example of shape {_shape(layers['input'])}: "
+        f"what each gives, and what it costs{'; a click opens a block, down to its products' if tree else ''}.",
         summary=f"{written(layers['parameters'], 'count')} parameters; {multiply_adds} for one example.",
         table=table(
             {

@@ -1,7 +1,8 @@
 """report.html: the description of a run and the modules that draw it, in one file that opens offline.
 
-The modules of draw/ go in unchanged but for the names they import each other by: an import map leads each name to a
-`data:` URL. The page may run nothing but these (a Content-Security-Policy says so) and load nothing at all.
+The modules of draw/ that the page needs go in without their comments, and with other names to import each other by: an
+import map leads each name to a `data:` URL. The page may run nothing but these (a Content-Security-Policy says so) and
+load nothing at all.
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ import hashlib
 import html
 import json
 import re
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from urllib.parse import quote
 
 from ..files import write_text
-from .description import Page
+from .description import Drawing, Page
 from .documents import read_documents
 from .views import describe
+
+# What a URL carries as it is. A `#` would end it, a `<` is longer in a script element.
+PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "%#<")
 
 START = """
 import { drawPage } from "cutaway/page.js";
@@ -59,7 +64,7 @@ def write_report(run_folder: Path) -> Path:
 
 def page(description: Page) -> str:
     """The page as one HTML document."""
-    style, imports = _drawing("style.css"), _embedded(json.dumps({"imports": _imports()}))
+    style, imports = _drawing("style.css"), _embedded(json.dumps({"imports": _imports(description)}))
     policy = (
         f"default-src 'none'; script-src data: {_hash(imports)} {_hash(START)}; style-src {_hash(style)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
@@ -74,11 +79,47 @@ def page(description: Page) -> str:
     )
 
 
-def _imports() -> dict[str, str]:
-    """The import map: `cutaway/scale.js` → the module as a data: URL, with "./scale.js" in it renamed likewise."""
-    modules = sorted(f.name for f in resources.files(__package__).joinpath("draw").iterdir() if f.name.endswith(".js"))
-    named = {name: re.sub(r'(\bfrom )"\./', r'\1"cutaway/', _drawing(name)) for name in modules}
-    return {f"cutaway/{name}": f"data:text/javascript;charset=utf-8,{quote(text)}" for name, text in named.items()}
+def _imports(description: Page) -> dict[str, str]:
+    """The import map: `cutaway/scale.js` → the module as a data: URL, with "./scale.js" in it renamed likewise.
+
+    It has what the drawings of this page need and no more, without comments and indents.
+    """
+    kinds = {kind for view in description["views"] for kind in _kinds(view["drawings"])}
+    found: dict[str, str] = {}
+    wanted = ["page.js"]
+    while wanted:
+        name = wanted.pop()
+        if name in found:
+            continue
+        text = _drawing(name)
+        if name == "kinds.js":
+            lines = text.splitlines()
+            text = "\n".join(line for line in lines if (m := re.match(r"export \{ (\w+) ", line)) and m[1] in kinds)
+        found[name] = re.sub(r'(\bfrom )"\./', r'\1"cutaway/', _bare(text))
+        wanted += re.findall(r'\bfrom "\./([^"]+)"', text)
+    return {
+        f"cutaway/{name}": f"data:text/javascript;charset=utf-8,{_url(text)}" for name, text in sorted(found.items())
+    }
+
+
+def _kinds(drawings: list[Drawing]) -> Iterator[str]:
+    """The kinds of some drawings and of all within them."""
+    for drawing in drawings:
+        yield drawing["kind"]
+        for option in drawing.get("options", ()) if drawing["kind"] == "choice" else ():
+            yield from _kinds(option["drawings"])
+
+
+def _bare(text: str) -> str:
+    """A module without its comments, which have lines of their own, and without indents: a third less to carry."""
+    text = re.sub(r"^\s*/\*\*.*?\*/\n", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
+
+
+def _url(text: str) -> str:
+    """Text as a data: URL carries it: escaped where that has a meaning, and else as it is."""
+    return quote(text, safe=PLAIN)
 
 
 def _drawing(name: str) -> str:

@@ -9,6 +9,7 @@ from ..inspect.example import inputs_like
 from ..inspect.layers import layer_table
 from ..models.registry import preset
 from ..training.run import Run
+from .inside.network import drawing_of
 from .page import write_report
 
 
@@ -19,5 +20,6 @@ def report_on(run: Run) -> Path:
         dtype = next(run.model.parameters()).dtype
         inputs = [x.to(dtype) if x.is_floating_point() else x for x in inputs_like(run.spec)]
         layers = layer_table(run.model, *inputs)
-        write_json(run.folder / "layers.json", {**layers.to_json(), "card": card.to_json()})
+        tree = drawing_of(layers, run.model)
+        write_json(run.folder / "layers.json", {**layers.to_json(), "tree": tree, "card": card.to_json()})
     return write_report(run.folder)

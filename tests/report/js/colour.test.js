@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { amount, ofShare, signed } from "../../../src/cutaway/report/draw/colour.js";
+import { amount, category, dash, ofShare, over, signed } from "../../../src/cutaway/report/draw/colour.js";
 
 // How the three dichromacies see linear RGB: G. Machado, M. Oliveira, L. Fernandes, A physiologically-based model for
 // simulation of color vision deficiency, 2009, severity 1.
@@ -64,6 +64,24 @@ for (const [page, colours] of Object.entries({ light, dark })) {
     });
   }
 
+  test(`all eyes tell seven categories apart on a ${page} page, and their lines from its ground`, () => {
+    const seven = [...Array(7).keys()].map((i) => category(i)[page]);
+    for (let i = 0; i < 7; i++) {
+      assert.ok(contrast(seven[i], colours.paper) >= 3, seven[i]);
+      for (let j = 0; j < i; j++) {
+        for (const eyes of Object.values(EYES)) assert.ok(distance(seven[i], seven[j], eyes) > TOLD_APART, `${seven[i]} ${seven[j]}`);
+      }
+    }
+  });
+
+  test(`words on any shade can be read on a ${page} page`, () => {
+    for (let i = -20; i <= 20; i++) {
+      for (const pair of [signed(i / 20), amount(Math.abs(i) / 20)]) {
+        assert.ok(contrast(over(pair)[page], pair[page]) >= 4.5, pair[page]);
+      }
+    }
+  });
+
   test(`amounts grow away from the ground of a ${page} page`, () => {
     const steps = [...Array(21).keys()].map((i) => contrast(amount(i / 20)[page], colours.paper));
     for (let i = 1; i < steps.length; i++) assert.ok(steps[i] > steps[i - 1]);
@@ -80,4 +98,8 @@ test("one per cent can be told from nothing, and what is out of range is brought
   assert.ok(distance(ofShare(0).light, ofShare(0.01).light, EYES.usual) > 0.015);
   assert.deepEqual(signed(7), signed(1));
   assert.deepEqual(amount(-1), amount(0));
+});
+
+test("no two of twenty-eight lines have the same colour and the same dashes", () => {
+  assert.equal(new Set([...Array(28).keys()].map((i) => `${category(i).light} ${dash(i)}`)).size, 28);
 });

@@ -50,17 +50,22 @@ function fill(element, attributes, children) {
  * Colour an element with one colour on light pages and another on dark ones; style.css chooses.
  * @template {SVGElement} E
  * @param {E} element @param {import("./colour.js").Pair} pair
+ * @param {"fill" | "stroke"} [what] the area, or the line
  * @returns {E}
  */
-export function tint(element, { light, dark }) {
+export function tint(element, { light, dark }, what = "fill") {
   element.style.setProperty("--light", light);
   element.style.setProperty("--dark", dark);
-  element.classList.add("tint");
+  element.classList.add(what === "fill" ? "tint" : "tint-line");
   return element;
 }
 
 /** @type {CanvasRenderingContext2D | null} */
 let ruler = null;
+let family = "";
+/** @type {Map<string, number>} */
+const widths = new Map(); // measured before: drawings ask for the same words again and again
+const MEASURED = 20000; // that are remembered
 
 /**
  * The width in pixels of a line of text in the page's font.
@@ -69,17 +74,25 @@ let ruler = null;
 export function textWidth(text, size = 13, weight = 400) {
   ruler ??= document.createElement("canvas").getContext("2d");
   if (ruler === null) return text.length * size * 0.6;
-  ruler.font = `${weight} ${size}px ${getComputedStyle(document.body).fontFamily}`;
-  return ruler.measureText(text).width;
+  family ||= getComputedStyle(document.body).fontFamily;
+  const name = `${weight} ${size} ${text}`;
+  let width = widths.get(name);
+  if (width === undefined) {
+    ruler.font = `${weight} ${size}px ${family}`;
+    width = ruler.measureText(text).width;
+    if (widths.size > MEASURED) widths.clear();
+    widths.set(name, width);
+  }
+  return width;
 }
 
 /**
  * The text, or as much of its beginning as has room, with an ellipsis.
- * @param {string} text @param {number} room in pixels @param {number} [size]
+ * @param {string} text @param {number} room in pixels @param {number} [size] @param {number} [weight]
  */
-export function shorten(text, room, size = 13) {
-  if (textWidth(text, size) <= room) return text;
+export function shorten(text, room, size = 13, weight = 400) {
+  if (textWidth(text, size, weight) <= room) return text;
   let kept = [...text];
-  while (kept.length > 1 && textWidth(`${kept.join("")}…`, size) > room) kept = kept.slice(0, -1);
+  while (kept.length > 1 && textWidth(`${kept.join("")}…`, size, weight) > room) kept = kept.slice(0, -1);
   return `${kept.join("")}…`;
 }

@@ -4,7 +4,7 @@ import { html, svg } from "./dom.js";
 
 const KEPT = [
   "fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linecap",
-  "stroke-linejoin", "font-family", "font-size", "font-weight", "image-rendering",
+  "stroke-linejoin", "font-family", "font-size", "font-weight", "font-style", "image-rendering", "opacity",
 ]; // prettier-ignore
 
 const EDGE = 16; // pixels of ground around a saved drawing
@@ -14,7 +14,7 @@ const EDGE = 16; // pixels of ground around a saved drawing
  * @param {() => SVGSVGElement} current @param {string} title
  */
 export function exportButtons(current, title) {
-  const name = title.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "");
+  const name = title.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "") || "drawing";
   const svgButton = html("button", { type: "button", "aria-label": `Save ${title} as SVG` }, "SVG");
   const pngButton = html("button", { type: "button", "aria-label": `Save ${title} as PNG` }, "PNG");
   svgButton.addEventListener("click", () => {

@@ -78,7 +78,7 @@ function caption(text, at, width) {
  * The text in lines that are no wider than there is room.
  * @param {string} text @param {number} room @param {number} size
  */
-function wrapped(text, room, size) {
+export function wrapped(text, room, size) {
   const lines = [""];
   for (const word of text.split(" ")) {
     const longer = `${lines[lines.length - 1]} ${word}`.trim();

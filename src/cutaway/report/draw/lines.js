@@ -1,80 +1,175 @@
-// Curves over a common x, each named where it ends.
+// Curves over a common x, each named where it ends, or below where there are too many for that.
 
 import { heading, xAxis, yAxis } from "./axes.js";
-import { canvas, svg, textWidth } from "./dom.js";
-import { written } from "./format.js";
+import { category, dash } from "./colour.js";
+import { canvas, shorten, svg, textWidth, tint } from "./dom.js";
+import { number, written } from "./format.js";
 import { apart, around, linear, logarithmic } from "./scale.js";
 
 /**
- * @typedef {{ name: string, part: string, points: [number, number | null][] }} Series
- * @typedef {{ title: string, x: string, format: string, log: boolean, zero: boolean, series: Series[],
- *   mark: { x: number, label: string } | null }} Lines
+ * @typedef {{ name: string, part?: string, points: [number, number | null][] }} Series
+ *   `part`: train, val or test, which have their colours; without it a series has one by its place in the list
+ * @typedef {{ title: string, x: string, format: string, log: boolean, log_x?: boolean, zero: boolean,
+ *   series: Series[], mark: { x: number, label: string } | null }} Lines
+ * @typedef {import("./scale.js").Scale} Scale
  */
+
+const BELOW = 46; // pixels for the x axis
+const LINE = 16; // of a name
+const SAMPLE = 22; // of line beside a name below
+const SHORT = 16; // of line beside a name at the end
+const SAID = 12; // series that one tip tells of
 
 /**
  * @param {Lines} spec @param {number} width
  * @returns {import("./explore.js").Drawn}
  */
 export function lines(spec, width) {
-  const height = Math.round(Math.max(210, Math.min(width * 0.62, 360)));
-  const values = spec.series.flatMap((s) => s.points.map((point) => point[1])).filter((value) => value !== null);
+  const chart = Math.round(Math.max(210, Math.min(width * 0.62, 360)));
+  const series = spec.log_x ? spec.series.map(positive) : spec.series;
+  const values = series.flatMap((s) => s.points.map((point) => point[1])).filter((value) => value !== null);
   const most = spec.format === "share" ? 1 : Infinity;
   const domain = around(spec.zero ? [0, ...values] : values, { log: spec.log, most });
-  const span = [height - 46, 46];
+  const span = [chart - BELOW, 46];
   const y = spec.log ? logarithmic(domain, span) : linear(domain, span);
   const left = 14 + Math.max(...y.ticks.map((t) => textWidth(written(t, spec.format), 12)));
-  const right = width - 10 - Math.max(...spec.series.map((s) => textWidth(s.name, 13, 600)));
-  const xs = spec.series[0].points.map(([at]) => at); // those of all series
-  const [first, last] = [Math.min(...xs), Math.max(...xs)];
-  const x = linear([first, last > first ? last : first + 1], [left, right], Math.min(last - first, right / 80) || 1);
-  x.ticks = x.ticks.filter((t) => Number.isInteger(t) && t <= last);
+  const names = Math.max(0, ...series.map((s) => textWidth(s.name, 13, 600) + (s.part === undefined ? SHORT + 6 : 0)));
+  const below = series.length > 1 && (series.length * LINE > chart - 76 || names > Math.max(120, width * 0.3));
+  const right = width - 10 - (below ? 8 : names);
+  const xs = [...new Set(series.flatMap((s) => s.points.map(([at]) => at)))].sort((a, b) => a - b);
+  const x = spec.log_x ? alongPowers(xs, left, right) : along(xs, left, right);
 
-  const ends = spec.series
-    .flatMap((series) => {
-      const last = series.points.findLast((point) => point[1] !== null);
-      return last ? [{ series, x: x(last[0]), y: y(Number(last[1])) }] : [];
+  const ends = (below ? [] : series.map((one, i) => ({ one, i })))
+    .flatMap(({ one, i }) => {
+      const last = one.points.findLast((point) => point[1] !== null);
+      return last ? [{ one, i, x: x(last[0]), y: y(Number(last[1])) }] : [];
     })
     .sort((a, b) => a.y - b.y);
-  const places = apart(ends.map((end) => end.y), ends.map(() => 16), 30, height - 40);
+  const places = apart(ends.map((end) => end.y), ends.map(() => LINE), 30, chart - 40);
+  const legend = below ? namesBelow(series, chart + 12, width, names) : { parts: [], height: 0 };
+  const logged = [spec.log && "log scale", spec.log_x && `log ${spec.x}`].filter(Boolean).join(", ");
   const drawing = canvas(
     width,
-    height,
-    heading(spec.title + (spec.log ? ", log scale" : "")),
+    chart + legend.height,
+    heading(spec.title + (logged ? `, ${logged}` : "")),
     yAxis(y, left, right, spec.format),
-    xAxis(x, height - 46, spec.x, "count"),
-    spec.mark && mark(spec.mark.label, x(spec.mark.x), right, height - 46),
-    ...spec.series.flatMap((s) => curve(s, x, y)),
-    ...ends.map((end, i) =>
-      svg("text", { class: `label part-${end.series.part}`, x: end.x + 8, y: places[i] + 4 }, end.series.name),
-    ),
+    xAxis(x, chart - BELOW, spec.x, xs.every(Number.isInteger) ? "count" : "number"),
+    spec.mark && mark(spec.mark.label, x(spec.mark.x), right, chart - BELOW),
+    ...series.flatMap((one, i) => curve(one, i, x, y)),
+    ...ends.flatMap((end, k) => label(end.one, end.i, end.x + 8, places[k] + 4)),
+    ...legend.parts,
   );
-  const targets = xs.map((at, i) => ({
-    box: [x(at), 40, 0, height - 86],
-    tip: [
-      `${spec.x} ${at}`,
-      ...spec.series.map((s) => `${s.name || spec.title} ${written(s.points[i][1], spec.format)}`),
-    ],
-  }));
+  const at = series.map((s) => new Map(s.points));
+  const targets = xs.map((value) => {
+    const here = series.flatMap((s, i) => (at[i].has(value) ? [{ s, y: at[i].get(value) }] : []));
+    return {
+      box: [x(value), 40, 0, chart - 86],
+      get tip() {
+        return [
+          `${spec.x} ${Number.isInteger(value) ? value : number(value)}`,
+          ...here.slice(0, SAID).map(({ s, y }) => `${s.name || spec.title} ${written(y, spec.format)}`),
+          ...(here.length > SAID ? [`and ${here.length - SAID} more`] : []),
+        ];
+      },
+      key: String(value),
+    };
+  });
   return { svg: drawing, targets, columns: 1 };
+}
+
+/** @param {Series} series without what a logarithmic x has no place for @returns {Series} */
+function positive(series) {
+  return { ...series, points: series.points.filter(([at]) => at > 0) };
+}
+
+/**
+ * @param {number[]} xs rising @param {number} left @param {number} right
+ * @returns {Scale}
+ */
+function along(xs, left, right) {
+  const [first, last] = [xs[0] ?? 0, xs.at(-1) ?? 1];
+  if (!xs.every(Number.isInteger)) return linear([first, last > first ? last : first + 1], [left, right], right / 80);
+  const x = linear([first, last > first ? last : first + 1], [left, right], Math.min(last - first, right / 80) || 1);
+  x.ticks = x.ticks.filter((t) => Number.isInteger(t) && t <= last);
+  return x;
+}
+
+/**
+ * @param {number[]} xs rising, above 0 @param {number} left @param {number} right
+ * @returns {Scale}
+ */
+function alongPowers(xs, left, right) {
+  const [first, last] = [xs[0] ?? 1, xs.at(-1) ?? 10];
+  return logarithmic([first, last > first ? last : first * 10], [left, right]);
+}
+
+/**
+ * A colour for what belongs to a series: that of its part of the data, or one by its place in the list.
+ * @template {SVGElement} E
+ * @param {E} element @param {Series} series @param {number} i @param {"fill" | "stroke"} what
+ * @returns {E}
+ */
+function coloured(element, { part }, i, what) {
+  if (part !== undefined) return element;
+  if (what === "stroke" && dash(i)) element.setAttribute("stroke-dasharray", String(dash(i)));
+  return tint(element, category(i), what);
 }
 
 /**
  * One curve, broken where a value is missing; with dots where they are few enough to be seen as such.
- * @param {Series} series
- * @param {import("./scale.js").Scale} x @param {import("./scale.js").Scale} y
+ * @param {Series} series @param {number} i @param {Scale} x @param {Scale} y
  */
-function curve({ part, points }, x, y) {
+function curve(series, i, x, y) {
+  const { part, points } = series;
   let path = "";
   let drawing = false;
   for (const [at, value] of points) {
     if (value !== null) path += `${drawing ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`;
     drawing = value !== null;
   }
+  const style = part === undefined ? "" : ` part-${part}`;
   const dots = points.length > 24 ? [] : points.flatMap(([at, v]) => (v === null ? [] : [[x(at), y(v)]]));
   return [
-    svg("path", { class: `curve part-${part}`, d: path }),
-    ...dots.map(([cx, cy]) => svg("circle", { class: `dot part-${part}`, cx, cy, r: 2.5 })),
+    coloured(svg("path", { class: `curve${style}`, d: path }), series, i, "stroke"),
+    ...dots.map(([cx, cy]) => coloured(svg("circle", { class: `dot${style}`, cx, cy, r: 2.5 }), series, i, "fill")),
   ];
+}
+
+/**
+ * The name of a series.
+ * @param {Series} series @param {number} i @param {number} x @param {number} y
+ */
+function label({ name, part }, i, x, y) {
+  if (part !== undefined) return [svg("text", { class: `label part-${part}`, x, y }, name)];
+  if (name === "") return [];
+  return [sample({ name, part, points: [] }, i, x, y - 4, SHORT), svg("text", { class: "label", x: x + SHORT + 6, y }, name)];
+}
+
+/**
+ * A piece of the line of a series.
+ * @param {Series} series @param {number} i @param {number} x @param {number} y @param {number} long
+ */
+function sample(series, i, x, y, long) {
+  const style = series.part === undefined ? "curve" : `curve part-${series.part}`;
+  return coloured(svg("path", { class: style, d: `M${x + 1} ${y}H${x + long}` }), series, i, "stroke");
+}
+
+/**
+ * All names below, in columns, each beside a piece of its line.
+ * @param {Series[]} series @param {number} top @param {number} width @param {number} widest
+ */
+function namesBelow(series, top, width, widest) {
+  const wide = Math.min(width, SAMPLE + 24 + widest);
+  const columns = Math.max(1, Math.floor(width / wide));
+  const rows = Math.ceil(series.length / columns);
+  const parts = series.flatMap((one, i) => {
+    const [x, y] = [Math.floor(i / rows) * wide, top + (i % rows) * LINE];
+    return [
+      sample(one, i, x, y, SAMPLE),
+      svg("text", { class: "tick", x: x + SAMPLE + 6, y: y + 4 }, shorten(one.name, wide - SAMPLE - 10, 12)),
+    ];
+  });
+  return { parts, height: rows * LINE + 20 };
 }
 
 /**

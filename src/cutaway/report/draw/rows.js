@@ -1,13 +1,14 @@
-// Named rows with numbers in columns: bars from zero, or dots on their intervals.
+// Named rows with numbers in columns: bars from zero, bars to both sides of it, or dots on their intervals.
 
 import { heading, within } from "./axes.js";
-import { canvas, shorten, svg, textWidth } from "./dom.js";
+import { signed } from "./colour.js";
+import { canvas, shorten, svg, textWidth, tint } from "./dom.js";
 import { tick, written } from "./format.js";
 import { linear } from "./scale.js";
 
 /**
  * @typedef {{ value: number | null, low?: number | null, high?: number | null }} Cell
- * @typedef {{ name: string, format: string, mark: "bar" | "dot", part?: string, domain?: number[] }} Column
+ * @typedef {{ name: string, format: string, mark: "bar" | "signed" | "dot", part?: string, domain?: number[] }} Column
  * @typedef {{ label: string, note?: string, cells: Cell[], tip: string[] }} Row
  * @typedef {{ title: string, columns: Column[], rows: Row[] }} Rows
  */
@@ -31,7 +32,7 @@ export function rows(spec, width) {
 
   const bodies = spec.columns.flatMap((column, k) => {
     const cells = spec.rows.map((row) => row.cells[k]);
-    const draw = column.mark === "bar" ? bars : dots;
+    const draw = { bar: bars, signed: sides, dot: dots }[column.mark];
     return [
       svg("text", { class: "tick strong", x: left(k), y: TOP - 22 }, column.name),
       ...draw(column, cells, left(k), each - 28),
@@ -70,6 +71,32 @@ function bars(column, cells, left, width) {
       svg("text", { class: "tick", x: left + (value ? long + 6 : 0), y: middle(i) + 4 }, text[i]),
     ];
   });
+}
+
+/**
+ * Bars to either side of zero, the numbers in a line behind them.
+ * @param {Column} column @param {Cell[]} cells @param {number} left @param {number} width
+ * @returns {(SVGElement | null)[]}
+ */
+function sides(column, cells, left, width) {
+  const text = cells.map((c) => written(c.value, column.format));
+  const room = Math.max(0, ...text.map((t) => textWidth(t, 12))) + 10;
+  const values = cells.map((c) => c.value ?? 0);
+  const [low, high] = [Math.min(0, ...values), Math.max(0, ...values)];
+  const x = linear([low, high > low ? high : low + 1], [left + 2, left + Math.max(14, width - room)]);
+  const bottom = TOP + cells.length * HIGH;
+  const bar = (/** @type {number} */ value, /** @type {number} */ i) => {
+    const from = Math.min(x(0), x(value));
+    const shape = { x: from, y: middle(i) - 5, width: Math.max(1, Math.abs(x(value) - x(0))), height: 10, rx: 1 };
+    return tint(svg("rect", shape), signed(value < 0 ? -1 : 1));
+  };
+  return [
+    svg("line", { class: "grid", x1: x(0), x2: x(0), y1: TOP, y2: bottom }),
+    ...cells.flatMap(({ value }, i) => [
+      value ? bar(value, i) : null,
+      svg("text", { class: "tick", x: left + width, y: middle(i) + 4, ...END }, text[i]),
+    ]),
+  ];
 }
 
 /**

@@ -1,27 +1,27 @@
 // One view: its title, its sentence, what there is to see in words, its drawings, its numbers.
 
+import { choice } from "./choice.js";
 import { html } from "./dom.js";
-import { explore } from "./explore.js";
-import { exportButtons } from "./export.js";
-import { figure } from "./figure.js";
-import { gallery } from "./gallery.js";
-import { heat } from "./heat.js";
-import { histogram } from "./histogram.js";
-import { lines } from "./lines.js";
-import { points } from "./points.js";
+import * as kinds from "./kinds.js";
 import { prose } from "./prose.js";
-import { rows } from "./rows.js";
-import { shares } from "./shares.js";
+import { stageOf } from "./stage.js";
 import { drawTable } from "./table.js";
 
-// The kinds of drawing. Each is a pure function of its description and a width, and gives what to show and to explore.
 /**
  * @typedef {{ kind: string, title: string } & Record<string, any>} Drawing
  * @typedef {{ id: string, title: string, says: string, summary: string, drawings: Drawing[],
- *   table: import("./table.js").Table }} View
- * @type {Record<string, (spec: any, width: number) => import("./explore.js").Drawn>}
+ *   table: import("./table.js").Table, read?: string, misleads?: string }} View
  */
-const KINDS = { figure, gallery, heat, histogram, lines, points, rows, shares };
+
+/** @type {Record<string, import("./stage.js").Draw>} */
+const KINDS = kinds;
+
+/** @typedef {{ element: HTMLElement, update: (spec: any) => void }} Item a drawing in its place */
+
+const KEPT = 64; // drawings that a place remembers beside those it shows
+
+/** @type {WeakMap<Element, (view: View) => void>} */
+const updates = new WeakMap();
 
 /**
  * The view as a section of a page.
@@ -29,63 +29,140 @@ const KINDS = { figure, gallery, heat, histogram, lines, points, rows, shares };
  */
 export function drawView(view, level = "h2") {
   const { id, title, says, summary, drawings, table } = view;
-  const figures = drawings.filter((spec) => spec.kind !== "prose").map((spec) => drawDrawing(spec, `${id}-summary`));
-  const words = drawings.filter((spec) => spec.kind === "prose").map(prose);
+  const heading = html(level, { id: `${id}-title` }, title);
+  const sentence = html("p", { class: "says" }, says);
+  const inWords = html("p", { class: "summary", id: `${id}-summary` }, summary);
+  const header = html("header", {}, heading, sentence, inWords, guidance(view));
+  const figures = html("div", { class: "figures" });
+  const words = html("div", { class: "words" });
+  const [showFigures, showWords] = [figures, words].map((place) => filled(place, `${id}-summary`));
+  const details = numbers(table, title);
+  const show = (/** @type {Drawing[]} */ all) => {
+    showFigures(all.filter((spec) => spec.kind !== "prose"));
+    showWords(all.filter((spec) => spec.kind === "prose"));
+    for (const place of [figures, words]) place.hidden = place.childElementCount === 0;
+  };
+  show(drawings);
+  const body = html("div", { class: "body" }, figures, words, details.element);
+  const section = html("section", { id, class: "view", "aria-labelledby": `${id}-title` }, header, body);
+  updates.set(section, (next) => {
+    for (const [element, text] of /** @type {[HTMLElement, string][]} */ ([
+      [heading, next.title],
+      [sentence, next.says],
+      [inWords, next.summary],
+    ])) {
+      if (element.textContent !== text) element.replaceChildren(text);
+    }
+    show(next.drawings);
+    details.update(next.table, next.title);
+  });
+  return section;
+}
+
+/**
+ * Draw a view anew in its place: its drawings keep their states, the focus and the place on the page stay.
+ * @param {Element} section made by drawView @param {View} view of the same id
+ */
+export function updateView(section, view) {
+  updates.get(section)?.(view);
+}
+
+/**
+ * A place that shows drawings, and keeps those that it showed before, by kind and title, for when they come again.
+ * @param {HTMLElement} place @param {string} summary id of the words that describe them
+ */
+function filled(place, summary) {
+  /** @type {Map<string, Item>} */
+  const made = new Map();
+  return (/** @type {Drawing[]} */ drawings) => {
+    /** @type {Map<string, number>} */
+    const count = new Map();
+    /** @type {Set<Item>} */
+    const shown = new Set();
+    for (const spec of drawings) {
+      const name = `${spec.kind} ${spec.title}`;
+      count.set(name, (count.get(name) ?? 0) + 1);
+      const key = `${name} ${count.get(name)}`;
+      let item = made.get(key);
+      if (item) item.update(spec);
+      else made.set(key, (item = drawDrawing(spec, summary)));
+      shown.add(item);
+    }
+    const elements = [...shown].map((item) => item.element);
+    elements.forEach((element, i) => {
+      if (place.children[i] !== element) place.insertBefore(element, place.children[i] ?? null);
+    });
+    while (place.children.length > elements.length) place.lastElementChild?.remove();
+    for (const [key, item] of made) if (made.size > KEPT + shown.size && !shown.has(item)) made.delete(key);
+  };
+}
+
+/**
+ * A drawing of any kind in its place.
+ * @param {Drawing} spec @param {string} summary id of the words that describe it
+ * @returns {Item}
+ */
+function drawDrawing(spec, summary) {
+  if (spec.kind === "prose") return wordsOf(spec);
+  if (spec.kind === "choice") return choice(/** @type {any} */ (spec), (place) => filled(place, summary));
+  return stageOf(KINDS[spec.kind], spec, summary);
+}
+
+/** @param {Drawing} spec @returns {Item} */
+function wordsOf(spec) {
+  let shown = JSON.stringify(spec);
+  const item = { element: prose(/** @type {any} */ (spec)), update };
+  /** @param {Drawing} next */
+  function update(next) {
+    if (JSON.stringify(next) === shown) return;
+    shown = JSON.stringify(next);
+    const old = item.element;
+    item.element = prose(/** @type {any} */ (next));
+    old.replaceWith(item.element);
+  }
+  return item;
+}
+
+/**
+ * How to read the view and where it misleads, folded away; nothing where neither is said.
+ * @param {View} view
+ */
+function guidance({ read, misleads }) {
+  if (!read && !misleads) return null;
   return html(
-    "section",
-    { id, class: "view", "aria-labelledby": `${id}-title` },
-    html(
-      "header",
-      {},
-      html(level, { id: `${id}-title` }, title),
-      html("p", { class: "says" }, says),
-      html("p", { class: "summary", id: `${id}-summary` }, summary),
-    ),
-    html(
-      "div",
-      { class: "body" },
-      figures.length > 0 ? html("div", { class: "figures" }, ...figures) : null,
-      ...words,
-      numbers(table, title),
-    ),
+    "details",
+    { class: "guidance" },
+    html("summary", {}, [read && "How to read it", misleads && "where it misleads"].filter(Boolean).join(", ")),
+    read ? html("p", {}, read) : null,
+    misleads ? html("p", {}, html("strong", {}, "Where it misleads. "), misleads) : null,
   );
 }
 
 /**
- * A drawing that follows the width of its place, with its buttons.
- * @param {Drawing} spec @param {string} summary id of the words that describe it
- */
-function drawDrawing(spec, summary) {
-  const draw = KINDS[spec.kind];
-  const stage = html("div", {
-    class: "stage",
-    tabindex: 0,
-    role: "application",
-    "aria-roledescription": "drawing",
-    "aria-label": `${spec.title}. Arrow keys move through its values.`,
-    "aria-describedby": summary,
-  });
-  const shown = explore(stage);
-  /** @type {SVGSVGElement} */
-  let current;
-  function redraw() {
-    const width = Math.floor(stage.clientWidth);
-    if (width === 0 || current?.getAttribute("width") === String(width)) return;
-    const drawn = draw(spec, width);
-    current = drawn.svg;
-    stage.replaceChildren(current);
-    shown(drawn);
-  }
-  // In the next frame: a drawing changes the height of what is observed, which within the callback is an error.
-  new ResizeObserver(() => requestAnimationFrame(redraw)).observe(stage);
-  return html("figure", { class: spec.kind }, stage, exportButtons(() => current, spec.title));
-}
-
-/**
- * The numbers of the view, folded away.
+ * The numbers of the view, folded away. While they are, new ones wait until they are asked for.
  * @param {import("./table.js").Table} table @param {string} title
  */
 function numbers(table, title) {
-  const scroll = { class: "scroll", tabindex: 0, role: "group", "aria-label": `Table: ${title}` };
-  return html("details", {}, html("summary", {}, "Numbers"), html("div", scroll, drawTable(table, title)));
+  const attributes = { class: "scroll", tabindex: 0, role: "group", "aria-label": `Table: ${title}` };
+  const scroll = html("div", attributes, drawTable(table, title));
+  const head = html("summary", {}, "Numbers");
+  const element = html("details", { class: "numbers" }, head, scroll);
+  let shown = table;
+  function draw() {
+    if (shown === table) return;
+    shown = table;
+    const { scrollLeft, scrollTop } = scroll;
+    scroll.replaceChildren(drawTable(table, title));
+    scroll.scrollTo(scrollLeft, scrollTop);
+  }
+  head.addEventListener("click", draw);
+  element.addEventListener("toggle", draw);
+  return {
+    element,
+    /** @param {import("./table.js").Table} next @param {string} name */
+    update(next, name) {
+      [table, title] = [next, name];
+      if (element.open) draw();
+    },
+  };
 }

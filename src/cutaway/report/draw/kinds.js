@@ -1,0 +1,23 @@
+// The kinds of drawing, one line each. Each is a pure function of its description, a width and a state, and gives what
+// to show and to explore. A page brings only those that it shows. Prose and choice are not among them: they are made of
+// elements of the page (view.js).
+
+export { boundary } from "./boundary.js";
+export { convolve } from "./convolve.js";
+export { equation } from "./equation.js";
+export { figure } from "./figure.js";
+export { gallery } from "./gallery.js";
+export { graph } from "./graph.js";
+export { heat } from "./heat.js";
+export { histogram } from "./histogram.js";
+export { lines } from "./lines.js";
+export { matrix } from "./matrix.js";
+export { neurons } from "./neurons.js";
+export { overlay } from "./overlay.js";
+export { points } from "./points.js";
+export { rows } from "./rows.js";
+export { scatter } from "./scatter.js";
+export { shares } from "./shares.js";
+export { tiles } from "./tiles.js";
+export { tokens } from "./tokens.js";
+export { tree } from "./tree.js";

@@ -1,0 +1,164 @@
+// Words in the order in which they are read, each shaded by a number; or by how much a chosen one attends to it.
+
+import { heading } from "./axes.js";
+import { ofValue, over } from "./colour.js";
+import { canvas, shorten, svg, textWidth, tint } from "./dom.js";
+import { written } from "./format.js";
+import { key, KEY_HIGH } from "./key.js";
+
+/**
+ * `values` are one number for each token, null where there is none. `range` says what the strongest shade is: the
+ * strongest value of each item ("unit", unless said) or of all ("global").
+ *
+ * With `weights`, (T, S) shares, a token that is pointed at shades the others by its row. With one item its tokens look
+ * at each other; with two the tokens of the second look at those of the first. `query` is the row shown at first, the
+ * last unless said.
+ * @typedef {{ label: string, tokens: string[], values: (number | null)[], warning: string | null }} Item
+ * @typedef {{ title: string, scale: "signed" | "amount", items: Item[], range?: "unit" | "global", format?: string,
+ *   weights?: (number | null)[][], query?: number, key?: boolean }} Tokens `key`: false where shades need none
+ */
+
+const HIGH = 26; // pixels of a token's box
+const BESIDE = 6; // pixels within a box, on either side of its word
+const GAP = 3;
+const KEY_WIDE = 180;
+
+/**
+ * @param {Tokens} spec @param {number} width @param {{ token?: number }} [state] `token`: the row that is chosen
+ * @returns {import("./explore.js").Drawn}
+ */
+export function tokens(spec, width, state = {}) {
+  const { weights } = spec;
+  const format = spec.format ?? (weights ? "share" : "number");
+  const asks = spec.items.length - 1; // the item whose tokens ask
+  const rows = weights?.length ?? 0;
+  const query = weights ? Math.max(0, Math.min(state.token ?? spec.query ?? rows - 1, rows - 1)) : -1;
+  const values = spec.items.map((item, k) => (weights ? (k === 0 ? (weights[query] ?? []) : []) : item.values));
+  const ranges = rangesOf(spec, values);
+  /** @type {Element[]} */
+  const parts = [];
+  /** @type {import("./explore.js").Target[]} */
+  const targets = [];
+  let y = 28;
+  if (weights && rows > 0) {
+    const said = asking(spec.items[asks].tokens[query], spec.items[0].tokens, weights[query], format);
+    parts.push(svg("text", { class: "tick", x: 0, y: y + 10 }, shorten(said, width, 12)));
+    y += 24;
+  }
+  spec.items.forEach((item, k) => {
+    if (item.label) {
+      parts.push(svg("text", { class: "tick strong", x: 0, y: y + 12 }, shorten(item.label, width, 12)));
+      y += 22;
+    }
+    const boxes = flowing(item.tokens, width);
+    item.tokens.forEach((token, t) => {
+      const { x, row, wide, word } = boxes[t];
+      const place = { x, y: y + row * (HIGH + GAP), width: wide, height: HIGH };
+      const value = values[k][t] ?? null;
+      const chosen = weights && k === asks && t === query ? " chosen" : "";
+      const box = svg("rect", { class: `token${chosen}`, rx: 3, ...place });
+      const words = svg("text", { class: "cell", x: x + wide / 2, y: place.y + 17, "text-anchor": "middle" }, word);
+      if (value === null) parts.push(box, words);
+      else parts.push(tint(box, ofValue(value, ranges[k])), tint(words, over(ofValue(value, ranges[k]))));
+      targets.push({
+        box: [place.x, place.y, wide, HIGH],
+        tip: tip(spec, k, t, value, query, format),
+        ...(weights && k === asks && t < rows ? { hover: { token: t }, set: { token: t } } : {}),
+      });
+    });
+    y += (boxes.length ? boxes[boxes.length - 1].row + 1 : 0) * (HIGH + GAP) + 2;
+    if (item.warning) {
+      for (const line of wrapped(item.warning, width)) {
+        parts.push(svg("text", { class: "tick", x: 0, y: y + 12 }, line));
+        y += 17;
+      }
+    }
+    if (spec.key !== false && !weights && spec.range !== "global" && item.tokens.length) {
+      parts.push(key(0, y + 6, Math.min(KEY_WIDE, width), ranges[k], format));
+      y += KEY_HIGH + 8;
+    }
+    y += 10;
+  });
+  if (spec.key !== false && (weights || spec.range === "global")) {
+    parts.push(key(0, y, Math.min(KEY_WIDE, width), ranges[0], format));
+    y += KEY_HIGH;
+  }
+  return { svg: canvas(width, y + 6, heading(spec.title), ...parts), targets, columns: 0 };
+}
+
+/**
+ * What the ends of the scale stand for, in each item.
+ * @param {Tokens} spec @param {(number | null)[][]} values
+ */
+function rangesOf({ scale, range }, values) {
+  const each = values.map((row) => row.reduce((/** @type {number} */ most, v) => Math.max(most, Math.abs(v ?? 0)), 0));
+  const most = range === "global" ? each.map(() => Math.max(0, ...each)) : each;
+  return most.map((high) => ({ scale, low: scale === "signed" ? -(high || 1) : 0, high: high || 1 }));
+}
+
+/**
+ * In words: what a token attends to most.
+ * @param {string} query @param {string[]} keys @param {(number | null)[]} row @param {string} format
+ */
+function asking(query, keys, row, format) {
+  const most = keys.map((key, s) => ({ key, value: row[s] ?? 0 })).sort((a, b) => b.value - a.value).slice(0, 3);
+  const to = most.filter(({ value }) => value > 0).map(({ key, value }) => `${seen(key)} ${written(value, format)}`);
+  return `${seen(query)} attends to ${to.length ? to.join(", ") : "nothing"}`;
+}
+
+/**
+ * @param {Tokens} spec @param {number} k @param {number} t @param {number | null} value @param {number} query
+ * @param {string} format
+ */
+function tip(spec, k, t, value, query, format) {
+  const { items, weights } = spec;
+  const head = `${seen(items[k].tokens[t])}, place ${t}`;
+  if (!weights) return [head, ...(items[k].label ? [items[k].label] : []), written(value, format)];
+  const asks = items.length - 1;
+  const named = seen(items[asks].tokens[query] ?? "");
+  if (k === asks && t < weights.length) {
+    // Pointing at it makes it the one that asks.
+    return [head, asking(items[asks].tokens[t], items[0].tokens, weights[t], format)];
+  }
+  return [head, `${written(value, format)} of what ${named} takes`];
+}
+
+/**
+ * A word that can be seen: blanks and breaks have signs.
+ * @param {string} token
+ */
+export function seen(token) {
+  const shown = token.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/\r/g, "␍");
+  return shown === "" ? "∅" : token.trim() === "" ? shown.replace(/[^⏎⇥␍]/gu, "␣") : shown;
+}
+
+/**
+ * Where each word's box begins, how wide it is, and in which row it stands.
+ * @param {string[]} words @param {number} width
+ */
+function flowing(words, width) {
+  let x = 0;
+  let row = 0;
+  return words.map((token) => {
+    const word = shorten(seen(token), Math.min(width - 2 * BESIDE, 240), 12);
+    const wide = Math.min(width, Math.max(16, textWidth(word, 12) + 2 * BESIDE));
+    if (x > 0 && x + wide > width) [x, row] = [0, row + 1];
+    const box = { x, row, wide, word };
+    x += wide + GAP;
+    return box;
+  });
+}
+
+/**
+ * Words in lines that fit.
+ * @param {string} text @param {number} width
+ */
+function wrapped(text, width) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const last = lines[lines.length - 1];
+    if (last && textWidth(`${last} ${word}`, 12) > width) lines.push(word);
+    else lines[lines.length - 1] = last ? `${last} ${word}` : word;
+  }
+  return lines;
+}
