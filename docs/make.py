@@ -17,6 +17,8 @@ from cutaway.commands.show import setting_sentences
 from cutaway.inspect.layers import LayerTable, Row, alike, names_of, table_of
 from cutaway.models.card import Card
 from cutaway.models.registry import Preset, presets
+from cutaway.report.inside import VIEWS
+from cutaway.report.inside.sayings import sayings
 from cutaway.report.words import by, count
 from cutaway.settings import as_text
 
@@ -149,8 +151,73 @@ PAGES = (
 )
 
 
+INSIDE = HERE / "inspect.md"
+LOOKING = """\
+# Looking inside
+
+Any model here, trained or not, opens by three doors, and each shows the same views:
+
+```bash
+cutaway inspect runs/lenet5-modern-digits-1            # a run, with the first examples of its test part
+cutaway inspect runs/lenet5-modern-digits-1 seven.png  # or with files of yours
+cutaway inspect resnet18 --view network field          # a preset as it begins, with random numbers
+cutaway inspect gpt2 --view attention layer=blocks.3.attention head=2
+cutaway inspect minilm/ "The spring is broken."        # a Hugging Face folder
+cutaway studio                                         # the live page
+```
+
+```python
+look = cutaway.look("runs/lenet5-modern-digits-1", "seven.png", view=["filters", "features"])
+look                       # in a notebook it shows itself
+look.save("seven.html")    # one file that opens offline
+look["features"]["table"]  # the numbers
+```
+
+The page is one file that holds all that it shows. Without `--view` it has every view that suits the model; an option
+such as `layer=c1` goes to all views that have it, `filters.layer=c1` to one. Under each view stand its numbers as a
+table, how to read it, and where it misleads: the same words as here. Colours mean the same throughout: two hues that
+meet in grey for what has a sign, one hue for amounts. Models run with their fused kernels while they are looked at, and
+are left as they were.
+
+A run trained with `snapshots=12` keeps its weights at twelve moments, and `time` shows any of these views along them.
+For your own questions there are the probes beneath, [`cutaway.inspect.capture`](../src/cutaway/inspect/probes.py).
+
+| view | what it shows |
+| --- | --- |
+{views}
+"""
+
+
+def inside_text() -> str:
+    """The page on what can be seen inside models, from what the views say of themselves."""
+    rows = "\n".join(f"| [`{name}`](#{name}) | {_within(sayings(name)['SAYS'])} |" for name in VIEWS)
+    return "\n".join([LOOKING.format(views=rows), *map(view_section, VIEWS)])
+
+
+def _within(sentence: str) -> str:
+    """A sentence as it goes on within another."""
+    return sentence[:1].lower() + sentence[1:]
+
+
+def view_section(name: str) -> str:
+    """One view: what it shows, how to read it, where it misleads, what can be asked of it."""
+    said = sayings(name)
+    picture = f"images/inspect/{name}.png"
+    shows = said["SAYS"][:1].upper() + said["SAYS"][1:]
+    lines = [
+        f"## {name}",
+        f"{shows}.",
+        f"![The view {name}]({picture})" if (HERE / picture).is_file() else "",
+        f"**How to read it.** {said['READ']}",
+        f"**Where it misleads.** {said['MISLEADS']}",
+        "\n".join(f"- `{option}=`: {what}" for option, what in said["OPTIONS"].items()),
+    ]
+    return "\n\n".join(line for line in lines if line) + "\n"
+
+
 def main() -> None:
     """Write the pages and a picture for each family."""
+    INSIDE.write_text(inside_text(), encoding="utf-8")
     for page in PAGES:
         page.pictures.mkdir(parents=True, exist_ok=True)
         for path, text in {page.path: page_text(page), **pictures(page)}.items():

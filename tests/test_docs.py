@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cutaway.models.registry import presets
+from cutaway.report.inside import VIEWS, module_of
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -51,6 +52,20 @@ def test_its_pictures_are_up_to_date(make: ModuleType, page: Any) -> None:
     assert set(page.pictures.iterdir()) == {*drawn, *measured}
     for path, text in drawn.items():
         assert path.read_text(encoding="utf-8") == text, path.name
+
+
+def test_the_page_on_looking_inside_is_up_to_date(make: ModuleType) -> None:
+    assert make.INSIDE.read_text(encoding="utf-8") == make.inside_text(), "make docs writes it anew"
+
+
+def test_every_view_says_how_to_read_it_and_where_it_misleads(make: ModuleType) -> None:
+    for name in VIEWS:
+        section, view = make.view_section(name), module_of(name)
+        assert all(words in section for words in (view.READ, view.MISLEADS, *view.OPTIONS.values()))
+        assert f"[`{name}`](#{name})" in make.inside_text()
+    folder = DOCS / "images" / "inspect"
+    pictures = {path.stem for path in folder.glob("*.png")} if folder.is_dir() else set()
+    assert pictures <= {*VIEWS, "studio"}
 
 
 def test_three_springs_are_those_of_the_real_weights() -> None:

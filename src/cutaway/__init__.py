@@ -19,25 +19,27 @@ from .errors import CutawayError
 
 if TYPE_CHECKING:
     from . import inspect
+    from .commands.looking import look
     from .commands.opening import load
     from .commands.train import train
     from .interop.word_vectors import Vectors
     from .models.registry import card, create_model, list_models
     from .training.run import Run
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 _LAZY = {
     "card": "models.registry",
     "create_model": "models.registry",
     "list_models": "models.registry",
     "load": "commands.opening",
+    "look": "commands.looking",
     "Run": "training.run",
     "train": "commands.train",
     "Vectors": "interop.word_vectors",
 }
 
-__all__ = ["CutawayError", "Run", "Vectors", "card", "create_model", "inspect", "list_models", "load", "train"]
+__all__ = ["CutawayError", "Run", "Vectors", "card", "create_model", "inspect", "list_models", "load", "look", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,10 @@ from importlib import import_module
 from .. import __version__
 from ..errors import CutawayError, UnknownName
 
-COMMANDS = ("list", "show", "data", "check", "train", "evaluate", "predict", "generate", "report", "verify", "convert")
+COMMANDS = (
+    "list", "show", "data", "check", "train", "evaluate", "predict", "generate", "report", "inspect", "studio",
+    "verify", "convert",
+)  # fmt: skip
 
 USAGE = """\
 usage: cutaway COMMAND ... [--help] [--json]
@@ -29,6 +32,7 @@ Try:
   cutaway train resnet18 photos/ image_size=128  photographs in class folders
   cutaway train lstm book.txt                    a text, to write more like it
   cutaway show resnet18                          what a model is made of
+  cutaway inspect resnet18                       what can be seen inside it
 
 `cutaway COMMAND --help` says more of each."""
 

@@ -1,0 +1,157 @@
+"""The view of attributions: for every preset, with its options, and with a concept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import cutaway
+from cutaway.errors import CutawayError, DataError, SettingError, UnknownName
+from cutaway.inspect.attribution import METHODS
+from cutaway.report.inside import attribution
+from cutaway.report.inside.attribution import MISLEADS, OPTIONS, READ, alone, view
+from cutaway.report.inside.subject import Subject, open_model, open_run
+from cutaway.training.run import Run
+from tests.small import NAMES, small
+
+KINDS = {"overlay", "tokens", "rows", "lines", "matrix", "prose"}
+# One of each way in which maps are drawn and checked; the others are asked for one map alone.
+WHOLE = {"lenet5", "mlp", "gpt2", "t5-small", "cnn1d", "gcn", "cnn-lstm", "perceptron", "word2vec-cbow"}
+
+
+def opened(name: str, **options: str) -> Subject:
+    model, inputs = small(name)
+    return open_model(model, *inputs, options=options)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return cutaway.train("lenet5-modern", "digits", epochs=1, out=tmp_path_factory.mktemp("runs") / "digits")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_preset_has_maps_with_their_checks(name: str) -> None:
+    subject = opened(name) if name in WHOLE else opened(name, method="input_x_gradient")
+    assert attribution.suits(subject)
+    before = {k: v.clone() for k, v in subject.model.state_dict().items()}
+    shown = view(subject)
+    assert shown["id"] == "attribution"
+    assert {d["kind"] for d in shown["drawings"]} <= KINDS
+    assert shown["says"].count("random example 1" if subject.kind != "graph" else "node") or subject.kind == "graph"
+    assert "Explained is" in shown["summary"]
+    assert shown["table"]["rows"]
+    assert all(len(row) == len(shown["table"]["columns"]) for row in shown["table"]["rows"])
+    text = json.dumps(shown, allow_nan=False)
+    assert len(text) < 2_000_000
+    checks = next(d for d in shown["drawings"] if d.get("title") == "Checks")
+    assert all("add up" in words or "values" in words for _, words in checks["facts"])
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in subject.model.modules())
+    assert all(torch.equal(before[k], v) for k, v in subject.model.state_dict().items())
+
+
+def test_pictures_stand_side_by_side_over_the_example(run: Run) -> None:
+    shown = view(open_run(run))
+    overlay = shown["drawings"][0]
+    assert overlay["kind"] == "overlay"
+    assert [item["label"] for item in overlay["items"]] == ["integrated gradients", "Grad-CAM", "occlusion"]
+    assert overlay["picture"].startswith("data:image/png")
+    assert len(overlay["items"][0]["values"]) == 32
+    cascade = next(d for d in shown["drawings"] if "random" in d.get("title", ""))
+    assert all(series["points"][0] == [0, 1.0] for series in cascade["series"])
+
+
+def test_a_map_that_fails_says_so_on_the_picture(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cutaway.inspect.attribution.asking import Ask, Found
+    from cutaway.inspect.attribution.entry import Entry
+
+    def brightness(entry: Entry, ask: Ask) -> Found:
+        values = entry.z.abs().sum(1)
+        return Found(values, values.flatten(1).sum(1), based=False)
+
+    monkeypatch.setitem(METHODS, "occlusion", brightness)
+    shown = view(open_run(run, options={"method": "occlusion"}))
+    assert shown["drawings"][0]["items"][0]["warning"] == "Fails its check: the same with random weights"
+    assert "fails a check" in shown["summary"]
+    assert shown["table"]["rows"][0][-1] == "fails"
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_a_method_can_be_asked_for(method: str) -> None:
+    name = {"edges": "gcn", "rollout": "vit-small/16"}.get(method, "lenet5")
+    shown = view(opened(name, method=method))
+    assert len([d for d in shown["drawings"] if d["kind"] in ("overlay", "rows")]) >= 1
+    assert method.split("_")[0] in str(OPTIONS["method"])
+
+
+def test_targets_are_outputs_names_and_places(run: Run) -> None:
+    assert "the score of '7'" in view(open_run(run, options={"target": "7"}))["says"]
+    assert "output 3" in view(opened("lenet5", target="3"))["says"]
+    assert "'token 5' behind token 3" in view(opened("gpt2", target="2:5"))["says"]
+    one = view(opened("lenet5", example="1", method="gradient"))
+    assert "random example 2" in one["says"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "words"),
+    [
+        ("lenet5", {"method": "gradcam"}, UnknownName, "grad_cam"),
+        ("lenet5", {"target": "cat"}, SettingError, "target=cat"),
+        ("lenet5", {"target": "99"}, SettingError, "target=99"),
+        ("lenet5", {"example": "2"}, SettingError, "example=2"),
+        ("lenet5", {"method": "grad_cam", "layer": "nowhere"}, UnknownName, "nowhere"),
+        ("mlp", {"method": "grad_cam"}, CutawayError, "convolution"),
+        ("lenet5", {"concept": "/nowhere"}, DataError, "run"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(
+    name: str, options: dict[str, str], error: type[CutawayError], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        view(opened(name, **options))
+
+
+def test_padding_is_no_part_of_the_text_and_the_place_is_the_last_real_one() -> None:
+    model, (tokens, mask) = small("gpt2")
+    mask = mask.clone()
+    mask[0, 4:] = False
+    one, place = alone(open_model(model, tokens, mask), 0)
+    assert one.inputs[0].shape == (1, 4)
+    assert place is None
+    shown = view(open_model(model, tokens, mask))
+    assert len(shown["drawings"][0]["items"][0]["tokens"]) == 4
+    assert "behind token 4" in shown["says"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64])
+def test_weights_of_other_precision_and_one_example_alone(dtype: torch.dtype) -> None:
+    model, inputs = small("mlp", count=1, dtype=dtype)
+    assert view(open_model(model, *inputs))["table"]["rows"]
+
+
+def test_a_concept_given_as_a_folder(run: Run, tmp_path: Path) -> None:
+    subject = open_run(run).others(200)
+    assert subject is not None
+    assert subject.target is not None
+    ones = (subject.target == 1).nonzero().flatten().tolist()[:12]
+    for k in ones:
+        picture: Any = subject.picture(k)
+        picture.save(tmp_path / f"{k}.png")
+    (tmp_path / ".hidden").write_text("not an example")
+    shown = view(open_run(run, options={"concept": str(tmp_path), "target": "1", "method": "gradient"}))
+    tested = next(d for d in shown["drawings"] if "TCAV" in d.get("title", ""))
+    facts = dict(tested["facts"])
+    assert facts["concept"] == tmp_path.name
+    assert {"TCAV", "layer", "p, two-sided", "verdict"} <= set(facts)
+    assert "TCAV" in shown["summary"]
+    with pytest.raises(DataError, match="folder"):
+        view(open_run(run, options={"concept": str(tmp_path / "nothing")}))
+
+
+def test_it_says_how_to_read_it_and_where_it_misleads() -> None:
+    assert "baseline" in READ
+    assert "Adebayo" in MISLEADS
+    assert set(OPTIONS) == {"method", "target", "example", "layer", "concept"}
