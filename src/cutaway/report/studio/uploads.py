@@ -1,0 +1,107 @@
+"""Files that a person hands to the page: kept in a folder of the studio's own, and known by a number from then on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...data.tables.reading import TABLE_SUFFIXES, read_table
+from ...errors import DataError, FileError
+
+LARGEST = 64 * 2**20  # bytes of one file
+TOGETHER = 512 * 2**20
+SUFFIXES = (*TABLE_SUFFIXES, ".txt")
+
+
+class TooLarge(DataError):
+    """A file that is larger than what is taken."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """One file that was handed over."""
+
+    name: str  # what the page calls it
+    path: Path
+    title: str  # its own name
+    kind: str
+    columns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, without the path."""
+        return {
+            "data": self.name,
+            "kind": self.kind,
+            "title": self.title,
+            "columns": list(self.columns),
+            "notes": list(self.notes),
+        }
+
+
+class Uploads:
+    """All files of one studio."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.files = folder, dict[str, Upload]()
+        self.taken, self.number = 0, 0
+
+    async def take(self, title: str, body: AsyncIterator[bytes]) -> Path:
+        """Write what comes to a file of its own, under a plain name. Raises DataError for a suffix that is no table or
+        text, TooLarge, FileError where it cannot be written."""
+        stem, suffix = plain_name(title)
+        self.number += 1
+        path = self.folder / f"upload-{self.number}" / f"{stem}{suffix}"
+        size = 0
+        try:
+            path.parent.mkdir(mode=0o700)
+            with path.open("xb") as file:
+                async for piece in body:
+                    size += len(piece)
+                    if size > LARGEST:
+                        raise TooLarge(f"{title[:80]} is larger than {LARGEST >> 20} MiB: train on it by its path.")
+                    if self.taken + size > TOGETHER:
+                        raise TooLarge(
+                            f"All files together are larger than {TOGETHER >> 20} MiB: start the studio anew."
+                        )
+                    file.write(piece)
+        except OSError as error:
+            raise FileError(f"{title[:80]} could not be kept: {error.strerror or error}.") from error
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        self.taken += size
+        return path
+
+    def look(self, path: Path, title: str) -> Upload:
+        """Read what was taken as far as to say what it is. Raises what reading raises, and forgets the file then."""
+        columns: tuple[str, ...] = ()
+        notes: tuple[str, ...] = ()
+        kind = "text" if path.suffix == ".txt" else "table"
+        try:
+            if kind == "table":
+                table = read_table(path)
+                columns, notes = tuple(table.columns), tuple(table.notes)
+            elif not path.stat().st_size:
+                raise DataError(f"{title[:80]} is empty.")
+        except BaseException:
+            self.taken -= path.stat().st_size
+            path.unlink()
+            raise
+        found = Upload(path.parent.name, path, title[:80], kind, columns, notes)
+        self.files[found.name] = found
+        return found
+
+
+def plain_name(title: str) -> tuple[str, str]:
+    """A stem of letters, digits, - and _, and the suffix. Raises DataError for a suffix that is not taken."""
+    stem, dot, suffix = title.rpartition(".")
+    if f"{dot}{suffix.lower()}" not in SUFFIXES:
+        raise DataError(
+            f"{title[:80]!r} is not taken here: tables end in {', '.join(TABLE_SUFFIXES)}, text in .txt.",
+            mend="Other data is trained on by its path, with `cutaway train`; `cutaway studio RUN` opens the run.",
+        )
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", stem)[:40].strip("-") or "data", f".{suffix.lower()}"
