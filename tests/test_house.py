@@ -129,6 +129,11 @@ def test_independent_implementations_are_imported_by_oracles_alone() -> None:
         assert all(f.startswith("interop/oracles/") for f in files_that_import(library)), library
 
 
+def test_a_server_is_in_the_studio_alone() -> None:
+    for library in ("starlette", "uvicorn", "multiprocessing", "asyncio"):
+        assert all(f.startswith("report/studio/") for f in files_that_import(library)), library
+
+
 def test_scikit_learn_is_for_data_figures_and_oracles() -> None:
     parts = {f.split("/")[0] for f in files_that_import("sklearn")}
     assert parts <= {"data", "tasks", "interop", "inspect"}

@@ -140,8 +140,8 @@ class Trainer:
             self.mean = self._mean_of(self.last_epochs)
         return state
 
-    def epoch(self) -> Iterator[None]:
-        """Do the running epoch from where it stands, one update for each value that is taken."""
+    def epoch(self) -> Iterator[bool]:
+        """Do the running epoch from where it stands, an update for each value that is taken: whether it is the last."""
         state, settings = self.state, self.settings
         batches = self.batches_of(state.epoch)
         steps = self._enter_phase(math.ceil(len(batches) / settings.accumulate))
@@ -152,7 +152,7 @@ class Trainer:
         for group in _grouped(remaining, settings.accumulate):
             self.step(group, steps)
             self.snapshots.keep(state.update, self.weights)
-            yield
+            yield state.batch == len(batches)
 
     def next_epoch(self) -> bool:
         """Begin the next epoch; whether the one before it was the perceptron rule's last, without a mistake."""

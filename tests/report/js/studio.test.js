@@ -129,3 +129,17 @@ test("of many calls only a few come through, and always the last", async () => {
   await new Promise((done) => setTimeout(done, 60));
   assert.deepEqual(heard, [0, 99]);
 });
+
+test("the page's modules make no markup out of text, and ask nobody but their own server", async () => {
+  const { readFile, readdir } = await import("node:fs/promises");
+  const folder = new URL("../../../src/cutaway/report/studio/page/", import.meta.url);
+  const modules = (await readdir(folder)).filter((name) => name.endsWith(".js"));
+  assert.ok(modules.length > 8);
+  for (const name of modules) {
+    const text = await readFile(new URL(name, folder), "utf-8");
+    for (const word of ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "://"]) {
+      assert.ok(!text.includes(word), `${name} ${word}`);
+    }
+    assert.equal(text.includes("fetch(") || text.includes("EventSource("), name === "server.js", name);
+  }
+});

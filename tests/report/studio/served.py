@@ -71,7 +71,8 @@ class Page:
         """The first frame of a side, from now on, of which that is true."""
         with self.changed:
             found = self.changed.wait_for(lambda: side in self.frames and what(self.frames[side]), patience)
-            assert found, self.frames.get(side)
+            last = {key: self.frames.get(side, {}).get(key) for key in ("step", "epoch", "playing", "error", "notes")}
+            assert found, last
             return self.frames[side]
 
     def open(self, side: str = "a", **state: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def forward(live: Live, updates: int) -> Live:
 
 def epochs(live: Live, count: int) -> Live:
     for _ in range(count):
-        while live.advance():
+        while not live.advance():
             pass
     return live
 

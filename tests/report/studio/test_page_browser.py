@@ -99,7 +99,7 @@ class Page:
 
     def press(self, name: str) -> None:
         """Press a button."""
-        self.tab.get_by_role("button", name=name, exact=True).click()
+        self.tab.get_by_role("button", name=name, exact=True).first.click()  # the player is above all
 
     def wrong(self) -> list[str]:
         """Requests beyond this server, and every complaint."""

@@ -80,9 +80,12 @@ def test_pause_stops_and_step_is_one(page: Page) -> None:
     page.wait(lambda f: f["step"] == stood + 1 and not f["playing"])
     page.do("control", side="a", do="step")
     page.wait(lambda f: f["step"] == stood + 2 and not f["playing"])
-    page.do("control", side="a", do="epoch")
     epoch = page.frames["a"]["epoch"]
-    page.wait(lambda f: f["epoch"] == epoch + 1 and not f["playing"])
+    page.do("control", side="a", do="epoch")
+    frame = page.wait(lambda f: f["epoch"] == epoch + 1 and not f["playing"])
+    page.do("control", side="a", do="epoch")
+    further = page.wait(lambda f: f["epoch"] == epoch + 2 and not f["playing"])
+    assert further["step"] - frame["step"] == 6  # 700 examples in batches of 128
 
 
 def test_speed_is_bounded(page: Page) -> None:
@@ -138,6 +141,7 @@ def test_a_weight_by_hand_shows_in_the_next_frame(page: Page) -> None:
     after = page.wait(lambda f: f["log"] == "0:weight:head.bias[1]=30.0")
     assert boundary(after) != boundary(before)
     assert after["loss"]["val"] > before["loss"]["val"]
+    assert page.post("weight", side="a", name="head.bias", index=[1]) == (200, {"value": 30.0})
 
 
 def test_two_sides_train_beside_each_other(page: Page) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import typing
@@ -124,11 +123,7 @@ def _settings(group: type, names: tuple[str, ...]) -> list[dict[str, Any]]:
 
 def _views() -> list[tuple[str, Any]]:
     """The views that there are."""
-    found = []
-    for name in VIEWS:
-        with contextlib.suppress(ModuleNotFoundError):
-            found.append((name, module_of(name)))
-    return found
+    return [(name, module_of(name)) for name in VIEWS]
 
 
 def _type(hint: Any) -> str:

@@ -93,7 +93,7 @@ class Learner:
             self._do_again(live)
             if live.step >= self.until:
                 self._pause()
-            elif not live.advance() and (self.to_turn or live.ended):
+            elif live.advance() and (self.to_turn or live.ended):
                 live.ended = False
                 self._pause()
         except TrainingError as error:

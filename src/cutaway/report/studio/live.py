@@ -57,7 +57,7 @@ class Live:
         self._take_up()
         self.layout = Layout(self.trainer.model)
         self.snapshots = Snapshots(self.layout.size)
-        self._running: Iterator[None] | None = None
+        self._running: Iterator[bool] | None = None
         self._seen = (self.state.loss_sum, self.state.counted)
         self._turned, self._epoch_length = self.step, math.inf
         self._validated = self.step
@@ -103,16 +103,14 @@ class Live:
     # --- forward ----------------------------------------------------------------------------------------------
 
     def advance(self) -> bool:
-        """Do one update and say true; or end the epoch, where none is left in it, and say false.
-
-        Raises TrainingError where a number is not finite.
-        """
+        """Do one update; whether it ended the epoch. Raises TrainingError where a number is not finite."""
         self.at = None
         if self._running is None:
             self._running = self.trainer.epoch()
-        if next(self._running, self) is self:
+        last = next(self._running, None)
+        if last is None:  # it was taken up where an epoch had no more to do
             self._turn()
-            return False
+            return True
         self._count()
         step = self.step
         if self.curves.due(step) and self._epoch_length > 4 * self.curves.every:
@@ -121,7 +119,9 @@ class Live:
             self.curves.close(step)
         if self.snapshots.due(step):
             self._snap()
-        return True
+        if last:
+            self._turn()
+        return last
 
     def _turn(self) -> None:
         """End the epoch. It is validated where the curves have room for one more point."""
@@ -130,7 +130,7 @@ class Live:
         self._epoch_length, self._turned = self.step - self._turned, self.step
         if self.curves.due(self.step):
             self.curves.close(self.step)
-        if self.trainer.val is not None and self.step - self._validated >= self.curves.every:
+        if self.trainer.val is not None and self.step - self._validated >= 2 * self.curves.every:
             self._validate((self.step, None, self._revision))
             self._validated = self.step
             self.curves.measured(self.step, self.measured[1]["loss"])

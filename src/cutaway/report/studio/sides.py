@@ -24,7 +24,7 @@ from .workers import Ended, Fault, Pair
 
 SIDES = ("a", "b")
 CONTROLS = ("play", "pause", "step", "epoch", "reset", "seek")
-OFTEN, SELDOM = 0.05, 1.0  # seconds of rest between two frames, at least and at most
+OFTEN, SELDOM = 0.05, 5.0  # seconds of rest between two frames, at least and at most
 SHARE = 3.0  # times as long as a frame took it is rested after it, so that it takes a quarter of a core at most
 STILL_HERE = 15.0  # seconds after which a connection without frames is written to
 
@@ -42,6 +42,7 @@ class Side:
         self.step = 0  # that training stood at when it last answered
         self.heard = 0  # how often it was told something: a frame says how much of it was known when it was made
         self.fresh = asyncio.Event()  # there is something to see that the frame does not show
+        self.asked = asyncio.Event()  # and somebody has asked for it
         self.frames: asyncio.Task[None] | None = None
         self.lock = asyncio.Lock()
 
@@ -83,6 +84,7 @@ class Side:
     def news(self) -> None:
         """There is something to see that no frame shows yet."""
         self.heard += 1
+        self.asked.set()
         self.fresh.set()
 
     async def publish(self, frame: bytes) -> None:
@@ -107,7 +109,8 @@ class Side:
         self.frames = asyncio.create_task(self._make_frames(self.pair))
 
     def _hear(self, event: Message) -> None:
-        """Something has happened that nobody asked for."""
+        """Something has happened that nobody asked for just now: an end was reached, or a process is gone."""
+        self.asked.set()
         self.fresh.set()
 
     async def _make_frames(self, pair: Pair) -> None:
@@ -116,6 +119,7 @@ class Side:
             await self.fresh.wait()
             await self.studio.wanted(self)
             self.fresh.clear()
+            self.asked.clear()
             heard = self.heard
             try:
                 head, body = await pair.viewer.ask({"do": "frame", "watch": self.watch})
@@ -123,6 +127,7 @@ class Side:
                     raise Ended(pair.learner.epitaph())
             except Ended as error:
                 await self.publish(bare_frame(self.name, self.state, error=str(error)))
+                await asyncio.to_thread(pair.close)  # one without the other is of no use
                 return
             except Fault as error:
                 await self.publish(bare_frame(self.name, self.state, error=str(error)))
@@ -134,7 +139,14 @@ class Side:
             state = {**self.state, "steps": str(head["step"])}
             more = json.dumps({"frame": self.number + 1, "heard": heard, "state": state})
             await self.publish(body[:-1] + b", " + more[1:].encode())
-            await asyncio.sleep(min(max(OFTEN, SHARE * head["seconds"]), SELDOM))
+            await self._rest(SHARE * head["seconds"])
+
+    async def _rest(self, seconds: float) -> None:
+        """Leave the machine to training for a while; somebody who asks for something waits no longer than they must."""
+        await asyncio.sleep(OFTEN)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, SELDOM) - OFTEN):
+                await self.asked.wait()
 
 
 class Watcher:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import signal
 import sys
 import time
@@ -26,8 +27,8 @@ from .handing import Layout, shared_row
 from .lines import Line, Message, end_with_parent, step_back
 from .state import Opening
 
-# What is shown where nobody has chosen: the first two of these that suit.
-USUAL = ("boundary", "attention", "gates", "graph", "features", "embeddings", "filters", "results")
+# What is shown where nobody has chosen: the first of these that suits.
+USUAL = ("boundary", "attention", "gates", "graph", "features", "filters", "embeddings", "results")
 ALWAYS = "gradients"
 LETTERS = 4_000_000  # of one view; a larger one is left out
 FITTING = ("seed", "lr", "batch_size", "weight_decay", "optimizer", "momentum", "clip", "schedule", "epochs")
@@ -38,18 +39,29 @@ def view(commands: Connection, learner: Connection, folder: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     step_back()
     torch.set_num_threads(1)
-    viewer = Viewer(Line(learner, "learner"))
+    viewer = Viewer(Line(learner, "learner", at_end=lambda: os._exit(0)))
     studio = Line(commands, "studio", at_end=end_with_parent(folder))
     while True:
         _, message = studio.inbox.get()
         if message["do"] == "open":
             viewer.expect(Opening(**message["opening"]))
         else:
-            began = time.thread_time()
-            frame = viewer.frame(message["watch"])
-            head: Message = {"id": message["id"], "seconds": time.thread_time() - began}
-            head |= {key: frame[key] for key in ("playing", "step")} if frame else {"empty": True}
-            studio.send(head, json.dumps(frame, allow_nan=False).encode() if frame else b"")
+            studio.send(*answer(viewer, message))
+
+
+def answer(viewer: Viewer, message: Message) -> tuple[Message, bytes]:
+    """The frame that is asked for, as JSON, behind what the server has to know of it."""
+    began, head = time.thread_time(), {"id": message["id"]}
+    try:
+        frame = viewer.frame(message["watch"])
+        body = json.dumps(frame, allow_nan=False).encode() if frame else b""
+    except Exception as error:
+        traceback.print_exc(file=sys.stderr)
+        return {**head, "fault": f"This is a fault of Cutaway, not yours: {type(error).__name__}: {error}"}, b""
+    if frame is None:
+        return {**head, "empty": True}, b""
+    seconds = 0.0 if viewer.anew else time.thread_time() - began  # what is done once says nothing of the next frame
+    return {**head, "seconds": seconds, "playing": frame["playing"], "step": frame["step"]}, body
 
 
 class Viewer:
@@ -57,7 +69,9 @@ class Viewer:
 
     def __init__(self, learner: Line) -> None:
         self.learner = learner
-        self.key, self.file = "", ""
+        self.key, self.file, self.asked = "", "", ""
+        self.anew = True  # whether the last frame was the first of what was opened
+        self.found: tuple[Subject, list[str], list[str]] | None = None
         self.built: Built | None = None
         self.layout: Layout | None = None
         self.row: Tensor | None = None
@@ -85,12 +99,24 @@ class Viewer:
                 self.file, self.row = given["file"], shared_row(Path(given["file"]), given["size"])
             assert self.row is not None
             self.layout.read(self.row)
-            subject = looked_at(self.built, watch)
+            subject, suit, notes = self._subject(watch)
         except CutawayError as error:
             return {**frame, "views": [], "notes": [*frame["notes"], str(error)]}
-        views, notes, suit = views_of(subject, watch.get("views") or ())
+        views, more = views_of(subject, watch.get("views") or usual(suit), suit)
         names = {**frame["names"], "views": suit, "examples": examples_of(subject)}
-        return {**frame, "views": views, "names": names, "notes": [*frame["notes"], *notes]}
+        return {**frame, "views": views, "names": names, "notes": [*frame["notes"], *notes, *more]}
+
+    def _subject(self, watch: Mapping[str, Any]) -> tuple[Subject, list[str], list[str]]:
+        """The model with the examples and options that are asked for, the views that suit it, and sentences on those
+        that failed to say so. What was found for the frame before holds as long as nothing else is asked for."""
+        assert self.built is not None
+        asked = json.dumps([self.key, watch.get("example"), watch.get("options")], sort_keys=True)
+        self.anew = asked != self.asked
+        if self.anew:
+            subject = looked_at(self.built, watch)
+            self.found, self.asked = (subject, *suiting(subject)), asked
+        assert self.found is not None
+        return self.found
 
     def _build(self, opening: Opening) -> None:
         """The model and data, unless they are those that stand here already."""
@@ -116,12 +142,15 @@ def looked_at(built: Built, watch: Mapping[str, Any]) -> Subject:
     return subject
 
 
-def views_of(subject: Subject, names: Sequence[str]) -> tuple[list[View], list[str], list[str]]:
-    """The views of these names, or the usual ones; sentences on those that could not be made; and all that suit."""
-    suit, notes = suiting(subject)
-    chosen = list(names) or [name for name in USUAL if name in suit][:1] + [n for n in suit if n == ALWAYS]
-    views = []
-    for name in dict.fromkeys(chosen):
+def usual(suit: Sequence[str]) -> list[str]:
+    """What is shown where nobody has chosen, of the views that suit."""
+    return [name for name in USUAL if name in suit][:1] + [name for name in suit if name == ALWAYS]
+
+
+def views_of(subject: Subject, names: Sequence[str], suit: Sequence[str]) -> tuple[list[View], list[str]]:
+    """The views of these names, and sentences on those that could not be made."""
+    views, notes = [], []
+    for name in dict.fromkeys(names):
         if name not in suit:
             notes.append(f"The view {name} has nothing to show of {subject.preset.name} on this data.")
             continue
@@ -132,7 +161,7 @@ def views_of(subject: Subject, names: Sequence[str]) -> tuple[list[View], list[s
         except Exception as error:  # one view that fails takes no other with it
             traceback.print_exc(file=sys.stderr)
             notes.append(f"The view {name} could not be made: {type(error).__name__}: {error}")
-    return views, notes, suit
+    return views, notes
 
 
 def suiting(subject: Subject) -> tuple[list[str], list[str]]:
@@ -142,8 +171,6 @@ def suiting(subject: Subject) -> tuple[list[str], list[str]]:
         try:
             if module_of(name).suits(subject):
                 suit.append(name)
-        except ModuleNotFoundError:
-            continue
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
             notes.append(f"The view {name} could not be made: {type(error).__name__}: {error}")

@@ -35,8 +35,10 @@ export function control(setting, changed) {
   if (type === "bool") return tick(setting, changed);
   if (type === "ints") return layers(setting, changed);
   const usual = USUAL[/** @type {keyof typeof USUAL} */ (key)];
-  if (usual) return slider({ ...setting, ...usual }, changed, usual.high / Math.max(usual.low, 1e-9) > 1000 && usual.low > 0);
-  if (type === "float" && typeof low === "number" && typeof high === "number" && high <= 1) return slider(setting, changed);
+  if (usual) return slider({ ...setting, ...usual }, changed, usual.low > 0);
+  const inShares = type === "float" && typeof low === "number" && typeof high === "number" && high <= 1;
+  if (inShares) return slider(setting, changed);
+  if (key === "model.hidden" && type === "int") return counter({ ...setting, label: "Hidden units" }, changed);
   if (type === "int") return counter(setting, changed);
   return entry(setting, changed);
 }
@@ -301,10 +303,8 @@ export function failing() {
  * @param {HTMLInputElement | HTMLSelectElement} element @param {string} value
  */
 function write(element, value) {
-  if (element.value === value || (document.activeElement === element && element.matches("[type=text], [type=number]"))) {
-    return;
-  }
-  element.value = value;
+  const typing = document.activeElement === element && element.matches("[type=text], [type=number]");
+  if (element.value !== value && !typing) element.value = value;
 }
 
 /**

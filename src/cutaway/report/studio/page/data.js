@@ -62,7 +62,8 @@ export function dataPanel(root, choices, changed) {
   function ownFile() {
     const input = html("input", { type: "file", id: "own-file", accept: ".csv,.tsv,.txt,.parquet" });
     const words = html("label", { for: "own-file" }, "Your own file");
-    const help = html("p", { class: "hint" }, "A table or a text: .csv, .tsv, .txt, .parquet. Drop it here, or choose it. It stays on this machine.");
+    const kinds = "A table or a text: .csv, .tsv, .txt, .parquet. Drop it here, or choose it. It stays on this machine.";
+    const help = html("p", { class: "hint" }, kinds);
     const problem = failing();
     const place = html("div", { class: "field drop", "data-control": "upload" }, words, input, help, problem);
     /** @param {File | null | undefined} file */
@@ -168,6 +169,6 @@ function namesOf(found) {
 function card(toy, chosen) {
   const input = html("input", { type: "radio", name: "toy", value: toy.name });
   input.addEventListener("change", chosen);
-  const name = toy.name.replaceAll("_", " ");
-  return { input, root: html("label", { class: "card", title: toy.title }, input, stamp(toy.name), html("span", {}, name)) };
+  const name = html("span", {}, toy.name.replaceAll("_", " "));
+  return { input, root: html("label", { class: "card", title: toy.title }, input, stamp(toy.name), name) };
 }

@@ -9,12 +9,12 @@ import { difference, named } from "./words.js";
 
 /** @typedef {import("../draw/view.js").View} View */
 /** @typedef {import("./words.js").Frame} Frame */
-/** @typedef {{ root: HTMLElement, section: HTMLElement | null, id: string, waiting: View | null, seen: boolean }} Cell */
+/** @typedef {{ root: HTMLElement, section: HTMLElement | null, waiting: View | null, seen: boolean }} Cell */
 
 /**
  * @param {HTMLElement} root @param {import("./settings.js").Choices} choices
  * @param {{ watched: (names: string[]) => void, option: (key: string, value: string) => void,
- *   act: (side: "a" | "b", act: Record<string, any>, at: HTMLElement) => void }} told
+ *   act: (side: "a" | "b", act: Record<string, any>, at: HTMLElement) => void }} told what a person does here
  */
 export function learnedPanel(root, choices, told) {
   /** @type {Map<string, ReturnType<typeof row>>} */
@@ -32,9 +32,10 @@ export function learnedPanel(root, choices, told) {
 
   const boxes = choices.views.map(({ name, says }) => {
     const input = html("input", { type: "checkbox", value: name });
-    input.addEventListener("change", () => told.watched(boxes.filter((box) => box.input.checked).map((box) => box.name)));
+    input.addEventListener("change", () => told.watched(checked()));
     return { name, input, root: html("label", { title: says }, input, html("span", {}, named(name))) };
   });
+  const checked = () => boxes.filter((box) => box.input.checked).map((box) => box.name);
   const failed = failing();
   const watch = html(
     "fieldset",
@@ -43,10 +44,8 @@ export function learnedPanel(root, choices, told) {
     html("div", { class: "chips" }, ...boxes.map((box) => box.root)),
     failed,
   );
-  const example = control(
-    { key: "example", type: "int", default: 0, low: 0, says: "which example the views look at, counted from 0", choices: null },
-    told.option,
-  );
+  const which = "which example the views look at, counted from 0";
+  const example = control({ key: "example", type: "int", default: 0, low: 0, says: which, choices: null }, told.option);
   const place = html("div", { class: "watched" });
   const known = html("datalist", { id: "modules" });
   root.append(watch, html("div", { class: "example" }, example.root), place, known);
@@ -72,17 +71,21 @@ export function learnedPanel(root, choices, told) {
     const title = html("h3");
     const says = html("p", { class: "says" });
     const offered = choices.views.find((view) => view.name === id)?.options ?? {};
-    const own = Object.entries(offered).filter(([key]) => key !== "example").map(([key, words]) => {
+    const wanted = Object.entries(offered).filter(([key]) => key !== "example"); // of these there is one for all views
+    const own = wanted.map(([key, words]) => {
       const setting = { key: `view.${id}.${key}`, type: "str", default: "", says: words, choices: null };
       const one = control(setting, told.option);
       if (/layer|module/.test(key)) one.root.querySelector("input")?.setAttribute("list", "modules");
       return one;
     });
-    for (const one of own) one.root.append(html("p", { class: "hint" }, sentence(offered[one.key.slice(`view.${id}.`.length)])));
-    const fields = own.map((one) => one.root);
-    const asked = own.length > 0 ? html("details", { class: "options" }, html("summary", {}, "Options"), ...fields) : null;
+    for (const { key, root } of own) {
+      root.append(html("p", { class: "hint" }, sentence(offered[key.slice(`view.${id}.`.length)])));
+    }
+    const fields = html("details", { class: "options" }, html("summary", {}, "Options"), ...own.map(({ root }) => root));
     const pair = html("div", { class: "pair" });
-    const made = html("article", { "data-view": id, "aria-label": named(id) }, html("header", {}, title, says), asked, pair);
+    const head = html("header", {}, title, says);
+    const asked = own.length > 0 ? fields : null;
+    const made = html("article", { "data-view": id, "aria-label": named(id) }, head, asked, pair);
     /** @type {Map<string, Cell>} */
     const sides = new Map();
     return { root: made, title, says, pair, own, sides };
@@ -98,7 +101,7 @@ export function learnedPanel(root, choices, told) {
   }
 
   return {
-    controls: () => [{ key: "views", root: watch, set: () => {}, limit: () => {}, fail: failed.say }, example, ...options],
+    controls: () => [{ key: "views", root: watch, set() {}, limit() {}, fail: failed.say }, example, ...options],
     /**
      * @param {Frame} a @param {Frame | null} b @param {string[]} wanted names of views
      * @param {Record<string, string>} page
@@ -142,11 +145,12 @@ export function learnedPanel(root, choices, told) {
             put(one.says, view.says);
           }
           if (!cell) {
-            const label = html("p", { class: "of" });
-            cell = { root: html("div", { class: "cell", "data-side": side }, label), section: null, id, waiting: null, seen: true };
+            const made = html("div", { class: "cell", "data-side": side }, html("p", { class: "of" }));
+            cell = { root: made, section: null, waiting: null, seen: true };
             one.sides.set(side, cell);
             cells.set(cell.root, cell);
-            one.pair.append(cell.root);
+            if (side === "a") one.pair.prepend(cell.root);
+            else one.pair.append(cell.root);
             looked.observe(cell.root);
           }
           put(/** @type {Element} */ (cell.root.firstElementChild), b ? title(side, a, b) : "");
@@ -163,8 +167,6 @@ export function learnedPanel(root, choices, told) {
       example.set(page.example ?? "");
       return sides.map(([side, frame]) => (b ? title(side, a, b) : frame.state?.model ?? "")).join(" beside ");
     },
-    example,
-    watch,
   };
 }
 

@@ -57,7 +57,8 @@ export function modelPanel(root, choices, changed, turned) {
 /** @param {(side: "a" | "b") => void} turned */
 function sides(turned) {
   const inputs = ["a", "b"].map((side) => html("input", { type: "radio", name: "side", value: side }));
-  const labels = inputs.map((input) => html("label", {}, input, html("span", {}, `Model ${input.value.toUpperCase()}`)));
+  const names = ["Model A", "Model B"];
+  const labels = inputs.map((input, i) => html("label", {}, input, html("span", {}, names[i])));
   const root = html("fieldset", { class: "sides" }, html("legend", {}, "Settings of"), ...labels);
   for (const input of inputs) input.addEventListener("change", () => turned(/** @type {"a" | "b"} */ (input.value)));
   root.hidden = true;

@@ -49,15 +49,17 @@ export function player(root, act) {
 
   return {
     /**
-     * @param {import("./words.js").Frame} frame @param {boolean} anyPlays
+     * @param {import("./words.js").Frame} frame @param {import("./words.js").Frame | null} other the second model's
+     * @param {boolean} anyPlays
      * @param {boolean} coming whether what was opened last is yet to be seen
      */
-    show(frame, anyPlays, coming) {
+    show(frame, other, anyPlays, coming) {
       playing = anyPlays;
       put(play, playing ? "Pause" : "Play");
-      put(far, progress(frame));
+      put(far, progress(frame) + (other && other.step !== frame.step ? ` (B ${other.step})` : ""));
       const behind = frame.at !== undefined && frame.at !== frame.step;
-      put(fast, coming ? "Opening …" : behind ? "Looking back" : pace({ ...frame, playing: anyPlays || frame.playing }));
+      const going = pace({ ...frame, playing: anyPlays || frame.playing });
+      put(fast, coming ? "Opening …" : behind ? "Looking back" : going);
       const list = frame.snapshots ?? [];
       const newest = list.at(-1) === frame.step ? list : [...list, frame.step];
       const last = String(newest.length - 1);

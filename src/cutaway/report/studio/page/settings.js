@@ -3,7 +3,7 @@
 /**
  * @typedef {{ name: string, kind: string, title: string, here: boolean, toy: boolean }} DataChoice
  * @typedef {{ key: string, type: string, default: any, says: string, choices: string[] | null,
- *   low?: number | null, high?: number | null, live?: boolean }} Setting
+ *   label?: string, low?: number | null, high?: number | null, live?: boolean }} Setting
  * @typedef {{ name: string, family: string, takes: string[], settings: Setting[] }} ModelChoice
  * @typedef {{ name: string, says: string, options?: Record<string, string> }} ViewChoice
  * @typedef {{ data: DataChoice[], models: ModelChoice[], settings: Setting[], views: ViewChoice[] }} Choices

@@ -12,8 +12,9 @@ const PARTS = {
 
 /** What of the page may be hidden: its parts, then each setting that it shows. */
 function hideable() {
-  const found = [...document.querySelectorAll("[data-control]")].map((element) => String(element.getAttribute("data-control")));
-  return [...new Set(found)].filter((key) => key !== "share" && key !== "example");
+  const found = [...document.querySelectorAll("[data-control]")];
+  const names = new Set(found.map((element) => String(element.getAttribute("data-control"))));
+  return [...names].filter((key) => key !== "share" && key !== "example");
 }
 
 /**
@@ -29,7 +30,7 @@ export function sharing(root, state) {
     "dialog",
     { class: "share", "aria-labelledby": "share-title" },
     html("h2", { id: "share-title" }, "A link to this"),
-    html("p", {}, "It holds the data, the models, every setting and the seed. Opened in a studio, it trains again to the same step."),
+    html("p", {}, "It holds the data, the models, all settings and the seed: opened, it trains again to the same step."),
     html("div", { class: "address" }, address, copy),
     html("fieldset", {}, html("legend", {}, "Leave out of what it shows"), boxes),
     close,

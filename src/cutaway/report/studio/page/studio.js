@@ -253,7 +253,8 @@ function watchNow(side) {
 /** The names of the views that are watched, in the order in which they are read. */
 function views() {
   const { page } = state;
-  if (page.views === undefined) return [...new Set([frames.a, frames.b].flatMap((f) => f?.views.map(({ id }) => id) ?? []))];
+  const shown = [frames.a, frames.b].flatMap((frame) => frame?.views.map(({ id }) => id) ?? []);
+  if (page.views === undefined) return [...new Set(shown)]; // nobody has chosen: what the server shows
   return page.views.split(",").filter((name) => name !== "" && name !== "none");
 }
 
@@ -345,7 +346,7 @@ function show() {
   document.body.classList.toggle("two", b !== null);
   showControls();
   if (!a) return;
-  bar.show(a, plays, expected.a !== undefined || expected.b !== undefined);
+  bar.show(a, b, plays, expected.a !== undefined || expected.b !== undefined);
   training.show(a, b);
   now("training", progress(a));
   now("learned", learned.show(a, b, views(), state.page));

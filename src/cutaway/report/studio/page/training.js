@@ -55,17 +55,16 @@ export function trainingPanel(root, choices, changed, byHand) {
 function measures(list, a, b) {
   const sides = b ? [a, b] : [a];
   const names = Object.keys({ ...a.figures, ...b?.figures });
-  /** @type {[string, string[]][]} */
   const rows = [
-    ...(b ? [/** @type {[string, string[]]} */ (["", ["A", "B"]])] : []),
-    ...names.map((name) => /** @type {[string, string[]]} */ ([named(name), sides.map((each) => figure(name, each.figures?.[name]))])),
-    ["Training loss", sides.map((each) => figure("loss", each.loss?.train))],
-    ["Validation loss", sides.map((each) => figure("loss", each.loss?.val))],
+    ...(b ? [["", "A", "B"]] : []),
+    ...names.map((name) => [named(name), ...sides.map((each) => figure(name, each.figures?.[name]))]),
+    ["Training loss", ...sides.map((each) => figure("loss", each.loss?.train))],
+    ["Validation loss", ...sides.map((each) => figure("loss", each.loss?.val))],
   ];
   if (list.childElementCount !== rows.length || list.firstElementChild?.childElementCount !== sides.length + 1) {
     list.replaceChildren(...rows.map(() => html("div", {}, html("dt"), ...sides.map(() => html("dd")))));
   }
-  rows.forEach((row, i) => row.flat().forEach((words, k) => put(list.children[i].children[k], words)));
+  rows.forEach((row, i) => row.forEach((words, k) => put(list.children[i].children[k], words)));
 }
 
 /**

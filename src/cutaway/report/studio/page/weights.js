@@ -30,10 +30,11 @@ export function weightEditor(send) {
     failed.say("");
     const known = Number.isFinite(value);
     const most = known ? Math.max(3, Math.ceil(2 * Math.abs(value))) : 3;
-    const setting = { key: "value", type: "float", default: "", says: "", choices: null, low: -most, high: most, label: "Value" };
+    const range = { low: -most, high: most };
+    const setting = { key: "value", label: "Value", type: "float", default: "", says: "", choices: null, ...range };
     const field = slider(setting, async (_, typed) => {
       const wanted = Number(typed);
-      if (typed === "" || !Number.isFinite(wanted)) return failed.say("Write a number, as 0.5 or −2.".replace("−", "-"));
+      if (typed === "" || !Number.isFinite(wanted)) return failed.say("Write a number, as 0.5 or -2.");
       failed.say("");
       try {
         await set(wanted);
@@ -77,7 +78,8 @@ function byName(chosen) {
   const failed = failing();
   const label = html("label", { for: "weight-name" }, "Weight or bias");
   const field = html("div", { class: "field" }, label, select, places, button, failed);
-  const root = html("details", { class: "more", "data-control": "weights" }, html("summary", {}, "Set a weight by hand"), field);
+  const head = html("summary", {}, "Set a weight by hand");
+  const root = html("details", { class: "more", "data-control": "weights" }, head, field);
   /** @type {Weight[]} */
   let known = [];
   let shown = "";

@@ -3,13 +3,14 @@
 import { count, number, share } from "../draw/format.js";
 
 /**
- * @typedef {{ side: string, epoch: number, step: number, at: number, playing: boolean, replaying?: boolean, rate: number,
- *   loss: { train: number | null, val: number | null }, figures: Record<string, number>,
+ * @typedef {{ side: string, epoch: number, step: number, at: number, playing: boolean, replaying?: boolean,
+ *   rate: number, loss: { train: number | null, val: number | null }, figures: Record<string, number>,
  *   history: { step: number[], train: (number | null)[], val: (number | null)[] }, snapshots: number[],
  *   views: import("../draw/view.js").View[], names: { weights?: { name: string, shape: number[] }[],
  *   views?: string[], layers?: string[], examples?: number }, notes: string[], state: Record<string, string>,
  *   data?: { name: string, kind: string, target: string | null, parts: Record<string, number>, notes: string[] },
- *   models?: string[], settings?: Record<string, string>, live?: string[], heard?: number, log: string, error: string | null }} Frame
+ *   models?: string[], settings?: Record<string, string>, live?: string[], heard?: number, log: string,
+ *   error: string | null }} Frame
  */
 
 // Figures between 0 and 1 that are said as a percentage.

@@ -1,0 +1,79 @@
+"""cutaway studio, as far as it says no before it serves."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cutaway.errors import SettingError
+from cutaway.report.studio import serving
+from cutaway.report.studio.guard import refuse_open_host
+
+from .conftest import Answer
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What would have been served; nothing is."""
+    calls: list[Any] = []
+    monkeypatch.setattr(serving, "serve", lambda *words: calls.append(words))
+    monkeypatch.setattr("cutaway.report.studio.workers.warm_up", lambda: None)
+    return calls
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "8.8.8.8", "example.org", ""])
+def test_other_machines_reach_it_only_where_that_is_asked_for(
+    host: str, cli: Callable[..., Answer], started: list[Any]
+) -> None:
+    answer = cli("studio", "--host", host)
+    assert answer.status == 2
+    assert "--open-to-the-network" in answer.said
+    assert started == []
+    answer = cli("studio", "--host", host, "--open-to-the-network")
+    assert answer.status == 0
+    assert answer.said.startswith("warning: the studio listens at")
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "::1"])
+def test_this_machine_needs_no_leave(host: str) -> None:
+    refuse_open_host(host, to_all=False)
+
+
+def test_it_is_served_here_unless_told_otherwise(cli: Callable[..., Answer], started: list[Any]) -> None:
+    assert cli("studio").status == 0
+    run, host, port, to_all, _ = started[0]
+    assert (run, host, port, to_all) == (None, "127.0.0.1", None, False)
+
+
+def test_what_is_no_run_is_refused(cli: Callable[..., Answer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cutaway.report.studio.workers.warm_up", lambda: None)
+    answer = cli("studio", str(tmp_path))
+    assert answer.status == 2
+    assert "is not a run" in answer.said
+
+
+def test_a_second_one_takes_the_next_port() -> None:
+    with serving.socket_on("127.0.0.1", None) as one, serving.socket_on("127.0.0.1", None) as two:
+        ports = [s.getsockname()[1] for s in (one, two)]
+        assert ports[0] != ports[1]
+        assert all(s.getsockname()[0] == "127.0.0.1" for s in (one, two))
+
+
+def test_a_port_that_is_taken_is_said() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(SettingError, match=f"Port {port} is taken"):
+            serving.socket_on("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "203.0.113.7"])
+def test_a_host_that_is_not_here_is_said(host: str) -> None:
+    with pytest.raises(OSError, match="--host"):
+        serving.socket_on(host, None)
