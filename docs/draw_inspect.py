@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,34 +22,19 @@ from PIL import Image
 FOLDER = Path(__file__).parent / "images" / "inspect"
 CUTAWAY = (sys.executable, "-m", "cutaway")
 WIDTH, SCALE = 1180, 1.5  # of the page in its pixels, and how many of the picture's each has
-COLOURS = 192  # of a picture: what tells the shades apart, at a third of the size
+COLOURS = 256  # of a picture: what tells the shades apart, at a third of the size
 
-# What is trained, by name.
+# What is trained, by name; the data with a dot or a slash in its name is written by examples/make.py.
+PLANE = ("epochs=60", "lr=0.02", "model.hidden=8,8", "model.activation=tanh", "model.dropout=0", "snapshots=12")
+BOOK = ("minutes=1.5", "length=64", "lr=3e-3", "model.layers=2", "model.heads=4", "model.dim=64")
 RUNS = {
-    "spirals": (
-        "mlp",
-        "spirals",
-        "epochs=60",
-        "model.hidden=8,8",
-        "model.activation=tanh",
-        "model.dropout=0",
-        "lr=0.02",
-    ),
+    "spirals": ("mlp", "spirals", *PLANE),
     "digits": ("lenet5-modern", "digits", "epochs=8"),
-    "book": (
-        "gpt2",
-        "examples",
-        "minutes=1.5",
-        "length=64",
-        "lr=3e-3",
-        "model.layers=2",
-        "model.heads=4",
-        "model.dim=64",
-    ),
-    "signals": ("gru", "sounds", "epochs=20"),
+    "book": ("gpt2", "book.txt", *BOOK),
+    "sounds": ("lstm", "sounds/", "epochs=15"),
     "karate": ("gat", "karate", "epochs=60"),
 }
-# The views that are photographed: of which run or preset, and what is asked of it.
+# What is photographed of each view: a run or a preset, and what is asked of it.
 PICTURES: dict[str, tuple[str, ...]] = {
     "network": ("resnet18",),
     "curves": ("digits",),
@@ -60,31 +46,35 @@ PICTURES: dict[str, tuple[str, ...]] = {
     "field": ("resnet20",),
     "arithmetic": ("digits",),
     "normalization": ("resnet20",),
-    "attention": ("book",),
+    "attention": ("book", "It is an error to open a file that is not there, and an error to read a file that is."),
     "positions": ("book",),
     "embeddings": ("digits",),
-    "gates": ("signals",),
+    "gates": ("sounds",),
     "graph": ("karate",),
     "attribution": ("digits",),
     "gradients": ("resnet20",),
     "time": ("spirals",),
 }
+STUDIO = "studio"  # which plays spirals for a while
 
 
 def main(names: list[str]) -> None:
     """Train, open and photograph."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    wanted = {name: PICTURES[name] for name in names or PICTURES if name != "studio"}
+    wanted = {name: PICTURES[name] for name in names or PICTURES if name != STUDIO}
     with tempfile.TemporaryDirectory() as folder, _browser() as browser:
         here = Path(folder)
         _call(here, sys.executable, str(Path(__file__).parents[1] / "examples" / "make.py"))
         for run in dict.fromkeys(subject for subject, *_ in wanted.values() if subject in RUNS):
             model, data, *settings = RUNS[run]
-            _call(here, *CUTAWAY, "train", model, data, *settings, "tensorboard=false", "--out", run)
+            _call(here, *CUTAWAY, "train", model, data, *settings, "tensorboard=false", "--out", f"runs/{run}")
         for name, (subject, *words) in wanted.items():
             page = here / f"{name}.html"
-            _call(here, *CUTAWAY, "inspect", subject, *words, "--view", name, "--out", str(page))
-            _photograph(browser, page.as_uri(), f"#{name}", name)
+            opened = f"runs/{subject}" if subject in RUNS else subject
+            _call(here, *CUTAWAY, "inspect", opened, *words, "--view", name, "--out", str(page))
+            _photograph(browser, page.as_uri(), name)
+        if STUDIO in (names or [STUDIO]):
+            _photograph_studio(browser)
 
 
 def _call(folder: Path, *words: str) -> None:
@@ -104,14 +94,38 @@ def _browser() -> Iterator[Any]:
         chromium.close()
 
 
-def _photograph(browser: Any, url: str, place: str, name: str) -> None:
-    """The element at `place` of that page, once everything is drawn, with few colours."""
+def _photograph(browser: Any, url: str, name: str) -> None:
+    """The view of that name on a page, once everything is drawn."""
     tab = browser.new_page(viewport={"width": WIDTH, "height": 900}, device_scale_factor=SCALE)
     tab.goto(url)
     tab.wait_for_timeout(800)
-    picture = Image.open(io.BytesIO(tab.locator(place).screenshot())).convert("RGB")
-    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(FOLDER / f"{name}.png", optimize=True)
+    _keep(tab.locator(f"#{name}").screenshot(), name)
     tab.close()
+
+
+def _photograph_studio(browser: Any) -> None:
+    """The studio after some seconds of play."""
+    server = subprocess.Popen((*CUTAWAY, "studio"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert server.stdout is not None
+        tab = browser.new_page(viewport={"width": 1440, "height": 900}, device_scale_factor=SCALE)
+        tab.goto(server.stdout.readline().strip())
+        tab.locator("figure.boundary svg").first.wait_for(timeout=60_000)
+        tab.keyboard.press("Space")
+        tab.wait_for_timeout(15_000)
+        tab.keyboard.press("Space")
+        tab.wait_for_timeout(2_000)
+        _keep(tab.screenshot(), STUDIO)
+        tab.close()
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait()
+
+
+def _keep(picture: bytes, name: str) -> None:
+    """The picture with few colours."""
+    image = Image.open(io.BytesIO(picture)).convert("RGB")
+    image.quantize(COLOURS, dither=Image.Dither.NONE).save(FOLDER / f"{name}.png", optimize=True)
 
 
 if __name__ == "__main__":

@@ -168,8 +168,8 @@ cutaway studio                                         # the live page
 
 ```python
 look = cutaway.look("runs/lenet5-modern-digits-1", "seven.png", view=["filters", "features"])
-look                       # in a notebook it shows itself
-look.save("seven.html")    # one file that opens offline
+look  # in a notebook it shows itself
+look.save("seven.html")  # one file that opens offline
 look["features"]["table"]  # the numbers
 ```
 
