@@ -198,6 +198,22 @@ def test_look_at_a_model_at_hand_with_its_inputs() -> None:
         look["curves"]
 
 
+def test_a_run_whose_document_is_another_is_refused(cli: Cli, run: Path) -> None:
+    (run / "run.json").write_text("[]", encoding="utf-8")
+    answer = cli("inspect", str(run))
+    assert answer.status == 2
+    assert "run.json" in answer.said
+
+
+def test_a_model_in_training_is_left_in_training() -> None:
+    model = cutaway.create_model("lenet5-modern").train()
+    model.c1.eval()
+    cutaway.look(model, torch.zeros(3, 1, 32, 32), view="features")
+    assert model.training
+    assert model.c3.training
+    assert not model.c1.training
+
+
 def test_look_takes_runs_and_paths_and_options(run: Path, tmp_path: Path) -> None:
     by_path = cutaway.look(run, view="time", of="filters", moments=2)
     by_run = cutaway.look(cutaway.load(run), view="time", of="filters", moments=2)

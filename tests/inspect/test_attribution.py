@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import cutaway
 from cutaway.errors import ModelError, SettingError, UnknownName
-from cutaway.inspect.attribution import METHODS, attribute
+from cutaway.inspect.attribution import METHODS, Completeness, attribute
 from cutaway.inspect.attribution.checks import rank_correlation
 from cutaway.inspect.attribution.embeddings import embeddings
 from cutaway.inspect.attribution.rollout import rolled_out
@@ -388,12 +388,25 @@ def test_an_incomplete_sum_fails_and_says_by_how_much() -> None:
     assert "miss" in (result.warning or "")
 
 
+def test_a_gap_says_what_it_is_a_share_of() -> None:
+    cancelling = Completeness(torch.tensor([0.097]), torch.tensor([0.083]), torch.tensor([14.0]), 0.05)
+    assert "(gap 0.1\u202f% of the sizes of all values together)" in cancelling.says
+    plain = Completeness(torch.tensor([1.9]), torch.tensor([2.0]), torch.tensor([1.9]), 0.05)
+    assert "(gap 5.0\u202f% of the change)" in plain.says
+
+
 def test_what_there_is_not_is_refused() -> None:
     model, inputs = small("mlp")
     with pytest.raises(UnknownName, match="occlusion"):
         attribute(model, inputs, "oclusion")
     with pytest.raises(SettingError, match="target=9"):
         attribute(model, inputs, target=9)
+    for wrong in ("x", 1.5):
+        with pytest.raises(SettingError, match=f"target={wrong}"):
+            attribute(model, inputs, target=wrong)  # type: ignore[arg-type]
+    for steps in (0, -3):
+        with pytest.raises(SettingError, match=f"steps={steps}"):
+            attribute(model, inputs, steps=steps)
     with pytest.raises(SettingError, match="without places"):
         attribute(model, inputs, target=(1, 0))
     with pytest.raises(SettingError, match="baseline of shape"):

@@ -346,3 +346,23 @@ def test_each_kind_is_known_by_its_modules() -> None:
     assert set(OF) == set(KINDS)
     assert kinds_of(small("seq2seq-gru")[0]) == ("features", "attention", "gates", "gradients")
     assert kinds_of(small("gat")[0]) == ("features", "messages", "gradients")
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["wrapped", "in-place"])
+def test_a_compiled_model_is_refused_as_it_would_run_past_all_of_this(in_place: bool) -> None:
+    model, inputs = small("lenet5-modern")
+    given = model
+    if in_place:
+        model.compile(backend="eager")
+    else:
+        given = torch.compile(model, backend="eager")  # type: ignore[assignment]
+    refused = pytest.raises(ModelError, match="compiled")
+    with refused, capture(given, "features"):
+        pass
+    with refused, cutaway.inspect.intervene(given, cutaway.inspect.Zero("c1")):
+        pass
+    with refused:
+        cutaway.inspect.flow(given, lambda: given(*inputs).sum())
+    with refused:
+        cutaway.inspect.attribute(given, inputs)
+    assert not traces(model)

@@ -16,7 +16,7 @@ from cutaway.report.classes import confusion, per_class
 from cutaway.report.description import View
 from cutaway.report.documents import Documents, read_documents
 from cutaway.report.making import curves, data, network, repeat
-from cutaway.report.outcome import worst
+from cutaway.report.outcome import phrase, worst
 from cutaway.report.values import bins, residuals
 from cutaway.report.views import describe, head
 
@@ -96,6 +96,13 @@ def test_documents_that_are_damaged_are_refused(tmp_path: Path) -> None:
 
 
 # --- the head -------------------------------------------------------------------------------------------------
+
+
+def test_an_evaluation_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    samples.write(tmp_path, samples.classification())
+    (tmp_path / "evaluation.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(FileError, match=r"evaluation\.json"):
+        read_documents(tmp_path)
 
 
 def test_the_head_says_how_much_was_right_and_how_sure_that_is() -> None:
@@ -286,3 +293,23 @@ def test_everything_needed_to_repeat_is_there() -> None:
     facts = dict(view["drawings"][1]["facts"])
     assert facts["seed"] == "7"
     assert plain(facts["took"]) == "12.3 s for 3 epochs, taken up again 2 times"
+
+
+@pytest.mark.parametrize(
+    ("about", "said"),
+    [
+        ({"task": "tagging"}, "of the tokens of 40 test sentences right"),
+        ({"data": samples.run("graph")["data"] | {"example": "graph"}}, "of 40 test graphs right"),
+        ({"data": samples.run("graph")["data"]}, "of 40 test nodes right"),
+    ],
+    ids=["tags", "graphs", "nodes"],
+)
+def test_a_share_is_of_what_was_counted(about: dict[str, Any], said: str) -> None:
+    assert phrase(samples.run("text") | about, samples.classification()) == said
+
+
+def test_nothing_that_was_said_is_said() -> None:
+    evaluation = samples.classification()
+    evaluation["worst"] = [{**evaluation["worst"][0], "actual": "one", "predicted": "", "confidence": None}]
+    assert worst(samples.run(), evaluation)["summary"].endswith("was one; the model said nothing.")
+    assert "the model said" not in worst(samples.run() | {"task": "word vectors"}, evaluation)["summary"]

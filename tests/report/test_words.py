@@ -50,3 +50,4 @@ def test_names_and_counts() -> None:
     assert measure("top_5_error") == ("top 5 error", "number")
     assert (signed(2.5), signed(-2.5), signed(0)) == ("+2.5", "−2.5", "0")
     assert count(-0.2) == "0"
+    assert number(-0.0) == "0"

@@ -109,6 +109,9 @@ def test_words_and_units() -> None:
     (mistake,) = task.mistakes(outputs, target)
     assert mistake["predicted"] == "load 50 (46 to 54), wind 3 (2 to 4)"
     assert mistake["actual"] == "load 50 (46 to 54)"
+    nothing = Forecasting(Horizon(1, ("visits",), (19.3,), (21.7,)))
+    outputs = ((torch.zeros(1, 1, dtype=torch.float64) - 19.3) / 21.7).float()  # not quite 0 again in its units
+    assert nothing.mistakes(outputs, outputs)[0]["actual"] == "visits 0 (0 to 0)"
     base = Forecasting(ONE).baseline(torch.ones(5, 3), torch.zeros(7, 3))
     assert base == {"name": "always the mean", "value": 4.0}
 

@@ -7,6 +7,7 @@ import html
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ..models.saving import CONFIG
 from ..report.description import Page, View
 from ..report.inside.foreign import preprocessing_beside
 from ..report.inside.gradients import with_first
+from ..report.inside.looking import resting
 from ..report.inside.page import describe
 from ..report.inside.subject import Subject, open_model, open_preset, open_run, with_examples
 from ..report.page import page
@@ -29,6 +31,7 @@ from ..training.run import Run
 MARK = " · Cutaway</title>"  # by which a page that was written here is known
 HEAD = 4096  # bytes within which it stands
 OF_MODEL = "model."
+RANDOM = "The examples are random numbers."
 LARGE = 20_000_000  # parameters of a preset from which on one random example is enough
 HEIGHT = 760  # pixels of a page in a notebook; it scrolls within
 
@@ -102,7 +105,8 @@ def look(
     ModelError for a view that has nothing to show, and what reading raises.
     """
     names = (view,) if isinstance(view, str) else tuple(view)
-    return Look(open_subject(what, inputs, options, model), names)
+    with resting(what) if isinstance(what, nn.Module) else nullcontext():  # which is in training, perhaps
+        return Look(open_subject(what, inputs, options, model), names)
 
 
 def open_subject(
@@ -147,7 +151,8 @@ def _opened(model: nn.Module, inputs: Sequence[Any], asked: Mapping[str, str]) -
             f"A model at hand is looked at with what its forward takes, tensors, and {strange!r} is none.",
             mend="Give a run's folder instead, to show it files.",
         )
-    return open_model(model, *inputs, options=asked)
+    subject = open_model(model, *inputs, options=asked)
+    return subject if inputs else dataclasses.replace(subject, notes=(RANDOM,))  # who knows what it has learned
 
 
 def _from_files(path: Path, inputs: Sequence[Any], asked: Mapping[str, str], name: str | None) -> Subject:
@@ -165,7 +170,7 @@ def _from_files(path: Path, inputs: Sequence[Any], asked: Mapping[str, str], nam
         subject = dataclasses.replace(subject, preset=presets()[read_json(path / CONFIG)["preset"]])
     if name is not None:
         subject = dataclasses.replace(subject, preset=presets().get(name, subject.preset))
-    subject = dataclasses.replace(subject, notes=(*notes, "The examples are random numbers."))
+    subject = dataclasses.replace(subject, notes=(*notes, RANDOM))
     return _with_files(subject, inputs, path if path.is_dir() else None, notes) if inputs else subject
 
 

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ModelError, SettingError, UnknownName, require
+from .outputs import refuse_compiled
 from .places import PARTS, Change, Place, Runs
 
 Inputs = Tensor | Sequence[Tensor]  # what the model's forward takes
@@ -36,9 +37,6 @@ class Edit:
     """What is to be changed: where, and into what. One of Zero, Replace, Noise and Transplant."""
 
     place: Place
-
-    def prepare(self, model: nn.Module) -> None:
-        """What must be known before the model runs."""
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
         """What stands in the place of x, which is all that the module computes there in its run-th run of a call; of
@@ -98,21 +96,8 @@ class Transplant(Edit):
 
     def __init__(self, module: str, inputs: Inputs, **place: Any) -> None:
         self.place, self.inputs = _place(module, place), as_tuple(inputs)
-        self.found: list[Tensor] = []
-
-    def prepare(self, model: nn.Module) -> None:
-        """Run the model on the other inputs, and keep what is there."""
-        everywhere = Place(self.place.name, **_kind_of(self.place))
-        self._in_turns = self.place.among_edges(self.place.find(model))
-        found: dict[int, list[Tensor]] = {}
-
-        def keep(x: Tensor, where: Tensor | None, run: int, first: int) -> Tensor:
-            found.setdefault(run, []).append(x.detach().clone())
-            return x
-
-        with torch.no_grad(), _changing(model, [(everywhere, keep)]):
-            model(*self.inputs)
-        self.found = [torch.cat(parts) for _, parts in sorted(found.items())]
+        self.found: list[Tensor] = []  # what was there, by the run of the module
+        self.in_turns = False  # whether heads are computed some at a time, and come one behind the other
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
         """What was there. Raises ModelError where it does not fit, or the module ran less often."""
@@ -122,7 +107,7 @@ class Transplant(Edit):
                 "give inputs of one length."
             )
         there = self.found[run - 1]
-        if self._in_turns:
+        if self.in_turns:
             there = there[first : first + len(x)]
         return _fitted(there, x, self.place.module, "what is to be transplanted")
 
@@ -163,12 +148,36 @@ def intervene(model: nn.Module, *edits: Edit) -> Iterator[None]:
     Raises UnknownName for a module or a part of one that is not there, ModelError for what does not fit and for heads
     or edges of a module without, and, when the model runs, SettingError for a number that is out of range.
     """
+    refuse_compiled(model)
     for edit in edits:
         edit.place.find(model)
+    given: dict[tuple[int, ...], list[Transplant]] = {}
     for edit in edits:
-        edit.prepare(model)
+        if isinstance(edit, Transplant):
+            given.setdefault(tuple(map(id, edit.inputs)), []).append(edit)
+    for transplants in given.values():
+        _take(model, transplants)
     with _changing(model, [(edit.place, edit.change) for edit in edits]):
         yield
+
+
+def _take(model: nn.Module, transplants: Sequence[Transplant]) -> None:
+    """Run the model once on the inputs that these have in common, and keep what is there for each."""
+    found: list[dict[int, list[Tensor]]] = [{} for _ in transplants]
+
+    def keeping(parts: dict[int, list[Tensor]]) -> Change:
+        def keep(x: Tensor, where: Tensor | None, run: int, first: int) -> Tensor:
+            parts.setdefault(run, []).append(x.detach().clone())
+            return x
+
+        return keep
+
+    places = [Place(t.place.name, **_kind_of(t.place)) for t in transplants]
+    with torch.no_grad(), _changing(model, [(place, keeping(parts)) for place, parts in zip(places, found)]):
+        model(*transplants[0].inputs)
+    for transplant, parts in zip(transplants, found):
+        transplant.found = [torch.cat(of_run) for _, of_run in sorted(parts.items())]
+        transplant.in_turns = transplant.place.among_edges(transplant.place.find(model))
 
 
 @contextmanager

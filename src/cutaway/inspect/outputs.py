@@ -9,8 +9,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
+from ..errors import ModelError
 from ..nn.recurrent import as_state
 from .gates import lengths_given
+
+
+def refuse_compiled(model: nn.Module) -> None:
+    """Raises ModelError for a model that torch.compile has been at: what it compiled runs past hooks, so that nothing
+    would be seen or changed, without a word."""
+    for module in model.modules():
+        if "_orig_mod" in dict(module.named_children()) or getattr(module, "_compiled_call_impl", None) is not None:
+            raise ModelError(
+                "This model is compiled, and compiled code runs past what is put in to look at it: give the model "
+                "as it was before torch.compile (of what that gave, `._orig_mod`)."
+            )
 
 
 def tensor_of(module: nn.Module, output: Any) -> Tensor | None:

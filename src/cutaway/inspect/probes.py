@@ -43,7 +43,7 @@ from ..nn.graphs import Pattern
 from ..nn.recurrent import refuse_projections
 from .captured import Captured, Found
 from .gates import draws, of_cell, read, replay
-from .outputs import carriers, tensor_of
+from .outputs import carriers, refuse_compiled, tensor_of
 
 Undo = Callable[[], None]
 Probe = Callable[[Captured, str, nn.Module], Iterator[Undo]]
@@ -79,8 +79,10 @@ def capture(
 
     Outputs and gradients of the model are what they are without this, bit for bit, and nothing stays behind, also where
     the block raises. Captures may stand within each other. Raises UnknownName for a kind or a module that is not
-    there, ModelError for a kind of which the model has nothing, SettingError for `keep` or `every` below 1.
+    there, ModelError for a kind of which the model has nothing and for a compiled model, SettingError for `keep` or
+    `every` below 1.
     """
+    refuse_compiled(model)
     kinds = (kind,) if isinstance(kind, str) else tuple(kind)
     chosen = {k: _chosen(model, k, names, kinds) for k in kinds}
     seen = Captured((*kinds, *(BESIDE[k] for k in kinds if k in BESIDE)), keep, every)

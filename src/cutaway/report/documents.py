@@ -31,7 +31,7 @@ def read_documents(folder: Path) -> Documents:
     return Documents(
         run=read_json(folder / "run.json"),
         metrics=read_metrics(folder / "metrics.csv"),
-        evaluation=_read_if_there(folder / "evaluation.json"),
+        evaluation=_evaluation(folder / "evaluation.json"),
         layers=_read_if_there(folder / "layers.json"),
     )
 
@@ -42,6 +42,13 @@ def read_metrics(path: Path) -> list[dict[str, Cell]]:
         return []
     with path.open(encoding="utf-8", newline="") as lines:
         return [{name: _cell(text) for name, text in row.items() if name} for row in csv.DictReader(lines)]
+
+
+def _evaluation(path: Path) -> Any:
+    found = _read_if_there(path)
+    if found is not None and not (isinstance(found, dict) and {"part", "count", "measures", "worst"} <= set(found)):
+        raise FileError(f"{path} is not as it was written. `cutaway evaluate` writes it anew.")
+    return found
 
 
 def _read_if_there(path: Path) -> Any:

@@ -24,6 +24,8 @@ SHOWN = 160  # characters of a text in the gallery
 
 def noun(run: dict[str, Any]) -> str:
     """What one example of the run's data is called: image, row, signal."""
+    if run["data"].get("example"):
+        return str(run["data"]["example"])
     return TASK_NOUNS.get(run["task"]) or NOUNS.get(run["data"]["kind"], "example")
 
 
@@ -53,7 +55,7 @@ def phrase(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
     examples = plural(evaluation["count"], f"{evaluation['part']} {noun(run)}")
     key = headline(evaluation)
     if key == "accuracy":
-        return f"of {examples} right"
+        return f"of {'the tokens of ' if run['task'] == 'tagging' else ''}{examples} right"
     values = evaluation.get("values", {})
     of = f" of {values['column']}" if values else ""
     return f"{values.get('unit') or ''} {measure(key)[0]}{of}, over {examples}".lstrip()
@@ -120,7 +122,9 @@ def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
     summary = "No example was got wrong."
     if mistakes:
         actual, predicted = _said(mistakes[0], evaluation)
-        summary = f"The worst, {mistakes[0]['name']}, was {actual}; the model said {predicted}"
+        summary = f"The worst, {mistakes[0]['name']}, was {actual}"
+        if run["task"] != "word vectors":  # which foretell no words
+            summary += f"; the model said {predicted or 'nothing'}"
         summary += f", {_sure(mistakes[0])}." if _sure(mistakes[0]) else "."
     return View(
         id="worst",

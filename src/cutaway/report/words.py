@@ -64,7 +64,9 @@ def share(value: float) -> str:
 def number(value: float) -> str:
     """Four significant digits, all the whole ones: 0.01235, 54 322, 1.23×10⁻⁵."""
     size = abs(value)
-    if size != 0 and (size < 1e-4 or size >= 1e15):
+    if size == 0:
+        return "0"  # of either sign
+    if size < 1e-4 or size >= 1e15:
         mantissa, exponent = f"{value:.2e}".split("e")
         return f"{float(mantissa):g}×10{str(int(exponent)).translate(SUPERSCRIPT)}".replace("-", "−")
     if size >= 1000:

@@ -184,7 +184,7 @@ class Forecasting:
         seen = batch.inputs[0][:, -back:, 0].double() * self.target.scale[0] + self.target.mean[0]  # (N, back)
         said = {"actual": target[chosen], "model": outputs[chosen], "best": best[chosen]}
         ahead = {key: self.in_units(values.cpu())[:, :, 0].tolist() for key, values in said.items()}
-        digits = 5 - math.floor(math.log10(self.target.scale[0]))  # as many as float32 holds of standardised values
+        digits = _digits(self.target.scale[0])
         return [
             {
                 "name": part.name(i),
@@ -199,12 +199,23 @@ class Forecasting:
         words = []
         for steps in self.in_units(standardised).cpu().numpy():  # (H, C)
             columns = [
-                f"{name} {np.nanmean(values):.4g} ({np.nanmin(values):.4g} to {np.nanmax(values):.4g})"
-                for name, values in zip(self.target.columns[:SHOWN_COLUMNS], steps.T)
+                f"{name} {_told(np.nanmean(values), scale)} ({_told(np.nanmin(values), scale)} to "
+                f"{_told(np.nanmax(values), scale)})"
+                for name, values, scale in zip(self.target.columns[:SHOWN_COLUMNS], steps.T, self.target.scale)
                 if not np.isnan(values).all()
             ]
             words.append(", ".join(columns) + (", …" if len(self.target.columns) > SHOWN_COLUMNS else ""))
         return words
+
+
+def _digits(scale: float) -> int:
+    """Digits behind the point of a value in its own units: as many as float32 holds of standardised ones."""
+    return 5 - math.floor(math.log10(scale))
+
+
+def _told(value: float, scale: float) -> str:
+    """A value in words; what is nothing but rounding, and −0, are 0."""
+    return f"{round(float(value), _digits(scale)) + 0.0:.4g}".replace("-", "−")
 
 
 def _short(value: float) -> float | None:

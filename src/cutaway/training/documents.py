@@ -50,6 +50,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
             "notes": data.notes,
             "columns": data.columns,
             "licence": data.licence,
+            "example": "graph" if getattr(spec, "many", False) else None,  # where the kind says another
             "image_sizes": asdict(ready.sizes) if spec.kind in ("image", "video") else None,
         },
         "task": ready.task.name,

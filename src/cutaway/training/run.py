@@ -52,6 +52,11 @@ class Run:
     def about(self) -> dict[str, Any]:
         """The document run.json: model, data, settings, versions, what was reached."""
         about: dict[str, Any] = read_json(self.folder / "run.json")
+        if not isinstance(about, dict) or not {"model", "data", "task"} <= set(about):
+            raise FileError(
+                f"{self.folder / 'run.json'} is not what `cutaway train` writes: it was edited, or is another's. "
+                "Take it from a copy, or train again."
+            )
         return about
 
     @functools.cached_property

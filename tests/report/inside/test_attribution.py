@@ -15,6 +15,7 @@ from cutaway.inspect.attribution import METHODS
 from cutaway.report.inside import attribution
 from cutaway.report.inside.attribution import MISLEADS, OPTIONS, READ, alone, view
 from cutaway.report.inside.subject import Subject, open_model, open_run
+from cutaway.report.words import number
 from cutaway.training.run import Run
 from tests.small import NAMES, small
 
@@ -105,6 +106,8 @@ def test_targets_are_outputs_names_and_places(run: Run) -> None:
         ("lenet5", {"method": "grad_cam", "layer": "nowhere"}, UnknownName, "nowhere"),
         ("mlp", {"method": "grad_cam"}, CutawayError, "convolution"),
         ("lenet5", {"concept": "/nowhere"}, DataError, "run"),
+        ("lenet5", {"method": "edges"}, CutawayError, "parts of a graph"),
+        ("gpt2", {"method": "edges"}, CutawayError, "parts of a graph"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(
@@ -149,9 +152,28 @@ def test_a_concept_given_as_a_folder(run: Run, tmp_path: Path) -> None:
     assert "TCAV" in shown["summary"]
     with pytest.raises(DataError, match="folder"):
         view(open_run(run, options={"concept": str(tmp_path / "nothing")}))
+    with pytest.raises(DataError, match="there is none"):  # and not all that stands here
+        view(open_run(run, options={"concept": "", "method": "gradient"}))
+
+
+def test_a_number_is_said_in_its_own_units_too(tmp_path: Path) -> None:
+    found = cutaway.train("linear", "diabetes", epochs=1, out=tmp_path / "run", tensorboard=False)
+    subject = open_run(found, options={"method": "gradient"})
+    said = float(subject.task.predictions(subject.outputs()[:1])[0].popitem()[1])  # type: ignore[union-attr]
+    assert f"which is {number(said)} in its own units" in view(subject)["summary"]
 
 
 def test_it_says_how_to_read_it_and_where_it_misleads() -> None:
     assert "baseline" in READ
     assert "Adebayo" in MISLEADS
     assert set(OPTIONS) == {"method", "target", "example", "layer", "concept"}
+
+
+def test_variables_of_a_series_have_the_names_of_their_columns(tmp_path: Path) -> None:
+    lines = [f"2024-01-{1 + i // 24:02} {i % 24:02}:00,{i % 7},{i % 5}" for i in range(300)]
+    (tmp_path / "s.csv").write_text("\n".join(["time,visits,rain", *lines]), encoding="utf-8")
+    kept = {"forecast": "visits", "horizon": 4, "epochs": 1, "tensorboard": False, "model.hidden": 8}
+    found = cutaway.train("gru", tmp_path / "s.csv", out=tmp_path / "run", **kept)
+    shown = view(open_run(found, options={"method": "gradient"}))
+    assert {series["name"] for series in shown["drawings"][0]["series"]} == {"visits", "rain"}
+    assert shown["says"].startswith("Which parts of the forecast from 2024")

@@ -191,3 +191,22 @@ def test_without_data_the_axes_are_the_inputs() -> None:
 def test_one_example_is_enough() -> None:
     for name in ("mlp", "perceptron", "linear"):
         json.dumps(view(subject_of(name, count=1)), allow_nan=False)
+
+
+def test_dates_and_yes_and_no_are_held_at_what_a_cell_can_hold(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    days = [f"2015-03-{1 + i % 28:02}" for i in range(60)]
+    table = pl.DataFrame(
+        {
+            "a": draw.normal(size=60),
+            "b": draw.normal(size=60),
+            "day": days,
+            "member": ["yes" if i % 3 else "no" for i in range(60)],
+            "c": ["x" if i % 2 else "y" for i in range(60)],
+        }
+    )
+    table.write_csv(tmp_path / "t.csv")
+    run = cutaway.train("mlp", tmp_path / "t.csv", target="c", epochs=1, out=tmp_path / "run", tensorboard=False)
+    held = view(open_run(run))["drawings"][0]["note"]
+    assert "day = 2015-03-" in held
+    assert "member = yes" in held

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def test_every_model_with_examples_is_drawn(name: str) -> None:
 def test_a_run_without_its_data_says_so(digits_run: Run) -> None:
     one = next(iter(open_run(digits_run).inputs))[:1]
     subject = dataclasses.replace(open_run(digits_run), inputs=(one,), target=None, part=None, rows=())
-    gone = dataclasses.replace(subject, run=None)
+    gone = dataclasses.replace(subject, run=None, whole=None)
     assert not embeddings.suits(gone)
     assert "too few examples" in embeddings.view(gone)["summary"]
 
@@ -219,3 +220,30 @@ def test_vectors_that_are_no_numbers_have_no_place() -> None:
     found = embeddings.view(subject)
     assert "not finite" in found["summary"]
     assert [drawing["kind"] for drawing in found["drawings"]] == ["prose"]
+
+
+def test_values_are_grouped_in_their_own_units_and_are_no_classes(tmp_path: Path) -> None:
+    found = cutaway.train("linear", "diabetes", epochs=1, out=tmp_path / "run", tensorboard=False)
+    shown = embeddings.view(open_run(found))
+    (drawing,) = scatters(shown)
+    low, high = (float(drawing["groups"][k].rpartition(" ")[2]) for k in (0, 2))
+    assert 25 < low < high < 346  # as the figures of diabetes are, not standardised
+    assert "in the same third of the values" in shown["summary"]
+    assert "class" not in shown["summary"]
+
+
+def test_words_that_are_signs_stand_in_quotes(text_run: Run) -> None:
+    said = embeddings.view(open_run(text_run))["summary"]
+    assert re.search(r"The nearest two by cosine are '.+' and '.+',", said)
+
+
+def test_tokens_beside_those_of_the_text_have_names(tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_text(TEXT * 30, encoding="utf-8")
+    small_model = {"model.layers": 1, "model.heads": 2, "model.dim": 16, "vocabulary": 60}
+    found = cutaway.train(
+        "bert-base-uncased", tmp_path / "book.txt", epochs=1, out=tmp_path / "run", tensorboard=False, **small_model
+    )
+    subject = open_run(found)
+    tokens = subject.tokens(0)
+    assert "[MASK]" in tokens
+    assert not any(token.startswith("token ") for token in tokens)

@@ -14,6 +14,8 @@ from cutaway.report.inside import gradients
 from cutaway.report.inside.gradients import Layer, gradient_flow
 from cutaway.report.inside.plain_networks import Nothing, beside_plain, block_norms
 from cutaway.report.inside.subject import Subject, open_model, open_preset
+from cutaway.training.optimizers import build_optimizers
+from cutaway.training.settings import TrainSettings
 
 from ...small import small
 
@@ -71,21 +73,62 @@ def test_steps_of_optimizers() -> None:
     layer = Layer("a", weight=10.0, gradient=2.0, moving=25)
     assert layer.step("sgd", 0.1) == pytest.approx(0.1 * 2 / 10)
     assert layer.step("adamw", 0.1) == pytest.approx(0.1 * 5 / 10)
+    assert layer.step("nesterov", 0.1) == pytest.approx(0.1 * 1.9 * 2 / 10)
     assert layer.step("muon", 0.1) is None
     assert Layer("zero").step("sgd", 0.1) is None
 
 
-def test_a_first_step_of_adam_is_what_the_optimizer_takes() -> None:
+@pytest.mark.parametrize("name", ["sgd", "nesterov", "adam", "adagrad", "rmsprop", "adadelta"])
+def test_a_first_step_is_what_the_optimizer_takes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradients, "rate", lambda subject: (name, 1e-3))
     subject = opened("mlp")
     layer = gradient_flow(subject).layers[0]
     before = {k: p.detach().clone() for k, p in subject.model.named_parameters() if k.startswith(f"{layer.name}.")}
-    adam = torch.optim.Adam(subject.model.parameters(), lr=1e-3, eps=1e-30)
+    (optimizer,) = build_optimizers(subject.model, TrainSettings(optimizer=name, lr=1e-3, weight_decay=0.0))
+    for group in optimizer.param_groups:
+        group["lr"] = 1e-3
+        if name not in ("sgd", "nesterov", "adadelta"):
+            group["eps"] = 1e-30  # or the smallest gradients move less
     subject.loss().backward()
-    adam.step()
+    optimizer.step()
     moved = math.sqrt(
         sum(float((p.detach() - before[k]).square().sum()) for k, p in subject.model.named_parameters() if k in before)
     )
-    assert layer.step("adam", 1e-3) == pytest.approx(moved / layer.weight, rel=1e-3)
+    assert layer.step(name, 1e-3) == pytest.approx(moved / layer.weight, rel=1e-2)
+
+
+def test_weights_of_the_model_itself_stand_at_the_input_under_their_names() -> None:
+    subject = opened("vit-tiny/16")
+    flow = gradient_flow(subject)
+    own = [name for name, _ in subject.model.named_parameters(recurse=False)]
+    assert flow.layers[0].own
+    assert all(name in flow.layers[0].name for name in own)
+    found = gradients.view(subject)
+    assert "in  and" not in found["summary"]
+    assert "in head" in found["summary"]
+    assert found["table"]["rows"][0][1] is None  # it gives nothing by itself
+
+
+def test_a_layer_whose_last_state_alone_is_read_has_a_gradient() -> None:
+    torch.manual_seed(0)
+    model = cutaway.create_model("gru", in_features=2, vocabulary=0, num_classes=6, horizon=3).eval()
+    flow = {layer.name: layer for layer in gradient_flow(open_model(model, torch.randn(2, 9, 2))).layers}
+    assert flow["rnn"].gradient > 0
+    assert flow["rnn"].output > 0
+
+
+def test_one_layer_is_not_compared_with_itself_and_random_targets_are_said() -> None:
+    found = gradients.view(opened("linear"))
+    assert found["summary"].count("head") == 1
+    assert "targets drawn at random" in found["says"]
+    assert "2 graphs" in gradients.view(graphs())["says"]
+
+
+def graphs() -> Subject:
+    """Two graphs side by side."""
+    model = cutaway.create_model("gcn", in_features=3, num_classes=2, many=True)
+    edges, batch = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]), torch.tensor([0, 0, 1, 1])
+    return open_model(model, torch.randn(4, 3), edges, torch.arange(2), batch)
 
 
 @pytest.mark.parametrize("name", ["rnn", "lstm", "gru", "cnn-lstm", "seq2seq-gru"])

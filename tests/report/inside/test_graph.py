@@ -215,3 +215,8 @@ def test_kinds_of_nodes_have_colours() -> None:
     assert colours["name"] == "feature"
     kinds = {node["key"]: kind for node, kind in zip(found["nodes"], colours["of"])}
     assert kinds == {"0": 0, "1": 1, "2": 1, "3": 2}
+
+
+def test_messages_that_all_weigh_the_same_have_no_strongest() -> None:
+    assert "the coefficient 1: none counts more" in graph.view(chain("graphconv", node="2"))["summary"]
+    assert "the strongest of" in graph.view(chain("gat", node="2"))["summary"]

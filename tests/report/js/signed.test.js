@@ -28,3 +28,12 @@ test("signed bars can be all zero, all of one sign, or unknown", () => {
     assert.ok(!marks.includes("NaN"));
   }
 });
+
+test("names of columns keep clear of each other: on two lines where there is no room, and cut short", () => {
+  const two = [{ ...columns[0], name: "integrated gradients · fails its check" }, { ...columns[0], name: "KernelShap" }];
+  const given = [{ label: "joined (cos of year)", cells: [{ value: 1 }, { value: 2 }], tip: [] }];
+  const heads = (width) => texts(rows({ title: "", columns: two, rows: given }, width).svg, "text");
+  assert.ok(heads(1200).includes("integrated gradients · fails its check"));
+  assert.ok(heads(640).includes("fails its check"));
+  assert.ok(heads(360).every((text) => !text.includes(" · ")));
+});

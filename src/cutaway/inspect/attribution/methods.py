@@ -8,7 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from ...errors import ModelError, UnknownName
+from ...errors import ModelError, SettingError, UnknownName
+from ..outputs import refuse_compiled
 from .asking import Ask, Found, size_of, undisturbed
 from .checks import randomised
 from .entry import Baseline, Entry, entry_of
@@ -74,6 +75,9 @@ def attribute(
     given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     if not given or not len(given[0]):
         raise ModelError("There is nothing to explain: give at least one example.")
+    refuse_compiled(model)
+    if steps is not None and steps < 1:
+        raise SettingError(f"steps={steps} cannot be: it must be at least 1, or None for as many as it takes.")
     large = sum(p.numel() for p in model.parameters()) > LARGE
     ask = Ask(steps or (FEW if large and method != "kernel_shap" else None), layer, window, background, seed)
     with undisturbed(model, seed):

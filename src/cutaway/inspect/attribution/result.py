@@ -47,7 +47,9 @@ class Completeness:
         if self.tolerance is None:
             return "This method does not promise that its values add up to the change of the output."
         total, change = float(self.sum[0]), float(self.change[0])
-        found = f"The values add up to {_said(total)}; the output changes by {_said(change)} (gap {self.relative:.1%})."
+        of = "the change" if bool((self.change.abs() >= self.size).all()) else "the sizes of all values together"
+        found = f"The values add up to {_said(total)}; the output changes by {_said(change)}"
+        found += f" (gap {100 * self.relative:.1f}\u202f% of {of})."
         if self.passed:
             return found
         return f"{found} They should be equal: the values miss a part of what happened."

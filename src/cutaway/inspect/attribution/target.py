@@ -108,6 +108,6 @@ def _last_real(inputs: tuple[Tensor, ...], places: int) -> Tensor:
 
 def _within(name: str, value: int, count: int) -> int:
     """The number, counted from the end where it is negative. Raises SettingError where there is no such."""
-    if not -count <= value < count:
+    if not hasattr(value, "__index__") or not -count <= value < count:
         raise SettingError(f"{name}={value} cannot be: there are {count}, from 0 to {count - 1}.")
     return value % count

@@ -34,7 +34,9 @@ export function rows(spec, width) {
     const cells = spec.rows.map((row) => row.cells[k]);
     const draw = { bar: bars, signed: sides, dot: dots }[column.mark];
     return [
-      svg("text", { class: "tick strong", x: left(k), y: TOP - 22 }, column.name),
+      ...head(column.name, each - 8).map((line, i) =>
+        svg("text", { class: "tick strong", x: left(k), y: TOP - 22 + 14 * i }, line),
+      ),
       ...draw(column, cells, left(k), each - 28),
     ];
   });
@@ -48,6 +50,16 @@ export function rows(spec, width) {
   }));
   const height = TOP + spec.rows.length * HIGH + 6;
   return { svg: canvas(width, height, heading(spec.title), ...names, ...bodies), targets, columns: 1 };
+}
+
+/**
+ * The name of a column; where it has no room, on two lines, cut short.
+ * @param {string} name @param {number} room
+ * @returns {string[]}
+ */
+function head(name, room) {
+  const lines = textWidth(name, 12, 600) > room ? name.split(" · ") : [name];
+  return lines.slice(0, 2).map((line) => shorten(line, room, 12, 600));
 }
 
 /** @param {number} i */

@@ -15,7 +15,7 @@ from ...inspect.attribution.budget import plan, seconds
 from ...inspect.attribution.groups import reach
 from ...inspect.concepts import Concept, concept
 from ...nn.attention import MultiHeadAttention
-from ...spec import Classes, Masked, Tags, Value
+from ...spec import Classes, Horizon, Masked, Tags, Value
 from ..description import Drawing, View, table
 from ..words import count, number, share
 from .looking import whole
@@ -50,7 +50,7 @@ OPTIONS = {
     "concept": "a folder of examples of a concept, to ask whether it counts for the class (TCAV)",
 }
 
-CLASS, POOL = 60, 120  # examples of the class, and others, that a concept is tested with
+CLASS, POOL = 60, 120  # examples of the class, and of the concept and others, that it is tested with
 CLASSED = 600  # that are looked through for them
 
 
@@ -154,6 +154,8 @@ def _maps(one: Subject, asked: Any, left: list[str]) -> list[Attribution]:
     method = one.options.get("method")
     if method is not None and method not in METHODS:
         raise UnknownName("method of attribution", method, METHODS)
+    if method == "edges" and one.kind != "graph":
+        raise ModelError(f"Edges are parts of a graph, and this is {one.kind} data: take occlusion.")
     cost = seconds(one.model, one.inputs)
     place = asked[0] if isinstance(asked, tuple) else 0
     near = reach(one.model, one.inputs, place or 0) if one.kind == "graph" else None
@@ -235,7 +237,13 @@ def _token(one: Subject, k: int) -> str:
 
 
 def _answer(one: Subject, result: Attribution) -> str:
-    return f"Explained is {_what(one, result)}, {number(float(result.output[0]))}."
+    target, value = getattr(one.spec, "target", None), float(result.output[0])
+    said = f"Explained is {_what(one, result)}, {number(value)}"
+    if not isinstance(target, Value | Horizon) or result.target.output is None:
+        return f"{said}."
+    k = int(result.target.output[0]) % len(target.columns) if isinstance(target, Horizon) else 0
+    mean, scale = (x[k] if isinstance(x, tuple) else x for x in (target.mean, target.scale))
+    return f"{said} on the scale that the model learns on, which is {number(value * scale + mean)} in its own units."
 
 
 def _found(found: list[Attribution]) -> list[str]:
@@ -360,14 +368,15 @@ def _row(f: Attribution) -> list[Any]:
 
 def _concept(subject: Subject, result: Attribution) -> Concept:
     """TCAV of the examples in a folder. Raises FileError and DataError for what cannot be read, or is not at hand."""
-    folder = Path(subject.options["concept"])
+    typed = subject.options["concept"]
+    folder = Path(typed)
     if subject.preprocessing is None or subject.data is None:
         raise DataError("A concept is compared with examples of the data: open a run whose data is at hand.")
-    if not folder.is_dir():
-        raise DataError(f"concept={folder} cannot be: it is a folder of examples, and there is none.")
+    if not typed.strip() or not folder.is_dir():
+        raise DataError(f"concept={typed} cannot be: it is a folder of examples, and there is none.")
     files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
     part = subject.preprocessing.examples(files)
-    examples = with_examples(subject, part, range(len(part))).inputs
+    examples = with_examples(subject, part, range(min(len(part), POOL))).inputs
     k = int(result.target.output[0]) if result.target.output is not None else 0
     others = subject.others(CLASSED)
     assert others is not None, "the data is at hand"

@@ -130,7 +130,9 @@ def _examples(subject: Subject) -> Part | None:
         points.append(point | ({"picture": pictures[i]} if i in pictures else {}))
     what = "node" if many.kind == "graph" and len(many.inputs) < 4 else "example"
     title = f"{plural(len(points), what)} as the head sees them"
-    return _part(title, points, groups, vectors[finite], labels=False, what=what)
+    valued = isinstance(getattr(many.spec, "target", None), Value)
+    alike = "in the same third of the values" if valued else "of the same class"
+    return _part(title, points, groups, vectors[finite], labels=False, what=what, alike=alike)
 
 
 def _affordable(subject: Subject) -> int:
@@ -187,7 +189,8 @@ def _groups(subject: Subject, n: int) -> tuple[list[str], list[int | None]]:
         return nobody
     if isinstance(aim, Value) and n >= 3:
         bounds = flat.double().quantile(torch.tensor([1 / 3, 2 / 3], dtype=torch.float64))
-        low, high = (number(float(bound)) for bound in bounds)
+        shown = bounds * aim.scale + aim.mean  # in the target's own units
+        low, high = (number(float(bound)) for bound in shown)
         thirds = torch.bucketize(flat.double(), bounds).tolist()
         return [f"up to {low}", f"{low} to {high}", f"above {high}"], [int(k) for k in thirds]
     return nobody
@@ -218,7 +221,14 @@ def _pictures(subject: Subject, which: Sequence[int]) -> dict[int, str]:
 
 
 def _part(
-    title: str, points: list[dict[str, Any]], groups: list[str], vectors: Tensor, *, labels: bool, what: str
+    title: str,
+    points: list[dict[str, Any]],
+    groups: list[str],
+    vectors: Tensor,
+    *,
+    labels: bool,
+    what: str,
+    alike: str = "of the same class",
 ) -> Part:
     """A drawing of vectors (n, dim), the neighbours of each, and what there is to see."""
     flat = pca(vectors)
@@ -247,18 +257,24 @@ def _part(
     if len(points) > 1:
         best = int(values[:, 0].argmax())
         said.append(
-            f"The nearest two by cosine are {points[best]['label']} and {points[int(indices[best, 0])]['label']}, "
+            f"The nearest two by cosine are {_pair(points, best, int(indices[best, 0]), what)}, "
             f"{number(float(values[best, 0]))}."
         )
     if groups and len(points) > 1:
         own = torch.tensor([point["group"] for point in points])
         same = (own[indices] == own[:, None]).double().mean()
-        said.append(f"Of the {indices.shape[1]} nearest by cosine {share(float(same))} are of the same class.")
+        said.append(f"Of the {indices.shape[1]} nearest by cosine {share(float(same))} are {alike}.")
     rows = [
         [points[i]["label"], points[int(indices[i, 0])]["label"], "cosine of the nearest", float(values[i, 0])]
         for i in range(len(points) if len(points) > 1 else 0)
     ]
     return [drawing], " ".join(said), rows
+
+
+def _pair(points: list[dict[str, Any]], first: int, second: int, what: str) -> str:
+    """Two points by name; words, which may be a comma, in quotes."""
+    names = [str(points[i]["label"]) for i in (first, second)]
+    return " and ".join(repr(name) if what == "word" else name for name in names)
 
 
 def _rounded(values: Tensor) -> list[list[float]]:

@@ -17,9 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from ...inspect.outputs import carriers
 from ..description import Drawing, View, table
 from ..making import LOG_FROM
 from ..words import number, plural, share, written
+from .looking import examples_said
 from .network import layers_of
 from .plain_networks import beside_plain
 from .subject import Subject
@@ -41,7 +43,11 @@ MISLEADS = (
 )
 OPTIONS: dict[str, str] = {}
 
-SIGNS = ("adam", "adamw", "rmsprop", "adagrad", "adadelta")  # whose first step moves every weight alike
+# How far, in learning rates, a first step moves each weight that has a gradient, whatever that is: Adam and Adagrad
+# divide it by its own size, RMSprop by a tenth of it, √(1 − 0.99).
+SIGNS = {"adam": 1.0, "adamw": 1.0, "adagrad": 1.0, "rmsprop": 10.0}
+MOMENTUM = 0.9  # Nesterov's first step is longer by that: g + 0.9 g
+DECAY, TINY = 0.95, 1e-6  # Adadelta's ρ and ε here; its first step is √ε g / √((1 − ρ) g² + ε)
 USUAL = {"optimizer": "adamw", "lr": 1e-3}  # where neither run nor card says it
 MOST = 4e9  # multiply-adds of the examples that are looked at
 FEW = 5  # layers from which on they are drawn as a curve
@@ -62,7 +68,7 @@ def view(subject: Subject) -> View:
     flow = gradient_flow(looked_at := affordable(subject))
     optimizer, lr = rate(subject)
     rows = [layer.row(optimizer, lr) for layer in flow.layers]
-    drawn = [layer for layer in flow.layers if layer.matrix] or flow.layers
+    drawn = [layer for layer in flow.layers if layer.matrix and not layer.own] or flow.layers
     drawings = _by_layer(drawn, optimizer, lr)
     drawings += [_dead(flow.layers)] if any(layer.dead for layer in flow.layers) else []
     drawings += [_by_step(name, norms) for name, norms in flow.steps.items()]
@@ -100,22 +106,31 @@ class Layer:
 
     name: str
     output: float = 0.0  # ‖∂L/∂output‖ over all examples
+    calls: list[float] = field(default_factory=list)  # the same of each time that it ran
     dead: float = 0.0  # share of its units that no gradient reaches
     weight: float = 0.0  # ‖W‖ of all its weights
     gradient: float = 0.0  # ‖∂L/∂W‖
     moving: int = 0  # how many weights have a gradient
+    slow: float = 0.0  # ‖ΔW‖ of Adadelta's first step at a rate of 1
+    own: bool = False  # weights of the model itself, in none of its layers: a class token, a table of positions
     matrix: bool = False  # whether it multiplies by weights: a normalization, which scales, is in the table alone
 
     def step(self, optimizer: str, lr: float) -> float | None:
         """‖ΔW‖ / ‖W‖ of a first step from here; None where the optimizer's is not known, or no weight is."""
         if not self.weight or optimizer == "muon":
             return None
-        size = math.sqrt(self.moving) if optimizer in SIGNS else self.gradient
+        if optimizer in SIGNS:
+            size = SIGNS[optimizer] * math.sqrt(self.moving)
+        elif optimizer == "adadelta":
+            size = self.slow
+        else:
+            size = (1 + MOMENTUM if optimizer == "nesterov" else 1) * self.gradient
         return lr * size / self.weight
 
     def row(self, optimizer: str, lr: float) -> list[Any]:
         """Its numbers, as the table has them."""
-        numbers = (self.output, self.gradient, self.weight, self.step(optimizer, lr), self.dead)
+        output = None if self.own else self.output
+        numbers = (output, self.gradient, self.weight, self.step(optimizer, lr), self.dead)
         return [self.name, *map(_finite, numbers)]
 
 
@@ -147,9 +162,8 @@ def with_first(subject: Subject, count: int) -> Subject:
 
 
 def _examples(subject: Subject) -> str:
-    if subject.kind == "graph":
-        return "this graph"
-    return plural(subject.count, "random example" if subject.part is None else "example")
+    targets = "" if subject.task is not None and subject.target is not None else ", with targets drawn at random"
+    return examples_said(subject) + targets
 
 
 def gradient_flow(subject: Subject) -> Flow:
@@ -173,6 +187,7 @@ def _backward(subject: Subject, of_the_batch: bool) -> Flow:
         for name, module in model.named_modules()
         if any(p.requires_grad for p in module.parameters(recurse=False))
     }
+    adadelta = rate(subject)[0] == "adadelta"
     steps: dict[str, _Steps] = {}
     used: dict[str, None] = {}
     with contextlib.ExitStack() as undo:
@@ -180,8 +195,8 @@ def _backward(subject: Subject, of_the_batch: bool) -> Flow:
         undo.enter_context(torch.random.fork_rng([]))
         torch.manual_seed(0)
         for name, module in model.named_modules():
-            if name in layers:
-                undo.callback(module.register_forward_hook(_output(layers[name], used)).remove)
+            if name in layers and name:
+                undo.callback(module.register_forward_hook(_output(layers[name], used), with_kwargs=True).remove)
             if isinstance(module, nn.RNNBase | nn.RNNCellBase):
                 steps[name] = _Steps()
                 undo.callback(module.register_forward_pre_hook(steps[name].look).remove)
@@ -197,28 +212,43 @@ def _backward(subject: Subject, of_the_batch: bool) -> Flow:
             gradient = gradient.coalesce().values() if gradient.is_sparse else gradient  # that of a table of words
             layer.gradient = math.hypot(layer.gradient, _norm(gradient))
             layer.moving += int(torch.count_nonzero(gradient))
-    order = [*used, *(name for name in layers if name not in used)]
+            if adadelta:
+                slowed = gradient * math.sqrt(TINY) / (gradient.square() * (1 - DECAY) + TINY).sqrt()
+                layer.slow = math.hypot(layer.slow, _norm(slowed))
+    if "" in layers:
+        layers[""].name, layers[""].own = _own(model), True
+    order = [*([""] if "" in layers else []), *used, *(name for name in layers if name and name not in used)]
     return Flow([layers[name] for name in order], {name: s.norms() for name, s in steps.items() if s.norms()})
 
 
+def _own(model: nn.Module) -> str:
+    """The weights that belong to the model itself, by their names."""
+    names = [name for name, _ in model.named_parameters(recurse=False)]
+    return " and ".join(names)
+
+
 def _output(layer: Layer, used: dict[str, None]) -> Any:
-    """A hook that notes the gradient of what a module gives, when it comes."""
+    """A hook that notes the gradient of what a module gives, when it comes: of a recurrent layer that of its steps and
+    of its last states together, as either may be what is read."""
 
-    def hook(module: nn.Module, args: Any, output: Any) -> None:
+    def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         used.setdefault(layer.name)
-        first = output[0] if isinstance(output, tuple) and not isinstance(output, PackedSequence) else output
-        first = first.data if isinstance(first, PackedSequence) else first
-        if not isinstance(first, Tensor) or not first.requires_grad:
-            return
+        call, came = len(layer.calls), list[Tensor]()
+        layer.calls.append(0.0)
 
-        def backward(gradient: Tensor) -> None:
-            layer.output = math.hypot(layer.output, _norm(gradient))
+        def backward(part: Tensor) -> None:
+            came.append(part.detach())
+            gradient = came[0] if len(came) == 1 else torch.stack(came).sum(0)
+            layer.calls[call] = _norm(gradient)
+            layer.output = math.hypot(*layer.calls)
             if gradient.ndim >= 2:
                 along = 1 if gradient.ndim >= 4 or isinstance(module, nn.Conv1d | nn.BatchNorm1d) else -1
-                reached = gradient.detach().movedim(along, 0).flatten(1).ne(0).any(1)
+                reached = gradient.movedim(along, 0).flatten(1).ne(0).any(1)
                 layer.dead = 1 - float(reached.float().mean())
 
-        first.register_hook(backward)  # type: ignore[no-untyped-call]
+        for part, whole in carriers(module, args, kwargs, output):
+            if part.requires_grad:
+                part.register_hook(lambda g, whole=whole: backward(whole(g)))  # type: ignore[no-untyped-call]
 
     return hook
 
@@ -335,7 +365,7 @@ def _by_layer(layers: list[Layer], optimizer: str, lr: float) -> list[Drawing]:
     names = [layer.name for layer in layers]
     norms = {"output": [layer.output for layer in layers], "weight": [layer.gradient for layer in layers]}
     moves = [layer.step(optimizer, lr) or 0.0 for layer in layers]
-    about = ("Gradient of outputs and of weights", f"Step of {optimizer} over weight")
+    about = ("Gradient of outputs and of weights", f"First step of {optimizer} over weight")
     if len(layers) < FEW:
         return [bars(about[0], names, norms), bars(about[1], names, {"step / weight": moves})]
     return [
@@ -357,21 +387,18 @@ def _by_step(name: str, norms: list[float]) -> Drawing:
 def _said(flow: Flow, optimizer: str, lr: float) -> str:
     """The findings, with numbers."""
     known = [layer for layer in flow.layers if layer.gradient > LEAST]
+    known = [layer for layer in known if not layer.own] or known
     if not known:
         return "No gradient reaches any weight from these examples."
     first, last = known[0], known[-1]
     ratio = first.gradient / last.gradient
-    said = (
-        f"The gradient of the weights has norm {number(last.gradient)} in {last.name} and {number(first.gradient)} in "
-        f"{first.name}, {_times(ratio)}."
-    )
+    said = f"The gradient of the weights has norm {number(last.gradient)} in {last.name}"
+    said += f" and {number(first.gradient)} in {first.name}, {_times(ratio)}." if first is not last else "."
     moved = [(step, layer.name) for layer in known if (step := layer.step(optimizer, lr)) is not None]
     if moved:
         (low, least), (high, most) = min(moved), max(moved)
-        said += (
-            f" A step of {optimizer} at lr {number(lr)} moves the weights by {number(low)} of their size ({least}) to "
-            f"{number(high)} ({most})."
-        )
+        said += f" A first step of {optimizer} at lr {number(lr)} moves the weights by {number(low)} of their size"
+        said += f" ({least}) to {number(high)} ({most})." if least != most else "."
     dead = max(flow.layers, key=lambda layer: layer.dead)
     if dead.dead:
         some = sum(1 for layer in flow.layers if layer.dead)

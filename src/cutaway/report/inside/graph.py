@@ -335,10 +335,17 @@ def _summary(net: Net, travels: list[Travel], node: int, shown: list[int], alike
             k = int(weights.abs().argmax())
             source = int(travel.edges[0][own][k])
             who = "itself" if source == node else net.name(source)
-            words.append(
-                f"In {travel.layer} the strongest of {plural(int(own.sum()), 'message')} to {net.name(node)} comes "
-                f"from {who}, with {number(float(weights[k]))}."
-            )
+            many = plural(int(own.sum()), "message")
+            if len(weights) > 1 and torch.allclose(weights, weights[:1].expand_as(weights)):
+                words.append(
+                    f"In {travel.layer} all {many} to {net.name(node)} have the coefficient "
+                    f"{number(float(weights[0]))}: none counts more than another."
+                )
+            else:
+                words.append(
+                    f"In {travel.layer} the strongest of {many} to {net.name(node)} comes "
+                    f"from {who}, with {number(float(weights[k]))}."
+                )
     depth = len(travels)
     words.append(
         f"After {plural(depth, 'layer')} it has seen {share(reached.own[depth])} of the graph, a node on average "

@@ -14,6 +14,7 @@ from ...errors import SettingError, UnknownName
 from ...models.airbench import Whitening
 from ...models.lenet5 import TableConv2d
 from ...spec import Target
+from ..words import count, plural
 from .subject import Subject
 
 Seeing = Callable[[str, nn.Module, tuple[Any, ...], Any], None]
@@ -53,6 +54,16 @@ def _hook(see: Seeing, name: str) -> Any:
         see(name, module, args, output)
 
     return hook
+
+
+def examples_said(subject: Subject) -> str:
+    """What is opened with the model, in words: 8 examples, a graph of 34 nodes, 8 graphs of 165 nodes."""
+    if subject.kind != "graph":
+        return plural(subject.count, "random example" if subject.part is None else "example")
+    nodes = plural(len(subject.inputs[0]), "node")
+    batch = subject.inputs[3] if len(subject.inputs) > 3 else None
+    graphs = int(batch.max()) + 1 if batch is not None and len(batch) else 1
+    return f"a graph of {nodes}" if graphs == 1 else f"{count(graphs)} graphs of {nodes} together"
 
 
 def run(subject: Subject, i: int) -> None:

@@ -216,6 +216,9 @@ def _frames(subject: Subject, i: int) -> int:
 def _variables(subject: Subject, features: int) -> list[str]:
     if subject.kind == "sound":
         return [f"band {f + 1}" for f in range(features)]
+    names = getattr(getattr(subject.preprocessing, "columns", None), "names", ())
+    if len(names) == features:
+        return [str(name) for name in names]
     return ["signal"] if features == 1 else [f"variable {f + 1}" for f in range(features)]
 
 

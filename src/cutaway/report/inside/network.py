@@ -85,7 +85,7 @@ def summary(layers: LayerTable) -> str:
         most = max(blocks, key=lambda row: getattr(row, what) or 0)
         if whole and len(blocks) > 1:
             part = share((getattr(most, what) or 0) / whole)
-            said += f" Most {what.replace('_', '-')} stand in {most.name}, {part}."
+            said += f" The block with the most {what.replace('_', '-')} is {most.name}, with {part} of them."
     return said
 
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from ... import __version__
 from ...errors import ModelError, UnknownName
 from ..description import Drawing, Page, View, table
-from ..words import by, count, number, plural
+from ..words import by, count, number
 from . import VIEWS, module_of, suitable
+from .looking import examples_said
 from .network import layers_of
 from .sayings import options_of, sayings
 from .subject import Subject
@@ -95,12 +96,10 @@ def head(subject: Subject, left_out: Sequence[str] = ()) -> View:
     about = [f"{count(parameters)} parameters"]
     if subject.run is not None:
         about.append(f"learned from {subject.run.about['data']['name']}")
-    elif subject.preprocessing is None:
-        about.append("not met data yet")
     return View(
         id="opened",
         title=_title(subject),
-        says=f"{', '.join(about)}; opened with {_examples(subject)}.",
+        says=f"{', '.join(about)}; opened with {examples_said(subject)}.",
         summary=f"{_card(subject)} It takes {subject.kind} data, here of shape {by(subject.inputs[0].shape[1:])}.",
         table=table({"example": "text", "the model says": "text"}, _rows(subject)),
         drawings=_notes(subject, left_out),
@@ -115,12 +114,6 @@ def _title(subject: Subject) -> str:
 def _card(subject: Subject) -> str:
     card = subject.preset.card.card
     return f"{card.title}, {card.authors}, {card.year}."
-
-
-def _examples(subject: Subject) -> str:
-    if subject.kind == "graph":
-        return f"a graph of {plural(len(subject.inputs[0]), 'node')}"
-    return plural(subject.count, "random example" if subject.part is None else "example")
 
 
 def _notes(subject: Subject, left_out: Sequence[str]) -> list[Drawing]:

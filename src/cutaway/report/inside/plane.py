@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ...data.sets import Part
+from ...data.tables.columns import show
 from ...data.tables.encoders import Category, Encoder, Numeric
 from ...data.tables.preprocessing import TablePreprocessing
 from ...errors import SettingError, UnknownName
@@ -119,7 +120,7 @@ def _places(given: TablePreprocessing) -> list[tuple[int, Encoder]]:
 
 
 def _held(subject: Subject, training: Tensor, free: set[int]) -> tuple[Tensor, tuple[str, ...]]:
-    """What the inputs are held at: of numbers the mean, of categories the commonest; and that in words."""
+    """What the inputs are held at: of numbers the mean, of categories, yes and no the commonest; and in words."""
     base = training.mean(0)
     given = subject.preprocessing
     if not isinstance(given, TablePreprocessing):
@@ -136,10 +137,17 @@ def _held(subject: Subject, training: Tensor, free: set[int]) -> tuple[Tensor, t
             continue
         if encoder.missing:
             base[block.stop - 1] = 0
+        if encoder.kind == "yes/no" and place not in free:  # nobody is a third of a yes
+            base[place] = training[:, place].median()
         if place not in free:
             value = float(_unscaled(encoder, np.array([float(base[place])]))[0])
-            said.append(f"{encoder.name} = {number(value)}" + (" days" if encoder.kind == "date" else ""))
+            said.append(f"{encoder.name} = {_cell(encoder, value)}")
     return base, tuple(said)
+
+
+def _cell(encoder: Numeric, value: float) -> str:
+    """A value as a person writes it: a number, a day, one of two words."""
+    return number(value) if encoder.kind == "number" else show(round(value), encoder.type)
 
 
 def _unscaled(encoder: Numeric, inputs: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from ...errors import DataError, FileError, ModelError
 from ...inspect.example import example_inputs, example_shape, kind_taken
 from ...models.images import answers_of
 from ...models.registry import Preset, preset, presets
-from ...spec import PairSpec, Spec
+from ...spec import Masked, PairSpec, Spec
 from ...tasks.task import Task
 from ...training.run import Run
 
@@ -74,13 +74,16 @@ class Subject:
         if self.whole is not None or self.run is None:
             return self.whole
         try:
-            return self.run.data()
+            return _data_of(self.run)
         except (DataError, FileError):
             return None
 
     def name(self, i: int) -> str:
         """What a person calls example i."""
-        return self.part.name(self.rows[i]) if self.part and self.rows else f"random example {i + 1}"
+        if not self.part or not self.rows:
+            return f"random example {i + 1}"
+        name = self.part.name(self.rows[i])
+        return f"the forecast {name}" if name.startswith("from ") and self.kind == "series" else name
 
     def picture(self, i: int) -> Image | None:
         """Example i as an image as the person gave it, or None."""
@@ -105,8 +108,17 @@ class Subject:
             return []
         ours = isinstance(self.spec, PairSpec) and not getattr(given, "pretrained", False)
         shifted = ours and (side == 1 or getattr(self.spec, "shared", False))
-        words = list(tokenizer.tokens)
+        words = [*tokenizer.tokens, *self._beyond(len(tokenizer.tokens))]
         return ["(padding)", "(unknown)", "(begin)", "(end)", *words[2:]] if shifted else words
+
+    def _beyond(self, known: int) -> list[str]:
+        """The tokens that are not the tokenizer's, of which there are `known`: those that frame a text, and the one
+        that stands for what is hidden."""
+        begin, end = (getattr(self.spec, name, None) for name in ("begin", "end"))
+        target = getattr(self.spec, "target", None)
+        mask = target.mask if isinstance(target, Masked) else None
+        names = {i: name for i, name in ((begin, "[CLS]"), (end, "[SEP]"), (mask, "[MASK]")) if i is not None}
+        return [names.get(i, f"token {i}") for i in range(known, max(names, default=0) + 1)]
 
     def outputs(self) -> Tensor:
         """What the head gives for the examples, without gradients."""
@@ -134,6 +146,12 @@ class Subject:
         names = [part, *(name for name in ("test", "val", "train") if name != part)]
         found = next(self.data.parts[name] for name in names if name in self.data.parts)
         return with_examples(here, found, range(min(count, len(found))))
+
+
+@functools.lru_cache(maxsize=1)
+def _data_of(run: Run) -> DataSet:
+    """The data of a run, read once for all views of it."""
+    return run.data()
 
 
 def with_examples(subject: Subject, part: Part, rows: Sequence[int]) -> Subject:
