@@ -55,6 +55,8 @@ PICTURES: dict[str, tuple[str, ...]] = {
     "gradients": ("resnet20",),
     "time": ("spirals",),
 }
+# Pictures of a part of a view, for the README.
+PARTS = {"attention-head": ("attention", "figure.matrix svg")}
 STUDIO = "studio"  # which plays spirals for a while
 
 
@@ -72,7 +74,10 @@ def main(names: list[str]) -> None:
             page = here / f"{name}.html"
             opened = f"runs/{subject}" if subject in RUNS else subject
             _call(here, *CUTAWAY, "inspect", opened, *words, "--view", name, "--out", str(page))
-            _photograph(browser, page.as_uri(), name)
+            _photograph(browser, page.as_uri(), name, f"#{name}")
+            for part, (view, place) in PARTS.items():
+                if view == name:
+                    _photograph(browser, page.as_uri(), part, f"#{view} {place}")
         if STUDIO in (names or [STUDIO]):
             _photograph_studio(browser)
 
@@ -94,12 +99,12 @@ def _browser() -> Iterator[Any]:
         chromium.close()
 
 
-def _photograph(browser: Any, url: str, name: str) -> None:
-    """The view of that name on a page, once everything is drawn."""
+def _photograph(browser: Any, url: str, name: str, place: str) -> None:
+    """What stands at a place on a page, once everything is drawn."""
     tab = browser.new_page(viewport={"width": WIDTH, "height": 900}, device_scale_factor=SCALE)
     tab.goto(url)
     tab.wait_for_timeout(800)
-    _keep(tab.locator(f"#{name}").screenshot(), name)
+    _keep(tab.locator(place).first.screenshot(), name)
     tab.close()
 
 

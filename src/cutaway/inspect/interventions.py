@@ -127,6 +127,7 @@ def _kind_of(place: Place) -> dict[str, Any]:
 
 
 def as_tuple(inputs: Inputs) -> tuple[Tensor, ...]:
+    """What forward takes, as a tuple also where it is one tensor."""
     return (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
 
 

@@ -70,4 +70,5 @@ def at_the_ends(layer: nn.RNNBase, gradient: Tensor, shape: torch.Size, lengths:
 
 
 def padded(module: nn.Module, bundle: PackedSequence) -> Tensor:
+    """Packed sequences padded, with batch and steps in the order of the module."""
     return pad_packed_sequence(bundle, batch_first=getattr(module, "batch_first", True))[0]

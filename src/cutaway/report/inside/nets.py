@@ -106,6 +106,7 @@ class Alike:
 
 
 def alike(name: str, x: Tensor, edges: Tensor) -> Alike:
+    """Of nodes x (V, F) behind a layer of that name, and edges (2, E)."""
     x = x.double()
     apart = edges[:, edges[0] != edges[1]]
     if apart.shape[1] > SAMPLED:
@@ -122,6 +123,7 @@ def alike(name: str, x: Tensor, edges: Tensor) -> Alike:
 
 
 def rounded(value: Tensor | None) -> float | None:
+    """The one number of a tensor, with as many digits as a description holds."""
     found = None if value is None else plain(value)
     assert found is None or isinstance(found, float)
     return found
