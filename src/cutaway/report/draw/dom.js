@@ -96,3 +96,19 @@ export function shorten(text, room, size = 13, weight = 400) {
   while (kept.length > 1 && textWidth(`${kept.join("")}…`, size, weight) > room) kept = kept.slice(0, -1);
   return `${kept.join("")}…`;
 }
+
+/**
+ * Words in at most so many lines; the last ends in an ellipsis where there is no room.
+ * @param {string} text @param {number} width @param {number} most
+ */
+export function lined(text, width, most) {
+  const words = text.split(" ");
+  const lines = [];
+  while (words.length > 0 && lines.length < most) {
+    let line = String(words.shift());
+    while (words.length > 0 && textWidth(`${line} ${words[0]}`, 12) <= width) line += ` ${words.shift()}`;
+    lines.push(line);
+  }
+  if (words.length > 0) lines.push(`${lines.pop()} ${words.join(" ")}`);
+  return lines.map((line) => shorten(line, width, 12));
+}

@@ -2,7 +2,7 @@
 
 import { heading } from "./axes.js";
 import { amount } from "./colour.js";
-import { canvas, shorten, svg, textWidth, tint } from "./dom.js";
+import { canvas, lined, shorten, svg, textWidth, tint } from "./dom.js";
 import { number } from "./format.js";
 import { sign } from "./scatter.js";
 import { seen } from "./tokens.js";
@@ -257,20 +257,4 @@ function legend(colours, width, y) {
  */
 function choice(key, label, named, value) {
   return named.length < 2 ? [] : [{ key, label, value, options: named.map(({ name }, i) => ({ value: i, name })) }];
-}
-
-/**
- * Words in at most so many lines; the last ends in an ellipsis where there is no room.
- * @param {string} text @param {number} width @param {number} most
- */
-function lined(text, width, most) {
-  const words = text.split(" ");
-  const found = [];
-  while (words.length > 0 && found.length < most) {
-    let line = String(words.shift());
-    while (words.length > 0 && textWidth(`${line} ${words[0]}`, 12) <= width) line += ` ${words.shift()}`;
-    found.push(line);
-  }
-  if (words.length > 0) found.push(`${found.pop()} ${words.join(" ")}`);
-  return found.map((line) => shorten(line, width, 12));
 }

@@ -2,7 +2,7 @@
 
 import { heading } from "./axes.js";
 import { category } from "./colour.js";
-import { canvas, shorten, svg, textWidth, tint } from "./dom.js";
+import { canvas, lined, shorten, svg, textWidth, tint } from "./dom.js";
 import { number } from "./format.js";
 import { seen } from "./tokens.js";
 
@@ -185,22 +185,6 @@ function tip({ points, groups }, near, i) {
 /** @param {number} value to two digits */
 function rough(value) {
   return number(Number(value.toPrecision(2)));
-}
-
-/**
- * Words in at most so many lines; the last ends in an ellipsis where there is no room.
- * @param {string} text @param {number} width @param {number} most
- */
-function lined(text, width, most) {
-  const words = text.split(" ");
-  const lines = [];
-  while (words.length > 0 && lines.length < most) {
-    let line = String(words.shift());
-    while (words.length > 0 && textWidth(`${line} ${words[0]}`, 12) <= width) line += ` ${words.shift()}`;
-    lines.push(line);
-  }
-  if (words.length > 0) lines.push(`${lines.pop()} ${words.join(" ")}`);
-  return lines.map((line) => shorten(line, width, 12));
 }
 
 /** Only pictures that lie in the page are shown. @param {Point} point */
