@@ -33,7 +33,7 @@ demo: .venv/.installed
 	$(BIN)/cutaway train lenet5-modern digits
 
 test: check
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: .venv/.installed-test
 	$(BIN)/ruff check .

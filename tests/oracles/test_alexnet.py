@@ -42,11 +42,19 @@ def test_one_tower_is_another_network() -> None:
         compare(AlexNet(one), plain_alexnet(two), torch.Generator().manual_seed(1))
 
 
-def test_a_factor_of_five_in_alpha_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seed", range(3))
+def test_a_factor_of_five_in_alpha_is_noticed(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     from cutaway.models import alexnet
 
     config = dataclasses.replace(SMALL, form="2012", stem="small")
+    torch.manual_seed(seed)
+    model = AlexNet(config)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():  # no ReLU is dead: α is seen where something arrives
+            if name.endswith("bias"):
+                parameter.fill_(1.0)
     right = alexnet.local_response
     monkeypatch.setattr(alexnet, "local_response", lambda x: right(x, alpha=1e-4 / 5))
-    measured = compare(AlexNet(config), plain_alexnet(config), torch.Generator().manual_seed(1))
+    measured = compare(model, plain_alexnet(config), torch.Generator().manual_seed(1))
     assert not measured.equal
+    assert measured.outputs > 1e-7  # a hundred times the bound, and more: the input's part of the answer is not nothing
