@@ -16,6 +16,7 @@ from torch import nn
 from cutaway.generation.decoding import PENALTIES
 from cutaway.models.registry import card, create_model
 from cutaway.nn.attention import attention_weights, scaled_dot_product
+from cutaway.nn.backprop import Layer, backward, delta_half_squared_error, forward
 from cutaway.nn.convolution import convolve, correlate, sobel_x, sobel_y
 from cutaway.nn.masks import causal_mask
 from cutaway.nn.pooling import k_max
@@ -286,3 +287,101 @@ def test_gpt2s_smaller_sizes_have_124_and_355_million() -> None:
         with torch.device("meta"):
             counted = sum(p.numel() for p in create_model(name).parameters())
         assert counted == card(name).published_parameters
+
+
+# --- learning -----------------------------------------------------------------------------------------------------
+
+
+def test_the_error_of_an_output_layer_has_the_shape_of_its_sums() -> None:
+    n, k = 5, 3
+    x, target, weight = torch.randn(3, n, k, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).unbind()
+    weight = weight[:k].clone().requires_grad_()  # (K, K)
+    layer = Layer(weight, torch.zeros(k, dtype=torch.float64, requires_grad=True), "sigmoid")
+    z = (x @ weight.T).detach().requires_grad_()
+    F.mse_loss(z.sigmoid(), target).backward()
+    trace = forward([layer], x)
+    delta = 2 * delta_half_squared_error([layer], trace, target) / (n * k)
+    assert delta.shape == z.shape == (n, k)
+    torch.testing.assert_close(delta, z.grad)
+    slope = z.sigmoid() * (1 - z.sigmoid())
+    torch.testing.assert_close(z.grad, 2 / (n * k) * (z.sigmoid() - target) * slope)  # not target − output
+    F.mse_loss((x @ weight.T).sigmoid(), target).backward()
+    gradient = backward([layer], trace, delta)[0].weight
+    torch.testing.assert_close(gradient, weight.grad)
+
+
+def test_a_column_less_a_row_is_a_table_of_all_differences() -> None:
+    y = torch.tensor([1.0, 2.0, 3.0])
+    assert (y[:, None] - y).shape == (3, 3)
+    assert ((y[:, None] - y) ** 2).mean().item() == pytest.approx(4 / 3)  # though each prediction is exact
+    assert ((y.mean().expand(3, 1) - y) ** 2).mean().item() == pytest.approx(2 / 3)  # and the mean is "better"
+    with pytest.warns(UserWarning, match="target size"):
+        assert F.mse_loss(y[:, None], y).item() == pytest.approx(4 / 3)
+
+
+def test_rmsprops_epsilon_is_outside_the_root() -> None:
+    gradient, decay, epsilon, rate = 1e-6, 0.99, 1e-8, 1.0
+    weight = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.RMSprop([weight], lr=rate, alpha=decay, eps=epsilon)
+    weight.grad = torch.full_like(weight, gradient)
+    optimizer.step()
+    v = (1 - decay) * gradient**2
+    assert -weight.item() == pytest.approx(rate * gradient / (math.sqrt(v) + epsilon))
+    assert -weight.item() == pytest.approx(9.09, abs=0.01)
+    assert rate * gradient / math.sqrt(v + epsilon) == pytest.approx(0.01, rel=1e-3)
+
+
+def test_attention_follows_the_order_and_pooling_forgets_it() -> None:
+    x = torch.randn(6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    plain, shuffled = scaled_dot_product(x, x, x)[0], scaled_dot_product(x[order], x[order], x[order])[0]
+    torch.testing.assert_close(shuffled, plain[order])  # equivariant
+    assert (shuffled - plain).abs().max() > 0.1  # not invariant
+    torch.testing.assert_close(shuffled.mean(0), plain.mean(0))
+
+
+def stepped(kind: type[torch.optim.Optimizer], gradients: torch.Tensor, **settings: Any) -> torch.Tensor:
+    """Weights of 1 after a step for each row of gradients."""
+    weight = torch.ones(gradients.shape[1], dtype=torch.float64, requires_grad=True)
+    optimizer = kind([weight], **settings)
+    for gradient in gradients:
+        weight.grad = gradient.clone()
+        optimizer.step()
+    return weight.detach()
+
+
+def test_weight_decay_is_l2_for_plain_sgd_alone() -> None:
+    rate, decay = 0.1, 0.01
+    gradients = torch.tensor([[1.0, 100.0]] * 3, dtype=torch.float64)
+    weight, momentum, velocity = torch.ones(2).double(), torch.ones(2).double(), torch.zeros(2).double()
+    for gradient in gradients:
+        weight = weight * (1 - rate * decay) - rate * gradient
+        velocity = 0.9 * velocity + gradient
+        momentum = momentum * (1 - rate * decay) - rate * velocity
+    penalty = {"lr": rate, "weight_decay": decay}  # the gradient of ½ λ w², as PyTorch has it
+    torch.testing.assert_close(stepped(torch.optim.SGD, gradients, **penalty), weight)
+    assert (stepped(torch.optim.SGD, gradients, **penalty, momentum=0.9) - momentum).abs().min() > 1e-4
+    shrunk = [
+        stepped(torch.optim.Adam, gradients, lr=rate) - stepped(torch.optim.Adam, gradients, **penalty),
+        stepped(torch.optim.AdamW, gradients, lr=rate, weight_decay=0.0)
+        - stepped(torch.optim.AdamW, gradients, **penalty),
+    ]
+    torch.testing.assert_close(shrunk[1][0], shrunk[1][1])  # decay asks for no gradient
+    assert shrunk[0].abs().max() < 0.1 * shrunk[1].min()  # of a penalty Adam leaves next to nothing
+    assert (
+        stepped(torch.optim.Adam, gradients, **penalty) - stepped(torch.optim.AdamW, gradients, **penalty)
+    ).abs().min() > 1e-4
+
+
+def test_a_gcn_gives_logits() -> None:
+    torch.manual_seed(0)
+    model = create_model("gcn", in_features=4, num_classes=3).eval()
+    edges = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
+    logits = model(torch.randn(5, 4), edges)
+    assert logits.min() < 0 < logits.max()
+    cut = logits.detach().requires_grad_()
+    F.cross_entropy(cut.relu(), torch.zeros(5, dtype=torch.int64)).backward()
+    assert not cut.grad[cut < 0].any()
+    with_negatives = logits.detach().requires_grad_()
+    F.cross_entropy(with_negatives, torch.zeros(5, dtype=torch.int64)).backward()
+    assert (with_negatives.grad != 0).all()
