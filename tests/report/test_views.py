@@ -115,6 +115,11 @@ def test_the_head_says_how_much_was_right_and_how_sure_that_is() -> None:
     assert (drawing["kind"], drawing["value"], drawing["low"], drawing["end"]) == ("figure", 0.9, 0.77, 1)
 
 
+def test_the_title_says_where_the_model_is_not_its_preset() -> None:
+    other = samples.run() | {"model": "gpt2", "model_settings": {"layers": 2, "num_classes": 3}}
+    assert head(other, None)["title"] == "gpt2 with layers=2 on digits"
+
+
 def test_the_head_of_a_regression_names_the_column() -> None:
     view = head(samples.run("table"), samples.regression())
     assert view["drawings"][0]["phrase"] == "RMSE of price, over 6 test rows"

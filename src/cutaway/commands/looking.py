@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..errors import DataError, FileError, SettingError, UnknownName
-from ..files import read_json, write_text
+from ..files import write_text
 from ..interop.convert import open_model as read_model
 from ..interop.huggingface.reading import is_folder
 from ..models.registry import presets
@@ -164,13 +164,9 @@ def _from_files(path: Path, inputs: Sequence[Any], asked: Mapping[str, str], nam
         )
     if path.is_file() and name is None:
         raise FileError(f"{path} is a file, not a run's folder. If it is torchvision's checkpoint, add --model NAME.")
-    model, notes = read_model(path, name)
+    model, called, notes = read_model(path, name)
     subject = open_model(model, options=asked)
-    if not is_folder(path) and path.is_dir():
-        subject = dataclasses.replace(subject, preset=presets()[read_json(path / CONFIG)["preset"]])
-    if name is not None:
-        subject = dataclasses.replace(subject, preset=presets().get(name, subject.preset))
-    subject = dataclasses.replace(subject, notes=(*notes, RANDOM))
+    subject = dataclasses.replace(subject, preset=presets()[called], notes=(*notes, RANDOM))
     return _with_files(subject, inputs, path if path.is_dir() else None, notes) if inputs else subject
 
 

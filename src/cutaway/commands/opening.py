@@ -35,7 +35,7 @@ def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Mod
     path = Path(path)
     refuse_absent(path)
     if model is not None or is_folder(path):
-        found, notes = open_model(path, model)
+        found, _, notes = open_model(path, model)
         for sentence in notes:
             warnings.warn(f"{path}: {sentence}", stacklevel=2)
         return found

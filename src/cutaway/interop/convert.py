@@ -122,17 +122,17 @@ def _to_word2vec(source: Path, target: Path) -> Conversion:
     return Conversion(name, {"embedding.weight": f"{len(vectors):,} words, {vectors.matrix.shape[1]} numbers each"})
 
 
-def open_model(source: Path, name: str | None) -> tuple[nn.Module, tuple[str, ...]]:
+def open_model(source: Path, name: str | None) -> tuple[nn.Module, str, tuple[str, ...]]:
     """The model of the preset `name`, in eval mode, from a run's or model's folder, a Hugging Face folder, which needs
-    no name, or torchvision's file; and what a person should know of it. Raises FileError where `source` is not that."""
+    no name, or torchvision's file; its preset, and what a person should know of it. Raises FileError where `source` is
+    not that."""
     refuse_absent(source)
     if name is not None:
         preset(name)  # a name that does not exist is refused as such, whatever the file is
     if source.is_dir() or name is None:
-        model, _, notes = _from_folder(source, name)
-        return model, notes
+        return _from_folder(source, name)
     loaded = read_checkpoint(source, name)
-    return loaded.model, loaded.notes
+    return loaded.model, preset(name).name, loaded.notes
 
 
 def refuse_absent(source: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..models.recognition import with_settings
 from .classes import confusion, per_class
 from .description import Drawing, Page, View, table
 from .documents import Documents
@@ -22,6 +23,8 @@ OPTIONAL = {
     "evaluation": ("evaluation.json", "figures with intervals, confusion or residuals, the worst mistakes"),
     "layers": ("layers.json", "the layer table and the paper that the network comes from"),
 }
+
+DECIDED = ("num_classes", "in_features", "in_channels")  # settings of a model that are the data's, whoever types them
 
 
 def describe(documents: Documents) -> Page:
@@ -72,12 +75,19 @@ def head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
         drawings.append({"kind": "prose", "sentences": [run["verdict"]]})
     return View(
         id="result",
-        title=f"{run['model']} on {run['data']['name']}",
+        title=f"{called(run)} on {run['data']['name']}",
         says=says,
         summary=summary,
         table=table({"figure": "text", "value": "written", "95 % from": "written", "to": "written"}, rows),
         drawings=drawings,
     )
+
+
+def called(run: dict[str, Any]) -> str:
+    """The model's preset, with the settings by which it is another network: "gpt2 with layers=2 and dim=64". What the
+    data decides makes it none."""
+    own = {key: value for key, value in run["model_settings"].items() if key not in DECIDED}
+    return f"{run['model']}{with_settings(own)}"
 
 
 def missing(run: dict[str, Any], absent: list[str]) -> View:

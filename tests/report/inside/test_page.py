@@ -12,7 +12,9 @@ import torch
 
 import cutaway
 from cutaway.errors import ModelError, UnknownName
+from cutaway.interop.huggingface.folders import write_folder
 from cutaway.report.inside import page as pages
+from cutaway.report.inside.page import _title as page_title
 from cutaway.report.inside.page import describe, options_for
 from cutaway.report.inside.subject import open_model, open_preset, open_run
 from cutaway.report.page import page
@@ -60,6 +62,40 @@ def test_the_head_says_what_a_run_says_of_its_examples(tmp_path: Path) -> None:
     said = run.task.predictions(subject.outputs())
     assert [row[1].split(", ")[0] for row in head["table"]["rows"]] == [next(iter(row.values())) for row in said]
     assert head["title"] == "Inside softmax, learned from iris"
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "title"),
+    [
+        ("softmax", {}, "Inside softmax"),
+        ("resnet20", {"num_classes": 3}, "Inside ResNet (resnet20 with num_classes=3)"),
+        ("lenet5-modern", {"in_channels": 3, "image_size": 28}, "Inside LeNet5Modern (lenet5-modern with "),
+        ("distilbert-base", {"layers": 1, "dim": 24, "heads": 2}, "Inside Bert (distilbert-base with dim=24, layers=1"),
+        ("gpt2-medium", {"layers": 1, "vocabulary": 90}, "Inside GPT2 (gpt2-medium with vocabulary=90 and layers=1)"),
+    ],
+)
+def test_the_title_names_the_preset_that_it_is_or_is_nearest_to(name: str, settings: Any, title: str) -> None:
+    with torch.device("meta"):  # nothing is computed
+        model = cutaway.create_model(name, **settings)
+    subjects = [open_model(model, torch.zeros(1))]
+    subjects += [open_preset(name, settings)] if sum(p.numel() for p in model.parameters()) < 1e6 else []
+    for subject in subjects:
+        assert subject.preset.name == name
+        assert page_title(subject).startswith(title)
+
+
+def test_what_a_folder_says_it_holds_is_what_the_page_is_called(tmp_path: Path) -> None:
+    model = cutaway.create_model("bert-base-uncased", layers=2, dim=24, heads=2, vocabulary=60, context=16)
+    write_folder(model, "bert-base-uncased", tmp_path / "mini")
+    look = cutaway.look(tmp_path / "mini", view="network")
+    assert look.page["title"].startswith("Inside Bert (bert-base-uncased with ")
+    assert "BERT: Pre-training of deep bidirectional Transformers" in look.page["views"][0]["summary"]
+
+
+def test_a_run_is_called_by_its_preset_and_by_what_was_asked_to_be_other(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run = cutaway.train("mlp", "xor", epochs=1, tensorboard=False, out=out, **{"model.hidden": "3"})
+    assert page_title(open_run(run)) == "Inside MLP (mlp with hidden=3), learned from xor"
 
 
 def test_a_page_of_a_graph_counts_its_nodes(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ...errors import FileError, ModelError
 from ...files import read_json
+from ...models.recognition import differing, nearest
 from ...models.registry import Preset, preset
 from ...models.saving import CONFIG, WEIGHTS, refuse_pickle
 from ...settings import as_text
@@ -32,9 +33,8 @@ PICKLES = ("pytorch_model*.bin", "*.pth", "*.pt", "*.ckpt")
 HEADS = ("next", "masked", "classes", "tags", "tokens")  # kinds of heads that a Config here may name
 ANSWERS = ("classes", "tags")  # heads with as many outputs as config.json has labels
 HEAD = "head"  # the child of a model that a bare body lacks
-# Fields of a Config that no preset is told by: those of the head and of training; and those that texts decide.
+# Fields of a Config that no preset is told by: those of the head and of training.
 FREE = ("head", "num_classes", "dropout", "attention_dropout", "head_dropout")
-SIZED = ("vocabulary", "context")
 
 # What older versions saved beside weights, and what they called some of these.
 MADE_ANEW = (r"(.*\.)?(position_ids|token_type_ids|inv_freq)",)
@@ -135,8 +135,8 @@ class Folder:
         return str(names[0])
 
     def preset(self, name: str | None = None) -> Preset:
-        """The preset of that name, which must be of the folder's family; else the one whose config is the folder's,
-        sizes of vocabulary and context set aside where it must be; else the first of the family.
+        """The preset of that name, which must be of the folder's family; else the one whose config is the folder's, or
+        is nearest to it.
 
         Raises ModelError for a preset of another family.
         """
@@ -148,18 +148,14 @@ class Folder:
                     f"{', '.join(self.family.presets)}, or without a name."
                 )
             return found
-        for free in (FREE, (*FREE, *SIZED)):
-            for candidate in map(preset, self.family.presets):
-                if not _differing(candidate.config, self.config, free):
-                    return candidate
-        return preset(self.family.presets[0])
+        return nearest(self.config, map(preset, self.family.presets), FREE)
 
     def said_of(self, found: Preset) -> tuple[str, ...]:
         """A sentence on what the folder's config has other than the preset's; none where that is nothing."""
-        fields = _differing(found.config, self.config, FREE)
+        fields = differing(self.config, found.config, FREE)
         if not fields:
             return ()
-        said = ", ".join(f"{field}={as_text(getattr(self.config, field))}" for field in fields)
+        said = ", ".join(f"{field}={as_text(value)}" for field, value in fields.items())
         return (f"It is read as {found.name} with {said}.",)
 
     def match(self, shapes: Mapping[str, tuple[int, ...]]) -> Matched:
@@ -303,18 +299,6 @@ def shapes_of(found: Preset, config: Any) -> Mapping[str, tuple[int, ...]]:
     """The shapes of a model's tensors by our names, at no cost in memory."""
     with torch.device("meta"):
         return {k: tuple(v.shape) for k, v in found.build(config).state_dict().items()}
-
-
-def _differing(a: Any, b: Any, free: Iterable[str]) -> list[str]:
-    """The fields in which two configs differ, `free` ones set aside. A hidden size that is left open is 4 · dim."""
-
-    def differ(field: str) -> bool:
-        mine, other = getattr(a, field), getattr(b, field)
-        if field == "hidden" and mine != other:
-            mine, other = mine or 4 * a.dim, other or 4 * b.dim
-        return bool(mine != other)
-
-    return [f.name for f in dataclasses.fields(a) if f.name not in free and differ(f.name)]
 
 
 def _whole(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], tuple[str, ...]]:

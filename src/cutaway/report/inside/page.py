@@ -108,7 +108,7 @@ def head(subject: Subject, left_out: Sequence[str] = ()) -> View:
 
 def _title(subject: Subject) -> str:
     of = f", learned from {subject.run.about['data']['name']}" if subject.run is not None else ""
-    return f"Inside {subject.preset.name}{of}"
+    return f"Inside {subject.called}{of}"
 
 
 def _card(subject: Subject) -> str:

@@ -17,6 +17,7 @@ from ...data.sets import DataSet, Part, Preprocessing
 from ...errors import DataError, FileError, ModelError
 from ...inspect.example import example_inputs, example_shape, kind_taken
 from ...models.images import answers_of
+from ...models.recognition import differing, nearest, with_settings
 from ...models.registry import Preset, preset, presets
 from ...spec import Masked, PairSpec, Spec
 from ...tasks.task import Task
@@ -47,6 +48,15 @@ class Subject:
     def config(self) -> Any:
         """The model's settings."""
         return self.model.config
+
+    @property
+    def called(self) -> str:
+        """What the model is called: its preset's name, where it is that preset, and else its architecture's with what
+        is other. What the data of a run decides, such as the classes, makes it no other model."""
+        plain = self.preset.configure(self.run.spec) if self.run is not None else self.preset.config
+        other = differing(self.config, plain)
+        named = f"{self.preset.name}{with_settings(other)}"
+        return f"{type(self.model).__name__} ({named})" if other else named
 
     @property
     def family(self) -> str:
@@ -193,18 +203,19 @@ def open_preset(
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
         model = found.build(found.configure(settings=settings)).eval()
-    return open_model(model, options=options, count=count)
+    return dataclasses.replace(open_model(model, options=options, count=count), preset=found)
 
 
 def open_model(model: nn.Module, *inputs: Tensor, options: Mapping[str, str] | None = None, count: int = 2) -> Subject:
     """A model of this package with what its `forward` takes, or with `count` random examples. Left in evaluation mode.
+    It is called by the preset that its config is, or is nearest to.
 
     Raises ModelError for a model that is not of this package.
     """
     of_kind = [p for p in presets().values() if type(model) is p.module.Model]
     if not of_kind:
         raise ModelError(f"{type(model).__name__} is not one of the models here: views are of those. `cutaway list`.")
-    found = next((p for p in of_kind if p.config == model.config), of_kind[0])
+    found = nearest(model.config, of_kind)
     notes: tuple[str, ...] = ()
     if not inputs:
         generator = torch.Generator().manual_seed(0)

@@ -1,0 +1,73 @@
+"""How a model that nobody named is called: every preset, and every preset with one setting changed."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from cutaway.errors import CutawayError
+from cutaway.models.recognition import differing, nearest, with_settings
+from cutaway.models.registry import Preset, preset, presets
+
+
+def kin(of: Preset) -> list[Preset]:
+    """The presets that build the same class, in whatever file."""
+    return [other for other in presets().values() if other.module.Model is of.module.Model]
+
+
+def changed(value: Any) -> list[Any]:
+    """Other values of a setting, near and farther."""
+    if isinstance(value, bool):
+        return [not value]
+    if value is None:
+        return [7]
+    if isinstance(value, int):
+        return [value + 1, 2 * value]
+    if isinstance(value, float):
+        return [value + 0.05]
+    if isinstance(value, tuple) and value and all(isinstance(x, int) for x in value):
+        return [(*value[:-1], value[-1] + 1)]
+    return []
+
+
+@pytest.mark.parametrize("name", presets())
+def test_a_preset_is_called_by_its_name_and_one_with_a_setting_changed_by_both(name: str) -> None:
+    own = preset(name)
+    assert nearest(own.config, kin(own)) is own
+    assert with_settings(differing(own.config, own.config)) == ""
+    tried = 0
+    for field in dataclasses.fields(own.config):
+        for value in changed(getattr(own.config, field.name)):
+            try:
+                config = dataclasses.replace(own.config, **{field.name: value})
+            except CutawayError:  # which cannot be
+                continue
+            found = nearest(config, kin(own))
+            if found.config == config:  # vgg11 with batch normalization is vgg11-bn
+                continue
+            tried += 1
+            assert found is own, (field.name, value)
+            assert differing(config, found.config) == {field.name: value}
+    assert tried
+
+
+def test_what_tells_families_apart_weighs_more_than_sizes() -> None:
+    bert = preset("bert-base-uncased")
+    small = dataclasses.replace(bert.config, dim=384, layers=6, heads=6, head="classes", num_classes=3)
+    assert nearest(small, kin(bert)) is bert  # though DistilBERT has six layers too
+    assert with_settings(differing(small, bert.config, ("head", "num_classes"))) == (
+        " with dim=384, layers=6 and heads=6"
+    )
+    assert with_settings(differing(small, bert.config)) == (
+        " with dim=384, layers=6, heads=6 and 2 more settings of its own"
+    )
+    roberta = preset("roberta-base")
+    assert nearest(dataclasses.replace(roberta.config, dim=384, layers=6), kin(bert)) is roberta
+
+
+def test_of_settings_that_differ_alike_the_nearer_number_decides() -> None:
+    own = preset("resnet34")
+    config = dataclasses.replace(own.config, blocks=(3, 4, 6, 2))
+    assert nearest(config, kin(own)) is own
