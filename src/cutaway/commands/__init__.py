@@ -39,6 +39,8 @@ Try:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit status: 0 done, 2 the person's to mend, 1 a fault of ours, 130 interrupted."""
+    if argv is None:
+        _leave_the_working_folder_alone()
     # Not list(...): in this package, once it is imported, that name is the command's module.
     words = [*(sys.argv[1:] if argv is None else argv)]
     try:
@@ -89,6 +91,22 @@ def _run(words: list[str]) -> int:
     except SystemExit as stop:  # argparse has printed its help (0) or what is wrong (2)
         return int(stop.code or 0)
     return int(command.run(args))
+
+
+def _leave_the_working_folder_alone() -> None:
+    """Import nothing from the folder that a person works in: a `random.py` that lies there is data, and no program that
+    they asked to run. Processes that are started from here look there no more than this one does."""
+    here = os.path.realpath(os.curdir)
+    if here == os.path.realpath(os.path.join(os.path.dirname(__file__), os.pardir, os.pardir)):
+        return  # `python -m cutaway` beside the package itself finds it there
+
+    def elsewhere(places: Sequence[str]) -> list[str]:
+        return [place for place in places if os.path.realpath(place or os.curdir) != here]
+
+    sys.path[:] = elsewhere(sys.path)
+    os.environ["PYTHONSAFEPATH"] = "1"  # no '' at the front of theirs
+    if "PYTHONPATH" in os.environ:  # in which a colon too many stands for the working folder
+        os.environ["PYTHONPATH"] = os.pathsep.join(elsewhere(os.environ["PYTHONPATH"].split(os.pathsep)))
 
 
 def usage() -> str:

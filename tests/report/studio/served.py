@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE = 120.0  # seconds; a machine may be busy
+# As the command starts: its own folder is on the path, and the working folder is not.
+COMMAND = [sys.executable, "-c", "import sys; del sys.path[0]; from cutaway.commands import main; sys.exit(main())"]
+IMPORTED_EARLY = ("random", "tempfile", "selectors", "struct", "json", "numpy", "torch", "cutaway_page")
 
 
 class Page:
@@ -90,11 +93,11 @@ class Served:
     """A running studio."""
 
     def __init__(self, *words: str, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.work = folder, folder / "work"
         environment = {**os.environ, "TMPDIR": str(folder), "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "cutaway", "studio", *words],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+            [*COMMAND, "studio", *words],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=working_folder(self.work),
         )  # fmt: skip
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip()
@@ -122,6 +125,16 @@ class Served:
         for _ in range(5):
             found |= {pid for pid, parent in parents.items() if parent in found}
         return found
+
+
+def working_folder(folder: Path) -> Path:
+    """A folder that a person works in, with files of theirs that are named as modules are: whoever runs one of them
+    writes its name into the file `ran`."""
+    folder.mkdir(exist_ok=True)
+    for name in IMPORTED_EARLY:
+        text = f"open({str(folder / 'ran')!r}, 'a').write('{name} ')\nraise SystemExit(3)\n"
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    return folder
 
 
 @contextlib.contextmanager

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -18,6 +15,7 @@ from typing import Any
 import pytest
 
 from ..opened import LISTEN
+from .served import Served
 
 pytestmark = pytest.mark.browser
 
@@ -40,20 +38,15 @@ window.EventSource = class extends EventTarget {
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A studio that runs, and where it is found."""
-    command = [sys.executable, "-m", "cutaway", "studio", "--port", "0"]
-    folder = tmp_path_factory.mktemp("studio")
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)}
-    studio = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-    assert studio.stdout is not None
-    assert studio.stderr is not None
-    url = studio.stdout.readline().strip()
+    studio = Served("--port", "0", folder=tmp_path_factory.mktemp("studio"))
     said: list[str] = []
-    listening = threading.Thread(target=lambda: said.extend(studio.stderr or []), daemon=True)
+    listening = threading.Thread(target=lambda: said.extend(studio.process.stderr or []), daemon=True)
     listening.start()
-    assert url.startswith("http://127.0.0.1:"), "".join(said)
-    yield url
-    studio.send_signal(signal.SIGINT)
-    assert studio.wait(timeout=30) == 0
+    assert studio.url.startswith("http://127.0.0.1:"), "".join(said)
+    yield studio.url
+    studio.process.send_signal(signal.SIGINT)
+    assert studio.process.wait(timeout=30) == 0
+    assert not (studio.work / "ran").exists(), (studio.work / "ran").read_text()
     listening.join(timeout=5)
     assert not [line for line in said if "Traceback" in line], "".join(said)
 
