@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -40,6 +41,25 @@ def page(studio: Served) -> Iterator[Page]:
 def boundary(frame: dict[str, Any]) -> Any:
     """What the first view draws."""
     return frame["views"][0]["drawings"]
+
+
+def test_no_file_of_the_working_folder_is_run(studio: Served, page: Page) -> None:
+    page.open(**SMALL)
+    page.open("b", **{**SMALL, "seed": "2"})
+    page.do("close", side="b")
+    assert not (studio.work / "ran").exists(), (studio.work / "ran").read_text()
+
+
+def test_who_says_nothing_does_not_keep_the_owner_out(studio: Served) -> None:
+    silent = [socket.create_connection(("127.0.0.1", studio.port)) for _ in range(80)]
+    try:
+        for one in silent[::2]:
+            one.sendall(b"GET / HTTP/1.1\r\n")
+        with urllib.request.urlopen(f"{studio.url}choices", timeout=20) as answer:
+            assert answer.status == 200
+    finally:
+        for one in silent:
+            one.close()
 
 
 # --- training that is watched --------------------------------------------------------------------------------------
@@ -256,7 +276,7 @@ def test_a_process_that_dies_is_reported_and_opened_anew(which: int, studio: Ser
     new = sorted(studio.family() - others)
     assert len(new) == 2, names
     niced = [int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[16]) for pid in new]
-    assert sorted(niced) == [0, 19]
+    assert sorted(niced) == [os.nice(0), 19]
     os.kill(new[niced.index((0, 19)[which])], signal.SIGKILL)
     frame = page.wait(lambda f: bool(f["error"]), "b")
     assert "open it anew" in frame["error"]

@@ -40,8 +40,11 @@ HEADERS = {
 class Guard:
     """What stands before the application."""
 
-    def __init__(self, app: App, token: str, host: str, port: int) -> None:
-        self.app, self.token, self.port = app, token, port
+    def __init__(
+        self, app: App, token: str, host: str, port: int, known: Callable[[Any], None] = lambda peer: None
+    ) -> None:
+        """`known` is told who has shown the token: the address and port that a request came from."""
+        self.app, self.token, self.port, self.known = app, token, port, known
         self.hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", written(host))}
         self.anywhere = host in ("0.0.0.0", "::")
 
@@ -63,6 +66,7 @@ class Guard:
             status, words = refused
             await JSONResponse({"error": words}, status)(scope, receive, sealed)
             return
+        self.known(scope.get("client"))
         inside = {**scope, "path": scope["path"][len(self.token) + 1 :], "root_path": ""}
         await self.app(inside, receive, sealed)
 

@@ -21,6 +21,7 @@ from .app import Doors
 from .choices import choices
 from .guard import Guard, refuse_open_host, written
 from .sides import Studio
+from .strangers import BACKLOG, Strangers
 
 PORT = 8765
 NEIGHBOURS = 50  # ports that are tried after the usual one
@@ -69,10 +70,11 @@ async def _serve(
     run: Path | None, folder: Path, host: str, listening: socket.socket, on_start: Callable[[str], None]
 ) -> None:
     studio, token, port = Studio(folder, run), secrets.token_urlsafe(24), listening.getsockname()[1]
-    guard = Guard(Doors(studio).app(), token, host, port)
+    strangers = Strangers()
+    guard = Guard(Doors(studio).app(), token, host, port, strangers.known)
     config = uvicorn.Config(
         guard, log_level="warning", access_log=False, server_header=False, ws="none", timeout_graceful_shutdown=3,
-        limit_concurrency=64, proxy_headers=False,
+        http=strangers.protocol(), backlog=BACKLOG, proxy_headers=False,
     )  # fmt: skip
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host
     choices()  # what takes a second is done before anybody waits for the page
