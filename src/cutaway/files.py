@@ -61,10 +61,10 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
 
 
 def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows under the first one's keys, whole or not at all; no rows make an empty file."""
+    """Write rows under the keys of the one that has most, whole or not at all; no rows make an empty file."""
     text = io.StringIO()
     if rows:
-        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+        writer = csv.DictWriter(text, fieldnames=max(map(list, rows), key=len), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
     write_text(path, text.getvalue())

@@ -248,6 +248,17 @@ def test_curves_are_grouped_by_figure_and_broken_where_a_value_is_not_finite(tmp
     assert plain(view["summary"]) == "Loss: train 2.25 to 0.0625, val 1.5 to 0.125. Accuracy: val 50.0 % to 93.8 %."
 
 
+def test_rows_within_an_epoch_stand_between_its_ends() -> None:
+    rows = [(1, 5, 2.0, None), (1, 10, 1.0, 0.9), (1, 20, 0.5, 0.8), (2, 30, 0.4, None), (2, 40, 0.3, 0.7)]
+    metrics: list[dict[str, Any]] = [
+        dict(zip(("epoch", "step", "train_loss", "val_loss"), (float(e), float(s), train, val)))
+        for e, s, train, val in rows
+    ]
+    train, val = curves(samples.run(), metrics)["drawings"][0]["series"]
+    assert train["points"] == [[0.25, 2.0], [0.5, 1.0], [1.0, 0.5], [1.5, 0.4], [2.0, 0.3]]
+    assert val["points"] == [[0.5, 0.9], [1.0, 0.8], [2.0, 0.7]]
+
+
 def test_curves_need_neither_validation_nor_a_best_epoch() -> None:
     view = curves(samples.run() | {"best": None}, [{"train_loss": 1.0}, {"train_loss": 0.5}])
     assert [d["title"] for d in view["drawings"]] == ["Loss"]

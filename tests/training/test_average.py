@@ -15,7 +15,7 @@ from cutaway.errors import SettingError
 from cutaway.files import read_json
 from cutaway.models.saving import read_tensors
 from cutaway.training.average import Average, LastEpochs, lent
-from cutaway.training.checkpoint import load_weights
+from cutaway.training.checkpoint import State, load_weights
 from cutaway.training.loop import Mean, Trainer
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
@@ -93,7 +93,12 @@ def test_lent_weights_are_given_back() -> None:
 def test_training_ends_with_the_mean_and_its_score(make_trainer: Callable[..., Trainer], average: int) -> None:
     trainer = make_trainer(epochs=4, average=average, lr=0.05)
     ends = []
-    trainer.on_epoch = lambda state: ends.append({k: v.clone() for k, v in trainer.model.state_dict().items()})
+
+    def note(state: State) -> None:
+        if state.batch == 0:  # an epoch's end
+            ends.append({k: v.clone() for k, v in trainer.model.state_dict().items()})
+
+    trainer.on_row = note
     trainer.fit()
     assert isinstance(trainer.mean, Mean)
     assert (trainer.mean.first, trainer.mean.last) == (max(1, 5 - average), 4)

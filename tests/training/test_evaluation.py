@@ -32,6 +32,13 @@ def test_logits_are_averaged_over_the_image_and_its_mirror_image(precision: str)
     assert model.training
 
 
+def test_each_layer_is_left_in_the_mode_that_it_was_in() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4), nn.Dropout()).train()
+    model[1].eval()  # as a frozen one is
+    results_of(model, TensorPart(torch.randn(5, 2, 2), None), find_place("cpu", "float32", None, model), batch_size=3)
+    assert [module.training for module in model.modules()] == [True, True, False, True]
+
+
 def test_a_run_flips_whenever_it_is_asked_or_never(tmp_path: Path) -> None:
     given = {"limit": 60, "epochs": 1, "tensorboard": False, "threads": 1}
     runs = {}

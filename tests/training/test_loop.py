@@ -5,17 +5,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import cutaway
 from cutaway.data.sets import DataSet
 from cutaway.errors import TrainingError
 from cutaway.tasks.classification import Classification
 from cutaway.training.batches import balanced_order
-from cutaway.training.checkpoint import State
+from cutaway.training.checkpoint import State, load_weights
 from cutaway.training.loop import Trainer
 
 from .conftest import network, stop_behind
@@ -69,7 +72,7 @@ def test_a_last_batch_of_one_joins_the_one_before(make_trainer: Make) -> None:
 
 
 def test_the_loss_is_the_mean_over_what_was_counted(make_trainer: Make) -> None:
-    trainer = make_trainer(lr=0.0, epochs=1)  # nothing is learned, so every batch sees the same weights
+    trainer = make_trainer(lr=0.0, epochs=20)  # nothing is learned, so every batch sees the same weights
     trainer.fit()
     x, y = trainer.train.inputs, trainer.train.target  # type: ignore[attr-defined]
     assert trainer.state.history[0]["train_loss"] == pytest.approx(
@@ -101,10 +104,8 @@ def test_a_run_taken_up_again_ends_where_the_uninterrupted_one_ends(
 
     assert same(whole.model, again.model)
     assert [{**r, "seconds": 0} for r in whole.state.history] == [{**r, "seconds": 0} for r in again.state.history]
-    assert (whole.state.best_epoch, whole.state.best_score) == (
-        again.state.best_epoch,
-        again.state.best_score,
-    )
+    for key in ("best_epoch", "best_score", "best_loss"):
+        assert getattr(whole.state, key) == getattr(again.state, key)
     if whole.average and again.average:
         assert all(torch.equal(whole.average.weights[k], again.average.weights[k]) for k in whole.average.weights)
 
@@ -155,6 +156,57 @@ def test_patience_stops_and_the_best_weights_are_kept(make_trainer: Make) -> Non
     assert trainer.state.epoch == 3
     assert trainer.state.best_epoch == 1
     assert "2 epochs" in trainer.state.stopped
+
+
+@pytest.mark.parametrize(
+    ("scores", "losses", "higher", "kept"),
+    [
+        ((1.0, 1.0, 1.0), (0.7, 0.2, 0.3), True, 2),  # accuracy, F1, exact match, BLEU: where it cannot rise
+        ((0.5, 0.9, 0.9, 0.8), (0.7, 0.6, 0.6, 0.1), True, 2),  # equal in both: the first
+        ((0.0, 0.0, 0.0), (0.7, 0.2, 0.1), False, 3),  # an error
+        ((0.9, 0.8), (0.7, 0.1), True, 1),  # the score comes first
+        ((math.nan, 0.1, math.nan), (math.nan, 0.5, 0.1), True, 2),  # what is no number is no score
+        ((math.nan, math.nan), (0.5, 0.4), False, 2),
+    ],
+)
+@pytest.mark.parametrize("stop", [False, True])
+def test_of_equal_scores_the_smaller_loss_is_better(
+    make_trainer: Make, tmp_path: Path, scores: Any, losses: Any, higher: bool, kept: int, stop: bool
+) -> None:
+    given = {"epochs": len(scores), "batch_size": 0}
+
+    def trainer() -> Trainer:
+        made = make_trainer(folder=tmp_path, **given)
+        made.task.higher_is_better = higher
+        made.validate = lambda part: dict(  # type: ignore[method-assign]
+            zip(("accuracy", "loss"), (scores[made.state.epoch], losses[made.state.epoch]))
+        )
+        return made
+
+    running = trainer()
+    if stop:
+        stop_behind(running, 2)
+        running = trainer()
+        running.resume()
+    running.fit()
+    assert running.state.best_epoch == kept
+    assert running.state.best_loss == losses[kept - 1]
+    ends = load_weights(tmp_path / "checkpoints" / "best.safetensors")
+    assert all(torch.equal(ends[k], v) for k, v in running.model.state_dict().items()) == (kept == len(scores))
+
+
+def test_patience_counts_from_the_last_better_loss_of_equal_scores(make_trainer: Make) -> None:
+    trainer = make_trainer(epochs=50, patience=3)
+    losses = iter((0.5, 0.4, 0.3, 0.3, 0.3, 0.3))
+    trainer.validate = lambda part: {"accuracy": 1.0, "loss": next(losses)}  # type: ignore[method-assign]
+    trainer.fit()
+    assert (trainer.state.epoch, trainer.state.best_epoch) == (6, 3)
+
+
+def test_the_truth_table_of_xor_is_learned_with_confidence(tmp_path: Path) -> None:
+    run = cutaway.train("mlp", "xor", tensorboard=False, out=tmp_path / "run")
+    said = run.results(run.data().parts["test"])
+    assert run.task.probabilities(said.outputs).max(1).values.min() > 0.99  # type: ignore[attr-defined]
 
 
 def test_a_time_budget_ends_training(make_trainer: Make) -> None:
@@ -208,7 +260,7 @@ def test_auxiliary_heads_add_their_share_to_the_gradient_alone(make_trainer: Mak
     for p, q in zip(trainer.model.parameters(), model.parameters()):
         assert q.grad is not None
         assert torch.allclose(p, q - 0.1 * q.grad, rtol=0, atol=1e-7)
-    row = trainer.state.history[0]
+    row = trainer.state.history[0]  # of the one step of the epoch
     assert row["train_loss"] == pytest.approx(main.item(), rel=1e-5)
     assert 0 <= row["val_accuracy"] <= 1
 

@@ -55,7 +55,7 @@ def test_what_is_frozen_keeps_every_bit(make_trainer: Make) -> None:
 def test_the_head_learns_alone_and_then_everything(make_trainer: Make) -> None:
     trainer = make_trainer(model=normed(), head_epochs=1, weight_decay=0.1)
     before, after = left(trainer.model), []
-    trainer.on_epoch = lambda state: after.append(moved(before, trainer.model))
+    trainer.on_row = lambda state: None if state.batch else after.append(moved(before, trainer.model))
     trainer.fit()
     assert after[0] == {"5.weight", "5.bias"}
     assert after[1] == before.keys()

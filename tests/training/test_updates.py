@@ -35,7 +35,7 @@ def test_epochs_are_as_many_as_the_updates_take(
     assert reach(trainer.train, trainer.settings, trainer.place) == expected
     trainer.fit()
     assert (trainer.state.epoch, trainer.state.update) == expected
-    assert [row["epoch"] for row in trainer.state.history] == list(range(1, expected[0] + 1))
+    assert list(dict.fromkeys(row["epoch"] for row in trainer.state.history)) == list(range(1, expected[0] + 1))
     assert trainer.state.history[-1]["step"] == expected[1]
     whole = expected[1] == updates
     assert trainer.state.stopped == (f"all {updates} updates are done" if whole else "all epochs are done")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from ..settings import as_text
@@ -19,7 +20,7 @@ CURVES = {"train_": "train", "val_": "val"}  # prefix of a column → the part t
 def curves(run: dict[str, Any], metrics: list[dict[str, Cell]]) -> View:
     """How loss, figures and learning rate went, epoch by epoch."""
     names = list(metrics[0])
-    epochs = [row.get("epoch") or i + 1 for i, row in enumerate(metrics)]
+    epochs = _epochs(metrics)
     best = (run.get("best") or {}).get("epoch")
     drawings: list[Drawing] = []
     for key in dict.fromkeys(n.split("_", 1)[1] for n in names if n.startswith(tuple(CURVES))):
@@ -69,8 +70,24 @@ def _lines(
 
 
 def _points(metrics: list[dict[str, Cell]], epochs: list[Any], name: str) -> list[list[Any]]:
-    """[x, y] of every epoch; y is None, and the line is broken, where the cell holds no finite number."""
-    return [[x, y if isinstance(y := row[name], float) else None] for x, row in zip(epochs, metrics)]
+    """[x, y] of every row that has such a figure; y is None, and the line is broken, where it is no finite number, or
+    an epoch ended without one."""
+    rows = [(x, row[name]) for x, row in zip(epochs, metrics) if row[name] is not None or float(x).is_integer()]
+    return [[x, y if isinstance(y, float) else None] for x, y in rows]
+
+
+def _epochs(metrics: list[dict[str, Cell]]) -> list[float]:
+    """How many epochs were done at each row (`training/rows.py` says what rows there are): whole ones at the last row
+    of an epoch, which is its end, and within it as much of the epoch as its steps tell."""
+    found: list[float] = []
+    begin = 0.0
+    for _, group in itertools.groupby(enumerate(metrics), key=lambda at: at[1].get("epoch") or at[0] + 1):
+        rows = list(group)
+        epoch = float(rows[0][1].get("epoch") or rows[0][0] + 1)
+        steps = [float(row.get("step") or 0) for _, row in rows]
+        found += [epoch - (steps[-1] - step) / max(steps[-1] - begin, 1.0) for step in steps]
+        begin = steps[-1]
+    return found
 
 
 def _went(drawing: Drawing) -> str:

@@ -12,11 +12,13 @@ class Board:
     """TensorBoard's event file, where it is wanted."""
 
     def __init__(self, folder: Path, wanted: bool) -> None:
-        self.writer = None
+        self.folder = folder
+        self.writer: Any = None
+        self._new: Any = None
         if wanted:
             from torch.utils.tensorboard import SummaryWriter
 
-            self.writer = SummaryWriter(folder)
+            self._new = SummaryWriter
 
     def __enter__(self) -> Board:
         return self
@@ -26,7 +28,10 @@ class Board:
             self.writer.close()
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """One point on every curve."""
+        """One point on every curve that the row has a number for. What an earlier sitting wrote of this step and of
+        later ones, before it was killed, is no longer shown."""
+        if self._new is not None and self.writer is None:
+            self.writer = self._new(self.folder, purge_step=row["step"])
         if self.writer is not None:
             for key, value in row.items():
                 if key not in ("epoch", "step"):

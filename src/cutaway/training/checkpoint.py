@@ -28,6 +28,8 @@ class State:
     lr: float = 0.0  # of the last update
     loss_sum: float = 0.0  # of the running epoch
     counted: float = 0.0  # what that sum is to be divided by
+    row_loss_sum: float = 0.0  # `loss_sum` when the last row of the running epoch was written
+    row_counted: float = 0.0  # likewise `counted`
     mistakes: int = 0  # that the perceptron rule has corrected, over all epochs
     mistakes_before: int = 0  # likewise, when the running epoch began
     seconds: float = 0.0  # of training, over all sittings
@@ -35,9 +37,10 @@ class State:
     phase_seconds: float = 0.0  # likewise, seconds of training
     best_epoch: int = 0  # the epoch, counted from 1, whose weights are best; 0 while there is none
     best_score: float | None = None
+    best_loss: float | None = None  # the validation loss of that epoch: of equal scores the smaller loss is better
     resumed: int = 0  # how often the run was taken up again
     stopped: str = ""  # why training ended; empty while it goes on
-    history: list[dict[str, Any]] = field(default_factory=list)  # the rows of metrics.csv
+    history: list[dict[str, Any]] = field(default_factory=list)  # the rows of metrics.csv (rows.py)
 
 
 def save_checkpoint(

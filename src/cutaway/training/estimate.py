@@ -62,7 +62,6 @@ def estimate(ready: Prepared) -> Estimate:
         kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
         return x
 
-    ready.model.train()
     times: list[float] = []
     source = itertools.islice(ready.data.parts["train"].batches(batches, seed=0), WARM_UP + MOST_STEPS)
     began = time.perf_counter()

@@ -46,9 +46,10 @@ def results_of(
     targets that are ignored. With `decodes` a task that asks for it is given the sequences that the model writes by
     itself too, with so many `beams` and that `alpha` (`generation.decoding`). `tokens` bounds a
     batch as in `batches_in_order`. `ticked` is told how many examples each batch held. The outputs of models that
-    foretell tokens are held for some texts at a time. The model is left in the mode that it was in.
+    foretell tokens are held for some texts at a time. The model is left in the mode that it was in, each layer in its
+    own: a frozen batch norm answers as in evaluation while the others learn.
     """
-    training = model.training
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
     keep = getattr(task, "keep", None)
     words = words_of(model, task)
@@ -74,7 +75,8 @@ def results_of(
             targets.append(target.cpu())
             ticked(len(target))
     finally:
-        model.train(training)
+        for module, training in modes:
+            module.training = training
     back = torch.cat(plan).argsort()
     return Results(_joined(outputs, float("nan"))[back], _joined(targets, IGNORED)[back])
 

@@ -17,7 +17,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +35,7 @@ from .layers import body, frozen, let_learn
 from .optimizers import build_optimizers
 from .place import Place
 from .progress import Progress
+from .rows import add_row, is_cheap, is_due
 from .schedules import factor
 from .settings import TrainSettings
 from .snapshots import Snapshots, moments
@@ -62,7 +62,7 @@ class Trainer:
         place: Place,
         checkpoints: Path,
         progress: Progress,
-        on_epoch: Callable[[State], None] = lambda state: None,
+        on_row: Callable[[State], None] = lambda state: None,
     ) -> None:
         refuse_unfit(settings, data.parts["train"])
         self.model = place.model(model)
@@ -70,7 +70,7 @@ class Trainer:
         self.val = place.hold(data.parts["val"]) if "val" in data.parts else None
         self.augment: Augment | None = data.augment
         self.task, self.settings, self.place = task, settings, place
-        self.checkpoints, self.progress, self.on_epoch = checkpoints, progress, on_epoch
+        self.checkpoints, self.progress, self.on_row = checkpoints, progress, on_row
         self.auxiliary_weight: float = getattr(model, "auxiliary_weight", 0.0)
         self.constrain: Callable[[], None] | None = getattr(model, "constrain", None)
         self._learnable = {name for name, p in self.model.named_parameters() if p.requires_grad}
@@ -84,7 +84,7 @@ class Trainer:
         self.forward: Callable[..., Tensor] = torch.compile(self.model) if settings.compile else self.model
         self.words = words_of(self.model, task, settings.chunk, compiled=settings.compile)
         self.updates = reach(self.train, settings, place)[1] if settings.updates else math.inf  # where training ends
-        at = moments(self._in_all(), settings.snapshots) if settings.snapshots and place.writes else frozenset()
+        at = moments(self._in_all()[0], settings.snapshots) if settings.snapshots and place.writes else frozenset()
         self.snapshots = Snapshots(checkpoints.parent, at)
         self.state = State()
         self.carried: tuple[Tensor, ...] = ()  # the model's state behind the last batch, where the next goes on from it
@@ -116,19 +116,25 @@ class Trainer:
         state, settings = self.state, self.settings
         self._saved = time.perf_counter()
         began = self._saved - state.seconds
+        in_all, an_epoch = self._in_all()
+        budget = 60 * (settings.minutes or 0)  # seconds; 0 is none
         if state.update == 0:
             self.snapshots.keep(0, self.weights)
         with self._stoppable():
             while not state.stopped and state.epoch < settings.epochs and state.update < self.updates:
-                for _ in self.epoch():
+                for last in self.epoch():
                     state.seconds = time.perf_counter() - began
                     self.progress.step(state, self.train_loss)
+                    out_of_time = 0 < budget < state.seconds
+                    ends = last or state.update >= self.updates or out_of_time
+                    if not ends and is_due(state, in_all, an_epoch, budget):
+                        self._add_row_within(an_epoch)
                     if self._asked_to_stop:
                         self._checkpoint_now()
                         raise Interrupted(self.checkpoints.parent)
                     if state.update >= self.updates:
                         break
-                    if settings.minutes and state.seconds > 60 * settings.minutes:
+                    if out_of_time:
                         state.stopped = f"the time budget of {settings.minutes:g} minutes is used up"
                         break
                     if time.perf_counter() - self._saved > 60 * settings.save_minutes:
@@ -163,6 +169,7 @@ class Trainer:
         state.mistakes_before = state.mistakes
         state.epoch += 1
         state.batch, state.loss_sum, state.counted = 0, 0.0, 0.0
+        state.row_loss_sum, state.row_counted = 0.0, 0.0
         return converged
 
     def _enter_phase(self, an_epoch: int) -> int:
@@ -248,22 +255,12 @@ class Trainer:
         state, settings, task = self.state, self.settings, self.task
         self.look()
         self._refuse_broken_weights()
-        row: dict[str, Any] = {
-            "epoch": state.epoch + 1,
-            "step": state.update,
-            "lr": state.lr,
-            "train_loss": self.train_loss,
-        }
-        score = None
-        if self.val is not None:
-            scores = self.validate(self.val)
-            row |= {f"val_{k}": v for k, v in scores.items()}
-            score = scores[task.watch]
-        row["seconds"] = round(state.seconds, 3)
-        state.history.append(row)
+        scores = self.validate(self.val) if self.val is not None else {}
+        row = add_row(state, scores)
         converged = self.next_epoch()
-        if score is None or _better(score, state.best_score, task.higher_is_better):
-            state.best_epoch, state.best_score = state.epoch, score
+        if not scores or self._is_better(scores):
+            state.best_epoch = state.epoch
+            state.best_score, state.best_loss = scores.get(task.watch), scores.get("loss")
             save_weights(self.checkpoints / "best.safetensors", self.weights())
         if self.last_epochs and self.place.writes:
             self.last_epochs.keep(state.epoch, self.model.state_dict())
@@ -273,7 +270,30 @@ class Trainer:
             state.stopped = state.stopped or f"no better validation {task.watch} in {settings.patience} epochs"
         self._checkpoint_now()
         self.progress.epoch_done(row)
-        self.on_epoch(state)
+        self.on_row(state)
+
+    def _add_row_within(self, an_epoch: int) -> None:
+        """Write a row within an epoch. It changes nothing of the training, nor of what is random in it."""
+        self.look()
+        scores: dict[str, float] = {}
+        if self.val is not None and is_cheap(self.state, an_epoch, len(self.train), len(self.val)):
+            with torch.random.fork_rng([self.place.device] if self.place.device.type == "cuda" else []):
+                scores = self.validate(self.val)
+        add_row(self.state, scores)
+        self.on_row(self.state)
+
+    def _is_better(self, scores: dict[str, float]) -> bool:
+        """Whether an epoch with these figures is better than the best one so far: by the score that is watched, and of
+        equal scores, as accuracy and others come to where they cannot rise, by the loss."""
+        sign = 1 if self.task.higher_is_better else -1
+
+        def rank(score: float | None, loss: float | None) -> tuple[float, ...]:
+            known = (math.nan if score is None else sign * score, math.nan if loss is None else -loss)
+            return tuple(-math.inf if math.isnan(x) else x for x in known)
+
+        state = self.state
+        now, best = rank(scores[self.task.watch], scores["loss"]), rank(state.best_score, state.best_loss)
+        return now > best or not state.best_epoch
 
     # --- what a step needs ------------------------------------------------------------------------------------
 
@@ -313,11 +333,10 @@ class Trainer:
         """The example numbers of each batch of an epoch, the same whenever it is asked."""
         return batches_of(self.train, self.settings, self.place, epoch)
 
-    def _in_all(self) -> int:
-        """The updates of the whole training, where nothing ends it early."""
-        if self.settings.updates:
-            return int(self.updates)
-        return self.settings.epochs * math.ceil(len(self.batches_of(0)) / self.settings.accumulate)
+    def _in_all(self) -> tuple[int, int]:
+        """The updates of the whole training, where nothing ends it early, and those of an epoch: its first."""
+        an_epoch = math.ceil(len(self.batches_of(0)) / self.settings.accumulate)
+        return (int(self.updates) if self.settings.updates else self.settings.epochs * an_epoch), an_epoch
 
     def _share_done(self, steps: int) -> float:
         """How far the phase is, in [0, 1]: by updates or by the time budget, whichever is further."""
@@ -417,7 +436,3 @@ def refuse_unfit(settings: TrainSettings, part: Part) -> None:
 def _grouped(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
     while group := list(itertools.islice(batches, size)):
         yield group
-
-
-def _better(score: float, best: float | None, higher: bool) -> bool:
-    return best is None or (score > best if higher else score < best)

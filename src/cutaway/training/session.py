@@ -62,13 +62,13 @@ def fit(
 
     with progress or Progress() as bar, Board(folder, ready.settings.tensorboard) as board:
 
-        def on_epoch(state: State) -> None:
+        def on_row(state: State) -> None:
             write_csv(folder / "metrics.csv", state.history)
             board.write(state.history[-1])
 
         trainer = Trainer(
             ready.model, ready.data, ready.task, ready.settings, ready.place, folder / "checkpoints", bar,
-            on_epoch=on_epoch,
+            on_row=on_row,
         )  # fmt: skip
         if not goes_on:
             trainer.begin()
