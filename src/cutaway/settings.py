@@ -181,3 +181,12 @@ def _check(field: Any, value: Any) -> None:
         high = meta["high"] if meta["high"] is not None else float("inf")
         if number and not (low <= one <= high):
             raise SettingError(f"{field.name}={as_text(one)} cannot be: it must be {_allowed(field) or 'a number'}.")
+
+
+def short(value: object, most: int = 60) -> str:
+    """What a person typed, as a message repeats it: at most 60 characters of it, the middle left out."""
+    try:
+        text = str(value)
+    except ValueError:  # Python writes no whole number of more than 4 300 digits
+        text = "a number of thousands of digits"
+    return text if len(text) <= most else f"{text[: most - 20]}…{text[-19:]}"

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..models.memory import shaped
 from ..models.registry import Preset
 from .costs import multiply_adds, name_of
 from .example import example_inputs
@@ -123,8 +124,7 @@ def layer_table(model: nn.Module, *inputs: Tensor) -> LayerTable:
 
 def on_meta(preset: Preset, config: Any) -> nn.Module:
     """A preset's model with shapes and no numbers: as large as it may be, it takes no memory."""
-    with torch.device("meta"):
-        return preset.build(config)
+    return shaped(preset, config)
 
 
 Group = tuple[str, list[Row]]  # a layer, or a block of a list with what stands within it: blocks.0

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from ..errors import FileError, ModelError
 from ..files import replacing
+from ..models.memory import shaped
 from ..models.registry import Preset, preset, presets
 from ..models.saving import put_weights
 from .names import torchvision_key, torchvision_names
@@ -272,8 +273,7 @@ def _image_size(sizes: Mapping[str, tuple[int, ...]], found: Preset, config: Any
 @functools.cache
 def _shapes(found: Preset, config: Any) -> Mapping[str, torch.Size]:
     """The network's tensors by our names, at no cost in memory."""
-    with torch.device("meta"):
-        return {k: v.shape for k, v in found.build(config).state_dict().items()}
+    return {k: v.shape for k, v in shaped(found, config).state_dict().items()}
 
 
 def _way_out(file: StateDict, name: str) -> str:

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch import nn
 
 from ..errors import ModelError, UnknownName
 from ..settings import parse
 from ..spec import Classes, ImageSizes, Spec, Target, Value
 from .card import Card, PresetCard
+from .memory import FRACTION, refuse_too_large
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,14 @@ class Preset:
             usual=at[-1] if len(at) in (3, 4) else ImageSizes.usual,
         )
 
-    def build(self, config: Any) -> nn.Module:
-        """The model of that config, freshly initialised from torch's random state."""
+    def build(self, config: Any, memory_fraction: float = FRACTION) -> nn.Module:
+        """The model of that config, freshly initialised from torch's random state.
+
+        Raises ModelError, before anything is made, where it would take more than that fraction of the memory that is
+        free; 0 builds it all the same.
+        """
+        made_of_numbers = torch.get_default_device().type != "meta"
+        refuse_too_large(self, config, fraction=memory_fraction if made_of_numbers else 0)
         model: nn.Module = self.module.Model(config)
         return model
 

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from ..data.sets import Batch, Part, TensorPart
 from ..errors import SettingError
+from ..models.memory import free_memory as free_on_machine
+from ..settings import short
 
 # On a CPU, kernels with more weights than this stand behind maps of few pixels, where learning with channels-last is
 # slower: throughout, it costs ResNet-18, ResNet-50 and Inception-v3 3 % of a step more than with this bound. The plain
@@ -60,7 +62,7 @@ class Place:
         the device has free, so that its batches are cut out here; otherwise, and on a CPU, the part as it is."""
         if self.device.type == "cpu" or not isinstance(part, TensorPart):
             return part
-        if part.inputs.nbytes > HELD * free_memory(self.device):
+        if part.inputs.nbytes > HELD * (free_memory(self.device) or 0):
             return part
         held = copy.copy(part)
         held.inputs = self._put(part.inputs)
@@ -90,12 +92,17 @@ class Place:
         return x.contiguous(memory_format=torch.channels_last) if self.channels_last and x.ndim == 4 else x
 
 
+def find_device(device: str) -> torch.device:
+    """The device of that name; `auto` is the fastest one here. Raises SettingError for one that is not here."""
+    return torch.device(_fastest() if device == "auto" else _known(device))
+
+
 def find_place(device: str, precision: str, channels_last: bool | None, model: nn.Module) -> Place:
     """The place that the settings ask for; `auto` takes the fastest device and bfloat16 only in hardware.
 
     Raises SettingError for a device that is not here.
     """
-    found = torch.device(_fastest() if device == "auto" else _known(device))
+    found = find_device(device)
     dtype = torch.float64 if precision == "float64" else torch.float32
     half = precision == "bfloat16" or (
         precision == "auto" and found.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
@@ -105,9 +112,9 @@ def find_place(device: str, precision: str, channels_last: bool | None, model: n
     return Place(found, dtype, torch.bfloat16 if half else None, channels_last)
 
 
-def free_memory(device: torch.device) -> int:
-    """Bytes that the device has free; 0 where it does not say."""
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+def free_memory(device: torch.device) -> int | None:
+    """Bytes that the device has free; None where it does not say. An Apple GPU shares the machine's memory."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_on_machine()
 
 
 def _fastest() -> str:
@@ -121,9 +128,21 @@ def _known(device: str) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.empty(0, device=device)
+            known = torch.device(device).type != "meta"  # which has shapes and no numbers
     except (RuntimeError, AssertionError, NotImplementedError):
-        raise SettingError(f"device={device} is not here: this machine has {_fastest()}. Leave device=auto.") from None
+        known = False
+    if not known:
+        raise SettingError(
+            f"device={short(device)} is not here. Allowed are auto, cpu, cuda, cuda:N for the GPU of that number, and "
+            f"mps; this machine has {', '.join(devices())}."
+        )
     return device
+
+
+def devices() -> list[str]:
+    """The names of the devices that this machine has."""
+    gpus = [f"cuda:{n}" for n in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    return ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]
 
 
 def _set_memory_format(conv: nn.Conv2d, learns: bool) -> None:

@@ -23,6 +23,7 @@ from ..settings import as_text, build, keys
 from ..spec import Classes, ImageSizes, ImageSpec, PairSpec
 from ..tasks.task import Task, task_for
 from .evaluation import carries
+from .fitting import refuse_too_large_to_learn
 from .layers import frozen, heads
 from .place import Place, find_place
 from .settings import TrainSettings
@@ -95,8 +96,9 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     if begun:
         parsed |= _rows(data, data_settings, settings, begun, typed)
     config = found.configure(data.spec, parsed)
+    refuse_too_large_to_learn(found, config, settings)
     torch.manual_seed(settings.seed)
-    network = found.build(config)
+    network = found.build(config, settings.memory_fraction)
     if settings.compile and carries(network, data.parts["train"]):
         raise SettingError(
             f"compile=true compiles what answers for one batch by itself, and {model} carries its state from batch to "

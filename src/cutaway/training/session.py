@@ -22,7 +22,7 @@ from .progress import Progress
 from .run import Run
 
 HOW_LONG = ("epochs", "updates", "minutes", "patience")  # a run that had stopped goes on where one of these is changed
-MAY_CHANGE = (*HOW_LONG, "save_minutes", "workers", "threads", "device", "tensorboard")
+MAY_CHANGE = (*HOW_LONG, "save_minutes", "workers", "threads", "device", "tensorboard", "memory_fraction")
 
 
 def fit(

@@ -96,7 +96,9 @@ class TrainSettings:
         high=1.0,
     )
     seed: int = setting(0, "seed of weights, order and augmentation", low=0)
-    device: str = setting("auto", "auto, cpu, cuda, cuda:1, mps")
+    device: str = setting(
+        "auto", "where to train: auto, cpu, cuda, cuda:N, mps; auto takes the fastest device that is here"
+    )
     precision: str = setting(
         "auto",
         "auto uses bfloat16 where the hardware has it",
@@ -105,6 +107,12 @@ class TrainSettings:
     compile: bool = setting(False, "compile the model with torch.compile")
     channels_last: bool | None = setting(None, "memory format of images; auto uses it for convolutions")
     threads: int | None = setting(None, "CPU threads", low=1)
+    memory_fraction: float = setting(
+        0.9,
+        "refuse to train where the estimate takes more than this fraction of the memory that is free; 0 never refuses",
+        low=0.0,
+        high=1.0,
+    )
     eval_batch_size: int | None = setting(None, "examples in an evaluation step", low=1)
     save_minutes: float = setting(5.0, "minutes between checkpoints within an epoch", low=0.0)
     snapshots: int = setting(

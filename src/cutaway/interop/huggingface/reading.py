@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ...errors import FileError, ModelError
 from ...files import read_json
+from ...models.memory import shaped
 from ...models.recognition import differing, nearest
 from ...models.registry import Preset, preset
 from ...models.saving import CONFIG, WEIGHTS, refuse_pickle
@@ -297,8 +298,7 @@ class Folder:
 @functools.cache
 def shapes_of(found: Preset, config: Any) -> Mapping[str, tuple[int, ...]]:
     """The shapes of a model's tensors by our names, at no cost in memory."""
-    with torch.device("meta"):
-        return {k: tuple(v.shape) for k, v in found.build(config).state_dict().items()}
+    return {k: tuple(v.shape) for k, v in shaped(found, config).state_dict().items()}
 
 
 def _whole(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], tuple[str, ...]]:

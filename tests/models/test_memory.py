@@ -1,0 +1,177 @@
+"""How large a model would be is told before it is made, and what would not fit is refused in a moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cutaway.commands import main
+from cutaway.errors import ModelError, SettingError
+from cutaway.models import memory
+from cutaway.models.memory import Size, free_memory, in_bytes, refuse_too_large, shaped, size_of
+from cutaway.models.registry import create_model, preset
+from cutaway.settings import build
+from cutaway.training.fitting import bytes_to_learn
+from cutaway.training.place import devices, find_device
+from cutaway.training.settings import TrainSettings
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("resnet18", {"width": 8}),
+        ("gpt2", {"layers": 2, "dim": 32, "heads": 2, "vocabulary": 100}),  # tied: a matrix that counts once
+        ("lstm", {"hidden": 7}),
+        ("albert-base-v2", {"dim": 24, "heads": 2, "vocabulary": 50, "embedding": 8}),  # one layer, used by all
+        ("airbench94", {}),  # some of whose weights do not learn
+    ],
+)
+def test_the_size_is_that_of_the_model_that_is_built(name: str, given: dict[str, Any]) -> None:
+    found = preset(name)
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    size = size_of(found, found.configure(settings=given))
+    assert torch.equal(torch.get_rng_state(), before)
+    model = create_model(name, **given)
+    assert size.parameters == sum(p.numel() for p in model.parameters())
+    assert size.bytes == sum(t.nbytes for t in (*model.parameters(), *model.buffers()))
+    assert size.trained == sum(p.nbytes for p in model.parameters() if p.requires_grad)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("mlp", {"hidden": 10**11}, "hidden=100000000000 would take"),  # 30 TiB: more than there is anywhere
+        ("resnet18", {"width": 10**8}, "width=100000000 would take"),
+        ("gpt2", {"layers": 2000, "dim": 12 * 10**5}, "more than"),  # counting ended long before the last layer
+        ("gpt2", {"layers": 10**6}, "layers=1000000 cannot be: at most 2,000 layers"),
+        ("graphconv", {"layers": 10**12}, "at most 2,000 layers"),  # a list of them would be made first
+        ("mlp", {"hidden": (1,) * 3000}, "at most 2,000 layers"),
+        ("densenet121", {"blocks": (2000, 2000)}, "more than 1,000 tensors of weights"),
+        ("mlp", {"hidden": 10**19}, "no tensor can be that large"),
+        ("textcnn", {"vocabulary": 10**30}, "no tensor can be that large"),
+        ("lstm", {"hidden": 10**15}, "no tensor can be that large"),
+    ],
+)
+def test_what_can_never_be_is_refused_before_it_is_made(
+    name: str, given: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "MOST_TENSORS", 1000)
+    monkeypatch.setattr(memory, "SURELY", 30)
+    with pytest.raises(ModelError) as error:
+        create_model(name, **given)
+    assert said in str(error.value)
+    assert len(str(error.value)) < 500
+
+
+def test_a_model_larger_than_the_memory_can_still_be_looked_at() -> None:
+    model = shaped(preset("mlp"), preset("mlp").configure(settings={"hidden": 10**11}))
+    assert all(p.device.type == "meta" for p in model.parameters())
+    with torch.device("meta"):
+        create_model("mlp", hidden=10**11)
+
+
+def test_other_threads_may_build_while_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hooks that count are the whole process's: a model that another thread makes meanwhile is none of theirs."""
+    found, thread = preset("mlp"), iter([1])
+    monkeypatch.setattr(memory.threading, "get_ident", lambda: next(thread, 2))
+    monkeypatch.setattr(memory, "MOST_TENSORS", 0)
+    assert size_of(found, found.config).parameters == 40 * 256 + 256 + 256 * 256 + 256 + 256 * 10 + 10
+
+
+def test_training_needs_more_than_the_weights() -> None:
+    size = Size(parameters=10, bytes=48, trained=40)
+    assert bytes_to_learn(size, build(TrainSettings, {"optimizer": "sgd"})) == 48 + 40
+    assert bytes_to_learn(size, build(TrainSettings, {"optimizer": "momentum"})) == 48 + 40 + 40
+    assert bytes_to_learn(size, build(TrainSettings, {})) == 48 + 40 + 80
+    assert bytes_to_learn(size, build(TrainSettings, {"ema": 0.9, "precision": "float64"})) == 2 * (48 + 120 + 48)
+
+
+def test_what_is_free_is_held_against_the_fraction() -> None:
+    found, config = preset("mlp"), preset("mlp").config
+    taken = size_of(found, config).bytes
+    assert refuse_too_large(found, config, free=2 * taken).bytes == taken
+    with pytest.raises(ModelError, match=r"at most 90% are taken\. Make the model smaller, or else\.$"):
+        refuse_too_large(found, config, free=taken, way_out=", or else")
+    refuse_too_large(found, config, free=taken, fraction=0)
+    with pytest.raises(ModelError):
+        refuse_too_large(found, config, taken=lambda size: 3 * size.bytes, free=2 * taken)
+
+
+@pytest.mark.parametrize("command", ["train", "check"])
+def test_the_command_line_refuses_it_by_name(command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = ["--out", str(tmp_path / "run")] if command == "train" else []
+    assert main([command, "mlp", "xor", "model.hidden=99999999999", *out]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "hidden=99999999999 would take" in said
+    assert "optimizer=adamw (weights, gradients, what the optimizer remembers)" in said
+    assert "memory_fraction=0 goes on all the same" in said
+    assert not list(tmp_path.iterdir())
+
+
+# --- what is free -----------------------------------------------------------------------------------------------
+
+
+def system(folder: Path, files: dict[str, str]) -> tuple[Path, Path]:
+    """A machine's /sys/fs/cgroup and /proc, as far as they are read."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder / "cgroup", folder / "proc"
+
+
+MACHINE = {"proc/meminfo": f"MemTotal: {64 * 2**20} kB\nMemAvailable:   {32 * 2**20} kB\n"}
+
+
+def test_without_groups_it_is_what_the_machine_has_available(tmp_path: Path) -> None:
+    assert free_memory(*system(tmp_path, MACHINE)) == 32 * GIB
+
+
+def test_a_control_group_above_this_process_counts(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "0::/job/step\n",
+        "cgroup/job/memory.max": str(8 * GIB),
+        "cgroup/job/memory.current": str(5 * GIB),
+        "cgroup/job/memory.stat": f"anon 1\ninactive_file {2 * GIB}\n",  # a cache, given back when it is needed
+        "cgroup/job/step/memory.max": "max\n",
+        "cgroup/job/step/memory.current": "1\n",
+    }
+    assert free_memory(*system(tmp_path, MACHINE | files)) == 5 * GIB
+
+
+def test_the_first_version_of_control_groups_counts_in_a_container_too(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "9:cpu:/\n4:memory:/docker/0a2f\n",  # a path of the host, which is not seen here
+        "cgroup/memory/memory.limit_in_bytes": str(4 * GIB),
+        "cgroup/memory/memory.usage_in_bytes": str(3 * GIB),
+    }
+    assert free_memory(*system(tmp_path, MACHINE | files)) == GIB
+
+
+def test_this_machine_says_something() -> None:
+    free = free_memory()
+    assert free is None or free > 0
+
+
+def test_sizes_are_written_as_people_read_them() -> None:
+    assert [in_bytes(n) for n in (0, 1000, 2**20, 3.5 * GIB, 10**16)] == [
+        "0 B", "1,000 B", "1 MiB", "3.5 GiB", "9,095 TiB",
+    ]  # fmt: skip
+
+
+# --- devices ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["gpu", "meta", "cuda:99", "CPU!", "x" * 500])
+def test_a_device_that_is_not_here_names_those_that_are(name: str) -> None:
+    with pytest.raises(SettingError) as error:
+        find_device(name)
+    said = str(error.value)
+    assert "auto, cpu, cuda, cuda:N" in said
+    assert f"this machine has {', '.join(devices())}" in said
+    assert len(said) < 300
