@@ -7,6 +7,7 @@ in Python the same words are the exception's message.
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -69,6 +70,28 @@ class FileError(CutawayError, OSError):
 
 class TrainingError(CutawayError, ArithmeticError):
     """Training that cannot go on: a loss or gradient that is not finite, for one."""
+
+
+def visible(text: str) -> str:
+    """The text with what would steer a terminal, or cannot be seen, written out: \\x1b for an escape, \\u202e for the
+    mark that turns the direction of writing. Tabs and line ends stay."""
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if sign in "\t\n" or (unicodedata.category(sign) not in ("Cc", "Cs") and sign not in TURNING)
+        else sign.encode("unicode_escape").decode()
+        for sign in text
+    )  # fmt: skip
+
+
+TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # what the lines after it would be turned by
+ECHOED = 60  # characters of a value that a message says again
+
+
+def brief(value: object) -> str:
+    """A person's value as a message quotes it, 60 characters of it at most."""
+    text = repr(value)
+    return text if len(text) <= ECHOED else f"{text[: ECHOED - 1]}…"
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:

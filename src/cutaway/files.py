@@ -1,6 +1,8 @@
-"""Writing files so that nothing is lost: to a temporary name in the same folder, flushed, then renamed.
+"""Reading and writing a person's files so that nothing is lost and nothing is waited for.
 
-A reader sees the old file or the new one, whole; a full disk, a read-only folder or a kill leaves the old one.
+What is written goes to a temporary name in the same folder, is flushed, then renamed: a reader sees the old file or the
+new one, whole; a full disk, a read-only folder or a kill leaves the old one. `refuse_overwriting` is the one place that
+says what may be replaced at all. Only regular files are read, and none that memory cannot hold.
 """
 
 from __future__ import annotations
@@ -11,11 +13,125 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import FileError
+from .errors import FileError, visible
+
+RUN = "run.json"  # by which a run's folder is known
+OF_A_RUN = (RUN, "metrics.csv", "evaluation.json", "layers.json", "report.html", "model", "checkpoints")
+BOARD = "events.out."  # how the name of TensorBoard's file begins, which a run holds too
+READ_AT_MOST = 0.5  # of this machine's memory: a file is read whole
+
+
+def refuse_overwriting(
+    path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]] = (), overwrite: bool = False
+) -> None:
+    """Raise FileError unless `path` may be written: it is none of `inputs`, nor in a folder that is one, and none of
+    the files that make a run; and, unless `overwrite`, nothing stands there. Only a plain file is ever written over."""
+    path = Path(path)
+    another = "Give another name."
+    if path.is_dir():
+        raise FileError(f"{path} is a folder, and what is written is a file: name one, as in {path / 'FILE'}.")
+    place = path.parent.resolve() / path.name
+    run = next((folder for folder in place.parents if (folder / RUN).is_file()), None)
+    first = place.relative_to(run).parts[0] if run is not None else ""
+    if first in OF_A_RUN or first.startswith(BOARD):
+        raise FileError(f"{path} is one of the files that make {run} a run, and is not written over. {another}")
+    if not os.path.lexists(path):
+        return
+    if given := next((one for one in inputs if _holds(Path(one), place)), None):
+        raise FileError(f"{path} is read here, as {given}, and no command writes over its own input. {another}")
+    if not overwrite:
+        raise FileError(f"{path} exists and is not written over. Give another name, or add --overwrite.")
+    if exists(path) and not path.is_file():
+        raise FileError(
+            f"{path} is {_irregular(path.stat().st_mode)}, and only a plain file is written over. {another}"
+        )
+
+
+def _holds(given: Path, place: Path) -> bool:
+    """Whether what was given is that file, or a folder that it stands in."""
+    try:
+        return os.path.samefile(given, place) or (given.is_dir() and place.is_relative_to(given.resolve()))
+    except (OSError, ValueError):  # a text that was typed is no file, and may be no name of one
+        return False
+
+
+def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
+    """What a plain file holds, at most `most` bytes or half of this machine's memory.
+
+    Raises FileError where there is none, it cannot be read, is a pipe, a device or a folder, or is larger than that.
+    """
+    path = Path(path)
+    refuse_irregular(path)
+    bound = most if most is not None else int(READ_AT_MOST * memory())
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            data = file.read(bound + 1) if size <= bound else b""
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if size > bound or len(data) > bound:
+        raise FileError(
+            f"{path} has {size:,} bytes, and at most {bound:,} are read"
+            + (" on this machine, half of its memory" if most is None else "")
+            + ". Is it the file that you mean?"
+        )
+    return data
+
+
+def refuse_irregular(path: str | os.PathLike[str]) -> None:
+    """Raise FileError where `path` is no plain file: to open a pipe or a device could wait, or go on, for ever."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+    if not stat.S_ISREG(mode):
+        raise unreadable(path, OSError(0, f"it is {_irregular(mode)}, and only plain files are"))
+
+
+def unreadable(path: str | os.PathLike[str], error: Exception) -> FileError:
+    """What to raise of a file that the system does not let be read."""
+    found = FileError(f"{path} could not be read: {cause(error)}. Check the path and its permissions.")
+    found.strerror = cause(error)  # for who names the file in words of their own
+    return found
+
+
+def cause(error: Exception) -> str:
+    """Why the system refused, in its words."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def exists(path: str | os.PathLike[str]) -> bool:
+    """Whether something of that name can be seen; False too for what can be no name: a long text, for one."""
+    try:
+        os.stat(path)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def memory() -> int:
+    """The bytes of memory that this machine has."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not every system tells
+        return 1 << 34
+
+
+def _irregular(mode: int) -> str:
+    """What a file is that is none to read."""
+    kinds = {
+        stat.S_ISDIR: "a folder",
+        stat.S_ISFIFO: "a named pipe",
+        stat.S_ISCHR: "a device",
+        stat.S_ISBLK: "a device",
+        stat.S_ISSOCK: "a socket",
+    }
+    return next((words for is_one, words in kinds.items() if is_one(mode)), "no plain file")
 
 
 @contextlib.contextmanager
@@ -50,9 +166,10 @@ def is_leftover(path: Path) -> bool:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` as UTF-8, whole or not at all."""
+    """Write `text` as UTF-8, whole or not at all. Half of a surrogate pair, by which Python holds a byte of a file's
+    name that is not UTF-8, is written as \\udcXX, which is that half again where JSON is read."""
     with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
@@ -60,22 +177,45 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows under the keys of the one that has most, whole or not at all; no rows make an empty file."""
+def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> int:
+    """Write rows under the keys of the one that has most, whole or not at all; no rows make an empty file.
+
+    A spreadsheet would run `=cmd|…` and a terminal obey an escape sequence: such cells are written so that they are
+    text everywhere. Gives how many these were.
+    """
     text = io.StringIO()
+    changed = 0
     if rows:
-        writer = csv.DictWriter(text, fieldnames=max(map(list, rows), key=len), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        keys = max(map(list, rows), key=len)
+        writer = csv.writer(text, lineterminator="\n")
+        for row in ({key: key for key in keys}, *rows):
+            cells = [row.get(key, "") for key in keys]
+            written = [_harmless(cell) if isinstance(cell, str) else cell for cell in cells]
+            changed += sum(a is not b and a != b for a, b in zip(cells, written))
+            writer.writerow(written)
     write_text(path, text.getvalue())
+    return changed
+
+
+def _harmless(cell: str) -> str:
+    """The cell as text that nothing runs: its escape sequences written out, and an apostrophe before what a spreadsheet
+    would take for a formula. Numbers are none."""
+    seen = visible(cell)
+    if not seen.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return seen
+    try:
+        float(seen)
+    except ValueError:
+        return f"'{seen}"
+    return seen
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
     """The JSON document at `path`. Raises FileError where it is missing, cut short or not JSON."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileError(f"{path} could not be read: {error.strerror or error}.") from error
+        return json.loads(read_bytes(path).decode("utf-8"))
+    except RecursionError as error:
+        raise FileError(f"{path} nests its values too deep to be read: nothing here writes such a document.") from error
     except ValueError as error:
         raise FileError(
             f"{path} is not a whole JSON document ({error}). It may have been cut short or edited: "

@@ -70,6 +70,14 @@ def test_nothing_is_written_over(cli: Cli, folder: Path, tmp_path: Path) -> None
     assert answer.status == 2
     assert "exists and is not written over" in answer.said
     assert (tmp_path / "out.pth").read_text() == "mine"
+    weights = folder / "model" / "model.safetensors"
+    before = weights.read_bytes()
+    answer = cli("convert", folder, weights, "--to", "torchvision", "--overwrite")
+    assert answer.status == 2
+    assert "no command writes over its own input" in answer.said
+    assert weights.read_bytes() == before
+    assert cli("convert", folder, tmp_path / "out.pth", "--to", "torchvision", "--overwrite").status == 0
+    assert torch.load(tmp_path / "out.pth", weights_only=True)
 
 
 def test_what_cannot_be_converted_is_refused_in_words(cli: Cli, folder: Path, tmp_path: Path) -> None:

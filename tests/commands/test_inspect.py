@@ -110,7 +110,10 @@ def test_options_go_to_the_views_that_have_them(cli: Cli, run: Path) -> None:
 def test_a_model_folder_and_a_page_of_ones_own(cli: Cli, run: Path, tmp_path: Path) -> None:
     assert cli("inspect", run / "model", "--view", "network", "--out", "a/b.html").status == 0
     assert views_of(tmp_path / "a" / "b.html") == ["opened", "network"]
-    assert cli("inspect", run / "model", "--view", "network", "--out", "a/b.html").status == 0
+    again = cli("inspect", run / "model", "--view", "network", "--out", "a/b.html")
+    assert again.status == 2
+    assert "b.html exists and is not written over. Give another name, or add --overwrite." in again.said
+    assert cli("inspect", run / "model", "--view", "network", "--out", "a/b.html", "--overwrite").status == 0
 
 
 BAD = {

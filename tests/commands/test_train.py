@@ -113,6 +113,45 @@ def test_evaluate_predict_and_report(cli: Cli, iris: Path) -> None:
     assert (iris / "report.html").stat().st_size > 10_000
 
 
+def test_predictions_write_over_nothing_that_was_not_offered(cli: Cli, iris: Path) -> None:
+    table = "sepal length (cm),sepal width (cm),petal length (cm),petal width (cm)\n5.1,3.5,1.4,0.2\n"
+    Path("new.csv").write_text(table)
+    before = (iris / "run.json").read_bytes()
+    for out, said in (
+        ("new.csv", "no command writes over its own input"),
+        (str(iris / "run.json"), "is one of the files that make"),
+        (str(iris / "model" / "predictions.csv"), "is one of the files that make"),
+    ):
+        for more in ((), ("--overwrite",)):
+            answer = cli("predict", str(iris), "new.csv", "--out", out, *more)
+            assert answer.status == 2
+            assert said in answer.said
+    assert Path("new.csv").read_text() == table
+    assert (iris / "run.json").read_bytes() == before
+    assert cli("predict", str(iris), "new.csv", "--out", "p.csv").status == 0
+    answer = cli("predict", str(iris), "new.csv", "--out", "p.csv")
+    assert answer.status == 2
+    assert "p.csv exists and is not written over. Give another name, or add --overwrite." in answer.said
+    assert cli("predict", str(iris), "new.csv", "--out", "p.csv", "--overwrite").status == 0
+
+
+def test_labels_steer_neither_a_spreadsheet_nor_the_terminal(cli: Cli) -> None:
+    Path("t.csv").write_text(
+        "x,y\n" + "".join(f"{i / 4},{label}\n" for i in range(20) for label in ("=cmd|1", "\x1b[31mred"))
+    )
+    words = ("epochs=1", "tensorboard=false", "model.hidden=2", "--out", "r")
+    trained, checked = cli("train", "mlp", "t.csv", "target=y", *words), cli("check", "mlp", "t.csv", "target=y")
+    predicted = cli("predict", "r", "t.csv")
+    written = cli("predict", "r", "t.csv", "--out", "p.csv")
+    for answer in (trained, checked, predicted, written):
+        assert answer.status == 0, answer.err
+        assert "\x1b" not in answer.out + answer.err
+    assert "\\x1b[31mred" in checked.out
+    assert "apostrophe" in written.said
+    rows = list(csv.DictReader(Path("p.csv").read_text().splitlines()))
+    assert {row["y"] for row in rows} <= {"'=cmd|1", "\\x1b[31mred"}
+
+
 def test_evaluating_other_data_uses_the_runs_own_preprocessing(cli: Cli) -> None:
     rows = "".join(f"{i / 4},{'b' if i > 30 else 'a'}\n" for i in range(60))
     Path("t.csv").write_text("x,y\n" + rows)

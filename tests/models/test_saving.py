@@ -134,7 +134,7 @@ def test_a_header_that_begins_like_a_pickle_is_no_pickle(tmp_path: Path) -> None
 def test_what_is_not_one_of_our_files_says_what_it_is(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"absent.* could not be read: No such file"):
         read_tensors(tmp_path / "absent")
-    with pytest.raises(FileError, match="could not be read: Is a directory"):
+    with pytest.raises(FileError, match="could not be read: it is a folder"):
         read_tensors(tmp_path)
     (tmp_path / "empty").touch()
     with pytest.raises(FileError, match="is empty"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import shutil
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from .. import __version__
-from ..errors import CutawayError, UnknownName
+from ..errors import CutawayError, UnknownName, brief, visible
 
 COMMANDS = (
     "list", "show", "data", "check", "train", "evaluate", "predict", "generate", "report", "inspect", "studio",
@@ -43,6 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         _leave_the_working_folder_alone()
     # Not list(...): in this package, once it is imported, that name is the command's module.
     words = [*(sys.argv[1:] if argv is None else argv)]
+    for stream in (sys.stdout, sys.stderr):  # a name that is not UTF-8 is shown by its bytes, and stops nothing
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         return _run(words)
     except CutawayError as error:
@@ -58,14 +62,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, head or less, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.filename is None:
+            return _fault()
+        # Whatever the system says of a name (too long, no permission, a loop of links) is the person's to fix.
+        print(_paragraph(f"cutaway: {brief(str(error.filename))}: {error.strerror}. Check this path."), file=sys.stderr)
+        return 2
     except Exception:
-        traceback.print_exc()
-        print(
-            f"\nThis is a fault of Cutaway {__version__}, not yours. Please report it, with the lines above, "
-            "in the issue tracker of the place that you have Cutaway from.",
-            file=sys.stderr,
-        )
-        return 1
+        return _fault()
+
+
+def _fault() -> int:
+    """Print the traceback of a fault of ours, and where to report it."""
+    traceback.print_exc()
+    print(
+        f"\nThis is a fault of Cutaway {__version__}, not yours. Please report it, with the lines above, "
+        "in the issue tracker of the place that you have Cutaway from.",
+        file=sys.stderr,
+    )
+    return 1
 
 
 def _run(words: list[str]) -> int:
@@ -117,7 +132,7 @@ def usage() -> str:
 
 def _paragraph(text: str) -> str:
     return textwrap.fill(
-        text,
+        visible(text),
         width=min(shutil.get_terminal_size().columns, 100),
         break_long_words=False,
         break_on_hyphens=False,

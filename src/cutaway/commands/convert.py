@@ -12,9 +12,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
     sources = "a run's or model's folder, a Hugging Face folder, or torchvision's file"
     parser.add_argument("source", metavar="IN", type=Path, help=sources)
-    parser.add_argument("target", metavar="OUT", type=Path, help="what to write; it must not exist")
+    parser.add_argument("target", metavar="OUT", type=Path, help="what to write; a folder must not exist")
     formats = ("torchvision", "huggingface", "cutaway", "word2vec")
     parser.add_argument("--to", required=True, choices=formats, help="the format of OUT")
+    parser.add_argument("--overwrite", action="store_true", help="let OUT replace a file that exists")
     parser.add_argument("--model", metavar="NAME", help="the preset, where IN does not say which it is")
 
 
@@ -23,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     from ..interop.convert import convert
     from .output import console, note
 
-    done = convert(args.source, args.target, args.to, args.model)
+    done = convert(args.source, args.target, args.to, args.model, args.overwrite)
     width = max(map(len, done.key_map))
     for theirs, ours in done.key_map.items():
         console().print(f"{theirs:<{width}}  {ours}", markup=False)

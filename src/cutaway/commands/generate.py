@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CutawayError, DataError, Problem, SettingError
+from ..errors import CutawayError, DataError, Problem, SettingError, visible
 
 if TYPE_CHECKING:
     import torch
@@ -333,5 +333,5 @@ def _transduce(run: Run, args: argparse.Namespace) -> int:
 
 def _say(text: str) -> None:
     """Text on standard output as it is, at once."""
-    sys.stdout.write(text)
+    sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()

@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
     parser.usage = (
         "cutaway inspect RUN [INPUT ...] [--view NAME ...] [key=value ...]\n"
-        "                       [--out FILE.html] [--model NAME] [--json]"
+        "                       [--out FILE.html] [--overwrite] [--model NAME] [--json]"
     )
     parser.add_argument(
         "words",
@@ -43,6 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--view", metavar="NAME", nargs="+", action="extend", default=[], help="these views alone")
     parser.add_argument("--out", metavar="FILE", help="the page (default: RUN/inspect.html, or inspect-NAME.html here)")
+    parser.add_argument("--overwrite", action="store_true", help="let the page replace a file that exists")
     parser.add_argument("--model", metavar="NAME", help="of torchvision's file: the model that it is for")
     parser.add_argument("--json", action="store_true", help="print the page's description as one JSON document")
     parser.epilog = EXAMPLES + "\n".join(_views())
@@ -73,7 +74,8 @@ def run(args: argparse.Namespace) -> int:
     """Open, describe, write the page, and say in a line what each view shows."""
     import warnings
 
-    from .looking import Look, open_subject, refuse_place
+    from ..files import refuse_overwriting
+    from .looking import Look, open_subject
     from .output import emit_json, note
 
     names, words = _told_apart(args.view, args.words)
@@ -83,12 +85,13 @@ def run(args: argparse.Namespace) -> int:
         raise SettingError("Which model? The first word is a run's folder or a model's name: cutaway inspect resnet18.")
     what, *inputs = given
     if args.out is not None:
-        refuse_place(Path(args.out))  # before anything is computed
+        read = inputs if (Path(what) / "run.json").is_file() else [what, *inputs]
+        refuse_overwriting(args.out, read, args.overwrite)  # before anything is computed
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         subject = open_subject(what, inputs, options, args.model)
         look = Look(subject, names)
-    path = None if args.json and args.out is None else look.save(args.out or _place(look, what))
+    path = None if args.json and args.out is None else look.save(args.out or _place(look, what), args.overwrite)
     for sentence in (*(str(warning.message) for warning in caught), *look.notes):
         note(f"note: {sentence}")
     if args.json:

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..errors import DataError, FileError, SettingError, UnknownName
-from ..files import write_text
+from ..files import refuse_overwriting, write_text
 from ..interop.convert import open_model as read_model
 from ..interop.huggingface.reading import is_folder
 from ..models.registry import presets
@@ -63,11 +63,11 @@ class Look:
     def __repr__(self) -> str:
         return f"Look({self.page['title']!r}, {', '.join(view['id'] for view in self.views)})"
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> Path:
         """Write the page as one HTML file that opens offline, and give its path. A page that was written here before is
-        written anew. Raises FileError where another file stands there, or it cannot be written."""
+        written anew. Raises FileError where another file stands there, unless `overwrite`, or it cannot be written."""
         path = Path(path)
-        refuse_place(path)
+        refuse_overwriting(path, overwrite=overwrite or is_page(path))
         write_text(path, page(self.page))
         return path
 
@@ -187,14 +187,9 @@ def _refuse_settings(settings: Mapping[str, Any], of: str) -> None:
         )
 
 
-def refuse_place(path: Path) -> None:
-    """Raise FileError where a page cannot be written: at a folder, or over a file that is not a page written here."""
-    if path.is_dir():
-        raise FileError(f"{path} is a folder: name a file to write the page to, as in {path / 'inspect.html'}.")
-    if path.exists():
-        with path.open("rb") as file:
-            if MARK.encode() not in file.read(HEAD):
-                raise FileError(
-                    f"{path} exists and is not a page of Cutaway's: it is not written over. Give another name, "
-                    "with --out FILE."
-                )
+def is_page(path: Path) -> bool:
+    """Whether a page stands there that was written here, and can be again."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return MARK.encode() in file.read(HEAD)

@@ -7,6 +7,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ..errors import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -15,13 +17,20 @@ if TYPE_CHECKING:
 def console() -> Console:
     """The console on standard output, for tables and results."""
     from rich.console import Console
+    from rich.text import Text
 
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    class Plain(Console):
+        """A console on which a person's own words (labels, names of files) steer nothing."""
+
+        def render_str(self, text: str, **how: Any) -> Text:
+            return super().render_str(visible(text), **how)
+
+    return Plain(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def note(text: str) -> None:
     """One line on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    print(visible(text), file=sys.stderr, flush=True)
 
 
 def emit_json(value: Any) -> None:

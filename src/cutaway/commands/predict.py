@@ -28,6 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="write to this file: all rows and columns; or, of pairs and where it ends in .txt, plain lines, one for "
         "each line that was given",
     )
+    parser.add_argument("--overwrite", action="store_true", help="let --out replace a file that exists")
     parser.add_argument("--beams", metavar="N", type=int, help="of pairs: the beginnings that are kept in decoding")
     parser.add_argument(
         "--alpha", metavar="A", type=float, help="of pairs: beams prefer longer answers with a larger one"
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     """Predict, and print or write one row for each example, in the order given."""
     import warnings
 
-    from ..files import write_csv, write_text
+    from ..files import refuse_overwriting, write_csv, write_text
     from ..report.words import plural
     from ..spec import PairSpec
     from ..training.run import Run
@@ -52,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
             f"--out {args.out} is for plain lines, which runs that learned pairs of sequences write: "
             "end its name in .csv, for rows with columns."
         )
+    if args.out is not None:
+        refuse_overwriting(args.out, args.inputs, args.overwrite)  # before anything is computed
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         rows = opened.predict(args.inputs, beams=args.beams, alpha=args.alpha)
@@ -61,7 +64,12 @@ def run(args: argparse.Namespace) -> int:
         if lines:
             write_text(args.out, "".join(f"{plain_line(row)}\n" for row in rows))
         else:
-            write_csv(args.out, rows)
+            changed = write_csv(args.out, rows)
+            if changed:
+                note(
+                    f"note: {plural(changed, 'cell')} that a spreadsheet would take for a formula begin with an "
+                    "apostrophe in that file, and escape sequences are written out."
+                )
         note(f"{plural(len(rows), 'prediction')} in {args.out}")
     if args.json:
         emit_json(rows)

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FileError, SettingError
+from ..files import read_bytes
 
+SETTINGS_AT_MOST = 1 << 20  # bytes of a file of settings
 PAIR = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=")
 
 
@@ -36,9 +38,9 @@ def sort_words(words: Sequence[str], names: int) -> tuple[list[str], dict[str, A
 def read_settings(path: Path) -> dict[str, Any]:
     """The settings in a TOML file; the table [model] holds the model's own. Raises FileError."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileError(f"The settings file {path} could not be read: {error.strerror}.") from error
+        document = tomllib.loads(read_bytes(path, SETTINGS_AT_MOST).decode("utf-8"))
+    except RecursionError as error:
+        raise FileError(f"The settings file {path} nests its tables too deep: [model] is the only one.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FileError(f"The settings file {path} is not TOML: {error}. Its lines look like: epochs = 50") from error
     return flatten(document)

@@ -11,7 +11,7 @@ from torch import nn
 from ..data.preprocessing import preprocessing_from_json
 from ..data.sets import Preprocessing
 from ..errors import FileError, ModelError
-from ..files import read_json, write_text
+from ..files import exists, read_json, refuse_irregular, refuse_overwriting, write_text
 from ..models.registry import preset
 from ..models.saving import CONFIG, load_model, save_model
 from ..spec import PairSpec
@@ -33,15 +33,17 @@ class Conversion:
     notes: tuple[str, ...] = ()
 
 
-def convert(source: Path, target: Path, to: str, name: str | None = None) -> Conversion:
+def convert(source: Path, target: Path, to: str, name: str | None = None, overwrite: bool = False) -> Conversion:
     """Read `source` (a model's or run's folder, a Hugging Face folder, or torchvision's file) and write `target` in the
     format `to`.
 
-    `name` is the preset, which torchvision's files do not say. Raises FileError where `target` exists, or `source` is
-    not what it should be, and ModelError where the other format has no such network.
+    `name` is the preset, which torchvision's files do not say. Raises FileError where `target` exists (with `overwrite`
+    a file may, a folder never), or `source` is not what it should be, and ModelError where the other format has no such
+    network.
     """
-    if target.exists():
+    if target.is_dir() or (target.exists() and to in ("cutaway", "huggingface")):
         raise FileError(f"{target} exists and is not written over. Give another name, or move it away.")
+    refuse_overwriting(target, [source], overwrite)
     refuse_absent(source)
     if to == "word2vec":
         return _to_word2vec(source, target)
@@ -137,8 +139,10 @@ def open_model(source: Path, name: str | None) -> tuple[nn.Module, str, tuple[st
 
 def refuse_absent(source: Path) -> None:
     """Raise FileError where there is nothing of that name."""
-    if not source.exists():
+    if not exists(source):
         raise FileError(f"There is no file or folder {source}.")
+    if not source.is_dir():
+        refuse_irregular(source)
 
 
 def _from_folder(source: Path, name: str | None) -> tuple[nn.Module, str, tuple[str, ...]]:

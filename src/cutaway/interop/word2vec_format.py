@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FileError
-from ..files import replacing
+from ..files import read_bytes, replacing
 
 BINARY, TEXT = (".bin",), (".txt", ".vec")
 BLANKS = " \t\n\r\v\f"
@@ -52,10 +52,7 @@ def read_vectors(path: str | os.PathLike[str]) -> tuple[list[str], Matrix]:
     """
     path = Path(path)
     binary = _is_binary(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise FileError(f"{path} could not be read: {error.strerror or error}.") from error
+    data = read_bytes(path)
     end = data.find(b"\n")
     fields = data[: max(end, 0)].split()
     if len(fields) != 2 or not all(field.isdigit() for field in fields):

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from .. import __version__
 from ..errors import CutawayError, FileError
-from ..files import read_json, replacing, write_json
+from ..files import read_json, refuse_irregular, replacing, write_json
 from .registry import Preset, presets
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -132,6 +132,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     another format or a pickle.
     """
     path = Path(path)
+    refuse_irregular(path)
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
@@ -150,6 +151,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
 
 def refuse_pickle(path: str | os.PathLike[str]) -> None:
     """Raise FileError if the file is a pickle, told from its first bytes alone. Raises FileError if it is missing."""
+    refuse_irregular(path)
     try:
         with Path(path).open("rb") as file:
             start = file.read(9)

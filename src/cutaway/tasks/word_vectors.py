@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import DataError, Problem
+from ..files import read_bytes
 from ..spec import Context
 from .measures import Measure, bootstrap, share
 
@@ -227,7 +228,7 @@ def _unit(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
 def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """The lines that hold something, and their numbers. Raises DataError where the file cannot be read as text."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_bytes(path).decode("utf-8")
     except (OSError, ValueError) as error:
         raise DataError(f"{path} could not be read: {error}.") from error
     for number, line in enumerate(text.splitlines(), start=1):

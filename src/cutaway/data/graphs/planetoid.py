@@ -15,6 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ...errors import DataError
+from ...files import read_bytes
 from ..named.pickles import read_pickle
 from ..tables.reading import Table
 from .raw import Edges, RawGraphs
@@ -107,6 +108,6 @@ def _edges(graph: dict[int, list[int]], nodes: int) -> tuple[Edges, int]:
 
 def _numbers(path: Path) -> npt.NDArray[np.int64]:
     try:
-        return np.array([int(line) for line in path.read_text(encoding="utf-8").split()], np.int64)
+        return np.array([int(line) for line in read_bytes(path).decode("utf-8").split()], np.int64)
     except (ValueError, UnicodeDecodeError) as error:
         raise DataError(f"{path} does not hold a number on each line: {error}.") from error

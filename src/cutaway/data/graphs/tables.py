@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from ...errors import DataError, Problem
+from ...files import read_bytes
 from ..folders import PART_FOLDERS
 from ..splits import Rows
 from ..tables.columns import meaning
@@ -85,7 +86,7 @@ def digest_of(files: list[Path]) -> str:
     """sha256 of the names and contents of files."""
     digest = hashlib.sha256()
     for file in files:
-        digest.update(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n".encode())
+        digest.update(f"{hashlib.sha256(read_bytes(file)).hexdigest()}  {file.name}\n".encode())
     return digest.hexdigest()
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from ...errors import DataError, Problem
+from ...files import read_bytes
 from ..tables.reading import Table, counted
 from .raw import RawGraphs
 from .tables import digest_of
@@ -82,7 +83,7 @@ def read_tu(path: Path) -> RawGraphs:
 def _cells(path: Path, count: int | None = None) -> list[list[str]]:
     """The words of each line, separated by commas. Raises DataError where lines differ or are not `count`."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_bytes(path).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} could not be read as text: {error}.", mend="A TU folder needs this file.") from error
     words = [[word.strip() for word in line.split(",")] for line in lines]

@@ -12,6 +12,7 @@ from pathlib import Path
 from PIL import Image
 
 from ...errors import DataError, Problem
+from ...files import exists, read_bytes
 from ..folders import IMAGES, entries
 from .pictures import MEND, Facts, facts
 
@@ -33,7 +34,7 @@ def image_files(path: Path) -> list[Path]:
         if not found:
             raise DataError(f"{path} is a folder without image files ({', '.join(IMAGES.suffixes)}).")
         return found
-    if not path.exists():
+    if not exists(path):
         raise DataError(f"There is no image {str(path)!r}, seen from {Path.cwd()}.")
     if not IMAGES.fits(path):
         raise DataError(f"{path} is not an image file: those end in {', '.join(IMAGES.suffixes)}.")
@@ -45,7 +46,7 @@ def look_at(paths: Sequence[Path]) -> list[Seen]:
 
     def look(path: Path) -> Seen | Problem:
         try:
-            data = path.read_bytes()
+            data = read_bytes(path)
             return Seen(hashlib.sha256(data).hexdigest(), facts(data, str(path)))
         except DataError as error:
             return error.problems[0]

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import DataError, SettingError
+from ...files import exists
 from ...spec import PairSpec, Tokens
 from ..applicable import refuse_settings_for_others
 from ..sets import DataSet
@@ -42,7 +43,7 @@ def open_pairs(source: str, settings: DataSettings) -> DataSet:
     """
     refuse_settings_for_others(settings, "pairs")
     pairs = read_pairs(source)
-    first = Path(source if Path(source).exists() else source.split(",")[0])
+    first = Path(source if exists(source) else source.split(",")[0])
     return pairs_dataset(pairs, settings, name=first.name.split(".")[0], source=source)
 
 

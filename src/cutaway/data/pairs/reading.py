@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import DataError, FileError, Problem
+from ...errors import DataError, Problem
+from ...files import exists, read_bytes
 
 MEND = "Each line is one pair: source, a tab, target. Quotes are characters, and no line is a header."
 
@@ -62,16 +63,12 @@ def read_lines(path: Path) -> tuple[list[str], str]:
     Only a line feed ends a line, with or without a carriage return before it, so that files that belong together have
     their lines in common whatever other separators stand in them. Raises FileError or DataError.
     """
+    data = read_bytes(path)
     try:
-        data = path.read_bytes()
         text = gzip.decompress(data) if path.suffix.lower() == ".gz" else data
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
             f"{path} is no whole .gz file ({error}).", mend="Was it cut short? Take it from its source again."
-        ) from error
-    except OSError as error:
-        raise FileError(
-            f"{path} could not be read: {error.strerror or error}. Check the path and its permissions."
         ) from error
     try:
         lines = text.decode("utf-8-sig").split("\n")
@@ -92,7 +89,7 @@ def _paths(source: str) -> list[Path]:
     whole = Path(source).expanduser()
     if whole.is_dir():
         raise DataError(f"{whole} is a folder, and pairs stand in a file.", mend="Give pairs.tsv, or two files a,b.")
-    if whole.exists() or "," not in source:
+    if exists(whole) or "," not in source:
         paths = [whole]
     else:
         commas = [i for i, sign in enumerate(source) if sign == ","]

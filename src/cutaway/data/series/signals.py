@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError, Problem
+from ...files import read_bytes
 from ...spec import Classes, SeriesSpec
 from ..sets import TensorPart
 
@@ -113,7 +114,7 @@ class SeriesPreprocessing:
 def _lines(path: Path) -> list[tuple[str, list[str]]]:
     """The lines of a text file that are not empty, split into words, each with its name."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_bytes(path).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} could not be read as text: {error}.") from error
     words = [(f"{path}, line {n}", line.replace(",", " ").split()) for n, line in enumerate(lines, 1)]

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import soundfile
 
 from ...errors import DataError, Problem
+from ...files import exists, read_bytes
 from ..folders import SOUNDS, entries
 
 Samples = npt.NDArray[np.float32]
@@ -38,7 +39,7 @@ class Look:
 def look_at(path: Path) -> Look | Problem:
     """The head and the sum of a sound file; or what is wrong with it."""
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except OSError as error:
         return Problem(str(path), f"it cannot be read ({error.strerror or error})")
     if not data:
@@ -118,7 +119,7 @@ def sound_files(path: Path) -> list[Path]:
         if not found:
             raise DataError(f"{path} is a folder without sound files ({', '.join(SOUNDS.suffixes)}).")
         return found
-    if not path.exists():
+    if not exists(path):
         raise DataError(f"There is no sound {str(path)!r}, seen from {Path.cwd()}.")
     if not SOUNDS.fits(path):
         raise DataError(f"{path} is not a sound file: those end in {', '.join(SOUNDS.suffixes)}.")

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...errors import DataError, FileError, Problem
+from ...errors import DataError, Problem
+from ...files import read_bytes
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
@@ -73,12 +74,7 @@ def read_table(path: Path) -> Table:
 
     Raises FileError where the file cannot be read, DataError where it is not a whole table of that kind.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise FileError(
-            f"{path} could not be read: {error.strerror or error}. Check the path and its permissions."
-        ) from error
+    data = read_bytes(path)
     if not data:
         raise DataError(
             f"{path} is empty: it has 0 bytes.",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import FileError, SettingError
+from ...files import exists
 from ...spec import TextSpec
 from ..applicable import refuse_changed
 from ..settings import DataSettings
@@ -37,7 +38,7 @@ def given_tokenizer(settings: DataSettings) -> Tokenizer | None:
     named = settings.tokenizer
     if named == AUTO or named in KINDS:
         return None
-    if not Path(named).expanduser().exists():
+    if not exists(Path(named).expanduser()):
         raise SettingError(
             f"tokenizer={named} is neither a kind of tokenizer ({', '.join((AUTO, *KINDS))}) nor a path here: a path "
             f"is that of a tokenizer.json, of a folder that holds one, or of a run. Seen from {Path.cwd()}."

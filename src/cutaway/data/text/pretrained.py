@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FileError
+from ...files import exists, read_bytes
 from .tokenizers import KINDS, PRETRAINED, OnLibrary, Tokenizer, library_from, tokenizer_from_json
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Pretrained(OnLibrary):
 
 def open_path(path: Path) -> Tokenizer:
     """The tokenizer in a file or folder. Raises FileError where there is none, or a broken one."""
-    if not path.exists():
+    if not exists(path):
         raise FileError(f"There is no tokenizer {str(path)!r}, seen from {Path.cwd()}. {WAYS}")
     file = path
     if path.is_dir():
@@ -151,11 +152,9 @@ def _own(file: Path, document: dict[str, Any]) -> dict[str, Any]:
 def _read(file: Path) -> dict[str, Any]:
     """What a JSON file holds. Raises FileError where it is no JSON object."""
     try:
-        document = json.loads(file.read_bytes())
-    except OSError as error:
-        raise FileError(
-            f"{file} could not be read: {error.strerror or error}. Check the path and its permissions."
-        ) from error
+        document = json.loads(read_bytes(file))
+    except RecursionError as error:
+        raise FileError(f"{file} nests its values too deep to be a tokenizer.") from error
     except ValueError as error:
         raise FileError(f"{file} is not JSON: {error}. Was it cut short, or is it another kind of file?") from error
     if not isinstance(document, dict):

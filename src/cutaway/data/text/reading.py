@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ...errors import DataError, FileError, Problem
+from ...errors import DataError, Problem
+from ...files import read_bytes
 from ..splits import Rows
 from ..tables.reading import Table, counted, read_table
 from ..tables.targets import named
@@ -30,16 +31,6 @@ class Texts:
     texts: list[str]
     names: list[str]
     digests: list[str]  # sha256 of each file
-
-
-def read_bytes(path: Path) -> bytes:
-    """What a file holds. Raises FileError where it cannot be read."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise FileError(
-            f"{path} could not be read: {error.strerror or error}. Check the path and its permissions."
-        ) from error
 
 
 def decoded(data: bytes) -> str:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError, Problem
+from ...files import read_bytes
 from ..folders import PART_FOLDERS, TEXTS, entries
 from ..splits import PARTS
 from ..tables.columns import natural_order
 from .preprocessing import shown, text_itself
-from .reading import TEXT, UTF8, decoded, read_bytes
+from .reading import TEXT, UTF8, decoded
 
 BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 

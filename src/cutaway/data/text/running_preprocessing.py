@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError
+from ...files import exists
 from ...spec import TextSpec
 from ..sets import Part
 from .fitting import padding_of
@@ -78,7 +79,7 @@ class Reading(ABC):
     def labelled(self, source: str | Path) -> Part:
         """The text of a file or folder as one stream, or as its documents: its targets are its own tokens."""
         path = Path(source)
-        if not path.exists():
+        if not exists(path):
             raise DataError(f"There is no file or folder {str(source)!r}, seen from {Path.cwd()}.")
         texts = texts_of(path)
         if not self.documents:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from ...errors import DataError, Problem
+from ...files import exists, read_bytes, refuse_irregular
 from ..folders import IMAGES, VIDEOS, entries
 from ..images.pictures import Pixels, Size, facts, picture
 from ..tables.columns import natural_order
@@ -125,7 +126,7 @@ def as_video(video: Array) -> Array:
 def video_paths(path: Path) -> list[Path]:
     """The video file or folder of frames itself, or those directly in a folder, sorted. Raises DataError where there
     is none."""
-    if not path.exists():
+    if not exists(path):
         raise DataError(f"There is no video {str(path)!r}, seen from {Path.cwd()}.")
     if VIDEOS.fits(path):
         return [path]
@@ -154,6 +155,7 @@ def unusable(problems: Sequence[Problem], total: int) -> DataError:
 
 
 def _look_at_file(path: Path) -> Look:
+    refuse_irregular(path)
     if not path.stat().st_size:
         raise unusable_video(path, "it is empty (0 bytes)")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -178,7 +180,7 @@ def _look_at_folder(path: Path) -> Look:
     size: Size | None = None
     grey = True
     for file in files:
-        data = file.read_bytes()
+        data = read_bytes(file)
         digest.update(f"{file.name} {len(data)}\n".encode() + data)
         try:
             seen = facts(data, str(file))

@@ -1,0 +1,119 @@
+"""Files of a person: none is written over that should not be, and none is waited for."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from cutaway import files
+from cutaway.errors import FileError
+
+
+def run_folder(at: Path) -> Path:
+    """What stands for a run: its document and its model."""
+    (at / "model").mkdir(parents=True)
+    (at / "run.json").write_text("{}")
+    (at / "model" / "config.json").write_text("{}")
+    return at
+
+
+@pytest.mark.parametrize("way", ["itself", "a symbolic link", "a hard link", "another spelling", "in its folder"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_no_input_is_written_over(tmp_path: Path, way: str, overwrite: bool) -> None:
+    given = tmp_path / "in" / "t.csv"
+    given.parent.mkdir()
+    given.write_text("a,b\n1,2\n")
+    link = tmp_path / "link.csv"
+    out, read = {
+        "itself": (given, given),
+        "a symbolic link": (link, given),
+        "a hard link": (link, given),
+        "another spelling": (given.parent / ".." / "in" / "t.csv", given),
+        "in its folder": (given, given.parent),
+    }[way]
+    if way == "a symbolic link":
+        link.symlink_to(given)
+    if way == "a hard link":
+        os.link(given, link)
+    with pytest.raises(FileError, match="no command writes over its own input"):
+        files.refuse_overwriting(out, ["a text that was typed", "x" * 5000, read], overwrite)
+
+
+@pytest.mark.parametrize("name", ["run.json", "metrics.csv", "report.html", "model/config.json", "model/new.csv"])
+@pytest.mark.parametrize("linked", [False, True])
+def test_no_file_of_a_run_is_written_over(tmp_path: Path, name: str, linked: bool) -> None:
+    run = run_folder(tmp_path / "runs" / "a")
+    if linked:
+        (tmp_path / "here").symlink_to(run)
+        run = tmp_path / "here"
+    with pytest.raises(FileError, match="files that make"):
+        files.refuse_overwriting(run / name, overwrite=True)
+    files.refuse_overwriting(run / "predictions.csv")
+    files.refuse_overwriting(run / "models.csv")
+
+
+def test_what_exists_is_written_over_when_that_was_asked_for(tmp_path: Path) -> None:
+    there = tmp_path / "t.csv"
+    there.write_text("precious")
+    with pytest.raises(FileError, match="--overwrite"):
+        files.refuse_overwriting(there)
+    files.refuse_overwriting(there, [tmp_path / "other.csv"], overwrite=True)
+    dangling = tmp_path / "dangling"
+    dangling.symlink_to("nowhere")
+    with pytest.raises(FileError, match="--overwrite"):
+        files.refuse_overwriting(dangling)
+    with pytest.raises(FileError, match="is a folder"):
+        files.refuse_overwriting(tmp_path, overwrite=True)
+    os.mkfifo(tmp_path / "pipe")
+    for irregular in (tmp_path / "pipe", Path("/dev/null")):
+        with pytest.raises(FileError, match="only a plain file"):
+            files.refuse_overwriting(irregular, overwrite=True)
+
+
+def test_pipes_devices_and_what_memory_cannot_hold_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    for path, said in ((tmp_path / "pipe.json", "a named pipe"), ("/dev/zero", "a device"), (tmp_path, "a folder")):
+        for read in (files.read_bytes, files.read_json):
+            with pytest.raises(FileError, match=said):
+                read(path)
+    for name in ("nowhere", "x" * 300, "a\0b"):
+        with pytest.raises(FileError, match="could not be read"):
+            files.read_bytes(tmp_path / name)
+        assert not files.exists(tmp_path / name)
+    with (tmp_path / "sparse.csv").open("wb") as file:
+        file.truncate(1 << 43)
+    with pytest.raises(FileError, match="half of its memory"):
+        files.read_bytes(tmp_path / "sparse.csv")
+    (tmp_path / "small").write_bytes(b"12345")
+    assert files.read_bytes(tmp_path / "small", most=5) == b"12345"
+    with pytest.raises(FileError, match="at most 4 are read"):
+        files.read_bytes(tmp_path / "small", most=4)
+
+
+def test_json_too_deep_to_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    with pytest.raises(FileError, match="too deep"):
+        files.read_json(tmp_path / "deep.json")
+
+
+def test_a_name_that_is_not_utf8_survives_a_document(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.csv")
+    files.write_json(tmp_path / "run.json", {"path": name, "é": "é"})
+    assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8")) == {"path": name, "é": "é"}
+
+
+def test_a_cell_runs_nothing_in_a_spreadsheet_or_on_a_terminal(tmp_path: Path) -> None:
+    row = {
+        "=id": "=cmd|' /C calc'!A0",
+        "b": "\x1b[31mred",
+        "c": "-3.5",
+        "d": "@SUM(1)",
+        "e": -1.5,
+        "f": "a\nb",
+    }
+    assert files.write_csv(tmp_path / "t.csv", [row]) == 4
+    text = (tmp_path / "t.csv").read_text()
+    assert text == "'=id,b,c,d,e,f\n'=cmd|' /C calc'!A0,\\x1b[31mred,-3.5,'@SUM(1),-1.5,\"a\nb\"\n"
