@@ -30,7 +30,7 @@ def summed(edges: Tensor, coefficients: Tensor, h: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_messages_times_features_are_what_the_layer_gives(name: str) -> None:
-    model, x = net(name), torch.randn(5, 3)
+    model, x = net(name).double(), torch.randn(5, 3, dtype=torch.float64)
     with torch.no_grad(), capture(model, ("messages", "features")) as seen:
         model(x, EDGES)
     assert list(seen["messages"]) == list(seen["edges"]) == [f"layers.{i}" for i in range(len(model.layers))]
@@ -47,7 +47,7 @@ def test_messages_times_features_are_what_the_layer_gives(name: str) -> None:
             y = summed(edges, coefficients, layer.lin(given)[:, None])[:, 0]
         else:
             y = summed(edges, coefficients, layer.lin_rel(given)[:, None])[:, 0] + layer.lin_root(given) + layer.bias
-        torch.testing.assert_close(y, output, atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(y, output, atol=1e-12, rtol=1e-12)
         given = nn.functional.elu(output) if name == "gat" else output.relu()
 
 

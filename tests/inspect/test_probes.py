@@ -103,7 +103,7 @@ def test_every_module_that_runs_is_seen_with_its_gradients(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in NAMES if "attention" in kinds_of(small(n)[0])])
 def test_recomputed_attention_is_that_of_the_fused_layer(name: str) -> None:
     """Its weights times the values, joined, are what the layer gave; padding is looked at by nobody."""
-    model, inputs = small(name)
+    model, inputs = small(name, dtype=torch.float64)
     if len(inputs) > 1:
         inputs[1][0, -2:] = False
     values: dict[str, list[tuple[Tensor, Tensor]]] = {}
@@ -122,7 +122,7 @@ def test_recomputed_attention_is_that_of_the_fused_layer(name: str) -> None:
         handle.remove()
     assert len(seen["attention"]) == sum(map(len, values.values())) + (name == "seq2seq-gru")
     for key, weights in seen["attention"].items():
-        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-6, rtol=0)
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1], dtype=weights.dtype), atol=1e-12, rtol=0)
         if name == "seq2seq-gru":
             assert weights.shape == (2, 1, inputs[2].shape[1], inputs[0].shape[1])
             assert (weights[0, ..., -2:] == 0).all()
@@ -131,7 +131,7 @@ def test_recomputed_attention_is_that_of_the_fused_layer(name: str) -> None:
         v, output = values[module][int(times or 1) - 1]
         layer: Any = model.get_submodule(module)
         joined = layer.join(weights @ v.repeat_interleave(layer.heads // layer.kv_heads, dim=1))
-        torch.testing.assert_close(joined, output, atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(joined, output, atol=1e-12, rtol=1e-12)
 
 
 def test_a_shared_block_has_a_result_for_each_time_that_it_runs() -> None:
@@ -239,7 +239,7 @@ def test_what_is_held_does_not_grow() -> None:
 
 
 def test_steps_outside_a_call_replace_each_other() -> None:
-    model, inputs = small("seq2seq-gru")
+    model, inputs = small("seq2seq-gru", dtype=torch.float64)
     step: Any = model
     with torch.no_grad(), capture(model, ("features", "attention", "gates")) as seen:
         state = step.begin(*inputs[:2])
@@ -247,7 +247,7 @@ def test_steps_outside_a_call_replace_each_other() -> None:
             logits, state = step.step(token, state)
     assert not any("#" in name for kind in seen for name in seen[kind])
     assert torch.equal(seen["features"]["head"], logits)
-    torch.testing.assert_close(seen["gates"]["decoder.l0.state"][:, 0], state[0], atol=1e-6, rtol=0)
+    torch.testing.assert_close(seen["gates"]["decoder.l0.state"][:, 0], state[0], atol=1e-12, rtol=0)
     assert seen["attention"]["attention"].shape[2] == 1
 
 

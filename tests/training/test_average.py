@@ -29,19 +29,19 @@ def network() -> nn.Sequential:
 
 
 def test_it_is_the_formula_for_weights_and_a_copy_for_statistics() -> None:
-    model = network()
+    model = network().double()
     average = Average(model, decay=0.5)
     expected = {k: p.detach().clone() for k, p in model.named_parameters()}
     for step in range(20):
         with torch.no_grad():
             for p in model.parameters():
                 p.add_(torch.randn_like(p))
-        model(torch.randn(8, 3))
+        model(torch.randn(8, 3, dtype=torch.float64))
         average.update(step)
         d = min(0.5, (1 + step) / (10 + step))
         expected = {k: d * expected[k] + (1 - d) * p.detach() for k, p in model.named_parameters()}
     for key, value in expected.items():
-        assert torch.allclose(average.weights[key], value, rtol=1e-5)
+        assert torch.allclose(average.weights[key], value, rtol=1e-12)
     for key, buffer in model.named_buffers():
         assert torch.equal(average.weights[key], buffer)
 

@@ -16,8 +16,9 @@ from cutaway.training.progress import Progress
 from cutaway.training.session import fit
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_logits_are_averaged_over_the_image_and_its_mirror_image(precision: str) -> None:
+# Products of batches of 3 and of 7 are rounded apart: by one bit of bfloat16's eight, where that is the precision.
+@pytest.mark.parametrize(("precision", "apart"), [("float32", 1e-5), ("bfloat16", 0.03)])
+def test_logits_are_averaged_over_the_image_and_its_mirror_image(precision: str, apart: float) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(2 * 3 * 4, 5)).train()
     images = torch.randn(7, 2, 3, 4)
@@ -26,8 +27,8 @@ def test_logits_are_averaged_over_the_image_and_its_mirror_image(precision: str)
     assert found.dtype == torch.float32
     with torch.no_grad(), place.autocast():
         there, back = model(images).float(), model(images[..., [3, 2, 1, 0]]).float()
-    assert torch.allclose(found, (there + back) / 2, atol=1e-6)
-    assert not torch.allclose(found, there, atol=1e-2)
+    assert torch.allclose(found, (there + back) / 2, atol=apart)
+    assert not torch.allclose(found, there, atol=0.1)
     assert torch.equal(results_of(model, TensorPart(images, None), place, batch_size=7).outputs, there)
     assert model.training
 

@@ -31,11 +31,11 @@ def same(a: nn.Module, b: nn.Module) -> bool:
 
 
 def test_it_is_the_textbooks_loop(make_trainer: Make, data: DataSet) -> None:
-    trainer = make_trainer(optimizer="sgd", lr=0.1, schedule="constant")
+    trainer = make_trainer(optimizer="sgd", lr=0.1, schedule="constant", precision="float64")
     trainer.fit()
 
-    model = network()
-    x, y = data.parts["train"].inputs, data.parts["train"].target  # type: ignore[attr-defined]
+    model = network().double()
+    x, y = data.parts["train"].inputs.double(), data.parts["train"].target  # type: ignore[attr-defined]
     for epoch in range(3):
         for index in trainer.batches_of(epoch):
             model.zero_grad()
@@ -43,7 +43,7 @@ def test_it_is_the_textbooks_loop(make_trainer: Make, data: DataSet) -> None:
             with torch.no_grad():
                 for p in model.parameters():
                     p -= 0.1 * p.grad
-    assert all(torch.allclose(p, q, rtol=0, atol=1e-7) for p, q in zip(trainer.model.parameters(), model.parameters()))
+    assert all(torch.allclose(p, q, rtol=0, atol=1e-12) for p, q in zip(trainer.model.parameters(), model.parameters()))
 
 
 def test_four_batches_of_eight_are_one_of_thirty_two(make_trainer: Make) -> None:
@@ -72,11 +72,12 @@ def test_a_last_batch_of_one_joins_the_one_before(make_trainer: Make) -> None:
 
 
 def test_the_loss_is_the_mean_over_what_was_counted(make_trainer: Make) -> None:
-    trainer = make_trainer(lr=0.0, epochs=20)  # nothing is learned, so every batch sees the same weights
+    # Nothing is learned, so every batch sees the same weights.
+    trainer = make_trainer(lr=0.0, epochs=20, precision="float64")
     trainer.fit()
-    x, y = trainer.train.inputs, trainer.train.target  # type: ignore[attr-defined]
+    x, y = trainer.train.inputs.double(), trainer.train.target  # type: ignore[attr-defined]
     assert trainer.state.history[0]["train_loss"] == pytest.approx(
-        F.cross_entropy(trainer.model(x), y).item(), rel=1e-6
+        F.cross_entropy(trainer.model(x), y).item(), rel=1e-12
     )
 
 
@@ -249,17 +250,19 @@ class TwoHeaded(nn.Module):
 
 
 def test_auxiliary_heads_add_their_share_to_the_gradient_alone(make_trainer: Make, data: DataSet) -> None:
-    trainer = make_trainer(model=TwoHeaded(), optimizer="sgd", lr=0.1, schedule="constant", batch_size=0, epochs=1)
+    trainer = make_trainer(
+        model=TwoHeaded(), optimizer="sgd", lr=0.1, schedule="constant", batch_size=0, epochs=1, precision="float64"
+    )
     trainer.fit()
 
-    model = TwoHeaded()
-    x, y = data.parts["train"].inputs, data.parts["train"].target  # type: ignore[attr-defined]
+    model = TwoHeaded().double()
+    x, y = data.parts["train"].inputs.double(), data.parts["train"].target  # type: ignore[attr-defined]
     logits, auxiliary = model(x)
     main = F.cross_entropy(logits, y)
     (main + 0.3 * F.cross_entropy(auxiliary, y)).backward()
     for p, q in zip(trainer.model.parameters(), model.parameters()):
         assert q.grad is not None
-        assert torch.allclose(p, q - 0.1 * q.grad, rtol=0, atol=1e-7)
+        assert torch.allclose(p, q - 0.1 * q.grad, rtol=0, atol=1e-12)
     row = trainer.state.history[0]  # of the one step of the epoch
     assert row["train_loss"] == pytest.approx(main.item(), rel=1e-5)
     assert 0 <= row["val_accuracy"] <= 1
