@@ -17,14 +17,17 @@ Confusion = tuple[str, str, int, float]  # actual, predicted, examples, share of
 
 def confusion(classes: dict[str, Any]) -> View:
     """The matrix, and the commonest confusions by name."""
-    names, counts = classes["names"], classes["confusion"]
-    cells: list[Confusion] = [
-        (was, said, n, n / sum(row)) for was, row in zip(names, counts) for said, n in zip(names, row) if n > 0
-    ]
+    names, counts = classes["names"], classes.get("confusion")  # of many classes there are the commonest cells alone
+    if counts is None:
+        cells: list[Confusion] = [(was, said, n, n / of) for was, said, n, of in classes["cells"]]
+    else:
+        cells = [
+            (was, said, n, n / sum(row)) for was, row in zip(names, counts) for said, n in zip(names, row) if n > 0
+        ]
     wrong = sorted((c for c in cells if c[0] != c[1]), key=lambda c: (-c[2], -c[3]))
     drawings: list[Drawing] = []
     says = "A row is a class, a column what the model took it for; the shade is the share of the row."
-    if len(names) <= MOST_CLASSES:
+    if counts is not None and len(names) <= MOST_CLASSES:
         drawings.append({"kind": "heat", "title": "Actual and predicted", "names": names, "counts": counts})
     else:
         says = f"{count(len(names))} classes are too many for a matrix: these pairs are most often confused."
@@ -98,11 +101,16 @@ def per_class(classes: dict[str, Any], part: str) -> View:
     for name in FIGURES.values():
         columns |= {name: "share", f"{name} from": "share", f"{name} to": "share"}
     rows = [[c["name"], c["count"], *(c[f][k] for f in FIGURES for k in ("value", "low", "high"))] for c in order]
+    says = (
+        "Recall is the share of a class that was found, precision the share of its calls that were right, "
+        "F1 their harmonic mean; bars are 95\u202f% intervals."
+    )
+    if len(classes["names"]) > len(order):
+        says += f" Of {count(len(classes['names']))} classes, these {count(len(order))} have most examples."
     return View(
         id="classes",
         title="Class by class",
-        says="Recall is the share of a class that was found, precision the share of its calls that were right, "
-        "F1 their harmonic mean; bars are 95\u202f% intervals.",
+        says=says,
         summary=_extremes(order[: len(found)]),
         table=table(columns, rows),
         drawings=[drawing],

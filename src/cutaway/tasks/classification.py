@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..nn import losses
 from ..spec import Classes
-from .measures import Measure, mean, share
+from .confusion import Confusion
+from .measures import Measure, mean
+
+SOME = 4096  # examples whose losses are computed at a time, as what that takes is a multiple of their outputs
 
 
 class Classification:
@@ -78,36 +79,16 @@ class Classification:
 
     def measures(self, outputs: Tensor, target: Tensor) -> dict[str, Measure]:
         """Accuracy and, over classes, balanced accuracy and F1; loss. Intervals: Wilson, resampling, normal."""
-        right = (self.decide(outputs) == target).sum().item()
-        confusion = self._confusion(outputs, target)
-        recall, f1 = _recall_and_f1(_resample(confusion))
-        present = confusion.sum(1) > 0
-        value_recall, value_f1 = _recall_and_f1(confusion[None])
+        some = [slice(start, start + SOME) for start in range(0, len(target), SOME)]
+        losses_of_each = torch.cat([self.losses(outputs[i], target[i]) for i in some])
         return {
-            "accuracy": share(right, len(target)),
-            "balanced_accuracy": _spread(value_recall[0, present].mean(), np.nanmean(recall[:, present], axis=1)),
-            "macro_f1": _spread(value_f1[0, present].mean(), np.nanmean(f1[:, present], axis=1)),
-            "loss": mean(self.losses(outputs, target).double().cpu().numpy()),
+            **self._confusion(outputs, target).measures(),
+            "loss": mean(losses_of_each.double().cpu().numpy()),
         }
 
     def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
-        """Confusion (rows are what it was, columns what was said) and precision, recall and F1 for each class."""
-        confusion = self._confusion(outputs, target)
-        _, f1 = _recall_and_f1(_resample(confusion))
-        _, value_f1 = _recall_and_f1(confusion[None])
-        rows = []
-        for k, name in enumerate(self.target.names):
-            right, was, said = confusion[k, k], confusion[k].sum(), confusion[:, k].sum()
-            rows.append(
-                {
-                    "name": name,
-                    "count": int(was),
-                    "precision": share(right, said).to_json(),
-                    "recall": share(right, was).to_json(),
-                    "f1": _spread(value_f1[0, k], f1[:, k]).to_json(),
-                }
-            )
-        return {"classes": {"names": list(self.target.names), "confusion": confusion.tolist(), "per_class": rows}}
+        """Confusion, and precision, recall and F1 for each class: `Confusion.details`."""
+        return {"classes": self._confusion(outputs, target).details(self.target.names)}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
         """The accuracy of always saying the training part's commonest class."""
@@ -157,31 +138,5 @@ class Classification:
             return torch.nn.functional.one_hot(target, width).to(outputs.dtype)  # (N, K)
         return target
 
-    def _confusion(self, outputs: Tensor, target: Tensor) -> NDArray[np.int64]:
-        size = len(self.target.names)
-        cells = target.cpu() * size + self.decide(outputs).cpu()
-        return cells.bincount(minlength=size * size).reshape(size, size).numpy()
-
-
-def _resample(confusion: NDArray[np.int64], resamples: int = 1000) -> NDArray[np.int64]:
-    """(B, K, K) confusion matrices of resampled examples: to resample examples is to draw the cells' counts anew."""
-    total = confusion.sum()
-    rng = np.random.default_rng(0)
-    drawn = rng.multinomial(total, (confusion / total).ravel(), size=resamples)
-    return drawn.reshape(resamples, *confusion.shape)
-
-
-def _recall_and_f1(confusion: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Per class, (B, K) each: recall = right/was (NaN where nothing was), F1 = 2 right/(was + said)."""
-    right = np.diagonal(confusion, axis1=1, axis2=2).astype(np.float64)
-    was, said = confusion.sum(2), confusion.sum(1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return right / was, 2 * right / (was + said)
-
-
-def _spread(value: float, resampled: NDArray[np.float64]) -> Measure:
-    """A value with the middle 95 % of its resamples."""
-    if np.isnan(resampled).all():
-        return Measure(float(value), float("nan"), float("nan"))
-    low, high = np.nanpercentile(resampled, [2.5, 97.5])
-    return Measure(float(value), float(low), float(high))
+    def _confusion(self, outputs: Tensor, target: Tensor) -> Confusion:
+        return Confusion(target.cpu().numpy(), self.decide(outputs).cpu().numpy(), len(self.target.names))

@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..data.sets import IGNORED
-from ..spec import Classes, Tags
-from .classification import Classification
+from ..spec import Tags
+from .confusion import Confusion
 from .measures import Measure, bootstrap, mean
 
 OUTSIDE = "O"
@@ -43,7 +43,6 @@ class Tagging:
         self.target = target
         self.label_smoothing = label_smoothing
         self.spans = spans_in(target.names)
-        self._tokens = Classification(Classes(target.names, target.column))  # each token as an example
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """The loss summed over the batch's tokens, ()."""
@@ -95,7 +94,7 @@ class Tagging:
         Intervals: Wilson's and resampling of tokens, resampling of sentences for spans, normal for the loss.
         """
         real = target != IGNORED
-        found = self._tokens.measures(*self._flat(kept, target))
+        found = self._confusion(kept, target).measures()
         found["loss"] = mean(kept[:, :, LOSS][real].double().cpu().numpy())
         if self.spans:
             counts = self._span_counts(kept, target)  # (N, 3)
@@ -105,7 +104,7 @@ class Tagging:
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
         """Confusion of tags and the figures of each, as of classes."""
-        return self._tokens.details(*self._flat(kept, target))
+        return {"classes": self._confusion(kept, target).details(self.target.names)}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
         """The accuracy of always saying the training part's commonest tag. Both may be of any shape."""
@@ -146,11 +145,11 @@ class Tagging:
             )
         return rows
 
-    def _flat(self, kept: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """The tokens as examples of a classification: one-hot rows (n, K) of what was decided, and classes (n,)."""
+    def _confusion(self, kept: Tensor, target: Tensor) -> Confusion:
+        """The tokens as examples."""
         real = target != IGNORED
         decided = kept[:, :, DECIDED][real].long()
-        return F.one_hot(decided, len(self.target.names)).float(), target[real]
+        return Confusion(target[real].cpu().numpy(), decided.cpu().numpy(), len(self.target.names))
 
     def _span_counts(self, kept: Tensor, target: Tensor) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
         """Of each example the spans that are right, said and there, (N, 3)."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from .. import __version__
 from ..data.named.opening import NAMED
@@ -22,12 +23,14 @@ from ..data.sets import IN_MEMORY, Part
 from ..settings import as_text
 from ..spec import Classes
 from ..tasks.separability import linearly_separable
+from ..tasks.task import Task
 from .checkpoint import State
 from .evaluation import results_of
 from .loop import CONVERGED
 from .prepared import Prepared
 
 SHOWN_MISTAKES = 24
+AT_A_TIME = 4096  # examples that are put into words at once
 PICTURE_SIDE = 96  # pixels of a picture in the report
 SEPARATED_AT_MOST = 100_000  # numbers in the training part: a linear programme on more takes minutes
 
@@ -107,8 +110,6 @@ def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
     )
     train_target = ready.data.parts["train"].target
     assert train_target is not None
-    mistakes = [{"i": i, **m} for i, m in enumerate(task.mistakes(outputs, target)) if m["wrong"]]
-    mistakes.sort(key=lambda m: -m["loss"])
     return {
         "part": name,
         "count": len(part),
@@ -117,8 +118,19 @@ def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
         **task.details(outputs, target),
         "baseline": task.baseline(train_target, target),
         **(task.beside(outputs, ready.data.parts["train"], part) if hasattr(task, "beside") else {}),
-        "worst": [_shown(part, m) for m in mistakes[:SHOWN_MISTAKES]],
+        "worst": [_shown(part, m) for m in _worst(task, outputs, target)],
     }
+
+
+def _worst(task: Task, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    """The mistakes with the largest loss, each with its example's number; words are made of some examples at a time."""
+    worst: list[dict[str, Any]] = []
+    for start in range(0, len(target), AT_A_TIME):
+        some = slice(start, start + AT_A_TIME)
+        rows = enumerate(task.mistakes(outputs[some], target[some]), start)
+        worst += [{"i": i, **mistake} for i, mistake in rows if mistake["wrong"]]
+        worst = sorted(worst, key=lambda mistake: -mistake["loss"])[:SHOWN_MISTAKES]
+    return worst
 
 
 def _shown(part: Part, mistake: dict[str, Any]) -> dict[str, Any]:
