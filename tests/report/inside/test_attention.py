@@ -67,11 +67,11 @@ def test_every_model_that_attends_is_drawn(name: str) -> None:
 
 @pytest.mark.parametrize("name", ATTENDS)
 def test_results_are_those_of_the_fused_layer(name: str) -> None:
-    for look in looks(opened(name), 1):
+    for look in looks(opened(name, torch.float64), 1):
         joined = look.results()
         if isinstance(look.module, MultiHeadAttention):
             joined = look.module.join(joined[None])
-        torch.testing.assert_close(joined[0], look.output, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(joined[0], look.output, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ATTENDS)
