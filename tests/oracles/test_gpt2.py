@@ -45,7 +45,7 @@ def test_gpt2_whole() -> None:
 
 
 def test_another_gelu_is_noticed() -> None:
-    other = transformers_oracle(FAMILY, SMALL, pad_token_id=0)
+    other = transformers_oracle(FAMILY, "gpt2", SMALL, pad_token_id=0)
     for block in other.module.model.transformer.h:  # type: ignore[union-attr]
         block.mlp.act = nn.GELU()  # type: ignore[union-attr]
     assert not compare(GPT2(SMALL), other, torch.Generator().manual_seed(1)).equal
@@ -100,7 +100,7 @@ def test_every_layer_is_transformers() -> None:
 def test_keys_and_shapes_are_transformers_at_full_size() -> None:
     with torch.device("meta"):
         ours = GPT2(PRESETS["gpt2"])
-        oracle = transformers_oracle(FAMILY, PRESETS["gpt2"])
+        oracle = transformers_oracle(FAMILY, "gpt2", PRESETS["gpt2"])
         assert oracle.converted is not None
         renamed = oracle.converted(dict(ours.named_parameters()))
     theirs = {name: parameter.shape for name, parameter in oracle.module.named_parameters()}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "hold models to their cards and oracles: one row a claim"
 HELD, FAILED, SKIPPED = "held", "failed", "skipped"
+UNFIT = (ValueError, RuntimeError, TypeError, KeyError, IndexError)  # two networks that are not built alike
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +54,10 @@ def run(args: argparse.Namespace) -> int:
     counts = {status: sum(c.status == status for c in claims) for status in (HELD, SKIPPED, FAILED)}
     said = f"{plural(len(found), 'model')}, {plural(len(claims), 'claim')}"
     note(f"{said}: {', '.join(f'{n} {status}' for status, n in counts.items())}")
+    unchecked = {c.detail for c in claims if c.status == SKIPPED and c.measured is None}
+    for reason in sorted(unchecked):
+        count = plural(sum(c.status == SKIPPED and c.detail == reason for c in claims), "claim")
+        note(f"not checked, {count}: {reason}")
     return 1 if counts[FAILED] else 0
 
 
@@ -71,11 +76,14 @@ def claims_of(found: Preset) -> Iterator[Claim]:
         torch.manual_seed(0)
         model = found.build(config)
         yield from _counts(found)
+        yield from _settings(found)
+        yield _initial(found, model)
         yield from _oracle(found, config, model)
         yield _saved(found, model)
         yield from _torchvision(found)
         yield from _hugging_face(found, model)
         yield from _behaviour(found, config, model)
+        yield from _textbook(found, config, model)
 
 
 def _counts(found: Preset) -> Iterator[Claim]:
@@ -98,6 +106,57 @@ def _counts(found: Preset) -> Iterator[Claim]:
             yield Claim(found.name, claim, HELD if held else FAILED, detail, counted, published)
 
 
+def _settings(found: Preset) -> Iterator[Claim]:
+    """The preset's constants are those that its paper gives, and those of the library that has the same network. What
+    is compared with stands apart from the preset, or is the library's own: the preset is not asked."""
+    import torch
+
+    from ..interop.huggingface import family_of
+    from ..interop.names import torchvision_names
+    from ..interop.oracles import OracleMissing
+    from ..interop.oracles.hugging import unlike_reference
+    from ..interop.oracles.modules import unlike_torchvision
+    from ..interop.oracles.published import SETTINGS, differing
+
+    yield _none_differ(
+        found, "settings = published", f"{len(SETTINGS[found.name])}", differing(found.name, found.config)
+    )
+    family = family_of(found.name)
+    if family is not None:
+        claim = "settings = transformers'"
+        try:
+            yield _none_differ(found, claim, "each", unlike_reference(family, found.name, found.config))
+        except OracleMissing as missing:
+            yield Claim(found.name, claim, SKIPPED, str(missing))
+        except UNFIT as error:  # a network that the family there is not
+            yield Claim(found.name, claim, FAILED, str(error))
+    if found.name in torchvision_names():
+        claim = "settings of layers = torchvision's"
+        try:
+            with torch.device("meta"):
+                count, unlike = unlike_torchvision(found.name, found.build(found.config))
+            yield _none_differ(found, claim, f"{count:,}", unlike)
+        except OracleMissing as missing:
+            yield Claim(found.name, claim, SKIPPED, str(missing))
+
+
+def _initial(found: Preset, model: Any) -> Claim:
+    """Weights begin as the paper or its code has it."""
+    from ..interop.oracles.initial import unlike_law
+
+    count = f"{sum(1 for _ in model.parameters()):,}"
+    family = found.module.__name__.rpartition(".")[2]
+    return _none_differ(found, "initial weights = published", count, unlike_law(family, model))
+
+
+def _none_differ(found: Preset, claim: str, count: str, unlike: list[str]) -> Claim:
+    """That nothing of so many differs; else the first few that do."""
+    if not unlike:
+        return Claim(found.name, claim, HELD, f"{count} alike")
+    more = f"; and {len(unlike) - 3} more" if len(unlike) > 3 else ""
+    return Claim(found.name, claim, FAILED, "; ".join(unlike[:3]) + more)
+
+
 def _oracle(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
     """Outputs and every parameter's gradient are those of an independent implementation."""
     import torch
@@ -113,7 +172,16 @@ def _oracle(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
         for claim in claims:
             yield Claim(found.name, claim, SKIPPED, str(missing), bound=BOUND)
         return
-    measured = compare(model, oracle, torch.Generator().manual_seed(0))
+    except UNFIT as error:
+        for claim in claims:
+            yield Claim(found.name, claim, FAILED, f"the oracle cannot be built like it: {error}", bound=BOUND)
+        return
+    try:
+        measured = compare(model, oracle, torch.Generator().manual_seed(0))
+    except UNFIT as error:
+        for claim in claims:
+            yield Claim(found.name, claim, FAILED, f"they cannot be compared: {error}", bound=BOUND)
+        return
     fields = dataclasses.fields(config)
     reduced = [f.name for f in fields if getattr(config, f.name) != getattr(found.config, f.name)]
     where = ", with " + ", ".join(f"{name}={as_text(getattr(config, name))}" for name in reduced) if reduced else ""
@@ -218,6 +286,42 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
             together = model(*inputs)
             alone = torch.cat([model(*(x[i : i + 1] for x in inputs)) for i in range(3)])
     yield _at_most(found, "one alone = one of many", difference(alone, together), BOUND)
+
+
+def _textbook(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
+    """Fast layers are those that the textbook writes out, what is generated with a cache is what is without one, and a
+    step of learning is the optimizer's equation."""
+    from ..inspect.example import example_inputs, example_shape
+    from ..interop.oracles.compare import BOUND
+    from ..training.settings import TrainSettings
+    from .textbook import as_textbook, cached, learns_as_written
+
+    shape, sizes = example_shape(found, config), found.image_sizes(config)
+    if sizes.least > 1:
+        side = sizes.enough(sizes.least)
+        shape = (*shape[:-2], side, side)
+    drawn = example_inputs(found, config, shape, count=2)
+    inputs = tuple(x.double() if x.is_floating_point() else x for x in drawn)
+    written = dict(as_textbook(model.double().eval(), inputs))
+    if written:
+        worst = max(written, key=written.__getitem__)
+        yield _at_most(
+            found, "layers = the textbook's", written[worst], BOUND, f", {len(written)} layers, worst {worst}"
+        )
+    apart = cached(found, config, model)
+    if apart is not None:
+        yield _at_most(found, "token after token = all at once", apart, BOUND)
+    step = learns_as_written(TrainSettings(**_of_training(found)))
+    if step is not None:
+        yield _at_most(found, "a step = the textbook's", step[1], BOUND, f", {step[0]}")
+
+
+def _of_training(found: Preset) -> dict[str, Any]:
+    """The preset's settings that are of training, and not of the data."""
+    from ..training.settings import TrainSettings
+
+    names = {field.name for field in dataclasses.fields(TrainSettings)}
+    return {key: value for key, value in found.card.settings.items() if key in names}
 
 
 def _alone_without_padding(model: Any, inputs: tuple[Any, ...]) -> tuple[Any, Any]:

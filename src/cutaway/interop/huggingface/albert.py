@@ -18,7 +18,8 @@ def settings(config: Config) -> dict[str, Any]:
     same = {"shared": True, "first_position": 0, "pooled": "tanh", "drops_before": False}
     refuse_unlike(config, "ALBERT", **same, types=config.types or 1, embedding=config.embedding or config.dim)
     found = sizes(config)
-    return {**found, "embedding_size": config.embedding, "classifier_dropout_prob": found.pop("classifier_dropout")}
+    found["classifier_dropout_prob"] = found.pop("classifier_dropout")
+    return {**found, "embedding_size": config.embedding}
 
 
 def config_of(theirs: Mapping[str, Any]) -> Config:

@@ -64,6 +64,13 @@ def torchvision_models(name: str) -> Any:
         raise OracleMissing(f"torchvision cannot be imported here ({str(error).splitlines()[0]}).") from error
 
 
+def changed(config: Any, preset: Any, **names: str) -> dict[str, Any]:
+    """What of a config is other than in a preset, by the other library's names of those fields: `dropout="dropout"`.
+    All else is left to that library's own defaults, so that a preset that was changed is noticed."""
+    fields = {theirs: (getattr(config, ours), getattr(preset, ours)) for theirs, ours in names.items()}
+    return {theirs: given for theirs, (given, usual) in fields.items() if given != usual}
+
+
 def images(*shape: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
     """Inputs for an oracle: one float64 tensor of that shape from the standard normal distribution."""
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...models.alexnet import PRESETS, Config
 from ..names import torchvision_key
-from . import Oracle, images, torchvision_models
+from . import Oracle, changed, images, torchvision_models
 
 LAYERS = ("conv1", "conv2", "conv3", "conv4", "conv5", "fc6", "fc7", "fc8")
 
@@ -20,7 +20,9 @@ def torchvision_alexnet(config: Config) -> Oracle:
     """torchvision's network. Its images are small and not square: the last map is 2×3, spread over the grid."""
     alexnet = torchvision_models("alexnet").alexnet
     with torch.device("meta"):
-        module: nn.Module = alexnet(num_classes=config.num_classes, dropout=config.dropout)
+        module: nn.Module = alexnet(
+            num_classes=config.num_classes, **changed(config, PRESETS["alexnet"], dropout="dropout")
+        )
     keys = (f"{layer}.{part}" for layer in LAYERS for part in ("weight", "bias"))
     key_map = {key: torchvision_key("alexnet", key) for key in keys}
     return Oracle(module.to_empty(device="cpu"), images(2, 3, 100, 140), key_map)

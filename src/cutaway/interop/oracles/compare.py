@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ...models.images import answers_of
 from . import Oracle
+from .dropping import fixed_dropout
 
 BOUND = 1e-9  # largest relative difference in float64
 NOISE = 1e-6  # a gradient below this share of the largest is rounding: a bias before a normalization, for one
@@ -35,8 +36,8 @@ def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Com
     """Run both with the same weights, inputs and gradient at the output, first in training mode, then in evaluation.
 
     The model's weights are moved at random first, so that ones and zeros of an initialisation hide nothing, and
-    training comes first, so that evaluation sees normalization statistics that are not those of a new model. Both
-    draw the same dropout. The model and the oracle's weights are changed in copies only.
+    training comes first, so that evaluation sees normalization statistics that are not those of a new model. Dropout is
+    no chance (`dropping.py`): its places and rates are compared. The model and the oracle are changed in copies only.
     Raises ValueError where a weight of either side has no counterpart.
     """
     ours, theirs = copy.deepcopy(model).double(), copy.deepcopy(oracle.module).double()
@@ -61,7 +62,7 @@ def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Com
         results: list[tuple[tuple[Tensor, ...], dict[str, Tensor | None]]] = []
         for module in (ours, theirs):
             module.train(training).zero_grad()
-            with torch.random.fork_rng(devices=[]):
+            with torch.random.fork_rng(devices=[]), fixed_dropout():
                 torch.manual_seed(0)
                 given = answers_of(module(*inputs))
             if oracle.compared is not None:

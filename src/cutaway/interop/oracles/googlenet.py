@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ...models.googlenet import PRESETS, Config, GoogLeNet
 from ..names import torchvision_key
-from . import Oracle, OracleMissing, images, torchvision_models
+from . import Oracle, OracleMissing, changed, images, torchvision_models
 
 
 class OurOrder(nn.Module):
@@ -49,7 +49,7 @@ def torchvision_googlenet(config: Config) -> Oracle:
             functools.partial(googlenet.Inception, conv_block=conv),
             functools.partial(googlenet.InceptionAux, conv_block=conv),
         ],
-        dropout=config.dropout,
+        **changed(config, PRESETS["googlenet"], dropout="dropout"),
     )
     module.fc = nn.Linear(config.scaled(1024), config.num_classes)
     if config.auxiliary:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 from ...models.gpt2 import PRESETS, Config
 from ..huggingface.gpt2 import FAMILY
@@ -10,14 +11,14 @@ from . import Oracle
 from .hugging import transformers_oracle
 
 
-def transformers_gpt2(config: Config) -> Oracle:
+def transformers_gpt2(name: str, config: Config) -> Oracle:
     """GPT2LMHeadModel, or GPT2ForSequenceClassification, which answers at the last token that is no padding (0)."""
-    return transformers_oracle(FAMILY, config, pad_token_id=0, bos_token_id=None, eos_token_id=None)
+    return transformers_oracle(FAMILY, name, config, pad_token_id=0, bos_token_id=None, eos_token_id=None)
 
 
-ORACLES = dict.fromkeys(PRESETS, transformers_gpt2)
-# Dropout stands in the fused kernel here, and is drawn in another order there.
+ORACLES = {name: functools.partial(transformers_gpt2, name) for name in PRESETS}
+# All but words, width and depth: as many heads, of two numbers each.
 REDUCED = {
-    name: dataclasses.replace(preset, vocabulary=50, context=16, dim=24, layers=2, heads=3, dropout=0.0)
+    name: dataclasses.replace(preset, vocabulary=50, context=16, dim=2 * preset.heads, layers=2)
     for name, preset in PRESETS.items()
 }

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ...models import gat, gcn, graphconv
-from . import Oracle, OracleMissing
+from . import Oracle, OracleMissing, changed
 
 NODES, EDGES, GRAPHS = 23, 60, 4
 READS = {"mean": "global_mean_pool", "max": "global_max_pool", "sum": "global_add_pool"}
@@ -143,7 +143,8 @@ def geometric_gcn(config: gcn.Config) -> Oracle:
 
 def geometric_gat(config: gat.Config) -> Oracle:
     """GATConv over edges that have their loops already."""
-    make = functools.partial(_library().GATConv, negative_slope=config.slope, add_self_loops=False)
+    other = changed(config, gat.PRESETS["gat"], negative_slope="slope")
+    make = functools.partial(_library().GATConv, add_self_loops=False, **other)
     convs, width = [], config.in_features
     for _ in range(config.layers - (not config.many)):
         convs.append(make(width, config.hidden, heads=config.heads))

@@ -9,11 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...models.registry import preset
 from ..huggingface import Family, renamed
 from . import Oracle, OracleMissing
 from .operators import make_torchvision_importable
+from .published import TRANSFORMERS, resolved
 
 LENGTHS = (9, 4, 7, 1)  # tokens of each text: a ragged batch, padded behind
+SPOKEN = ("num_labels",)  # a setting of the data
+ALIKE = ({"gelu_new", "gelu_pytorch_tanh"},)  # names of one function there
 
 
 class Answering(nn.Module):
@@ -33,13 +37,26 @@ class Answering(nn.Module):
 
 
 def transformers_oracle(
-    family: Family, config: Any, *, inputs: Callable[[torch.Generator], tuple[Tensor, ...]] | None = None, **more: Any
+    family: Family,
+    name: str,
+    config: Any,
+    *,
+    inputs: Callable[[torch.Generator], tuple[Tensor, ...]] | None = None,
+    **more: Any,
 ) -> Oracle:
-    """The network of `config` there, by its own plain attention, given our weights under its names. `more` goes into
-    its config."""
+    """The network of the preset `name` there, by its own plain attention, given our weights under its names.
+
+    Its config is the library's own and what is published of `name`, not ours: of `config` only what differs from our
+    preset, sizes that a comparison needs for one, is taken over, and then `more`.
+    """
     library = transformers_library()
     kind = getattr(library, family.architecture(config))
-    module = kind(kind.config_class(**family.settings(config), **more))
+    asked, own = family.settings(config), family.settings(preset(name).config)
+    changed = {key: value for key, value in asked.items() if key not in own or own[key] != value}
+    reference = reference_config(family, name)
+    for key, value in {**changed, **more}.items():
+        setattr(reference, key, value)
+    module = kind(reference)
     module.set_attn_implementation("eager")
 
     def converted(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -47,6 +64,42 @@ def transformers_oracle(
 
     drawn = inputs or ragged_tokens(config.vocabulary)
     return Oracle(Answering(module), drawn, converted=converted, compared=where_real)
+
+
+def reference_config(family: Family, name: str) -> Any:
+    """The config of transformers that the published weights of a preset have: its library's defaults and what their
+    config.json says else. Raises OracleMissing where transformers is not here."""
+    library = transformers_library()
+    kind = getattr(library, family.architecture(preset(name).config)).config_class
+    return kind(**TRANSFORMERS[name])
+
+
+def unlike_reference(family: Family, name: str, config: Any) -> list[str]:
+    """What of a preset's config is not as the reference has it, both ways: what is written for transformers, and what
+    is read of the reference's own config.json."""
+    reference = reference_config(family, name)
+    written = {k: v for k, v in family.settings(config).items() if k not in SPOKEN}
+    theirs = {key: getattr(reference, key, None) for key in written}
+    sizes = {"n_inner": 4 * getattr(reference, "n_embd", 0)}  # left open there too
+    heads = {"classifier_dropout": getattr(reference, "hidden_dropout_prob", None)}
+    found = [
+        f"{key}={value!r}, transformers {theirs[key]!r}"
+        for key, value in written.items()
+        if not _same(key, value, theirs[key], {**sizes, **heads})
+    ]
+    read, ours = resolved(family.config(reference.to_dict())), resolved(config)
+    found += [
+        f"{field}={ours[field]!r}, read of transformers' config {value!r}"
+        for field, value in read.items()
+        if field not in ("head", "num_classes") and ours[field] != value
+    ]
+    return found
+
+
+def _same(key: str, ours: Any, theirs: Any, opened: Mapping[str, Any]) -> bool:
+    """Whether a setting is the reference's; what either leaves open is what it comes to."""
+    ours, theirs = (opened.get(key) if value is None else value for value in (ours, theirs))
+    return bool(ours == theirs) or any({ours, theirs} <= names for names in ALIKE if isinstance(ours, str))
 
 
 def where_real(inputs: tuple[Tensor, ...], outputs: Tensor) -> Tensor:

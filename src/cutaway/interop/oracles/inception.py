@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...models.inception_v3 import PRESETS, Config, InceptionV3
 from ..names import torchvision_key
-from . import Oracle, images, torchvision_models
+from . import Oracle, changed, images, torchvision_models
 
 
 class EqualParts(nn.Module):
@@ -57,7 +57,7 @@ def torchvision_inception(config: Config) -> Oracle:
         aux_logits=config.auxiliary,
         inception_blocks=[conv, *(functools.partial(module, conv_block=conv) for module in modules)],
         init_weights=False,
-        dropout=config.dropout,
+        **changed(config, PRESETS["inception-v3"], dropout="dropout"),
     )
     network.fc = nn.Linear(config.scaled(2048), config.num_classes)
     if config.auxiliary:

@@ -11,13 +11,14 @@ LENGTHS = (9, 4, 7, 1)  # tokens of each source: a ragged batch, padded behind
 STEPS = 8  # tokens of each target
 
 
-def ragged_pairs(vocabulary: int, target: int | None = None) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+def ragged_pairs(
+    vocabulary: int, target: int | None = None, *, lengths: tuple[int, ...] = LENGTHS, steps: int = STEPS
+) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
     """Source ids (N, T), their mask, and target ids (N, S) below `target`, or below the same `vocabulary`."""
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
-        lengths = torch.tensor(LENGTHS)
-        mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (N, T)
+        mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # (N, T)
         source = torch.randint(2, vocabulary, mask.shape, generator=generator).where(mask, 0)
-        return source, mask, torch.randint(2, target or vocabulary, (len(LENGTHS), STEPS), generator=generator)
+        return source, mask, torch.randint(2, target or vocabulary, (len(lengths), steps), generator=generator)
 
     return draw

@@ -9,7 +9,7 @@ from torch import nn
 
 from ...models.vgg import PRESETS, VGG, Config
 from ..names import torchvision_key
-from . import Oracle, images, torchvision_models
+from . import Oracle, changed, images, torchvision_models
 
 
 def torchvision_vgg(config: Config) -> Oracle:
@@ -19,7 +19,11 @@ def torchvision_vgg(config: Config) -> Oracle:
     for count, width in zip(config.stages, config.widths):
         plan += [width] * count + ["M"]
     with torch.device("meta"):  # every weight is copied over: what it was costs nothing
-        module = vgg.VGG(vgg.make_layers(plan, config.batch_norm), config.num_classes, dropout=config.dropout)
+        module = vgg.VGG(
+            vgg.make_layers(plan, config.batch_norm),
+            config.num_classes,
+            **changed(config, PRESETS["vgg11"], dropout="dropout"),
+        )
         if config.in_channels != 3:
             module.features[0] = nn.Conv2d(config.in_channels, config.width, 3, padding=1)
         if (config.widths[-1], config.pool_to, config.hidden) != (512, 7, 4096):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ...models.vit import PRESETS, Config, ViT
 from ..names import torchvision_key
-from . import Oracle, images, torchvision_models
+from . import Oracle, changed, images, torchvision_models
 
 
 def torchvision_vit(config: Config) -> Oracle:
@@ -23,7 +23,7 @@ def torchvision_vit(config: Config) -> Oracle:
         num_heads=config.heads,
         hidden_dim=config.dim,
         mlp_dim=config.mlp_dim,
-        dropout=config.dropout,
+        **changed(config, PRESETS["vit-base/16"], dropout="dropout"),
         num_classes=config.num_classes,
     )
     if config.in_channels != 3:
@@ -35,9 +35,7 @@ def torchvision_vit(config: Config) -> Oracle:
     inside = "vit." if config.pool == "mean" else ""
     # The names are those of all of torchvision's Vision Transformers, of which vit_b_16 is one.
     key_map = {key: inside + torchvision_key("vit-base/16", key) for key in ours}
-    # torchvision's attention gives tokens that lie in memory with the batch second. Dropout is drawn in the order of
-    # memory, which is the same only for a batch of one. Of large images one is enough, for the sake of time.
-    batch = 1 if config.dropout or size > 64 else 2
+    batch = 1 if size > 64 else 2  # of large images one is enough, for the sake of time
     return Oracle(module, images(batch, config.in_channels, size, size), key_map)
 
 

@@ -1,0 +1,252 @@
+"""How each network's weights begin, by its paper or by the code that its authors released: written down a second time,
+beside the models and not from them.
+
+A law gives mean and standard deviation of one tensor, by its shape; the first whose pattern its name has is its own.
+Where none is, PyTorch's own hold: weights and biases of layers are uniform with variance 1/(3 · fan-in), embeddings
+standard normal. Normalizations begin as the identity, always.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+SURE = 6.0  # standard errors that a drawn standard deviation may be off
+LEAST = 48  # numbers below which a tensor's standard deviation says too little
+
+
+class Drawn(NamedTuple):
+    """What a tensor is drawn from."""
+
+    mean: float
+    deviation: float  # its standard deviation
+
+
+Law = Callable[[Tensor, Any], Drawn]  # of a tensor and the config of its model
+Laws = tuple[tuple[str, Law], ...]
+
+
+def fan_in(weight: Tensor) -> int:
+    """The inputs of one unit of a weight (out, in, …)."""
+    return weight[0].numel()
+
+
+def fan_out(weight: Tensor) -> int:
+    """The outputs that one input reaches."""
+    return weight.numel() // weight.shape[1]
+
+
+def constant(mean: float) -> Law:
+    """One number."""
+    return lambda weight, config: Drawn(mean, 0.0)
+
+
+def deviation(of: float | Callable[[Tensor, Any], float]) -> Law:
+    """Mean 0 and that standard deviation."""
+    return lambda weight, config: Drawn(0.0, of(weight, config) if callable(of) else of)
+
+
+def uniform(bound: Callable[[Tensor, Any], float]) -> Law:
+    """Between ± that."""
+    return deviation(lambda weight, config: bound(weight, config) / math.sqrt(3))
+
+
+def glorot(parts: int = 1) -> Law:
+    """Variance 2 / (inputs + outputs) of a matrix, or of each of so many that stand one above another in it."""
+    return deviation(lambda weight, config: math.sqrt(2 / (fan_in(weight) + fan_out(weight) / parts)))
+
+
+def _cut_normal(times: float) -> float:
+    """The standard deviation of a normal distribution cut off at ± so many of its own."""
+    density = math.exp(-(times**2) / 2) / math.sqrt(2 * math.pi)
+    return math.sqrt(1 - 2 * times * density / math.erf(times / math.sqrt(2)))
+
+
+def _airbench(weight: Tensor, config: Any) -> Drawn:
+    """The first filters pass one channel on each, the others are PyTorch's own."""
+    ones = min(weight.shape[:2])
+    square = (ones + (len(weight) - ones) / 3) / weight.numel()
+    mean = ones / weight.numel()
+    return Drawn(mean, math.sqrt(square - mean**2))
+
+
+def _t5_qkv(weight: Tensor, config: Any) -> Drawn:
+    """Queries have 1/√d in them; keys and values not."""
+    return Drawn(0.0, math.sqrt((1 / config.key_dim + 2) / 3 / config.dim))
+
+
+KEPT = deviation(lambda weight, config: math.sqrt(2 / fan_out(weight)))  # K. He et al., 2015, counting outputs
+RECTIFIED = deviation(lambda weight, config: math.sqrt(2 / fan_in(weight)))  # and counting inputs
+NONE = constant(0.0)
+BIASES: Laws = ((r".*bias", NONE),)
+LOOKS: Laws = (
+    (r".*attention\.qkv\.weight", glorot(3)),
+    (r".*attention\.kv\.weight", glorot(2)),
+    (r".*attention\.(q|out)\.weight", glorot()),
+)
+ZERO_LOOKS = (r".*attention\.\w+\.bias", NONE)
+BERT: Laws = (*BIASES, (r".*", deviation(0.02 * _cut_normal(2.0))))
+DECODER: Laws = (
+    *BIASES,
+    (r"positions\.weight", deviation(0.01)),
+    (r".*(attention\.out|mlp\.fc2)\.weight", deviation(lambda w, config: 0.02 / math.sqrt(2 * config.layers))),
+    (r".*", deviation(0.02)),
+)
+CELLS = uniform(lambda weight, config: config.hidden**-0.5)
+# LeNet-5's map m of C3 has 25 inputs for each of its 3, 4 or 6 sources, and 2.4 over their number bounds its weights.
+C3 = {3: 6, 4: 9, 6: 1}  # sources → maps
+BY_MAP = sum(maps / sources**2 for sources, maps in C3.items()) / 16
+BY_LINK = sum(maps / sources for sources, maps in C3.items()) / 60
+
+
+def _forgetting(mean: float | None) -> Law:
+    """An LSTM's bias, whose second quarter, the forget gate's, is a constant: the config's where none is given."""
+
+    def law(bias: Tensor, config: Any) -> Drawn:
+        one = config.forget_bias if mean is None else mean
+        square = (3 / config.hidden / 3 + one**2) / 4
+        return Drawn(one / 4, math.sqrt(square - (one / 4) ** 2))
+
+    return law
+
+
+def by_form(field: str, form: str, law: Law) -> Law:
+    """That law where the config's field has that value, else PyTorch's own."""
+    return lambda weight, config: law(weight, config) if getattr(config, field) == form else USUAL
+
+
+USUAL = Drawn(math.nan, math.nan)  # stands for PyTorch's own law, which needs the layer
+LAWS: Mapping[str, Laws] = {
+    "perceptron": ((r".*", NONE),),
+    "lenet5": (
+        (r"c3\.weight", uniform(lambda w, config: 2.4 / 25 * math.sqrt(BY_LINK))),
+        (r"c3\.bias", uniform(lambda w, config: 2.4 / 25 * math.sqrt(BY_MAP))),
+        (r"s\d\..*", uniform(lambda w, config: 2.4 / 4)),
+        (r"c1\..*", uniform(lambda w, config: 2.4 / (25 * config.in_channels))),
+        (r"c5\..*", uniform(lambda w, config: 2.4 / 400)),
+        (r"f6\..*", uniform(lambda w, config: 2.4 / 120)),
+    ),
+    "alexnet": (
+        (r"(conv[245]|fc[67])\.bias", by_form("form", "2012", constant(1.0))),
+        (r".*bias", by_form("form", "2012", NONE)),
+        (r".*", by_form("form", "2012", deviation(0.01))),
+    ),
+    "vgg": (*BIASES, (r"fc.*", deviation(0.01)), (r".*", KEPT)),
+    "googlenet": (
+        (r".*conv\.bias", NONE),
+        (r".*conv\.weight", lambda w, config: (deviation(0.01) if config.norm == "batch" else RECTIFIED)(w, config)),
+        (r".*fc\d?\.weight", by_form("norm", "batch", deviation(0.01))),
+    ),
+    "inception_v3": (
+        (r"AuxLogits\.conv1\.conv\.weight", deviation(0.01)),
+        (r"AuxLogits\.fc\.weight", deviation(0.001)),
+        (r".*weight", deviation(0.1)),
+    ),
+    "resnet": ((r"(?!fc).*", KEPT),),
+    "densenet": ((r"classifier\.bias", NONE), (r"(?!classifier).*", RECTIFIED)),
+    "vit": (
+        (r"class_token", NONE),
+        (r"positions", deviation(0.02)),
+        (r"patches\.weight", deviation(lambda w, config: fan_in(w) ** -0.5)),
+        (r"head\.weight", deviation(0.02)),
+        (r".*mlp\.fc\d\.bias", deviation(1e-6)),
+        (r".*mlp\.fc\d\.weight", glorot()),
+        *LOOKS,
+        *BIASES,
+    ),
+    "cnn_attention": (*LOOKS, ZERO_LOOKS),
+    "airbench": ((r".*conv\d\.weight", _airbench), (r"whiten\.bias", NONE)),
+    "cnn_lstm": ((r"lstm\..*", CELLS),),
+    "rnn": ((r"(rnn|decoder)\..*", CELLS),),
+    "gru": ((r"(rnn|decoder)\..*", CELLS),),
+    "lstm": (
+        (r"(rnn|decoder)\.weight.*", CELLS),
+        (r"(rnn|decoder)\.bias_ih.*", _forgetting(None)),
+        (r"(rnn|decoder)\.bias_hh.*", _forgetting(0.0)),
+    ),
+    "word2vec": ((r"context\.weight", NONE), (r".*", uniform(lambda w, config: 0.5 / config.dim))),
+    "dcnn": ((r"layers\.\d+\.bias", NONE),),
+    "textcnn": ((r".*embedding\.weight", uniform(lambda w, config: 0.25)),),
+    "seq2seq_gru": (
+        (r"(encoder|decoder)\..*", CELLS),
+        (r"attention\.v", uniform(lambda w, config: config.attention**-0.5)),
+    ),
+    "transformer": (
+        *BIASES,
+        (r".*embedding\.weight", deviation(lambda w, config: config.dim**-0.5)),
+        *LOOKS,
+        (r".*", glorot()),
+    ),
+    **dict.fromkeys(("bert", "roberta", "distilbert", "albert"), BERT),
+    **dict.fromkeys(("gpt2", "parallel_transformer"), DECODER),
+    "t5": (
+        (r"embedding\.weight", deviation(1.0)),
+        (r".*table\.weight", deviation(lambda w, config: config.dim**-0.5)),
+        (r".*\.attention\.qkv\.weight", _t5_qkv),
+        (r".*cross_attention\.q\.weight", deviation(lambda w, config: (config.dim * config.key_dim) ** -0.5)),
+        (r".*", deviation(lambda w, config: fan_in(w) ** -0.5)),
+    ),
+    "bart": (*BIASES, (r".*", deviation(0.02))),
+    "gcn": (*BIASES, (r".*lin\.weight", glorot())),
+    "gat": (
+        *BIASES,
+        (r"layers\.0\.lin\.weight", deviation(lambda w, config: math.sqrt(2 / (fan_in(w) + config.hidden)))),
+        (r".*lin\.weight", deviation(lambda w, config: math.sqrt(2 / (fan_in(w) + config.num_classes)))),
+        (r".*att_\w+", deviation(lambda w, config: math.sqrt(2 / (w.shape[-1] + 1)))),
+    ),
+    "graphconv": (*BIASES, (r".*lin_\w+\.weight", glorot())),
+}
+
+
+def unlike_law(family: str, model: nn.Module) -> list[str]:
+    """The tensors of a new model of a family (a file of `models/`) that no law would have drawn, a clause each."""
+    found: list[str] = []
+    seen: set[int] = set()
+    for prefix, module in model.named_modules():
+        for own, parameter in module.named_parameters(recurse=False):
+            if id(parameter) in seen:  # tied
+                continue
+            seen.add(id(parameter))
+            name = f"{prefix}.{own}" if prefix else own
+            law = _law(family, name, own, module, parameter.detach(), model.config)
+            if law is None:
+                found.append(f"{name} has no law")
+            elif said := _off(parameter.detach().double(), law):
+                found.append(f"{name} {said}")
+    return found
+
+
+def _law(family: str, name: str, own: str, module: nn.Module, tensor: Tensor, config: Any) -> Drawn | None:
+    """What a tensor should be drawn from; None where nothing says it."""
+    if isinstance(module, nn.LayerNorm | nn.RMSNorm | nn.modules.batchnorm._BatchNorm):
+        return Drawn(float(own == "weight"), 0.0)
+    law = next((law for pattern, law in LAWS.get(family, ()) if re.fullmatch(pattern, name)), None)
+    try:
+        drawn = law(tensor, config) if law is not None else USUAL
+    except IndexError:  # a tensor of fewer dimensions than any of that name has
+        return None
+    if drawn is not USUAL:
+        return drawn
+    if isinstance(module, nn.Embedding):
+        return Drawn(0.0, 1.0)
+    weight = getattr(module, "weight", None)
+    return Drawn(0.0, (3 * fan_in(weight)) ** -0.5) if isinstance(weight, Tensor) and weight.ndim > 1 else None
+
+
+def _off(tensor: Tensor, law: Drawn) -> str:
+    """In what way a tensor was not drawn by a law; empty where it was, as far as its size lets anyone see."""
+    count = tensor.numel()
+    if not law.deviation:
+        return "" if bool((tensor == law.mean).all()) else f"is not {law.mean:g}"
+    if count < LEAST:
+        return ""
+    deviation, mean = float(tensor.std()), float(tensor.mean())
+    if abs(deviation / law.deviation - 1) > SURE / math.sqrt(2 * count):
+        return f"has standard deviation {deviation:.3g}, by its law {law.deviation:.3g}"
+    if abs(mean - law.mean) > SURE * law.deviation / math.sqrt(count):
+        return f"has mean {mean:.3g}, by its law {law.mean:.3g}"
+    return ""
