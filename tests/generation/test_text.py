@@ -213,12 +213,24 @@ def test_a_token_outside_the_vocabulary_is_named(bad: int) -> None:
         stream(decoder(8), torch.tensor([[3, bad]]), 5)
 
 
-def test_padding_in_front_of_a_prompt_is_refused() -> None:
+@pytest.mark.parametrize("kind", ["cached", "carried", "anew"])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32])
+def test_padding_stands_in_front_of_a_prompt_as_well_as_behind(kind: str, dtype: torch.dtype) -> None:
+    model = decoder(9) if kind == "cached" else {"carried": Carrying, "anew": Anew}[kind]().double()
+    behind = torch.tensor([[2, 3, 4, 5], [3, 6, 0, 0]])
+    front = torch.tensor([[2, 3, 4, 5], [0, 0, 3, 6]])
+    found = [
+        generate(model, prompt, 12, mask=(prompt > 0).to(dtype), generator=[seeded(0), seeded(1)])
+        for prompt in (behind, front)
+    ]
+    assert torch.equal(*found)
+
+
+def test_a_prompt_without_a_token_is_refused() -> None:
     prompt = torch.full((2, 3), 2)
-    for mask in ([[True] * 3, [False, True, True]], [[True] * 3, [False] * 3]):
-        with pytest.raises(ModelError, match="padding behind"):
-            stream(Anew(), prompt, 5, mask=torch.tensor(mask))
-    with pytest.raises(ModelError, match="boolean and of that shape"):
+    with pytest.raises(ModelError, match="by the mask one has none"):
+        stream(Anew(), prompt, 5, mask=torch.tensor([[True] * 3, [False] * 3]))
+    with pytest.raises(ModelError, match="one entry for each place"):
         stream(Anew(), prompt, 5, mask=torch.ones(2, 2, dtype=torch.bool))
     with pytest.raises(SettingError, match="3 generators for 2 rows"):
         stream(Anew(), prompt, 5, generator=[seeded()] * 3)

@@ -117,6 +117,18 @@ def test_padding_leaves_no_trace_in_the_statistics() -> None:
     torch.testing.assert_close(results[0][1][0], 0.1 * maps.mean((0, 2, 3)))
 
 
+def test_masks_as_people_have_them() -> None:
+    model, (x, mask) = built().eval(), videos()
+    for dtype in (torch.int64, torch.uint8, torch.float32):
+        assert torch.equal(model(x, mask.to(dtype)), model(x, mask))
+    with pytest.raises(ModelError, match="padding before a real step"):
+        model(x, mask.flip(1))
+    with pytest.raises(ModelError, match="by True and False or by 1 and 0"):
+        model(x, torch.zeros(mask.shape).masked_fill(~mask, -torch.inf))
+    with pytest.raises(ModelError, match="one entry for each place"):
+        model(x, mask[:, :-1])
+
+
 def test_padding_costs_nothing() -> None:
     model, seen = built(), []
     model.cnn.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))  # type: ignore[union-attr]

@@ -211,6 +211,75 @@ def test_read_in_any_pieces_is_read_at_once(name: str, data: st.DataObject, seed
         rows, cache = [rows[i] for i in chosen], cache.select(torch.tensor(chosen))
 
 
+# --- masks as people have them ------------------------------------------------------------------------------------
+
+# Networks that count positions by place, padding and all, as transformers does: tests/oracles/test_masks.py.
+BY_PLACE = ("bert", "distilbert", "albert", "bart")
+
+
+def in_front(lengths: list[int], seed: int) -> tuple[Tensor, Tensor]:
+    """Token ids (N, T) and a mask whose padding stands in front."""
+    tokens, mask = ragged(lengths, torch.Generator().manual_seed(seed))
+    return tokens, mask.flip(1)
+
+
+def answered(name: str, tokens: Tensor, mask: Tensor, so_far: Tensor) -> Tensor:
+    found: Tensor = model(name)(tokens, mask, so_far) if name in PAIRS else model(name)(tokens, mask)
+    return found
+
+
+@pytest.mark.parametrize("name", [*TEXTS, *PAIRS])
+@few
+@given(lengths=lengths_of, steps=st.integers(1, 6), seed=st.integers(0, 99))
+@torch.no_grad()
+def test_padding_in_front_is_not_read_or_refused(name: str, lengths: list[int], steps: int, seed: int) -> None:
+    (tokens, mask), (*_, so_far) = in_front(lengths, seed), drawn(lengths, steps, seed)
+    each = name in TEXTS and not name.endswith("-classes")
+    other = torch.where(mask, tokens, (tokens + 1) % VOCABULARY)
+    try:
+        found = answered(name, tokens, mask, so_far)
+    except ModelError as refused:
+        assert "padding" in str(refused), refused  # noqa: PT017  # either is right
+        assert not mask.all()
+        return
+    changed = answered(name, other, mask, so_far)
+    assert_equal(changed[mask] if each else changed, found[mask] if each else found)
+    if (TEXTS | PAIRS)[name][0].module.__name__.rpartition(".")[2] in BY_PLACE:
+        return
+    for row, length in enumerate(lengths):
+        alone = answered(name, tokens[row : row + 1, -length:], mask[row : row + 1, -length:], so_far[row : row + 1])[0]
+        assert_equal(found[row, -length:] if each else found[row], alone)
+
+
+@pytest.mark.parametrize("name", [*TEXTS, *PAIRS])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.float32, torch.float64, torch.bfloat16])
+@torch.no_grad()
+def test_a_mask_of_zeros_and_ones_is_a_mask(name: str, dtype: torch.dtype) -> None:
+    tokens, mask, so_far = drawn([7, 2, 4], 3, 0)
+    expected = answered(name, tokens, mask, so_far)
+    assert torch.equal(answered(name, tokens, mask.to(dtype), so_far), expected)
+    if name in PAIRS:
+        net: Any = model(name)
+        states = [net.begin(tokens, seen) for seen in (mask, mask.to(dtype))]
+        first, second = (net.step(so_far[:, 0], state)[0] for state in states)
+        assert torch.equal(first, second)
+    if name in CACHED:
+        net = model(name)
+        assert torch.equal(net.extend(tokens, mask.to(dtype))[0], net.extend(tokens, mask)[0])
+
+
+@pytest.mark.parametrize("name", [*TEXTS, *PAIRS])
+def test_another_mask_is_refused(name: str) -> None:
+    tokens, mask, so_far = drawn([7, 2, 4], 3, 0)
+    bias = torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)
+    for wrong in (bias, bias.clamp(min=-1e9), mask * 2, mask * 0.5):
+        with pytest.raises(ModelError, match="by True and False or by 1 and 0"):
+            answered(name, tokens, wrong, so_far)
+    for wrong in (mask[:, :-1], mask[:2], mask[:, None], mask[0]):
+        with pytest.raises(ModelError, match="one entry for each place"):
+            answered(name, tokens, wrong, so_far)
+
+
 # --- pairs --------------------------------------------------------------------------------------------------------
 
 

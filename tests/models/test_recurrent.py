@@ -99,6 +99,29 @@ def test_a_mask_of_all_real_steps_is_no_mask(name: str) -> None:
 
 
 @EACH
+def test_masks_as_people_have_them(name: str) -> None:
+    """Of tokens, of steps of numbers, and of a state that is carried on."""
+    tokens, mask = sentences(4, 6)
+    numbers = torch.randn(4, 6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    words, series = model_of(name, vocabulary=11, read="every"), model_of(name, in_features=3)
+    asked: list[Any] = [
+        lambda seen: words(tokens, seen),
+        lambda seen: series(numbers, seen),
+        lambda seen: words.advance(tokens, seen)[0],
+    ]
+    for ask in asked:
+        for dtype in (torch.int64, torch.uint8, torch.float32):
+            assert torch.equal(ask(mask.to(dtype)), ask(mask))
+        with pytest.raises(ModelError, match="padding before a real step"):
+            ask(mask.flip(1))
+        with pytest.raises(ModelError, match="by True and False or by 1 and 0"):
+            ask(torch.zeros(mask.shape).masked_fill(~mask, -torch.inf))
+        for wrong in (mask[:, :-1], mask[:1]):
+            with pytest.raises(ModelError, match="one entry for each place"):
+                ask(wrong)
+
+
+@EACH
 def test_read_outs(name: str) -> None:
     tokens, mask = sentences(3, 6)
     every = model_of(name, vocabulary=11, read="every", bidirectional=True)

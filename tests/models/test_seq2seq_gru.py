@@ -142,7 +142,7 @@ def test_a_config_fits_a_data_set() -> None:
 def test_an_empty_source_is_refused() -> None:
     source, mask, so_far = ragged([3, 2], 2, torch.Generator().manual_seed(0))
     mask[1] = False
-    with pytest.raises(ModelError, match="without a single token"):
+    with pytest.raises(ModelError, match="Sequence 1 of the batch has no real step"):
         small()(source, mask, so_far)
 
 

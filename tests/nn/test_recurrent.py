@@ -238,9 +238,7 @@ def test_padding_elsewhere_than_on_the_right_is_refused(row: list[bool], words: 
         lengths_of(torch.tensor([[True, True, False], row]), 3)
 
 
-@pytest.mark.parametrize(
-    "mask", [torch.ones(2, 4, dtype=torch.bool), torch.ones(2, 3), torch.ones(3, dtype=torch.bool)]
-)
-def test_masks_of_another_shape_or_type_are_refused(mask: Tensor) -> None:
-    with pytest.raises(ModelError, match=r"A mask must be boolean, of shape \(N, 3\)"):
-        lengths_of(mask, 3)
+@pytest.mark.parametrize("shape", [(2, 4), (3,), (2, 3, 1)])
+def test_masks_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ModelError, match="A mask must have one entry for each place"):
+        lengths_of(torch.ones(shape, dtype=torch.bool), 3)

@@ -13,8 +13,8 @@ A model with `config.context` reads at most so many tokens. When a text outgrows
 the context, the newest token in it, is read anew, and from there on token by token. Half, so that this is rare; the
 text at a place depends on nothing but the prompt, the seed and the settings.
 
-Prompts of one batch may differ in length: padding stands behind them, and a mask (N, T) says what is real. Each row is
-what it would be alone.
+Prompts of one batch may differ in length: a mask (N, T) says what is real, wherever padding stands. Each row is what it
+would be alone.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ModelError, SettingError, require
+from ..nn.masks import real_places
 from ..nn.unrolled import Unrolled
 from .sampling import Sampling, Settings, draw, uniform
 
@@ -53,7 +54,7 @@ def generate(
 ) -> Tensor:
     """`count` tokens that go on where each row of `prompt` (N, T) ends: (N, count) int64.
 
-    `mask` (N, T) is True where a token is real, padding behind them. How each is drawn is said by `settings`, those of
+    `mask` (N, T) is True where a token is real. How each is drawn is said by `settings`, those of
     `sampling.Sampling`; the repetition penalty counts the prompt's tokens. Tokens of `never` are not drawn; one of
     `ends` ends its row, where NONE stands from there on, and the result is shorter where all rows have ended.
 
@@ -93,12 +94,12 @@ def stream(
     """The same, one token of each row at a time, (N,), as soon as it is drawn."""
     sampling = Sampling(**settings)
     require(count >= 1, "count", count, "at least 1", SettingError)
-    lengths = _lengths(prompt, mask)
-    _refuse_unknown(model, prompt, lengths)
-    context = context_of(model)
-    if context is not None and max(lengths) > context and not window:
+    prompts = _prompts(prompt, mask)
+    _refuse_unknown(model, prompts)
+    context, longest = context_of(model), max(map(len, prompts))
+    if context is not None and longest > context and not window:
         raise ModelError(
-            f"The prompt has {max(lengths):,} tokens, and this model reads {context:,} at most: give a shorter one, or "
+            f"The prompt has {longest:,} tokens, and this model reads {context:,} at most: give a shorter one, or "
             f"let the window slide (--window, or window=True), and the last {context:,} are read."
         )
     generators: list[torch.Generator | None] = [*generator] if isinstance(generator, Sequence) else [generator]
@@ -106,7 +107,7 @@ def stream(
         raise SettingError(f"{len(generators)} generators for {len(prompt)} rows cannot be: give one, or one a row.")
     if sampling.greedy:
         generators = []
-    reader = _reader(model)(model, _History(prompt, lengths, context))
+    reader = _reader(model)(model, _History(prompts, context))
     return _stream(model, reader, count, sampling, generators, list(never), list(ends))
 
 
@@ -158,11 +159,11 @@ def _numbers(generators: list[torch.Generator | None], rows: int, device: torch.
 class _History:
     """The tokens of each row so far, and where the window begins that the model reads of them."""
 
-    def __init__(self, prompt: Tensor, lengths: list[int], context: int | None) -> None:
-        self.prompts = [row[:length] for row, length in zip(prompt, lengths)]
+    def __init__(self, prompts: list[Tensor], context: int | None) -> None:
+        self.prompts = prompts
         self.drawn: list[Tensor] = []  # each (N,)
         self.context = context
-        self.starts = [max(0, length - context) if context else 0 for length in lengths]
+        self.starts = [max(0, len(row) - context) if context else 0 for row in prompts]
 
     def windows(self) -> tuple[Tensor, Tensor | None]:
         """What the model reads of each row: (N, T), padding behind, and the mask; None where all is real."""
@@ -279,32 +280,25 @@ def _last(outputs: Tensor, mask: Tensor) -> Tensor:
     return outputs[torch.arange(len(outputs), device=outputs.device), mask.sum(1) - 1]
 
 
-def _lengths(prompt: Tensor, mask: Tensor | None) -> list[int]:
-    """The tokens of each prompt. Raises ModelError where there is none, or where padding is not behind."""
+def _prompts(prompt: Tensor, mask: Tensor | None) -> list[Tensor]:
+    """The real tokens of each prompt. Raises ModelError where there is none."""
     if prompt.ndim != 2 or not prompt.numel():
         raise ModelError(f"A prompt has the shape (N, T) with at least one token, not {tuple(prompt.shape)}.")
     if mask is None:
-        return [prompt.shape[1]] * len(prompt)
-    if mask.shape != prompt.shape or mask.dtype != torch.bool:
-        raise ModelError(
-            f"The mask of prompts {tuple(prompt.shape)} is boolean and of that shape, not {mask.dtype} "
-            f"{tuple(mask.shape)}."
-        )
-    lengths = mask.sum(1)
-    behind = torch.arange(mask.shape[1], device=mask.device) < lengths[:, None]
-    if not torch.equal(mask, behind) or not bool(lengths.all()):
-        raise ModelError("Each prompt needs at least one token, and padding behind its tokens alone: see the mask.")
-    found: list[int] = lengths.tolist()
-    return found
+        return list(prompt)
+    real = real_places(mask, prompt.shape)
+    assert real is not None
+    if not bool(real.any(1).all()):
+        raise ModelError("Each prompt needs at least one token, and by the mask one has none.")
+    return [row[some] for row, some in zip(prompt, real)]
 
 
-def _refuse_unknown(model: nn.Module, prompt: Tensor, lengths: list[int]) -> None:
+def _refuse_unknown(model: nn.Module, prompts: list[Tensor]) -> None:
     """Raise ModelError where a token is none of the model's."""
     size = getattr(getattr(model, "config", None), "vocabulary", None)
     if not isinstance(size, int):
         return
-    for i, length in enumerate(lengths):
-        row = prompt[i, :length]
+    for row in prompts:
         bad = row[(row < 0) | (row >= size)]
         if len(bad):
             raise ModelError(

@@ -18,8 +18,9 @@ Shapes, from token ids (N, T):
     tags                                     (N, T, tags)
 
 Its kin are the same network with other values in the Config, and have files of their own that say which: `roberta.py`,
-`distilbert.py`, `albert.py`. A text stands between [CLS] and [SEP]; of two texts the second has segment 1. Padding
-stands behind what is real, and no token looks at it: what comes out of padding itself means nothing.
+`distilbert.py`, `albert.py`. A text stands between [CLS] and [SEP]; of two texts the second has segment 1. No token
+looks at padding: what comes out of padding itself means nothing. It stands behind what is real; in front, it takes up
+positions, as in the common implementations, but for RoBERTa, whose positions are counted over real tokens.
 
 What the head is made of is all in `head`: a body learned with one head is taken over to another. The pooled layer
 W_p belongs to the head for classes, and is not there with another.
@@ -34,7 +35,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ModelError, require
-from ..nn.attention import visible
+from ..nn.masks import real_places, visible
 from ..nn.transformer import ACTIVATIONS, Block, Tied
 from ..spec import Classes, Masked, Tags, TextSpec, Value
 from .card import Card, Divergence, Published
@@ -183,14 +184,14 @@ class Bert(nn.Module):
             elif parameter.ndim == 2:
                 nn.init.trunc_normal_(parameter, std=DEVIATION, a=-2 * DEVIATION, b=2 * DEVIATION)
 
-    def embed(self, tokens: Tensor, types: Tensor | None = None) -> Tensor:
-        """z⁰, what enters the first block, (N, T, dim). Raises ModelError beyond the context, and for segments where
-        there are none."""
+    def embed(self, tokens: Tensor, types: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """z⁰, what enters the first block, (N, T, dim). `mask` (N, T) is asked only where positions are counted over
+        real tokens. Raises ModelError beyond the context, and for segments where there are none."""
         self._refuse(tokens.shape[1], types)
         z = self.embedding(tokens)  # (N, T, embedding)
         if self.config.types:
             z = z + self.types(types if types is not None else torch.zeros_like(tokens))
-        z = z + self.positions(self.config.first_position + torch.arange(tokens.shape[1], device=tokens.device))
+        z = z + self.positions(self._rows(tokens, real_places(mask, tokens.shape)))
         z = self.dropout(self.norm(z))
         y: Tensor = self.project(z) if self.config.embedding else z  # (N, T, dim)
         return y
@@ -198,15 +199,25 @@ class Bert(nn.Module):
     def hidden(self, tokens: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
         """What leaves the last block, (N, T, dim). `mask` (N, T) is True where a token is real, `types` (N, T) the
         segment of each, 0 where there are none. Raises ModelError beyond the context."""
-        z = self.embed(tokens, types)
-        seen = visible(_needed(mask), causal=False, length=tokens.shape[1])
+        return self._through(tokens, _needed(real_places(mask, tokens.shape)), types)
+
+    def _through(self, tokens: Tensor, mask: Tensor | None, types: Tensor | None) -> Tensor:
+        z = self.embed(tokens, types, mask)
+        seen = visible(mask, causal=False, length=tokens.shape[1])
         for i in range(self.config.layers):
             z = self.blocks[0 if self.config.shared else i](z, seen)
         return z
 
     def features(self, tokens: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
-        """What the head sees: each token, (N, T, dim), or the first, (N, dim), where the answer is one."""
-        z = self.hidden(tokens, mask, types)
+        """What the head sees: each token, (N, T, dim), or the first, (N, dim), where the answer is one. Raises
+        ModelError where that first one is padding."""
+        mask = _needed(real_places(mask, tokens.shape))
+        if self.config.head == "classes" and mask is not None and not _begins(mask):
+            raise ModelError(
+                "The answer is read from the first token of a text, and a row of this mask has padding there: padding "
+                "must stand behind what is real."
+            )
+        z = self._through(tokens, mask, types)
         y: Tensor = z[:, 0] if self.config.head == "classes" else self.tags_dropout(z)
         return y
 
@@ -220,6 +231,13 @@ class Bert(nn.Module):
             raise ModelError(
                 f"Positions are learned for {self.config.context:,} tokens, and these are {length:,}: give fewer, "
                 "or a larger model.context in training."
+    def _rows(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
+        """The rows of P for the tokens, (T,) or (N, T). The row before the first is that of padding."""
+        first = self.config.first_position
+        if mask is None or not first:
+            return first + torch.arange(tokens.shape[1], device=tokens.device)
+        return first - 1 + mask.cumsum(1) * mask
+
             )
         if types is not None and not self.config.types:
             raise ModelError("This network knows no segments (types=0): give none, or train with model.types=2.")
@@ -238,6 +256,11 @@ def _or(share: float | None, otherwise: float) -> float:
 
 
 Model = Bert
+def _begins(mask: Tensor) -> bool:
+    """Whether the first token of each text is real; in a compiled graph nobody can know."""
+    return torch.compiler.is_compiling() or bool(mask[:, 0].all())
+
+
 
 PRESETS = {
     "bert-base-uncased": Config(),

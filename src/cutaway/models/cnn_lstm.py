@@ -45,6 +45,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ..errors import ModelError, require
+from ..nn.masks import real_places
+from ..nn.recurrent import lengths_of
 from ..spec import Classes, Value, VideoSpec
 from .card import Card, Divergence, Published
 from .images import refuse_small
@@ -137,9 +139,12 @@ class CNNLSTM(nn.Module):
     def features(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """What the head sees: the last state, or the mean of all, (N, hidden).
 
-        `mask` (N, T) is True where a frame is real, at least at the first of each video; padding stands behind.
+        `mask` (N, T) is True where a frame is real, at least at the first of each video; padding stands behind. Raises
+        ModelError where it stands elsewhere.
         """
-        if mask is None:
+        mask = real_places(mask, x.shape)
+        lengths = lengths_of(mask, x.shape[1])
+        if mask is None or lengths is None:
             seen = self.frames(x.flatten(0, 1)).view(*x.shape[:2], -1)  # (N, T, D)
             states, (last, _) = self.lstm(seen)  # (N, T, hidden), (layers, N, hidden)
             mean: Tensor = states.mean(1)
@@ -147,11 +152,10 @@ class CNNLSTM(nn.Module):
             real = self.frames(x[mask])  # (M, D)
             seen = real.new_zeros(*mask.shape, real.shape[1])  # (N, T, D)
             seen[mask] = real
-            lengths = mask.sum(1)
-            packed = pack_padded_sequence(seen, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            packed = pack_padded_sequence(seen, lengths, batch_first=True, enforce_sorted=False)
             packed_states, (last, _) = self.lstm(packed)
             states, _ = pad_packed_sequence(packed_states, batch_first=True)  # zeros behind the last state
-            mean = states.sum(1) / lengths[:, None]
+            mean = states.sum(1) / mask.sum(1)[:, None]
         top: Tensor = last[-1]  # of the upper layer, (N, hidden)
         return top if self.config.readout == "last" else mean
 

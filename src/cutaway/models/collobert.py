@@ -31,6 +31,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ModelError, require
+from ..nn.masks import real_places
 from ..spec import Classes, Tags, TextSpec
 from .card import Card, Divergence, Published
 
@@ -87,7 +88,7 @@ class Collobert(nn.Module):
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """What the head sees: (N, T, hidden), or (N, second) of a sentence. `mask` (N, T) is True where a token is
         real; None where all are."""
-        half = self.config.window // 2
+        half, mask = self.config.window // 2, real_places(mask, tokens.shape)
         if mask is not None:
             tokens = tokens * mask
         x = self.embedding(F.pad(tokens, (half, half)))  # (N, T + window − 1, d)

@@ -28,7 +28,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..errors import require
+from ..errors import ModelError, require
+from ..nn.masks import real_first, real_places
 from ..spec import Classes, TextSpec, Value
 from .card import Card, Divergence, Published
 
@@ -130,8 +131,15 @@ class DCNN(nn.Module):
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """What the head sees: the k_top numbers of each row of each map, (N, rows · maps · k_top). `mask` (N, T) is
-        True where a token is real; None where all are."""
-        mask = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
+        True where a token is real; None where all are. Raises ModelError where padding stands before a real one."""
+        mask = real_places(mask, tokens.shape)
+        if mask is None:
+            mask = torch.ones_like(tokens, dtype=torch.bool)
+        elif not torch.compiler.is_compiling() and not real_first(mask):
+            raise ModelError(
+                "dcnn reads as many tokens as are real from the left, and a row of this mask has padding before a real "
+                "one: padding must stand behind the last."
+            )
         words = lengths = mask.sum(1)  # s, (N,)
         x = (self.embedding(tokens) * mask[:, :, None]).transpose(1, 2)  # (N, d, T)
         count = len(self.layers)

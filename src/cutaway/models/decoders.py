@@ -1,6 +1,7 @@
 """What language models with causal blocks share: their fitting to data, first weights, and reading on from a cache.
 
-Padding stands behind what is real, where a causal model never looks: it changes nothing. `extend` reads on from a
+Padding that stands behind what is real is where a causal model never looks. Elsewhere no token looks at it, and
+positions are counted over the real ones: either way it changes nothing. `extend` reads on from a
 cache, one token or many at a time, and gives what `forward` gives at the last of them.
 """
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from ..errors import ModelError
 from ..nn.cache import Cache
+from ..nn.masks import places_among_real, real_first, real_places, visible
 from ..spec import Classes, NextToken, TextSpec, Value
 
 DEVIATION = 0.02  # of the weights at first
@@ -79,6 +81,7 @@ class Decoder(nn.Module):
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """What the head sees: each token, (N, T, dim), or the last real one, (N, dim), where the answer is one."""
+        mask = real_places(mask, tokens.shape)
         z = self.hidden(tokens, mask)
         return z if self.config.head == "next" else last_real(z, mask)
 
@@ -90,6 +93,7 @@ class Decoder(nn.Module):
     def extend(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> tuple[Tensor, Cache]:
         """Logits of the token behind the last real one of each row, (N, vocabulary), and the cache, which knows
         `tokens` (N, T) now. Without a cache the tokens are the beginning."""
+        mask = real_places(mask, tokens.shape)
         if cache is None:
             cache = Cache(self.config.layers, self.config.context)
         return self.head(last_real(self.hidden(tokens, mask, cache), mask)), cache
@@ -103,7 +107,9 @@ class Decoder(nn.Module):
                 f"{self.limit} {context:,} tokens, and these are {length:,}: give fewer, or a larger model.context in "
                 "training."
             )
+        mask = real_places(mask, tokens.shape)
         if cache is not None:
             return cache.read(tokens, mask)
-        # Padding stands behind what is real, and no token looks behind itself.
-        return torch.arange(tokens.shape[1], device=tokens.device), None, True
+        if mask is None or real_first(mask):  # no token looks behind itself, where padding stands
+            return torch.arange(tokens.shape[1], device=tokens.device), None, True
+        return places_among_real(mask), visible(mask, causal=True, length=tokens.shape[1]), False

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..errors import ModelError, require
 from ..nn.cache import Cache
-from ..nn.masks import visible
+from ..nn.masks import real_places, visible
 from ..spec import PairSpec, Tokens
 
 
@@ -42,7 +42,7 @@ class EncoderDecoder(nn.Module):
 
     def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
         """What the head sees at each place of the target, (N, S, dim)."""
-        mask = visible(source_mask, causal=False, length=source.shape[1])  # (N, 1, 1, T)
+        mask = visible(real_places(source_mask, source.shape), causal=False, length=source.shape[1])  # (N, 1, 1, T)
         return self.decode(target_so_far, self.encode(source, mask), mask)
 
     def forward(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
@@ -60,6 +60,7 @@ class EncoderDecoder(nn.Module):
 
         Raises ModelError for a source without a real token: an answer to nothing is made up.
         """
+        source_mask = real_places(source_mask, source.shape)
         if not source.shape[1] or (source_mask is not None and not bool(source_mask.any(1).all())):
             raise ModelError("A source without a single token cannot be read: give at least one.")
         cache = Cache(len(self.decoder), crosses=True)

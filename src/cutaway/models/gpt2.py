@@ -16,7 +16,8 @@ The MLP has 4·dim hidden units and the tanh form of GELU, the output layer is t
 to the stream begins smaller by 1/√(2·layers), so that the sum over all blocks keeps its variance. For classes the head
 is a linear layer on the last token, which has seen all the others; it has no bias, as in transformers.
 
-Padding stands behind what is real, where a causal model never looks: it changes nothing. `extend` (`decoders.py`)
+Padding, before or behind what is real, changes nothing: no token looks at it, and positions are counted over the real
+ones, as transformers' `generate` counts them. `extend` (`decoders.py`)
 reads on from a cache, one token or many at a time, and gives what `forward` gives at the last of them.
 """
 

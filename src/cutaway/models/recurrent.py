@@ -36,6 +36,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ModelError, require
+from ..nn.masks import real_places
 from ..nn.recurrent import Ragged, State, as_given, as_state, lengths_of, packed
 from ..spec import Classes, Horizon, NextToken, SeriesSpec, SoundSpec, Tags, TextSpec, Value
 
@@ -252,7 +253,7 @@ class Recurrent(nn.Module):
                 "nothing that is known in advance."
             )
         steps = self._from_last(self._steps(x))  # (N, T, numbers)
-        lengths = lengths_of(beside, steps.shape[1])
+        lengths = lengths_of(real_places(beside, steps.shape), steps.shape[1])
         if lengths is None:
             outputs, after = self.rnn(steps)
             last = as_state(after)[0]
@@ -298,7 +299,7 @@ class Recurrent(nn.Module):
                 f"has read={config.reads} and bidirectional={str(config.bidirectional).lower()}."
             )
         steps = self._steps(x)
-        lengths = lengths_of(mask, steps.shape[1])
+        lengths = lengths_of(real_places(mask, steps.shape), steps.shape[1])
         if lengths is None:
             outputs, after = self.rnn(steps, as_given(state))
             state = as_state(after)

@@ -7,8 +7,8 @@ optimized BERT pretraining approach, 2019. <https://arxiv.org/abs/1907.11692>
 
 Shapes are those of `bert.py`. What is different from BERT:
 - Tokens. Pieces of bytes, 50 265 of them, for BERT's 30 522 pieces of words; a text stands between <s> and </s>.
-- Positions. The table has 514 rows for 512 tokens: the first token has row 2. In the authors' library row 1 is that of
-  padding, whose token id is 1, and real tokens count on from there; row 0 is nobody's.
+- Positions. The table has 514 rows for 512 tokens: the first real token has row 2, wherever padding stands. Row 1 is
+  that of padding, whose token id is 1 in the authors' library, and row 0 is nobody's.
 - Segments. There is one alone. The authors' network has no such table; checkpoints in transformers' form have one row,
   which is added to every token.
 - Classes. Dropout stands before the pooled layer, too. That layer is not learned in pre-training.
@@ -46,8 +46,9 @@ CARD = Card(
         Divergence(
             "positions",
             paper="not said; the authors' library counts from 2 on, behind the row of padding",
-            here="the token at place t of a text has row t + 2, whatever its id",
-            circulating="counted over tokens whose id is not that of padding, 1 (transformers): the same for real text",
+            here="counted over the tokens that the mask says are real, whatever their ids",
+            circulating="counted over tokens whose id is not that of padding, 1 (transformers): the same where these "
+            "are what the mask hides",
         ),
         Divergence(
             "segments",

@@ -40,6 +40,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ..errors import ModelError, require
+from ..nn.masks import real_places
+from ..nn.recurrent import lengths_of
 from ..spec import PairSpec, Tokens
 from .card import Card, Divergence, Published
 
@@ -140,15 +142,16 @@ class Seq2SeqGRU(nn.Module):
         return logits
 
     def begin(self, source: Tensor, source_mask: Tensor | None = None) -> State:
-        """Read the source: what `step` needs, each tensor with N first. Raises ModelError for an empty source."""
+        """Read the source: what `step` needs, each tensor with N first. Raises ModelError for an empty source, and for
+        a mask with padding elsewhere than behind what is real."""
+        source_mask = real_places(source_mask, source.shape)
+        lengths = lengths_of(source_mask, source.shape[1])
         x = self.dropout(self.embedding(source))  # (N, T, embedding)
         if source_mask is None:
             source_mask = torch.ones_like(source, dtype=torch.bool)
+        if lengths is None:
             h, last = self.encoder(x)
         else:
-            lengths = source_mask.sum(1).cpu()
-            if (lengths == 0).any():
-                raise ModelError("A source without a single token cannot be read: give at least one.")
             packed, last = self.encoder(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
             h, _ = pad_packed_sequence(packed, batch_first=True, total_length=source.shape[1])
         s = torch.tanh(self.initial(last[-1]))  # the last layer's backward state has read h←_1 last: (N, hidden)

@@ -32,6 +32,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import require
+from ..nn.masks import real_places
 from ..spec import Classes, TextSpec, Value
 from .card import Card, Divergence, Published
 
@@ -99,6 +100,7 @@ class TextCNN(nn.Module):
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """What the head sees: the largest answer of each filter, (N, filters · windows). `mask` (N, T) is True where a
         token is real; None where all are."""
+        mask = real_places(mask, tokens.shape)
         x = self.embedding(tokens)  # (N, T, k)
         if self.config.channels == "two-channel":
             x = x + self.static_embedding(tokens)
@@ -109,8 +111,8 @@ class TextCNN(nn.Module):
         for conv, h in zip(self.convs, self.config.windows):
             c = conv(x)  # (N, filters, T + h − 1)
             if mask is not None:
-                beyond = ~F.pad(mask, (h - 1, 0), value=True)  # windows that begin behind the last word
-                c = c.masked_fill(beyond[:, None], float("-inf"))
+                some = F.pad(mask, (h - 1, h - 1)).unfold(1, h, 1).any(2)  # windows with a word, (N, T + h − 1)
+                c = c.masked_fill(~some[:, None], float("-inf"))
             found.append(F.relu(c.amax(2)))  # the maximum of what is rectified
         return torch.cat(found, 1)  # (N, filters · windows)
 

@@ -23,7 +23,7 @@ Dropout is of what each sub-layer adds and of the sums at the bottom, nowhere el
 last block, which ends in one. `order=pre` normalizes before each sub-layer instead, with one more behind either stack:
 so are deep networks trained without a long warm-up.
 
-Sinusoids have no limit of length. Padding stands behind what is real and changes nothing. A decoded token is read
+Sinusoids have no limit of length. Padding, before or behind what is real, changes nothing. A decoded token is read
 alone: `begin` keeps the source's keys and values, `step` those of the target so far.
 """
 
@@ -38,6 +38,7 @@ from torch import Tensor, nn
 
 from ..errors import require
 from ..nn.cache import Cache
+from ..nn.masks import places_among_real
 from ..nn.position import sinusoids
 from ..nn.transformer import Block, Tied
 from ..spec import PairSpec
@@ -122,15 +123,19 @@ class Transformer(EncoderDecoder):
         """What the target is looked up in."""
         return self.embedding if self.target_embedding is None else self.target_embedding
 
-    def _looked_up(self, words: nn.Embedding, tokens: Tensor, positions: Tensor) -> Tensor:
-        """√d · E[tokens] + PE(positions), (N, T, dim). The factor is not the positions'."""
+    def _looked_up(self, words: nn.Embedding, tokens: Tensor, places: Tensor, mask: Tensor | None = None) -> Tensor:
+        """√d · E[tokens] + PE(places), (N, T, dim). The factor is not the positions'. With a `mask` (N, 1, 1, T) a
+        token's place is counted among the real ones, wherever padding stands."""
         x = words(tokens) * math.sqrt(self.config.dim)
-        summed: Tensor = self.dropout(x + sinusoids(positions, self.config.dim, x.dtype))
+        positions = sinusoids(places, self.config.dim, x.dtype)  # (T, dim)
+        if mask is not None:
+            positions = positions[places_among_real(mask[:, 0, 0])]  # (N, T, dim)
+        summed: Tensor = self.dropout(x + positions)
         return summed
 
     def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
         """What the encoder makes of source ids (N, T), (N, T, dim); `mask` (N, 1, 1, T) is True where one is real."""
-        x = self._looked_up(self.embedding, source, torch.arange(source.shape[1], device=source.device))
+        x = self._looked_up(self.embedding, source, torch.arange(source.shape[1], device=source.device), mask)
         for block in self.encoder:
             x = block(x, mask)
         read: Tensor = self.encoder_norm(x)

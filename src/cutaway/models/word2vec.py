@@ -48,6 +48,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from ..errors import require
+from ..nn.masks import real_places
 from ..spec import Context, TextSpec
 from .card import Card, Divergence, Published
 
@@ -209,8 +210,9 @@ class Word2Vec(nn.Module):
             window, places = self.config.window, torch.arange(words.shape[1], device=words.device)
             apart = (places - places[:, None]).abs()
             inside = ((apart <= window) & (apart > 0)).expand(len(words), -1, -1)
-            if mask is not None:
-                inside = inside & mask[:, None] & mask[:, :, None]
+            real = real_places(mask, words.shape)
+            if real is not None:
+                inside = inside & real[:, None] & real[:, :, None]
             return inside.to(dtype)
         before, behind = self._windows_of(reach.shape[1], words.shape[1], words.device)
         # Windows are looked up, by place and reach: to compare place by place would cost as much as the scores.

@@ -298,6 +298,7 @@ def _settled(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> tuple[T
     """Mask and `causal` as the fused kernel can take them: it knows causal without a mask alone, and with more keys
     than queries it takes the queries for the first, where they are the last."""
     queries, keys = q.shape[2], k.shape[2]
+    mask = combined(mask)
     if not causal or queries == 1:  # the last token has nothing behind it
         return mask, False
     if mask is None and queries == keys:

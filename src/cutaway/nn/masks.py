@@ -3,6 +3,9 @@
 A mask is boolean, True where the query may look, or a bias that is added to the scores, −∞ where it may not
 (A. Vaswani et al., Attention is all you need, 2017, section 3.2.3). Of T queries and S keys its shape is
 (N or 1, heads or 1, T or 1, S or 1), or what broadcasts to that; rows are queries.
+
+What a person hands to a model is another mask, (N, T): which tokens, steps or frames are real. `real_places` is the one
+door that it comes in by.
 """
 
 from __future__ import annotations
@@ -11,6 +14,52 @@ import math
 
 import torch
 from torch import Tensor
+
+from ..errors import ModelError
+
+
+def real_places(mask: Tensor | None, shape: torch.Size | tuple[int, ...]) -> Tensor | None:
+    """The mask of sequences of `shape` (N, T, …) as networks read it, boolean, (N, T), True where a place is real.
+
+    Whole numbers and floats of 0 and 1 say the same, as tokenizers give them. Raises ModelError for other numbers, a
+    bias among them, and for another shape. A boolean mask costs nothing: its values are not looked at.
+    """
+    if mask is None:
+        return None
+    if not torch.compiler.is_compiling() and mask.shape != shape[:2]:
+        raise ModelError(
+            f"A mask must have one entry for each place of these sequences, {tuple(shape[:2])}, and this one has the "
+            f"shape {tuple(mask.shape)}."
+        )
+    if mask.dtype == torch.bool:
+        return mask
+    if torch.compiler.is_exporting():
+        raise ModelError("In a graph that is exported a mask must be boolean, as no value is known: give mask.bool().")
+    if not mask.is_meta and not bool(((mask == 0) | (mask == 1)).all()):
+        raise ModelError(
+            "A mask must say of each place whether it is real, by True and False or by 1 and 0, and this one, "
+            f"{str(mask.dtype).removeprefix('torch.')}, has other values: of a bias (0 and −∞) give mask == 0."
+        )
+    return mask.bool()
+
+
+def after_padding(mask: Tensor) -> Tensor:
+    """Which rows of a mask (N, T) have a real place behind one that is not, (N,)."""
+    return (mask[:, 1:] & ~mask[:, :-1]).any(1)
+
+
+def real_first(mask: Tensor) -> bool:
+    """Whether all padding of a mask (N, T) stands behind what is real. In a graph that is compiled nobody can know, and
+    it is not said to be so; on the meta device it is."""
+    if mask.is_meta or torch.compiler.is_compiling():
+        return mask.is_meta
+    return not bool(after_padding(mask).any())
+
+
+def places_among_real(mask: Tensor) -> Tensor:
+    """How many real places stand before each, (N, T) int64, of a mask (N, T): the position that a token has in its text
+    wherever padding stands. Of padding it means nothing, and is a position that there is."""
+    return (mask.cumsum(1) - 1).clamp(min=0)
 
 
 def causal_mask(queries: int, keys: int, device: torch.device | str = "cpu") -> Tensor:
@@ -31,6 +80,8 @@ def combined(*masks: Tensor | None) -> Tensor | None:
             continue
         if mask.dtype == torch.bool:
             may = mask if may is None else may & mask
+        elif not mask.is_floating_point():
+            raise ModelError(f"A mask of attention is boolean or a bias in floating point, not {mask.dtype}.")
         else:
             bias = mask if bias is None else bias + mask
     if bias is None or may is None:

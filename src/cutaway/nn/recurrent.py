@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ..errors import ModelError, require
+from .masks import after_padding, real_places
 
 State = tuple[Tensor, ...]  # h, and c behind it for an LSTM; (N, hidden) in a step, (layers · ways, N, hidden) whole
 Weights = Sequence[Tensor]  # W (gates · hidden, inputs), U (gates · hidden, hidden), and b and b' (gates · hidden,)
@@ -156,18 +157,13 @@ def _one_way(
 def lengths_of(mask: Tensor | None, steps: int) -> Tensor | None:
     """How many steps of each sequence are real, (N,) on the CPU; None where all `steps` of all of them are.
 
-    A mask without numbers (on the meta device) counts as all real. Raises ModelError where padding is not on the right
-    alone, or a sequence is nothing but padding.
+    A mask without numbers (on the meta device) counts as all real. Raises ModelError for what is no mask of so many
+    steps, where padding is not on the right alone, or a sequence is nothing but padding.
     """
+    mask = None if mask is None else real_places(mask, (len(mask), steps))
     if mask is None or mask.is_meta:
         return None
-    if mask.dtype != torch.bool or mask.ndim != 2 or mask.shape[1] != steps:
-        raise ModelError(
-            f"A mask must be boolean, of shape (N, {steps}) for sequences of {steps} steps, and this is "
-            f"{str(mask.dtype).removeprefix('torch.')} of shape {tuple(mask.shape)}."
-        )
-    resumed = (mask[:, 1:] & ~mask[:, :-1]).any(1)
-    lengths = mask.sum(1).masked_fill(resumed, -1).cpu()  # both answers in one transfer
+    lengths = mask.sum(1).masked_fill(after_padding(mask), -1).cpu()  # both answers in one transfer
     for i, length in enumerate(lengths.tolist()):
         if length < 1:
             wrong = "has no real step" if length == 0 else "has padding before a real step"
