@@ -11,7 +11,8 @@ Shapes are those of `bert.py`, with an embedding of (N, T, 128). What is differe
 - The embedding, segments, positions and their normalization have 128 numbers, and are projected to 768.
 - All layers are one block: less to keep, as much to compute.
 - GELU in its tanh form.
-- Dropout: none in the second version, which is here, but 0.1 before the classes.
+- Dropout: none in the second version, which is here, but 0.1 before the classes. Where there is some, it does not fall
+  on what the MLP adds, as in transformers.
 - Tokens: 30 000 pieces by sentencepiece.
 - Learning: hidden tokens, several in a row, and whether two pieces of text stand in their order, for BERT's whether
   one follows the other.
@@ -26,7 +27,13 @@ Model = Bert
 
 PRESETS = {
     "albert-base-v2": Config(
-        vocabulary=30_000, embedding=128, shared=True, activation="gelu-tanh", dropout=0.0, head_dropout=0.1
+        vocabulary=30_000,
+        embedding=128,
+        shared=True,
+        activation="gelu-tanh",
+        dropout=0.0,
+        head_dropout=0.1,
+        drops_mlp=False,
     )
 }
 

@@ -61,10 +61,13 @@ class Config:
     activation: str = "gelu"  # of the MLP and the masked head: gelu, gelu-tanh, relu, silu, tanh
     pooled: str = "tanh"  # of the pooled first token: tanh or relu
     eps: float = 1e-12  # of the normalizations
-    dropout: float = 0.1  # of the embedding, and of what attention and MLP add
+    dropout: float = 0.1  # of the embedding, and of what attention and MLP add, unless drops_… says otherwise
     attention_dropout: float | None = None  # of the weights of attention; none for dropout
     head_dropout: float | None = None  # before the last layer of classes and tags; none for dropout
     drops_before: bool = False  # whether head_dropout stands before the pooled layer too
+    drops_tags_as_body: bool = False  # whether it is dropout, not head_dropout, that stands before the tags
+    drops_attention: bool = True  # whether dropout falls on what attention adds
+    drops_mlp: bool = True  # whether dropout falls on what the MLP adds
     head: str = "masked"  # masked, the token at each place; classes, one answer for a text; tags, one for each token
     num_classes: int = 2  # values of an answer of classes and tags
 
@@ -162,11 +165,13 @@ class Bert(nn.Module):
                 eps=config.eps,
                 dropout=config.dropout,
                 attention_dropout=_or(config.attention_dropout, config.dropout),
+                drops=(config.drops_attention, config.drops_mlp),
             )
             for _ in range(1 if config.shared else config.layers)
         )
         head_dropout = _or(config.head_dropout, config.dropout)
-        self.tags_dropout = nn.Dropout(head_dropout if config.head == "tags" else 0.0)
+        tags_dropout = config.dropout if config.drops_tags_as_body else head_dropout
+        self.tags_dropout = nn.Dropout(tags_dropout if config.head == "tags" else 0.0)
         self.head: nn.Module
         if config.head == "masked":
             self.head = MaskedHead(config, self.embedding)
@@ -226,11 +231,6 @@ class Bert(nn.Module):
         logits: Tensor = self.head(self.features(tokens, mask, types))
         return logits
 
-    def _refuse(self, length: int, types: Tensor | None) -> None:
-        if length > self.config.context:
-            raise ModelError(
-                f"Positions are learned for {self.config.context:,} tokens, and these are {length:,}: give fewer, "
-                "or a larger model.context in training."
     def _rows(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
         """The rows of P for the tokens, (T,) or (N, T). The row before the first is that of padding."""
         first = self.config.first_position
@@ -238,6 +238,11 @@ class Bert(nn.Module):
             return first + torch.arange(tokens.shape[1], device=tokens.device)
         return first - 1 + mask.cumsum(1) * mask
 
+    def _refuse(self, length: int, types: Tensor | None) -> None:
+        if length > self.config.context:
+            raise ModelError(
+                f"Positions are learned for {self.config.context:,} tokens, and these are {length:,}: give fewer, "
+                "or a larger model.context in training."
             )
         if types is not None and not self.config.types:
             raise ModelError("This network knows no segments (types=0): give none, or train with model.types=2.")
@@ -251,16 +256,16 @@ def _needed(mask: Tensor | None) -> Tensor | None:
     return mask if torch.compiler.is_compiling() or not bool(mask.all()) else None
 
 
-def _or(share: float | None, otherwise: float) -> float:
-    return otherwise if share is None else share
-
-
-Model = Bert
 def _begins(mask: Tensor) -> bool:
     """Whether the first token of each text is real; in a compiled graph nobody can know."""
     return torch.compiler.is_compiling() or bool(mask[:, 0].all())
 
 
+def _or(share: float | None, otherwise: float) -> float:
+    return otherwise if share is None else share
+
+
+Model = Bert
 
 PRESETS = {
     "bert-base-uncased": Config(),

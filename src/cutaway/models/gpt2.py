@@ -45,7 +45,9 @@ class Config:
     layers: int = 12  # blocks
     heads: int = 12  # of attention, each on dim / heads numbers
     hidden: int | None = None  # units of the MLP; none for 4 · dim
-    dropout: float = 0.1  # of the embedding, the weights of attention, and what each layer adds
+    dropout: float = 0.1  # of what each layer adds
+    embedding_dropout: float | None = None  # of embedding plus positions; none for dropout
+    attention_dropout: float | None = None  # of the weights of attention; none for dropout
     head: str = "next"  # what the head gives: next, logits of the token behind each; classes, one answer for a text
     num_classes: int = 2  # values of an answer, where the head gives one
 
@@ -55,8 +57,20 @@ class Config:
         ok = self.heads >= 1 and self.dim % self.heads == 0
         require(ok, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
         require(self.hidden is None or self.hidden >= 1, "hidden", self.hidden, "at least 1")
-        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
+        for field in ("dropout", "embedding_dropout", "attention_dropout"):
+            rate = getattr(self, field)
+            require(rate is None or 0 <= rate < 1, field, rate, "at least 0 and below 1")
         require(self.head in ("next", "classes"), "head", self.head, "next or classes")
+
+    @property
+    def rates(self) -> tuple[float, float, float]:
+        """The dropout of what each layer adds, of the embedding and of the weights of attention."""
+        embedding, attention = self.embedding_dropout, self.attention_dropout
+        return (
+            self.dropout,
+            self.dropout if embedding is None else embedding,
+            self.dropout if attention is None else attention,
+        )
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
@@ -72,10 +86,10 @@ class GPT2(Decoder):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        dim, drop = config.dim, config.dropout
+        dim, (drop, of_embedding, of_attention) = config.dim, config.rates
         self.embedding = nn.Embedding(config.vocabulary, dim)  # E
         self.positions = nn.Embedding(config.context, dim)  # P
-        self.dropout = nn.Dropout(drop)
+        self.dropout = nn.Dropout(of_embedding)
         self.blocks = nn.ModuleList(
             Block(
                 dim,
@@ -84,7 +98,7 @@ class GPT2(Decoder):
                 order="pre",
                 activation="gelu-tanh",
                 dropout=drop,
-                attention_dropout=drop,
+                attention_dropout=of_attention,
             )
             for _ in range(config.layers)
         )

@@ -72,15 +72,16 @@ class Block(nn.Module):
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         hidden_dropout: float = 0.0,
+        drops: tuple[bool, bool] = (True, True),
         strengths: tuple[float, float] = (1.0, 1.0),
         key_dim: int | None = None,
         kv_heads: int | None = None,
         scale: float | None = None,
         rotates: bool = False,
     ) -> None:
-        """`dropout` is of what attention and MLP add, `attention_dropout` of the weights of attention,
-        `hidden_dropout` within the MLP. `bias=False` takes the biases from attention and MLP. With `crosses` the block
-        looks at a source. The rest is for the attention."""
+        """`dropout` is of what attention and MLP add, where `drops` says so of each, `attention_dropout` of the weights
+        of attention, `hidden_dropout` within the MLP. `bias=False` takes the biases from attention and MLP. With
+        `crosses` the block looks at a source. The rest is for the attention."""
         super().__init__()
         require(order in ORDERS, "order", order, ", ".join(ORDERS))
         require(activation in ACTIVATIONS, "activation", activation, ", ".join(ACTIVATIONS))
@@ -88,7 +89,7 @@ class Block(nn.Module):
         require(
             not (crosses and order == "parallel"), "order", order, "post or pre in a decoder that looks at a source"
         )
-        self.order, self.strengths = order, strengths
+        self.order, self.strengths, self.drops = order, strengths, drops
 
         def attention(source: int | None, turned: bool) -> MultiHeadAttention:
             return MultiHeadAttention(
@@ -133,29 +134,32 @@ class Block(nn.Module):
             return seen
 
         # Sums are not made in place: in mixed precision x has more digits than what is added.
-        first, second = self.strengths
+        first, second = zip(self.strengths, self.drops)
         if self.order == "parallel":
             y = self.norm1(x)
-            return x + self._part(look(y), first) + self._part(self.mlp(y), second)
-        x = self._add(x, look, self.norm1, first)
+            return x + self._part(look(y), *first) + self._part(self.mlp(y), *second)
+        x = self._add(x, look, self.norm1, *first)
         if source is not None or crossing is not None:
             x = self._add(
                 x,
                 lambda y: self.cross_attention(y, source, mask=source_mask, cache=crossing),
                 self.cross_norm,
                 1.0,
+                True,
             )
-        return self._add(x, self.mlp, self.norm2, second)
+        return self._add(x, self.mlp, self.norm2, *second)
 
-    def _add(self, x: Tensor, layer: Callable[[Tensor], Tensor], norm: nn.Module, strength: float) -> Tensor:
+    def _add(
+        self, x: Tensor, layer: Callable[[Tensor], Tensor], norm: nn.Module, strength: float, drops: bool
+    ) -> Tensor:
         """x and what the layer adds, normalized before the layer or behind the sum."""
         if self.order == "pre":
-            return x + self._part(layer(norm(x)), strength)
-        y: Tensor = norm(x + self._part(layer(x), strength))
+            return x + self._part(layer(norm(x)), strength, drops)
+        y: Tensor = norm(x + self._part(layer(x), strength, drops))
         return y
 
-    def _part(self, y: Tensor, strength: float) -> Tensor:
-        y = self.dropout(y)
+    def _part(self, y: Tensor, strength: float, drops: bool) -> Tensor:
+        y = self.dropout(y) if drops else y
         return y if strength == 1.0 else strength * y
 
 

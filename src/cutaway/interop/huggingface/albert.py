@@ -9,14 +9,15 @@ from ...models.albert import PRESETS
 from ...models.bert import Config
 from . import Family, Rule
 from .bert import sizes, sizes_of
-from .encoders import KINDS, activation_of, head_of, refuse_unlike
+from .encoders import KINDS, USUAL_DROPS, activation_of, head_of, refuse_unlike
 from .values import only, refuse_others
 
 
 def settings(config: Config) -> dict[str, Any]:
     """What AlbertConfig is built with. Raises ModelError for a network that ALBERT is not."""
-    same = {"shared": True, "first_position": 0, "pooled": "tanh", "drops_before": False}
-    refuse_unlike(config, "ALBERT", **same, types=config.types or 1, embedding=config.embedding or config.dim)
+    same: dict[str, Any] = {"shared": True, "first_position": 0, "pooled": "tanh", "drops_before": False}
+    same |= {"types": config.types or 1, "embedding": config.embedding or config.dim}
+    refuse_unlike(config, "ALBERT", **same, **USUAL_DROPS | {"drops_mlp": False})
     found = sizes(config)
     found["classifier_dropout_prob"] = found.pop("classifier_dropout")
     return {**found, "embedding_size": config.embedding}
@@ -32,6 +33,7 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         context=only(theirs, "max_position_embeddings", 512),
         embedding=only(theirs, "embedding_size", 128),
         shared=True,
+        drops_mlp=False,
         activation=activation_of(theirs, "hidden_act", "gelu_new"),
         head=head_of(theirs, "Albert"),
     )

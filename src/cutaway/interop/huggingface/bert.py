@@ -11,15 +11,15 @@ from .encoders import (
     BLOCK,
     KINDS,
     THEIR_ACTIVATIONS,
+    USUAL_DROPS,
     activation_of,
     answers_of,
     dropouts,
     head_of,
     refuse_decoders,
     refuse_unlike,
-    share,
 )
-from .values import number, only
+from .values import number, only, share
 
 # Where BERT's and RoBERTa's bodies have their tensors, behind the prefix.
 BODY = (
@@ -62,7 +62,7 @@ def sizes(config: Config) -> dict[str, Any]:
 def settings(config: Config) -> dict[str, Any]:
     """What BertConfig is built with. Raises ModelError for a network that BERT is not."""
     refuse_unlike(config, "BERT", embedding=None, shared=False, first_position=0, pooled="tanh", drops_before=False)
-    refuse_unlike(config, "BERT", types=config.types or 1)
+    refuse_unlike(config, "BERT", types=config.types or 1, **USUAL_DROPS)
     return sizes(config)
 
 

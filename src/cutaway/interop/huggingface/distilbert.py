@@ -18,15 +18,15 @@ from .encoders import (
     head_of,
     refuse_decoders,
     refuse_unlike,
-    share,
 )
-from .values import number, only
+from .values import number, only, share
 
 
 def settings(config: Config) -> dict[str, Any]:
     """What DistilBertConfig is built with. Raises ModelError for a network that DistilBERT is not."""
     same = {"embedding": None, "shared": False, "pooled": "relu", "types": 0, "first_position": 0, "eps": 1e-12}
-    refuse_unlike(config, "DistilBERT", **same, drops_before=False)
+    drops = {"drops_before": False, "drops_tags_as_body": True, "drops_attention": False, "drops_mlp": True}
+    refuse_unlike(config, "DistilBERT", **same, **drops)
     dropout, attention, head = dropouts(config)
     return {
         "vocab_size": config.vocabulary,
@@ -62,6 +62,8 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         dropout=dropout,
         attention_dropout=share(theirs, "attention_dropout", 0.1, dropout),
         head_dropout=share(theirs, "seq_classif_dropout", 0.2, dropout),
+        drops_tags_as_body=True,
+        drops_attention=False,
         head=head_of(theirs, "DistilBert"),
         num_classes=answers_of(theirs),
     )

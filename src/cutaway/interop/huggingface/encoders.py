@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import ModelError
 from ...models.bert import Config
-from .values import number, only, refuse_others
+from .values import only, refuse_others
 
 BLOCK = r"blocks\.(\d+)\."
 KINDS = {"masked": "ForMaskedLM", "classes": "ForSequenceClassification", "tags": "ForTokenClassification"}
@@ -23,6 +23,8 @@ ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
 }
+# Where dropout falls, but for some of the kin.
+USUAL_DROPS = {"drops_tags_as_body": False, "drops_attention": True, "drops_mlp": True}
 THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 
 
@@ -52,12 +54,6 @@ def activation_of(theirs: Mapping[str, Any], field: str, default: str) -> str:
     value = theirs.get(field, default)
     refuse_others({field: value}, field, tuple(ACTIVATIONS))
     return ACTIVATIONS[value]
-
-
-def share(theirs: Mapping[str, Any], field: str, default: float, dropout: float) -> float | None:
-    """A dropout of its own, None where it is the network's."""
-    value = number(theirs, field, default)
-    return None if value == dropout else value
 
 
 def refuse_decoders(theirs: Mapping[str, Any]) -> None:

@@ -7,13 +7,14 @@ from typing import Any
 
 from ...models.gpt2 import PRESETS, Config
 from . import Family, Rule
-from .values import number, only, refuse_others
+from .values import number, only, refuse_others, share
 
 BLOCK = r"blocks\.(\d+)\."
 
 
 def settings(config: Config) -> dict[str, Any]:
     """What GPT2Config is built with."""
+    added, embedding, attention = config.rates
     return {
         "vocab_size": config.vocabulary,
         "n_positions": config.context,
@@ -22,9 +23,9 @@ def settings(config: Config) -> dict[str, Any]:
         "n_head": config.heads,
         "n_inner": config.hidden,
         "activation_function": "gelu_new",
-        "embd_pdrop": config.dropout,
-        "attn_pdrop": config.dropout,
-        "resid_pdrop": config.dropout,
+        "embd_pdrop": embedding,
+        "attn_pdrop": attention,
+        "resid_pdrop": added,
         "num_labels": config.num_classes,
     }
 
@@ -37,6 +38,7 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     refuse_others(theirs, "add_cross_attention", (False,))
     refuse_others(theirs, "scale_attn_weights", (True,))
     refuse_others(theirs, "scale_attn_by_inverse_layer_idx", (False,))
+    dropout = number(theirs, "resid_pdrop", 0.1)
     return Config(
         vocabulary=only(theirs, "vocab_size", 50_257),
         context=only(theirs, "n_positions", 1024),
@@ -44,7 +46,9 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         layers=only(theirs, "n_layer", 12),
         heads=only(theirs, "n_head", 12),
         hidden=None if theirs.get("n_inner") is None else only(theirs, "n_inner", 3072),
-        dropout=number(theirs, "resid_pdrop", 0.1),
+        dropout=dropout,
+        embedding_dropout=share(theirs, "embd_pdrop", 0.1, dropout),
+        attention_dropout=share(theirs, "attn_pdrop", 0.1, dropout),
     )
 
 

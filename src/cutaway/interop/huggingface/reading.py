@@ -35,7 +35,7 @@ HEADS = ("next", "masked", "classes", "tags", "tokens")  # kinds of heads that a
 ANSWERS = ("classes", "tags")  # heads with as many outputs as config.json has labels
 HEAD = "head"  # the child of a model that a bare body lacks
 # Fields of a Config that no preset is told by: those of the head and of training.
-FREE = ("head", "num_classes", "dropout", "attention_dropout", "head_dropout")
+FREE = ("head", "num_classes", "dropout", "attention_dropout", "embedding_dropout", "hidden_dropout", "head_dropout")
 
 # What older versions saved beside weights, and what they called some of these.
 MADE_ANEW = (r"(.*\.)?(position_ids|token_type_ids|inv_freq)",)

@@ -9,15 +9,22 @@ from ...models.bert import Config
 from ...models.roberta import PRESETS
 from . import Family, Rule
 from .bert import BODY, sizes, sizes_of
-from .encoders import KINDS, head_of, refuse_unlike
+from .encoders import KINDS, USUAL_DROPS, head_of, refuse_unlike
 from .values import only, refuse_others
 
 
 def settings(config: Config) -> dict[str, Any]:
     """What RobertaConfig is built with. The first position is that behind padding's, whose row is its token id.
     Raises ModelError for a network that RoBERTa is not."""
-    same = {"embedding": None, "shared": False, "pooled": "tanh", "activation": "gelu", "drops_before": True}
-    refuse_unlike(config, "RoBERTa", **same, types=config.types or 1, first_position=config.first_position or 1)
+    same: dict[str, Any] = {
+        "embedding": None,
+        "shared": False,
+        "pooled": "tanh",
+        "activation": "gelu",
+        "drops_before": True,
+    }
+    same |= {"types": config.types or 1, "first_position": config.first_position or 1}
+    refuse_unlike(config, "RoBERTa", **same, **USUAL_DROPS)
     return sizes(config) | {"pad_token_id": config.first_position - 1}
 
 

@@ -26,6 +26,12 @@ def number(theirs: Mapping[str, Any], field: str, default: float) -> float:
     return float(value)
 
 
+def share(theirs: Mapping[str, Any], field: str, default: float, dropout: float) -> float | None:
+    """A dropout of its own, None where it is the network's."""
+    value = number(theirs, field, default)
+    return None if value == dropout else value
+
+
 def refuse_others(theirs: Mapping[str, Any], field: str, known: tuple[Any, ...]) -> None:
     """Raise ModelError, naming the field and what is known, where the config has another value; none is the first."""
     value = theirs.get(field, known[0])
