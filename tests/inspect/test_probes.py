@@ -122,7 +122,9 @@ def test_recomputed_attention_is_that_of_the_fused_layer(name: str) -> None:
         handle.remove()
     assert len(seen["attention"]) == sum(map(len, values.values())) + (name == "seq2seq-gru")
     for key, weights in seen["attention"].items():
-        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1], dtype=weights.dtype), atol=1e-12, rtol=0)
+        torch.testing.assert_close(
+            weights.sum(-1), torch.ones(weights.shape[:-1], dtype=weights.dtype), atol=1e-12, rtol=0
+        )
         if name == "seq2seq-gru":
             assert weights.shape == (2, 1, inputs[2].shape[1], inputs[0].shape[1])
             assert (weights[0, ..., -2:] == 0).all()

@@ -295,7 +295,9 @@ def test_pairs_of_one_tokenizer_begin_with_weights_too(name: str, texts: Path, t
     model = ready.model.double().eval()
     with torch.no_grad():
         answers = there(input_ids=source, attention_mask=mask, decoder_input_ids=so_far).logits
-        assert difference(model(source, mask, so_far), answers) <= (1e-5 if name.startswith("t5") else 1e-9)  # T5's norm there is in float32
+        assert difference(model(source, mask, so_far), answers) <= (
+            1e-5 if name.startswith("t5") else 1e-9
+        )  # T5's norm there is in float32
 
 
 def test_minilm_is_fine_tuned_with_its_six_layers(texts: Path) -> None:

@@ -26,7 +26,7 @@ from ..errors import FileError, ModelError
 from ..files import replacing
 from ..models.memory import shaped
 from ..models.registry import Preset, preset, presets
-from ..models.saving import put_weights
+from ..models.saving import put_weights, refuse_not_finite
 from .names import torchvision_key, torchvision_names
 
 SUFFIXES = (".pth", ".pt", ".safetensors")
@@ -79,6 +79,7 @@ def read_checkpoint(path: str | os.PathLike[str], name: str) -> Loaded:
     key_map, problems = _matched(file, found, config)
     if problems:
         raise FileError(f"{path} does not fit {name}: {'; '.join(problems)}. {_way_out(file, name)}")
+    refuse_not_finite({theirs: file.tensors[theirs] for theirs in key_map}, path)
     with torch.random.fork_rng(devices=[]):
         model = found.build(config)
     counters = {k: torch.tensor(0) for k in model.state_dict() if k.endswith(COUNTER) and k not in key_map.values()}

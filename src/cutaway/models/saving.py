@@ -101,10 +101,25 @@ def put_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: str | o
         problems.append(f"{len(misshapen)} have another shape, the first {first}: {shapes}")
     if problems:
         raise FileError(f"{source} does not fit the model: {'; '.join(problems)}. It was written by another model.")
+    refuse_not_finite(tensors, source)
     floating = {t.dtype for t in tensors.values() if t.is_floating_point()}
     if len(floating) == 1:
         model.to(floating.pop())
     model.load_state_dict(tensors)
+
+
+def refuse_not_finite(tensors: Mapping[str, Tensor], source: str | os.PathLike[str]) -> None:
+    """Raise FileError, naming the first such tensor, where one of a file holds NaN or infinity: nothing can be computed
+    with it, and what learns from it would be told that its learning rate is too high."""
+    broken = [name for name, tensor in tensors.items() if tensor.is_floating_point() and not tensor.isfinite().all()]
+    if broken:
+        count = int((~tensors[broken[0]].isfinite()).sum())
+        more = f", and {len(broken) - 1} more tensors hold some" if len(broken) > 1 else ""
+        raise FileError(
+            f"{source} holds numbers that are not finite (NaN or infinity): {count:,} of the "
+            f"{tensors[broken[0]].numel():,} in {broken[0]}{more}. It was written while its training broke down, or "
+            "was damaged since: take an earlier copy."
+        )
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
@@ -146,6 +161,11 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
         if isinstance(error, FileError):
             raise
         raise FileError(f"{path} could not be read: {error.strerror or error}.") from error
+    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise FileError(
+            f"{path} has a head that cannot be read ({type(error).__name__}), though its checksum fits: another "
+            "program wrote it. Take it from where it came."
+        ) from error
     return tensors, meta
 
 

@@ -24,7 +24,7 @@ from ..interop.huggingface import family_of
 from ..interop.huggingface.reading import INDEX, Folder, is_folder
 from ..interop.torchvision import read_checkpoint
 from ..models.registry import Preset
-from ..models.saving import WEIGHTS, read_tensors, refuse_pickle
+from ..models.saving import WEIGHTS, read_tensors, refuse_not_finite, refuse_pickle
 from ..settings import as_text
 from .layers import HEAD, LAYERS, auxiliary, heads
 
@@ -87,6 +87,7 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
         if not _belongs(k, new) and (k in own or not (auxiliary(k) or (of_text and _belongs(k, (HEAD,)))))
     }
     _refuse_misfits(file, model, wanted, offered)
+    refuse_not_finite(offered, file)
     model.load_state_dict({**own, **offered})
     notes = (_said(file, preset, own, wanted, found, new), *notes)
     return Taken(str(file.resolve()), _digest(file), len(wanted), new, notes)
@@ -177,10 +178,10 @@ def _meta(file: Path) -> dict[str, Any] | None:
     try:
         with safe_open(file, framework="pt") as opened:
             written = (opened.metadata() or {}).get("cutaway")
-    except (SafetensorError, OSError):
+        found = None if written is None else json.loads(written)["meta"]
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    found: dict[str, Any] | None = None if written is None else json.loads(written)["meta"]
-    return found
+    return found if isinstance(found, dict) else None
 
 
 def _refuse_other(file: Path, meta: Mapping[str, Any], preset: Preset) -> None:

@@ -33,6 +33,7 @@ WAYS = (
     "(vocab.txt, vocab.json and merges.txt, sentencepiece) transformers' `AutoTokenizer.from_pretrained(FOLDER)` makes "
     "one, by its `save_pretrained`."
 )
+GAPS = 100_000  # ids that may stand for nothing: an id costs memory, here and in every embedding
 
 
 class Pretrained(OnLibrary):
@@ -50,6 +51,8 @@ class Pretrained(OnLibrary):
         ids = library.get_vocab(with_added_tokens=True)
         if len(ids) < 3:
             raise ValueError(f"a tokenizer of {len(ids)} tokens")
+        if max(ids.values()) > GAPS + 2 * len(ids):
+            raise ValueError(f"a tokenizer of {len(ids):,} tokens with an id of {max(ids.values()):,}")
         self.tokens = [""] * (1 + max(ids.values()))  # an id without a token has an empty one
         for token, i in ids.items():
             self.tokens[i] = token
@@ -96,7 +99,7 @@ def open_path(path: Path) -> Tokenizer:
         if "model" in document and "kind" not in document:
             return _of_library(file, document)
         return tokenizer_from_json(_own(file, document))
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise FileError(
             f"{file} is no tokenizer that can be read: {type(error).__name__} {error}. Was it edited, or cut short?"
         ) from error

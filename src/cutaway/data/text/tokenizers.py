@@ -179,7 +179,9 @@ def library_from(document: str, kind: str) -> Library:
         return Library.from_str(document)
     except TypeError:
         raise
-    except Exception as error:  # the library raises nothing narrower
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library raises nothing narrower, and its panics are no Exception
         raise ValueError(f"a {kind} tokenizer that cannot be read: {error}") from error
 
 

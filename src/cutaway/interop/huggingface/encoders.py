@@ -46,7 +46,7 @@ def head_of(theirs: Mapping[str, Any], family: str) -> str:
 def answers_of(theirs: Mapping[str, Any]) -> int:
     """How many values an answer has: the names of the classes, `num_labels` where there are none, 2 where neither."""
     names = theirs.get("id2label")
-    return len(names) if isinstance(names, Mapping) and names else only(theirs, "num_labels", 2)
+    return len(names) if isinstance(names, Mapping | list) and names else only(theirs, "num_labels", 2)
 
 
 def activation_of(theirs: Mapping[str, Any], field: str, default: str) -> str:

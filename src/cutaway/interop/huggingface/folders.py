@@ -45,6 +45,7 @@ def read_folder(path: Path, name: str | None = None) -> Loaded:
     """
     folder = Folder(path)
     found = folder.preset(name)
+    _ = folder.files  # without any, nothing is built of what config.json claims
     matched = folder.match(shapes_of(found, folder.config))
     if matched.problems:
         raise FileError(

@@ -3,14 +3,18 @@
 A folder says itself which network it is, `model_type` in config.json, and which head stands on it, `architectures`.
 The weights are one file, or several with an index. The names of the body's tensors may have the family's prefix
 (bert.embeddings…, as a network with a head saves them) or not (embeddings…, the bare body). Pickles are never opened.
+
+Names and shapes tell whose tensors are whose, and nothing else does: of a square matrix that another program wrote
+the other way about (GPT-2's stand as (in, out) there) nobody can tell, unless others that are not square say so.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +27,11 @@ from ...files import read_json
 from ...models.memory import shaped
 from ...models.recognition import differing, nearest
 from ...models.registry import Preset, preset
-from ...models.saving import CONFIG, WEIGHTS, refuse_pickle
+from ...models.saving import CONFIG, WEIGHTS, refuse_not_finite, refuse_pickle
 from ...settings import as_text
 from . import Family, Rule, families, names_of, taken
+from .encoders import answers_of
+from .values import in_their_words, shown
 from .vocabulary import TOKENIZER
 
 INDEX = "model.safetensors.index.json"
@@ -41,6 +47,11 @@ FREE = ("head", "num_classes", "dropout", "attention_dropout", "embedding_dropou
 MADE_ANEW = (r"(.*\.)?(position_ids|token_type_ids|inv_freq)",)
 FORMER = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
 HALVES = (torch.float16, torch.bfloat16)
+# Fields of a Config that are at most a side of some tensor, and those of which each stands for at least one tensor.
+SIDES = ("vocabulary", "context", "dim", "hidden", "embedding", "types", "heads", "key_dim", "buckets")
+STACKS = ("layers", "decoder_layers")
+SHARED_LAYERS = 1_000  # of one block for all, which no tensors count
+NEW_CLASSES = 1_000_000  # of a head that is not there yet
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,14 +89,17 @@ class Folder:
             )
         self.theirs = read_json(path / CONFIG)
         kind = self.theirs.get("model_type") if isinstance(self.theirs, dict) else None
-        if kind not in families():
-            what = f"a network of model_type {kind!r}, which is not here" if kind else "no model_type"
+        if not isinstance(kind, str) or kind not in families():
+            what = f"a network of model_type {shown(kind)}, which is not here" if kind else "no model_type"
             raise ModelError(f"{path / CONFIG} has {what}. Here are: {', '.join(families())}.")
         self.family: Family = families()[kind]
         try:
             self.config = self._with_head(self.family.config(self.theirs))
         except ModelError as error:
-            raise ModelError(f"{path}: {error}") from error
+            said = in_their_words(kind, str(error)).removeprefix(f"{CONFIG} has ")
+            raise ModelError(f"{path / CONFIG}: {said}") from error
+        if (path / WEIGHTS).is_file() or (path / INDEX).is_file():
+            self._refuse_oversized()
         self.tokenizer = path / TOKENIZER if (path / TOKENIZER).is_file() else None
 
     @functools.cached_property
@@ -120,20 +134,44 @@ class Folder:
         found: dict[str, Tensor] = {}
         for file in self.files:
             refuse_pickle(file)
-            try:
-                with safe_open(file, framework="pt") as opened:
-                    found |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  # no mapping
-            except (SafetensorError, OSError) as error:
-                raise FileError(
-                    f"{file} is no whole safetensors file: it was cut short or changed ({error}). Take it from a copy."
-                ) from error
+            with _opened(file) as opened:
+                found |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  # no mapping
         return found
+
+    @functools.cached_property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of all tensors by the files' own names, which stand in their heads. Raises FileError where a file
+        cannot be read."""
+        found: dict[str, tuple[int, ...]] = {}
+        for file in self.files:
+            refuse_pickle(file)
+            with _opened(file) as opened:
+                found |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+        return found
+
+    def _refuse_oversized(self) -> None:
+        """Raise ModelError where config.json tells of more than there are weights for, before anything is built of it:
+        a number there costs nothing to write, and could take all memory, or days."""
+        most = max((side for shape in self.shapes.values() for side in shape), default=0)
+        bounds = dict.fromkeys(SIDES, most) | dict.fromkeys(STACKS, len(self.shapes))
+        if getattr(self.config, "shared", False):
+            bounds["layers"] = max(bounds["layers"], SHARED_LAYERS)
+        bounds["num_classes"] = max(most, NEW_CLASSES)  # a head may be new
+        for field, bound in bounds.items():
+            value = getattr(self.config, field, None)
+            if isinstance(value, int) and value > bound:
+                what = f"{bound:,} tensors in all" if field in STACKS else f"no tensor with more than {bound:,} rows"
+                said = in_their_words(self.family.model_type, f"{field}={value}")
+                raise ModelError(
+                    f"{self.path / CONFIG}: {said} is more than the weights beside it are for, which have {what}. "
+                    "Take both from one copy."
+                )
 
     @property
     def architecture(self) -> str:
         """The class in transformers that saved the folder; empty where it does not say."""
-        names = self.theirs.get("architectures") or [""]
-        return str(names[0])
+        names = self.theirs.get("architectures")
+        return str(names[0]) if isinstance(names, list) and names else ""
 
     def preset(self, name: str | None = None) -> Preset:
         """The preset of that name, which must be of the folder's family; else the one whose config is the folder's, or
@@ -187,11 +225,16 @@ class Folder:
             problems.append(f"{len(extra)} are not the network's, the first {origin[extra[0]]}")
         if misshapen:
             name, shape = misshapen[0]
-            shown = f"{origin[name]}: {tuple(tensors[name].shape)} where the network has {shape}"
-            problems.append(f"{len(misshapen)} have another shape, the first {shown}")
+            first = f"{origin[name]}: {tuple(tensors[name].shape)} where the network has {shape}"
+            problems.append(f"{len(misshapen)} have another shape, the first {first}")
+            if all(tuple(tensors[n].shape) == expected[::-1] for n, expected in misshapen):
+                problems.append(
+                    "they are transposed, rows for columns, and so may be square ones, which nobody can tell"
+                )
         if problems:
             return Matched({}, {}, new, (), tuple(problems))
         found, names_ours = taken(self.family, wanted, tensors)
+        refuse_not_finite({origin[name]: tensors[name] for name in names_ours}, self.path)
         found, halves = _whole(found)
         notes = list(halves)
         if new:
@@ -214,7 +257,8 @@ class Folder:
         theirs = {k: names for k, (rule, names) in rules.items() if alike or not (rule.outside and _of_head(k))}
         # Parts that are no parts of one tensor stay apart.
         whole = [k for k, names in theirs.items() if len({tensors[n].shape[1:] for n in names if n in tensors}) == 1]
-        found, _ = taken(self.family, whole, tensors)
+        found, names_ours = taken(self.family, whole, tensors)
+        refuse_not_finite({origin[name]: tensors[name] for name in names_ours}, self.path)
         known = {name for ours in found for name in theirs[ours]}
         _, extra = self._set_apart([name for name in origin if name not in known], tensors)
         _, extra = self._of_other_heads(extra)
@@ -289,10 +333,22 @@ class Folder:
         if fitting:
             config = fitting[0]
         if getattr(config, "head", None) in ANSWERS:
-            labels = self.theirs.get("id2label")
-            count = len(labels) if labels else self.theirs.get("num_labels", 2)
-            config = dataclasses.replace(config, num_classes=count)
+            config = dataclasses.replace(config, num_classes=answers_of(self.theirs))
         return config
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[Any]:
+    """A safetensors file. Raises FileError where it is not whole."""
+    try:
+        with safe_open(file, framework="pt") as opened:
+            yield opened
+    except (SafetensorError, OSError, ValueError) as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(
+            f"{file} is no whole safetensors file: it was cut short or changed ({error}). Take it from a copy."
+        ) from error
 
 
 @functools.cache

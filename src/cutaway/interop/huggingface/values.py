@@ -2,17 +2,100 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from ...errors import ModelError
 
+LARGEST = 2**40  # that a size can be: beyond it nothing fits into memory
+WIDEST = 60  # characters of a value that are shown
+
+# Our fields of a Config → how transformers calls them, for what a person is told of a config.json.
+ENCODERS = {
+    "vocabulary": "vocab_size",
+    "context": "max_position_embeddings",
+    "dim": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "hidden": "intermediate_size",
+    "embedding": "embedding_size",
+    "types": "type_vocab_size",
+    "first_position": "pad_token_id",
+    "eps": "layer_norm_eps",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "head_dropout": "classifier_dropout",
+    "num_classes": "num_labels",
+}
+NAMES: Mapping[str, Mapping[str, str]] = {
+    "bert": ENCODERS,
+    "roberta": ENCODERS,
+    "albert": ENCODERS | {"head_dropout": "classifier_dropout_prob"},
+    "distilbert": ENCODERS
+    | {"dim": "dim", "layers": "n_layers", "heads": "n_heads", "hidden": "hidden_dim", "dropout": "dropout"}
+    | {"attention_dropout": "attention_dropout", "head_dropout": "seq_classif_dropout"},
+    "gpt2": {
+        "vocabulary": "vocab_size",
+        "context": "n_positions",
+        "dim": "n_embd",
+        "layers": "n_layer",
+        "heads": "n_head",
+        "hidden": "n_inner",
+        "dropout": "resid_pdrop",
+        "embedding_dropout": "embd_pdrop",
+        "attention_dropout": "attn_pdrop",
+        "num_classes": "num_labels",
+    },
+    "t5": {
+        "vocabulary": "vocab_size",
+        "dim": "d_model",
+        "layers": "num_layers",
+        "decoder_layers": "num_decoder_layers",
+        "heads": "num_heads",
+        "key_dim": "d_kv",
+        "hidden": "d_ff",
+        "buckets": "relative_attention_num_buckets",
+        "furthest": "relative_attention_max_distance",
+        "dropout": "dropout_rate",
+    },
+    "bart": {
+        "vocabulary": "vocab_size",
+        "context": "max_position_embeddings",
+        "dim": "d_model",
+        "layers": "encoder_layers",
+        "decoder_layers": "decoder_layers",
+        "heads": "encoder_attention_heads",
+        "hidden": "encoder_ffn_dim",
+        "hidden_dropout": "activation_dropout",
+    },
+}
+
+
+def shown(value: Any) -> str:
+    """A value of a config as JSON has it, cut where it is long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (RecursionError, TypeError, ValueError):  # nested too deeply, or a number of too many digits
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+
+
+def in_their_words(kind: str, message: str) -> str:
+    """What is said of our fields, `heads=3 cannot be: it must be at least 1 and a divisor of dim=16.`, by the names
+    that a config.json of that model_type has."""
+    names = NAMES.get(kind, {})
+    known = "|".join(sorted(names, key=len, reverse=True))
+    return re.sub(rf"\b({known})=", lambda found: f"{names[found[1]]}=", message) if known else message
+
 
 def only(theirs: Mapping[str, Any], field: str, default: int) -> int:
-    """A whole number of the config. Raises ModelError where it is none."""
+    """A whole number of the config. Raises ModelError where it is none, or larger than any size can be."""
     value = theirs.get(field, default)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ModelError(f"config.json has {field}={value!r}, where a whole number belongs.")
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > LARGEST:
+        raise ModelError(f"config.json has {field}={shown(value)}, where a whole number belongs.")
     return value
 
 
@@ -21,8 +104,8 @@ def number(theirs: Mapping[str, Any], field: str, default: float) -> float:
     value = theirs.get(field)
     if value is None:
         return default
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise ModelError(f"config.json has {field}={value!r}, where a number belongs.")
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < math.inf:
+        raise ModelError(f"config.json has {field}={shown(value)}, where a number belongs.")
     return float(value)
 
 
@@ -37,6 +120,6 @@ def refuse_others(theirs: Mapping[str, Any], field: str, known: tuple[Any, ...])
     value = theirs.get(field, known[0])
     if value not in known:
         raise ModelError(
-            f"config.json has {field}={value!r}, which the network here does not have: "
+            f"config.json has {field}={shown(value)}, which the network here does not have: "
             f"it knows {', '.join(map(repr, known))}."
         )
