@@ -65,4 +65,3 @@ REDUCED = {
     name: dataclasses.replace(preset, vocabulary=50, context=16, dim=2 * preset.heads, layers=2)
     for name, preset in (bert.PRESETS | roberta.PRESETS | distilbert.PRESETS).items()
 }
-REDUCED |= {name: dataclasses.replace(REDUCED[name], dropout=0.0, head_dropout=0.0) for name in distilbert.PRESETS}

@@ -17,8 +17,9 @@ _BERT = (
     {"vocabulary": 30_522, "context": 512, "dim": 768, "layers": 12, "heads": 12, "hidden": 3072, "embedding": None}
     | {"shared": False, "types": 2, "first_position": 0, "activation": "gelu", "pooled": "tanh", "eps": 1e-12}
     | {"dropout": 0.1, "attention_dropout": 0.1, "head_dropout": 0.1, "drops_before": False}
+    | {"drops_tags_as_body": False, "drops_attention": True, "drops_mlp": True}
 )
-_GPT2 = {"vocabulary": 50_257, "context": 1024, "dropout": 0.1}
+_GPT2 = {"vocabulary": 50_257, "context": 1024, "dropout": 0.1, "embedding_dropout": 0.1, "attention_dropout": 0.1}
 _T5 = {"vocabulary": 32_128, "key_dim": 64, "buckets": 32, "furthest": 128, "dropout": 0.1}
 _BART = {"vocabulary": 50_265, "context": 1024, "dropout": 0.1, "attention_dropout": 0.1, "hidden_dropout": 0.1}
 _TRANSFORMER = {"vocabulary": 37_000, "shared": True, "layers": 6, "decoder_layers": 6, "order": "post"}
@@ -111,10 +112,12 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "bert-base-uncased": _BERT,
     "bert-large-uncased": _BERT | {"dim": 1024, "layers": 24, "heads": 16, "hidden": 4096},
     "roberta-base": _BERT | {"vocabulary": 50_265, "types": 1, "first_position": 2, "eps": 1e-5, "drops_before": True},
-    "distilbert-base": _BERT | {"layers": 6, "types": 0, "pooled": "relu", "head_dropout": 0.2},
+    "distilbert-base": _BERT
+    | {"layers": 6, "types": 0, "pooled": "relu", "head_dropout": 0.2}
+    | {"drops_tags_as_body": True, "drops_attention": False},
     "albert-base-v2": _BERT
     | {"vocabulary": 30_000, "embedding": 128, "shared": True, "activation": "gelu-tanh"}
-    | {"dropout": 0.0, "attention_dropout": 0.0},
+    | {"dropout": 0.0, "attention_dropout": 0.0, "drops_mlp": False},
     "gpt2": _GPT2 | {"dim": 768, "layers": 12, "heads": 12, "hidden": 3072},
     "gpt2-medium": _GPT2 | {"dim": 1024, "layers": 24, "heads": 16, "hidden": 4096},
     "gpt2-large": _GPT2 | {"dim": 1280, "layers": 36, "heads": 20, "hidden": 5120},
