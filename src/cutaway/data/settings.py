@@ -15,6 +15,20 @@ class DataSettings:
     ignore: tuple[str, ...] = setting((), "columns to leave out, comma-separated")
     types: tuple[str, ...] = setting((), "columns whose inferred type is wrong: age:number,zip:category,day:date")
     group: str | None = setting(None, "a column whose equal values stay in one part of the split")
+    separator: str = setting(
+        "auto",
+        "what stands between the cells of a table; auto as its first line shows",
+        choices=("auto", ",", ";", "tab", "|"),
+    )
+    decimal: str = setting(
+        "auto",
+        "the sign before decimals in a table: a point, or a comma as in 3,5; auto as its numbers show",
+        choices=("auto", ".", ","),
+    )
+    encoding: str = setting("auto", "how the letters of a table are written, such as windows-1252; auto is UTF-8")
+    header: bool | None = setting(
+        None, "whether the first line of a table names its columns; false names them column_1, column_2, …"
+    )
     noise: float | None = setting(
         None, "points in the plane: the deviation of their noise; auto as the set has it", low=0.0, high=10.0
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.tables.dataset import open_table, table_dataset
-from cutaway.data.tables.preprocessing import TablePart
+from cutaway.data.tables.preprocessing import TablePart, TablePreprocessing
 from cutaway.errors import CutawayError, DataError, SettingError
 from cutaway.spec import Classes, TableSpec, Value
 
@@ -122,7 +123,8 @@ def test_nothing_fitted_depends_on_rows_outside_training(
         strange = st.floats(-1e9, 1e9).map(str) if name == "price" else cells_outside
         column[others] = data.draw(st.lists(strange, min_size=len(others), max_size=len(others)), label=name)
     after = opened(folder, pl.DataFrame({k: v.tolist() for k, v in columns.items()}).write_csv(), **choice)
-    assert after.preprocessing.to_json() == before.preprocessing.to_json()
+    fitted = [{k: v for k, v in data.preprocessing.to_json().items() if k != "read"} for data in (before, after)]
+    assert fitted[0] == fitted[1]  # how the file is written is read off all of it, and is not fitted
     assert after.split_hash == before.split_hash
     assert torch.equal(part(after).inputs, part(before).inputs)
     assert torch.equal(part(after).target, part(before).target)  # type: ignore[arg-type]
@@ -185,7 +187,7 @@ def test_types_can_be_overridden(tmp_path: Path) -> None:
     assert isinstance(few.spec.target, Value)
 
 
-BAD = {k: "n/q" if k == 7 else "1,234" if k == 9 else str(k / 10) for k in range(60)}
+BAD = {k: "n/q" if k == 7 else "1,23" if k == 9 else str(k / 10) for k in range(60)}
 
 
 def test_unreadable_cells_are_refused_dropped_or_filled_as_asked(tmp_path: Path) -> None:
@@ -194,8 +196,8 @@ def test_unreadable_cells_are_refused_dropped_or_filled_as_asked(tmp_path: Path)
     assert isinstance(refused, DataError)
     assert [str(p) for p in refused.problems] == [
         "houses.csv, line 9, column rooms: 'n/q' is not a number",
-        "houses.csv, line 11, column rooms: '1,234' has thousands separators: "
-        "write digits alone, and a point before decimals",
+        "houses.csv, line 11, column rooms: '1,23' has a decimal comma: "
+        "write 1.23, or say decimal=, where all have one",
     ]
     for way_out in ("missing=fill", "missing=drop", "types=COLUMN:category", "ignore=COLUMN"):
         assert way_out in str(refused)
@@ -210,10 +212,21 @@ def test_unreadable_cells_are_refused_dropped_or_filled_as_asked(tmp_path: Path)
     assert "rooms" not in spec_of(ignored).columns
 
 
-def test_a_column_written_with_decimal_commas_is_refused_and_not_taken_for_text(tmp_path: Path) -> None:
-    text = houses(rooms=[f'"{i},5"' for i in range(60)])
-    assert "decimal comma: write 0.5" in str(refusal(tmp_path, text))
-    filled = opened(tmp_path, text, missing="fill")
+def test_decimal_commas_are_read_as_such_and_kept_for_new_tables(tmp_path: Path) -> None:
+    rooms = [f"{i},5" for i in range(60)]
+    european = houses(rooms=[f"{i}.5" for i in range(60)]).replace(",", ";").replace(".", ",")
+    data = opened(tmp_path, european)
+    assert any("have a decimal comma in column" in note and "decimal=. reads" in note for note in data.notes)
+    usual = opened(tmp_path, houses(rooms=[f"{i}.5" for i in range(60)]))
+    assert torch.equal(part(data).inputs, part(usual).inputs)
+    again = TablePreprocessing.from_json(json.loads(json.dumps(data.preprocessing.to_json())))
+    header, row = european.splitlines()[:2]
+    new = written(tmp_path, f"{header}\n{row}\n")
+    assert torch.equal(again.examples([new]).inputs, data.preprocessing.examples([new]).inputs)
+    text = houses(rooms=[f'"{room}"' for room in rooms])
+    assert "rooms" in spec_of(opened(tmp_path, text)).columns
+    assert "decimal comma: write 0.5" in str(refusal(tmp_path, text, decimal="."))
+    filled = opened(tmp_path, text, missing="fill", decimal=".")
     assert any("Column rooms is left out: no training cell can be read." in note for note in filled.notes)
 
 

@@ -7,6 +7,7 @@ import csv
 import datetime
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutaway.data.tables.forms import Form
 from cutaway.data.tables.reading import CHUNK, frame_table, read_table, rows_table
 from cutaway.errors import DataError, FileError
 
@@ -116,9 +118,10 @@ def test_more_rows_than_a_chunk(tmp_path: Path) -> None:
         ("a,a\n1,2\n", ["line 1", "columns 1 and 2", "'a'"]),
         (",b\n1,2\n", ["line 1", "column 1 of 2 has no name", "index=False"]),
         ("a, \n1,2\n", ["column 2 of 2 has no name"]),
-        (b"a,b\n1,\xe9\n", ["not UTF-8", "byte 6", "line 2", "0xE9", "iconv"]),
+        (b"a,b\n1,\xe9\n", ["not UTF-8", "byte 6", "line 2", "0xE9", "encoding=windows-1252"]),
         ("a,b\n1,é".encode()[:-1], ["not UTF-8", "line 2", "unexpected end"]),
-        ("a,b\n1,2\n".encode("utf-16"), ["UTF-16", "iconv -f UTF-16"]),
+        ("5.1,x\n4.9,y\n5.0,x\n", ["has no header", "header=false", "header=true"]),
+        ("0,0,1\n0,1,1\n", ["columns 1 and 2", "header=false"]),
         (b"a,b\n1,\0\n", ["not text", "byte 6", "line 2"]),
         (b"PK\x03\x04\0\0", ["not text", "spreadsheet or an archive"]),
         ('a,b\n1,"2\n3,4\n', ["line 2", "not closed up to line 3", "cut short"]),
@@ -203,3 +206,70 @@ def test_rows_in_memory_must_have_the_same_columns() -> None:
     assert table.frame.rows() == [("1", None), ("0.5", "True")]
     with pytest.raises(DataError, match="Row 2 and row 1 differ in the columns they have: 'b', 'c'"):
         rows_table([{"a": 1, "b": 2}, {"a": 1, "c": 2}])
+
+
+@pytest.mark.parametrize(
+    ("content", "form", "expected"),
+    [
+        ("a;b\n1.234,50;3,5\n2.000,00;4,75\n", {}, ["1234.50", "3.5"]),
+        ("a;b\n3,5;1.234\n4,5;2.345\n", {}, ["3.5", "1234"]),  # no decimal point where the file has commas
+        ("a;b\n1,234;1\n1,500;2\n", {}, ["1.234", "1"]),  # where semicolons part, commas are in the numbers
+        ("a;b\n0.998;1.500\n1.500;2.500\n", {}, ["0.998", "1.500"]),
+        ("a;b\n1.234;x\n1.500;y\n", {}, ["1.234", "x"]),
+        ("a;b\n1.234.567;x\n2.345.678;y\n", {}, ["1234567", "x"]),
+        ('a,b\n"1,234",x\n"12,345",y\n', {}, ["1234", "x"]),
+        ('a,b\n"1,234.5",x\n"12",y\n', {}, ["1234.5", "x"]),
+        ('a,b\n"3,5",1.5\n"4,5",2.5\n', {}, ["3.5", "1.5"]),  # each column by its own cells
+        ("a,b\n1 234,5\n12\u202f345,6\n", {}, ["1234", "5"]),
+        ("a,b\n1'234,5\n12’345,6\n", {}, ["1234", "5"]),
+        ("a;b\n-3,5e-2;+4,5\n1,0;2,0\n", {}, ["-3.5e-2", "+4.5"]),
+        ("a;b\n31.12.2020;2020-12-31\n01.01.2021;2021-01-01\n", {}, ["31.12.2020", "2020-12-31"]),
+        ("a;b\n1,5 Liter;10.0.0.1\n2,5 Liter;10.0.0.2\n", {}, ["1,5 Liter", "10.0.0.1"]),
+        ("a;b\n3,5;1\n3.5;2\n", {}, ["3,5", "1"]),  # both ways in one column: refused later, cell by cell
+        ("a;b\n3,5;1\n4,5;2\n", {"decimal": "."}, ["3,5", "1"]),
+        ("a,b\n1.234,x\n2.345,y\n", {"decimal": ","}, ["1234", "x"]),
+        ("a|b\n1|2\n3|4\n", {}, ["1", "2"]),
+        ("a;b,c\n1;2\n", {"separator": ","}, None),
+        ("a:b;c\n1:2;3\n", {"separator": ";"}, ["1:2", "3"]),
+        ("5.1,x\n4.9,y\n", {"header": False}, ["5.1", "x"]),
+        ("country,2019,2020\nx,1900,2000\n", {}, ["x", "1900", "2000"]),
+        ("0,1,2\n5,6,7\n8,9,10\n", {}, ["5", "6", "7"]),
+        ("größe,b\n1,2\n".encode("cp1252"), {"encoding": "windows-1252"}, ["1", "2"]),
+        ("größe\tb\n1\t2\n".encode("utf-16"), {}, ["1", "2"]),
+        ("größe\tb\n1\t2\n".encode("utf-16"), {"encoding": "shift_jis"}, None),
+    ],
+)
+def test_how_a_table_is_written(
+    tmp_path: Path, content: str | bytes, form: dict[str, Any], expected: list[str] | None
+) -> None:
+    path = written(tmp_path, content)
+    if expected is None:
+        with pytest.raises(DataError):
+            read_table(path, Form(**form))
+        return
+    table = read_table(path, Form(**form))
+    assert list(table.frame.row(0)) == expected
+    changed = expected[0] not in (content if isinstance(content, str) else "")
+    assert any(" is read as " in note for note in table.notes) >= changed - isinstance(content, bytes)
+
+
+def test_a_column_without_a_header_has_a_name_and_its_line(tmp_path: Path) -> None:
+    table = read_table(written(tmp_path, "5.1,x\n4.9,y\n"), Form(header=False))
+    assert table.columns == ["column_1", "column_2"]
+    assert table.place(0) == "line 1 of houses.csv"
+
+
+def test_what_a_file_leaves_open_is_as_it_was_in_training(tmp_path: Path) -> None:
+    content = 'a,b\n"1,234",x\n'
+    for decimal, cell in ((",", "1.234"), (".", "1234")):
+        kept = Form.from_json(Form(decimal=decimal).to_json())
+        assert read_table(written(tmp_path, content), kept).frame["a"][0] == cell
+    assert read_table(written(tmp_path, 'a,b\n"3,5",x\n'), Form(decimal=".").kept()).frame["a"][0] == "3.5"
+    latin = Form(encoding="windows-1252").kept()
+    assert read_table(written(tmp_path, "a,b\né,1\n"), latin).frame["a"][0] == "é"
+    assert read_table(written(tmp_path, "a,b\né,1\n".encode("cp1252")), latin).frame["a"][0] == "é"
+
+
+def test_a_long_document_in_a_cell(tmp_path: Path) -> None:
+    document = "word " * 60_000
+    assert read_table(written(tmp_path, f'a,b\n"{document}",1\n')).frame["a"][0] == document

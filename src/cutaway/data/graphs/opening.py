@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..sets import IN_MEMORY, DataSet, Part
 from ..settings import DataSettings
 from ..splits import PARTS, Rows, complete_split, draw, split_hash, split_indices
 from ..tables.columns import natural_order
+from ..tables.forms import Form
 from ..tables.reading import counted
 from ..tables.roles import find_column
 from ..tables.targets import Labels, check_learnable, check_taught, read_labels
@@ -31,7 +33,7 @@ def open_graph(source: Any, settings: DataSettings) -> DataSet:
     Raises DataError (with every bad row in `problems`), UnknownName or SettingError.
     """
     refuse_settings_for_others(settings, "graph")
-    graphs = read_graphs(source, settings.target)
+    graphs = read_graphs(source, settings.target, Form.of(settings))
     in_memory = hasattr(source, "edge_index")
     name = "graph" if in_memory else Path(source).expanduser().resolve().stem
     return graph_dataset(graphs, settings, name=name, source=IN_MEMORY if in_memory else str(source))
@@ -50,6 +52,8 @@ def graph_dataset(
     check_taught(labels, target, split)
     taught = split["train"] if graphs.graph is None else np.flatnonzero(np.isin(graphs.graph, split["train"]))
     preprocessing, decided = fit_preprocessing(graphs, target, taught, settings.neighbours)
+    if graphs.table is not None:
+        preprocessing = replace(preprocessing, written=graphs.table.form.kept())
     x, unknown = preprocessing.features(graphs)
     targets = {part: labels.tensor(target, chosen) for part, chosen in split.items()}
     if settings.inductive and graphs.many:

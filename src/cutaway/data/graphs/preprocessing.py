@@ -23,6 +23,7 @@ from ...spec import GraphSpec, Value
 from ..splits import Rows
 from ..tables.columns import LEFT_OUT, ColumnType, decode, infer, meaning
 from ..tables.encoders import Category, Encoder, encoder_from_json, fit_encoder
+from ..tables.forms import KEPT, Form
 from ..tables.preprocessing import bad_cells, unknown_note, unreadable_cells
 from ..tables.reading import counted
 from ..tables.targets import NUMBER, Labels, read_labels
@@ -46,6 +47,7 @@ class GraphPreprocessing:
     encoders: tuple[Encoder, ...] = ()  # columns, degree: one for each column
     scaled: str = ""  # matrix: rows divides each node's features by their sum
     neighbours: tuple[int, ...] = ()  # drawn in each layer; none takes whole graphs
+    written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
 
     def features(self, graphs: RawGraphs) -> tuple[Tensor, list[str]]:
         """x (V, F) float32, and what a person should know of it. Raises DataError where nodes are described otherwise
@@ -106,6 +108,7 @@ class GraphPreprocessing:
             "columns": [encoder.to_json() for encoder in self.encoders],
             "scaled": self.scaled,
             "neighbours": list(self.neighbours),
+            "read": self.written.to_json(),
         }
 
     @classmethod
@@ -115,10 +118,11 @@ class GraphPreprocessing:
         if not isinstance(spec, GraphSpec):
             raise TypeError(f"a preprocessing of graphs with a spec of kind {spec.kind}")
         encoders = tuple(encoder_from_json(column) for column in data["columns"])
-        return cls(spec, data["form"], encoders, data["scaled"], tuple(data["neighbours"]))
+        written = Form.from_json(data.get("read"))
+        return cls(spec, data["form"], encoders, data["scaled"], tuple(data["neighbours"]), written)
 
     def _read(self, sources: Sequence[Any]) -> RawGraphs:
-        graphs = [read_graphs(source, self.spec.target.column) for source in sources]
+        graphs = [read_graphs(source, self.spec.target.column, self.written) for source in sources]
         for one in graphs:
             if one.many != self.spec.many:
                 learned = ("whole graphs", "nodes of one graph")[:: 1 if self.spec.many else -1]

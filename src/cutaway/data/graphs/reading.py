@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
+from ..tables.forms import Form
 from .raw import RawGraphs
 
 FORMS = (
@@ -14,7 +15,7 @@ FORMS = (
 )
 
 
-def read_graphs(source: Any, target: str | None = None) -> RawGraphs:
+def read_graphs(source: Any, target: str | None = None, form: Form = Form()) -> RawGraphs:  # noqa: B008  # it is frozen
     """What a path or an object in memory holds; `target` is the column to predict, where one was asked for.
 
     Raises DataError that names every bad row.
@@ -34,7 +35,7 @@ def read_graphs(source: Any, target: str | None = None) -> RawGraphs:
     if "edges.csv" in names or "nodes.csv" in names:
         from .tables import read_tables
 
-        return read_tables(path, target)
+        return read_tables(path, target, form)
     if any(name.startswith("ind.") for name in names):
         from .planetoid import read_planetoid
 

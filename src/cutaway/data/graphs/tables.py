@@ -19,6 +19,7 @@ from ...files import read_bytes
 from ..folders import PART_FOLDERS
 from ..splits import Rows
 from ..tables.columns import meaning
+from ..tables.forms import Form
 from ..tables.reading import Table, counted, read_table
 from .raw import Edges, RawGraphs, both_ways, one_way_note
 
@@ -26,7 +27,7 @@ NODES, EDGES, GRAPHS = "nodes.csv", "edges.csv", "graphs.csv"
 GRAPH, SPLIT = "graph", "split"
 
 
-def read_tables(path: Path, target: str | None) -> RawGraphs:
+def read_tables(path: Path, target: str | None, form: Form = Form()) -> RawGraphs:  # noqa: B008  # it is frozen
     """The graph or graphs in a folder with nodes.csv and edges.csv.
 
     Raises DataError that names every edge to a node that is not there, and every name that two nodes have.
@@ -41,10 +42,10 @@ def read_tables(path: Path, target: str | None) -> RawGraphs:
             f"{path} has {NODES} and no {EDGES}.",
             mend=f"Add {EDGES} with a row for each edge: the names of the two nodes that it joins.",
         )
-    nodes = read_table(path / NODES)
+    nodes = read_table(path / NODES, form)
     identity = _named(nodes, "id", 0)
     apart = GRAPH in nodes.columns and target != GRAPH
-    edges = read_table(path / EDGES)
+    edges = read_table(path / EDGES, form)
     if len(edges.columns) < 2:
         raise DataError(f"{path / EDGES} has one column, and an edge has a source and a target.")
     keyed = apart and GRAPH in edges.columns
@@ -60,7 +61,7 @@ def read_tables(path: Path, target: str | None) -> RawGraphs:
     targets = nodes
     if apart:
         graph, graph_names = _graphs(nodes, linked)
-        targets = _graph_targets(path, nodes, graph, graph_names, target)
+        targets = _graph_targets(path, nodes, graph, graph_names, target, form)
         files += [path / GRAPHS] if (path / GRAPHS).is_file() else []
     parts = parts_of(targets)
     aside = {identity, target} | ({GRAPH} if apart else set())
@@ -167,10 +168,10 @@ def _graphs(nodes: Table, edges: Edges) -> tuple[Rows, list[str]]:
     return graph, names
 
 
-def _graph_targets(path: Path, nodes: Table, graph: Rows, names: list[str], target: str | None) -> Table:
+def _graph_targets(path: Path, nodes: Table, graph: Rows, names: list[str], target: str | None, form: Form) -> Table:
     """A table with a row for each graph, in the order of `names`: graphs.csv, or what nodes.csv says of graphs."""
     if (path / GRAPHS).is_file():
-        listed = read_table(path / GRAPHS)
+        listed = read_table(path / GRAPHS, form)
         identity = _named(listed, GRAPH, 0) if GRAPH in listed.columns else _named(listed, "id", 0)
         place = {name: i for i, name in enumerate(listed.frame[identity].str.strip_chars())}
         absent = [name for name in names if name not in place]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import Rows, split_hash
 from ..tables.columns import meaning
+from ..tables.forms import Form
 from ..tables.reading import Table, counted, read_table
 from .columns import Columns, choose_columns
 from .preprocessing import ForecastPreprocessing
@@ -32,7 +34,7 @@ def open_series(path: Path, settings: DataSettings) -> DataSet:
 
     Raises FileError, DataError (with every bad line in `problems`), UnknownName or SettingError.
     """
-    table = read_table(path)
+    table = read_table(path, Form.of(settings))
     with path.open("rb") as file:
         fingerprint = hashlib.file_digest(file, "sha256").hexdigest()
     return series_dataset(table, settings, name=path.stem, source=str(path), fingerprint=fingerprint)
@@ -69,6 +71,7 @@ def series_dataset(
     preprocessing = ForecastPreprocessing.fitted(
         series, training_time, history, horizon, season if repeats else 1, settings.gaps
     )
+    preprocessing = replace(preprocessing, written=table.form.kept())
     if columns.known and settings.mixup:
         raise SettingError("mixup blends what was measured, and not what is known in advance: leave out one of them.")
     return DataSet(

@@ -19,6 +19,7 @@ from ... import spec as specs
 from ...errors import DataError, Problem
 from ...spec import Horizon, SeriesSpec
 from ..splits import Rows
+from ..tables.forms import KEPT, Form
 from ..tables.reading import TABLE_SUFFIXES, counted, read_table
 from .columns import Columns
 from .reading import Series, Values, read_series
@@ -36,6 +37,7 @@ class ForecastPreprocessing:
     std: tuple[float, ...]
     step: Step
     gaps: str = "refuse"  # what is done about missing steps and values: refuse or fill
+    written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
 
     @classmethod
     def fitted(
@@ -142,6 +144,7 @@ class ForecastPreprocessing:
             "std": list(self.std),
             "step": asdict(self.step),
             "gaps": self.gaps,
+            "read": self.written.to_json(),
         }
 
     @classmethod
@@ -151,7 +154,8 @@ class ForecastPreprocessing:
         if not isinstance(spec, SeriesSpec) or not isinstance(spec.target, Horizon):
             raise TypeError(f"a preprocessing of forecasts with a spec of kind {spec.kind}")
         columns, step = Columns.from_json(data["columns"]), Step(**data["step"])
-        return cls(spec, columns, tuple(data["mean"]), tuple(data["std"]), step, data["gaps"])
+        written = Form.from_json(data.get("read"))
+        return cls(spec, columns, tuple(data["mean"]), tuple(data["std"]), step, data["gaps"], written)
 
     def _read(self, source: Any) -> Series:
         if not isinstance(source, str | Path):
@@ -165,7 +169,7 @@ class ForecastPreprocessing:
                 f"{path} is no table: those end in {', '.join(TABLE_SUFFIXES)}.",
                 mend="Give the series so far, with the columns that the model was trained with.",
             )
-        return read_series(read_table(path), self.columns, self.gaps, self.step)
+        return read_series(read_table(path, self.written), self.columns, self.gaps, self.step)
 
     def _refuse_short(self, series: Series) -> None:
         """Raise DataError where the file has too few steps to be seen, or too few of the future."""

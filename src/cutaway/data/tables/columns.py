@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...errors import SettingError
+from ...errors import SettingError, brief
 
 Numbers = npt.NDArray[np.float64]
 
@@ -155,19 +155,19 @@ def unreadable(cells: pl.Series, type: ColumnType) -> npt.NDArray[np.bool_]:
 def explain(cell: str, type: ColumnType) -> str:
     """Why a cell is unreadable as that type, for a person."""
     if type.kind == "date":
-        return f"{cell!r} is no date written like {DATES[type.written]}"
+        return f"{brief(cell)} is no date written like {DATES[type.written]}"
     if type.kind == "yes/no":
-        return f"{cell!r} is neither of {type.written}"
+        return f"{brief(cell)} is neither of {type.written}"
     with contextlib.suppress(ValueError):
         if not abs(float(cell)) <= LARGEST:
-            return f"{cell!r} is infinite, or beyond ±{LARGEST:.1e}"
+            return f"{brief(cell)} is infinite, or beyond ±{LARGEST:.1e}"
     if re.search(r"[%$€£¥]", cell):
-        return f"{cell!r} is a number with a unit: write the digits alone"
+        return f"{brief(cell)} is a number with a unit: write the digits alone"
     if re.fullmatch(r"[-+]?\d+,\d+", cell) and not re.fullmatch(r"[-+]?\d{1,3},\d{3}", cell):
-        return f"{cell!r} has a decimal comma: write {cell.replace(',', '.')}"
+        return f"{brief(cell)} has a decimal comma: write {cell.replace(',', '.')}, or say decimal=, where all have one"
     if re.match(SHOWN_NUMBER, cell):
-        return f"{cell!r} has thousands separators: write digits alone, and a point before decimals"
-    return f"{cell!r} is not a number"
+        return f"{brief(cell)} has thousands separators: write digits alone, and a point before decimals"
+    return f"{brief(cell)} is not a number"
 
 
 def natural_order(names: Iterable[str]) -> list[str]:

@@ -22,6 +22,7 @@ from ..settings import DataSettings
 from ..splits import Rows, draw, drawn_parts, split_hash, straddle_note
 from .columns import LEFT_OUT, ColumnType, asked_for, infer, meaning
 from .encoders import fit_encoder
+from .forms import Form
 from .notes import column_notes, describe_columns, part_notes
 from .preprocessing import Cells, TablePart, TablePreprocessing, bad_cells, unreadable_cells
 from .reading import TABLE_SUFFIXES, Table, counted, frame_table, read_table
@@ -38,7 +39,7 @@ def open_table(path: Path, settings: DataSettings) -> DataSet:
 
     Raises FileError, DataError (with every bad row or cell in `problems`), UnknownName or SettingError.
     """
-    table = read_table(path)
+    table = read_table(path, Form.of(settings))
     with path.open("rb") as file:
         fingerprint = hashlib.file_digest(file, "sha256").hexdigest()
     return _dataset(table, settings, path.stem, str(path), fingerprint, None, ())
@@ -86,7 +87,7 @@ def _dataset(
     if settings.limit is not None:
         train = parts["train"]
         parts["train"] = draw(train, settings.limit, seed=settings.split_seed, strata=labels.classes(train))
-    preprocessing = _fit(cells, types, labels, parts["train"], settings)
+    preprocessing = _fit(cells, types, labels, parts["train"], settings, table.form)
     check_taught(labels, preprocessing.spec.target, parts)
 
     by_part = {part: {column: c.gather(rows) for column, c in cells.items()} for part, rows in parts.items()}
@@ -179,7 +180,7 @@ def _without_bad_cells(
 
 
 def _fit(
-    cells: Cells, types: Mapping[str, ColumnType], labels: Labels, train: Rows, settings: DataSettings
+    cells: Cells, types: Mapping[str, ColumnType], labels: Labels, train: Rows, settings: DataSettings, form: Form
 ) -> TablePreprocessing:
     """The preprocessing of the columns that can be learned from, fitted on the training rows."""
     fitted = [
@@ -196,7 +197,7 @@ def _fit(
         )
     features = tuple(feature for encoder in encoders for feature in encoder.features)
     spec = TableSpec(features, labels.fit(train))
-    return TablePreprocessing(spec, encoders, fill=settings.missing == "fill")
+    return TablePreprocessing(spec, encoders, fill=settings.missing == "fill", written=form.kept())
 
 
 def _part(labels: Labels, cells: Cells, preprocessing: TablePreprocessing, rows: Rows) -> TablePart:

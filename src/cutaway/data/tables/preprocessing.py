@@ -20,6 +20,7 @@ from ..sets import TensorPart
 from ..splits import Rows
 from .columns import ColumnType, explain, meaning, unreadable
 from .encoders import Category, Encoder, encoder_from_json
+from .forms import KEPT, Form
 from .reading import Table, columns_table, counted, frame_table, read_table, rows_table
 from .targets import named, read_labels
 
@@ -54,6 +55,7 @@ class TablePreprocessing:
     spec: TableSpec
     encoders: tuple[Encoder, ...]  # one for each column that is an input
     fill: bool = False  # whether a cell that is not of its column's type counts as missing, or is refused
+    written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
 
     def examples(self, sources: Any) -> TablePart:
         """New rows without targets: paths of tables, data frames (polars or pandas) or dictionaries, one or many.
@@ -61,7 +63,7 @@ class TablePreprocessing:
         The target and other columns may be there and are not looked at. Raises DataError that names missing columns
         and every cell that is not of its column's type.
         """
-        tables = list(_tables(sources))
+        tables = list(_tables(sources, self.written))
         if not tables:
             raise DataError("No rows were given.", mend="Give the path of a table, a data frame or dictionaries.")
         parts = [self._part(table, None) for table in tables]
@@ -72,7 +74,7 @@ class TablePreprocessing:
     def labelled(self, source: str | Path) -> TablePart:
         """Another table with the target column. Raises DataError as `examples` does, and for each row without a target
         or with a class that training did not know."""
-        table = read_table(Path(source).expanduser())
+        table = read_table(Path(source).expanduser(), self.written)
         target = self.spec.target
         self._require([target.column], table)
         labels = read_labels(table, target.column, "number" if isinstance(target, Value) else "category")
@@ -107,6 +109,7 @@ class TablePreprocessing:
             "spec": specs.to_json(self.spec),
             "columns": [encoder.to_json() for encoder in self.encoders],
             "fill": self.fill,
+            "read": self.written.to_json(),
         }
 
     @classmethod
@@ -115,7 +118,12 @@ class TablePreprocessing:
         spec = specs.from_json(data["spec"])
         if not isinstance(spec, TableSpec):
             raise TypeError(f"a preprocessing of tables with a spec of kind {spec.kind}")
-        return cls(spec, tuple(encoder_from_json(column) for column in data["columns"]), data["fill"])
+        return cls(
+            spec,
+            tuple(encoder_from_json(column) for column in data["columns"]),
+            data["fill"],
+            Form.from_json(data.get("read")),
+        )
 
     def _part(self, table: Table, target: Tensor | None) -> TablePart:
         """All rows of a table, refused where a cell is not of its column's type."""
@@ -169,7 +177,7 @@ def unknown_note(column: str, count: int, where: str) -> str:
     )
 
 
-def _tables(sources: Any) -> Iterable[Table]:
+def _tables(sources: Any, form: Form) -> Iterable[Table]:
     """Whatever a person gives for new rows, as tables."""
     if isinstance(sources, str) or not isinstance(sources, Sequence):
         sources = [sources]
@@ -178,12 +186,12 @@ def _tables(sources: Any) -> Iterable[Table]:
             yield rows_table(list(group))
             continue
         for source in group:
-            yield _table(source)
+            yield _table(source, form)
 
 
-def _table(source: Any) -> Table:
+def _table(source: Any, form: Form) -> Table:
     if isinstance(source, str | Path):
-        return read_table(Path(source).expanduser())
+        return read_table(Path(source).expanduser(), form)
     if isinstance(source, pl.DataFrame):
         return frame_table(source)
     if hasattr(source, "to_dict"):  # pandas, which need not be there

@@ -6,6 +6,7 @@ A file that is not what its name says is refused with the line, never repaired.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -18,11 +19,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...errors import DataError, Problem
+from ...errors import DataError, Problem, SettingError, brief
 from ...files import read_bytes
+from .forms import AUTO, KEPT, Form, lacks_header
+from .numerals import plain_numerals
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+csv.field_size_limit(2**31 - 1)  # long documents stand in cells; csv's own limit is 131 072 characters
 HEADER = 10_000_000  # characters in which the first line must end
 CHUNK = 65_536  # rows that are turned into columns at a time, so that few cells are Python objects at once
 
@@ -35,6 +39,7 @@ class Table:
     frame: pl.DataFrame  # (n, columns) of strings; null where there was nothing that text could hold
     lines: npt.NDArray[np.int64] | None = None  # (n,) the line on which each row begins; None: rows count from 1
     notes: tuple[str, ...] = ()
+    form: Form = KEPT  # how it was written
 
     def __len__(self) -> int:
         return self.frame.height
@@ -69,10 +74,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def read_table(path: Path) -> Table:
-    """The table in a .csv, .tsv or .parquet file.
+def read_table(path: Path, form: Form = Form()) -> Table:  # noqa: B008  # it is frozen
+    """The table in a .csv, .tsv or .parquet file, written as `form` says, which tells what the file leaves open.
 
-    Raises FileError where the file cannot be read, DataError where it is not a whole table of that kind.
+    Raises FileError where the file cannot be read, DataError where it is not a whole table of that kind, or has no
+    header and nobody said so; SettingError where Parquet, which says all of it itself, is asked to be in a form.
     """
     data = read_bytes(path)
     if not data:
@@ -81,8 +87,11 @@ def read_table(path: Path) -> Table:
             mend="Was it saved or copied to the end? Take it from its source again.",
         )
     if path.suffix.lower() == ".parquet":
+        if form.asked and form != Form():
+            raise SettingError(f"separator, decimal, encoding and header are for CSV, and {path} is Parquet.")
         return _parquet(data, path)
-    return _delimited(_text(data, path), path)
+    text, notes = _text(data, path, form)
+    return _delimited(text, path, form, notes)
 
 
 def frame_table(frame: pl.DataFrame, name: str = "") -> Table:
@@ -132,14 +141,21 @@ def _parquet(data: bytes, path: Path) -> Table:
     return frame_table(frame, path.name)
 
 
-def _text(data: bytes, path: Path) -> str:
-    """The file as text. UTF-8 alone is read, with or without its mark: guessing an encoding would change letters."""
+def _text(data: bytes, path: Path, form: Form) -> tuple[str, list[str]]:
+    """The file as text, and a note where it is not UTF-8: in UTF-16, which says so by its mark, or in the encoding that
+    was asked for. No other is guessed: that would change letters."""
     way_out = (
-        "Save it as UTF-8: a spreadsheet calls that 'CSV UTF-8', "
-        "and `iconv -f WINDOWS-1252 -t UTF-8 old.csv > new.csv` converts."
+        "Say its encoding, such as encoding=windows-1252, which spreadsheets in Western Europe and America write; or "
+        "save it as UTF-8: a spreadsheet calls that 'CSV UTF-8'."
     )
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise DataError(f"{path} is UTF-16 text, not UTF-8.", mend=way_out.replace("WINDOWS-1252", "UTF-16"))
+    encoding = form.encoding
+    if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and encoding in (AUTO, "utf-8"):
+        encoding = "utf-16"
+    if encoding not in (AUTO, "utf-8") and not (not form.asked and _is_utf8(data)):
+        try:
+            return data.decode(encoding).removeprefix("\ufeff"), [f"{path.name} is read as {encoding} text."]
+        except (LookupError, ValueError) as error:
+            raise DataError(f"{path} is not {encoding} text: {error}.", mend="Give another encoding=.") from error
     nul = data.find(b"\0")
     if nul >= 0:
         raise DataError(
@@ -147,7 +163,7 @@ def _text(data: bytes, path: Path) -> str:
             mend="Is it a spreadsheet or an archive under another name, or was it damaged? Save it as CSV in UTF-8.",
         )
     try:
-        return data.decode("utf-8").removeprefix("\ufeff")
+        return data.decode("utf-8").removeprefix("\ufeff"), []
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise DataError(
@@ -156,12 +172,20 @@ def _text(data: bytes, path: Path) -> str:
         ) from error
 
 
-def _delimited(text: str, path: Path) -> Table:
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in data
+
+
+def _delimited(text: str, path: Path, form: Form, notes: list[str]) -> Table:
     """The rows of CSV or TSV text, after RFC 4180: quotes may hold delimiters and line ends, "" is a quote."""
     usual = "\t" if path.suffix.lower() == ".tsv" else ","
-    delimiter = _delimiter(text, usual)
-    notes = []
-    if delimiter != usual:
+    asked = form.asked and form.separator != AUTO
+    delimiter = form.separator.replace("tab", "\t") if asked else _delimiter(text, usual)
+    if delimiter != usual and not asked:
         notes.append(
             f"{path.name} is separated by {DELIMITERS[delimiter]}, as its first line shows, not by {DELIMITERS[usual]}."
         )
@@ -178,9 +202,13 @@ def _delimited(text: str, path: Path) -> Table:
             begin, end = end + 1, reader.line_num
             if not row:
                 blank.append(begin)
-            elif not names:
-                names = _checked_names(row, path, begin)
-            elif len(row) != len(names):
+                continue
+            if not names:
+                if form.header is not False:
+                    names = _checked_names(row, path, begin)
+                    continue
+                names = [f"column_{k}" for k in range(1, len(row) + 1)]
+            if len(row) != len(names):
                 ragged.append((begin, len(row)))
             else:
                 rows.append(row)
@@ -203,8 +231,15 @@ def _delimited(text: str, path: Path) -> Table:
         notes.append(
             f"{len(inside):,} empty lines of {path.name} are no rows: line {', '.join(map(str, inside[:5]))}{more}."
         )
-    frame = pl.concat([*chunks, _columns(names, rows)])
-    return Table(path.name, frame, np.array(lines), tuple(notes))
+    frame, decimal, said = plain_numerals(pl.concat([*chunks, _columns(names, rows)]), delimiter, form)
+    if form.header is None and lacks_header(names, frame):
+        raise DataError(
+            f"{path} has no header: its first line, {brief(', '.join(names))}, is a row like those below it.",
+            mend="header=false names the columns column_1, column_2, … in their order; header=true takes that line for "
+            "their names all the same.",
+        )
+    taken = Form(delimiter.replace("\t", "tab"), decimal, form.encoding, form.header)
+    return Table(path.name, frame, np.array(lines), (*notes, *said), taken)
 
 
 def _delimiter(text: str, usual: str) -> str:
@@ -220,13 +255,15 @@ def _checked_names(names: list[str], path: Path, line: int) -> list[str]:
     if unnamed := [str(k) for k, name in enumerate(names, 1) if not name.strip()]:
         raise DataError(
             f"{where}: column {' and column '.join(unnamed)} of {len(names)} has no name.",
-            mend="Name every column in that line. (pandas: `to_csv(..., index=False)` leaves its index out.)",
+            mend="Name every column in that line; where it is a row like the others, header=false names them. (pandas: "
+            "`to_csv(..., index=False)` leaves its index out.)",
         )
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         at = [str(k) for k, name in enumerate(names, 1) if name == twice]
         raise DataError(
-            f"{where}: columns {' and '.join(at)} are all named {twice!r}.", mend="Give each column a name of its own."
+            f"{where}: columns {' and '.join(at)} are all named {brief(twice)}.",
+            mend="Give each column a name of its own; where that line is a row like the others, say header=false.",
         )
     return names
 
@@ -238,7 +275,7 @@ def _columns(names: list[str], rows: list[list[str]]) -> pl.DataFrame:
 
 def _unreadable(path: Path, begin: int, end: int, reason: str) -> DataError:
     """What csv's complaint about the row that begins on that line means."""
-    if "unexpected end" in reason or "field larger" in reason:
+    if "unexpected end" in reason:
         return DataError(
             f"{path.name}, line {begin}: a quote is opened in this row and not closed up to line {end}.",
             mend='Close it, or write it twice ("") where it is text. If the file ends there, it was cut short.',

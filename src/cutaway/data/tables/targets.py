@@ -10,7 +10,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ...errors import DataError, Problem
+from ...errors import DataError, Problem, brief
 from ...spec import Classes, Simple, Value
 from ..splits import Array, Rows
 from .columns import MOSTLY, ColumnType, decode, explain, meaning, natural_order, unreadable
@@ -35,7 +35,7 @@ class Labels:
         found = {}
         for i in np.flatnonzero(self.cells.is_null().to_numpy()):
             given = self.table.frame[self.column][int(i)]
-            found[int(i)] = "the target is missing" + (f", which is what {given!r} stands for" if given else "")
+            found[int(i)] = "the target is missing" + (f", which is what {brief(given)} stands for" if given else "")
         if self.numeric:
             bad = np.flatnonzero(unreadable(self.cells, NUMBER))
             found |= {int(i): explain(self.cells[int(i)], NUMBER) for i in bad}
@@ -75,7 +75,10 @@ class Labels:
             strange = [int(k) for k in np.flatnonzero(numbers.is_null().to_numpy())]
             raise DataError(
                 f"{counted(len(strange), 'row')} of {self.table.title} have a class that training did not know.",
-                [Problem(self.table.where(int(rows[k]), self.column), f"{cells[k]!r} is no class") for k in strange],
+                [
+                    Problem(self.table.where(int(rows[k]), self.column), f"{brief(cells[k])} is no class")
+                    for k in strange
+                ],
                 f"The classes are: {', '.join(target.names[:20])}. Mend those cells, or take the rows out.",
             )
         return torch.from_numpy(numbers.to_numpy().copy())

@@ -24,6 +24,7 @@ from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, split_hash, split_indices, straddle_note
 from ..tables.columns import meaning
+from ..tables.forms import Form
 from ..tables.reading import Table, counted
 from ..tables.roles import find_column
 from ..tables.targets import Labels, check_learnable, complete_rows, read_labels
@@ -81,7 +82,7 @@ def open_table(path: Path, settings: DataSettings) -> DataSet:
 
     Raises FileError, DataError (with every bad row in `problems`), UnknownName or SettingError.
     """
-    table = read_text_table(path)
+    table = read_text_table(path, Form.of(settings))
     listed = ", ".join(map(repr, table.columns[:40]))
     if settings.text is None or settings.target is None:
         missing = "holds the text? Say text=COLUMN" if settings.text is None else "is predicted? Say target=COLUMN"
@@ -98,7 +99,10 @@ def open_table(path: Path, settings: DataSettings) -> DataSet:
         notes.append(f"Column {group} keeps rows together in the split and is no input.")
     with path.open("rb") as file:
         fingerprint = hashlib.file_digest(file, "sha256").hexdigest()
-    return _of_table(table, text, target, group, settings, path.stem, str(path), fingerprint, notes)
+    data = _of_table(table, text, target, group, settings, path.stem, str(path), fingerprint, notes)
+    assert isinstance(data.preprocessing, TextPreprocessing)
+    data.preprocessing = dataclasses.replace(data.preprocessing, written=table.form.kept())
+    return data
 
 
 def open_lines(

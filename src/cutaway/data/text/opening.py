@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...errors import DataError, SettingError
 from ...spec import Target
-from ..applicable import refuse_settings_for_others
+from ..applicable import refuse_changed, refuse_settings_for_others
 from ..folders import PART_FOLDERS, TEXTS, entries, subfolders
 from ..sets import DataSet
 from ..settings import DataSettings
@@ -27,6 +27,8 @@ def open_text(path: Path, settings: DataSettings, targets: tuple[type[Target], .
     the model learns, where it says so. Raises FileError, DataError, UnknownName or SettingError.
     """
     refuse_settings_for_others(settings, "text")
+    if path.suffix.lower() not in TABLE_SUFFIXES:
+        refuse_changed(settings, ("separator", "decimal", "encoding", "header"), f"is for tables, and {path} is none")
     if path.is_dir() and has_classes(path):
         return open_folder(path, settings)
     suffix = path.suffix.lower()

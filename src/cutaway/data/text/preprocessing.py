@@ -18,6 +18,7 @@ from ...errors import DataError, Problem
 from ...spec import Classes, TextSpec, Value
 from ..folders import TEXTS, labelled
 from ..sets import SequencePart
+from ..tables.forms import KEPT, Form
 from ..tables.reading import TABLE_SUFFIXES, Table, counted, frame_table
 from ..tables.targets import read_labels
 from .fitting import Frame, frame_of, padding_of, stand_in
@@ -40,6 +41,7 @@ class TextPreprocessing:
     tokenizer: Tokenizer
     length: int  # tokens of the longest example, with its frame; longer ones are cut there
     column: str = TEXT  # of tables: the one that holds the text
+    written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
 
     def part(
         self,
@@ -105,7 +107,7 @@ class TextPreprocessing:
         if path.is_dir():
             return self._folder(path)
         if path.suffix.lower() in TABLE_SUFFIXES:
-            table, column = read_text_table(path), self.column
+            table, column = read_text_table(path, self.written), self.column
             return self._rows(table, column, self.spec.target.column)
         texts, comma, labels = str(source).partition(",")
         if not comma:
@@ -128,6 +130,7 @@ class TextPreprocessing:
             "tokenizer": self.tokenizer.to_json(),
             "length": self.length,
             "column": self.column,
+            "read": self.written.to_json(),
         }
 
     @classmethod
@@ -136,7 +139,8 @@ class TextPreprocessing:
         spec = specs.from_json(data["spec"])
         if not isinstance(spec, TextSpec):
             raise TypeError(f"a preprocessing of text with a spec of kind {spec.kind}")
-        return cls(spec, tokenizer_from_json(data["tokenizer"]), int(data["length"]), data["column"])
+        written = Form.from_json(data.get("read"))
+        return cls(spec, tokenizer_from_json(data["tokenizer"]), int(data["length"]), data["column"], written)
 
     def _texts(self, source: Any, before: int) -> tuple[list[str], list[str]]:
         """The texts that a source holds and what they are called; `before` it stand so many."""
@@ -151,7 +155,7 @@ class TextPreprocessing:
             return [text_itself(source)], [shown(str(source))]
         path = Path(source).expanduser()
         if path.suffix.lower() in TABLE_SUFFIXES:
-            return self._column(read_text_table(path))
+            return self._column(read_text_table(path, self.written))
         files = sorted(p for p in path.rglob("*") if TEXTS.fits(p)) if path.is_dir() else [path]
         if not files:
             raise DataError(f"The folder {path} holds no text files ({', '.join(TEXTS.suffixes)}).")

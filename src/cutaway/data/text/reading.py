@@ -16,6 +16,7 @@ import polars as pl
 from ...errors import DataError, Problem
 from ...files import read_bytes
 from ..splits import Rows
+from ..tables.forms import Form
 from ..tables.reading import Table, counted, read_table
 from ..tables.targets import named
 
@@ -87,12 +88,12 @@ def read_files(files: Sequence[Path], names: Sequence[str]) -> tuple[Texts, list
     return Texts(texts, list(names), digests), empty
 
 
-def read_text_table(path: Path) -> Table:
+def read_text_table(path: Path, form: Form = Form()) -> Table:  # noqa: B008  # it is frozen
     """A table whose cells are to be read as text.
 
     Raises as `read_table`, and DataError where quotes of a .tsv file have swallowed the ends of rows.
     """
-    table = read_table(path)
+    table = read_table(path, form)
     if path.suffix.lower() != ".tsv":
         return table
     problems = []

@@ -1,0 +1,113 @@
+"""Numbers as people in different countries write them: 3,5 and 1.234,5; 3.5 and 1,234.5; 1 234,5 and 1'234.5.
+
+A column is told from its own cells where these can be one thing only (3,5 has a decimal comma); where they could be
+either (1,234), from the other columns of the file, then from what training took, then from the separator: where
+semicolons part the cells, commas stand in the numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from .columns import MOSTLY, meaning
+from .forms import AUTO, Form
+
+_GAP = r"[ \u00a0\u202f'’]"  # what else stands between thousands
+_SIGN, _END = r"^[-+]?", r"(?:[eE][-+]?\d+)?$"
+PLAIN = r"^[-+]?\d+$"
+LIKE_A_NUMBER = rf"^[-+]?\d[\d.,]*(?:{_GAP}?[\d.,]+)*{_END}|^[-+]?[.,]\d+{_END}"
+WRITTEN = {  # sign before decimals → what is a number then
+    ",": rf"{_SIGN}(?:\d+|[1-9]\d{{0,2}}(?:\.\d{{3}})+|[1-9]\d{{0,2}}(?:{_GAP}\d{{3}})+)?(?:,\d+)?{_END}",
+    ".": rf"{_SIGN}(?:\d+|[1-9]\d{{0,2}}(?:,\d{{3}})+|[1-9]\d{{0,2}}(?:{_GAP}\d{{3}})+)?(?:\.\d*)?{_END}",
+}
+EITHER = {",": r"^[-+]?[1-9]\d{0,2},\d{3}$", ".": r"^[-+]?[1-9]\d{0,2}\.\d{3}$"}  # decimals or thousands: nobody knows
+
+
+@dataclass(frozen=True)
+class _Column:
+    """What the cells of one column tell."""
+
+    name: str
+    cells: pl.Series
+    comma: bool  # some can have a decimal comma only
+    point: bool  # some can have a decimal point only
+    commas: bool  # some hold a comma
+
+
+def plain_numerals(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.DataFrame, str, list[str]]:
+    """The table with its numbers as a computer writes them; the decimal sign of the file, auto where nothing
+    tells it; and notes.
+
+    Cells that are no number in the way of their column stay as they are, to be refused by name.
+    """
+    columns = [found for name in frame.columns if (found := _look(name, frame[name])) is not None]
+    signs = {"," for c in columns if c.comma and not c.point} | {"." for c in columns if c.point and not c.comma}
+    told = form.decimal if form.asked and form.decimal != AUTO else signs.pop() if len(signs) == 1 else form.decimal
+    decimals: list[tuple[str, str, str]] = []  # column, a cell, as it is read
+    thousands: list[tuple[str, str, str]] = []
+    for column in columns:
+        sign = _sign(column, told, "," if separator == ";" else ".", form)
+        if sign is None:
+            continue
+        good = column.cells.str.contains(WRITTEN[sign])
+        if good.sum() < MOSTLY * column.cells.count():
+            continue
+        other = "." if sign == "," else ","
+        plain = column.cells.str.replace_all(rf"{_GAP}|\{other}", "").str.replace_all(",", ".", literal=True)
+        written = pl.select(pl.when(good).then(plain).otherwise(column.cells)).to_series()
+        changed = (written != column.cells).fill_null(False)
+        if not changed.any():
+            continue
+        frame = frame.with_columns(written.alias(column.name))
+        for said, pattern in ((decimals, ","), (thousands, rf"\d(?:{_GAP}|\{other})\d")):
+            shown = column.cells.filter(changed & column.cells.str.contains(pattern).fill_null(False))
+            if len(shown) and (said is thousands or sign == ","):
+                cell = shown[0]
+                said.append((column.name, cell, written[int((column.cells == cell).arg_max() or 0)]))
+    notes = [_note(decimals, "a decimal comma", ".")] if decimals else []
+    alone = [found for found in thousands if found[0] not in {name for name, *_ in decimals}]
+    return frame, told, notes + ([_note(alone, "thousands set apart", "." if told == "," else ",")] if alone else [])
+
+
+def _look(name: str, cells: pl.Series) -> _Column | None:
+    """What a column's cells tell; None where it holds no numbers."""
+    cells = meaning(cells)
+    present = cells.drop_nulls()
+    if present.is_empty() or present.str.contains(LIKE_A_NUMBER).sum() < MOSTLY * len(present):
+        return None
+    sure = {
+        sign: present.str.contains(WRITTEN[sign]) & ~present.str.contains(PLAIN) & ~present.str.contains(EITHER[sign])
+        for sign in ",."
+    }
+    both = sure[","] & sure["."]  # 1 234: the same either way
+    return _Column(
+        name,
+        cells,
+        bool((sure[","] & ~both & ~present.str.contains(EITHER["."])).any()),
+        bool((sure["."] & ~both & ~present.str.contains(EITHER[","])).any()),
+        bool(present.str.contains(",", literal=True).any()),
+    )
+
+
+def _sign(column: _Column, told: str, usual: str, form: Form) -> str | None:
+    """The decimal sign of a column; None where its cells contradict each other. `told` is that of the whole file, and
+    `usual` the one that goes with its separator, which says nothing of points: 1.234 is most often what it seems."""
+    if form.decimal != AUTO and form.asked:
+        return form.decimal
+    if column.comma and column.point:
+        return None
+    if column.comma or column.point:
+        return "," if column.comma else "."
+    return told if told != AUTO else usual if column.commas else "."
+
+
+def _note(found: list[tuple[str, str, str]], what: str, otherwise: str) -> str:
+    """A sentence on how the numbers of some columns were read."""
+    names = ", ".join(name for name, *_ in found[:5]) + (", …" if len(found) > 5 else "")
+    _, cell, read = found[0]
+    else_ = f"; decimal={otherwise} reads them otherwise" if "." in cell or "," in cell else ""
+    return (
+        f"Numbers have {what} in {'column' if len(found) == 1 else 'columns'} {names}: {cell} is read as {read}{else_}."
+    )
