@@ -137,6 +137,34 @@ def test_what_is_made_of_edges_is_kept_until_they_change() -> None:
     assert len(graphs._neighbours._made) < kept
 
 
+def test_edges_that_numpy_changes_unseen_are_other_edges() -> None:
+    edges = graph(6, 10, 0)
+    neighbours(edges, 6, loops=True)
+    version = edges._version
+    edges.numpy()[0, 0] = (int(edges[0, 0]) + 1) % 5
+    assert edges._version == version
+    assert torch.equal(neighbours(edges, 6, loops=True).pairs, neighbours(edges.clone(), 6, loops=True).pairs)
+    edges.data[1] = edges.data[1].flip(0)
+    assert torch.equal(neighbours(edges, 6, loops=True).pairs, neighbours(edges.clone(), 6, loops=True).pairs)
+
+
+def test_features_that_numpy_changes_unseen_are_other_features() -> None:
+    x = torch.zeros(200, 120)
+    x[torch.arange(200), torch.arange(200) % 120] = 1.0
+    layer = graphs.NodeLinear(120, 3)
+
+    def told() -> None:
+        assert torch.equal(layer(x), layer(x.clone()))
+
+    assert graphs._sparse_features(x) is graphs._sparse_features(x)
+    told()
+    for place, value in ((0, 2.0), (1, 0.0), (2, 5.0)):  # another value, one less, one more
+        x.numpy()[place, 0 if place < 2 else 7] = value
+        told()
+    x.numpy()[1, 1] = 0.0
+    told()
+
+
 def test_what_is_made_in_inference_can_be_learned_with() -> None:
     edges = graph(6, 10, 0)
     with torch.inference_mode():

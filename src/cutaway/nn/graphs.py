@@ -8,7 +8,8 @@ what a layer computes for a node is a sum over the edges that lead to it:
 The entries stand in the order of their targets. The gradient of x is Aᵀ ∂y, with the transpose proper, so that it is
 right where edges lead one way alone; that of a_ij is ∂y_i · x_j, computed at the edges and nowhere else. An edge that
 is listed twice is two entries, as everywhere in the field. What is computed for a graph alone (its order, its weights)
-is kept for as long as the tensor of its edges lives and is not written to.
+is kept for as long as the tensor of its edges lives and holds what it held: NumPy writes to it unseen, so that its
+content is looked at each time, which costs far less than to make it anew.
 """
 
 from __future__ import annotations
@@ -34,22 +35,27 @@ Made = TypeVar("Made")
 
 
 class _Kept(Generic[Made]):
-    """What was made of a tensor, for as long as the tensor lives and is not written to."""
+    """What was made of a tensor, for as long as the tensor lives and holds the same."""
 
-    def __init__(self, make: Callable[..., Made]) -> None:
-        self._make = make
-        self._made: dict[tuple[Any, ...], tuple[weakref.ref[Tensor], int, Made]] = {}
+    def __init__(
+        self, make: Callable[..., Made], known: Callable[[Tensor, Made], Any], same: Callable[[Tensor, Any], bool]
+    ) -> None:
+        """`known` gives what is kept of a tensor's content, and `same` says by that whether the tensor still has it."""
+        self._make, self._known, self._same = make, known, same
+        self._made: dict[tuple[Any, ...], tuple[weakref.ref[Tensor], int, Any, Made]] = {}
 
     def __call__(self, tensor: Tensor, *rest: Any) -> Made:
         if tensor.is_inference():  # does not tell whether it was written to
             return self._make(tensor, *rest)
         key = (id(tensor), *rest)
         kept = self._made.get(key)
-        if kept is not None and kept[0]() is tensor and kept[1] == tensor._version:
-            return kept[2]
+        if kept is not None and kept[0]() is tensor and kept[1] == tensor._version and self._same(tensor, kept[2]):
+            return kept[3]
         with torch.inference_mode(False), torch.no_grad():  # so that what is kept can be learned with later
             made = self._make(tensor, *rest)
-        self._made[key] = (weakref.ref(tensor, lambda _: self._made.pop(key, None)), tensor._version, made)
+            known = self._known(tensor, made)
+        gone = weakref.ref(tensor, lambda _: self._made.pop(key, None))
+        self._made[key] = (gone, tensor._version, known, made)
         return made
 
 
@@ -143,7 +149,7 @@ def neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
     return _neighbours(edges, nodes, loops)
 
 
-@_Kept
+@functools.partial(_Kept, known=lambda edges, made: edges.clone(), same=torch.equal)
 def _neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
     if edges.ndim != 2 or len(edges) != 2 or edges.dtype not in (torch.int64, torch.int32):
         raise ModelError(
@@ -313,7 +319,17 @@ def dropout(x: Tensor, share: float, training: bool) -> Tensor:
     return x * kept.mul_(1 / (1 - share)).to(x.dtype)
 
 
-@_Kept
+def _same_features(x: Tensor, kept: tuple[Pattern, Tensor] | None) -> bool:
+    """Whether features are those that this was made of: as many are not 0, and each of those is there. Where they were
+    better dense, what they hold now is read from them anyway."""
+    if kept is None:
+        return True
+    pattern, values = kept
+    found = x.detach()[pattern.rows, pattern.columns]
+    return torch.equal(found, values) and int(x.count_nonzero()) == len(values)
+
+
+@functools.partial(_Kept, known=lambda x, made: made, same=_same_features)
 def _sparse_features(x: Tensor) -> tuple[Pattern, Tensor] | None:
     """Features (V, F) as pattern and values where few of them are not 0; None where they are better dense."""
     if x.device.type not in CSR_ON or x.numel() < LEAST_FEATURES:
