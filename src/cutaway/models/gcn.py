@@ -102,7 +102,7 @@ class GCN(nn.Module):
         return pooled(h, batch, self.config.read) if self.config.many else chosen(h, rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
-        """Logits of the nodes `rows` (all where there are none), or of each graph that `batch` (V,) names.
+        """Logits of the nodes `rows` (all without them), or of each graph that `batch` (V,) names.
 
         Raises ModelError where nodes or edges are not what the network takes.
         """

@@ -104,7 +104,7 @@ class GraphConvNet(nn.Module):
         return pooled(h, batch, self.config.read) if self.config.many else chosen(h, rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
-        """Logits of each graph that `batch` (V,) names, or of the nodes `rows` (all where there are none).
+        """Logits of each graph that `batch` (V,) names, or of the nodes `rows` (all without them).
 
         Raises ModelError where nodes or edges are not what the network takes.
         """

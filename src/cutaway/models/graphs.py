@@ -39,8 +39,10 @@ def refuse_features(name: str, x: Tensor, in_features: int) -> None:
 
 
 def chosen(h: Tensor, rows: Tensor | None) -> Tensor:
-    """What stands at the nodes `rows` (n,), at all of them where there are none."""
-    return h if rows is None or not len(rows) else h.index_select(0, rows)
+    """What stands at the nodes `rows` (n,), of which there may be none; at all nodes without them."""
+    if rows is None:
+        return h
+    return h.index_select(0, rows if len(rows) else rows.long())  # torch.tensor([]) has no whole numbers
 
 
 def pooled(h: Tensor, batch: Tensor | None, read: str) -> Tensor:
