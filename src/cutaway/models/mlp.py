@@ -40,7 +40,7 @@ class Config:
     activation: str = "relu"  # one of nn/activations.py
     norm: str = "none"  # before each activation: none, batch or layer
     dropout: float = 0.1  # share of each hidden layer's values that is blanked in training
-    bias: bool = True
+    bias: bool = True  # of every linear layer but those that batch normalization follows
 
     def __post_init__(self) -> None:
         require(self.in_features >= 1, "in_features", self.in_features, "at least 1")
@@ -59,7 +59,9 @@ class Config:
 def hidden_layer(inputs: int, width: int, config: Config) -> nn.Sequential:
     """linear → norm → activation → dropout, (N, inputs) to (N, width)."""
     parts: OrderedDict[str, nn.Module] = OrderedDict()
-    parts["linear"] = nn.Linear(inputs, width, bias=config.bias)
+    # Batch normalization takes the mean off, and so any bias: its gradient is rounding alone, which Adam makes as large
+    # as any other, so that the bias would wander and the running mean lag behind it.
+    parts["linear"] = nn.Linear(inputs, width, bias=config.bias and config.norm != "batch")
     norm = NORMS[config.norm]
     if norm is not None:
         parts["norm"] = norm(width)
@@ -114,6 +116,7 @@ CARD = Card(
     divergences=(
         Divergence("activation", paper="sigmoid", here="ReLU unless model.activation says otherwise"),
         Divergence("dropout", paper="none", here="0.1 unless model.dropout says otherwise"),
+        Divergence("biases", paper="of every unit", here="none before batch normalization, which takes it off"),
         Divergence("loss", paper="½ squared error", here="cross-entropy for classes, squared error for numbers"),
         Divergence(
             "first weights", paper="small and random", here="uniform in ±1/√fan-in, biases too, as PyTorch has them"

@@ -98,7 +98,7 @@ def sequential_mlp(config: mlp.Config) -> Oracle:
 
     inputs = config.in_features
     for i, width in enumerate(config.hidden):
-        add(f"hidden.{i}.linear", nn.Linear(inputs, width, bias=config.bias))
+        add(f"hidden.{i}.linear", nn.Linear(inputs, width, bias=config.bias and config.norm != "batch"))
         if config.norm == "batch":
             add(f"hidden.{i}.norm", nn.BatchNorm1d(width))
         elif config.norm == "layer":
