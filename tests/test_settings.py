@@ -53,8 +53,17 @@ def test_what_is_typed_becomes_its_type(key: str, typed: object, value: object) 
         ("whole", "2.5", "a whole number"),
         ("whole", "x", "a whole number"),
         ("whole", True, "a whole number"),
-        ("number", "nan", "0 to 1"),
-        ("number", "inf", "0 to 1"),
+        ("number", "nan", "a finite number"),
+        ("number", "inf", "a finite number"),
+        ("number", "1e400", "a finite number"),
+        ("number", True, "a number"),
+        ("number", "9" * 5000, "a finite number"),
+        ("whole", "9" * 5000, "a whole number"),
+        ("whole", 2**70, "a whole number"),
+        ("word", ["a"], "text"),
+        ("word", "b" * 5000, "a, b"),
+        pytest.param("whole", 10**5000, "a whole number", id="whole-large"),
+        ("many", {"a": 1}, "a number"),
         ("number", "", "a number"),
         ("maybe", "-1", "at least 0"),
         ("yes", "maybe", "true or false"),
@@ -68,6 +77,7 @@ def test_what_cannot_be_is_refused_by_name(key: str, typed: object, said: str) -
     with pytest.raises(SettingError, match=said) as caught:
         build(Some, {key: typed})
     assert str(caught.value).startswith(key)
+    assert len(str(caught.value)) < 130
 
 
 def test_an_unknown_key_is_refused_with_the_nearest() -> None:

@@ -7,13 +7,18 @@ in Python the same words are the exception's message.
 from __future__ import annotations
 
 import difflib
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
 class CutawayError(Exception):
-    """What a person can mend. `str(error)` is one paragraph: what, where, how to mend it."""
+    """What a person can mend. `str(error)` is one paragraph: what, where, how to mend it. Of a word of more than 300
+    characters, such as a setting of thousands of digits, it has the ends alone."""
+
+    def __str__(self) -> str:
+        return re.sub(r"\S{301,}", lambda word: short(word[0]), super().__str__())
 
 
 class UnknownName(CutawayError, LookupError):
@@ -21,7 +26,7 @@ class UnknownName(CutawayError, LookupError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], way_out: str = "") -> None:
         known = sorted(known)
-        words = [f"There is no {kind} {name!r}."]
+        words = [f"There is no {kind} {short(name)!r}."]
         close = nearest(name, known)
         if close:
             words.append(f"Similar: {', '.join(close)}.")
@@ -85,23 +90,26 @@ def visible(text: str) -> str:
 
 
 TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # what the lines after it would be turned by
-ECHOED = 60  # characters of a value that a message says again
 
 
-def brief(value: object) -> str:
-    """A person's value as a message quotes it, 60 characters of it at most."""
-    text = repr(value)
-    return text if len(text) <= ECHOED else f"{text[: ECHOED - 1]}…"
+def short(value: object, most: int = 60) -> str:
+    """What a person gave, as a message repeats it: at most 60 characters, the middle of what is longer left out."""
+    try:
+        text = str(value)
+    except ValueError:  # Python writes no whole number of more than 4 300 digits
+        text = "a number of thousands of digits"
+    return text if len(text) <= most else f"{text[: most - 20]}…{text[-19:]}"
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The `count` known names most like `name` (case does not count), best first; empty where none is near."""
     by_lower = {k.lower(): k for k in known}
-    found = difflib.get_close_matches(name.strip().lower(), by_lower, n=count, cutoff=0.6)
+    found = difflib.get_close_matches(name.strip().lower()[:200], by_lower, n=count, cutoff=0.6)
     return [by_lower[f] for f in found]
 
 
 def require(truth: bool, field: str, value: object, allowed: str, error: type[CutawayError] = ModelError) -> None:
     """Raise `error` by the field's name unless `truth`: `require(p < 1, "dropout", p, "at least 0 and below 1")`."""
     if not truth:
-        raise error(f"{field}={value!r} cannot be: it must be {allowed}.")
+        said = repr(short(value)) if isinstance(value, str) else short(value)
+        raise error(f"{field}={said} cannot be: it must be {allowed}.")

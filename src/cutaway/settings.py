@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
+import os
 import types
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from .errors import SettingError, UnknownName
+from .errors import short as short  # for those who say what was typed
 
 Group = TypeVar("Group")
 
@@ -89,18 +92,19 @@ def parse(key: str, raw: Any, hint: Any) -> Any:
         if kind is int:
             return _int(raw)
         if kind is float:
-            return float(raw)
+            return _float(raw)
         if typing.get_origin(kind) is tuple:
             inner = typing.get_args(kind)[0]
             parts = [p.strip() for p in raw.strip("()[]").split(",") if p.strip()] if isinstance(raw, str) else raw
-            if not isinstance(parts, Sequence):
+            if not isinstance(parts, Sequence) or isinstance(parts, bytes):
                 parts = [parts]
             return tuple(parse(key, p, inner) for p in parts)
-        return str(raw)
+        return _str(raw)
     except (ValueError, TypeError, OverflowError) as error:
         if isinstance(error, SettingError):
             raise
-        raise SettingError(f"{key}={raw} cannot be read: it must be {_type_name(hint)}.") from None
+        wanted = "a finite number" if isinstance(error, _NotFinite) else _type_name(hint)
+        raise SettingError(f"{key}={short(raw)} cannot be read: it must be {wanted}.") from None
 
 
 def as_text(value: Any) -> str:
@@ -114,6 +118,10 @@ def as_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return str(value)
+
+
+class _NotFinite(ValueError):
+    """A number that is none to count with: infinity, or NaN."""
 
 
 def _bool(raw: Any) -> bool:
@@ -137,11 +145,34 @@ def _int(raw: Any) -> int:
     if isinstance(raw, bool):
         raise TypeError(raw)
     with contextlib.suppress(ValueError):
-        return int(str(raw))
+        return _bounded(int(str(raw)))
     number = float(raw)  # 1e5 is a whole number too
     if number != int(number):
         raise ValueError(raw)
-    return int(number)
+    return _bounded(int(number))
+
+
+def _bounded(number: int) -> int:
+    """The number, where a tensor can hold it: no setting is larger, and what is would end in an overflow elsewhere."""
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError(number)
+    return number
+
+
+def _float(raw: Any) -> float:
+    """A finite number: infinity and NaN would reach the weights before anybody notices."""
+    if isinstance(raw, bool):
+        raise TypeError(raw)
+    number = float(raw)
+    if not math.isfinite(number):
+        raise _NotFinite(raw)
+    return number
+
+
+def _str(raw: Any) -> str:
+    if isinstance(raw, str | os.PathLike | int | float) and not isinstance(raw, bool):
+        return os.fspath(raw) if isinstance(raw, os.PathLike) else str(raw)
+    raise TypeError(raw)
 
 
 def _is_optional(hint: Any) -> bool:
@@ -174,19 +205,13 @@ def _check(field: Any, value: Any) -> None:
         if one is None:
             continue
         if meta["choices"] and one not in meta["choices"]:
-            raise SettingError(f"{field.name}={as_text(one)} cannot be: choose from {', '.join(meta['choices'])}.")
+            raise SettingError(
+                f"{field.name}={short(as_text(one))} cannot be: choose from {', '.join(meta['choices'])}."
+            )
         number = isinstance(one, int | float) and not isinstance(one, bool)
-        # `not (low <= one <= high)` also refuses NaN, which compares false with everything.
         low = meta["low"] if meta["low"] is not None else float("-inf")
         high = meta["high"] if meta["high"] is not None else float("inf")
         if number and not (low <= one <= high):
-            raise SettingError(f"{field.name}={as_text(one)} cannot be: it must be {_allowed(field) or 'a number'}.")
-
-
-def short(value: object, most: int = 60) -> str:
-    """What a person typed, as a message repeats it: at most 60 characters of it, the middle left out."""
-    try:
-        text = str(value)
-    except ValueError:  # Python writes no whole number of more than 4 300 digits
-        text = "a number of thousands of digits"
-    return text if len(text) <= most else f"{text[: most - 20]}…{text[-19:]}"
+            raise SettingError(
+                f"{field.name}={short(as_text(one))} cannot be: it must be {_allowed(field) or 'a number'}."
+            )

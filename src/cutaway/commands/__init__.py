@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from .. import __version__
-from ..errors import CutawayError, UnknownName, brief, visible
+from ..errors import CutawayError, UnknownName, short, visible
 
 COMMANDS = (
     "list", "show", "data", "check", "train", "evaluate", "predict", "generate", "report", "inspect", "studio",
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(words)
     except CutawayError as error:
-        print(_paragraph(f"cutaway: {error}"), file=sys.stderr)
+        print(_paragraph(f"cutaway: {error!s}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt as error:
         resumable = error.args[0] if error.args else None
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.filename is None:
             return _fault()
         # Whatever the system says of a name (too long, no permission, a loop of links) is the person's to fix.
-        print(_paragraph(f"cutaway: {brief(str(error.filename))}: {error.strerror}. Check this path."), file=sys.stderr)
+        print(_paragraph(f"cutaway: {short(error.filename, 110)}: {error.strerror}. Check this path."), file=sys.stderr)
         return 2
     except Exception:
         return _fault()
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _fault() -> int:
     """Print the traceback of a fault of ours, and where to report it."""
-    traceback.print_exc()
+    print(visible(traceback.format_exc()), file=sys.stderr)
     print(
         f"\nThis is a fault of Cutaway {__version__}, not yours. Please report it, with the lines above, "
         "in the issue tracker of the place that you have Cutaway from.",

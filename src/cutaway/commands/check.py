@@ -87,6 +87,7 @@ def _document(ready: Prepared, cost: Estimate) -> dict[str, Any]:
 
 
 def _print(ready: Prepared, found: dict[str, Any]) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     from ..report.words import plural
@@ -94,7 +95,8 @@ def _print(ready: Prepared, found: dict[str, Any]) -> None:
 
     out, data, cost = console(), found["data"], found["cost"]
     parts = ", ".join(f"{n} {name}" for name, n in data["parts"].items())
-    out.print(f"[bold]{ready.preset.name}[/] on [bold]{data['source']}[/]: {data['kind']}, {found['task']}, {parts}")
+    source = escape(data["source"])
+    out.print(f"[bold]{ready.preset.name}[/] on [bold]{source}[/]: {data['kind']}, {found['task']}, {parts}")
     for sentence in data["notes"]:
         out.print(f"  {sentence}", markup=False)
     if data["columns"]:
@@ -102,13 +104,13 @@ def _print(ready: Prepared, found: dict[str, Any]) -> None:
         for title in data["columns"][0]:
             table.add_column(title, overflow="fold")
         for row in data["columns"]:
-            table.add_row(*map(str, row.values()))
+            table.add_row(*(escape(str(value)) for value in row.values()))
         out.print()
         out.print(table)
     out.print(f"\none batch, {' and '.join('×'.join(map(str, s)) for s in found['batch'])}, through the model:")
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title, justify in (("layer", "left"), ("type", "left"), ("output", "left"), ("parameters", "right")):
-        table.add_column(title, justify=justify)  # type: ignore[arg-type]
+        table.add_column(title, justify=justify, overflow="fold")  # type: ignore[arg-type]
     for row in found["layers"]:
         table.add_row(
             row["name"],

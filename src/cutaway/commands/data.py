@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
         table = Table(box=None, pad_edge=False, header_style="dim")
         for title in ("name", "kind", "what", "here"):
-            table.add_column(title)
+            table.add_column(title, overflow="fold")
         for row in found:
             table.add_row(row["name"], row["kind"], row["title"], "yes" if row["here"] else "no")
         console().print(table)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CutawayError, DataError, Problem, SettingError, visible
+from ..errors import CutawayError, DataError, Problem, SettingError
 
 if TYPE_CHECKING:
     import torch
@@ -122,7 +121,7 @@ class _Asked:
 
 def _write(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> int:
     """Texts that go on where the prompts end, one after the other."""
-    from .output import emit_json
+    from .output import emit_json, write
 
     asked = _asked(text, args)
     prompts = [args.prompt] if args.prompts is None else _lines(args)
@@ -138,10 +137,10 @@ def _write(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> in
         if args.json:
             samples[i].append("".join(pieces))
             continue
-        _say("\n" * (number > 0) + prompts[i])
+        write("\n" * (number > 0) + prompts[i])
         for piece in pieces:
-            _say(piece)
-        _say("\n")
+            write(piece)
+        write("\n")
     if args.json:
         documents = [{"prompt": prompt, "samples": found} for prompt, found in zip(prompts, samples)]
         own = documents[0] if args.prompts is None else {"prompts": documents}
@@ -301,7 +300,7 @@ def _transduce(run: Run, args: argparse.Namespace) -> int:
     """What the prompt becomes, for a run that learned pairs."""
     import warnings
 
-    from .output import emit_json, note
+    from .output import emit_json, note, write
 
     for key in RUNNING:
         if getattr(args, key) is None:
@@ -327,11 +326,5 @@ def _transduce(run: Run, args: argparse.Namespace) -> int:
     if args.json:
         emit_json({"prompt": args.prompt, "samples": found})
     else:
-        _say("".join(f"{text}\n" for text in found))
+        write("".join(f"{text}\n" for text in found))
     return 0
-
-
-def _say(text: str) -> None:
-    """Text on standard output as it is, at once."""
-    sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
-    sys.stdout.flush()

@@ -145,4 +145,5 @@ def _say(look: Look, path: Path) -> None:
     width = max(len(view["id"]) for view in look.views) + 2
     for view in look.views:
         line = f"{view['id']:<{width}}{' '.join(view['summary'].split())}"
-        console().print(line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…", markup=False, soft_wrap=True)
+        for row in textwrap.wrap(line, WIDTH, subsequent_indent=" " * width, break_on_hyphens=False):
+            console().print(row, markup=False, soft_wrap=True)

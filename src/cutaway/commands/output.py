@@ -1,9 +1,14 @@
-"""Where words go: results to standard output, progress and notes to standard error."""
+"""Where words go: results to standard output, progress and notes to standard error.
+
+What a person's files say, a label or a name, is part of these words. No control or escape sequence in it reaches the
+terminal: `console`, `note`, `write` and `emit_json` write it out instead, and nothing here prints in another way.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +16,8 @@ from ..errors import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+OBEYED = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # what JSON has no need to escape, and terminals obey
 
 
 @functools.cache
@@ -33,6 +40,13 @@ def note(text: str) -> None:
     print(visible(text), file=sys.stderr, flush=True)
 
 
+def write(text: str) -> None:
+    """Text on standard output as it is, such as what a model wrote, at once."""
+    sys.stdout.write(visible(text))
+    sys.stdout.flush()
+
+
 def emit_json(value: Any) -> None:
     """One JSON document on standard output; values that JSON has not (NaN, infinity) are an error of ours."""
-    print(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
+    document = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+    print(OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", document))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
+from itertools import zip_longest
 
-GAP = "  "
+GAP, INDENT = "  ", "    "  # between columns; before a column that stands below its row
+LEAST = 24  # letters to a line of words
 
 
 def print_table(
@@ -16,24 +19,40 @@ def print_table(
 ) -> None:
     """Print rows under dim titles, each column as wide as it must be.
 
-    The columns in `right` are set flush right. Where a terminal has not room for all, the column `yields` is cut;
-    where there is no terminal, nothing is. With `total`, the last row stands out.
+    The columns in `right` are set flush right. Where a terminal has not room for all, the column `yields` goes on
+    below; where there is no terminal, a row is a line. With `total`, the last row stands out.
     """
     from .output import console
 
     out = console()
-    widths = [max(map(len, column)) for column in zip(titles, *rows)]
+    widths = [max(map(_length, column)) for column in zip(titles, *rows)]
+    below = None  # the column that stands below its row, where beside it there is too little room to read
     if yields and out.is_terminal:
         i = list(titles).index(yields)
         room = out.width - sum(widths) - len(GAP) * (len(widths) - 1) + widths[i]
-        widths[i] = max(min(widths[i], room), len(yields))
+        below = i if room < min(widths[i], LEAST) else None
+        widths[i] = min(widths[i], room if below is None else out.width - len(INDENT))
     for number, row in enumerate([titles, *rows]):
-        cells = [_cell(text, width, title in right) for title, text, width in zip(titles, row, widths)]
         style = "dim" if number == 0 else "bold" if total and number == len(rows) else None
-        out.print(GAP.join(cells).rstrip(), style=style, markup=False)
+        beside = [(t, _wrapped(x, w), w) for i, (t, x, w) in enumerate(zip(titles, row, widths)) if i != below]
+        for line in zip_longest(*(lines for _, lines, _ in beside), fillvalue=""):
+            cells = [_cell(text, width, title in right) for text, (title, _, width) in zip(line, beside)]
+            out.print(GAP.join(cells).rstrip(), style=style, markup=False)
+        if below is not None:
+            for part in _wrapped(row[below], widths[below]):
+                out.print(INDENT + part, style=style, markup=False)
+
+
+def _length(text: str) -> int:
+    from rich.cells import cell_len  # which costs more than `cutaway --help` may
+
+    return cell_len(text)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""] if _length(text) > width else [text]
 
 
 def _cell(text: str, width: int, right: bool) -> str:
-    if len(text) > width:
-        text = text[: width - 1] + "…"
-    return text.rjust(width) if right else text.ljust(width)
+    blanks = " " * (width - _length(text))  # of letters that take two places there are fewer
+    return blanks + text if right else text + blanks

@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import SettingError
+from ..errors import SettingError, short
 from .words import sort_words
 
 if TYPE_CHECKING:
@@ -93,9 +93,11 @@ def _refuse_options(given: dict[str, Any]) -> None:
     """Raise SettingError for what is typed as a setting and is an option, the model or the data."""
     for key in given:
         if key in NO_SETTINGS:
-            raise SettingError(f"{key}={given[key]} is not a setting but an option: type {NO_SETTINGS[key]}.")
+            raise SettingError(f"{key}={short(given[key])} is not a setting but an option: type {NO_SETTINGS[key]}.")
         if key in ("model", "data"):
-            raise SettingError(f"{key}={given[key]} is not a setting: the two names come first, as in MODEL DATA.")
+            raise SettingError(
+                f"{key}={short(given[key])} is not a setting: the two names come first, as in MODEL DATA."
+            )
 
 
 def train(
@@ -139,7 +141,9 @@ def summary(run: Run) -> dict[str, Any]:
 
 
 def lines(run: Run) -> list[str]:
-    """What was reached, and where it is."""
+    """What was reached, and where it is, in rich's markup."""
+    from rich.markup import escape
+
     from ..report.words import plural
 
     result = summary(run)
@@ -156,8 +160,9 @@ def lines(run: Run) -> list[str]:
         + (f"; kept is {_mean(about['average'], watch)}" if about.get("average") else ""),
     ]
     if about["verdict"]:
-        said.append(about["verdict"])
-    said += [f"run     {run.folder}", f"report  {run.folder / 'report.html'}"]
+        said.append(escape(about["verdict"]))
+    folder = escape(str(run.folder))  # a bracket in a name is no markup
+    said += [f"run     {folder}", f"report  {folder}/report.html"]
     return said
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import FileError, SettingError
+from ..errors import FileError, SettingError, short
 from ..files import read_bytes
 
 SETTINGS_AT_MOST = 1 << 20  # bytes of a file of settings
@@ -31,19 +31,18 @@ def sort_words(words: Sequence[str], names: int) -> tuple[list[str], dict[str, A
         elif len(found) < names:
             found.append(word)
         else:
-            raise SettingError(f"{word!r} is not a setting: settings are key=value, as in epochs=50.")
+            raise SettingError(f"{short(word)!r} is not a setting: settings are key=value, as in epochs=50.")
     return found, settings
 
 
 def read_settings(path: Path) -> dict[str, Any]:
     """The settings in a TOML file; the table [model] holds the model's own. Raises FileError."""
     try:
-        document = tomllib.loads(read_bytes(path, SETTINGS_AT_MOST).decode("utf-8"))
+        return flatten(tomllib.loads(read_bytes(path, SETTINGS_AT_MOST).decode("utf-8")))
     except RecursionError as error:
         raise FileError(f"The settings file {path} nests its tables too deep: [model] is the only one.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError, and numbers of more digits than Python reads
         raise FileError(f"The settings file {path} is not TOML: {error}. Its lines look like: epochs = 50") from error
-    return flatten(document)
 
 
 def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from ..errors import SettingError
-from ..settings import as_text
+from ..settings import as_text, short
 from .settings import DataSettings
 
 _PICTURES = ("image_size", "fit", "color", "memory", "workers")
@@ -39,7 +39,7 @@ def refuse_settings_for_others(settings: DataSettings, kind: str) -> None:
         whose = [_WHOSE[k] for k, keys in OF.items() if field.name in keys]
         if whose and field.name not in OF[kind] and value != field.default:
             raise SettingError(
-                f"{field.name}={as_text(value)} is for {_listed(whose)}, and this is {kind} data: leave it out."
+                f"{field.name}={short(as_text(value))} is for {_listed(whose)}, and this is {kind} data: leave it out."
             )
 
 
@@ -49,7 +49,7 @@ def refuse_changed(settings: DataSettings, keys: Iterable[str], why: str) -> Non
     for key in keys:
         value = getattr(settings, key)
         if value != getattr(usual, key):
-            raise SettingError(f"{key}={as_text(value)} {why}: leave it out.")
+            raise SettingError(f"{key}={short(as_text(value))} {why}: leave it out.")
 
 
 def _listed(words: list[str]) -> str:

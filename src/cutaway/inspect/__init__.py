@@ -40,3 +40,7 @@ def __getattr__(name: str) -> Any:
     if name in _FROM:  # torch is imported when it is asked for
         return getattr(import_module(f".{_FROM[name]}", __package__), name)
     raise AttributeError(f"module 'cutaway.inspect' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

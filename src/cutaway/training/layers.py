@@ -9,7 +9,7 @@ from torch import nn
 
 from ..errors import SettingError, nearest
 from ..nn.transformer import Block
-from ..settings import as_text
+from ..settings import as_text, short
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -49,7 +49,7 @@ def frozen(model: nn.Module, patterns: Sequence[str]) -> set[str]:
         if not meant:
             near = nearest(pattern, names) or [name for name, _ in model.named_children()]
             raise SettingError(
-                f"freeze={as_text(tuple(patterns))}: no layer has a name like {pattern!r}. "
+                f"freeze={short(as_text(tuple(patterns)))}: no layer has a name like {short(pattern)!r}. "
                 f"There are {', '.join(near[:5])}; `cutaway show` lists them all."
             )
         found |= meant

@@ -19,7 +19,7 @@ from ..data.text.tokenizers import KINDS
 from ..errors import SettingError, UnknownName
 from ..interop.word_vectors import Vectors, take_vectors
 from ..models.registry import Preset, preset
-from ..settings import as_text, build, keys
+from ..settings import as_text, build, keys, short
 from ..spec import Classes, ImageSizes, ImageSpec, PairSpec
 from ..tasks.task import Task, task_for
 from .evaluation import carries
@@ -232,7 +232,7 @@ def _refuse_unfit(settings: TrainSettings, data: DataSet) -> None:
         value = getattr(settings, key)
         if value != getattr(usual, key) and not isinstance(spec, PairSpec):
             raise SettingError(
-                f"{key}={as_text(value)} is for pairs of sequences, and this is {spec.kind} data: leave it out."
+                f"{key}={short(as_text(value))} is for pairs of sequences, and this is {spec.kind} data: leave it out."
             )
 
 
@@ -241,7 +241,7 @@ def _take_vectors(model: nn.Module, data: DataSet, settings: TrainSettings) -> s
     or data without words."""
     embedding, tokenizer = getattr(model, "embedding", None), getattr(data.preprocessing, "tokenizer", None)
     if not isinstance(embedding, nn.Embedding) or tokenizer is None:
-        raise SettingError(f"vectors={settings.vectors} is for the words of text: leave it out.")
+        raise SettingError(f"vectors={short(settings.vectors)} is for the words of text: leave it out.")
     assert settings.vectors is not None
     generator = torch.Generator().manual_seed(settings.seed)
     with torch.no_grad():
@@ -297,7 +297,7 @@ def _settled(settings: TrainSettings, model: nn.Module, taken: Taken | None) -> 
     learning = {name for name, p in model.named_parameters() if p.requires_grad} - still
     if not learning or (alone and not any(name.startswith(f"{head}.") for head in heads(model) for name in learning)):
         what = "the head" if learning else "the model"
-        raise SettingError(f"freeze={as_text(settings.freeze)} leaves nothing of {what} to learn: freeze less.")
+        raise SettingError(f"freeze={short(as_text(settings.freeze))} leaves nothing of {what} to learn: freeze less.")
     return replace(
         settings,
         weights=str(Path(settings.weights).expanduser().resolve()) if settings.weights else None,
@@ -307,10 +307,12 @@ def _settled(settings: TrainSettings, model: nn.Module, taken: Taken | None) -> 
 
 
 def _class_weights(data: DataSet, settings: TrainSettings) -> Tensor | None:
-    """Weights inverse to each class's share of the training part, 1 on average over its examples."""
+    """Weights inverse to each class's share of the training part, 1 on average over its examples, in the precision
+    that is trained in."""
     if settings.class_weights == "none" or not isinstance(data.spec.target, Classes):
         return None
     target = data.parts["train"].target
     assert target is not None
     counts = target.bincount(minlength=len(data.spec.target.names))
-    return len(target) / (len(counts) * counts.clamp(min=1).float())
+    precision = torch.float64 if settings.precision == "float64" else torch.float32
+    return len(target) / (len(counts) * counts.clamp(min=1).to(precision))

@@ -21,14 +21,14 @@ class TrainSettings:
         "they are given too",
         low=1,
     )
-    minutes: float | None = setting(None, "time budget: training and its schedule end by then", low=0.0)
+    minutes: float | None = setting(None, "time budget: training and its schedule end by then; 0 sets none", low=0.0)
     batch_size: int = setting(64, "examples in a step; 0 takes them all (full-batch descent)", low=0)
     batch_tokens: int = setting(
         0, "tokens in a step, padding among them, instead of batch_size: long texts then come in smaller batches", low=0
     )
     accumulate: int = setting(1, "steps whose gradients are added before one update", low=1)
     optimizer: str = setting("adamw", "how gradients become updates", choices=OPTIMIZERS)
-    lr: float = setting(1e-3, "learning rate", low=0.0)
+    lr: float = setting(1e-3, "learning rate", low=0.0, high=1e6)
     momentum: float = setting(0.9, "momentum of momentum, nesterov and muon", low=0.0, high=0.9999)
     weight_decay: float = setting(0.01, "decay of weights; never of biases and norms", low=0.0, high=1.0)
     schedule: str = setting("warmup-cosine", "how the learning rate moves", choices=SCHEDULES)
@@ -106,7 +106,7 @@ class TrainSettings:
     )
     compile: bool = setting(False, "compile the model with torch.compile")
     channels_last: bool | None = setting(None, "memory format of images; auto uses it for convolutions")
-    threads: int | None = setting(None, "CPU threads", low=1)
+    threads: int | None = setting(None, "CPU threads", low=1, high=1024)
     memory_fraction: float = setting(
         0.9,
         "refuse to train where the estimate takes more than this fraction of the memory that is free; 0 never refuses",

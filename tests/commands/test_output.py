@@ -1,0 +1,179 @@
+"""What reaches the terminal: no sequence out of a person's file that it would obey, and no sentence cut short."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cutaway.commands import main, output
+from cutaway.commands.tables import print_table
+from cutaway.errors import DataError, short, visible
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r"
+HARMLESS = r"\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r"
+
+
+@pytest.fixture(autouse=True)
+def fresh_console(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The console is made when it is first asked for, on the standard output of that moment."""
+    monkeypatch.setattr(output, "console", output.console.__wrapped__)
+
+
+def test_what_a_terminal_would_obey_is_written_out() -> None:
+    assert visible(EVIL) == HARMLESS
+    assert visible("Zürich\t→ 東京\n") == "Zürich\t→ 東京\n"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_nothing_obeyed_comes_out_of_the_console(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("COLUMNS", "200")
+    output.console().print(f"[bold]{EVIL}[/]")
+    print_table(["label"], [[EVIL]])
+    output.note(EVIL)
+    output.write(EVIL)
+    said = capsys.readouterr()
+    assert said.out.count(HARMLESS.removesuffix(r"\r")) == 3
+    assert said.err == f"{HARMLESS}\n"
+    own = {"\x1b[1m", "\x1b[2m", "\x1b[0m"}  # rich's bold and dim, where there is a terminal
+    rest = said.out
+    for sequence in own:
+        rest = rest.replace(sequence, "")
+    assert "\x1b" not in rest
+    assert ("\x1b[1m" in said.out) == terminal
+
+
+def test_json_says_the_same_in_characters_that_no_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    output.emit_json({EVIL: [EVIL, "Zürich"]})
+    said = capsys.readouterr().out
+    assert json.loads(said) == {EVIL: [EVIL, "Zürich"]}
+    assert visible(said) == said
+    assert "Zürich" in said
+
+
+def test_an_error_and_a_fault_steer_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "t.csv").write_text(f"a,b{EVIL[:-1]}\n1,2\n", encoding="utf-8")
+    assert main(["check", "mlp", str(tmp_path / "t.csv"), "target=c"]) == 2
+    assert "\x1b" not in capsys.readouterr().err
+
+    from cutaway.commands import report
+
+    for error, status in ((DataError(EVIL), 2), (RuntimeError(EVIL), 1)):
+
+        def fail(args: object, error: Exception = error) -> int:
+            raise error
+
+        monkeypatch.setattr(report, "run", fail)
+        assert main(["report", "x"]) == status
+        assert "\x1b" not in capsys.readouterr().err
+
+
+def test_a_name_with_brackets_is_no_markup(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """rich would leave [out] out, and end in an error on [/]."""
+    folder = tmp_path / "a[out]b"
+    folder.mkdir()
+    file = folder / "t[red].csv"
+    file.write_text("x[/],y\n" + "".join(f"{i % 7}.5,{'ab'[i % 2]}\n" for i in range(60)), encoding="utf-8")
+    run = tmp_path / "run[out]"
+    assert main(["check", "mlp", str(file), "target=y", "model.hidden=2"]) == 0
+    assert main(["train", "mlp", str(file), "target=y", "model.hidden=2", "epochs=1", "--out", str(run)]) == 0
+    said = capsys.readouterr().out.replace("\n", "")
+    assert str(file) in said
+    assert "x[/]" in said
+    assert str(run) in said
+
+
+def test_what_is_long_is_said_by_its_ends() -> None:
+    assert short("x" * 60) == "x" * 60
+    assert short("a" * 5000 + "b" * 5000) == "a" * 40 + "…" + "b" * 19
+    assert short(10**5000) == "a number of thousands of digits"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["lr=" + "9" * 5000],
+        ["epochs=" + "9" * 5000],
+        ["optimizer=" + "x" * 5000],
+        ["x" * 5000 + "=1"],
+        ["model." + "x" * 5000 + "=1"],
+        ["model.hidden=" + "9" * 5000],
+        ["model.activation=" + "x" * 5000],
+        ["out=" + "x" * 5000],
+        ["x" * 5000],
+        ["freeze=" + "x" * 5000],
+        ["device=" + "x" * 5000],
+        ["target=" + "x" * 5000],
+        ["weights=" + "x" * 5000],
+        ["vectors=" + "x" * 5000],
+        ["tokenizer=" + "x" * 5000],
+        ["forecast=" + "x" * 5000],
+        ["ignore=" + "x" * 5000],
+        ["types=" + "x" * 5000],
+    ],
+    ids=lambda words: words[0][:14],
+)
+def test_no_message_repeats_a_long_setting_whole(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "mlp", "xor", *words]) == 2
+    said = capsys.readouterr().err
+    assert len(said) < 1200
+    assert "Traceback" not in said
+    assert max(map(len, said.split())) < 120
+
+
+def test_a_table_narrower_than_its_words_goes_on_below(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = [["a", "words that have no room beside the others"], ["東京", "few"]]
+    print_table(["name", "what"], rows, yields="what")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == [
+        "a     words that have no room beside the",
+        "      others",
+        "東京  few",
+    ]
+
+
+# --- files of settings ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = " + "[" * 100_000, "nests its tables too deep"),
+        ("a." * 50_000 + "b = 1", "nests its tables too deep"),
+        ("lr = " + "9" * 5000, "not TOML"),
+        ("lr = 0.1 # " + "x" * 2**20, "at most 1,048,576 are read"),
+        ("lr = true", "lr=True cannot be read: it must be a number"),
+        ("lr = inf", "a finite number"),
+        ("target = ['a']", "target=('a',) cannot be read: it must be text"),
+        ("target = 1979-05-27", "must be text"),
+        ("epochs = [3]", "epochs=(3,) cannot be read: it must be a whole number"),
+        ("[epochs]\nx = 1", "There is no setting 'epochs.x'"),
+        ("seed = 18446744073709551616", "a whole number"),
+    ],
+    ids=["nested", "dotted", "digits", "huge", "bool", "inf", "list", "date", "list-int", "table", "seed"],
+)
+def test_files_of_settings_are_refused_by_name(
+    text: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "s.toml").write_text(text, encoding="utf-8")
+    assert main(["train", "mlp", "xor", f"@{tmp_path / 's.toml'}"]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert said in error
+    assert len(error) < 700
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "."])
+def test_what_is_no_file_of_settings_is_not_waited_for(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "mlp", "xor", f"@{path}"]) == 2
+    assert "only plain files are" in capsys.readouterr().err
