@@ -101,6 +101,11 @@ def short(value: object, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 20]}…{text[-19:]}"
 
 
+def brief(value: object) -> str:
+    """A person's value as a message quotes it, in 60 characters at most."""
+    return short(repr(value))
+
+
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The `count` known names most like `name` (case does not count), best first; empty where none is near."""
     by_lower = {k.lower(): k for k in known}
