@@ -4,7 +4,7 @@ import test from "node:test";
 import "./page.js";
 import { studio } from "./studio.js";
 
-const { decades, isLive, modulesOf, ofModel, ofTraining, onData, rebuilt, stepped, suitable, suiting, widths, writtenWidths } =
+const { decades, isLive, modulesOf, ofModel, ofTraining, onData, rebuilt, stepped, suiting, widths, writtenWidths } =
   await studio("settings.js");
 const words = await studio("words.js");
 const { shape } = await studio("toys.js");
@@ -24,23 +24,46 @@ const CHOICES = {
   views: [],
 };
 
-test("only models that take the data are offered, and one of these is chosen", () => {
-  assert.deepEqual(suiting(MODELS, "image").map((m) => m.name), ["mlp", "lenet5"]);
-  assert.equal(suitable(MODELS, "image", "mlp"), "mlp");
-  assert.equal(suitable(MODELS, "image", "gcn"), "lenet5");
-  assert.equal(suitable(MODELS, "graph", "mlp"), "gcn");
-  assert.equal(suitable(MODELS, "sound", "mlp"), "mlp", "where none takes it, the server says so");
+const KINDS = [
+  { name: "gpt2", takes: ["text"], learns: ["NextToken"], small: { "model.layers": "2" }, settings: [of("model.layers"), of("model.dim")] },
+  { name: "textcnn", takes: ["text"], learns: ["Classes"], settings: [of("model.dim")] },
+  { name: "gru", takes: ["text", "series"], learns: ["Classes", "Tags", "NextToken"], settings: [of("model.hidden")] },
+];
+const BOOK = { name: "book", kind: "text", learns: ["NextToken"], begins: { model: "gpt2", "model.dim": "64", lr: "0.004", length: "64" } };
+const REVIEWS = { name: "reviews", kind: "text", learns: ["Classes"], begins: { model: "textcnn", lr: "1" } };
+
+test("only models that take the data and learn from it are offered", () => {
+  const names = (models, data) => suiting(models, data).map((m) => m.name);
+  assert.deepEqual(names(MODELS, { kind: "image" }), ["mlp", "lenet5"]);
+  assert.deepEqual(names(MODELS, { kind: "sound" }), []);
+  assert.deepEqual(names(KINDS, BOOK), ["gpt2", "gru"]);
+  assert.deepEqual(names(KINDS, REVIEWS), ["textcnn", "gru"]);
+  assert.deepEqual(names(KINDS, { kind: "text", learns: [] }), ["gpt2", "textcnn", "gru"], "where nobody knows: all");
 });
 
-test("another architecture keeps what it has in common with the last", () => {
+test("another architecture keeps what it has in common with the last, and a large one begins small", () => {
   const state = { data: "digits", model: "mlp", "model.hidden": "8", "model.activation": "tanh", lr: "1" };
   assert.deepEqual(rebuilt(state, MODELS[1]), { data: "digits", model: "lenet5", "model.activation": "tanh", lr: "1" });
+  const gru = { data: "book", model: "gru", "model.hidden": "9", length: "64", lr: "0.1" };
+  assert.deepEqual(rebuilt(gru, KINDS[0], BOOK.begins), {
+    data: "book", model: "gpt2", "model.layers": "2", "model.dim": "64", length: "64", lr: "0.1",
+  }); // prettier-ignore
+  const begun = { data: "book", model: "gpt2", "model.dim": "64", length: "64", lr: "0.004" };
+  assert.deepEqual(rebuilt(begun, KINDS[2], BOOK.begins), { data: "book", model: "gru", length: "64" });
 });
 
-test("other data leaves behind what was said of the old", () => {
+test("toys keep what was set, and all other data begins as suits it", () => {
+  const toy = (name) => ({ name, kind: "table", toy: true, learns: ["Classes"] });
   const state = { data: "moons", noise: "0.1", count: "50", target: "x", horizon: "3", seed: "2", model: "mlp", lr: "1" };
-  assert.deepEqual(onData(state, "iris"), { data: "iris", seed: "2", model: "mlp", lr: "1" });
-  assert.deepEqual(onData({}, "upload-1", "price"), { data: "upload-1", target: "price" });
+  assert.deepEqual(onData(state, toy("circles"), toy("moons"), MODELS), { data: "circles", seed: "2", model: "mlp", lr: "1" });
+  const digits = { name: "digits", kind: "image", learns: ["Classes"], begins: { model: "lenet5", lr: "0.002" } };
+  assert.deepEqual(onData(state, digits, toy("moons"), MODELS), { data: "digits", seed: "2", model: "lenet5", lr: "0.002" });
+  const mnist = { ...digits, name: "mnist" };
+  const own = { data: "digits", model: "mlp", "model.hidden": "4", lr: "0.1", speed: "5" };
+  assert.deepEqual(onData(own, mnist, digits, MODELS), { data: "mnist", model: "mlp", "model.hidden": "4", speed: "5" }, "an architecture that suits stays, a rate that somebody chose for other data does not");
+  assert.deepEqual(onData(state, { name: "t.csv", kind: "table", begins: {} }, toy("moons"), MODELS, "price").target, "price");
+  assert.equal(onData({ data: "reviews", model: "textcnn" }, BOOK, REVIEWS, KINDS).model, "gpt2");
+  assert.equal(onData({ data: "reviews", model: "gru" }, BOOK, REVIEWS, KINDS).model, "gpt2");
 });
 
 test("settings that the data decides are not offered; the commonest come first", () => {

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from cutaway.models.registry import presets
 from cutaway.report.studio import uploads
 from cutaway.report.studio.app import Doors
+from cutaway.report.studio.beginnings import small
 from cutaway.report.studio.choices import choices
 from cutaway.report.studio.guard import Guard
 from cutaway.report.studio.sides import Studio
@@ -150,7 +152,8 @@ def test_the_page_has_all_that_is_seen_at_once(client: TestClient) -> None:
 def test_choices_are_plain(client: TestClient) -> None:
     found = client.get(at("choices")).json()
     assert {d["name"] for d in found["data"] if d["toy"]} == {"xor", "moons", "circles", "spirals"}
-    assert all(set(d) == {"name", "kind", "title", "task", "here", "toy"} for d in found["data"])
+    known = {"name", "kind", "title", "task", "here", "toy", "learns", "begins"}
+    assert all(set(d) == known for d in found["data"])
     mlp = next(m for m in found["models"] if m["name"] == "mlp")
     by_key = {s["key"]: s for s in mlp["settings"]}
     assert by_key["model.hidden"]["type"] == "ints"
@@ -205,6 +208,7 @@ def test_a_request_that_is_too_large_is_refused(client: TestClient) -> None:
         ("open", {"side": "a", "state": {"data": "../..", "model": "mlp"}}, "opens no paths"),
         ("open", {"side": "a", "state": {"data": ".", "model": "mlp"}}, "opens no paths"),
         ("open", {"side": "a", "state": {"data": "upload-7", "model": "mlp"}}, "opens no paths"),
+        ("open", {"side": "a", "state": {"data": "own.csv", "model": "mlp"}}, "Hand it over again"),
         ("open", {"side": "a", "state": {"data": "moon", "model": "mlp"}}, "moons"),
         ("open", {"side": "a", "state": {"data": "run", "model": "mlp"}}, "No run was opened"),
         ("open", {"side": "a", "state": {"data": "moons", "model": "mlp", "weights": "/x"}}, "not set in the studio"),
@@ -244,13 +248,44 @@ def test_a_table_is_taken(client: TestClient, studio: Studio) -> None:
     answer = client.post(at("upload?name=my flowers.csv"), content=TABLE, headers=FILE)
     assert answer.status_code == 200
     said = answer.json()
-    assert (said["data"], said["kind"], said["columns"]) == ("upload-1", "table", ["width", "height", "kind"])
+    assert (said["data"], said["kind"], said["columns"]) == ("my-flowers.csv", "table", ["width", "height", "kind"])
     assert str(studio.folder) not in answer.text
-    assert studio.uploads.files["upload-1"].path.read_bytes() == TABLE
+    assert studio.uploads.files["my-flowers.csv"].path.read_bytes() == TABLE
     assert client.get(at("choices")).json()["data"][0]["title"] == "my flowers.csv"
-    opening = studio.meant({"data": "upload-1", "model": "mlp"})
+    opening = studio.meant({"data": "my-flowers.csv", "model": "mlp"})
     assert opening.given["target"] == "kind"
-    assert studio.meant({"data": "upload-1", "model": "mlp", "target": "width"}).given["target"] == "width"
+    assert studio.meant({"data": "my-flowers.csv", "model": "mlp", "target": "width"}).given["target"] == "width"
+
+
+def test_a_file_is_known_by_its_name_and_the_same_file_is_the_same(client: TestClient, studio: Studio) -> None:
+    names = [
+        client.post(at("upload?name=own.csv"), content=content, headers=FILE).json()["data"]
+        for content in (TABLE, TABLE + b"9,9,a\n", TABLE)
+    ]
+    assert names == ["own.csv", "own-2.csv", "own.csv"]
+    assert len([path for path in studio.folder.rglob("*") if path.is_file()]) == 2
+    assert studio.uploads.taken == 2 * len(TABLE) + 6
+
+
+def test_every_data_set_begins_with_a_model_that_learns_from_it() -> None:
+    found = choices()
+    models = {model["name"]: model for model in found["models"]}
+    settings = {setting["key"] for setting in found["settings"]}
+    for data in found["data"]:
+        model = models[data["begins"]["model"]]
+        assert data["kind"] in model["takes"], data
+        assert set(data["learns"]) & set(model["learns"]), data
+        own = {setting["key"] for setting in model["settings"]}
+        assert set(data["begins"]) - {"model"} <= own | settings, data
+
+
+def test_what_makes_a_large_model_small_is_taken_by_it() -> None:
+    for name, found in presets().items():
+        given = small(found)
+        config = found.configure(settings=found.parse({key.removeprefix("model."): v for key, v in given.items()}))
+        assert not given or config.dim == 64, name
+    assert small(presets()["gpt2"])["model.layers"] == "2"
+    assert small(presets()["lenet5"]) == {}
 
 
 @pytest.mark.parametrize(
@@ -260,7 +295,7 @@ def test_a_name_never_says_where_a_file_lies(name: str, client: TestClient, stud
     answer = client.post(at("upload"), params={"name": name}, content=TABLE, headers=FILE)
     assert answer.status_code == 200
     (file,) = (path for path in studio.folder.rglob("*") if path.is_file())
-    assert file.parent == studio.folder / "upload-1"
+    assert file.parent == studio.folder / "file-1"
     assert file.name.removesuffix(".csv").replace("-", "").replace("_", "").isalnum()
     assert file.name.isascii()
 
@@ -299,7 +334,7 @@ def test_files_together_are_bounded(client: TestClient, studio: Studio, monkeypa
     monkeypatch.setattr(uploads, "TOGETHER", len(TABLE) + 10)
     assert client.post(at("upload?name=a.csv"), content=TABLE, headers=FILE).status_code == 200
     assert client.post(at("upload?name=b.csv"), content=TABLE, headers=FILE).status_code == 413
-    assert list(studio.uploads.files) == ["upload-1"]
+    assert list(studio.uploads.files) == ["a.csv"]
 
 
 @pytest.mark.parametrize(

@@ -333,7 +333,7 @@ def test_a_file_of_ones_own_is_asked_what_to_predict(browser: Any, address: str,
     target = page.tab.get_by_label("Column to predict")
     target.wait_for()
     target.select_option("more")
-    page.until("/data=upload-\\d+&target=more/.test(location.hash)")
+    page.until("/data=b-own-i.csv&target=more/.test(location.hash)")
     page.until("/to learn from/.test(document.querySelector('#data').textContent)")
     assert page.state()["model"] == "mlp"
     assert "<b>own<i>.csv is read." in page.text("#data .drop .hint")

@@ -28,7 +28,7 @@ from ...errors import CutawayError, SettingError
 from .choices import choices
 from .sides import CONTROLS, Side, Studio
 from .state import checked
-from .uploads import LARGEST, TooLarge, Upload
+from .uploads import LARGEST, TooLarge, Upload, without_folders
 from .workers import Fault
 
 LARGEST_JSON = 2**20  # bytes of a request that is JSON
@@ -62,7 +62,7 @@ class Doors:
                 Route("/upload", self.upload, methods=["POST"]),
                 *(Route(f"/{name}", answering(handler), methods=["POST"]) for name, handler in asked.items()),
             ],
-            exception_handlers={HTTPException: _refusal, CutawayError: _refusal, Fault: _refusal},
+            exception_handlers=dict.fromkeys((HTTPException, CutawayError, Fault), self._refusal),
             lifespan=self._lifespan,
         )
 
@@ -112,10 +112,7 @@ class Doors:
 
     def _choices(self) -> dict[str, Any]:
         found = choices(self.studio.run.name if self.studio.run else None)
-        own = [
-            {"name": u.name, "kind": u.kind, "title": u.title, "task": "", "here": True, "toy": False}
-            for u in self.studio.uploads.files.values()
-        ]
+        own = [file.choice() for file in self.studio.uploads.files.values()]
         return {**found, "data": [*own, *found["data"]]}
 
     # --- what is asked ----------------------------------------------------------------------------------------
@@ -202,6 +199,13 @@ class Doors:
         found: Upload = await asyncio.to_thread(uploads.look, path, title)
         return JSONResponse(found.to_json())
 
+    async def _refusal(self, request: Request, error: Exception) -> Response:
+        """Words for a person, and what kind of no it is."""
+        if isinstance(error, HTTPException):
+            return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
+        status = 413 if isinstance(error, TooLarge) else 500 if isinstance(error, Fault) else 422
+        return JSONResponse({"error": without_folders(str(error), self.studio.folder)}, status)
+
 
 def answering(handle: Callable[[dict[str, Any]], Awaitable[Side | dict[str, Any] | None]]) -> Handler:
     """A handler of POST that reads a JSON object, of bounded size. Where all is well it says what a side has "heard":
@@ -226,14 +230,6 @@ def answering(handle: Callable[[dict[str, Any]], Awaitable[Side | dict[str, Any]
         return JSONResponse({"heard": done.heard, "step": done.step} if isinstance(done, Side) else done or {})
 
     return answer
-
-
-async def _refusal(request: Request, error: Exception) -> Response:
-    """Words for a person, and what kind of no it is."""
-    if isinstance(error, HTTPException):
-        return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
-    status = 413 if isinstance(error, TooLarge) else 500 if isinstance(error, Fault) else 422
-    return JSONResponse({"error": str(error)}, status)
 
 
 def _read(*folders: str) -> Path:

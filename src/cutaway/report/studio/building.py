@@ -15,9 +15,12 @@ from ...data.settings import DataSettings
 from ...errors import CutawayError, ModelError, SettingError
 from ...models.registry import Preset, preset
 from ...settings import as_text, build, keys, parse
+from ...spec import Context, Masked, NextToken, Target
 from ...training.prepared import Prepared, prepare
 from ...training.run import Run
 from .state import ALWAYS, NOT_HERE, USUAL, Opening
+
+RUNNING = (NextToken, Masked, Context)  # what can be learned from text that runs on
 
 
 @dataclasses.dataclass
@@ -86,9 +89,12 @@ def with_settings(ready: Prepared, changes: Mapping[str, Any]) -> Prepared:
 
 
 def learners_of(ready: Prepared, names: list[Preset]) -> list[str]:
-    """The models that could learn from this data."""
+    """The models that could learn from this data. Text that runs on has the target that the model asks for."""
     spec = ready.data.spec
-    return [p.name for p in names if spec.kind in p.takes and isinstance(spec.target, p.targets)]
+    targets: tuple[type[Target], ...] = (type(spec.target),)
+    if isinstance(spec.target, RUNNING):
+        targets = RUNNING
+    return [p.name for p in names if spec.kind in p.takes and set(p.targets) & set(targets)]
 
 
 def _same_model(run: Run, given: Mapping[str, Any]) -> bool:

@@ -16,13 +16,15 @@ from ...nn.activations import ACTIVATIONS
 from ...settings import as_text
 from ...training.settings import TrainSettings
 from ..inside import VIEWS, module_of
+from .beginnings import LEARNS, beginning, small
 from .live import DRAWN, LIVE
 
 TRAINING = (
     *("lr", "batch_size", "optimizer", "weight_decay", "momentum", "clip", "schedule", "epochs", "warmup", "seed"),
     *("label_smoothing", "class_weights", "sampling", "loss"),
 )
-DATA = ("noise", "count", "target", "text", "forecast", "horizon", "limit", "scale", "missing", "length", "tokenizer")
+DATA = ("noise", "count", "target", "text", "forecast", "horizon", "limit", "scale", "missing", "length", "tokenizer",
+        "val", "test")
 # The data decides these.
 FITTED = ("in_features", "in_channels", "num_classes", "vocabulary", "image_size", "many", "horizon", "known", "types")
 ALWAYS_LIVE = ("activation", "dropout")  # of a model: they are no weights
@@ -54,11 +56,19 @@ def choices(run: str | None = None) -> dict[str, Any]:
 def _data(name: str) -> dict[str, Any]:
     named = NAMED[name]
     here, toy = where(name) is not None, name in TOYS
-    return {"name": name, "kind": named.kind, "title": named.title, "task": named.task, "here": here, "toy": toy}
+    return described(name, named.kind, named.title, named.task, here, toy)
+
+
+def described(name: str, kind: str, title: str, task: str, here: bool = True, toy: bool = False) -> dict[str, Any]:
+    """Data to choose: what it is, what can be learned from it, and what one begins with."""
+    return {
+        "name": name, "kind": kind, "title": title, "task": task, "here": here, "toy": toy,
+        "learns": list(LEARNS.get(task, ())), "begins": beginning(name, kind, task),
+    }  # fmt: skip
 
 
 def _of_run(run: str) -> dict[str, Any]:
-    return {"name": "run", "kind": "run", "title": f"The data of {run}", "task": "", "here": True, "toy": False}
+    return described("run", "run", f"The data of {run}", "")
 
 
 @functools.cache
@@ -69,6 +79,7 @@ def _models() -> list[dict[str, Any]]:
             "family": found.card.card.family,
             "takes": list(found.takes),
             "learns": [target.__name__ for target in found.targets],
+            "small": small(found),
             "settings": _of_model(found),
         }
         for name, found in presets().items()

@@ -19,7 +19,7 @@ from ...errors import DataError, SettingError, UnknownName
 from ...files import read_json
 from .lines import Message
 from .state import FIRST, FURTHEST, Opening, number_of, read_log, settings_of
-from .uploads import Uploads
+from .uploads import SUFFIXES, Uploads, without_folders
 from .workers import Ended, Fault, Pair
 
 SIDES = ("a", "b")
@@ -89,6 +89,8 @@ class Side:
 
     async def publish(self, frame: bytes) -> None:
         """Make this the latest frame."""
+        if self.studio.uploads.files:
+            frame = without_folders(frame.decode(), self.studio.folder).encode()
         self.frame, self.number = frame, self.number + 1
         await self.studio.tell()
 
@@ -196,6 +198,11 @@ class Studio:
             return "", str(self.run)
         if data in self.uploads.files:
             return str(self.uploads.files[data].path), None
+        if data not in NAMED and Path(data).suffix.lower() in SUFFIXES and Path(data).name == data:
+            raise DataError(
+                f"{data} is a file that was handed to a studio which is closed.",
+                mend="Hand it over again, under Data: Your own file.",
+            )
         if data not in NAMED:
             raise UnknownName("data set", data, [*NAMED, *self.uploads.files], "The page opens no paths.")
         if where(data) is None:

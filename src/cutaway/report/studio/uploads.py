@@ -1,15 +1,17 @@
-"""Files that a person hands to the page: kept in a folder of the studio's own, and known by a number from then on."""
+"""Files that a person hands to the page: kept in a folder of the studio's own, and known by their names from then on."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from filecmp import cmp
 from pathlib import Path
 from typing import Any
 
 from ...data.tables.reading import TABLE_SUFFIXES, read_table
 from ...errors import DataError, FileError
+from .choices import described
 
 LARGEST = 64 * 2**20  # bytes of one file
 TOGETHER = 512 * 2**20
@@ -33,13 +35,14 @@ class Upload:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, without the path."""
-        return {
-            "data": self.name,
-            "kind": self.kind,
-            "title": self.title,
-            "columns": list(self.columns),
-            "notes": list(self.notes),
-        }
+        return {**self.choice(), "data": self.name, "columns": list(self.columns), "notes": list(self.notes)}
+
+    def choice(self) -> dict[str, Any]:
+        """The file among the data that can be chosen."""
+        if self.kind == "text":
+            return described(self.name, "text", self.title, "language modelling")
+        # Whether a table is of classes or of numbers is known once its target is.
+        return {**described(self.name, "table", self.title, "classification"), "learns": ["Classes", "Value"]}
 
 
 class Uploads:
@@ -54,7 +57,7 @@ class Uploads:
         text, TooLarge, FileError where it cannot be written."""
         stem, suffix = plain_name(title)
         self.number += 1
-        path = self.folder / f"upload-{self.number}" / f"{stem}{suffix}"
+        path = self.folder / f"file-{self.number}" / f"{stem}{suffix}"
         size = 0
         try:
             path.parent.mkdir(mode=0o700)
@@ -91,7 +94,15 @@ class Uploads:
             self.taken -= path.stat().st_size
             path.unlink()
             raise
-        found = Upload(path.parent.name, path, title[:80], kind, columns, notes)
+        name, number = path.name, 1
+        while name in self.files:
+            if cmp(self.files[name].path, path, shallow=False):  # it was handed over before
+                self.taken -= path.stat().st_size
+                path.unlink()
+                return self.files[name]
+            number += 1
+            name = f"{path.stem}-{number}{path.suffix}"
+        found = Upload(name, path, title[:80], kind, columns, notes)
         self.files[found.name] = found
         return found
 
@@ -105,3 +116,8 @@ def plain_name(title: str) -> tuple[str, str]:
             mend="Other data is trained on by its path, with `cutaway train`; `cutaway studio RUN` opens the run.",
         )
     return re.sub(r"[^A-Za-z0-9_-]+", "-", stem)[:40].strip("-") or "data", f".{suffix.lower()}"
+
+
+def without_folders(text: str, folder: Path) -> str:
+    """What is said of a file that was handed over, without the folder where it is kept, which is nobody's matter."""
+    return re.sub(re.escape(str(folder)) + r"/file-\d+/", "", text)

@@ -15,7 +15,8 @@ const KINDS = {
 }; // prettier-ignore
 
 /**
- * @typedef {{ data: string, kind: string, columns?: (string | { name: string })[], notes?: string[] }} Uploaded
+ * @typedef {import("./settings.js").DataChoice & { data: string, columns?: (string | { name: string })[],
+ *   notes?: string[] }} Uploaded
  */
 
 /**
@@ -101,7 +102,7 @@ export function dataPanel(root, choices, changed) {
     return place;
   }
 
-  /** @type {string | null} */
+  /** @type {Uploaded | null} */
   let asked = null; // an upload that waits for its target
 
   /** @param {Uploaded} found */
@@ -109,7 +110,7 @@ export function dataPanel(root, choices, changed) {
     const columns = namesOf(found);
     tell(found.notes ?? []);
     if (columns.length === 0) return;
-    asked = found.data;
+    asked = found;
     const options = columns.map((name) => ({ value: name, name }));
     target.limit([{ value: "", name: "Choose …" }, ...options]);
     target.root.hidden = false;
@@ -124,9 +125,9 @@ export function dataPanel(root, choices, changed) {
 
   return {
     controls,
-    /** @param {string} name which kind of data that is; nothing where nobody knows */
-    kind: (name) => [...choices.data.filter((data) => data.name === name), own.get(name)][0]?.kind ?? "",
-    /** @returns {string | null} the uploaded table that waits to be told what to predict */
+    /** @param {string} name of data @returns {import("./settings.js").DataChoice | undefined} what is known of it */
+    choice: (name) => own.get(name) ?? choices.data.find((data) => data.name === name),
+    /** @returns {Uploaded | null} the uploaded table that waits to be told what to predict */
     waiting: () => asked,
     begun: () => (asked = null),
     /** @param {Record<string, string>} state @param {import("./words.js").Frame["data"]} [found] as it was read */

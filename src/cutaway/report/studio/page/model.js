@@ -34,12 +34,12 @@ export function modelPanel(root, choices, changed, turned) {
     /** @returns {import("./controls.js").Control[]} */
     controls: () => [architecture, ...own],
     /**
-     * @param {Record<string, string>} state @param {string} kind of the data
+     * @param {Record<string, string>} state @param {import("./settings.js").DataChoice | undefined} data
      * @param {string[] | undefined} learners that can learn from it, where the server has said so
      * @param {"a" | "b"} side @param {boolean} two
      */
-    show(state, kind, learners, side, two) {
-      const taking = kind && !learners ? suiting(choices.models, kind) : choices.models;
+    show(state, data, learners, side, two) {
+      const taking = data && data.kind !== "run" && !learners ? suiting(choices.models, data) : choices.models;
       const suit = learners ? taking.filter(({ name }) => learners.includes(name)) : taking;
       const fits = suit.map(({ name, family }) => ({ value: name, name, group: family }));
       const name = state.model ?? "";

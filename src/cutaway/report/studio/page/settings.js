@@ -1,63 +1,73 @@
 // Which settings there are to choose from, and what a person's choice makes of them.
 
 /**
- * @typedef {{ name: string, kind: string, title: string, here: boolean, toy: boolean }} DataChoice
+ * @typedef {{ name: string, kind: string, title: string, here: boolean, toy: boolean, learns?: string[],
+ *   begins?: Record<string, string> }} DataChoice `learns`: what can be learned from it; any target where it is empty
  * @typedef {{ key: string, type: string, default: any, says: string, choices: string[] | null,
  *   label?: string, low?: number | null, high?: number | null, live?: boolean }} Setting
- * @typedef {{ name: string, family: string, takes: string[], settings: Setting[] }} ModelChoice
+ * @typedef {{ name: string, family: string, takes: string[], learns?: string[], small?: Record<string, string>,
+ *   settings: Setting[] }} ModelChoice `small`: settings by which it is quick enough to be watched
  * @typedef {{ name: string, says: string, options?: Record<string, string> }} ViewChoice
  * @typedef {{ data: DataChoice[], models: ModelChoice[], settings: Setting[], views: ViewChoice[] }} Choices
  */
 
-// The first that is offered for each kind of data: small ones, quick to train while somebody watches.
-const FIRST = {
-  table: ["mlp"], image: ["lenet5-modern", "lenet5", "mlp"], series: ["cnn1d", "gru", "mlp"], text: ["textcnn", "lstm"],
-  pairs: ["seq2seq-gru", "transformer-tiny"], graph: ["gcn"], sound: ["gru"], video: ["cnn-lstm"],
-}; // prettier-ignore
 // The data decides these.
 const FITTED = /^model\.(in_features|in_channels|num_classes|image_size|vocabulary|classes|channels)$/;
 // Settings that are shown at once; the rest wait behind "More".
 const SHOWN = /^model\.(hidden|activation|layers|heads|dim|dropout|norm|width|pool|cell)$/;
 const SHOWN_TRAINING = ["lr", "batch_size", "optimizer", "weight_decay", "speed"];
 const OF_DATA = ["noise", "count", "seed", "target"];
+const OF_TRAINING = ["lr", "batch_size", "optimizer", "weight_decay", "momentum", "clip"];
+const KEPT = ["seed", "speed"]; // whatever the data
 // How data is read, by the kinds of data that it is about.
 const READING = {
   text: ["table", "text"], forecast: ["table", "series"], horizon: ["series"], scale: ["table"], missing: ["table"],
-  length: ["text", "pairs"], tokenizer: ["text", "pairs"], limit: [],
+  length: ["text", "pairs"], tokenizer: ["text", "pairs"], limit: [], val: [], test: [],
 }; // prettier-ignore
 
-/** @param {ModelChoice[]} models @param {string} kind of data @returns {ModelChoice[]} those that take it */
-export function suiting(models, kind) {
-  return models.filter((model) => model.takes.includes(kind));
+/**
+ * The models that take this data and learn something from it.
+ * @param {ModelChoice[]} models @param {{ kind: string, learns?: string[] }} data
+ * @returns {ModelChoice[]}
+ */
+export function suiting(models, { kind, learns = [] }) {
+  const some = (/** @type {ModelChoice} */ model) => (model.learns ?? learns).some((target) => learns.includes(target));
+  return models.filter((model) => model.takes.includes(kind) && (learns.length === 0 || some(model)));
 }
 
 /**
- * The architecture to go on with when the data changes: the same where it suits.
- * @param {ModelChoice[]} models @param {string} kind @param {string} now
+ * A side's state with another architecture: settings of the old one fall away where the new one lacks them, and a large
+ * one begins small. What the data was begun with, and nobody has changed since, was meant for the old one.
+ * @param {Record<string, string>} state @param {ModelChoice} model @param {Record<string, string>} [begins]
  */
-export function suitable(models, kind, now) {
-  const names = suiting(models, kind).map((model) => model.name);
-  const first = FIRST[/** @type {keyof typeof FIRST} */ (kind)] ?? [];
-  return [now, ...first].find((name) => names.includes(name)) ?? names[0] ?? now;
-}
-
-/**
- * A side's state with another architecture: settings of the old one fall away where the new one lacks them.
- * @param {Record<string, string>} state @param {ModelChoice} model
- */
-export function rebuilt(state, model) {
+export function rebuilt(state, model, begins = {}) {
   const known = new Set(model.settings.map(({ key }) => key));
-  const kept = Object.entries(state).filter(([key]) => !key.startsWith("model.") || known.has(key));
-  return { ...Object.fromEntries(kept), model: model.name };
+  const kept = Object.entries(state).filter(([key, value]) => {
+    if (key.startsWith("model.")) return known.has(key);
+    return !OF_TRAINING.includes(key) || begins[key] !== value;
+  });
+  const again = begins.model === model.name ? begins : {};
+  return { ...model.small, ...again, ...Object.fromEntries(kept), model: model.name };
 }
 
 /**
- * A side's state on other data: what was said of the old data falls away.
- * @param {Record<string, string>} state @param {string} data @param {string} [target]
+ * A side's state on other data. Between toys only what is said of the old one falls away, so that they can be compared;
+ * else it begins as that data does, with the architecture where that suits.
+ * @param {Record<string, string>} state @param {DataChoice} data @param {DataChoice | undefined} before
+ * @param {ModelChoice[]} models @param {string} [target]
  */
-export function onData(state, data, target = "") {
-  const kept = Object.entries(state).filter(([key]) => key === "seed" || !(OF_DATA.includes(key) || key in READING));
-  return { ...Object.fromEntries(kept), data, ...(target ? { target } : {}) };
+export function onData(state, data, before, models, target = "") {
+  const now = suiting(models, data).find(({ name }) => name === state.model);
+  const alike = before?.kind === data.kind && (data.learns ?? []).some((one) => before.learns?.includes(one));
+  const own = Object.entries(state).filter(([key]) => !(OF_DATA.includes(key) || key in READING) || key === "seed");
+  const named = { data: data.name, ...(target ? { target } : {}) };
+  if (data.toy && before?.toy && now) return { ...Object.fromEntries(own), ...named };
+  const kept = own.filter(([key]) => KEPT.includes(key) || (alike && now && key.startsWith("model")));
+  const begins = data.begins ?? {};
+  const others = alike && now && begins.model !== now.name; // whose settings would not suit this one
+  const begun = others ? Object.entries(begins).filter(([key]) => key in READING) : Object.entries(begins);
+  const first = suiting(models, data)[0]?.name ?? state.model ?? "";
+  return { model: now?.name ?? first, ...Object.fromEntries(begun), ...Object.fromEntries(kept), ...named };
 }
 
 /** @param {ModelChoice} model @returns {[Setting[], Setting[]]} those to show at once, and the rest */

@@ -7,7 +7,7 @@ import { learnedPanel } from "./learned.js";
 import { modelPanel } from "./model.js";
 import { player, put } from "./player.js";
 import { ask, listen } from "./server.js";
-import { isLive, onData, rebuilt, suitable, suiting } from "./settings.js";
+import { isLive, onData, rebuilt } from "./settings.js";
 import { sharing } from "./share.js";
 import { alike, changes, ofPage, read, sorted, untrained, write } from "./state.js";
 import { trainingPanel } from "./training.js";
@@ -123,18 +123,12 @@ async function changed(key, value) {
 function changedState(side, key, value) {
   const now = fresh(state[side] ?? state.a);
   const waiting = data.waiting();
-  if (key === "target" && waiting !== null) return fitted(onData(now, waiting, value));
-  if (key === "data") return fitted(onData(now, value));
+  const before = data.choice(now.data);
+  if (key === "target" && waiting !== null) return onData(now, waiting, before, choices.models, value);
+  const chosen = key === "data" ? data.choice(value) : undefined;
+  if (chosen) return onData(now, chosen, before, choices.models);
   const next = choices.models.find(({ name }) => key === "model" && name === value);
-  return next ? rebuilt(now, next) : { ...now, [key]: value };
-}
-
-/** @param {Record<string, string>} own a side's state, with an architecture that can take its data */
-function fitted(own) {
-  const kind = data.kind(own.data);
-  if (!kind || suiting(choices.models, kind).some(({ name }) => name === own.model)) return own;
-  const next = choices.models.find(({ name }) => name === suitable(choices.models, kind, own.model));
-  return next ? rebuilt(own, next) : own;
+  return next ? rebuilt(now, next, before?.toy ? {} : before?.begins) : { ...now, [key]: value };
 }
 
 /**
@@ -368,7 +362,7 @@ function showControls() {
   const arrived = frame?.state?.data === own.data; // else the frame is still of other data
   now("data", data.show(current, arrived ? frame?.data : undefined));
   const learners = arrived ? frame?.models : undefined;
-  now("model", model.show(current, data.kind(own.data ?? ""), learners, side, state.b !== null));
+  now("model", model.show(current, data.choice(own.data ?? ""), learners, side, state.b !== null));
   training.set(current);
   weights.list.show(frame?.names?.weights ?? []);
   if (state.page.hide) hide();
