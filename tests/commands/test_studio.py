@@ -46,8 +46,25 @@ def test_this_machine_needs_no_leave(host: str) -> None:
 
 def test_it_is_served_here_unless_told_otherwise(cli: Callable[..., Answer], started: list[Any]) -> None:
     assert cli("studio").status == 0
-    run, host, port, to_all, _ = started[0]
-    assert (run, host, port, to_all) == (None, "127.0.0.1", None, False)
+    run, host, port, to_all, _, state = started[0]
+    assert (run, host, port, to_all, state) == (None, "127.0.0.1", None, False, "")
+
+
+@pytest.mark.parametrize("typed", [
+    ["#data=moons&model=mlp"], ["http://127.0.0.1:8765/an-old-token/#data=moons&model=mlp"],
+    ["runs/a", "#data=moons&model=mlp"], ["#data=moons&model=mlp", "runs/a"],
+])  # fmt: skip
+def test_a_shared_state_is_opened(typed: list[str], cli: Callable[..., Answer], started: list[Any]) -> None:
+    assert cli("studio", *typed).status == 0
+    assert started[0][5] == "data=moons&model=mlp"
+    assert started[0][0] == ("runs/a" if len(typed) == 2 else None)
+
+
+def test_two_of_a_kind_are_refused(cli: Callable[..., Answer], started: list[Any]) -> None:
+    answer = cli("studio", "#data=moons", "#data=circles")
+    assert answer.status == 2
+    assert "put it in quotes" in answer.said
+    assert started == []
 
 
 def test_what_is_no_run_is_refused(cli: Callable[..., Answer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

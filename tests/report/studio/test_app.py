@@ -53,6 +53,15 @@ def test_without_the_token_there_is_nothing(token: str, path: str, client: TestC
     assert TOKEN not in answer.text
 
 
+def test_who_opens_an_old_address_is_told_how_to_see_the_same_again(client: TestClient) -> None:
+    answer = client.get("/an-old-token/", headers={"accept": "text/html,*/*"})
+    assert answer.status_code == 404
+    assert "cutaway studio &#x27;" in answer.text or "cutaway studio '" in answer.text
+    assert "<script" not in answer.text
+    assert TOKEN not in answer.text
+    assert client.get("/an-old-token/events").json()["error"]
+
+
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8765", "127.0.0.1", "127.0.0.1:80", "localhost:8766", "0.0.0.0:8765", ""]
 )
@@ -143,7 +152,7 @@ def test_the_page_has_all_that_is_seen_at_once(client: TestClient) -> None:
     text = client.get(at("")).text
     found = text.split('id="first">')[1].split("</script>")[0]
     first = json.loads(found)
-    assert set(first) == {"choices", "frames", "state"}
+    assert set(first) == {"choices", "frames", "state", "run"}
     assert first["frames"] == {"a": None, "b": None}
     assert first["state"]["data"] == "spirals"
     assert "<" not in found

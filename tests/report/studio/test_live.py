@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -72,12 +73,42 @@ def test_weights_are_those_of_train_bit_for_bit(model: str, source: str, given: 
     live = epochs(opened(tmp_path, model, source, **given, seed="3"), 2)
     assert equal(weights(live), kept)
     assert live.state.epoch == 2
-    rows = {row[0]: row for row in live.curves.points}
+    val = dict(live.curves.val)
     last = [line.split(",") for line in (run.folder / "metrics.csv").read_text().splitlines()]
     column = last[0].index("step")
     assert int(last[-1][column]) == live.step
     if "val_loss" in last[0]:
-        assert math.isclose(rows[live.step][2] or 0, float(last[-1][last[0].index("val_loss")]), rel_tol=1e-9)
+        assert math.isclose(val[live.step], float(last[-1][last[0].index("val_loss")]), rel_tol=1e-9)
+
+
+@pytest.mark.parametrize(("model", "source", "given", "steps"), [
+    ("mlp", "moons", {"model.hidden": "3", "count": "1000"}, 450),
+    ("mlp", "moons", {"model.hidden": "3", "count": "500", "batch_size": "17"}, 450),
+    ("linear", "diabetes", {"batch_size": "1"}, 700),
+])  # fmt: skip
+def test_the_validation_curve_goes_on_to_the_end(
+    model: str, source: str, given: dict[str, str], steps: int, tmp_path: Path
+) -> None:
+    live = forward(opened(tmp_path, model, source, **given), steps)
+    measured = [step for step, _ in live.curves.val]
+    assert measured[-1] >= 0.8 * steps
+    assert max(b - a for a, b in itertools.pairwise(measured)) <= 0.2 * steps
+    columns = live.curves.to_json()
+    assert {step for step, y in zip(columns["step"], columns["val"]) if y is not None} == set(measured)
+
+
+def test_what_was_measured_before_training_is_soon_replaced(tmp_path: Path) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("the cat sat on the mat. " * 300)
+    live = opened(
+        tmp_path, "gru", str(book), **{"model.hidden": "4", "batch_size": "1", "length": "20", "limit": "200"}
+    )
+    untrained = live.figures(patient=True)["perplexity"]
+    assert live.measured_at == 0
+    forward(live, 11)
+    assert not live.state.epoch, "the first epoch is not over"
+    assert live.measured_at == 10
+    assert live.figures(patient=False)["perplexity"] != untrained
 
 
 def test_nothing_is_written(tmp_path: Path) -> None:
@@ -286,7 +317,7 @@ def test_beginning_again_is_the_same_again(tmp_path: Path) -> None:
     live.change("noise", "0.4")
     forward(live, 25)
     live.begin()
-    assert (live.step, live.state.epoch, live.log, live.curves.points, live.snapshots.steps) == (0, 0, [], [], [0])
+    assert (live.step, live.state.epoch, live.log, live.curves.train, live.snapshots.steps) == (0, 0, [], [], [0])
     assert equal(weights(forward(live, 25)), once)
 
 
@@ -319,7 +350,7 @@ def test_a_run_goes_on_where_it_stood(run: Any, tmp_path: Path) -> None:
     files = {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
     live = opened(tmp_path, "mlp", "", run=str(run.folder))
     assert live.state.epoch == 2
-    assert live.step == live.curves.points[-1][0] > 0
+    assert live.step == live.curves.train[-1][0] > 0
     kept = cutaway.training.checkpoint.load_weights(run.folder / "checkpoints" / "last.safetensors")
     assert equal(weights(live), kept)
     went_on = weights(epochs(live, 2))

@@ -347,6 +347,39 @@ def test_a_file_of_ones_own_is_asked_what_to_predict(browser: Any, address: str,
     page.close()
 
 
+def test_a_text_of_ones_own_is_learned_by_a_language_model_and_digits_then_begin_as_suits_them(
+    browser: Any, address: str
+) -> None:
+    page = Page(browser, address, f"{MOONS}&lr=0.3")
+    page.until_drawn()
+    book = {
+        "name": "My book.txt",
+        "mimeType": "text/plain",
+        "buffer": b"To be, or not to be: that is the question. " * 90,
+    }
+    page.tab.get_by_label("Your own file").set_input_files(book)
+    page.until("/data=My-book.txt&model=gpt2&/.test(location.hash)")
+    page.until("document.querySelector('.status').textContent.includes('Press play')")
+    page.press("Step")
+    page.until(f"{STEP} === 1")
+    assert page.state()["lr"] == "0.004"
+    offered = page.tab.get_by_label("Architecture").locator("option").all_text_contents()
+    assert {"lstm", "bert-base-uncased"} <= {*offered}
+    assert not {"textcnn", "mlp", "collobert-window"} & {*offered}
+
+    wrong = {"name": "own.exe", "mimeType": "application/octet-stream", "buffer": b"MZ"}
+    page.tab.get_by_label("Your own file").set_input_files(wrong)
+    page.until("document.querySelector('.drop .failed').textContent !== ''")
+    page.complaints = [line for line in page.complaints if "422" not in line]
+    page.tab.get_by_label("Data sets").select_option("digits")
+    page.until("/data=digits&model=lenet5-modern/.test(location.hash)")
+    page.until("document.querySelector('.status').textContent.includes('Press play')")
+    assert "lr" not in page.state()
+    assert page.tab.get_by_label("Learning rate", exact=True).input_value() == "0.002"
+    assert page.text(".drop .failed") == "", "what was wrong is no matter any more"
+    page.close()
+
+
 def test_the_keyboard_reaches_everything_and_space_plays(browser: Any, address: str) -> None:
     page = Page(browser, address, f"{MOONS}&sides=2&b.seed=3")
     page.until_drawn()

@@ -223,6 +223,10 @@ def test_a_file_of_ones_own(studio: Served, page: Page) -> None:
         ({"data": "moons", "model": "mlp", "lr": "fast"}, "lr=fast"),
         ({"data": "digits", "model": "lenet5", "noise": "0.1"}, "noise"),
         ({"data": "iris", "model": "mlp", "noise": "0.1"}, "moons"),
+        ({"data": "moons", "model": "mlp", "model.hidden": "99999999"}, "memory"),
+        ({"data": "moons", "model": "mlp", "model.hidden": "300000,300000"}, "memory"),
+        ({"data": "moons", "model": "mlp", "model.hidden": "9999999", "batch_size": "10000"}, "memory"),
+        ({"data": "moons", "model": "mlp", "memory_fraction": "0"}, "memory_fraction is not set in the studio"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )

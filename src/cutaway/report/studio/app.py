@@ -89,7 +89,8 @@ class Doors:
         """The page, with what is to be seen at once within it."""
         frames = {name: json.loads(side.frame) if side.frame else None for name, side in self.studio.sides.items()}
         state = self.studio.sides["a"].state or self.studio.first_state()
-        first = json.dumps({"choices": self._choices(), "frames": frames, "state": state})
+        run = str(self.studio.run) if self.studio.run else None
+        first = json.dumps({"choices": self._choices(), "frames": frames, "state": state, "run": run})
         first = first.replace("<", "\\u003c")  # with none in it, nothing can end the element
         text = _read("studio", "page").joinpath("index.html").read_text(encoding="utf-8")
         return HTMLResponse(text.replace(FIRST, FIRST.replace("{first}", first)))

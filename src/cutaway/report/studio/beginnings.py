@@ -1,9 +1,10 @@
-"""What one begins with: for each kind of data a small model, quick to train while somebody watches, and settings by which
-it learns something within a minute. What is not said is as the model's card or the data has it."""
+"""What one begins with: for each kind of data a small model, quick to train while somebody watches, and settings by
+which it learns something within a minute. What is not said is as the model's card or the data has it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ...data.named.builtin import TOYS
 from ...models.registry import Preset
@@ -23,6 +24,7 @@ TOY = {
     "model": "mlp", "model.hidden": "8,8", "model.activation": "tanh", "model.dropout": "0", "lr": "0.01",
     "batch_size": "64",
 }  # fmt: skip
+WIDE = {"hidden": "256", "key_dim": "16"}  # where a model says them
 SMALL = {"model.layers": "2", "model.heads": "4", "model.dim": "64"}
 BEGINNINGS: Mapping[tuple[str, str], dict[str, str]] = {
     ("table", "classification"): {"model": "mlp", "model.hidden": "16,16", "lr": "0.01", "batch_size": "64"},
@@ -55,8 +57,7 @@ def beginning(name: str, kind: str, task: str) -> dict[str, str]:
 
 def small(preset: Preset) -> dict[str, str]:
     """Settings that make one of the large models of attention small enough to be watched on a processor."""
-    own = {key: getattr(preset.config, key, None) for key in ("dim", "layers", "heads", "hidden", "key_dim")}
+    own: dict[str, Any] = {key: getattr(preset.config, key, None) for key in ("dim", "layers", "heads", *WIDE)}
     if not all(isinstance(own[key], int) for key in ("dim", "layers", "heads")) or own["dim"] <= 64:
         return {}
-    more = {key: value for key, value in (("hidden", "256"), ("key_dim", "16")) if own[key]}
-    return {**SMALL, **{f"model.{key}": value for key, value in more.items()}}
+    return {**SMALL, **{f"model.{key}": value for key, value in WIDE.items() if own[key]}}

@@ -23,8 +23,21 @@ TRAINING = (
     *("lr", "batch_size", "optimizer", "weight_decay", "momentum", "clip", "schedule", "epochs", "warmup", "seed"),
     *("label_smoothing", "class_weights", "sampling", "loss"),
 )
-DATA = ("noise", "count", "target", "text", "forecast", "horizon", "limit", "scale", "missing", "length", "tokenizer",
-        "val", "test")
+DATA = (
+    "noise",
+    "count",
+    "target",
+    "text",
+    "forecast",
+    "horizon",
+    "limit",
+    "scale",
+    "missing",
+    "length",
+    "tokenizer",
+    "val",
+    "test",
+)
 # The data decides these.
 FITTED = ("in_features", "in_channels", "num_classes", "vocabulary", "image_size", "many", "horizon", "known", "types")
 ALWAYS_LIVE = ("activation", "dropout")  # of a model: they are no weights

@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from starlette.responses import JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse
 
 from ...errors import SettingError
 
@@ -35,6 +35,20 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=(), interest-cohort=()",
 }
+
+# For a person who opens an address of a studio that is closed: its token is gone with it. It has no script, and needs
+# none: what was shared stands in the address bar.
+GONE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Cutaway studio: this address is closed</title>
+<h1>This address is closed</h1>
+<p>It belonged to a studio that has ended, or was not copied whole. Each studio has an address of its own, which
+<code>cutaway studio</code> prints.</p>
+<p>What was shared is not lost: it stands behind the # in the address of this page. Copy the whole address, and open the
+same again with</p>
+<pre>cutaway studio 'ADDRESS'</pre>
+</html>
+"""
 
 
 class Guard:
@@ -64,6 +78,9 @@ class Guard:
         refused = self._refused(scope)
         if refused is not None:
             status, words = refused
+            if status == 404 and _wants_a_page(scope):
+                await HTMLResponse(GONE, status)(scope, receive, sealed)
+                return
             await JSONResponse({"error": words}, status)(scope, receive, sealed)
             return
         self.known(scope.get("client"))
@@ -105,6 +122,12 @@ class Guard:
         except ValueError:
             return False
         return True
+
+
+def _wants_a_page(scope: Scope) -> bool:
+    """Whether a person has opened this in a browser."""
+    accepts = [value for name, value in scope["headers"] if name.lower() == b"accept"]
+    return scope["method"] == "GET" and any(b"text/html" in value for value in accepts)
 
 
 def written(host: str) -> str:

@@ -53,12 +53,13 @@ class Snapshots:
 
 
 class Curves:
-    """Training and validation loss by step, at most 300 points. The training loss of a point is the mean since the
-    point before it; validation has none where it was not measured."""
+    """Training and validation loss by step, at most 300 points of each. The training loss of a point is the mean since
+    the point before it; validation has points of its own, where it was measured."""
 
     def __init__(self, step: int = 0) -> None:
         self.every, self.last = 1, step
-        self.points: list[tuple[int, float | None, float | None]] = []
+        self.train: list[tuple[int, float | None]] = []
+        self.val: list[tuple[int, float]] = []
         self._sum = self._counted = 0.0
 
     def add(self, loss: float, counted: float) -> None:
@@ -67,41 +68,45 @@ class Curves:
         self._counted += counted
 
     def due(self, step: int) -> bool:
-        """Whether a point is to be made."""
+        """Whether a point of the training loss is to be made."""
         return step - self.last >= self.every
 
     def measured(self, step: int, val: float) -> None:
-        """Give the last point a validation loss, if it stands at this step; else none has room."""
-        if self.points and self.points[-1][0] == step:
-            self.points[-1] = (step, self.points[-1][1], val)
+        """Make a point of a validation loss. Where there is no room left every second one goes, and the newest stays:
+        the curve never ends before training does."""
+        self.val = [point for point in self.val if point[0] < step] + [(step, val)]
+        if len(self.val) > POINTS:
+            self.val = self.val[::-2][::-1]
 
     def close(self, step: int) -> None:
         """Make a point of what was taken in."""
-        train = self._sum / self._counted if self._counted else None
-        self.points.append((step, train, None))
+        self.train.append((step, self._sum / self._counted if self._counted else None))
         self.last, self._sum, self._counted = step, 0.0, 0.0
-        if len(self.points) > POINTS:
-            pairs = zip(self.points[::2], self.points[1::2])
-            self.points = [_merged(a, b) for a, b in pairs] + self.points[len(self.points) // 2 * 2 :]
+        if len(self.train) > POINTS:
+            pairs = zip(self.train[::2], self.train[1::2])
+            self.train = [_merged(a, b) for a, b in pairs] + self.train[len(self.train) // 2 * 2 :]
             self.every *= 2
 
     @property
     def latest(self) -> float | None:
         """The training loss of the last point."""
-        return self.points[-1][1] if self.points else None
+        return self.train[-1][1] if self.train else None
 
     def to_json(self) -> dict[str, list[Any]]:
-        """The columns step, train and val."""
-        step, train, val = zip(*self.points) if self.points else ((), (), ())
-        return {"step": list(step), "train": [digits(x) for x in train], "val": [digits(x) for x in val]}
+        """The columns step, train and val; None where a step has but one of the two."""
+        train, val = dict(self.train), dict(self.val)
+        steps = sorted({*train, *val})
+        return {
+            "step": steps,
+            "train": [digits(train.get(step)) for step in steps],
+            "val": [digits(val.get(step)) for step in steps],
+        }
 
 
-def _merged(
-    first: tuple[int, float | None, float | None], second: tuple[int, float | None, float | None]
-) -> tuple[int, float | None, float | None]:
+def _merged(first: tuple[int, float | None], second: tuple[int, float | None]) -> tuple[int, float | None]:
     """Two neighbours as one point, where the second stands."""
     known = [x for x in (first[1], second[1]) if x is not None]
-    return second[0], sum(known) / len(known) if known else None, second[2] if second[2] is not None else first[2]
+    return second[0], sum(known) / len(known) if known else None
 
 
 def digits(x: float | None) -> float | None:

@@ -242,6 +242,7 @@ class Learner:
             "rate": self._rate(live),
             "lr": state.lr,
             "loss": {"train": digits(curves.latest), "val": digits(figures.get("loss"))},
+            "measured": live.measured_at if figures else None,
             "figures": {key: digits(value) for key, value in figures.items() if key != "loss"},
             "history": curves.to_json(),
             "snapshots": live.snapshots.steps,

@@ -25,12 +25,15 @@ from ...training.prepared import Prepared
 from ...training.progress import Progress
 from ...training.settings import TrainSettings
 from .building import Built, with_data, with_settings
+from .fitting import refuse_large_steps
 from .handing import Layout
 from .keeping import Curves, Snapshots
 from .state import Change
 
 LIVE = ("lr", "weight_decay", "batch_size", "optimizer", "momentum", "clip")  # besides data and the model's own
 DRAWN = ("noise", "count")
+SELDOM = 10  # steps between validations, at least
+DEAR = 2  # times as many training examples as a validation has lie between two of them: they take a sixth of the time
 QUICK = 2e8  # parameters times examples up to which a validation is no wait worth speaking of
 
 
@@ -52,6 +55,7 @@ class Live:
         torch.set_rng_state(self._random)
         self.ready = dataclasses.replace(self._first)
         self.trainer = self._trainer(self.ready)
+        refuse_large_steps(self.trainer, self.settings)
         self.ended = False  # whether the schedule has come to its end since this was last looked at
         self.log: list[Change] = []
         self._take_up()
@@ -62,7 +66,7 @@ class Live:
         self._turned, self._epoch_length = self.step, math.inf
         self._validated = self.step
         self.at: int | None = None  # the step whose snapshot is looked at; None: what stands now
-        self.measured: tuple[Any, dict[str, float]] = (None, {})  # on the validation part, and when
+        self.measured: tuple[Any, dict[str, float]] = (None, {})  # on the validation split, and when
         self._revision = 0  # of what was changed by hand: figures of before are no longer true
         self._snap()
 
@@ -91,14 +95,20 @@ class Live:
             row.copy_(self.snapshots.rows[self.at])
 
     def figures(self, patient: bool) -> dict[str, float]:
-        """The last figures on the validation part; with `patient` those of the weights that are looked at, where they
-        take no time worth speaking of."""
+        """The last metrics on the validation split; with `patient` those of the weights that are looked at, where they
+        take no time worth speaking of. `measured_at` says of which step they are."""
         now = (self.step, self.at, self._revision)
         if patient and self.measured[0] != now and self._quick():
             self._validate(now)
         if patient and self.measured[0] != now:
             return {}
         return self.measured[1]
+
+    @property
+    def measured_at(self) -> int | None:
+        """The step whose weights the last metrics are of; None where there are none."""
+        when = self.measured[0]
+        return None if when is None else when[0] if when[1] is None else when[1]
 
     # --- forward ----------------------------------------------------------------------------------------------
 
@@ -121,19 +131,34 @@ class Live:
             self._snap()
         if last:
             self._turn()
+        elif self._is_time_to_validate():
+            self._validate_now()
         return last
 
+    def _is_time_to_validate(self) -> bool:
+        """Whether to validate within an epoch: after as many examples as make it cheap, and at the beginning, when the
+        metrics change fastest, whenever the steps have doubled."""
+        if self.trainer.val is None:
+            return False
+        since = self.step - self._validated
+        cheap = math.ceil(DEAR * len(self.trainer.val) / max(1, self.settings.batch_size or len(self.trainer.train)))
+        return since >= max(SELDOM, 2 * self.curves.every, min(cheap, self._validated))
+
+    def _validate_now(self) -> None:
+        """Validate, and give the curves a point."""
+        self._validate((self.step, None, self._revision))
+        self._validated = self.step
+        self.curves.measured(self.step, self.measured[1]["loss"])
+
     def _turn(self) -> None:
-        """End the epoch. It is validated where the curves have room for one more point."""
+        """End the epoch. It is validated unless that was done a moment ago."""
         self.trainer.look()
         self._count()
         self._epoch_length, self._turned = self.step - self._turned, self.step
         if self.curves.due(self.step):
             self.curves.close(self.step)
         if self.trainer.val is not None and self.step - self._validated >= 2 * self.curves.every:
-            self._validate((self.step, None, self._revision))
-            self._validated = self.step
-            self.curves.measured(self.step, self.measured[1]["loss"])
+            self._validate_now()
         self.trainer.next_epoch()
         self._seen, self._running = (0.0, 0.0), None
         if self.settings.schedule != "constant" and self.state.epoch >= self.settings.epochs:
@@ -229,6 +254,8 @@ class Live:
         if key == "batch_size":
             settings = dataclasses.replace(settings, batch_tokens=0)
         refuse_unfit(settings, trainer.train)
+        if key == "batch_size":
+            refuse_large_steps(trainer, settings)
         if key in ("optimizer", "weight_decay", "momentum", "clip"):
             optimizers = build_optimizers(trainer.model, settings)  # refuses what cannot be
             if key == "optimizer":
@@ -284,7 +311,9 @@ class Live:
             trainer.begin()
         self.curves = Curves(self.step)
         for row in trainer.state.history:
-            self.curves.points.append((row["step"], row["train_loss"], row.get("val_loss")))
+            self.curves.train.append((row["step"], row["train_loss"]))
+            if row.get("val_loss") is not None:
+                self.curves.measured(row["step"], row["val_loss"])
         trainer.state.history = []  # the curves hold it, in bounds
         finished = self.state.epoch >= self.settings.epochs
         if self.settings.schedule != "constant" and finished:
@@ -292,10 +321,11 @@ class Live:
             self.ended = False
 
     def _validate(self, when: Any) -> None:
-        """Figures on the validation part, of what is looked at."""
+        """Metrics on the validation split, of what is looked at. Nothing of the training changes by it."""
         assert self.trainer.val is not None
         if self.at is None:
-            self.measured = (when, self.trainer.validate(self.trainer.val))
+            with torch.random.fork_rng([]):
+                self.measured = (when, self.trainer.validate(self.trainer.val))
             return
         now = self.layout.copy()
         try:

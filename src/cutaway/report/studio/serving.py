@@ -49,8 +49,10 @@ def serve(
     port: int | None = None,
     to_all: bool = False,
     on_start: Callable[[str], None] = print,
+    state: str = "",
 ) -> None:
-    """Serve one studio until it is told to end. `on_start` is given its URL.
+    """Serve one studio until it is told to end. `on_start` is given its URL; `state` is what stands behind its #, which
+    is opened first.
 
     Raises FileError for what is no run, SettingError for a port that is taken, or a host that others can reach unless
     `to_all` says that they may.
@@ -60,25 +62,31 @@ def serve(
     listening = socket_on(host, port)
     folder = Path(tempfile.mkdtemp(prefix="cutaway-studio-"))
     try:
-        asyncio.run(_serve(opened, folder, host, listening, on_start))
+        asyncio.run(_serve(opened, folder, host, listening, on_start, state))
     finally:
         listening.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _serve(
-    run: Path | None, folder: Path, host: str, listening: socket.socket, on_start: Callable[[str], None]
+    run: Path | None,
+    folder: Path,
+    host: str,
+    listening: socket.socket,
+    on_start: Callable[[str], None],
+    state: str,
 ) -> None:
     studio, token, port = Studio(folder, run), secrets.token_urlsafe(24), listening.getsockname()[1]
     strangers = Strangers()
-    guard = Guard(Doors(studio).app(), token, host, port, strangers.known)
+    # The page opens what its URL says: nothing is opened before it.
+    guard = Guard(Doors(studio, open_first=not state).app(), token, host, port, strangers.known)
     config = uvicorn.Config(
         guard, log_level="warning", access_log=False, server_header=False, ws="none", timeout_graceful_shutdown=3,
         http=strangers.protocol(), backlog=BACKLOG, proxy_headers=False,
     )  # fmt: skip
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host
     choices()  # what takes a second is done before anybody waits for the page
-    on_start(f"http://{written(shown)}:{port}/{token}/")
+    on_start(f"http://{written(shown)}:{port}/{token}/{'#' * bool(state)}{state}")
     try:
         await Server(config, studio).serve(sockets=[listening])
     finally:

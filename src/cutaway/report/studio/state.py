@@ -25,7 +25,7 @@ OF_SIDE = ("data", "model", "steps", "log", "speed", "begin")
 # Settings that name files, or are about a folder that is written: the page opens no paths.
 NOT_HERE = (
     *("weights", "vectors", "tensorboard", "snapshots", "save_minutes", "minutes", "updates", "average"),
-    *("workers", "threads", "compile"),
+    *("workers", "threads", "compile", "memory_fraction"),
 )
 TRAINING = tuple(key for key in keys(TrainSettings) if key not in NOT_HERE)
 DATA = tuple(key for key in keys(DataSettings) if key not in NOT_HERE)
@@ -40,7 +40,11 @@ FIRST = {  # what is on the screen when nothing is asked for
     "speed": "60",
 }
 USUAL = {"schedule": "constant"}  # a schedule that ends is for training that ends
-ALWAYS = {"snapshots": "0", "tensorboard": "false"}  # nothing is written
+ALWAYS = {
+    "snapshots": "0",  # nothing is written
+    "tensorboard": "false",
+    "memory_fraction": "0.25",  # two processes hold a side, with copies to go back to, and a second side beside it
+}
 CHANGE = re.compile(r"(\d+):(?:weight:([\w.]+)\[([\d,]*)\]|([\w.]+))=(.*)", re.DOTALL)
 
 

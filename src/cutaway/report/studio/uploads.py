@@ -1,4 +1,4 @@
-"""Files that a person hands to the page: kept in a folder of the studio's own, and known by their names from then on."""
+"""Files that a person hands to the page: kept in a folder of the studio's own, and known by their names since."""
 
 from __future__ import annotations
 

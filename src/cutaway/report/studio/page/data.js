@@ -30,6 +30,7 @@ export function dataPanel(root, choices, changed) {
   const rest = choices.data.filter((data) => !data.toy);
   const cards = toys.map((toy) => card(toy, () => changed("data", toy.name)));
   const failed = failing();
+  const problem = failing(); // of a file of one's own
   const fieldset = html(
     "fieldset",
     { class: "field toys", "data-control": "toys" },
@@ -57,7 +58,8 @@ export function dataPanel(root, choices, changed) {
   const parts = html("p", { class: "hint" });
   root.append(fieldset, sets.root, failed, ownFile(), target.root, notes, parts);
   root.append(...amounts.map((one) => one.root), ...folded("How it is read", reading));
-  const controls = [{ ...sets, fail: failed.say, key: "data" }, target, ...amounts, ...reading];
+  const handed = { ...sets, key: "upload", set() {}, fail: problem.say };
+  const controls = [{ ...sets, fail: failed.say, key: "data" }, handed, target, ...amounts, ...reading];
 
   /** A picker that is also a place to drop a file on. */
   function ownFile() {
@@ -65,7 +67,6 @@ export function dataPanel(root, choices, changed) {
     const words = html("label", { for: "own-file" }, "Your own file");
     const kinds = "A table or a text: .csv, .tsv, .txt, .parquet. Drop it here, or choose it. It stays on this machine.";
     const help = html("p", { class: "hint" }, kinds);
-    const problem = failing();
     const place = html("div", { class: "field drop", "data-control": "upload" }, words, input, help, problem);
     /** @param {File | null | undefined} file */
     async function take(file) {

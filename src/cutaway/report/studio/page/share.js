@@ -19,11 +19,14 @@ function hideable() {
 
 /**
  * @param {HTMLElement} root @param {() => import("./state.js").State} state
+ * @param {string | null} run the folder of the run that was opened, if one was
  */
-export function sharing(root, state) {
+export function sharing(root, state, run) {
   const open = html("button", { type: "button", "aria-haspopup": "dialog", "data-control": "share" }, "Share");
   const address = html("input", { type: "text", readonly: "", "aria-label": "The link" });
   const copy = html("button", { type: "button", class: "plain" }, "Copy link");
+  const command = html("input", { type: "text", readonly: "", "aria-label": "The command" });
+  const copyCommand = html("button", { type: "button", class: "plain" }, "Copy command");
   const boxes = html("div", { class: "chips" });
   const close = html("button", { type: "button" }, "Done");
   const dialog = html(
@@ -31,7 +34,10 @@ export function sharing(root, state) {
     { class: "share", "aria-labelledby": "share-title" },
     html("h2", { id: "share-title" }, "A link to this"),
     html("p", {}, "It holds the data, the models, all settings and the seed: opened, it trains again to the same step."),
+    html("p", { class: "of" }, "On this machine, while this studio runs"),
     html("div", { class: "address" }, address, copy),
+    html("p", { class: "of" }, "Anywhere else, and later: a command that opens the same"),
+    html("div", { class: "address" }, command, copyCommand),
     html("fieldset", {}, html("legend", {}, "Leave out of what it shows"), boxes),
     close,
   );
@@ -44,7 +50,10 @@ export function sharing(root, state) {
     const page = { ...now.page, hide: hidden.join(",") };
     return `${location.href.split("#")[0]}#${write({ ...now, page })}`;
   };
-  const show = () => (address.value = link());
+  const show = () => {
+    address.value = link();
+    command.value = commandFor(address.value.slice(address.value.indexOf("#") + 1), run);
+  };
   boxes.addEventListener("change", show);
   open.addEventListener("click", () => {
     const hidden = (state().page.hide ?? "").split(",");
@@ -55,17 +64,36 @@ export function sharing(root, state) {
       }),
     );
     copy.textContent = "Copy link";
+    copyCommand.textContent = "Copy command";
     show();
     dialog.showModal();
   });
-  copy.addEventListener("click", async () => {
-    address.select();
+  copies(copy, address);
+  copies(copyCommand, command);
+  close.addEventListener("click", () => dialog.close());
+}
+
+/**
+ * A button that copies what stands in a field.
+ * @param {HTMLButtonElement} button @param {HTMLInputElement | HTMLTextAreaElement} field
+ */
+export function copies(button, field) {
+  button.addEventListener("click", async () => {
+    field.select();
     try {
-      await navigator.clipboard.writeText(address.value);
-      copy.textContent = "Copied";
+      await navigator.clipboard.writeText(field.value);
     } catch {
       document.execCommand("copy"); // where a page may not write to the clipboard by itself
     }
+    button.textContent = "Copied";
   });
-  close.addEventListener("click", () => dialog.close());
+}
+
+/**
+ * The command that opens a state in a studio of its own. Its token is no part of it.
+ * @param {string} hash without its # @param {string | null} run
+ */
+export function commandFor(hash, run) {
+  const quoted = (/** @type {string} */ text) => `'${text.replaceAll("'", `'"'"'`)}'`;
+  return ["cutaway studio", ...(run ? [quoted(run)] : []), quoted(`#${hash}`)].join(" ");
 }

@@ -8,7 +8,7 @@ import { modelPanel } from "./model.js";
 import { player, put } from "./player.js";
 import { ask, listen } from "./server.js";
 import { isLive, onData, rebuilt } from "./settings.js";
-import { sharing } from "./share.js";
+import { commandFor, sharing } from "./share.js";
 import { alike, changes, ofPage, read, sorted, untrained, write } from "./state.js";
 import { trainingPanel } from "./training.js";
 import { weightEditor } from "./weights.js";
@@ -70,7 +70,7 @@ const learned = learnedPanel(inside("learned"), choices, {
 const compare = html("button", { type: "button", "data-control": "compare", "aria-pressed": "false" }, "Compare");
 compare.addEventListener("click", () => (state.b ? alone() : beside()));
 element("tools").append(compare);
-sharing(element("tools"), () => state);
+sharing(element("tools"), () => state, first.run ?? null);
 
 // --- what a person does -------------------------------------------------------------------------------------------
 
@@ -85,7 +85,8 @@ async function attempt(key, asking) {
   const fail = (/** @type {string} */ words) => (place ? place.fail(words) : lost(words));
   try {
     await asking();
-    fail("");
+    for (const one of places) one.fail(""); // what was wrong before is no matter any more
+    lost("");
     return true;
   } catch (error) {
     fail(error instanceof Error ? error.message : String(error));
@@ -393,7 +394,9 @@ function lost(words, about = "asked") {
   place.dataset.said = said;
   const again = html("button", { type: "button", class: "plain" }, "Try again");
   again.addEventListener("click", () => reconnect());
-  place.replaceChildren(said, " ", ...(troubles.connection ? [again] : []));
+  const command = html("code", {}, commandFor(write(state), first.run ?? null));
+  const anew = html("span", {}, "If the studio was closed, this opens the same in a new one: ", command, " ");
+  place.replaceChildren(said, " ", ...(troubles.connection ? [anew, again] : []));
   place.hidden = said === "";
 }
 

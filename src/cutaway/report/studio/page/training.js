@@ -1,6 +1,7 @@
 // The third column: what can be set while it trains, the figures, and the loss as it falls.
 
 import { html } from "../draw/dom.js";
+import { count } from "../draw/format.js";
 import { drawView, updateView } from "../draw/view.js";
 import { control } from "./controls.js";
 import { folded } from "./model.js";
@@ -17,10 +18,11 @@ export function trainingPanel(root, choices, changed, byHand) {
   const [shown, more] = ofTraining(choices).map((settings) => settings.map((one) => control(one, changed)));
   const curve = html("div", { class: "curve-of-loss", "data-control": "curve" });
   const figures = html("dl", { class: "measures", "data-control": "figures" });
+  const when = html("p", { class: "hint when" });
   const notes = html("ul", { class: "notes" });
   const own = html("div", { class: "settings" }, ...shown.map((one) => one.root), ...folded("More of training", more));
   const settings = html("details", { class: "more", open: "" }, html("summary", {}, "Settings"), own);
-  root.append(figures, curve, settings, byHand, notes);
+  root.append(figures, when, curve, settings, byHand, notes);
   /** @type {HTMLElement | null} */
   let section = null;
   let drawn = "";
@@ -34,6 +36,8 @@ export function trainingPanel(root, choices, changed, byHand) {
     /** @param {import("./words.js").Frame} a @param {import("./words.js").Frame | null} b */
     show(a, b) {
       measures(figures, a, b);
+      const stale = [a, b].find((each) => each && each.measured != null && each.measured !== each.at);
+      put(when, stale ? `Validation metrics of step ${count(stale.measured ?? 0)}` : "");
       const said = [...new Set([...(a.notes ?? []), ...(b?.notes ?? [])])];
       if (notes.childElementCount !== said.length || [...notes.children].some((li, i) => li.textContent !== said[i])) {
         notes.replaceChildren(...said.map((note) => html("li", {}, note)));

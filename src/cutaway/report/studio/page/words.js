@@ -4,7 +4,7 @@ import { count, number, share } from "../draw/format.js";
 
 /**
  * @typedef {{ side: string, epoch: number, step: number, at: number, playing: boolean, replaying?: boolean,
- *   rate: number, loss: { train: number | null, val: number | null }, figures: Record<string, number>,
+ *   rate: number, measured?: number | null, loss: { train: number | null, val: number | null }, figures: Record<string, number>,
  *   history: { step: number[], train: (number | null)[], val: (number | null)[] }, snapshots: number[],
  *   views: import("../draw/view.js").View[], names: { weights?: { name: string, shape: number[] }[],
  *   views?: string[], layers?: string[], examples?: number }, notes: string[], state: Record<string, string>,
