@@ -36,9 +36,14 @@ def test_every_example_once_and_every_class_within_one_of_its_share(
     assert np.array_equal(np.sort(np.concatenate(list(parts.values()))), np.arange(len(labels)))
     for part, share in wanted.items():
         assert np.array_equal(parts[part], np.sort(parts[part]))
-        assert abs(len(parts[part]) - share * len(labels)) < 1.001
-        for name in set(labels) if stratify else ():
-            assert abs((labels[parts[part]] == name).sum() - share * (labels == name).sum()) < 1.001
+        counts = [(int((labels[parts[part]] == name).sum()), int((labels == name).sum())) for name in set(labels)]
+        whole = [
+            size for _, size in counts if size * min(wanted.values()) < 1
+        ]  # one is given where it has a right to less
+        assert abs(len(parts[part]) - share * len(labels)) < 1.001 + (len(whole) * len(wanted) if stratify else 0)
+        for own, size in counts if stratify else ():
+            assert abs(own - share * size) < 1.001 + (len(wanted) if size * min(wanted.values()) < 1 else 0)
+            assert own or size < len(wanted)
 
 
 def test_the_seed_gives_the_split_and_its_hash() -> None:
@@ -177,3 +182,23 @@ def test_folds_are_test_parts_that_share_nothing_and_leave_nothing_out(
 def test_a_fold_that_there_is_not_is_refused() -> None:
     with pytest.raises(SettingError, match="fold=11 cannot be: it must be 1 to 10"):
         drawn_parts(50, DataSettings(fold=11), val=0.1, test=0.1)
+
+
+@pytest.mark.parametrize("size", range(3, 12))
+@pytest.mark.parametrize(("val", "test"), [(0.15, 0.15), (0.02, 0.3), (0.01, 0.01)])
+def test_a_class_of_three_is_in_every_part(size: int, val: float, test: float) -> None:
+    strata = np.array([0] * 200 + [1] * size)
+    for seed in range(3):
+        parts = split_indices(len(strata), val=val, test=test, seed=seed, strata=strata)
+        assert all((strata[rows] == 1).any() for rows in parts.values())
+        assert sum(map(len, parts.values())) == len(strata)
+    two = np.array([0] * 200 + [1] * 2)
+    parts = split_indices(len(two), val=0.0, test=0.1, seed=0, strata=two)
+    assert all((two[rows] == 1).any() for rows in parts.values())
+
+
+def test_a_fold_has_each_class_that_is_large_enough() -> None:
+    strata = np.array([0] * 103 + [1] * 11)
+    for fold in range(1, 6):
+        parts = drawn_parts(len(strata), DataSettings(fold=fold, folds=5), val=0.1, test=0.0, strata=strata)
+        assert all((strata[rows] == 1).any() for rows in parts.values())

@@ -77,6 +77,7 @@ def _document(ready: Prepared, cost: Estimate) -> dict[str, Any]:
             "shape": list(ready.data.spec.shape),
             "parts": {k: len(p) for k, p in ready.data.parts.items()},
             "columns": ready.data.columns,
+            "findings": ready.data.findings,
             "notes": [*ready.data.notes, *(ready.taken.notes if ready.taken else ())],
         },
         "task": ready.task.name,
@@ -98,7 +99,8 @@ def _print(ready: Prepared, found: dict[str, Any]) -> None:
     source = escape(data["source"])
     out.print(f"[bold]{ready.preset.name}[/] on [bold]{source}[/]: {data['kind']}, {found['task']}, {parts}")
     for sentence in data["notes"]:
-        out.print(f"  {sentence}", markup=False)
+        if sentence not in data["findings"]:
+            out.print(f"  {sentence}", markup=False)
     if data["columns"]:
         table = Table(box=None, pad_edge=False, header_style="dim")
         for title in data["columns"][0]:
@@ -133,7 +135,12 @@ def _print(ready: Prepared, found: dict[str, Any]) -> None:
         if cost[k] or k != "outputs"
     )
     out.print(f"memory: about {_size(cost['memory'])} ({kinds})")
-    out.print("Nothing is wrong with the data.")
+    if not data["findings"]:
+        out.print("Nothing is wrong with the data.")
+        return
+    out.print(f"\n{plural(len(data['findings']), 'finding')} in the data:")
+    for sentence in data["findings"]:
+        out.print(f"  {sentence}", markup=False)
 
 
 def _duration(seconds: float) -> str:

@@ -82,7 +82,10 @@ def run(args: argparse.Namespace) -> int:
         emit_json(summary(result))
         return 0
     begun = result.about.get("weights") or {"notes": []}
+    said = result.about["data"].get("findings", ())  # before training began
     for sentence in (*result.about["data"]["notes"], *begun["notes"]):
+        if sentence in said:
+            continue
         note(f"note: {sentence}")
     for line in lines(result):
         console().print(line)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ..errors import DataError
 from ..spec import Classes, Target
+from .findings import Finding
 from .splits import Rows
 from .tables.columns import natural_order
 
@@ -157,11 +158,13 @@ def fingerprint_of(names: Sequence[str], digests: Sequence[str]) -> str:
 
 def absent_notes(labels: Rows, classes: Sequence[str], split: Mapping[str, Rows], none: str) -> list[str]:
     """A sentence for each part that has no example of some class; `none` is what it has of it: no images."""
-    notes = []
+    notes: list[str] = []
     for part, rows in split.items():
         absent = [name for k, name in enumerate(classes) if k not in labels[rows]]
         if absent:
-            notes.append(f"The {part} part has {none} of {', '.join(absent)}: nothing is measured on them there.")
+            notes.append(
+                Finding(f"The {part} part has {none} of {', '.join(absent)}: nothing is measured on them there.")
+            )
     return notes
 
 

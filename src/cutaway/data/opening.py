@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import DataError, UnknownName, nearest
 from ..spec import ANY_SIZE, Classes, ImageSizes, Target, Value
+from .findings import alike_labels
 from .folders import holds
 from .named.opening import NAMED, open_named
 from .sets import DataSet
@@ -76,8 +77,12 @@ def open_data(
     """
     kind = kind_of(source, settings)
     if isinstance(source, str | Path) and str(source) in NAMED:
-        return open_named(str(source), settings, sizes, targets)
-    return OPENERS[kind](source, settings, sizes, targets)
+        data = open_named(str(source), settings, sizes, targets)
+        data.notes = [str(note) for note in data.notes]  # no findings: what is odd about a published set is known
+        return data
+    data = OPENERS[kind](source, settings, sizes, targets)
+    data.notes += alike_labels(data.spec.target)
+    return data
 
 
 def read_otherwise(kind: str, takes: Sequence[str], targets: Targets) -> str:

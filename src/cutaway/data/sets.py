@@ -12,6 +12,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from ..spec import Spec
+from .findings import Finding
 from .lengths import bucketed
 
 IN_MEMORY = "data given in Python"  # the source of a set that has neither a name nor a path
@@ -203,3 +204,8 @@ class DataSet:
     columns: list[dict[str, str]] = field(default_factory=list)  # of a table: name, type, role, missing, example
     augment: Augment | None = None  # varies a training batch (inputs, target, generator), where a setting asks for it
     licence: str = ""
+
+    @property
+    def findings(self) -> list[str]:
+        """Those of the notes that say what is wrong with the data."""
+        return [note for note in self.notes if isinstance(note, Finding)]

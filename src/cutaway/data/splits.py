@@ -14,6 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ..errors import DataError, SettingError
+from .findings import Finding
 from .settings import DataSettings
 
 Rows = npt.NDArray[np.int64]  # example numbers
@@ -23,18 +24,26 @@ PARTS = ("train", "val", "test")
 
 
 def split_indices(
-    n: int, *, val: float, test: float, seed: int, strata: Array | None = None, groups: Array | None = None
+    n: int,
+    *,
+    val: float,
+    test: float,
+    seed: int,
+    strata: Array | None = None,
+    groups: Array | None = None,
+    each: bool = True,
 ) -> dict[str, Rows]:
     """Split examples 0 … n−1 into train, val and test, by numpy's Generator with that seed.
 
-    A share of 0 makes no such part. With `strata` (n,), each of its values is in each part within 1 of its share. With
+    A share of 0 makes no such part. With `strata` (n,), each of its values is in each part within 1 of its share; with
+    `each`, one that has as many examples as there are parts is in all of them, though its share be less. With
     `groups` (n,), all examples of one value are in one part, and the shares are met as well as whole groups allow.
     """
     rng = np.random.default_rng(seed)
     shares = np.array([1 - val - test, val, test])
     classes = np.zeros(n, np.int64) if strata is None else np.unique(strata, return_inverse=True)[1]
     if groups is None:
-        part = _by_row(classes, shares, rng)
+        part = _by_row(classes, shares, rng, each and strata is not None)
     else:
         part = _by_group(classes, np.unique(groups, return_inverse=True)[1], shares, rng)
     return {name: np.flatnonzero(part == p) for p, name in enumerate(PARTS) if shares[p] > 0}
@@ -53,7 +62,7 @@ def drawn_parts(
     rng, shares = np.random.default_rng(seed), np.full(folds, 1 / folds)
     classes = np.zeros(n, np.int64) if strata is None else np.unique(strata, return_inverse=True)[1]
     if groups is None:
-        number = _by_row(classes, shares, rng)
+        number = _by_row(classes, shares, rng, each=strata is not None)
     else:
         number = _by_group(classes, np.unique(groups, return_inverse=True)[1], shares, rng)
     rest = np.flatnonzero(number != fold - 1)
@@ -67,7 +76,7 @@ def draw(rows: Rows, count: int, *, seed: int, strata: Array | None = None) -> R
     if count >= len(rows):
         return rows
     share = count / len(rows)
-    taken = split_indices(len(rows), val=1 - share, test=0.0, seed=seed, strata=strata)["train"]
+    taken = split_indices(len(rows), val=1 - share, test=0.0, seed=seed, strata=strata, each=False)["train"]
     return rows[taken]
 
 
@@ -161,17 +170,20 @@ def straddle_note(
             if len(pairs) < 3:
                 pairs.append(f"{name(copies[0])} ({part}) = {name(rows[0])} ({home})")
     counted = " and ".join(f"{k:,} of {len(parts[p]):,} {what} in {p}" for p, k in counts.items() if k)
-    return (
+    return Finding(
         f"Duplicates straddle the split: {counted} equal one of an earlier part in every input, for example "
         f"{'; '.join(pairs)}. On them a score measures memory: remove the copies, or keep them in one part."
     )
 
 
-def _by_row(classes: Rows, shares: Array, rng: np.random.Generator) -> Rows:
+def _by_row(classes: Rows, shares: Array, rng: np.random.Generator, each: bool) -> Rows:
     """The part (0, 1, 2) of each example: each class is shuffled and dealt out by `_apportion`."""
     shuffled = rng.permutation(len(classes))
     ordered = shuffled[np.argsort(classes[shuffled], kind="stable")]  # class by class, at random within each
-    counts = _apportion(np.bincount(classes), shares)  # (classes, parts)
+    sizes = np.bincount(classes)
+    counts = _apportion(sizes, shares)  # (classes, parts)
+    if each:
+        _one_to_each(counts, shares)
     part = np.empty(len(classes), np.int64)
     part[ordered] = np.repeat(np.tile(np.arange(len(shares)), len(counts)), counts.ravel())
     return part
@@ -195,6 +207,18 @@ def _apportion(sizes: Array, shares: Array) -> Rows:
         counts[k, given] += 1
         owed[given] -= 1
     return counts
+
+
+def _one_to_each(counts: Rows, shares: Array) -> None:
+    """Give a part that got nothing of a class one example of it, from the part that has most, in place, where there are
+    enough: what a part has none of is not measured there."""
+    wanted = np.flatnonzero(shares > 0)
+    for own in counts:  # those of one class, by part
+        if own.sum() < len(wanted):
+            continue
+        for part in wanted[own[wanted] == 0]:
+            own[own.argmax()] -= 1
+            own[part] += 1
 
 
 def _by_group(classes: Rows, groups: Rows, shares: Array, rng: np.random.Generator) -> Rows:

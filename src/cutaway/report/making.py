@@ -126,7 +126,11 @@ def data(run: dict[str, Any]) -> View:
             "parts": [{"name": name, "value": n} for name, n in parts.items()],
         }
     ]
-    notes = [*(about.get("notes") or ()), *((run.get("weights") or {}).get("notes") or ())]
+    findings = about.get("findings") or []
+    if findings:
+        drawings.append({"kind": "prose", "title": "Found in the data", "sentences": findings})
+    notes = [note for note in about.get("notes") or () if note not in findings]
+    notes += (run.get("weights") or {}).get("notes") or ()
     if notes:
         drawings.append({"kind": "prose", "sentences": notes})
     licence = about.get("licence") or "not stated"

@@ -51,6 +51,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
             "split_hash": data.split_hash,
             "parts": {k: len(p) for k, p in data.parts.items()},
             "notes": data.notes,
+            "findings": data.findings,  # those of the notes that say what is wrong with the data
             "columns": data.columns,
             "licence": data.licence,
             "example": "graph" if getattr(spec, "many", False) else None,  # where the kind says another

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.sets import IN_MEMORY
-from ..errors import FileError, SettingError
+from ..errors import FileError, SettingError, visible
 from ..files import is_leftover, write_csv, write_json
 from ..models.saving import save_model
 from . import documents
@@ -56,6 +57,9 @@ def fit(
         _refuse_other_weights(before, ready)
         _clear_leftovers(earlier.folder)
     folder = earlier.folder if earlier else _new_folder(out, ready)
+    if not earlier:
+        for sentence in ready.data.findings:  # before the time is spent, not after
+            print(visible(f"Found in the data: {sentence}"), file=sys.stderr, flush=True)
     settings = {**asdict(ready.data_settings), **asdict(ready.settings)}
     about = {**(before or documents.about(ready, given)), "settings": settings, "status": "running"}
     write_json(folder / "run.json", about)

@@ -311,7 +311,7 @@ def test_a_limit_draws_training_rows_only(tmp_path: Path) -> None:
         (2, {}, DataError, "2 usable rows"),
         (5, {}, DataError, "fewer than 3 examples"),
         (60, {"target": "size", "val": 0.001}, DataError, "The val part of houses.csv would be empty"),
-        (60, {"test": 0.001}, DataError, "The test part of houses.csv would be empty"),
+        (60, {"target": "size", "test": 0.001}, DataError, "The test part of houses.csv would be empty"),
         (60, {"val": 0.6, "test": 0.4}, SettingError, "val=0.6 and test=0.4"),
         (60, {"group": "city"}, DataError, "'city' has 2 different values"),
         (60, {"flip": True}, SettingError, "flip=true is for images"),

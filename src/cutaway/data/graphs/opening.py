@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, SettingError
+from ...spec import Classes
 from ..applicable import refuse_settings_for_others
+from ..findings import absent_classes
 from ..sets import IN_MEMORY, DataSet, Part
 from ..settings import DataSettings
 from ..splits import PARTS, Rows, complete_split, draw, split_hash, split_indices
@@ -74,7 +76,15 @@ def graph_dataset(
         preprocessing=preprocessing,
         fingerprint=graphs.digest,
         split_hash=split_hash(split),
-        notes=[*notes, *graphs.notes, *decided, *unknown, *said, *_shape_notes(graphs, settings)],
+        notes=[
+            *notes,
+            *graphs.notes,
+            *decided,
+            *unknown,
+            *said,
+            *_shape_notes(graphs, settings),
+            *(absent_classes(targets, target.names) if isinstance(target, Classes) else []),
+        ],
     )
 
 

@@ -23,6 +23,7 @@ from ..splits import Rows, draw, drawn_parts, split_hash, straddle_note
 from .columns import LEFT_OUT, ColumnType, asked_for, infer, meaning
 from .encoders import fit_encoder
 from .forms import Form
+from .leaks import leaks
 from .notes import column_notes, describe_columns, part_notes
 from .preprocessing import Cells, TablePart, TablePreprocessing, bad_cells, unreadable_cells
 from .reading import TABLE_SUFFIXES, Table, counted, frame_table, read_table
@@ -109,6 +110,7 @@ def _dataset(
             *column_notes(table, roles, types, preprocessing),
             *part_notes(labels, preprocessing, parts, by_part),
             *([duplicates] if duplicates else []),
+            *leaks(labels, inputs.to_dict(), types, np.concatenate(list(parts.values()))),
         ],
         columns=describe_columns(table, cells, roles, labels, types, preprocessing),
         augment=make_augment(settings, preprocessing.spec),

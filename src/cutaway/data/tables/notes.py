@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...spec import Classes
+from ..findings import Finding
 from ..splits import Rows
 from .columns import LEFT_OUT, ColumnType, decode, meaning, natural_order, show
 from .encoders import MOST_CATEGORIES, Category
@@ -104,9 +105,8 @@ def part_notes(
         for part, rows in parts.items():
             absent = natural_order(set(target.names) - set(labels.cells.gather(rows).unique()))
             if absent:
-                notes.append(
-                    f"No row in {part} has the class {', '.join(map(repr, absent[:5]))}: it is not measured there."
-                )
+                said = ", ".join(map(repr, absent[:5]))
+                notes.append(Finding(f"No row in {part} has the class {said}: it is not measured there."))
     inputs, examples = len(preprocessing.spec.columns), len(parts["train"])
     if inputs > examples:
         notes.append(

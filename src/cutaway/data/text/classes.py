@@ -19,6 +19,7 @@ from torch import Tensor
 from ...errors import DataError, Problem, SettingError
 from ...spec import Classes, Simple, TextSpec, Value
 from ..applicable import refuse_changed, refuse_settings_for_others
+from ..findings import absent_classes
 from ..folders import TEXTS, find
 from ..sets import DataSet
 from ..settings import DataSettings
@@ -252,6 +253,7 @@ def _assembled(
             *(note for part in prepared.values() for note in part.notes),
             *unknown_notes({part: found.values.numpy() for part, found in prepared.items()}, fitted, given),
             *([straddle] if straddle else []),
+            *(absent_classes(values, target.names) if isinstance(target, Classes) else []),
         ],
     )
 

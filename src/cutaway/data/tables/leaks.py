@@ -1,0 +1,108 @@
+"""Columns that alone give the target: most often it was written down twice, or is known only once the target is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ..findings import Finding
+from ..splits import Rows
+from .columns import ColumnType, decode
+from .targets import NUMBER, Labels
+
+ROWS = 20  # with fewer, anything can be so by chance
+ROWS_OF_NUMBERS = 100  # and so can numbers that never repeat, where classes follow each other along them
+COVERED = 0.5  # of the rows must have a value that tells something
+WRONG = 0.002  # of the rows that the commonest class would get wrong may be wrong
+MINORITY = 5  # rows that are not of the commonest class, at least
+LIKE = 0.9999  # the square of the correlation with the target from which on it is the target in other units
+FEW = 20  # values that are kinds; a column with more may say who or what a row is about
+
+Codes = npt.NDArray[np.int64]
+
+
+def leaks(labels: Labels, cells: Mapping[str, pl.Series], types: Mapping[str, ColumnType], rows: Rows) -> list[str]:
+    """A finding for each input column that alone gives the target of `rows`, where there is another to learn from.
+
+    `cells` are the input columns of the whole table, as their cells mean.
+    """
+    if len(cells) < 2:
+        return []
+    target = labels.cells.gather(rows)
+    codes = target.rank("dense").cast(pl.Int64).to_numpy() - 1
+    values = decode(target, NUMBER) if labels.numeric else None
+    found: list[str] = []
+    for column, of_table in cells.items():
+        own, type = of_table.gather(rows), types[column]
+        there = own.is_not_null().to_numpy()
+        if there.sum() < max(ROWS, COVERED * len(rows)):
+            continue
+        told = _by_value(own.filter(pl.Series(there)), codes[there], len(rows))
+        numbers = decode(own, type) if type.kind in ("number", "date") else None
+        if told is None and numbers is not None:
+            told = _by_number(numbers, codes) if values is None else _by_scale(numbers, values, type)
+        if told is not None:
+            right, of, about = told
+            found.append(Finding(_said(column, labels.column, right, of, about)))
+    return found
+
+
+def _by_value(cells: pl.Series, codes: Codes, rows: int) -> tuple[int, int, bool] | None:
+    """Whether rows of equal cells have equal targets, seen where a cell occurs more than once: in how many rows it is
+    so, of how many, and whether the cells are too many to be kinds."""
+    own = cells.rank("dense").cast(pl.Int64).to_numpy() - 1
+    pairs, counts = np.unique(own * (codes.max() + 1) + codes, return_counts=True)
+    of_value = np.bincount(own)
+    best = np.zeros(len(of_value), np.int64)
+    np.maximum.at(best, pairs // (codes.max() + 1), counts)
+    repeated = of_value > 1
+    covered = int(of_value[repeated].sum())
+    wrong = covered - int(best[repeated].sum())
+    minority = covered - int(np.bincount(codes[repeated[own]]).max(initial=0))
+    if covered < max(ROWS, COVERED * rows) or minority < MINORITY or wrong > WRONG * minority:
+        return None
+    return covered - wrong, covered, len(of_value) > FEW
+
+
+def _by_number(numbers: npt.NDArray[np.float64], codes: Codes) -> tuple[int, int, bool] | None:
+    """Whether each class has a stretch of the numbers to itself."""
+    there = ~np.isnan(numbers)
+    if there.sum() < max(ROWS_OF_NUMBERS, COVERED * len(numbers)):
+        return None
+    order = np.lexsort((codes[there], numbers[there]))
+    sorted_codes, sorted_numbers = codes[there][order], numbers[there][order]
+    change = np.diff(sorted_codes) != 0
+    tied = change & (np.diff(sorted_numbers) == 0)
+    counts = np.unique(sorted_codes, return_counts=True)[1]
+    if tied.any() or change.sum() + 1 != len(counts) or len(counts) < 2 or counts.min() < MINORITY:
+        return None
+    return len(sorted_codes), len(sorted_codes), False
+
+
+def _by_scale(
+    numbers: npt.NDArray[np.float64], values: npt.NDArray[np.float64], type: ColumnType
+) -> tuple[int, int, bool] | None:
+    """Whether the numbers are the target in other units, or rise or fall with it throughout."""
+    there = ~(np.isnan(numbers) | np.isnan(values))
+    x, y = numbers[there], values[there]
+    if len(x) < max(ROWS, COVERED * len(numbers)) or len(np.unique(x)) <= FEW:
+        return None
+    ranks = [pl.Series(v).rank("average").to_numpy() for v in (x, y)]
+    pairs = [(x, y)] if type.kind == "date" else [(x, y), (ranks[0], ranks[1])]  # much grows with time
+    for a, b in pairs:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            like = np.corrcoef(a, b)[0, 1] ** 2
+        if like >= LIKE:
+            return len(x), len(x), False
+    return None
+
+
+def _said(column: str, target: str, right: int, of: int, about: bool) -> str:
+    group = f"; if it says who or what a row is about, group={column} keeps its rows in one split" if about else ""
+    return (
+        f"Column {column} alone gives the target {target} in {right:,} of {of:,} rows. If it is made from the target, "
+        f"or is not known when the model is to answer, leave it out: ignore={column}{group}."
+    )
