@@ -55,5 +55,9 @@ def bootstrap(score: Callable[[NDArray[np.int64]], float], count: int, seed: int
     rng = np.random.default_rng(seed)
     resamples = max(100, min(1000, 20_000_000 // max(count, 1)))
     scores = [score(rng.integers(0, count, count)) for _ in range(resamples)]
-    low, high = np.nanpercentile(scores, [2.5, 97.5])
-    return Measure(score(np.arange(count)), float(low), float(high))
+    value = score(np.arange(count))
+    known = [found for found in scores if not math.isnan(found)]
+    if not known or math.isnan(value):  # R² of a constant, for one
+        return Measure(value, math.nan, math.nan)
+    low, high = np.percentile(known, [2.5, 97.5])
+    return Measure(value, float(low), float(high))

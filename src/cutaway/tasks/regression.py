@@ -56,8 +56,10 @@ class Regression:
         error = self.values(outputs).cpu().numpy() - actual
 
         def r2(i: np.ndarray) -> float:
-            spread = np.square(actual[i] - actual[i].mean()).sum()
-            return float(1 - np.square(error[i]).sum() / spread) if spread > 0 else float("nan")
+            y = actual[i]
+            if y.min() == y.max():  # a constant, whose mean may be off by a rounding, has no variance to be explained
+                return float("nan")
+            return float(1 - np.square(error[i]).sum() / np.square(y - y.mean()).sum())
 
         return {
             "rmse": bootstrap(lambda i: float(np.sqrt(np.square(error[i]).mean())), len(error)),
