@@ -17,6 +17,7 @@ from ..data.settings import DataSettings
 from ..data.text.fitting import AUTO, OF_ITS_OWN
 from ..data.text.tokenizers import KINDS
 from ..errors import SettingError, UnknownName
+from ..interop.hub import fetch, is_hub
 from ..interop.word_vectors import Vectors, take_vectors
 from ..models.registry import Preset, preset
 from ..settings import as_text, build, keys, short
@@ -76,6 +77,8 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     data_settings = build(DataSettings, {k: v for k, v in flat.items() if k in keys(DataSettings)})
 
     kind = kind_of(source, data_settings)
+    if settings.weights and is_hub(settings.weights) and not resumed:
+        settings = replace(settings, weights=fetch(settings.weights).pinned)  # the commit, which a run records
     begun = find_weights(settings.weights, found) if settings.weights and not resumed else None
     if begun and kind in TOKENIZED:
         data_settings = _as_the_weights_were_cut(data_settings, begun, given)
@@ -300,10 +303,15 @@ def _settled(settings: TrainSettings, model: nn.Module, taken: Taken | None) -> 
         raise SettingError(f"freeze={short(as_text(settings.freeze))} leaves nothing of {what} to learn: freeze less.")
     return replace(
         settings,
-        weights=str(Path(settings.weights).expanduser().resolve()) if settings.weights else None,
+        weights=_as_recorded(settings.weights),
         head_epochs=alone,
         layer_decay=decay if decay is not None else LAYER_DECAY if settings.weights else 1.0,
     )
+
+
+def _as_recorded(weights: str | None) -> str | None:
+    """Where the weights came from, so that it means the same from anywhere."""
+    return weights if weights is None or is_hub(weights) else str(Path(weights).expanduser().resolve())
 
 
 def _class_weights(data: DataSet, settings: TrainSettings) -> Tensor | None:

@@ -80,7 +80,8 @@ class TrainSettings:
     test_flip: bool = setting(False, "evaluate on each image and on its mirror image, and average their logits")
     weights: str | None = setting(
         None,
-        "begin with these: a run, a model's folder or file, Hugging Face's folder, torchvision's .pth of this network",
+        "begin with these: a run, a model's folder or file, Hugging Face's folder, torchvision's .pth of this network; "
+        "or hub:ORG/NAME[@REVISION], which fetches safetensors from the Hugging Face Hub",
     )
     vectors: str | None = setting(
         None, "begin the embedding of text with these word vectors: word2vec's text or binary file"

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from ..errors import FileError
 from ..files import read_json
+from ..interop.hub import fetch, how_to_get, is_hub
 from ..interop.huggingface import family_of
 from ..interop.huggingface.reading import INDEX, Folder, is_folder
 from ..interop.torchvision import read_checkpoint
@@ -70,7 +71,7 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
     Raises FileError where the file cannot be read or does not fit the model, ModelError where torchvision has no such
     network.
     """
-    file = _file(Path(path).expanduser())
+    file = _file(path, preset)
     found, notes = _read(file, model, preset)
     adapt = getattr(model, "adapt_state", None)  # positions of another image size, for one
     if adapt is not None:
@@ -90,7 +91,7 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
     refuse_not_finite(offered, file)
     model.load_state_dict({**own, **offered})
     notes = (_said(file, preset, own, wanted, found, new), *notes)
-    return Taken(str(file.resolve()), _digest(file), len(wanted), new, notes)
+    return Taken(str(file.absolute()), _digest(file), len(wanted), new, notes)
 
 
 def find_weights(path: str, preset: Preset) -> Source:
@@ -99,7 +100,7 @@ def find_weights(path: str, preset: Preset) -> Source:
     Raises FileError where there are none, or those of another model; ModelError where they are of a network of
     transformers that `preset` is not.
     """
-    file = _file(Path(path).expanduser())
+    file = _file(path, preset)
     if _is_hugging(file):
         folder = Folder(file.parent)
         folder.preset(preset.name)
@@ -118,12 +119,15 @@ def find_weights(path: str, preset: Preset) -> Source:
     return Source(file, dataclasses.replace(preset.config, **theirs), _tokenizer_beside(file))
 
 
-def _file(path: Path) -> Path:
-    """The file that holds the weights, or names those that do: the path itself, or that of a folder."""
+def _file(given: str, preset: Preset) -> Path:
+    """The file that holds the weights, or names those that do: the path itself, or that of a folder, which is fetched
+    where it is one of the Hub."""
+    path = fetch(given).folder if is_hub(given) else Path(given).expanduser()
     if path.is_file():
         return path
     if not path.is_dir():
-        raise FileError(f"There is nothing at weights={path}: give a run's or model's folder, or a file of weights.")
+        said = f"There is nothing at weights={path}: give a run's or model's folder, or a file of weights."
+        raise FileError(f"{said} {how_to_get(preset.name)}".strip())
     if is_folder(path):
         files = Folder(path).files
         return files[0] if len(files) == 1 else path / INDEX
