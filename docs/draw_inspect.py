@@ -24,13 +24,13 @@ CUTAWAY = (sys.executable, "-m", "cutaway")
 WIDTH, SCALE = 1180, 1.5  # of the page in its pixels, and how many of the picture's each has
 COLOURS = 256  # of a picture: what tells the shades apart, at a third of the size
 
-# What is trained, by name; the data with a dot or a slash in its name is written by examples/make.py.
+# What is trained, by name; the data with a dot or a slash in its name is written by `cutaway examples`.
 PLANE = ("epochs=60", "lr=0.02", "model.hidden=8,8", "model.activation=tanh", "model.dropout=0", "snapshots=12")
-BOOK = ("minutes=1.5", "length=64", "lr=3e-3", "model.layers=2", "model.heads=4", "model.dim=64")
+BOOK = ("updates=2000", "batch_size=16", "length=64", "lr=3e-3", "model.layers=2", "model.heads=4", "model.dim=64")
 RUNS = {
     "spirals": ("mlp", "spirals", *PLANE),
     "digits": ("lenet5-modern", "digits", "epochs=8"),
-    "book": ("gpt2", "book.txt", *BOOK),
+    "book": ("gpt2", "help.txt", *BOOK),
     "sounds": ("lstm", "sounds/", "epochs=15"),
     "karate": ("gat", "karate", "epochs=60"),
 }
@@ -46,7 +46,7 @@ PICTURES: dict[str, tuple[str, ...]] = {
     "field": ("resnet20",),
     "arithmetic": ("digits",),
     "normalization": ("resnet20",),
-    "attention": ("book", "It is an error to open a file that is not there, and an error to read a file that is."),
+    "attention": ("book", "Return the number of nodes of the graph, and the number of edges of the graph."),
     "positions": ("book",),
     "embeddings": ("digits",),
     "gates": ("sounds",),
@@ -66,7 +66,7 @@ def main(names: list[str]) -> None:
     wanted = {name: PICTURES[name] for name in names or PICTURES if name != STUDIO}
     with tempfile.TemporaryDirectory() as folder, _browser() as browser:
         here = Path(folder)
-        _call(here, sys.executable, str(Path(__file__).parents[1] / "examples" / "make.py"))
+        _call(here, *CUTAWAY, "examples")
         for run in dict.fromkeys(subject for subject, *_ in wanted.values() if subject in RUNS):
             model, data, *settings = RUNS[run]
             _call(here, *CUTAWAY, "train", model, data, *settings, "tensorboard=false", "--out", f"runs/{run}")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from . import own_files
 from .conftest import Answer
-from .own_files import examples
 from .test_bad_input import expect_refusal
 
 Cli = Callable[..., Answer]
@@ -34,7 +34,7 @@ DATA = {  # a model for each, and its data
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which runs of this session are kept once they were trained."""
     folder = tmp_path_factory.mktemp("shelf")
-    examples().write(folder)
+    own_files.write(folder)
     return folder
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from . import own_files
 from .conftest import Answer
-from .own_files import examples
 from .test_bad_input import expect_refusal
 
 Cli = Callable[..., Answer]
@@ -252,13 +252,13 @@ def cut_short(path: Path, count: int) -> None:
     ],
 )
 def test_sounds(cli: Cli, spoil: Callable[[Path], object], said: list[str]) -> None:
-    examples().sounds(Path("sounds"), 4)
+    own_files.sounds(Path("sounds"), 4)
     spoil(Path("sounds/tone/02.wav"))
     refused(cli, ("gru", "sounds"), ["1 of 12 sound files", "sounds/tone/02.wav", *said, "Repair, replace or move"])
 
 
 def test_sounds_of_another_rate_or_with_two_channels_are_told(cli: Cli) -> None:
-    examples().sounds(Path("sounds"), 4)
+    own_files.sounds(Path("sounds"), 4)
     soundfile.write("sounds/tone/01.wav", np.random.default_rng(0).normal(0, 0.1, 4000), 16_000)
     soundfile.write("sounds/tone/02.wav", np.random.default_rng(0).normal(0, 0.1, (2000, 2)), 8000)
     answer = cli("train", "gru", "sounds", "model.hidden=4", *QUIET)
@@ -268,7 +268,7 @@ def test_sounds_of_another_rate_or_with_two_channels_are_told(cli: Cli) -> None:
 
 
 def test_folders_of_sounds(cli: Cli) -> None:
-    examples().sounds(Path("sounds"), 4)
+    own_files.sounds(Path("sounds"), 4)
     refused(cli, ("textcnn", "sounds"), ["takes text data", "sound data", "gru"])
     refused(cli, ("gru", "sounds", "forecast=x"), ["forecast=x is for series"])
     (Path("sounds") / "quiet").mkdir()
@@ -290,14 +290,14 @@ def test_folders_of_sounds(cli: Cli) -> None:
     ],
 )
 def test_videos(cli: Cli, spoil: Callable[[Path], object], said: list[str]) -> None:
-    examples().videos(Path("videos"), 4)
+    own_files.videos(Path("videos"), 4)
     soundfile.write("tone.wav", np.zeros(800), 8000)
     spoil(Path("videos/left/02.avi"))
     refused(cli, ("cnn-lstm", "videos"), [*said, "Repair, replace or move"])
 
 
 def test_a_video_without_frames(cli: Cli) -> None:
-    examples().videos(Path("videos"), 4)
+    own_files.videos(Path("videos"), 4)
     for path in Path("videos/left").iterdir():
         path.unlink()
     (Path("videos/left") / "empty").mkdir()
@@ -323,7 +323,7 @@ def test_a_video_without_frames(cli: Cli) -> None:
     ],
 )  # fmt: skip
 def test_graphs(cli: Cli, name: str, change: Callable[[str], str] | None, said: list[str]) -> None:
-    examples().karate(Path("graph"))
+    own_files.karate(Path("graph"))
     path = Path("graph", name)
     text = path.read_text()
     path.unlink()
@@ -333,7 +333,7 @@ def test_graphs(cli: Cli, name: str, change: Callable[[str], str] | None, said: 
 
 
 def test_a_graph_without_a_target(cli: Cli) -> None:
-    examples().karate(Path("graph"))
+    own_files.karate(Path("graph"))
     refused(cli, ("gcn", "graph"), ["Which column of nodes.csv", "target=COLUMN", "id, club"])
     refused(cli, ("gcn", "graph", "target=clubs"), ["no column 'clubs'", "Similar: club"])
     refused(cli, ("gru", "graph", "target=club"), ["gru takes text, series or sound data", "graph data", "gat"])

@@ -1,6 +1,6 @@
 """Words, pairs, series, sound, video and graphs of one's own, from the first look at the files to the last figure.
 
-Every family is trained on what examples/make.py writes, by the words that a person types. How well it learns is not
+Every family is trained on what own_files.py writes, by the words that a person types. How well it learns is not
 asked here: that every command answers, of every kind of data, with what belongs to it.
 """
 
@@ -19,8 +19,8 @@ import networkx
 import pytest
 from PIL import Image
 
+from . import own_files
 from .conftest import Answer
-from .own_files import examples
 
 Cli = Callable[..., Answer]
 Row = dict[str, Any]
@@ -31,9 +31,9 @@ ACCURACY = {"accuracy", "balanced_accuracy", "macro_f1", "loss"}
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of what examples/make.py writes."""
+    """A folder of what own_files.py writes."""
     folder = tmp_path_factory.mktemp("own")
-    examples().write(folder)
+    own_files.write(folder)
     return folder
 
 
@@ -167,7 +167,7 @@ CASES = {
 
 
 def every_word_of_a_number() -> set[str]:
-    return {word for number in range(101) for word in examples().name(number).split()}
+    return {word for number in range(101) for word in own_files.name(number).split()}
 
 
 def write_ahead() -> None:
@@ -325,7 +325,7 @@ def test_two_files_line_by_line(own: Cli) -> None:
     assert own("train", *words).status == 0
     assert len(json.loads(own("predict", "tags", "one two three", "--json").out)[0]["tag"].split()) == 3
     Path("numbers.txt").write_text("\n".join(map(str, range(100))))
-    Path("names.txt").write_text("\n".join(map(examples().name, range(100))))
+    Path("names.txt").write_text("\n".join(map(own_files.name, range(100))))
     words = ("seq2seq-gru", "numbers.txt,names.txt", "pairs=true", *CASES["seq2seq-gru"][1], *SMALL[:2], "--out", "two")
     assert own("train", *words).status == 0
     assert own("evaluate", "two").status == 0

@@ -16,8 +16,8 @@ from .. import __version__
 from ..errors import CutawayError, UnknownName, short, visible
 
 COMMANDS = (
-    "list", "show", "data", "check", "train", "evaluate", "predict", "generate", "report", "inspect", "studio",
-    "verify", "convert",
+    "examples", "list", "show", "data", "check", "train", "evaluate", "predict", "generate", "report", "inspect",
+    "studio", "verify", "convert",
 )  # fmt: skip
 
 USAGE = """\

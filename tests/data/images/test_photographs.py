@@ -1,35 +1,31 @@
 """Photographs in every form that people's folders hold: read as a person sees them, checked, and learned from.
 
-The forms are those of examples/photographs.py, of drawn pictures and, where they are at hand, of real photographs.
+The forms are those of `cutaway examples photographs`, of drawn pictures and, where they are at hand, of real ones.
 """
 
 from __future__ import annotations
 
 import json
-import runpy
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from cutaway.commands import main
+from cutaway.data.examples import photographs
 from cutaway.data.images.folders import open_folder
 from cutaway.data.images.pictures import facts, picture
 from cutaway.data.settings import DataSettings
 from cutaway.errors import DataError
-
-EXAMPLE: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "photographs.py"))
-FORMS = EXAMPLE["FORMS"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two drawn pictures in every form."""
     path = tmp_path_factory.mktemp("drawn") / "photographs"
-    EXAMPLE["write"](path, EXAMPLE["photographs"]())
+    photographs.write(path, photographs.photographs())
     return path
 
 
@@ -39,7 +35,7 @@ def difference(a: Image.Image, b: Image.Image) -> float:
 
 
 def assert_seen_as_by_a_person(photo: Image.Image, file: Path) -> None:
-    form = FORMS[file.name]
+    form = photographs.FORMS[file.name]
     seen = form.seen(photo)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -51,18 +47,18 @@ def assert_seen_as_by_a_person(photo: Image.Image, file: Path) -> None:
     assert known.moving == (file.name == "moving.gif")
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", photographs.FORMS)
 def test_every_form_of_a_drawn_picture_is_read_as_a_person_sees_it(form: str, folder: Path) -> None:
-    for subject, photo in EXAMPLE["photographs"]().items():
+    for subject, photo in photographs.photographs().items():
         assert_seen_as_by_a_person(photo, folder / subject / form)
 
 
 def test_every_form_of_real_photographs_is_read_as_a_person_sees_it(shared_data: Path, tmp_path: Path) -> None:
-    found = EXAMPLE["photographs"](shared_data / "photos")
+    found = photographs.photographs(shared_data / "photos")
     photos = {subject: found[subject] for subject in ("chelsea", "coffee")}
-    EXAMPLE["write"](tmp_path, photos)
+    photographs.write(tmp_path, photos)
     for subject, photo in photos.items():
-        for form in FORMS:
+        for form in photographs.FORMS:
             assert_seen_as_by_a_person(photo, tmp_path / subject / form)
 
 
@@ -96,19 +92,21 @@ def test_the_forms_are_what_they_say(folder: Path) -> None:
 @pytest.mark.parametrize("suffix", ["png", "tiff", "webp", "jpg"])
 def test_turned_files_of_one_size_keep_their_proportions(suffix: str, tmp_path: Path) -> None:
     """All have one size, which is the upright one: nothing of them is cropped away."""
-    write = EXAMPLE["turned"](6)
+    write = photographs.turned(6)
     for i in range(8):
         path = tmp_path / ("high" if i % 2 else "low") / f"{i}.{suffix}"
         path.parent.mkdir(exist_ok=True)
-        write(EXAMPLE["meadow"](20, 30 + i // 8), path)
+        write(photographs.meadow(20, 30 + i // 8), path)
     assert open_folder(tmp_path, DataSettings(val=0.25, test=0.25)).spec.shape == (3, 30, 20)
 
 
-@pytest.mark.parametrize("form", [name for name in FORMS if name.endswith((".jpg", ".jfif", ".png", ".tiff"))])
+@pytest.mark.parametrize(
+    "form", [name for name in photographs.FORMS if name.endswith((".jpg", ".jfif", ".png", ".tiff"))]
+)
 def test_a_file_cut_short_is_named(form: str, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / form
     path.write_bytes((folder / "meadow" / form).read_bytes())
-    EXAMPLE["cut_short"](path)
+    photographs.cut_short(path)
     with pytest.raises(DataError, match="damaged, cut short") as caught:
         picture(path, str(path))
     assert caught.value.problems[0].where == str(path)
@@ -120,7 +118,7 @@ def test_check_and_train_take_the_folder(
     monkeypatch.chdir(tmp_path)
     assert main(["check", "resnet18", str(folder), "image_size=32", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert sum(told["data"]["parts"].values()) == 2 * len(FORMS)
+    assert sum(told["data"]["parts"].values()) == 2 * len(photographs.FORMS)
     assert not any("straddle" in note for note in told["data"]["notes"])
     words = ["train", "simplecnn", str(folder), "image_size=32", "epochs=6", "lr=5e-3", "batch_size=8"]
     assert main([*words, "tensorboard=false", "--out", "run", "--json"]) == 0
@@ -133,9 +131,9 @@ def test_check_names_what_is_damaged(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    EXAMPLE["write"](tmp_path / "damaged", EXAMPLE["photographs"]())
+    photographs.write(tmp_path / "damaged", photographs.photographs())
     for name in ("progressive.jpg", "plain.png"):
-        EXAMPLE["cut_short"](tmp_path / "damaged" / "sunset" / name)
+        photographs.cut_short(tmp_path / "damaged" / "sunset" / name)
     for command in ("check", "train"):
         assert main([command, "resnet18", "damaged", "image_size=32"]) == 2
         said = " ".join(capsys.readouterr().err.split())

@@ -1,16 +1,10 @@
-"""Write photographs/: a folder for each subject, with one photograph in every form that people's folders hold.
-
-    python examples/photographs.py [FOLDER OF PHOTOGRAPHS]
-
-Without a folder of photographs, or where it has fewer than two coloured ones, pictures are drawn. Beside it stands
-damaged/, the same with two files cut short, for `cutaway check resnet18 damaged` to name.
+"""A folder for each subject, with one picture in every form that people's folders hold: formats, palettes, inks,
+depths, turned and cut out.
 """
 
 from __future__ import annotations
 
-import shutil
 import struct
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,7 +92,7 @@ def in_palette(photo: Image.Image, path: Path) -> None:
 def in_palette_with_hole(photo: Image.Image, path: Path) -> None:
     """255 colours, and one that is transparent in the upper left quarter."""
     indexed = photo.quantize(255, dither=Image.Dither.NONE)
-    indexed.putpalette([*indexed.getpalette()[: 3 * 255], 255, 0, 255])
+    indexed.putpalette([*(indexed.getpalette() or [])[: 3 * 255], 255, 0, 255])
     indexed.paste(255, (0, 0, photo.width // 2, photo.height // 2))
     indexed.save(path, transparency=255)
 
@@ -191,7 +185,7 @@ FORMS = {
 
 def photographs(folder: Path | None = None) -> dict[str, Image.Image]:
     """The coloured photographs of a folder by name, at most a few and none large; or two that are drawn."""
-    found = {}
+    found: dict[str, Image.Image] = {}
     for path in sorted(folder.glob("*")) if folder is not None else []:
         if path.suffix.lower() in (".png", ".jpg", ".jpeg") and len(found) < AT_MOST:
             with Image.open(path) as image:
@@ -236,11 +230,14 @@ def cut_short(path: Path) -> None:
     path.write_bytes(data[: len(data) * 2 // 3])
 
 
-if __name__ == "__main__":
-    whole, damaged = Path("photographs"), Path("damaged")
-    write(whole, photographs(Path(sys.argv[1]) if len(sys.argv) > 1 else None))
-    shutil.copytree(whole, damaged, dirs_exist_ok=True)
-    subject = min(damaged.iterdir())
+def whole(folder: Path) -> None:
+    """Two drawn pictures in every form."""
+    write(folder, photographs())
+
+
+def damaged(folder: Path) -> None:
+    """The same, and two of the files cut short, for `cutaway check` to name."""
+    whole(folder)
+    subject = min(folder.iterdir())
     for name in ("progressive.jpg", "plain.png"):
         cut_short(subject / name)
-    print(f"wrote {whole}/ and {damaged}/")

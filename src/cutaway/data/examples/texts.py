@@ -1,0 +1,86 @@
+"""Text to try Cutaway with: dates, made up here, and sentences of the documentation of libraries that it stands on."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+# Libraries, and where in each the documentation stands that says what the library is for.
+LIBRARIES = {
+    "networkx": ".",
+    "numpy": ".",
+    "pillow": ".",
+    "polars": ".",
+    "scikit-learn": ".",
+    "scipy": ".",
+    "torch": "nn optim distributions utils/data",
+}
+PACKAGES = {"pillow": "PIL", "scikit-learn": "sklearn"}  # where a library is imported under another name
+LABELLED = ("networkx", "polars", "scikit-learn", "torch")
+DOCUMENTED = re.compile(r'\n *(?:def|class) [A-Za-z][^"\']*:\n\s+r?"""(.+?)(?:"""|\n\s*\n)', re.DOTALL)
+WORDS = 4, 30  # of a sentence of documentation, at least and at most
+EACH = 600  # sentences of a library that are labelled
+
+
+def docs(path: Path) -> None:
+    """What functions and classes of four libraries are for, in their own words, each with the library's name."""
+    rng = np.random.default_rng(0)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, dialect="excel-tab")
+        writer.writerow(["text", "library"])
+        for library in LABELLED:
+            found = sentences(library)
+            writer.writerows([found[i], library] for i in rng.permutation(len(found))[:EACH])
+
+
+def help_text(path: Path) -> None:
+    """What the functions and classes of seven libraries are for: sentences with a blank line between them."""
+    rng = np.random.default_rng(0)
+    found = list(dict.fromkeys(sentence for library in LIBRARIES for sentence in sentences(library)))
+    path.write_text("".join(f"{found[i]}\n\n" for i in rng.permutation(len(found))), encoding="utf-8")
+
+
+def sentences(library: str) -> list[str]:
+    """The first sentence of each docstring of a library, without doubles; nothing of the library is run."""
+    spec = find_spec(PACKAGES.get(library, library))
+    assert spec is not None
+    assert spec.submodule_search_locations
+    root = Path(spec.submodule_search_locations[0])
+    found = []
+    for path in sorted(path for place in LIBRARIES[library].split() for path in (root / place).rglob("*.py")):
+        if any(part.startswith("_") or "test" in part for part in path.relative_to(root).parts[:-1]):
+            continue
+        for said in DOCUMENTED.findall(path.read_text(encoding="utf-8")):
+            sentence = " ".join(re.sub(r":\w+:|[`*]", "", said).split())
+            if sentence.endswith(".") and WORDS[0] <= len(sentence.split()) <= WORDS[1] and sentence.isascii():
+                found.append(sentence)
+    return list(dict.fromkeys(found))
+
+
+def dates(path: Path, count: int = 3000) -> None:
+    """Dates as people write them, a tab, and the same as ISO 8601 has them."""
+    rng = np.random.default_rng(0)
+    first = datetime.date(1950, 1, 1)
+    days = rng.choice(100 * 365, count, replace=False).tolist()
+    forms = rng.integers(0, len(FORMS), count).tolist()
+    lines = [_dated(first + datetime.timedelta(day), FORMS[form]) for day, form in zip(days, forms)]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+FORMS = ("{d} {m} {y}", "{m} {d}, {y}", "{w}, {d} {m} {y}", "the {o} of {m} {y}", "{d} {s} {y}", "{s} {d} {y}")
+MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September"]
+MONTHS += ["October", "November", "December"]
+DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+
+
+def _dated(date: datetime.date, form: str) -> str:
+    """A date in this form, a tab, and as ISO 8601 has it."""
+    month = MONTHS[date.month - 1]
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(date.day % 10 if date.day not in (11, 12, 13) else 0, "th")
+    said = form.format(d=date.day, m=month, y=date.year, w=DAYS[date.weekday()], o=f"{date.day}{ending}", s=month[:3])
+    return f"{said}\t{date.isoformat()}"
