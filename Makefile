@@ -31,6 +31,9 @@ help:
 
 demo: .venv/.installed
 	$(BIN)/cutaway train lenet5-modern digits
+	@echo
+	@echo "Cutaway is installed in .venv. The command cutaway, in this shell:  . $(BIN)/activate"
+	@echo "Then:  cutaway examples  writes data to try it with, and the README goes on from there."
 
 test: check
 	$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -1,0 +1,88 @@
+"""cutaway examples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cutaway.commands.examples import TRY
+from cutaway.data.examples import EXAMPLES, write_example
+
+from .conftest import Answer
+
+Cli = Callable[..., Answer]
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all of them."""
+    folder = tmp_path_factory.mktemp("examples")
+    assert all(write_example(name, folder) for name in EXAMPLES)
+    return folder
+
+
+def test_they_are_written_by_name_and_said_to_be_made_up_or_not(cli: Cli) -> None:
+    answer = cli("examples", "wine", "graph/", "visits.csv")
+    assert answer.status == 0, answer.err
+    assert sorted(path.name for path in Path().iterdir()) == ["graph", "visits.csv", "wine.csv"]
+    assert ["(made up)" in line for line in answer.out.splitlines()[1:]] == [False, False, True]
+
+
+def test_what_is_there_is_left_as_it_is(cli: Cli) -> None:
+    Path("wine.csv").write_text("mine")
+    answer = cli("examples", "wine", "graph")
+    assert answer.status == 0
+    assert "wine.csv" in answer.err
+    assert "graph" not in answer.err
+    assert Path("wine.csv").read_text() == "mine"
+    written = json.loads(cli("examples", "wine", "--out", "new", "--json").out)
+    assert [row["written"] for row in written] == [True]
+    assert Path("new/wine.csv").read_text() != "mine"
+
+
+def test_a_kill_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path) -> None:
+        path.mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(EXAMPLES, "graph/", EXAMPLES["graph/"].__class__("graph/", "", fail))
+    with pytest.raises(KeyboardInterrupt):
+        write_example("graph/", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_name_is_refused_with_the_nearest(cli: Cli) -> None:
+    answer = cli("examples", "vine")
+    assert answer.status == 2
+    assert "wine" in answer.said
+
+
+def test_a_folder_that_cannot_be_written_is_named(cli: Cli) -> None:
+    Path("file").write_text("")
+    answer = cli("examples", "wine", "--out", "file")
+    assert answer.status == 2
+    assert "file/wine.csv could not be written" in answer.said
+
+
+@pytest.mark.parametrize("name", sorted(set(TRY) - {"damaged/"}))
+def test_what_to_try_fits_the_data(cli: Cli, every: Path, name: str) -> None:
+    for path in every.iterdir():
+        Path(path.name).symlink_to(path)
+    _, *words = TRY[name].split()
+    answer = cli("check", *words)
+    assert answer.status == 0, answer.err
+
+
+def test_damaged_files_are_named(cli: Cli, every: Path) -> None:
+    Path("damaged").symlink_to(every / "damaged")
+    answer = cli(*TRY["damaged/"].split())
+    assert answer.status == 2
+    assert "progressive.jpg" in answer.said
+    assert "plain.png" in answer.said
+
+
+def test_every_example_can_be_tried() -> None:
+    assert TRY.keys() == EXAMPLES.keys()
