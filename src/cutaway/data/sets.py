@@ -204,6 +204,7 @@ class DataSet:
     columns: list[dict[str, str]] = field(default_factory=list)  # of a table: name, type, role, missing, example
     augment: Augment | None = None  # varies a training batch (inputs, target, generator), where a setting asks for it
     licence: str = ""
+    distributions: Callable[[], list[dict[str, Any]]] = list  # how a table's columns are spread; counted when asked for
 
     @property
     def findings(self) -> list[str]:

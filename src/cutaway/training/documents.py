@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import os
 import platform
 import shlex
@@ -15,23 +13,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from .. import __version__
 from ..data.named.opening import NAMED
-from ..data.sets import IN_MEMORY, Part
+from ..data.sets import IN_MEMORY
 from ..settings import as_text
 from ..spec import Classes
 from ..tasks.separability import linearly_separable
-from ..tasks.task import Task
+from . import shown
 from .checkpoint import State
 from .evaluation import results_of
 from .loop import CONVERGED
 from .prepared import Prepared
 
-SHOWN_MISTAKES = 24
-AT_A_TIME = 4096  # examples that are put into words at once
-PICTURE_SIDE = 96  # pixels of a picture in the report
 SEPARATED_AT_MOST = 100_000  # numbers in the training part: a linear programme on more takes minutes
 
 
@@ -53,6 +47,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
             "notes": data.notes,
             "findings": data.findings,  # those of the notes that say what is wrong with the data
             "columns": data.columns,
+            "distributions": data.distributions(),
             "licence": data.licence,
             "example": "graph" if getattr(spec, "many", False) else None,  # where the kind says another
             "image_sizes": asdict(ready.sizes) if spec.kind in ("image", "video") else None,
@@ -93,7 +88,7 @@ def _path(source: str) -> str | None:
 
 
 def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
-    """The document evaluation.json: figures, details and the worst mistakes of one part."""
+    """The document evaluation.json: figures, details, the worst mistakes and other examples of one part."""
     part, task = ready.data.parts[name], ready.task
     assert part.target is not None
     size = ready.settings.eval_batch_size or 256
@@ -119,33 +114,9 @@ def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
         **task.details(outputs, target),
         "baseline": task.baseline(train_target, target),
         **(task.beside(outputs, ready.data.parts["train"], part) if hasattr(task, "beside") else {}),
-        "worst": [_shown(part, m) for m in _worst(task, outputs, target)],
+        **shown.details(ready, part, outputs, target),
+        **shown.examples(part, task, outputs, target),
     }
-
-
-def _worst(task: Task, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
-    """The mistakes with the largest loss, each with its example's number; words are made of some examples at a time."""
-    worst: list[dict[str, Any]] = []
-    for start in range(0, len(target), AT_A_TIME):
-        some = slice(start, start + AT_A_TIME)
-        rows = enumerate(task.mistakes(outputs[some], target[some]), start)
-        worst += [{"i": i, **mistake} for i, mistake in rows if mistake["wrong"]]
-        worst = sorted(worst, key=lambda mistake: -mistake["loss"])[:SHOWN_MISTAKES]
-    return worst
-
-
-def _shown(part: Part, mistake: dict[str, Any]) -> dict[str, Any]:
-    """A mistake with what a person needs to see of the example."""
-    i = mistake["i"]
-    picture = part.picture(i)
-    source = None
-    if picture is not None:
-        picture.thumbnail((PICTURE_SIDE, PICTURE_SIDE))
-        buffer = io.BytesIO()
-        picture.save(buffer, format="PNG")
-        source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
-    words = {k: mistake[k] for k in ("actual", "predicted", "confidence", "loss")}
-    return {"name": part.name(i), **words, "picture": source, "row": part.row(i)}
 
 
 def verdict(ready: Prepared, state: State) -> str | None:

@@ -21,6 +21,7 @@ from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import Rows, draw, drawn_parts, split_hash, straddle_note
 from .columns import LEFT_OUT, ColumnType, asked_for, infer, meaning
+from .distributions import distributions
 from .encoders import fit_encoder
 from .forms import Form
 from .leaks import leaks
@@ -28,7 +29,7 @@ from .notes import column_notes, describe_columns, part_notes
 from .preprocessing import Cells, TablePart, TablePreprocessing, bad_cells, unreadable_cells
 from .reading import TABLE_SUFFIXES, Table, counted, frame_table, read_table
 from .roles import Roles, choose_roles
-from .targets import Labels, check_learnable, check_taught, complete_rows, named, read_labels
+from .targets import NUMBER, Labels, check_learnable, check_taught, complete_rows, named, read_labels
 
 __all__ = ["TABLE_SUFFIXES", "open_table", "table_dataset"]
 
@@ -114,6 +115,10 @@ def _dataset(
         ],
         columns=describe_columns(table, cells, roles, labels, types, preprocessing),
         augment=make_augment(settings, preprocessing.spec),
+        distributions=lambda: distributions(
+            {**by_part["train"], roles.target: labels.cells.gather(parts["train"])},
+            {**types, roles.target: NUMBER if labels.numeric else ColumnType("category")},
+        ),
     )
 
 

@@ -1,0 +1,158 @@
+"""What evaluation.json shows beside the metrics: examples, samples, translations, what the columns of a table count.
+
+Each is computed once, as training ends, of an even choice where there is much; the same every time.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..data.sets import Batch, Part, TensorPart
+from ..data.tables.preprocessing import TablePreprocessing
+from ..data.text.running_preprocessing import Reading
+from ..generation.pieces import Pieces, as_text
+from ..generation.text import context_of, stream
+from ..spec import NextToken, Tokens
+from ..tasks.classification import Classification
+from ..tasks.importance import importance
+from ..tasks.regression import Regression
+from ..tasks.scores import scores
+from .place import Place
+from .prepared import Prepared
+
+MISTAKES, RIGHT, PAIRS = 24, 12, 12
+PICTURE_SIDE = 96  # pixels of a picture in the report
+SAMPLES, PROMPT, WRITTEN = 3, 32, 160  # texts, and tokens of each: given and written
+WORK = 4e11  # multiply-adds that samples may take: few seconds on a CPU
+TEMPERATURE = 0.8
+AT_A_TIME = 4096  # examples that are put into words, or that the model answers, at once
+
+
+def examples(part: Part, task: Any, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+    """The worst mistakes and, beside them, examples that were got right, an even choice over the part; where an example
+    is not simply right or wrong, those with the smallest loss. Words are made of some examples at a time."""
+    worst: list[tuple[float, int]] = []  # (loss, example)
+    best: list[tuple[float, int]] = []
+    right: list[int] = []
+    for start in range(0, len(target), AT_A_TIME):
+        some = slice(start, start + AT_A_TIME)
+        rows = list(enumerate(task.mistakes(outputs[some], target[some]), start))
+        wrong = [(row["loss"], i) for i, row in rows if row["wrong"]]
+        right += [i for i, row in rows if not row["wrong"]]
+        worst = sorted([*worst, *wrong], key=lambda found: -found[0])[:MISTAKES]
+        best = sorted([*best, *wrong], key=lambda found: found[0])[:RIGHT]
+    beside = spread(right, RIGHT)
+    if not right and not isinstance(task, Classification) and len(target) > len(worst):
+        beside = sorted(i for _, i in best)
+
+    def shown(which: Sequence[int]) -> list[dict[str, Any]]:
+        return [_shown(part, i, task.mistakes(outputs[i : i + 1], target[i : i + 1])[0]) for i in which]
+
+    found = {"worst": shown([i for _, i in worst]), "right": shown(beside)}
+    if isinstance(getattr(task, "target", None), Tokens):
+        found["translations"] = shown(spread(range(len(target)), PAIRS))
+    return found
+
+
+def details(ready: Prepared, part: Part, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+    """What only some tasks have: curves and calibration of classes, importance of columns, samples of a language."""
+    found: dict[str, Any] = {}
+    task, preprocessing = ready.task, ready.data.preprocessing
+    if isinstance(task, Classification):
+        found |= scores(task, outputs, target)
+    if isinstance(preprocessing, TablePreprocessing) and isinstance(part, TensorPart):
+        found |= _importance(ready, preprocessing, part)
+    if isinstance(preprocessing, Reading) and isinstance(ready.data.spec.target, NextToken):
+        found["samples"] = samples(ready.model, ready.place, preprocessing, part)
+    return found
+
+
+def spread(choice: Sequence[int], most: int) -> list[int]:
+    """An even choice of at most so many."""
+    at = np.unique(np.linspace(0, len(choice) - 1, min(most, len(choice))).round().astype(int))
+    return [int(choice[i]) for i in at]
+
+
+def _shown(part: Part, i: int, row: dict[str, Any]) -> dict[str, Any]:
+    """An example with what a person needs to see of it."""
+    picture = part.picture(i)
+    source = None
+    if picture is not None:
+        picture.thumbnail((PICTURE_SIDE, PICTURE_SIDE))
+        buffer = io.BytesIO()
+        picture.save(buffer, format="PNG")
+        source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    words = {k: row[k] for k in ("actual", "predicted", "confidence", "loss")}
+    return {"name": part.name(i), **words, "picture": source, "row": part.row(i)}
+
+
+@torch.no_grad()
+def _importance(ready: Prepared, preprocessing: TablePreprocessing, part: TensorPart) -> dict[str, Any]:
+    """How much accuracy is lost, or RMSE gained, where a column of the table is shuffled."""
+    task = ready.task
+    assert part.target is not None
+
+    def answer(inputs: Tensor) -> Tensor:
+        pieces = [ready.place.batch(Batch((piece,), piece[:, :0]))[0] for piece in torch.split(inputs, AT_A_TIME)]
+        return torch.cat([ready.model(*piece).float().cpu() for piece in pieces])
+
+    if isinstance(task, Classification):
+        metric = "accuracy"
+    elif isinstance(task, Regression):
+        metric = "rmse"
+    else:
+        return {}
+    sign = -1.0 if metric == "rmse" else 1.0
+    was = ready.model.training
+    ready.model.eval()
+    try:
+        found = importance(
+            answer,
+            lambda outputs, target: sign * task.quick(outputs, target)[metric],
+            part.inputs,
+            part.target,
+            [(encoder.name, len(encoder.features)) for encoder in preprocessing.encoders],
+        )
+    finally:
+        ready.model.train(was)
+    return {"importance": {"metric": metric, **found}} if found else {}
+
+
+def samples(model: Any, place: Place, text: Reading, part: Part) -> list[dict[str, Any]]:
+    """What the model writes behind beginnings out of the part, and what stands there; fewer tokens of a large model."""
+    known, context = text.tokenizer, context_of(model)
+    ends = [] if known.end is None else [known.end]
+    special = (known.padding, known.unknown, known.begin, known.mask)
+    never = sorted({token for token in special if token is not None} - {*ends})
+    size = sum(p.numel() for p in model.parameters())
+    count = int(min(WRITTEN, WORK / (2 * max(size, 1) * SAMPLES)))
+    given = min(PROMPT, (context or 2 * PROMPT) // 2)
+    if count < 1 or given < 1:
+        return []
+    found = []
+    for i in spread(range(max(1, len(part) - 1)), SAMPLES):  # the last window is often short
+        window = next(iter(part.batches([torch.tensor([i])])))
+        tokens = window.inputs[0][0]
+        if len(window.inputs) > 1 and window.inputs[1] is not None:
+            tokens = tokens[window.inputs[1][0].bool()]
+        begin, after = tokens[:given], tokens[given : given + count]
+        generator = torch.Generator().manual_seed(i)
+        settings: Any = {"temperature": TEMPERATURE, "never": never, "ends": ends, "generator": generator}
+        drawn = stream(model, begin[None].to(place.device), count, **settings)
+        prompt = text.decode(begin.tolist())
+        found.append(
+            {
+                "name": part.name(i),
+                "prompt": prompt,
+                "written": "".join(as_text(map(int, drawn), Pieces(text.decode, begin.tolist()))),
+                "actual": text.decode([*begin.tolist(), *after.tolist()]).removeprefix(prompt),
+            }
+        )
+    return found

@@ -1,0 +1,44 @@
+"""How the cells of columns are spread."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from cutaway.data.tables import distributions as module
+from cutaway.data.tables.columns import ColumnType
+from cutaway.data.tables.distributions import distributions
+
+
+def test_numbers_are_counted_between_edges_and_values_by_name() -> None:
+    cells = {
+        "rooms": pl.Series(["1", "2", "2", "4", None]),
+        "price": pl.Series(["0.5", "1.5", "2.5", "x", "10.5"]),
+        "day": pl.Series(["2020-01-01", "2020-01-01", "2020-03-01", None, None]),
+        "town": pl.Series(["b", "b", "a", None, "c"]),
+        "key": pl.Series(list("vwxyz")),
+    }
+    types = {
+        "rooms": ColumnType("number"),
+        "price": ColumnType("number"),
+        "day": ColumnType("date", "%Y-%m-%d"),
+        "town": ColumnType("category"),
+        "key": ColumnType("id"),
+    }
+    rooms, price, day, town = distributions(cells, types)
+    assert rooms == {"name": "rooms", "type": "number", "counts": [1, 2, 0, 1], "ends": ["1", "4"], "missing": 1}
+    assert (price["ends"], sum(price["counts"]), price["missing"]) == (["0.5", "10.5"], 4, 1)
+    assert day["ends"] == ["2020-01-01", "2020-03-01"]
+    assert town["labels"][0] == "b"
+    assert (town["counts"][0], town["different"], town["missing"]) == (2, 3, 1)
+
+
+def test_many_values_and_many_columns_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = pl.Series([str(k % 50) for k in range(500)])
+    (found,) = distributions({"a": many}, {"a": ColumnType("category")})
+    assert found["labels"][-1] == module.REST
+    assert (len(found["counts"]), sum(found["counts"]), found["different"]) == (module.VALUES, 500, 50)
+    monkeypatch.setattr(module, "MOST_COLUMNS", 2)
+    assert len(distributions(dict.fromkeys("abc", many), dict.fromkeys("abc", ColumnType("category")))) == 2
+    empty = pl.Series([None, None], dtype=pl.String)
+    assert distributions({"a": empty, "b": empty}, {"a": ColumnType("number"), "b": ColumnType("category")}) == []
