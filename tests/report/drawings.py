@@ -120,6 +120,34 @@ def curves() -> Drawing:
     return {"kind": "lines", "title": "Units", "series": series, **form}
 
 
+def columns() -> Drawing:
+    """Columns of a table: numbers, values, and a name that is markup."""
+    items = [
+        {
+            "name": "age",
+            "counts": [1, 5, 2, 0, 1],
+            "ends": ["0.5", "80"],
+            "missing": 3,
+            "note": "number",
+            "gaps": "25 % missing",
+        },
+        {"name": HOSTILE, "counts": [9, 3], "labels": [HOSTILE, "no"], "missing": 0, "note": "yes/no", "gaps": ""},
+    ]
+    return {"kind": "columns", "title": "Columns", "items": items}
+
+
+def scored() -> list[Drawing]:
+    """A curve over shares with a place pointed out, and counts that have no sign."""
+    form = {"x": "recall", "x_format": "share", "format": "share", "log": False, "zero": True, "mark": None}
+    series = [{"name": "model", "part": "test", "points": [[k / 100, 1 - k / 200] for k in range(101)]}]
+    ring = {"x": 0.5, "y": 0.75, "label": "above 0.5", "left": True}
+    counts = {"edges": [0, 0.5, 1], "counts": [3, 4], "of": "probability", "x": "probability", "x_format": "share"}
+    return [
+        {"kind": "lines", "title": "Precision–recall", "series": series, "ring": ring, **form},
+        {"kind": "histogram", "title": "Examples by probability", **counts},
+    ]
+
+
 def view(name: str, *drawings: Drawing, **more: Any) -> View:
     """A view with these drawings."""
     return {
@@ -142,5 +170,6 @@ def everything() -> Page:
         view("equation", equation()),
         view("overlay", overlay()),
         view("curves", curves()),
+        view("scores", *scored(), columns()),
     ]
     return {"title": "Inside", "views": views, "colophon": "Made by a test."}

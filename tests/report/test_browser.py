@@ -60,8 +60,8 @@ def test_every_view_has_title_sentence_and_numbers(browser: Any, reports: dict[s
         assert view.locator("h1, h2").inner_text()
         assert view.locator(".says").inner_text().endswith(".")
         assert view.locator(".summary").text_content().endswith(".")
-        view.locator("summary").click()
-        assert view.locator("details table tbody tr").first.is_visible()
+        view.locator(".body > details > summary").click()
+        assert view.locator(".body > details table tbody tr").first.is_visible()
         for stage in view.locator(".stage").all():
             described = stage.get_attribute("aria-describedby")
             assert page.tab.locator(f"#{described}").text_content()
@@ -173,7 +173,7 @@ def test_without_scripts_it_says_where_the_figures_are(browser: Any, reports: di
 def test_the_command_can_be_copied(browser: Any, reports: dict[str, Path]) -> None:
     page = Opened(browser, reports["classes"])
     page.tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.tab.get_by_role("button", name="Copy").click()
+    page.tab.locator("#repeat").get_by_role("button", name="Copy").click()
     page.tab.get_by_role("button", name="Copied").wait_for()
     assert page.tab.evaluate("navigator.clipboard.readText()") == samples.run()["command"]
     assert page.wrong() == []

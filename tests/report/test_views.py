@@ -306,7 +306,7 @@ def test_everything_needed_to_repeat_is_there() -> None:
         named | {"lr": "0.002", "target": "auto", "milestones": "0.5,0.75", "num_classes": "3", "torch": "2.13.0"}
         == named
     )
-    facts = dict(view["drawings"][1]["facts"])
+    facts = dict(view["drawings"][-1]["facts"])
     assert facts["seed"] == "7"
     assert plain(facts["took"]) == "12.3 s for 3 epochs, taken up again 2 times"
 

@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import FileError
 from ..files import read_json
 
+INSIDE = "inspect.html"
 Cell = float | str | None
 
 
@@ -22,6 +23,8 @@ class Documents:
     metrics: list[dict[str, Cell]] = field(default_factory=list)  # metrics.csv: one row an epoch
     evaluation: dict[str, Any] | None = None  # evaluation.json: figures, confusion or values, worst mistakes
     layers: dict[str, Any] | None = None  # layers.json: the layer table and the card
+    folder: str = ""  # the run's folder, as it was named
+    inside: bool = False  # whether `cutaway inspect` has left its page there
 
 
 def read_documents(folder: Path) -> Documents:
@@ -33,6 +36,8 @@ def read_documents(folder: Path) -> Documents:
         metrics=read_metrics(folder / "metrics.csv"),
         evaluation=_evaluation(folder / "evaluation.json"),
         layers=_read_if_there(folder / "layers.json"),
+        folder=str(folder),
+        inside=(folder / INSIDE).is_file(),
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 from typing import Any
 
-from ..settings import as_text
+from .chosen import settings, text
 from .description import Drawing, View, table
-from .documents import Cell
+from .documents import INSIDE, Cell
 from .words import UNKNOWN, count, duration, measure, moment, plural, share, written
 
 LOG_FROM = 20.0  # a figure whose largest value is so many times its smallest is drawn on a log scale
@@ -35,6 +36,11 @@ def curves(run: dict[str, Any], metrics: list[dict[str, Cell]]) -> View:
     if "lr" in names:
         drawings.append(_lines("learning rate", "number", {"": _points(metrics, epochs, "lr")}, None, zero=True))
     says = "Training loss is the mean over an epoch in which the weights still move; validation comes at its end."
+    if not all(float(epoch).is_integer() for epoch in epochs):
+        says = (
+            "Training loss is the mean since the point before, in which the weights still move; validation is of the "
+        )
+        says += "weights at that moment."
     if best:
         mean = run.get("average")
         kept = f"the mean behind epochs {count(mean['first'])} to {count(mean['last'])} was kept" if mean else ""
@@ -126,6 +132,8 @@ def data(run: dict[str, Any]) -> View:
             "parts": [{"name": name, "value": n} for name, n in parts.items()],
         }
     ]
+    if about.get("distributions"):
+        drawings.append(_spread(about["distributions"], parts["train"]))
     findings = about.get("findings") or []
     if findings:
         drawings.append({"kind": "prose", "title": "Found in the data", "sentences": findings})
@@ -154,12 +162,25 @@ def data(run: dict[str, Any]) -> View:
     )
 
 
+def _spread(columns: list[dict[str, Any]], rows: int) -> Drawing:
+    """A small histogram of each column."""
+    items = []
+    for column in columns:
+        gaps = f"{share(column['missing'] / max(rows, 1))} missing" if column["missing"] else ""
+        different = f", {plural(column['different'], 'value')}" if "different" in column else ""
+        keys = ("name", "counts", "ends", "labels", "missing")
+        shown = {key: column[key] for key in keys if key in column}
+        items.append({**shown, "note": f"{column['type']}{different}", "gaps": gaps})
+    return {"kind": "columns", "title": "Columns, as they are in training", "items": items}
+
+
 # --- network --------------------------------------------------------------------------------------------------
 
 
-def network(layers: dict[str, Any]) -> View:
-    """The blocks with bars for what each gives, has and costs, and the paper that the network comes from. Documents of
-    earlier versions have the layers alone."""
+def network(layers: dict[str, Any], folder: str = "", inside: bool = False) -> View:
+    """The blocks with bars for what each gives, has and costs, the paper that the network comes from, and how to look
+    inside: a command, or, where it was given, the page beside this one. Documents of earlier versions have the layers
+    alone."""
     rows = layers["rows"]
     tree: Drawing | None = layers.get("tree")
     drawing: Drawing = tree or {
@@ -209,7 +230,7 @@ def network(layers: dict[str, Any]) -> View:
                 for row in rows
             ],
         ),
-        drawings=[drawing, *_card(layers.get("card"))],
+        drawings=[drawing, *_look(folder, inside), *_card(layers.get("card"))],
     )
 
 
@@ -222,6 +243,18 @@ def _costs(row: dict[str, Any]) -> list[str]:
     ]
     field = row.get("receptive_field")
     return [*said, f"sees {count(field)} × {count(field)} of the input"] if field else said
+
+
+def _look(folder: str, inside: bool) -> list[Drawing]:
+    """How to look inside this run's model."""
+    if not folder:
+        return []
+    command = shlex.join(["cutaway", "inspect", folder])
+    drawings: list[Drawing] = [{"kind": "prose", "title": "Look inside", "command": command}]
+    if inside:
+        page = {"words": "the page that it has left beside this one", "link": INSIDE}
+        drawings[0]["facts"] = [["seen already", page]]
+    return drawings
 
 
 def _card(card: dict[str, Any] | None) -> list[Drawing]:
@@ -246,8 +279,8 @@ def _shape(shape: list[int] | None) -> str:
 # --- repeat ---------------------------------------------------------------------------------------------------
 
 
-def repeat(run: dict[str, Any]) -> View:
-    """Everything needed to run it again and get the same."""
+def repeat(run: dict[str, Any], config: dict[str, Any] | None = None) -> View:
+    """Everything needed to run it again and get the same; `config` is the whole of the model's."""
     about, machine = run["data"], run["machine"]
     groups = {
         "setting": run["settings"],
@@ -274,9 +307,13 @@ def repeat(run: dict[str, Any]) -> View:
         summary="Data and split are sha256 sums: of the content that was read, and of which example is in which part.",
         table=table(
             {"kind": "text", "name": "text", "value": "text"},
-            [[kind, name, _typed(value)] for kind, group in groups.items() for name, value in group.items()],
+            [[kind, name, text(value)] for kind, group in groups.items() for name, value in group.items()],
         ),
-        drawings=[{"kind": "prose", "command": run["command"]}, {"kind": "prose", "facts": facts}],
+        drawings=[
+            {"kind": "prose", "command": run["command"]},
+            *settings(run, config),
+            {"kind": "prose", "facts": facts},
+        ],
     )
 
 
@@ -286,8 +323,3 @@ def _took(run: dict[str, Any]) -> str:
         return UNKNOWN
     again = f", taken up again {plural(run['resumed'], 'time')}" if run.get("resumed") else ""
     return f"{duration(run['seconds'])} for {plural(run.get('epochs_done') or 0, 'epoch')}{again}"
-
-
-def _typed(value: Any) -> str:
-    """A setting as a person would type it; JSON has lists where settings have tuples."""
-    return as_text(tuple(value) if isinstance(value, list) else value)

@@ -115,7 +115,7 @@ def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
         "confidence": "share",
         "loss": "number",
     }
-    columns = list(dict.fromkeys(name for m in mistakes for name in m["row"] or ()))
+    columns = list(dict.fromkeys(name for m in [*mistakes, *evaluation.get("right", ())] for name in m["row"] or ()))
     # A column of the data can have the name of one of ours: the data's is told apart.
     named = {(f"{c} (data)" if c in heads else c): "text" for c in columns}
     says = f"The {noun(run)}s of the {evaluation['part']} part with the largest loss, worst first."
@@ -126,6 +126,9 @@ def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
         if run["task"] != "word vectors":  # which foretell no words
             summary += f"; the model said {predicted or 'nothing'}"
         summary += f", {_sure(mistakes[0])}." if _sure(mistakes[0]) else "."
+    right = evaluation.get("right") or []
+    if right:
+        says += " Beside them are some that it got right." if _is_right(right) else " Beside them are the best."
     return View(
         id="worst",
         title="Worst mistakes",
@@ -135,28 +138,42 @@ def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
             heads | named,
             [
                 [*(m[k] for k in ("name", "actual", "predicted", "confidence", "loss")), *_cells(m, columns)]
-                for m in mistakes
+                for m in [*mistakes, *right]
             ],
         ),
-        drawings=[_gallery(evaluation)] if mistakes else [],
+        drawings=[
+            *([_gallery("Wrong, actual → predicted", mistakes, evaluation)] if mistakes else []),
+            *([_gallery("Right" if _is_right(right) else "Smallest loss", right, evaluation)] if right else []),
+        ],
     )
 
 
-def _gallery(evaluation: dict[str, Any]) -> Drawing:
+def _is_right(examples: list[dict[str, Any]]) -> bool:
+    return all(m["actual"] == m["predicted"] for m in examples)
+
+
+def _gallery(title: str, examples: list[dict[str, Any]], evaluation: dict[str, Any]) -> Drawing:
     return {
         "kind": "gallery",
-        "title": "Actual → predicted",
+        "title": title,
         "items": [
             {
                 "name": m["name"],
                 "picture": m["picture"],
-                "words": " → ".join(_said(m, evaluation)),
+                "words": " → ".join(dict.fromkeys(_said(m, evaluation))),
                 "note": _sure(m),
-                "lines": [textwrap.shorten(f"{k} {v}", SHOWN, placeholder=" …") for k, v in (m["row"] or {}).items()],
+                "lines": [textwrap.shorten(f"{k} {v}", SHOWN, placeholder=" …") for k, v in _columns(m, evaluation)],
             }
-            for m in evaluation["worst"]
+            for m in examples
         ],
     }
+
+
+def _columns(example: dict[str, Any], evaluation: dict[str, Any]) -> list[tuple[str, str]]:
+    """The columns of an example, those that count most first, where that is known."""
+    counts = [column["name"] for column in evaluation.get("importance", {}).get("columns", ())]
+    rank = {name: place for place, name in enumerate(counts)}
+    return sorted((example["row"] or {}).items(), key=lambda item: rank.get(item[0], len(rank)))
 
 
 def _said(mistake: dict[str, Any], evaluation: dict[str, Any]) -> tuple[str, str]:

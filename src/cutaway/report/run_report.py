@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from ..files import write_json
 from ..inspect.example import inputs_like
@@ -21,5 +23,9 @@ def report_on(run: Run) -> Path:
         inputs = [x.to(dtype) if x.is_floating_point() else x for x in inputs_like(run.spec)]
         layers = layer_table(run.model, *inputs)
         tree = drawing_of(layers, run.model)
-        write_json(run.folder / "layers.json", {**layers.to_json(), "tree": tree, "card": card.to_json()})
+        config: Any = run.model.config
+        write_json(
+            run.folder / "layers.json",
+            {**layers.to_json(), "tree": tree, "card": card.to_json(), "config": asdict(config)},
+        )
     return write_report(run.folder)

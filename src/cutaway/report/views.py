@@ -11,9 +11,11 @@ from ..models.recognition import with_settings
 from .classes import confusion, per_class
 from .description import Drawing, Page, View, table
 from .documents import Documents
+from .examples import samples, translations
 from .forecast import forecast_views
 from .making import curves, data, network, repeat
 from .outcome import figure, measures_rows, noun, result, trust, worst
+from .scores import calibration, discrimination, importance
 from .values import residuals
 from .words import count, duration, measure, moment, plural, written
 
@@ -43,12 +45,30 @@ def describe(documents: Documents) -> Page:
     if evaluation and "values" in evaluation:
         views.append(residuals(evaluation["values"], evaluation["count"]))
     if evaluation:
+        views += _beyond(evaluation)
         views.append(worst(run, evaluation))
     views.append(data(run))
     if layers:
-        views.append(network(layers))
-    views.append(repeat(run))
+        views.append(network(layers, documents.folder, documents.inside))
+    views.append(repeat(run, layers.get("config") if layers else None))
     return Page(title=views[0]["title"], views=views, colophon=_colophon(run))
+
+
+def _beyond(evaluation: dict[str, Any]) -> list[View]:
+    """The views of what only some evaluations have."""
+    part, total = evaluation["part"], evaluation["count"]
+    views = []
+    if "discrimination" in evaluation:
+        views.append(discrimination(evaluation["discrimination"], total))
+    if "calibration" in evaluation:
+        views.append(calibration(evaluation["calibration"], total))
+    if "importance" in evaluation:
+        views.append(importance(evaluation["importance"], part))
+    if evaluation.get("samples"):
+        views.append(samples(evaluation["samples"], part))
+    if evaluation.get("translations"):
+        views.append(translations(evaluation["translations"], part))
+    return views
 
 
 def head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
@@ -71,6 +91,11 @@ def head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
             value = written(best["value"], format)
             summary = f"The best validation {name} so far is {value}, in epoch {count(best['epoch'])}."
             rows = [[f"best validation {name}", value, "", ""]]
+    findings = run["data"].get("findings") or []
+    if findings and evaluation:
+        bears = "bears" if len(findings) == 1 else "bear"
+        title = f"{plural(len(findings), 'finding')} in the data {bears} on these figures"
+        drawings.append({"kind": "prose", "title": title, "sentences": findings})
     if run.get("verdict"):
         drawings.append({"kind": "prose", "sentences": [run["verdict"]]})
     return View(

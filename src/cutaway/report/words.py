@@ -55,10 +55,10 @@ def count(value: float) -> str:
 def share(value: float) -> str:
     """A share as a percentage with one decimal, or as many as keep it from all or nothing: 97.8 %, 99.97 %."""
     percent = 100 * value
-    if percent in (0, 100):
-        return f"{percent:.0f}{THIN}%"
-    decimals = next((d for d in (1, 2) if 0 < float(f"{percent:.{d}f}") < 100), 3)
-    return f"{percent:.{decimals}f}{THIN}%"
+    if abs(percent) in (0, 100):
+        return f"{percent:.0f}{THIN}%".replace("-0", "0").replace("-", "−")
+    decimals = next((d for d in (1, 2) if 0 < abs(float(f"{percent:.{d}f}")) != 100), 3)
+    return f"{percent:.{decimals}f}{THIN}%".replace("-", "−")
 
 
 def number(value: float) -> str:

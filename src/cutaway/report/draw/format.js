@@ -11,9 +11,9 @@ export function count(value) {
 /** @param {number} value a share, as 97.8 %; with more decimals where it would be rounded to all or nothing */
 export function share(value) {
   const percent = 100 * value;
-  if (percent === 0 || percent === 100) return `${percent}${THIN}%`;
-  const inside = (/** @type {number} */ d) => Number(percent.toFixed(d)) > 0 && Number(percent.toFixed(d)) < 100;
-  return `${percent.toFixed([1, 2].find(inside) ?? 3)}${THIN}%`;
+  if (percent === 0 || Math.abs(percent) === 100) return minus(`${percent}${THIN}%`);
+  const inside = (/** @type {number} */ d) => ![0, 100].includes(Math.abs(Number(percent.toFixed(d))));
+  return minus(`${percent.toFixed([1, 2].find(inside) ?? 3)}${THIN}%`);
 }
 
 /** @param {number} value a number to four significant digits, all the whole ones: 0.01235, 54 322, 1.23×10⁻⁵ */

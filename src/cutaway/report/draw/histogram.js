@@ -1,14 +1,16 @@
-// Counts between edges, coloured by sign: what fell short on one side of zero, what went beyond on the other.
+// Counts between edges; where zero has a meaning coloured by sign: what fell short on one side of it, what went beyond on
+// the other.
 
 import { heading, xAxis, yAxis } from "./axes.js";
 import { signed } from "./colour.js";
 import { canvas, svg, textWidth, tint } from "./dom.js";
-import { count, number, tick } from "./format.js";
+import { count, tick } from "./format.js";
 import { around, linear } from "./scale.js";
 
 /**
- * @typedef {{ title: string, edges: number[], counts: number[], below: string, above: string,
- *   scale: number }} Histogram
+ * @typedef {{ title: string, edges: number[], counts: number[], of?: string, x?: string, x_format?: string,
+ *   below?: string, above?: string, scale?: number }} Histogram
+ *   `of`: what lies between the edges, an error unless it is said; `scale`: the value of the strongest colour
  */
 
 /**
@@ -16,32 +18,35 @@ import { around, linear } from "./scale.js";
  * @returns {import("./explore.js").Drawn}
  */
 export function histogram(spec, width) {
-  const { edges, counts } = spec;
+  const { edges, counts, of = "error", x_format: format = "number", scale } = spec;
   const height = Math.round(Math.max(240, Math.min(width * 0.7, 420)));
   const bottom = height - 46;
   const y = linear(around([0, ...counts]), [bottom, 46], 4);
   y.ticks = y.ticks.filter(Number.isInteger);
   const left = 14 + Math.max(...y.ticks.map((t) => textWidth(tick(t, "number"), 12)));
-  const x = linear([edges[0], edges[edges.length - 1]], [left, width - 12], width / 100);
+  const [first, last] = [edges[0], edges[edges.length - 1]];
+  const end = width - Math.max(12, textWidth(tick(last, format), 12) / 2); // where the last number stands in the middle
+  const x = linear([first, last], [left, end], width / 100);
   const zero = x(0);
   const bars = counts.map((n, i) => {
     const box = { x: x(edges[i]) + 0.5, y: y(n), width: Math.max(x(edges[i + 1]) - x(edges[i]) - 1, 0.5) };
-    return tint(svg("rect", { ...box, height: bottom - y(n) }), signed((edges[i] + edges[i + 1]) / 2 / spec.scale));
+    const bar = svg("rect", { ...box, height: bottom - y(n), class: scale ? null : "bar part-test" });
+    return scale ? tint(bar, signed((edges[i] + edges[i + 1]) / 2 / scale)) : bar;
   });
   const drawing = canvas(
     width,
     height,
     heading(spec.title),
-    yAxis(y, left, width - 12, "number"),
+    yAxis(y, left, end, "number"),
     ...bars,
-    xAxis(x, bottom, "", "number"),
-    svg("line", { class: "mark", x1: zero, x2: zero, y1: 30, y2: bottom }),
-    edges[0] < 0 ? sided(`← ${spec.below}`, zero - 8, "end") : null,
-    edges[edges.length - 1] > 0 ? sided(`${spec.above} →`, zero + 8, "start") : null,
+    xAxis(x, bottom, spec.x ?? "", format),
+    scale ? svg("line", { class: "mark", x1: zero, x2: zero, y1: 30, y2: bottom }) : null,
+    spec.below && first < 0 ? sided(`← ${spec.below}`, zero - 8, "end") : null,
+    spec.above && last > 0 ? sided(`${spec.above} →`, zero + 8, "start") : null,
   );
   const targets = counts.map((n, i) => ({
     box: [x(edges[i]), y(n), x(edges[i + 1]) - x(edges[i]), bottom - y(n)],
-    tip: [`${count(n)} ${n === 1 ? "example" : "examples"}`, `error ${number(edges[i])} to ${number(edges[i + 1])}`],
+    tip: [`${count(n)} ${n === 1 ? "example" : "examples"}`, `${of} ${tick(edges[i], format)} to ${tick(edges[i + 1], format)}`],
   }));
   return { svg: drawing, targets, columns: 1 };
 }

@@ -3,6 +3,7 @@
 // elements of the page (view.js).
 
 export { boundary } from "./boundary.js";
+export { columns } from "./columns.js";
 export { convolve } from "./convolve.js";
 export { equation } from "./equation.js";
 export { figure } from "./figure.js";

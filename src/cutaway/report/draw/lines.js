@@ -3,14 +3,16 @@
 import { heading, xAxis, yAxis } from "./axes.js";
 import { category, dash } from "./colour.js";
 import { canvas, shorten, svg, textWidth, tint } from "./dom.js";
-import { number, written } from "./format.js";
+import { number, tick, written } from "./format.js";
 import { apart, around, linear, logarithmic } from "./scale.js";
 
 /**
  * @typedef {{ name: string, part?: string, points: [number, number | null][] }} Series
  *   `part`: train, val or test, which have their colours; without it a series has one by its place in the list
- * @typedef {{ title: string, x: string, format: string, log: boolean, log_x?: boolean, zero: boolean,
- *   series: Series[], mark: { x: number, label: string } | null }} Lines
+ * @typedef {{ title: string, x: string, x_format?: string, format: string, log: boolean, log_x?: boolean, zero: boolean,
+ *   series: Series[], mark: { x: number, label: string } | null, ring?: Ring }} Lines
+ * @typedef {{ x: number, y: number, label: string, left?: boolean }} Ring a place that is pointed out, its name to the right
+ *   of it unless `left`
  * @typedef {import("./scale.js").Scale} Scale
  */
 
@@ -53,9 +55,10 @@ export function lines(spec, width) {
     chart + legend.height,
     heading(spec.title + (logged ? `, ${logged}` : "")),
     yAxis(y, left, right, spec.format),
-    xAxis(x, chart - BELOW, spec.x, xs.every(Number.isInteger) ? "count" : "number"),
+    xAxis(x, chart - BELOW, spec.x, spec.x_format ?? (xs.every(Number.isInteger) ? "count" : "number")),
     spec.mark && mark(spec.mark.label, x(spec.mark.x), right, chart - BELOW),
     ...series.flatMap((one, i) => curve(one, i, x, y)),
+    ...(spec.ring ? ringed(spec.ring, x(spec.ring.x), y(spec.ring.y), right) : []),
     ...ends.flatMap((end, k) => label(end.one, end.i, end.x + 8, places[k] + 4)),
     ...legend.parts,
   );
@@ -66,7 +69,7 @@ export function lines(spec, width) {
       box: [x(value), 40, 0, chart - 86],
       get tip() {
         return [
-          `${spec.x} ${Number.isInteger(value) ? value : number(value)}`,
+          `${spec.x} ${spec.x_format ? tick(value, spec.x_format) : Number.isInteger(value) ? value : number(value)}`,
           ...here.slice(0, SAID).map(({ s, y }) => `${s.name || spec.title} ${written(y, spec.format)}`),
           ...(here.length > SAID ? [`and ${here.length - SAID} more`] : []),
         ];
@@ -170,6 +173,16 @@ function namesBelow(series, top, width, widest) {
     ];
   });
   return { parts, height: rows * LINE + 20 };
+}
+
+/**
+ * A ring around a place, with its name below on the side where there is room.
+ * @param {Ring} spec @param {number} x @param {number} y @param {number} right
+ */
+function ringed({ label, left }, x, y, right) {
+  const before = left || x + 14 + textWidth(label, 12) > right;
+  const place = { x: before ? x - 10 : x + 10, y: y + 18, "text-anchor": before ? "end" : "start" };
+  return [svg("circle", { class: "ring", cx: x, cy: y, r: 5 }), svg("text", { class: "name", ...place }, label)];
 }
 
 /**
