@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from cutaway import create_model
 from cutaway.errors import ModelError
-from cutaway.models.lenet5 import C3_TABLE, Config, LeNet5, TableConv2d, codes_for
+from cutaway.models.lenet5 import C3_TABLE, CARD, Config, LeNet5, TableConv2d, codes_for
 from cutaway.nn import losses
 from cutaway.nn.activations import scaled_tanh
 from cutaway.spec import Classes, ImageSpec, Value
@@ -98,6 +100,12 @@ def test_codes_are_pictures_of_the_digits() -> None:
     assert apart.min() == 40  # 6 and 8 are the nearest
     one = ["".join(".#"[int(p > 0)] for p in row) for row in codes[1].reshape(12, 7)]
     assert one[1:4] == ["...##..", "..###..", ".####.."]
+
+
+def test_the_constant_of_the_criterion_is_the_one_that_the_card_names() -> None:
+    (said,) = (d.here for d in CARD.divergences if d.what.startswith("constant j"))
+    j = inspect.signature(losses.map_criterion).parameters["rubbish"].default
+    assert said.split(",")[0] == f"{j:g}"
 
 
 def test_codes_of_other_classes_repeat_and_leave_torchs_random_state_alone() -> None:

@@ -37,6 +37,7 @@ from torch import Tensor, nn
 
 from ..errors import ModelError, require
 from ..nn.activations import scaled_tanh
+from ..nn.losses import RUBBISH
 from ..spec import ImageSpec, Value
 from .card import Card, Divergence, Published
 
@@ -267,7 +268,7 @@ CARD = Card(
         Divergence(
             "constant j of the criterion",
             paper="positive, no value given",
-            here="80, in units of squared distance: the codes of two digits are 40 to 200 apart",
+            here=f"{RUBBISH:g}, in units of squared distance: the codes of two digits are 40 to 200 apart",
         ),
         Divergence(
             "pixels", paper="−0.1 background, 1.175 ink", here="standardised by the training part, as its aim was"
