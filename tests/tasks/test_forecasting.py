@@ -119,7 +119,7 @@ def test_words_and_units() -> None:
 def test_a_horizon_asks_for_this_task() -> None:
     task = task_for(SeriesSpec(10, 1, ONE))
     assert isinstance(task, Forecasting)
-    assert (task.watch, task.higher_is_better, task.loss_name) == ("rmse", False, "mse")
+    assert (task.watch, task.loss_name) == ("rmse", "mse")
 
 
 # --- intervals ----------------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ def test_the_baseline_knows_frequencies_and_nothing_is_impossible() -> None:
 
 
 def test_the_contract_of_tasks() -> None:
-    assert (TASK.name, TASK.watch, TASK.higher_is_better, TASK.decodes) == ("transduction", "loss", False, True)
+    assert (TASK.name, TASK.watch, TASK.decodes) == ("transduction", "loss", True)
     assert TASK.details(TASK.keep(*batch()), batch()[1]) == {}
 
 

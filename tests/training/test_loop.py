@@ -178,7 +178,7 @@ def test_of_equal_scores_the_smaller_loss_is_better(
 
     def trainer() -> Trainer:
         made = make_trainer(folder=tmp_path, **given)
-        made.task.higher_is_better = higher
+        made.higher_is_better = higher
         made.validate = lambda part: dict(  # type: ignore[method-assign]
             zip(("accuracy", "loss"), (scores[made.state.epoch], losses[made.state.epoch]))
         )

@@ -160,7 +160,7 @@ def lines(run: Run) -> list[str]:
         f"{plural(result['count'], 'example')}){compared}",
         f"{plural(about['epochs_done'], 'epoch')} in {about['seconds']:.1f} s: {about['stopped']}"
         + (f"; best epoch {about['best']['epoch']}" if about["best"]["epoch"] else "")
-        + (f"; kept is {_mean(about['average'], watch)}" if about.get("average") else ""),
+        + (f"; kept is {_mean(about['average'], about['best']['metric'])}" if about.get("average") else ""),
     ]
     if about["verdict"]:
         said.append(escape(about["verdict"]))

@@ -20,7 +20,7 @@ class Classification:
 
     name = "classification"
     watch = "accuracy"
-    higher_is_better = True
+    monitors: tuple[str, ...] = ("accuracy", "balanced_accuracy", "macro_f1", "loss")
     LOSSES = ("cross_entropy", "perceptron", "map", "half_squared_error", "mse")
 
     def __init__(

@@ -34,7 +34,7 @@ class Forecasting:
 
     name = "forecasting"
     watch = "rmse"
-    higher_is_better = False
+    monitors: tuple[str, ...] = ("rmse", "mae", "loss")
     LOSSES = ("mse", "mae")
 
     def __init__(self, target: Horizon, loss: str = "mse") -> None:

@@ -24,7 +24,7 @@ class Language:
 
     name = "language modelling"
     watch = "loss"
-    higher_is_better = False
+    monitors: tuple[str, ...] = ("loss", "perplexity", "bits_per_token", "accuracy")
     loss_name = "cross_entropy"
     LOSSES = ("cross_entropy",)
 

@@ -10,6 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# Metrics of which more is better; of all others, losses and errors, less is.
+HIGHER_IS_BETTER = frozenset(
+    ("accuracy", "balanced_accuracy", "macro_f1", "span_f1", "span_precision", "span_recall", "r2", "bleu")
+)
 Z95 = 1.959963984540054  # the normal curve holds 95 % within ± this many deviations
 
 

@@ -18,7 +18,7 @@ class Regression:
 
     name = "regression"
     watch = "rmse"
-    higher_is_better = False
+    monitors: tuple[str, ...] = ("rmse", "mae", "r2", "loss")
     LOSSES = ("mse", "half_squared_error")
 
     def __init__(self, target: Value, loss: str = "mse") -> None:

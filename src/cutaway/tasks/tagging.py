@@ -35,7 +35,6 @@ class Tagging:
 
     name = "tagging"
     watch = "accuracy"
-    higher_is_better = True
     loss_name = "cross_entropy"
     LOSSES = ("cross_entropy",)
 
@@ -43,6 +42,8 @@ class Tagging:
         self.target = target
         self.label_smoothing = label_smoothing
         self.spans = spans_in(target.names)
+        of_spans = ("span_f1", "span_precision", "span_recall") if self.spans else ()
+        self.monitors: tuple[str, ...] = ("accuracy", "balanced_accuracy", "macro_f1", *of_spans, "loss")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """The loss summed over the batch's tokens, ()."""

@@ -50,8 +50,8 @@ class Task(Protocol):
     """
 
     name: str
-    watch: str  # the validation figure that decides which weights are best
-    higher_is_better: bool
+    watch: str  # the validation metric that decides which weights are best, unless another is asked for
+    monitors: tuple[str, ...]  # the metrics that can decide, of `quick` or of `measures`
     loss_name: str
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ class Transduction:
 
     name = "transduction"
     watch = "loss"
-    higher_is_better = False
+    monitors: tuple[str, ...] = ("loss", "perplexity")
     decodes = True  # `keep` wants what the model says by itself, beside the outputs
     loss_name = "cross_entropy"
     LOSSES = ("cross_entropy",)

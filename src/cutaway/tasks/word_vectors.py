@@ -32,7 +32,7 @@ class WordVectors:
 
     name = "word vectors"
     watch = "loss"
-    higher_is_better = False
+    monitors: tuple[str, ...] = ("loss",)
     loss_name = "log_likelihood"
     LOSSES = ("log_likelihood",)
     sums = True  # the gradient is not divided by `count`

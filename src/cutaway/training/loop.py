@@ -25,6 +25,7 @@ from ..data.sets import Augment, Batch, DataSet, Part
 from ..errors import SettingError, TrainingError
 from ..models.images import answers_of
 from ..tasks.classification import Classification
+from ..tasks.measures import HIGHER_IS_BETTER
 from ..tasks.task import Task
 from .average import Average, LastEpochs, lent
 from .batches import batches_of, mix, reach
@@ -71,6 +72,8 @@ class Trainer:
         self.augment: Augment | None = data.augment
         self.task, self.settings, self.place = task, settings, place
         self.checkpoints, self.progress, self.on_row = checkpoints, progress, on_row
+        self.monitor = settings.monitor or task.watch  # the validation metric that decides which weights are best
+        self.higher_is_better = self.monitor in HIGHER_IS_BETTER
         self.auxiliary_weight: float = getattr(model, "auxiliary_weight", 0.0)
         self.constrain: Callable[[], None] | None = getattr(model, "constrain", None)
         self._learnable = {name for name, p in self.model.named_parameters() if p.requires_grad}
@@ -252,7 +255,7 @@ class Trainer:
 
     def _end_epoch(self) -> None:
         """Validate, remember the best weights, write the row and the checkpoint, begin the next epoch."""
-        state, settings, task = self.state, self.settings, self.task
+        state, settings = self.state, self.settings
         self.look()
         self._refuse_broken_weights()
         scores = self.validate(self.val) if self.val is not None else {}
@@ -260,14 +263,14 @@ class Trainer:
         converged = self.next_epoch()
         if not scores or self._is_better(scores):
             state.best_epoch = state.epoch
-            state.best_score, state.best_loss = scores.get(task.watch), scores.get("loss")
+            state.best_score, state.best_loss = scores.get(self.monitor), scores.get("loss")
             save_weights(self.checkpoints / "best.safetensors", self.weights())
         if self.last_epochs and self.place.writes:
             self.last_epochs.keep(state.epoch, self.model.state_dict())
         if converged:
             state.stopped = state.stopped or CONVERGED
         elif settings.patience and state.epoch - state.best_epoch >= settings.patience:
-            state.stopped = state.stopped or f"no better validation {task.watch} in {settings.patience} epochs"
+            state.stopped = state.stopped or f"no better validation {self.monitor} in {settings.patience} epochs"
         self._checkpoint_now()
         self.progress.epoch_done(row)
         self.on_row(state)
@@ -283,22 +286,23 @@ class Trainer:
         self.on_row(self.state)
 
     def _is_better(self, scores: dict[str, float]) -> bool:
-        """Whether an epoch with these figures is better than the best one so far: by the score that is watched, and of
+        """Whether an epoch with these metrics is better than the best one so far: by the one that is monitored, and of
         equal scores, as accuracy and others come to where they cannot rise, by the loss."""
-        sign = 1 if self.task.higher_is_better else -1
+        sign = 1 if self.higher_is_better else -1
 
         def rank(score: float | None, loss: float | None) -> tuple[float, ...]:
             known = (math.nan if score is None else sign * score, math.nan if loss is None else -loss)
             return tuple(-math.inf if math.isnan(x) else x for x in known)
 
         state = self.state
-        now, best = rank(scores[self.task.watch], scores["loss"]), rank(state.best_score, state.best_loss)
+        now, best = rank(scores[self.monitor], scores["loss"]), rank(state.best_score, state.best_loss)
         return now > best or not state.best_epoch
 
     # --- what a step needs ------------------------------------------------------------------------------------
 
     def validate(self, part: Part) -> dict[str, float]:
-        """Loss and quick figures on a part, with the averaged weights where there are some."""
+        """Loss and quick metrics on a part, and the one that is monitored, with the averaged weights where there are
+        some."""
         settings = self.settings
         size = settings.eval_batch_size or max(256, settings.batch_size)
         tokens = 0 if settings.eval_batch_size else settings.batch_tokens
@@ -310,6 +314,8 @@ class Trainer:
         figures = self.task.quick(outputs, target)
         if "loss" not in figures:
             figures = {"loss": self.task.loss(outputs, target).item() / self.task.count(target), **figures}
+        if self.monitor not in figures:
+            figures[self.monitor] = self.task.measures(outputs, target)[self.monitor].value
         return figures
 
     def _mean_of(self, last: LastEpochs) -> Mean:
@@ -317,7 +323,7 @@ class Trainer:
         weights, first = last.mean(self.state.epoch)
         save_weights(self.checkpoints / "average.safetensors", weights)
         with lent(self.model, weights):
-            score = self.validate(self.val)[self.task.watch] if self.val is not None else None
+            score = self.validate(self.val)[self.monitor] if self.val is not None else None
         return Mean(first, self.state.epoch, score)
 
     def weights(self) -> dict[str, Tensor]:
@@ -416,7 +422,7 @@ class Mean:
 
     first: int  # epoch, counted from 1
     last: int
-    score: float | None  # the figure that is watched, on the validation part
+    score: float | None  # the metric that is monitored, on the validation split
 
 
 def refuse_unfit(settings: TrainSettings, part: Part) -> None:

@@ -119,6 +119,7 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     loss = settings.loss or (getattr(network, "loss", None) if isinstance(data.spec.target, Classes) else None)
     words = getattr(data.preprocessing, "words", None)
     task = task_for(data.spec, loss, settings.label_smoothing, _class_weights(data, settings), words)
+    settings = _monitored(settings, task, data, "patience" in given)
     if data_settings.mixup and task.loss_name in ("perceptron", "map"):
         raise SettingError(
             f"mixup blends classes, and {model} learns by loss={task.loss_name}, which takes one class an example: "
@@ -237,6 +238,24 @@ def _refuse_unfit(settings: TrainSettings, data: DataSet) -> None:
             raise SettingError(
                 f"{key}={short(as_text(value))} is for pairs of sequences, and this is {spec.kind} data: leave it out."
             )
+
+
+def _monitored(settings: TrainSettings, task: Task, data: DataSet, stops_early: bool) -> TrainSettings:
+    """The settings with the metric that is to decide, as the task calls it: val_loss, as in metrics.csv, is loss too.
+
+    Raises SettingError for one that this task has not, and for early stopping, where it was asked for, without a split
+    to validate on.
+    """
+    asked = [f"monitor={settings.monitor}"] if settings.monitor else []
+    asked += [f"patience={settings.patience}"] if stops_early and settings.patience else []
+    if asked and "val" not in data.parts:
+        raise SettingError(f"{asked[0]} looks at the validation split, and val=0 leaves none: leave one of them out.")
+    name = settings.monitor.removeprefix("val_") if settings.monitor else None
+    if name is not None and name not in task.monitors:
+        raise SettingError(
+            f"{asked[0]} cannot be: for {task.name}, choose from {', '.join(task.monitors)}, on the validation split."
+        )
+    return replace(settings, monitor=name)
 
 
 def _take_vectors(model: nn.Module, data: DataSet, settings: TrainSettings) -> str:

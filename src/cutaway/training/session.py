@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -117,8 +118,12 @@ def _finish(
         "seconds": round(state.seconds, 3),
         "epochs_done": state.epoch,
         "stopped": state.stopped or "interrupted",
-        "best": {"epoch": state.best_epoch, "metric": ready.task.watch, "value": state.best_score},
-        "average": asdict(mean) if mean else None,  # what is kept instead of the best
+        "best": {
+            "epoch": state.best_epoch,
+            "metric": ready.settings.monitor or ready.task.watch,
+            "value": _finite(state.best_score),
+        },
+        "average": {**asdict(mean), "score": _finite(mean.score)} if mean else None,  # what is kept instead of the best
         "resumed": state.resumed,
         "verdict": None,
     }
@@ -127,6 +132,11 @@ def _finish(
         name = "test" if "test" in ready.data.parts else "val" if "val" in ready.data.parts else "train"
         write_json(folder / "evaluation.json", documents.evaluation(ready, name))
     write_json(folder / "run.json", about)
+
+
+def _finite(score: float | None) -> float | None:
+    """The score where it is a number, which JSON has; None for infinity, as a perplexity can be, and NaN."""
+    return score if score is not None and math.isfinite(score) else None
 
 
 def _new_folder(out: str | Path | None, ready: Prepared) -> Path:

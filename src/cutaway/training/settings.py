@@ -70,7 +70,14 @@ class TrainSettings:
         "auto decides by how many these are",
         low=0,
     )
-    patience: int = setting(0, "early stopping: epochs without a better validation score; 0 never stops early", low=0)
+    patience: int = setting(
+        0, "early stopping: epochs without a better validation score (monitor); 0 never stops early", low=0
+    )
+    monitor: str | None = setting(
+        None,
+        "the validation metric that decides which epoch is best, for early stopping and for the weights that are kept, "
+        "or loss; auto is the task's own: accuracy, RMSE, or loss",
+    )
     beams: int = setting(
         1,
         "of sequences: beginnings that are kept when the test part is decoded; 1 takes the likeliest each time",
