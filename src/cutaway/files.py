@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 from .errors import FileError, visible
 
 RUN = "run.json"  # by which a run's folder is known
-OF_A_RUN = (RUN, "metrics.csv", "evaluation.json", "layers.json", "report.html", "model", "checkpoints")
+OF_A_RUN = (RUN, "metrics.csv", "evaluation.json", "layers.json", "report.html", "model", "checkpoints", "snapshots")
 BOARD = "events.out."  # how the name of TensorBoard's file begins, which a run holds too
 READ_AT_MOST = 0.5  # of this machine's memory: a file is read whole
 
@@ -136,14 +137,17 @@ def _irregular(mode: int) -> str:
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path beside `path` to write to; on success it replaces `path`, on failure it is removed.
+    """Give a temporary path to write to; on success it replaces `path`, on failure it is removed.
 
-    Raises FileError, with the way out, where the disk is full or the folder cannot be written.
+    It stands in a folder of its own beside `path`, as libraries that write safely too make files beside theirs: what a
+    kill leaves is known by the folder's name (`is_leftover`). Raises FileError, with the way out, where the disk is
+    full or the folder cannot be written.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    own = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = own / path.name
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        own.mkdir(parents=True, exist_ok=True)
         yield temporary
         with temporary.open("rb+") as written:
             os.fsync(written.fileno())
@@ -156,12 +160,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             "Free some space or give another folder (--out DIR) that can be written to."
         ) from error
     finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        shutil.rmtree(own, ignore_errors=True)
 
 
 def is_leftover(path: Path) -> bool:
-    """Whether `path` is what a kill leaves of `replacing`: a temporary file that nobody will finish."""
+    """Whether `path` is what a kill leaves of `replacing`: what nobody will finish. Earlier versions left files."""
     return re.fullmatch(r"\..+\.\d+\.part", path.name) is not None
 
 

@@ -300,3 +300,26 @@ def test_help_is_for_people(cli: Cli) -> None:
     assert "lr=0.001" in cli("train", "--help").out
     assert cli("--version").out.startswith("cutaway ")
     assert cli("train", "--nonsense").status == 2
+
+
+@pytest.mark.parametrize("screen", [True, False])
+def test_open_opens_the_page_where_there_is_a_browser(
+    cli: Cli, iris: Path, monkeypatch: pytest.MonkeyPatch, screen: bool
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    if screen:
+        monkeypatch.setenv("DISPLAY", ":0")
+    pages = [iris / "report.html", iris / "inspect.html", iris / "report.html"]
+    for words in (
+        ("report", iris, "--open"),
+        ("inspect", iris, "--view", "network", "--open"),
+        ("train", "--resume", iris, "epochs=4", "--open"),
+    ):
+        answer = cli(*words)
+        assert answer.status == 0
+        assert ("There is no browser here" in answer.said) != screen
+    assert opened == ([page.resolve().as_uri() for page in pages] if screen else [])

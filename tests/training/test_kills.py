@@ -31,10 +31,15 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.training.test_kills", "sklearn.datasets", "torch._dynamo"])
 
 
-def in_a_child(work: Callable[[Path], None], folder: Path, kill_after: float | None = None) -> int | None:
-    """Run `work` in a process of its own, kill it after so many seconds if it still runs; its exit status."""
+def in_a_child(
+    work: Callable[[Path], None], folder: Path, kill_after: float | None = None, behind: Path | None = None
+) -> int | None:
+    """Run `work` in a process of its own, kill it after so many seconds if it still runs; its exit status. The seconds
+    are counted from its start, or from when the file `behind` is there."""
     child = PROCESSES.Process(target=work, args=(folder,))
     child.start()
+    while behind is not None and not behind.exists() and child.is_alive():
+        time.sleep(0.002)
     child.join(kill_after or 120)
     child.kill()
     child.join()
@@ -111,8 +116,11 @@ def test_twenty_kills_twenty_equal_ends(
     mid_run = 0
     for i in range(KILLS):
         folder = tmp_path / str(i)
-        status = in_a_child(train, folder, kill_after=chance.uniform(0.1, 0.95) * duration)
         checkpoint = folder / "checkpoints" / "last.safetensors"
+        if i % 2:  # however slow the machine is, these fall into the training
+            status = in_a_child(train, folder, kill_after=chance.uniform(0, 0.2) * duration, behind=checkpoint)
+        else:
+            status = in_a_child(train, folder, kill_after=chance.uniform(0.1, 0.95) * duration)
         mid_run += status == -signal.SIGKILL and checkpoint.exists()
         assert in_a_child(resume, folder) == 0, i
         again = left(folder)

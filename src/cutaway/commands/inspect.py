@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
     parser.usage = (
         "cutaway inspect RUN [INPUT ...] [--view NAME ...] [key=value ...]\n"
-        "                       [--out FILE.html] [--overwrite] [--model NAME] [--json]"
+        "                       [--out FILE.html] [--overwrite] [--open] [--model NAME] [--json]"
     )
     parser.add_argument(
         "words",
@@ -44,6 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--view", metavar="NAME", nargs="+", action="extend", default=[], help="these views alone")
     parser.add_argument("--out", metavar="FILE", help="the page (default: RUN/inspect.html, or inspect-NAME.html here)")
     parser.add_argument("--overwrite", action="store_true", help="let the page replace a file that exists")
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_argument("--model", metavar="NAME", help="of torchvision's file: the model that it is for")
     parser.add_argument("--json", action="store_true", help="print the page's description as one JSON document")
     parser.epilog = EXAMPLES + "\n".join(_views())
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
     from ..files import refuse_overwriting
     from .looking import Look, open_subject
-    from .output import emit_json, note
+    from .output import emit_json, note, open_page
 
     names, words = _told_apart(args.view, args.words)
     options = dict(word.split("=", 1) for word in words if _is_setting(word))
@@ -91,9 +92,15 @@ def run(args: argparse.Namespace) -> int:
         warnings.simplefilter("always", UserWarning)
         subject = open_subject(what, inputs, options, args.model)
         look = Look(subject, names)
-    path = None if args.json and args.out is None else look.save(args.out or _place(look, what), args.overwrite)
+    path = (
+        None
+        if args.json and args.out is None and not args.open
+        else look.save(args.out or _place(look, what), args.overwrite)
+    )
     for sentence in (*(str(warning.message) for warning in caught), *look.notes):
         note(f"note: {sentence}")
+    if args.open and path is not None:
+        open_page(path)
     if args.json:
         emit_json(look.page)
     elif path is not None:

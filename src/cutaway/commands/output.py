@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import visible
@@ -44,6 +46,16 @@ def write(text: str) -> None:
     """Text on standard output as it is, such as what a model wrote, at once."""
     sys.stdout.write(visible(text))
     sys.stdout.flush()
+
+
+def open_page(path: Path) -> None:
+    """Open a page in the browser that the person has; where there is none, say where the page is."""
+    import webbrowser
+
+    # Without a screen webbrowser would take one that fills the terminal, and wait for its end.
+    screen = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))
+    if not screen or not webbrowser.open(path.resolve().as_uri()):
+        note(f"There is no browser here to open the page in. It is {path}")
 
 
 def emit_json(value: Any) -> None:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from ..training.run import Run
 
 SUMMARY = "train a model on data, and leave a run"
-NO_SETTINGS = {"out": "--out DIR", "resume": "--resume RUN", "json": "--json"}  # options, and how they are typed
+NO_SETTINGS = {  # options, and how they are typed
+    "out": "--out DIR", "overwrite": "--overwrite", "resume": "--resume RUN", "open": "--open", "json": "--json",
+}  # fmt: skip
 
 EXAMPLES = """\
 examples:
@@ -35,10 +37,16 @@ hold others for it; `cutaway show MODEL` prints them. What is typed wins.
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
-    parser.usage = "cutaway train MODEL DATA [key=value ...]\n                     [--out DIR] [--resume RUN] [--json]"
+    parser.usage = (
+        "cutaway train MODEL DATA [key=value ...]\n"
+        "                     [--out DIR [--overwrite]] [--open] [--json]\n"
+        "       cutaway train --resume RUN [key=value ...] [--open] [--json]"
+    )
     parser.add_argument("words", nargs="*", metavar="MODEL DATA [key=value ...]", help="a preset, data, settings")
     parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/MODEL-DATA-N)")
-    parser.add_argument("--resume", metavar="RUN", help="take up a run that was stopped or killed")
+    parser.add_argument("--overwrite", action="store_true", help="let --out DIR be a run, and replace its files")
+    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was stopped or killed, in its folder")
+    parser.add_argument("--open", action="store_true", help="open the report in the browser")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
     parser.epilog = (
         EXAMPLES
@@ -72,12 +80,14 @@ def _wrapped(left: str, right: str) -> list[str]:
 
 def run(args: argparse.Namespace) -> int:
     """Train, then say in a few lines what was reached and where it is."""
-    from .output import console, emit_json, note
+    from .output import console, emit_json, note, open_page
 
     names, given = sort_words(args.words, names=2)
     _refuse_options(given)
     model, data = [*names, None, None][:2]
-    result = train(model, data, out=args.out, resume=args.resume, **given)
+    result = train(model, data, out=args.out, resume=args.resume, overwrite=args.overwrite, **given)
+    if args.open:
+        open_page(result.folder / "report.html")
     if args.json:
         emit_json(summary(result))
         return 0
@@ -109,20 +119,23 @@ def train(
     *,
     out: str | Path | None = None,
     resume: str | Path | None = None,
+    overwrite: bool = False,
     **settings: Any,
 ) -> Run:
     """Train `model` on `data`, write the run's folder and its report, and give the run.
 
     `data` is what DATA is on the command line, or a graph as PyTorch Geometric has it (`Data`).
 
-    `settings` are those of `cutaway train --help`; a model's own go as `**{"model.hidden": (64, 64)}`.
+    `out` is the run's folder, which is new unless `overwrite` lets it be a run, whose files are replaced; `resume` goes
+    on with a run where it stands. `settings` are those of `cutaway train --help`; a model's own go as
+    `**{"model.hidden": (64, 64)}`.
     Raises CutawayError for what a person can mend, KeyboardInterrupt (the checkpoint is written) when stopped.
     """
     from ..report.run_report import report_on
     from ..training.session import fit
 
     source = str(data) if isinstance(data, str | Path) else data
-    run = fit(model, source, settings, out=out, resume=resume)
+    run = fit(model, source, settings, out=out, resume=resume, overwrite=overwrite)
     report_on(run)
     return run
 

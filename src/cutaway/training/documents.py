@@ -25,6 +25,7 @@ from .checkpoint import State
 from .evaluation import results_of
 from .loop import CONVERGED
 from .prepared import Prepared
+from .same import instructions
 
 SEPARATED_AT_MOST = 100_000  # numbers in the training part: a linear programme on more takes minutes
 
@@ -38,7 +39,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
         "model": ready.preset.name,
         "data": {
             "source": data.source,
-            "path": _path(data.source),
+            "path": path_of(data.source),
             "name": data.name,
             "kind": spec.kind,
             "fingerprint": data.fingerprint,
@@ -70,6 +71,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
             "precision": str(ready.place.autocast_dtype or ready.place.dtype).removeprefix("torch."),
             "cpu": platform.processor() or platform.machine(),
             "cores": os.cpu_count(),
+            "instructions": instructions(),
             "threads": torch.get_num_threads(),
             "platform": platform.platform(),
         },
@@ -77,7 +79,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _path(source: str) -> str | None:
+def path_of(source: str) -> str | None:
     """A file or folder, or two files with a comma between them, as it can be found from anywhere; None for what is no
     path: a named set, or data that was given in Python."""
     if source in NAMED or source == IN_MEMORY:

@@ -75,6 +75,8 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
             )
     settings = build(TrainSettings, {k: v for k, v in flat.items() if k in keys(TrainSettings)})
     data_settings = build(DataSettings, {k: v for k, v in flat.items() if k in keys(DataSettings)})
+    if settings.threads:
+        torch.set_num_threads(settings.threads)  # first of all: what is fitted on the data depends on it too
 
     kind = kind_of(source, data_settings)
     if settings.weights and is_hub(settings.weights) and not resumed:
@@ -94,8 +96,6 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     _refuse_unfit(settings, data)
     data_settings = _with_whole_path(_as_the_sides_are_cut(data_settings, data, shared))
     data.notes += _padding_notes(data, settings)
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
     if begun:
         parsed |= _rows(data, data_settings, settings, begun, typed)
     config = found.configure(data.spec, parsed)
@@ -119,7 +119,7 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     loss = settings.loss or (getattr(network, "loss", None) if isinstance(data.spec.target, Classes) else None)
     words = getattr(data.preprocessing, "words", None)
     task = task_for(data.spec, loss, settings.label_smoothing, _class_weights(data, settings), words)
-    settings = _monitored(settings, task, data, "patience" in given)
+    settings = _monitored(settings, task, data, own.get("patience", 0))
     if data_settings.mixup and task.loss_name in ("perceptron", "map"):
         raise SettingError(
             f"mixup blends classes, and {model} learns by loss={task.loss_name}, which takes one class an example: "
@@ -240,14 +240,14 @@ def _refuse_unfit(settings: TrainSettings, data: DataSet) -> None:
             )
 
 
-def _monitored(settings: TrainSettings, task: Task, data: DataSet, stops_early: bool) -> TrainSettings:
+def _monitored(settings: TrainSettings, task: Task, data: DataSet, usual: int) -> TrainSettings:
     """The settings with the metric that is to decide, as the task calls it: val_loss, as in metrics.csv, is loss too.
 
-    Raises SettingError for one that this task has not, and for early stopping, where it was asked for, without a split
-    to validate on.
+    Raises SettingError for one that this task has not, and, without a split to validate on, for early stopping with
+    another patience than the model's `usual` one.
     """
     asked = [f"monitor={settings.monitor}"] if settings.monitor else []
-    asked += [f"patience={settings.patience}"] if stops_early and settings.patience else []
+    asked += [f"patience={settings.patience}"] if settings.patience not in (0, usual) else []
     if asked and "val" not in data.parts:
         raise SettingError(f"{asked[0]} looks at the validation split, and val=0 leaves none: leave one of them out.")
     name = settings.monitor.removeprefix("val_") if settings.monitor else None

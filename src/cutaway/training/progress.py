@@ -1,4 +1,4 @@
-"""What a person sees while a model learns: a bar on the terminal, nothing where standard error is none."""
+"""What a person sees while a model learns: a bar on a terminal; in a notebook, a log or a pipe, a line now and then."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ if TYPE_CHECKING:
     from .checkpoint import State
 
 DRAW_EVERY = 0.1  # seconds: often enough to look alive, too seldom to slow a step
+LINES = 20  # for epochs, about, where there is no bar
+SILENCE = 10.0  # seconds after which there is a line all the same
 
 
 class Progress:
-    """The bar of one run. Used as a context; every call is cheap."""
+    """The progress of one run, on standard error. Used as a context; every call is cheap."""
 
-    def __init__(self, shown: bool | None = None) -> None:
-        self._shown = sys.stderr.isatty() if shown is None else shown
+    def __init__(self, shown: bool = True) -> None:
+        self._shown = shown
         self._bar: rich.progress.Progress | None = None
-        self._drawn = 0.0
+        self._said = time.perf_counter()  # when the bar was drawn, or a line was written, last
         self._epoch = ""
 
     def __enter__(self) -> Progress:
-        if self._shown:
+        self._said = time.perf_counter()
+        if self._shown and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
@@ -48,33 +51,47 @@ class Progress:
         if self._bar:
             self._bar.stop()
 
+    def note(self, sentence: str) -> None:
+        """What is to be known of this training as it begins."""
+        if self._bar:
+            self._bar.console.print(f"note: {sentence}", markup=False, highlight=False)
+        elif self._shown:
+            print(f"note: {sentence}", file=sys.stderr, flush=True)
+
     def epoch(self, epoch: int, epochs: int, batches: int, done: int) -> None:
         """An epoch of so many batches begins, with `done` of them behind it."""
         self._epoch = f"epoch {epoch + 1}/{epochs}"
         self._began, self._first, self._batches = time.perf_counter(), done, batches
         self._offset, self._total = epoch * batches, epochs * batches
+        self._is_due = (epoch + 1) * LINES // epochs > epoch * LINES // epochs
 
     def step(self, state: State, loss: float) -> None:
         """A step is done."""
-        if self._bar is None:
-            return
         now = time.perf_counter()
-        if now - self._drawn < DRAW_EVERY:
+        if not self._shown or now - self._said < (DRAW_EVERY if self._bar else SILENCE):
             return
-        self._drawn = now
-        rate = (state.batch - self._first) / max(now - self._began, 1e-9)
-        self._bar.update(
-            self._task,
-            description=f"{self._epoch}  loss {loss:.4f}",
-            completed=self._offset + state.batch,
-            total=self._total,
-            rate=f"{rate:.1f} steps/s",
-        )
+        self._said = now
+        rate = f"{(state.batch - self._first) / max(now - self._began, 1e-9):.1f} steps/s"
+        if self._bar:
+            self._bar.update(
+                self._task,
+                description=f"{self._epoch}  loss {loss:.4f}",
+                completed=self._offset + state.batch,
+                total=self._total,
+                rate=rate,
+            )
+        else:
+            self._line(f"step {state.batch}/{self._batches}  loss {loss:.4f}  {rate}")
 
     def epoch_done(self, row: dict[str, Any]) -> None:
         """An epoch is done: its line stays above the bar."""
-        if self._bar is None:
-            return
-        figures = [f"{k.replace('_', ' ')} {v:.5g}" for k, v in row.items() if k.startswith(("train_", "val_"))]
-        self._bar.console.print(f"[dim]{self._epoch:>12}[/]  {'  '.join(figures)}", highlight=False)
-        self._bar.update(self._task, completed=self._offset + self._batches, total=self._total)
+        metrics = [f"{k.replace('_', ' ')} {v:.5g}" for k, v in row.items() if k.startswith(("train_", "val_"))]
+        if self._bar:
+            self._bar.console.print(f"[dim]{self._epoch:>12}[/]  {'  '.join(metrics)}", highlight=False)
+            self._bar.update(self._task, completed=self._offset + self._batches, total=self._total)
+        elif self._shown and (self._is_due or time.perf_counter() - self._said >= SILENCE):
+            self._said = time.perf_counter()
+            self._line("  ".join(metrics))
+
+    def _line(self, said: str) -> None:
+        print(f"{self._epoch:>12}  {said}", file=sys.stderr, flush=True)

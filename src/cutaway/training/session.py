@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from collections.abc import Mapping
@@ -10,18 +11,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..data.sets import IN_MEMORY
+from ..data.text.fitting import AUTO
+from ..data.text.tokenizers import KINDS
 from ..errors import FileError, SettingError, visible
-from ..files import is_leftover, write_csv, write_json
+from ..files import write_csv, write_json
 from ..models.saving import save_model
 from . import documents
 from .batches import reach
 from .board import Board
 from .checkpoint import State, load_weights
+from .folder import clear_leftovers, clear_run, locked, new_folder
 from .loop import Interrupted, Mean, Trainer, refuse_unfit
 from .prepared import Prepared, prepare
 from .progress import Progress
 from .run import Run
+from .same import differences, take_threads
 
 HOW_LONG = ("epochs", "updates", "minutes", "patience")  # a run that had stopped goes on where one of these is changed
 MAY_CHANGE = (*HOW_LONG, "save_minutes", "workers", "threads", "device", "tensorboard", "memory_fraction")
@@ -34,38 +41,75 @@ def fit(
     out: str | Path | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,
+    overwrite: bool = False,
 ) -> Run:
     """Train, and leave a run: its folder holds everything to repeat, resume, evaluate and predict.
 
-    With `resume`, take up that run: model, data and settings are its own, and only those of `MAY_CHANGE` may be given.
+    With `resume`, go on with that run: model, data and settings are its own, and only those of `MAY_CHANGE` may be
+    given. With `overwrite`, `out` may be a run, which is replaced. Meanwhile no other process can work on the run.
     Raises Interrupted where the person stops it (the checkpoint is written), CutawayError for what they can mend.
     """
     typed = given
     earlier = Run(resume) if resume is not None else None
-    before: dict[str, Any] = earlier.about if earlier else {}
-    if earlier:
-        model, source, given = _resumed(before, model, source, given)
-        given = earlier.with_own_tokenizer(given)
-    if model is None or source is None:
-        raise SettingError("A model and data are needed: cutaway train MODEL DATA. `cutaway list` shows the models.")
-    goes_on = earlier is not None and (earlier.folder / "checkpoints" / "last.safetensors").exists()
-    ready = prepare(model, source, given, resumed=goes_on)
-    refuse_unfit(ready.settings, ready.data.parts["train"])
-    if not earlier or "updates" in typed:
-        settle_length(ready, typed, cut=before.get("resumed", 0) + 1 if earlier else 0)
-    if earlier:
-        earlier.refuse_other(ready.data, "or train anew.")
-        _refuse_other_weights(before, ready)
-        _clear_leftovers(earlier.folder)
-    folder = earlier.folder if earlier else _new_folder(out, ready)
-    if not earlier:
-        for sentence in ready.data.findings:  # before the time is spent, not after
-            print(visible(f"Found in the data: {sentence}"), file=sys.stderr, flush=True)
+    with contextlib.ExitStack() as held:
+        held.callback(torch.set_num_threads, torch.get_num_threads())
+        # Said outright, MKL never takes fewer of them, neither now nor when the run is resumed.
+        torch.set_num_threads(torch.get_num_threads())
+        before: dict[str, Any] = {}
+        notes: list[str] = []
+        if earlier:
+            _refuse_folder(earlier.folder, out, overwrite)
+            held.enter_context(locked(earlier.folder))
+            before = earlier.about
+            model, source, given = _resumed(before, model, source, given)
+            given = earlier.with_own_tokenizer(given)
+            notes = [] if given.get("threads") else take_threads(before)
+        if model is None or source is None:
+            raise SettingError(
+                "A model and data are needed: cutaway train MODEL DATA. `cutaway list` shows the models."
+            )
+        goes_on = earlier is not None and (earlier.folder / "checkpoints" / "last.safetensors").exists()
+        ready = prepare(model, source, given, resumed=goes_on)
+        refuse_unfit(ready.settings, ready.data.parts["train"])
+        if not earlier or "updates" in typed:
+            settle_length(ready, typed, cut=before.get("resumed", 0) + 1 if earlier else 0)
+        if earlier:
+            earlier.refuse_other(ready.data, "or train anew.")
+            _refuse_other_weights(before, ready)
+            notes += differences(before, ready.place)
+            folder = earlier.folder
+        else:
+            name = f"{ready.preset.file_name}-{ready.data.name}"
+            folder = new_folder(out, name, overwrite, _inputs(ready))
+            held.enter_context(locked(folder))
+            clear_run(folder)
+            for sentence in ready.data.findings:  # before the time is spent, not after
+                print(visible(f"Found in the data: {sentence}"), file=sys.stderr, flush=True)
+        clear_leftovers(folder)
+        return _train(folder, ready, before, given, goes_on, notes, progress or Progress())
+
+
+def _train(
+    folder: Path,
+    ready: Prepared,
+    before: Mapping[str, Any],
+    given: Mapping[str, Any],
+    goes_on: bool,
+    notes: list[str],
+    progress: Progress,
+) -> Run:
+    """Train in the run's folder, which is held, from the beginning or from its checkpoint; `before` is run.json as an
+    earlier sitting left it, and `notes` are what is to be said of this one."""
     settings = {**asdict(ready.data_settings), **asdict(ready.settings)}
     about = {**(before or documents.about(ready, given)), "settings": settings, "status": "running"}
+    if before:
+        about["machine"] = {**before["machine"], "threads": torch.get_num_threads()}
+        about["notes"] = [*before.get("notes", ()), *notes]
     write_json(folder / "run.json", about)
 
-    with progress or Progress() as bar, Board(folder, ready.settings.tensorboard) as board:
+    with progress as bar, Board(folder, ready.settings.tensorboard) as board:
+        for sentence in notes:
+            bar.note(sentence)
 
         def on_row(state: State) -> None:
             write_csv(folder / "metrics.csv", state.history)
@@ -139,22 +183,23 @@ def _finite(score: float | None) -> float | None:
     return score if score is not None and math.isfinite(score) else None
 
 
-def _new_folder(out: str | Path | None, ready: Prepared) -> Path:
-    """A folder that did not exist: `out`, or the next free runs/MODEL-DATA-N."""
-    if out is not None:
-        folder = Path(out)
-        # A kill between making the folder and writing run.json leaves it with a leftover: that is still nothing.
-        if folder.exists() and (not folder.is_dir() or not all(is_leftover(entry) for entry in folder.iterdir())):
-            raise FileError(
-                f"{folder} exists already and nothing in it is overwritten. "
-                f"Give another --out, or take the run up again: cutaway train --resume {folder}"
-            )
-        return _made(folder, exist_ok=True)
-    for n in range(1, 1_000_000):
-        folder = Path("runs") / f"{ready.preset.file_name}-{ready.data.name}-{n}"
-        if not folder.exists():
-            return _made(folder)
-    raise FileError("runs/ is full of runs of this name: give --out DIR.")
+def _inputs(ready: Prepared) -> list[str]:
+    """The paths that the run reads: data, weights, vectors and a tokenizer."""
+    settings, source = ready.settings, documents.path_of(ready.data.source)
+    tokenizer = ready.data_settings.tokenizer
+    named = [settings.weights, settings.vectors, tokenizer if tokenizer not in (AUTO, *KINDS) else None]
+    return [one for one in (*(source.split(",") if source else ()), *named) if one is not None]
+
+
+def _refuse_folder(folder: Path, out: str | Path | None, overwrite: bool) -> None:
+    """Raise SettingError where a run that is resumed is to stand elsewhere, or to be replaced."""
+    if out is not None and Path(out).resolve() != folder.resolve():
+        raise SettingError(
+            f"A run is resumed where it stands, in {folder}, and --out {out} names another folder: leave --out out, or "
+            f"copy the run's folder to {out} and resume the copy."
+        )
+    if overwrite:
+        raise SettingError("--resume goes on with a run and --overwrite replaces one: give one of them.")
 
 
 def _refuse_other_weights(about: Mapping[str, Any], ready: Prepared) -> None:
@@ -164,23 +209,6 @@ def _refuse_other_weights(about: Mapping[str, Any], ready: Prepared) -> None:
             f"{ready.taken.path} is not what it was when this run began, and the run has no checkpoint yet: "
             "restore the file, or train anew."
         )
-
-
-def _clear_leftovers(folder: Path) -> None:
-    """Remove what kills left half-written: a checkpoint's can be as large as the checkpoint."""
-    for entry in folder.rglob(".*.part"):
-        if is_leftover(entry):
-            entry.unlink()
-
-
-def _made(folder: Path, exist_ok: bool = False) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=exist_ok)
-    except OSError as error:
-        raise FileError(
-            f"{folder} could not be made: {error.strerror}. Give a folder that can be written to: --out DIR."
-        ) from error
-    return folder
 
 
 def _resumed(

@@ -1,0 +1,181 @@
+"""A run's folder is one process's at a time, is replaced only where that was asked for, and keeps no leftovers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cutaway.commands import main
+from cutaway.errors import FileError, SettingError
+from cutaway.files import read_json, replacing
+from cutaway.models.saving import write_tensors
+from cutaway.training.folder import LOCK, RunInUse, clear_leftovers, locked, new_folder
+from cutaway.training.progress import Progress
+from cutaway.training.session import fit
+
+GIVEN = {"epochs": 1, "tensorboard": False}
+QUIET: dict[str, Any] = {"progress": Progress(shown=False)}
+# A process that holds the run, and has a child that would hold it on.
+HOLDER = """
+import os, sys, time
+from pathlib import Path
+from cutaway.training.folder import locked
+with locked(Path(sys.argv[1])):
+    child = os.fork()
+    if child == 0:
+        os.close(1)
+        time.sleep(60)
+        os._exit(0)
+    print(child, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_lock_dies_with_its_process_and_says_who_holds_it(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, tmp_path], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    child = int(process.stdout.readline())
+    try:
+        with pytest.raises(RunInUse, match=rf"in use: process {process.pid} on .*, since 20.* UTC, works on it"):
+            locked(tmp_path).__enter__()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        os.kill(child, 0)  # it lives, and holds nothing
+        with locked(tmp_path):
+            assert str(os.getpid()) in (tmp_path / LOCK).read_text()
+        assert not list(tmp_path.iterdir())
+    finally:
+        process.kill()
+        os.kill(child, signal.SIGKILL)
+        process.stdout.close()
+        process.wait()
+
+
+def test_one_holds_it_at_a_time_and_the_next_can(tmp_path: Path) -> None:
+    for _ in range(2):
+        with locked(tmp_path), pytest.raises(RunInUse):
+            locked(tmp_path).__enter__()
+    (tmp_path / LOCK).write_text("process 1 on a machine that was switched off,")  # nobody holds it
+    with locked(tmp_path):
+        (tmp_path / LOCK).unlink()  # somebody tidied up, and somebody else came
+        (tmp_path / LOCK).write_text("another's")
+    assert (tmp_path / LOCK).read_text() == "another's"
+
+
+def test_a_run_that_is_trained_is_neither_resumed_nor_replaced_and_its_files_stay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = fit("mlp", "iris", GIVEN, out=tmp_path / "run", **QUIET)
+    partial = run.folder / "checkpoints" / ".last.safetensors.4711.part"
+    partial.mkdir()
+    before = {p: p.read_bytes() for p in run.folder.rglob("*") if p.is_file()}
+    with locked(run.folder):
+        for given in ({"resume": run.folder}, {"out": run.folder, "overwrite": True}):
+            named = (None, None, {}) if "resume" in given else ("mlp", "iris", GIVEN)
+            with pytest.raises(RunInUse, match=f"process {os.getpid()} on"):
+                fit(*named, **given, **QUIET)
+        assert {p: p.read_bytes() for p in run.folder.rglob("*") if p.is_file() and p.name != LOCK} == before
+        assert partial.is_dir()
+        assert main(["report", str(run.folder)]) == 0  # whoever wants to see how it goes can
+        assert f"note: process {os.getpid()} on" in capsys.readouterr().err
+        assert partial.is_dir()
+    assert main(["report", str(run.folder)]) == 0
+    assert not partial.exists()
+
+
+@pytest.mark.parametrize("library", [False, True])
+def test_whatever_stands_half_written_is_known_and_cleared(tmp_path: Path, library: bool) -> None:
+    """A library that writes safely makes temporary files of its own beside the one that it was told."""
+    path = tmp_path / "checkpoints" / "last.safetensors"
+
+    def interrupted() -> None:
+        with replacing(path) as temporary:
+            temporary.write_bytes(b"half")
+            (temporary.parent / ".tmpA1b2C3").write_bytes(b"half")
+            assert all(p.name.endswith(".part") for p in path.parent.iterdir())
+            if library:  # as a kill leaves it
+                os.rename(temporary.parent, path.parent / ".last.safetensors.4711.part")
+                (path.parent / ".tmpZ9y8X7").write_bytes(b"of an earlier version")
+            raise InterruptedError
+
+    with pytest.raises(FileError):
+        interrupted()
+    kept = [tmp_path / ".notes.part", tmp_path / ".tmpabcdef", tmp_path / "checkpoints" / ".tmp-mine"]
+    for one in kept:
+        one.write_text("a person's own")
+    clear_leftovers(tmp_path)
+    assert sorted(p for p in tmp_path.rglob("*") if p.is_file()) == sorted(kept)
+
+
+def test_tensors_are_never_written_outside_the_folder_that_is_cleared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cutaway.models import saving
+
+    seen = []
+
+    def save(tensors: Any, path: Path, meta: Any) -> None:
+        seen.append(path)
+        once(tensors, path, meta)
+
+    once = saving.save_file
+    monkeypatch.setattr(saving, "save_file", save)
+    write_tensors(tmp_path / "x.safetensors", {"a": torch.zeros(3)}, {})
+    assert seen[0].parent.name == f".x.safetensors.{os.getpid()}.part"
+    assert [p.name for p in tmp_path.iterdir()] == ["x.safetensors"]
+
+
+def test_overwrite_replaces_a_runs_files_and_nothing_else(tmp_path: Path) -> None:
+    run = fit("mlp", "iris", {**GIVEN, "snapshots": 2}, out=tmp_path / "run", **QUIET)
+    (run.folder / "notes.txt").write_text("a person's own")
+    with pytest.raises(FileError, match="or replace it: add --overwrite"):
+        fit("linear", "diabetes", GIVEN, out=run.folder, **QUIET)
+    assert run.about["model"] == "mlp"
+    fit("linear", "diabetes", GIVEN, out=run.folder, overwrite=True, **QUIET)
+    assert read_json(run.folder / "run.json")["model"] == "linear"
+    assert not (run.folder / "snapshots").exists()
+    assert (run.folder / "notes.txt").read_text() == "a person's own"
+
+
+def test_overwrite_replaces_nothing_that_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years")
+    with pytest.raises(FileError, match="is no run"):
+        new_folder(tmp_path, "n", True, [])
+    with pytest.raises(FileError, match="is no run"):
+        new_folder(tmp_path / "thesis.tex", "n", True, [])
+    assert (tmp_path / "thesis.tex").read_text() == "years"
+
+
+def test_a_run_that_is_read_is_not_replaced(tmp_path: Path) -> None:
+    run = fit("mlp", "iris", GIVEN, out=tmp_path / "run", **QUIET)
+    with pytest.raises(FileError, match="is read here"):
+        fit("mlp", "iris", {**GIVEN, "weights": str(run.folder)}, out=run.folder, overwrite=True, **QUIET)
+    (run.folder / "t.csv").write_text("x,y\n" + "1,a\n2,b\n" * 30)
+    given = {**GIVEN, "target": "y"}
+    with pytest.raises(FileError, match="is read here"):
+        fit("mlp", str(run.folder / "t.csv"), given, out=run.folder, overwrite=True, **QUIET)
+    assert json.loads((run.folder / "run.json").read_text())["status"] == "finished"
+
+
+def test_a_resumed_run_stands_where_it_stood(tmp_path: Path) -> None:
+    run = fit("mlp", "iris", GIVEN, out=tmp_path / "run", **QUIET)
+    with pytest.raises(SettingError, match=r"--out .*other names another folder"):
+        fit(None, None, {"epochs": 2}, resume=run.folder, out=tmp_path / "other", **QUIET)
+    with pytest.raises(SettingError, match="--overwrite replaces one"):
+        fit(None, None, {"epochs": 2}, resume=run.folder, overwrite=True, **QUIET)
+    assert not (tmp_path / "other").exists()
+    fit(None, None, {"epochs": 2}, resume=run.folder, out=tmp_path / "." / "run", **QUIET)
+    assert read_json(run.folder / "run.json")["epochs_done"] == 2
+
+
+def test_names_that_were_taken_a_moment_ago_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert [new_folder(None, "mlp-iris", False, []).name for _ in range(3)] == [f"mlp-iris-{n}" for n in (1, 2, 3)]
