@@ -123,7 +123,7 @@ def _write(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> in
     """Texts that go on where the prompts end, one after the other."""
     from .output import emit_json, write
 
-    asked = _asked(text, args)
+    asked = _asked(run, text, args)
     prompts = [args.prompt] if args.prompts is None else _lines(args)
     encoded = [_prompt(text, prompt) for prompt in prompts]
     model = run.place.model(run.model, learns=False)
@@ -149,8 +149,10 @@ def _write(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> in
     return 0
 
 
-def _asked(text: RunningPreprocessing, args: argparse.Namespace) -> _Asked:
+def _asked(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> _Asked:
     """What was asked for. Raises SettingError for what cannot be."""
+    from ..models.origin import origin_of
+
     for key in PAIRS:
         if getattr(args, key) is not None:
             raise SettingError(f"--{key} is for pairs of sequences, and this run learned running text: leave it out.")
@@ -160,7 +162,8 @@ def _asked(text: RunningPreprocessing, args: argparse.Namespace) -> _Asked:
     if not 0 <= seed < 2**63 - samples:
         raise SettingError(f"--seed {seed} cannot be: it must be at least 0, and below 2**63.")
     known = text.tokenizer
-    ends = [] if known.end is None else [known.end]
+    origin = origin_of(run.model)
+    ends = sorted({*([] if known.end is None else [known.end]), *(origin.ends if origin else ())})
     special = (known.padding, known.unknown, known.begin, known.mask)
     return _Asked(
         COUNT if args.count is None else args.count,

@@ -28,6 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ModelError, SettingError, require
+from ..models.origin import origin_of
 from ..nn.masks import real_places
 from ..nn.unrolled import Unrolled
 from .sampling import Sampling, Settings, draw, uniform
@@ -47,8 +48,8 @@ def generate(
     *,
     mask: Tensor | None = None,
     generator: Generators = None,
-    never: Sequence[int] = NEVER,
-    ends: Sequence[int] = (),
+    never: Sequence[int] | None = None,
+    ends: Sequence[int] | None = None,
     window: bool = False,
     **settings: Unpack[Settings],
 ) -> Tensor:
@@ -56,7 +57,9 @@ def generate(
 
     `mask` (N, T) is True where a token is real. How each is drawn is said by `settings`, those of
     `sampling.Sampling`; the repetition penalty counts the prompt's tokens. Tokens of `never` are not drawn; one of
-    `ends` ends its row, where NONE stands from there on, and the result is shorter where all rows have ended.
+    `ends` ends its row, where NONE stands from there on, and the result is shorter where all rows have ended. Unless
+    they are given, nothing ends a row, and padding and the unknown token, 0 and 1, are never drawn; of a model from a
+    Hugging Face folder the ends are those that the folder names, and every token can be drawn.
 
     One `generator` draws for all rows; of several, one a row, each row is the same whatever the batch it stands in. The
     model is left in the mode that it was in. Raises ModelError for a prompt that is empty, has a token outside the
@@ -86,13 +89,17 @@ def stream(
     *,
     mask: Tensor | None = None,
     generator: Generators = None,
-    never: Sequence[int] = NEVER,
-    ends: Sequence[int] = (),
+    never: Sequence[int] | None = None,
+    ends: Sequence[int] | None = None,
     window: bool = False,
     **settings: Unpack[Settings],
 ) -> Iterator[Tensor]:
     """The same, one token of each row at a time, (N,), as soon as it is drawn."""
-    sampling = Sampling(**settings)
+    sampling, origin = Sampling(**settings), origin_of(model)
+    if never is None:
+        never = () if origin else NEVER
+    if ends is None:
+        ends = origin.ends if origin else ()
     require(count >= 1, "count", count, "at least 1", SettingError)
     prompts = _prompts(prompt, mask)
     _refuse_unknown(model, prompts)

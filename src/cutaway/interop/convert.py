@@ -12,9 +12,10 @@ from ..data.preprocessing import preprocessing_from_json
 from ..data.sets import Preprocessing
 from ..errors import FileError, ModelError
 from ..files import exists, read_json, refuse_irregular, refuse_overwriting, write_text
+from ..models.origin import origin_of
 from ..models.registry import preset
 from ..models.saving import CONFIG, load_model, save_model
-from ..spec import PairSpec
+from ..spec import Classes, PairSpec, Value
 from .huggingface.folders import read_folder, write_folder
 from .huggingface.reading import is_folder
 from .huggingface.vocabulary import Vocabulary, of_folder, of_pairs, of_tokenizer
@@ -22,6 +23,7 @@ from .torchvision import likely_preset, read_checkpoint, read_state_dict, write_
 from .word_vectors import Vectors
 
 PREPROCESSING = "preprocessing.json"
+PROBLEMS: Mapping[type, str] = {Classes: "single_label_classification", Value: "regression"}  # transformers' names
 
 
 @dataclass(frozen=True)
@@ -81,16 +83,20 @@ def _to_huggingface(source: Path, target: Path, name: str | None) -> Conversion:
     """Make a Hugging Face folder of a run's or model's folder, with its tokenizer where that has a form there."""
     if is_folder(source):
         raise FileError(f"{source} is a Hugging Face folder already. To copy it, copy the folder.")
-    model, written, _ = _from_folder(source, name)
+    model, written, said = _from_folder(source, name)
     folder = _model_folder(source)
     vocabulary = of_folder(folder)
+    if vocabulary and origin_of(model):  # the folder that it came from said what its tokens are
+        vocabulary = Vocabulary(vocabulary.files, {})
     labels: tuple[str, ...] = ()
+    problem: str | None = None
     notes: tuple[str, ...] = ()
     if (folder / PREPROCESSING).is_file():
         preprocessing = preprocessing_from_json(read_json(folder / PREPROCESSING))
         labels = getattr(preprocessing.spec.target, "names", ())
+        problem = PROBLEMS.get(type(preprocessing.spec.target))
         vocabulary, notes = _vocabulary(preprocessing, model)
-    return Conversion(written, write_folder(model, written, target, vocabulary, labels), notes)
+    return Conversion(written, write_folder(model, written, target, vocabulary, labels, problem), (*said, *notes))
 
 
 def _vocabulary(preprocessing: Preprocessing, model: nn.Module) -> tuple[Vocabulary | None, tuple[str, ...]]:
@@ -156,7 +162,8 @@ def _from_folder(source: Path, name: str | None) -> tuple[nn.Module, str, tuple[
     written: str = description["preset"]
     if name is not None and name != written:
         raise FileError(f"{folder} holds a {written}, not a {name}: ask for {written}.")
-    return model, written, ()
+    origin = origin_of(model)
+    return model, written, origin.notes if origin else ()
 
 
 def _model_folder(source: Path) -> Path:

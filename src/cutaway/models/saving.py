@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from .. import __version__
 from ..errors import CutawayError, FileError
 from ..files import read_json, refuse_irregular, replacing, write_json
+from .origin import origin_from_json, origin_of
 from .registry import Preset, presets
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -37,12 +38,13 @@ def save_model(
 ) -> None:
     """Write the model's config and weights to `folder`, each file whole or not at all. `extra` is more to say
     of the model in config.json, as JSON values. Raises FileError where the folder cannot be written."""
-    folder = Path(folder)
+    folder, origin = Path(folder), origin_of(model)
     description = {
         "preset": preset.name,
         "family": preset.module.__name__.rpartition(".")[2],
         "config": dataclasses.asdict(model.config),  # type: ignore[call-overload]  # every Model has one
         "cutaway": __version__,
+        **({"origin": dataclasses.asdict(origin)} if origin else {}),
         **(extra or {}),
     }
     write_tensors(folder / WEIGHTS, model.state_dict(), description)
@@ -78,6 +80,8 @@ def load_model(folder: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, Any
             f"not take in this version, {__version__}: {error}"
         ) from error
     put_weights(model, tensors, folder / WEIGHTS)
+    if "origin" in description:
+        model.origin = origin_from_json(description["origin"])  # type: ignore[assignment]  # no module or tensor
     return model.eval(), description
 
 

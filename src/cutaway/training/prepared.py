@@ -29,7 +29,7 @@ from .layers import frozen, heads
 from .place import Place, find_place
 from .settings import TrainSettings
 from .tokens import words_of
-from .weights import Source, Taken, find_weights, take_weights
+from .weights import Source, Taken, find_weights, keep_origin, take_weights
 
 TOKENIZED = ("text", "pairs")  # kinds of data that a tokenizer cuts
 WORTH_SAYING = 0.01  # share of padding from which on it is told
@@ -111,6 +111,8 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     if begun and settings.weights:
         taken = take_weights(network, found, settings.weights)
         taken = replace(taken, notes=(*_built_like(found, parsed, typed, begun), *taken.notes))
+    elif settings.weights:
+        keep_origin(network, found, settings.weights)
     if settings.vectors:
         settings = replace(settings, vectors=str(Path(settings.vectors).expanduser().resolve()))
         if not resumed:

@@ -24,6 +24,7 @@ from ..interop.hub import fetch, how_to_get, is_hub
 from ..interop.huggingface import family_of
 from ..interop.huggingface.reading import INDEX, Folder, is_folder
 from ..interop.torchvision import read_checkpoint
+from ..models.origin import Origin, origin_from_json
 from ..models.registry import Preset
 from ..models.saving import WEIGHTS, read_tensors, refuse_not_finite, refuse_pickle
 from ..settings import as_text
@@ -90,8 +91,19 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
     _refuse_misfits(file, model, wanted, offered)
     refuse_not_finite(offered, file)
     model.load_state_dict({**own, **offered})
+    keep_origin(model, preset, path)
     notes = (_said(file, preset, own, wanted, found, new), *notes)
     return Taken(str(file.absolute()), _digest(file), len(wanted), new, notes)
+
+
+def keep_origin(model: nn.Module, preset: Preset, path: str) -> None:
+    """Have the model know what is said beside the weights at `path`; nothing, where they are gone since."""
+    try:
+        origin = _origin(_file(path, preset))
+    except FileError:
+        return
+    if origin is not None:
+        model.origin = origin  # type: ignore[assignment]  # no module or tensor
 
 
 def find_weights(path: str, preset: Preset) -> Source:
@@ -175,6 +187,14 @@ def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Te
     ]
     notes = (f"The model of these weights had other settings: {'; '.join(changed)}.",) if changed else ()
     return tensors, notes
+
+
+def _origin(file: Path) -> Origin | None:
+    """What the folder of the weights says beside them; a head that it had not will be learned now."""
+    if _is_hugging(file):
+        return Folder(file.parent).origin()
+    document = (_meta(file) or {}).get("origin")
+    return dataclasses.replace(origin_from_json(document), new=()) if document else None
 
 
 def _meta(file: Path) -> dict[str, Any] | None:

@@ -39,8 +39,14 @@ class Family:
     settings: Callable[[Any], dict[str, Any]]  # our Config → what transformers' config of that type is built with
     config: Callable[[Mapping[str, Any]], Any]  # config.json → our Config; raises ModelError naming the field
     architecture: Callable[[Any], str]  # our Config → the class in transformers: BertForMaskedLM
+    # Other names of fields of config.json, to those that `config` reads: transformers takes either.
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    tokens: Mapping[str, Any] = field(default_factory=dict)  # ids of special tokens where config.json is silent
     # Names of theirs that hold nothing of their own, as patterns: tied to another tensor, or made anew.
     left: tuple[str, ...] = field(default=())
+    # Two names of the output layer's bias, usually of one tensor: that which its product adds, and that which it is
+    # saved by. Where a file has the first, that is what counts there.
+    output_bias: tuple[str, str] | None = None
 
 
 def renamed(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

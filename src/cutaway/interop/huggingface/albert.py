@@ -69,11 +69,13 @@ FAMILY = Family(
     ),
     settings=settings,
     config=config_of,
+    tokens={"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3},
     architecture=lambda config: f"Albert{KINDS[config.head]}",
     left=(
         r"(albert\.)?embeddings\.position_ids",
-        r"predictions\.decoder\.(weight|bias)",
+        r"predictions\.decoder\.weight",
         r"sop_classifier\.classifier\.(weight|bias)",
         r"(albert\.)?pooler\.(weight|bias)",
     ),
+    output_bias=("predictions.decoder.bias", "predictions.bias"),
 )

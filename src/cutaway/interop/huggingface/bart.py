@@ -105,6 +105,18 @@ FAMILY = Family(
     ),
     settings=settings,
     config=config_of,
+    aliases={
+        "hidden_size": "d_model",
+        "num_attention_heads": "encoder_attention_heads",
+        "num_hidden_layers": "encoder_layers",
+    },
+    tokens={
+        "pad_token_id": 1,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+        "decoder_start_token_id": 2,
+        "forced_eos_token_id": 2,
+    },
     architecture=lambda config: "BartForConditionalGeneration",
     left=(
         r"(model\.)?(encoder|decoder)\.embed_tokens\.weight",

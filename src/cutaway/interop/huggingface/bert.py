@@ -114,11 +114,13 @@ FAMILY = Family(
     ),
     settings=settings,
     config=config_of,
+    tokens={"pad_token_id": 0},
     architecture=lambda config: f"Bert{KINDS[config.head]}",
     left=(
         r"(bert\.)?embeddings\.position_ids",
-        r"cls\.predictions\.decoder\.(weight|bias)",
+        r"cls\.predictions\.decoder\.weight",
         r"cls\.seq_relationship\.(weight|bias)",
         r"(bert\.)?pooler\.dense\.(weight|bias)",
     ),
+    output_bias=("cls.predictions.decoder.bias", "cls.predictions.bias"),
 )

@@ -95,6 +95,8 @@ FAMILY = Family(
     ),
     settings=settings,
     config=config_of,
+    aliases={"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"},
+    tokens={"pad_token_id": 0},
     architecture=lambda config: f"DistilBert{KINDS[config.head]}",
     left=(r"(distilbert\.)?embeddings\.position_ids", r"vocab_projector\.weight"),
 )

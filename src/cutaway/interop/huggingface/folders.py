@@ -17,10 +17,11 @@ from torch import nn
 
 from ...errors import FileError, ModelError
 from ...files import write_json, write_text
+from ...models.origin import Origin, origin_of
 from ...models.registry import Preset
 from ...models.saving import CONFIG, WEIGHTS, put_weights
-from . import families, family_of, names_of, renamed
-from .reading import Folder, shapes_of
+from . import Family, families, family_of, names_of, renamed
+from .reading import ANSWERS, GENERATION, Folder, shapes_of
 from .vocabulary import Vocabulary
 
 
@@ -58,17 +59,25 @@ def read_folder(path: Path, name: str | None = None) -> Loaded:
     kind = kinds.pop() if len(kinds) == 1 else torch.float32
     own = {k: v.to(kind) for k, v in model.state_dict().items() if k in matched.new}
     put_weights(model, {**own, **matched.tensors}, folder.path)
+    model.origin = folder.origin(matched.new)  # type: ignore[assignment]  # no module or tensor
     notes = (*folder.said_of(found), *matched.notes)
     return Loaded(model.eval(), found, matched.key_map, notes, folder.tokenizer)
 
 
 def write_folder(
-    model: nn.Module, name: str, path: Path, vocabulary: Vocabulary | None = None, labels: Sequence[str] = ()
+    model: nn.Module,
+    name: str,
+    path: Path,
+    vocabulary: Vocabulary | None = None,
+    labels: Sequence[str] = (),
+    problem: str | None = None,
 ) -> dict[str, str]:
     """Write a model of the preset `name` as a folder that transformers' from_pretrained loads, whole or not at all;
-    gives the key map, ours → theirs. `labels` are the names of its classes.
+    gives the key map, ours → theirs. `labels` are the names of its classes, `problem` transformers' name of its task.
 
-    Raises ModelError where transformers has no such network, FileError where the folder exists or cannot be written.
+    What the folder that it came from said is written again, but for what is another thing now; a head that it had not,
+    and that nothing has learned since, is not written. Raises ModelError where transformers has no such network,
+    FileError where the folder exists or cannot be written.
     """
     family = family_of(name)
     if family is None:
@@ -76,28 +85,18 @@ def write_folder(
         raise ModelError(
             f"transformers has no network like {name}, so it has no Hugging Face form. These have: {known}."
         )
-    config: Any = model.config
-    own = model.state_dict()
+    origin = origin_of(model)
+    own = {k: v for k, v in model.state_dict().items() if origin is None or k not in origin.new}
     tensors = {k: v.detach().cpu().contiguous() for k, v in renamed(family, own).items()}
     # A part of a larger tensor is written as a tensor by itself.
     alone = {k: v if v.untyped_storage().nbytes() == v.nbytes else v.clone() for k, v in tensors.items()}
     floating = next(t.dtype for t in alone.values() if t.is_floating_point())
-    settings = family.settings(config)
-    if labels and settings.get("num_labels") == len(labels):
-        del settings["num_labels"]
-        settings["id2label"] = {str(i): label for i, label in enumerate(labels)}
-        settings["label2id"] = {label: i for i, label in enumerate(labels)}
-    special = vocabulary.ids if vocabulary else {"pad_token_id": 0, "bos_token_id": None, "eos_token_id": None}
-    document = {
-        "architectures": [family.architecture(config)],
-        "model_type": family.model_type,
-        **{key: value for key, value in special.items() if key not in settings},
-        **settings,
-        **(vocabulary.own if vocabulary else {}),
-        "dtype": str(floating).removeprefix("torch."),
-    }
+    document = _document(model.config, family, origin, vocabulary, labels, problem)
+    document["dtype"] = str(floating).removeprefix("torch.")
     with _whole_folder(path) as folder:
         write_json(folder / CONFIG, document)
+        if origin is not None and origin.generation is not None:
+            write_json(folder / GENERATION, {**origin.generation, **(vocabulary.own if vocabulary else {})})
         try:
             save_file(alone, folder / WEIGHTS, {"format": "pt"})
         except SafetensorError as error:  # a full disk, for one
@@ -105,6 +104,51 @@ def write_folder(
         for file, text in vocabulary.files.items() if vocabulary else ():
             write_text(folder / file, text)
     return {ours: ", ".join(names_of(family, ours)[1]) for ours in own}
+
+
+def _document(
+    config: Any,
+    family: Family,
+    origin: Origin | None,
+    vocabulary: Vocabulary | None,
+    labels: Sequence[str],
+    problem: str | None,
+) -> dict[str, Any]:
+    """What config.json says."""
+    settings, kept = family.settings(config), dict(origin.config) if origin else {}
+    for field in (*family.aliases, "num_labels", "torch_dtype", "transformers_version"):
+        kept.pop(field, None)
+    named = kept.get("id2label")
+    if labels and settings.get("num_labels") == len(labels):
+        del settings["num_labels"]
+        settings["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        settings["label2id"] = {label: i for i, label in enumerate(labels)}
+    elif named and (not _answers(config) or len(named) == settings.get("num_labels")):
+        settings.pop("num_labels", None)
+    else:
+        for field in ("id2label", "label2id"):
+            kept.pop(field, None)
+    if problem is not None and _answers(config):
+        settings["problem_type"] = problem
+    special = vocabulary.ids if vocabulary else {"pad_token_id": 0, "bos_token_id": None, "eos_token_id": None}
+    if origin:  # what is said there of tokens, by silence too, stands
+        settings = {key: value for key, value in settings.items() if not key.endswith("_token_id")}
+        said = {**origin.tokens, **origin.config}
+        ids = vocabulary.ids if vocabulary else {}
+        special = {key: value for key, value in ids.items() if said.get(key) is None}
+    return {
+        **kept,
+        "architectures": kept.get("architectures") if origin and origin.new else [family.architecture(config)],
+        "model_type": family.model_type,
+        **{key: value for key, value in special.items() if key not in settings},
+        **settings,
+        **(vocabulary.own if vocabulary else {}),
+    }
+
+
+def _answers(config: Any) -> bool:
+    """Whether the model has an answer for each of so many labels."""
+    return getattr(config, "head", None) in ANSWERS
 
 
 @contextlib.contextmanager

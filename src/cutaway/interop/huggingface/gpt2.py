@@ -69,6 +69,13 @@ FAMILY = Family(
     ),
     settings=settings,
     config=config_of,
+    aliases={
+        "hidden_size": "n_embd",
+        "max_position_embeddings": "n_positions",
+        "num_attention_heads": "n_head",
+        "num_hidden_layers": "n_layer",
+    },
+    tokens={"bos_token_id": 50_256, "eos_token_id": 50_256},
     architecture=lambda config: "GPT2LMHeadModel" if config.head == "next" else "GPT2ForSequenceClassification",
     left=(r"lm_head\.weight", r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)"),
 )

@@ -25,16 +25,18 @@ from torch import Tensor
 from ...errors import FileError, ModelError
 from ...files import read_json
 from ...models.memory import shaped
+from ...models.origin import Origin
 from ...models.recognition import differing, nearest
 from ...models.registry import Preset, preset
 from ...models.saving import CONFIG, WEIGHTS, refuse_not_finite, refuse_pickle
 from ...settings import as_text
 from . import Family, Rule, families, names_of, taken
 from .encoders import answers_of
-from .values import in_their_words, shown
+from .values import in_their_words, plain_fields, shown
 from .vocabulary import TOKENIZER
 
 INDEX = "model.safetensors.index.json"
+GENERATION = "generation_config.json"
 PICKLES = ("pytorch_model*.bin", "*.pth", "*.pt", "*.ckpt")
 
 HEADS = ("next", "masked", "classes", "tags", "tokens")  # kinds of heads that a Config here may name
@@ -94,13 +96,24 @@ class Folder:
             raise ModelError(f"{path / CONFIG} has {what}. Here are: {', '.join(families())}.")
         self.family: Family = families()[kind]
         try:
-            self.config = self._with_head(self.family.config(self.theirs))
+            self.config = self._with_head(self.family.config(plain_fields(self.theirs, self.family.aliases)))
         except ModelError as error:
             said = in_their_words(kind, str(error)).removeprefix(f"{CONFIG} has ")
             raise ModelError(f"{path / CONFIG}: {said}") from error
         if (path / WEIGHTS).is_file() or (path / INDEX).is_file():
             self._refuse_oversized()
         self.tokenizer = path / TOKENIZER if (path / TOKENIZER).is_file() else None
+
+    def origin(self, new: tuple[str, ...] = ()) -> Origin:
+        """What the folder says beside sizes and weights; `new` are our tensors that it has not. Raises FileError for a
+        generation_config.json that is none."""
+        generation = read_json(self.path / GENERATION) if (self.path / GENERATION).is_file() else None
+        if generation is not None and not isinstance(generation, dict):
+            raise FileError(f"{self.path / GENERATION} holds no settings by name: take it from where it came.")
+        found = Origin(self.theirs, generation, self.family.tokens, new)
+        if not all(isinstance(end, int) for end in found.ends):
+            raise FileError(f"{self.path} has eos_token_id={shown(list(found.ends))}, where ids of tokens belong.")
+        return found
 
     @functools.cached_property
     def files(self) -> tuple[Path, ...]:
@@ -268,6 +281,7 @@ class Folder:
     def _full(self) -> tuple[Mapping[str, Tensor], Mapping[str, str]]:
         """The tensors under the names of a network with a head, and the file's name of each."""
         outside = [_pattern(name) for rule in self.family.rules if rule.outside for name in rule.theirs]
+        outside += map(re.escape, self.family.output_bias or ())
         tensors: dict[str, Tensor] = {}
         origin: dict[str, str] = {}
         for name, tensor in self.tensors.items():
@@ -277,6 +291,9 @@ class Folder:
             if self.bare and not any(re.fullmatch(pattern, full) for pattern in outside):
                 full = self.family.prefix + full
             tensors[full], origin[full] = tensor, name
+        for added, saved in (self.family.output_bias,) if self.family.output_bias else ():
+            if added in tensors:
+                tensors[saved], origin[saved] = tensors.pop(added), origin.pop(added)
         return tensors, origin
 
     @property

@@ -56,10 +56,12 @@ FAMILY = Family(
     ),
     settings=settings,
     config=config_of,
+    tokens={"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
     architecture=lambda config: f"Roberta{KINDS[config.head]}",
     left=(
         r"(roberta\.)?embeddings\.position_ids",
-        r"lm_head\.decoder\.(weight|bias)",
+        r"lm_head\.decoder\.weight",
         r"(roberta\.)?pooler\.dense\.(weight|bias)",
     ),
+    output_bias=("lm_head.decoder.bias", "lm_head.bias"),
 )

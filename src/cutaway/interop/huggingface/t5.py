@@ -92,6 +92,13 @@ FAMILY = Family(
     ),
     settings=settings,
     config=config_of,
+    aliases={
+        "hidden_size": "d_model",
+        "num_attention_heads": "num_heads",
+        "num_hidden_layers": "num_layers",
+        "head_dim": "d_kv",
+    },
+    tokens={"pad_token_id": 0, "eos_token_id": 1},
     architecture=lambda config: "T5ForConditionalGeneration",
     left=(
         r"(encoder|decoder)\.embed_tokens\.weight",

@@ -91,6 +91,28 @@ def in_their_words(kind: str, message: str) -> str:
     return re.sub(rf"\b({known})=", lambda found: f"{names[found[1]]}=", message) if known else message
 
 
+MADE_OTHERWISE = ("pruned_heads", "quantization_config")  # fields of any config.json that make another network
+
+
+def plain_fields(theirs: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
+    """A config.json with one name for each field. Raises ModelError where two names of one field say different things,
+    and for what makes another network of any family."""
+    found = dict(theirs)
+    for alias, field in aliases.items():
+        if alias not in theirs:
+            continue
+        if field in theirs and theirs[field] != theirs[alias]:
+            raise ModelError(
+                f"config.json has {alias}={theirs[alias]!r} beside {field}={theirs[field]!r}, which is the same field: "
+                "keep one of them."
+            )
+        found[field] = theirs[alias]
+    for field in MADE_OTHERWISE:
+        if found.get(field):
+            raise ModelError(f"config.json has {field}={shown(found[field])}, which no network here has.")
+    return found
+
+
 def only(theirs: Mapping[str, Any], field: str, default: int) -> int:
     """A whole number of the config. Raises ModelError where it is none, or larger than any size can be."""
     value = theirs.get(field, default)
