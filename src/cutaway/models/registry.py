@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import ModelError, UnknownName
-from ..settings import parse
-from ..spec import Classes, ImageSizes, Spec, Target, Value
+from ..errors import ModelError, SettingError, UnknownName, short
+from ..settings import as_text, parse
+from ..spec import Classes, ImageSizes, ImageSpec, Spec, Target, Value
 from .card import Card, PresetCard
 from .memory import FRACTION, refuse_too_large
 
@@ -92,10 +92,33 @@ class Preset:
             self._refuse_target(spec)
         asked = self.parse(settings or {})
         config = dataclasses.replace(config, **asked)
-        if spec is not None:  # what was asked for stays, whatever the data would suggest
-            config = dataclasses.replace(type(config).for_spec(config, spec), **asked)
+        if spec is not None:
+            fitted = type(config).for_spec(config, spec)
+            config = dataclasses.replace(fitted, **self._beyond_the_data(asked, fitted, spec))
             self._refuse_longer(config, spec)
         return config
+
+    def _beyond_the_data(self, asked: Mapping[str, Any], fitted: Any, spec: Spec) -> dict[str, Any]:
+        """What was asked for that the config has not which is fitted to the data: room for longer texts, or for more
+        tokens than there are. Raises SettingError where it is anything else: the data decides that."""
+        beyond = {}
+        for key, value in asked.items():
+            own = getattr(fitted, key)
+            if key == "num_classes" and value is not None:
+                own = spec.target.outputs
+            elif key == "image_size" and isinstance(spec, ImageSpec):
+                own = max(spec.height, spec.width)
+            if value == own or value in (None, "auto"):
+                continue
+            if key == "context" or (key == "vocabulary" and value > own > 0):
+                beyond[key] = value
+                continue
+            what = f" ({spec.target.column})" if key == "num_classes" else ""
+            raise SettingError(
+                f"model.{key}={short(as_text(value))} cannot be: the data decides {key}, and here it is "
+                f"{as_text(own)}{what}. Leave it out, or give other data."
+            )
+        return beyond
 
     def _refuse_target(self, spec: Spec) -> None:
         """Raise ModelError, naming the models that can, where the model cannot learn what the data asks for."""

@@ -23,6 +23,7 @@ from ..models.registry import Preset, preset
 from ..settings import as_text, build, keys, short
 from ..spec import Classes, ImageSizes, ImageSpec, PairSpec
 from ..tasks.task import Task, task_for
+from .applicable import refuse_without_effect
 from .evaluation import carries
 from .fitting import refuse_too_large_to_learn
 from .layers import frozen, heads
@@ -118,6 +119,8 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
         if not resumed:
             data.notes.append(_take_vectors(network, data, settings))
     settings = _settled(settings, network, taken)
+    if not resumed:
+        refuse_without_effect(given, settings, data_settings, data, network)
     loss = settings.loss or (getattr(network, "loss", None) if isinstance(data.spec.target, Classes) else None)
     words = getattr(data.preprocessing, "words", None)
     task = task_for(data.spec, loss, settings.label_smoothing, _class_weights(data, settings), words)

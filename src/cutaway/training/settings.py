@@ -28,7 +28,7 @@ class TrainSettings:
     )
     accumulate: int = setting(1, "steps whose gradients are added before one update", low=1)
     optimizer: str = setting("adamw", "how gradients become updates", choices=OPTIMIZERS)
-    lr: float = setting(1e-3, "learning rate", low=0.0, high=1e6)
+    lr: float = setting(1e-3, "learning rate", low=0.0, high=1e30)
     momentum: float = setting(0.9, "momentum of momentum, nesterov and muon", low=0.0, high=0.9999)
     weight_decay: float = setting(0.01, "decay of weights; never of biases and norms", low=0.0, high=1.0)
     schedule: str = setting("warmup-cosine", "how the learning rate moves", choices=SCHEDULES)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ..applicable import refuse_changed
 from ..images.dataset import image_dataset
 from ..sets import DataSet
 from ..settings import DataSettings
@@ -57,6 +58,11 @@ def open_xor(request: Request) -> DataSet:
     if count > len(toys.xor()[1]):
         points, labels = toys.noisy_xor(count, noise, TOY_SEED)
         return _table(request, pl.DataFrame({"a": points[:, 0], "b": points[:, 1], request.named.target: labels}))
+    refuse_changed(
+        request.settings,
+        ("val", "test", "fold", "split_seed", "limit"),
+        "would change nothing: the four rows of XOR are every split alike; count=200 draws points around them",
+    )
     points, labels = toys.xor()
     rows = np.arange(len(labels))
     return _table(

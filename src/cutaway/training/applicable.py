@@ -1,0 +1,107 @@
+"""Settings that would change nothing, beside the others and with this data and model: refused by name, never ignored.
+
+What a kind of data gives no meaning to is refused where it is opened (`data.applicable`); here is what shows only once
+data and model are known. Only what a person typed is held to it: a model's card may hold settings for several
+optimizers, and a run that is resumed keeps the settings that it began with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import nn
+
+from ..data.sets import DataSet
+from ..data.settings import DataSettings
+from ..errors import SettingError
+from ..settings import as_text, short
+from ..spec import Classes, Context, Horizon, Masked, NextToken
+from .layers import NORMS, depths, frozen
+from .settings import TrainSettings
+
+FOR_OPTIMIZERS = {"momentum": ("momentum", "nesterov", "muon")}
+FOR_SCHEDULES = {
+    "warmup": ("warmup-cosine", "noam", "wsd"),
+    "gamma": ("step",),
+    "milestones": ("step",),
+    "decay": ("wsd",),
+}
+IN_ORDER = (NextToken, Masked, Context, Horizon)  # targets of data that is split where it stands, or when it was
+
+
+def refuse_without_effect(
+    typed: Mapping[str, Any], settings: TrainSettings, data_settings: DataSettings, data: DataSet, model: nn.Module
+) -> None:
+    """Raise SettingError for the first setting among those `typed` that is not its default and would change nothing."""
+    usual: dict[str, Any] = {**vars(TrainSettings()), **vars(DataSettings())}
+    values: dict[str, Any] = {**vars(settings), **vars(data_settings)}
+    asked = {key for key in typed if key in usual and values[key] != usual[key]}
+    for key, why in _without_effect(asked, settings, data_settings, data, model):
+        raise SettingError(f"{key}={short(as_text(values[key]))} would change nothing: {why}.")
+
+
+def _without_effect(
+    asked: set[str], settings: TrainSettings, data_settings: DataSettings, data: DataSet, model: nn.Module
+) -> Iterator[tuple[str, str]]:
+    """Each setting among those asked for that has no effect, and why, with the way out."""
+    target, train = data.spec.target, data.parts["train"]
+    for key, optimizers in FOR_OPTIMIZERS.items():
+        if key in asked and settings.optimizer not in optimizers:
+            yield (
+                key,
+                f"it is for optimizer={_or(optimizers)}, and this is {settings.optimizer}. Give one, or leave it out",
+            )
+    for key, schedules in FOR_SCHEDULES.items():
+        if key in asked and settings.schedule not in schedules:
+            yield (
+                key,
+                f"it is for schedule={_or(schedules)}, and this is {settings.schedule}. Give one, or leave it out",
+            )
+    if "class_weights" in asked and not isinstance(target, Classes):
+        yield "class_weights", f"it weighs classes, and {target.column} is none. Leave it out"
+    if {"batch_size", "batch_tokens"} <= asked:
+        yield "batch_size", f"batch_tokens={settings.batch_tokens} stands instead of it. Give one of them"
+    if "patience" in asked and "val" not in data.parts:
+        yield "patience", "no validation split tells when training gets no better. Give val, or leave it out"
+    if (
+        "channels_last" in asked
+        and settings.channels_last
+        and not any(isinstance(m, nn.Conv2d) for m in model.modules())
+    ):
+        yield "channels_last", "this model has no convolutions of images. Leave it out"
+    if "layer_decay" in asked and not any(depths(model).values()):
+        yield "layer_decay", "this model has no layers before its head. Leave it out"
+    if "freeze" in asked:
+        yield from _frozen_in_vain(settings, model)
+    if "folds" in asked and data_settings.fold is None:
+        yield "folds", "it is for cross-validation, which fold=1 asks for. Give fold too, or leave it out"
+    if isinstance(target, IN_ORDER):
+        order = "time" if isinstance(target, Horizon) else "place in the text"
+        for key in sorted({"fold", "split_seed"} & asked):
+            yield key, f"this data is split by its {order}, not at random. Leave it out"
+    if not isinstance(target, Context) and data.spec.kind == "text":
+        for key in sorted({"window", "subsample"} & asked):
+            yield (
+                key,
+                f"it is for word vectors (word2vec), and what is learned here is the {target.column}. Leave it out",
+            )
+    if "accumulate" in asked and hasattr(train, "x") and settings.batch_size in (0, len(train)):
+        yield "accumulate", "the whole graph is one step of an epoch. Leave it out"
+
+
+def _frozen_in_vain(settings: TrainSettings, model: nn.Module) -> Iterator[tuple[str, str]]:
+    """A pattern of `freeze` that means modules without weights of their own, such as a head that is the embedding."""
+    weights = {name for name, _ in model.named_parameters()}
+    norms = {name for name, module in model.named_modules() if isinstance(module, NORMS)}
+    for pattern in settings.freeze:
+        if not frozen(model, (pattern,)) & (weights | norms):
+            yield (
+                "freeze",
+                f"{short(pattern)!r} has no weights of its own here, or shares those of another layer. Freeze that",
+            )
+
+
+def _or(words: tuple[str, ...]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last
