@@ -57,7 +57,7 @@ def refused(cli: Cli, words: tuple[str, ...], said: list[str]) -> None:
         (REVIEWS.replace("fine 6\t", "\t").replace("bad 9\t", " \t"),
          ["2 rows of 40 hold no text", "line 8, column text: the text is empty", "line 11", "missing=drop"]),
         (REVIEWS.replace("fine 6\ta", "fine 6\t"), ["r.tsv, line 8, column label", "missing=drop"]),
-        (REVIEWS.replace("fine 6", "fin\xe9 6").encode("latin1"), ["r.tsv is not UTF-8", "line 8", "Save it as UTF-8"]),
+        (REVIEWS.replace("fine 6", "fin\xe9 6").encode("latin1"), ["r.tsv is not UTF-8", "line 8", "save it as UTF-8"]),
         ("text\tlabel\n" + "x x\ta\nx\tb\n" * 20, ["one only, 'x'", "nothing to tell apart", "Give more text"]),
         ("", ["r.tsv is empty"]),
         ("text\tlabel\n", ["no rows"]),

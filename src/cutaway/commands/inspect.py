@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import SettingError, UnknownName
+from ..files import exists
 from .words import PAIR
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_setting(word: str) -> bool:
-    return PAIR.match(word) is not None and not Path(word).exists()
+    return PAIR.match(word) is not None and not exists(word)
 
 
 def _told_apart(after: list[str], words: list[str]) -> tuple[list[str], list[str]]:
@@ -125,7 +126,7 @@ def _told_apart(after: list[str], words: list[str]) -> tuple[list[str], list[str
     for word in after:
         if all(part in VIEWS for part in word.split(",")):
             views += word.split(",")
-        elif _is_setting(word) or Path(word).exists() or (others and named):
+        elif _is_setting(word) or exists(word) or (others and named):
             others.append(word)
         elif not named and views:
             named = True

@@ -32,6 +32,11 @@ def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Mod
     known of one, such as counters that it lacks, is warned of. Raises FileError where `path` is not what was asked
     for, UnknownName or ModelError for a preset that does not exist, or that the other format does not have.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise FileError(
+            f"load opens a path: a run's folder, a model's, or Hugging Face's, or a file of weights; and this is a "
+            f"{type(path).__name__}. cutaway.look(model, x) looks inside a model at hand."
+        )
     path = Path(path)
     refuse_absent(path)
     if model is not None or is_folder(path):

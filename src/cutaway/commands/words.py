@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FileError, SettingError, short
-from ..files import read_bytes
+from ..files import exists, read_bytes
 
 SETTINGS_AT_MOST = 1 << 20  # bytes of a file of settings
 PAIR = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=")
@@ -25,7 +25,7 @@ def sort_words(words: Sequence[str], names: int) -> tuple[list[str], dict[str, A
     for word in words:
         if word.startswith("@"):
             settings |= read_settings(Path(word[1:]))
-        elif PAIR.match(word) and not (len(found) < names and Path(word).exists()):
+        elif PAIR.match(word) and not (len(found) < names and exists(word)):
             key, value = word.split("=", 1)
             settings[key] = value
         elif len(found) < names:

@@ -70,6 +70,18 @@ def holds(path: Path) -> str | None:
     return "text" if any(TEXTS.fits(p) for p in own) else None
 
 
+def refuse_flat(path: Path) -> None:
+    """Raise DataError where a folder holds examples, and no class folders that say of which class each is."""
+    for kind in (IMAGES, SOUNDS, VIDEOS):
+        files = [p for p in entries(path) if kind.fits(p)]
+        if files:
+            raise DataError(
+                f"{path} holds {len(files):,} {kind.noun} file{'s' if len(files) > 1 else ''} and no class folders: "
+                "nothing says of which class each is.",
+                mend=f"Put them into one folder for each class, as in {path / 'cats' / files[0].name}.",
+            )
+
+
 def find(path: Path, kind: FileKind) -> Found:
     """The classes and files of a folder, none opened. Raises DataError where they cannot be learned from."""
     part_folders = _part_folders(path, kind)
@@ -153,7 +165,7 @@ def labelled(source: str | Path, kind: FileKind, target: Target) -> tuple[list[P
 def fingerprint_of(names: Sequence[str], digests: Sequence[str]) -> str:
     """sha256 of every file's name and content, of which `digests` are the sums."""
     lines = sorted(f"{digest}  {name}\n" for name, digest in zip(names, digests))
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
 def absent_notes(labels: Rows, classes: Sequence[str], split: Mapping[str, Rows], none: str) -> list[str]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, UnknownName, nearest
+from ..files import exists
 from ..spec import ANY_SIZE, Classes, ImageSizes, Target, Value
 from .findings import alike_labels
-from .folders import holds
+from .folders import entries, holds, refuse_flat
 from .named.opening import NAMED, open_named
 from .sets import DataSet
 from .settings import DataSettings
@@ -35,13 +39,15 @@ def kind_of(source: Any, settings: DataSettings) -> str:
     """
     if hasattr(source, "edge_index"):
         return "graph"
+    refuse_object(source)
     if str(source) in NAMED:
         return NAMED[str(source)].kind
     if settings.pairs:
         return "pairs"
     path = Path(source).expanduser()
-    if not path.exists():
-        if "," in str(source) and all(Path(one).expanduser().is_file() for one in str(source).split(",")):
+    if not exists(path):
+        refuse_address(str(source))
+        if "," in str(source) and all(is_file(Path(one).expanduser()) for one in str(source).split(",")):
             raise DataError(
                 f"{source} are two files, and data is one file or folder.",
                 mend="Pairs of sequences, line by line, may be two files: pairs=true reads them so.",
@@ -65,6 +71,40 @@ def kind_of(source: Any, settings: DataSettings) -> str:
         mend=f"Tables end in {', '.join(TABLE_SUFFIXES)}, text in .txt or, tagged, in .conll, graphs in .graphml; "
         "images, sounds and videos come as a folder of class folders.",
     )
+
+
+def refuse_object(
+    source: Any, takes: str = "the name of a data set or a path, or a graph of PyTorch Geometric"
+) -> None:
+    """Raise DataError for data that is an object in memory and not what is taken there: `takes`, today."""
+    if isinstance(source, str | os.PathLike):
+        return
+    ways = {
+        "to_csv": 'A pandas frame becomes a file by frame.to_csv("data.csv", index=False).',
+        "write_csv": 'A polars frame becomes a file by frame.write_csv("data.csv").',
+        "__getitem__": "Write its examples to a table, or to class folders of images, sounds or texts.",
+    }
+    way = next((words for name, words in ways.items() if hasattr(source, name)), "Write it to a file first.")
+    raise DataError(f"Data is {takes}, and this is an object of type {_type(source)}.", mend=way)
+
+
+def _type(thing: object) -> str:
+    """What a type is called: pandas' DataFrame, torch's Tensor."""
+    return f"{type(thing).__module__.split('.')[0]}.{type(thing).__name__}".removeprefix("builtins.")
+
+
+def refuse_address(source: str) -> None:
+    """Raise DataError for an address on the web."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", source):
+        raise DataError(
+            f"{source[:200]} is an address, and nothing is downloaded from one.",
+            mend=f"Fetch it first, as by `curl -LO {shlex.quote(source[:200])}`, and give the file that it leaves.",
+        )
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file of that name can be seen; what can be no name is none."""
+    return exists(path) and path.is_file()
 
 
 def open_data(
@@ -97,11 +137,12 @@ def read_otherwise(kind: str, takes: Sequence[str], targets: Targets) -> str:
 
 
 def _kind_of_folder(path: Path) -> str:
-    names = [p.name for p in path.iterdir()]
+    names = [p.name for p in entries(path) if p.is_file()]
     if set(GRAPH_FILES) & set(names) or any(n.startswith("ind.") or n.endswith(("_A.txt", ".graphml")) for n in names):
         return "graph"
     found = holds(path)
     if found is None:
+        refuse_flat(path)
         raise DataError(f"{path} is a folder that holds no kind of data that can be read.", mend=f"Give {FORMS}.")
     return found
 
@@ -172,5 +213,5 @@ OPENERS: dict[str, Callable[[Any, DataSettings, ImageSizes, Targets], DataSet]] 
 def _siblings(path: Path) -> str:
     """Names like the missing one in the folder where it would be."""
     parent = path.parent
-    close = nearest(path.name, [p.name for p in parent.iterdir()]) if parent.is_dir() else []
+    close = nearest(path.name, [p.name for p in entries(parent)]) if exists(parent) and parent.is_dir() else []
     return f"Similar there: {', '.join(close)}." if close else ""

@@ -16,7 +16,7 @@ from ..data.sets import DataSet
 from ..data.settings import DataSettings
 from ..data.text.fitting import AUTO, OF_ITS_OWN
 from ..data.text.tokenizers import KINDS
-from ..errors import SettingError, UnknownName
+from ..errors import ModelError, SettingError, UnknownName
 from ..interop.hub import fetch, is_hub
 from ..interop.word_vectors import Vectors, take_vectors
 from ..models.registry import Preset, preset
@@ -59,6 +59,7 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     `given` is the flat list of settings, a model's own as `model.KEY`. The weights of a run that is `resumed` are in
     its checkpoint, and none are taken from the file that it began with. Raises what a person can mend.
     """
+    refuse_module(model)
     found = preset(model)
     model_settings = {k.removeprefix("model."): v for k, v in given.items() if k.startswith("model.")}
     own = {**found.card.settings, **(found.card.fine_tuning if given.get("weights") else {})}
@@ -137,6 +138,15 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
         )
     place = find_place(settings.device, settings.precision, settings.channels_last, network)
     return Prepared(found, data, network, task, place, settings, data_settings, parsed, sizes, taken)
+
+
+def refuse_module(model: object) -> None:
+    """Raise ModelError for a model that is no name: an nn.Module, for one."""
+    if not isinstance(model, str):
+        raise ModelError(
+            f"A model is named, as `cutaway list` names them, and this is an object of type {type(model).__name__}: "
+            "modules of one's own are not trained here. cutaway.look(model, x) looks inside any of them."
+        )
 
 
 def _as_the_model_asks(settings: DataSettings, kind: str, found: Preset) -> DataSettings:

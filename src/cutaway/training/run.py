@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .. import spec as specs
 from ..data.named.opening import NAMED
-from ..data.opening import open_data
+from ..data.opening import open_data, refuse_object
 from ..data.preprocessing import preprocessing_from_json
 from ..data.sets import DataSet, Part, Preprocessing
 from ..data.settings import DataSettings
@@ -132,6 +133,8 @@ class Run:
         `beams` and `alpha` are for runs that write sequences, and else those of its settings.
         """
         self._refuse_beams(beams, alpha)
+        if source is not None and not hasattr(source, "edge_index"):
+            refuse_object(source, "a path or the name of a data set")
         if source is None:
             parts = self.data().parts
             part = parts.get("test") or parts.get("val")
@@ -181,6 +184,8 @@ class Run:
         row for every line, in its order, with nothing said of an empty one; `beams` and `alpha` are as in `evaluate`.
         """
         self._refuse_beams(beams, alpha)
+        sources = [sources] if isinstance(sources, str | os.PathLike | Mapping) else sources
+        self._refuse_tensors(sources)
         if isinstance(self.spec.target, Context):
             return self._neighbours(sources)
         if isinstance(self.spec.target, Masked) and any(GAP in str(source) for source in sources):
@@ -256,6 +261,19 @@ class Run:
             alpha=alpha if alpha is not None else settings.get("alpha", 0.6),
             tokens=settings.get("batch_tokens", 0),
         )
+
+    def _refuse_tensors(self, sources: Any) -> None:
+        """Raise DataError for what `predict` does not prepare: tensors, data sets and models."""
+        takes = f"`predict` takes a list of files, or of new examples, of {self.spec.kind} data"
+        if isinstance(sources, Tensor | nn.Module | torch.utils.data.Dataset) or not hasattr(sources, "__iter__"):
+            strange = sources
+        else:
+            strange = next((x for x in sources if isinstance(x, Tensor | nn.Module)), None)
+        if strange is not None and not hasattr(strange, "edge_index"):
+            raise DataError(
+                f"{takes}, and prepares them as the training data was; this is a {type(strange).__name__}.",
+                mend="What is prepared already goes to the model itself: run.model(x).",
+            )
 
     def _refuse_beams(self, beams: int | None, alpha: float | None) -> None:
         """Raise SettingError for settings of decoding, where the run decodes nothing."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..data.opening import refuse_object
 from ..data.sets import IN_MEMORY
 from ..data.text.fitting import AUTO
 from ..data.text.tokenizers import KINDS
@@ -25,7 +26,7 @@ from .board import Board
 from .checkpoint import State, load_weights
 from .folder import clear_leftovers, clear_run, locked, new_folder
 from .loop import Interrupted, Mean, Trainer, refuse_unfit
-from .prepared import Prepared, prepare
+from .prepared import Prepared, prepare, refuse_module
 from .progress import Progress
 from .run import Run
 from .same import differences, take_threads
@@ -50,6 +51,10 @@ def fit(
     Raises Interrupted where the person stops it (the checkpoint is written), CutawayError for what they can mend.
     """
     typed = given
+    if model is not None:
+        refuse_module(model)
+    if source is not None and not hasattr(source, "edge_index"):
+        refuse_object(source)
     earlier = Run(resume) if resume is not None else None
     with contextlib.ExitStack() as held:
         held.callback(torch.set_num_threads, torch.get_num_threads())

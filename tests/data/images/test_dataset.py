@@ -77,7 +77,9 @@ def test_shares_that_leave_a_part_empty_are_refused() -> None:
     with pytest.raises(SettingError, match=r"val=0.5 and test=0.5 leave nothing"):
         complete_split(LABELS, ["a", "b", "c"], None, DataSettings(val=0.5, test=0.5))
     with pytest.raises(DataError, match=r"The val part gets no example: val=0.001 "):
-        complete_split(LABELS, ["a", "b", "c"], None, DataSettings(val=0.001))
+        complete_split(np.array([0, 1, 0, 1]), ["a", "b"], None, DataSettings(val=0.001))
+    split = complete_split(LABELS, ["a", "b", "c"], None, DataSettings(val=0.001))
+    assert np.bincount(LABELS[split["val"]]).tolist() == [1, 1, 1]
     assert list(complete_split(LABELS, ["a", "b", "c"], None, DataSettings(val=0.0))) == ["train", "test"]
 
 

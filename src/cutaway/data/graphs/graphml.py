@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from xml.etree.ElementTree import ParseError
 
 import numpy as np
 import polars as pl
 
 from ...errors import DataError
+from ...files import refuse_irregular
 from ..tables.reading import Table
 from .raw import Edges, RawGraphs
 from .tables import GRAPH, SPLIT, digest_of, parts_of
@@ -22,7 +22,7 @@ def read_graphml(path: Path, target: str | None) -> RawGraphs:
     Raises DataError where a file is no whole GraphML.
     """
     if path.is_dir():
-        return _read_many(sorted(path.glob("*.graphml")), path)
+        return _read_many(sorted(p for p in path.glob("*.graphml") if p.is_file()), path)
     graph = _read(path)
     rows = [attributes for _, attributes in graph.nodes(data=True)]
     table = _table(rows, path.name)
@@ -67,12 +67,20 @@ def _read(path: Path) -> Any:
     """The file as networkx has it."""
     import networkx  # here, because it takes a while
 
+    refuse_irregular(path)
     try:
-        return networkx.read_graphml(path)
-    except (ParseError, networkx.NetworkXError, ValueError, KeyError) as error:
+        graph = networkx.read_graphml(path)
+    except Exception as error:  # the reader has no errors of its own: it trips over what is wrong
+        if isinstance(error, MemoryError):
+            raise
         raise DataError(
             f"{path} is no whole GraphML file: {error}.", mend="Was it cut short? Write it from its source again."
         ) from error
+    usual = graph.graph.pop("node_default", {})  # what a file says once, for all nodes that do not say it
+    graph.graph.pop("edge_default", None)
+    for _, attributes in graph.nodes(data=True):
+        attributes.update({key: value for key, value in usual.items() if key not in attributes})
+    return graph
 
 
 def _edges(graph: Any) -> Edges:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
+from ..folders import entries
 from ..tables.forms import Form
 from .raw import RawGraphs
 
@@ -31,7 +32,7 @@ def read_graphs(source: Any, target: str | None = None, form: Form = Form()) -> 
         return read_graphml(path, target)
     if not path.is_dir():
         raise DataError(f"There is no graph at {str(source)!r}.", mend=f"A graph is {FORMS}.")
-    names = [p.name for p in path.iterdir()]
+    names = [p.name for p in entries(path) if p.is_file()]
     if "edges.csv" in names or "nodes.csv" in names:
         from .tables import read_tables
 

@@ -6,8 +6,6 @@ Read upright, in grey or RGB as a person would see it, then brought to a size. E
 from __future__ import annotations
 
 import io
-import struct
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,14 +27,7 @@ Source = Path | Image.Image | np.ndarray[Any, Any]  # an array is (H, W), (H, W,
 MAX_MEGAPIXELS = 64
 MEND = "Repair, replace or move away what is named."
 GREY_MODES = ("1", "L", "LA", "La", "I", "F")
-DAMAGE = (
-    OSError,
-    EOFError,
-    SyntaxError,
-    ValueError,
-    struct.error,
-    zlib.error,
-)  # what Pillow raises on bad files
+DAMAGE = Exception  # a file can be broken in any way, and Pillow raises whatever it then trips over
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,15 @@ def frame_table(frame: pl.DataFrame, name: str = "") -> Table:
                 mend="Cells are numbers, text, dates or yes/no: write such a column as several plain ones.",
             )
     # Text gives every float back to the last bit: polars writes the shortest digits that read as the same number.
-    return Table(name, frame.cast(pl.String))
+    spans = [column for column, dtype in frame.schema.items() if dtype == pl.Duration]
+    frame = frame.with_columns(pl.col(spans).dt.total_microseconds() / 1e6) if spans else frame
+    notes = (f"Durations are read in seconds (columns {', '.join(spans)}).",) if spans else ()
+    try:
+        return Table(name, frame.cast(pl.String), notes=notes)
+    except pl.exceptions.PolarsError as error:
+        raise DataError(
+            f"{name or 'The table'} holds cells that have no text: {str(error).splitlines()[0]}."
+        ) from error
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -131,7 +139,8 @@ def columns_table(columns: Mapping[str, Sequence[Any]]) -> Table:
 def _parquet(data: bytes, path: Path) -> Table:
     try:
         frame = pl.read_parquet(io.BytesIO(data))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:  # a damaged file can make polars panic
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        # A damaged file can make polars panic.
         raise DataError(
             f"{path} is not a whole Parquet file: {str(error).splitlines()[0]}.",
             mend="It may have been cut short or changed: take it from its source again.",

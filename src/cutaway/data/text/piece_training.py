@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import threading
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import DataError, SettingError
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 PAD, UNKNOWN = 0, 1
 SPECIAL = {"characters": ("<pad>", "<unk>"), "words": ("<pad>", "<unk>"), "bpe": ("<pad>", "<unk>")}
 SPECIAL["wordpiece"] = ("[PAD]", "[UNK]")
+STRETCH = re.compile(r"\S{1000,}")  # letters without a blank, as DNA or base64 has them: no word is so long
+PART = 100  # letters that such a stretch is cut into for fitting; WordPiece knows no longer word
 BYTES = 256  # tokens that byte-level byte-pair encoding begins with
 
 
@@ -36,7 +40,7 @@ def train_bpe(texts: Iterable[str], vocabulary: int, min_count: int, lower: bool
     )
     texts = list(map(refuse_surrogates, texts))
     refuse_one("characters", sorted(set().union(*texts)))
-    library.train_from_iterator(texts, trainer)
+    _train(library, texts, trainer)
     return _without_added(library)
 
 
@@ -68,8 +72,38 @@ def train_wordpiece(texts: Iterable[str], vocabulary: int, min_count: int, lower
         special_tokens=[*SPECIAL["wordpiece"], *pieces],
         show_progress=False,
     )
-    library.train_from_iterator(texts, trainer)
+    _train(library, texts, trainer)
     return _without_added(library)
+
+
+def _train(library: Library, texts: Iterable[str], trainer: Any) -> None:
+    """Fit the tokenizer, in a thread of its own so that Ctrl-C is heard: the library does not look for it."""
+    pieces = [piece for text in texts for piece in _in_parts(text)]
+    failed: list[BaseException] = []
+
+    def fit() -> None:
+        try:
+            library.train_from_iterator(pieces, trainer)
+        except BaseException as error:  # to be raised where it is waited for
+            failed.append(error)
+
+    thread = threading.Thread(target=fit, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
+    if failed:
+        raise failed[0]
+
+
+def _in_parts(text: str) -> Iterable[str]:
+    """The text; or, where letters stand without a blank for longer than any word, pieces of it: a word is as costly to
+    fit as its length times the pieces that are sought."""
+    end = 0
+    for found in STRETCH.finditer(text):
+        yield text[end : found.start()]
+        yield from (found[0][at : at + PART] for at in range(0, len(found[0]), PART))
+        end = found.end()
+    yield text[end:] if end else text
 
 
 def _without_added(library: Library) -> Library:

@@ -28,6 +28,7 @@ ROLES = {  # what a token is for, how those files call it, and its usual names
     "end": (("sep_token", "eos_token"), ("[SEP]", "</s>", "<|endoftext|>")),
     "mask": (("mask_token",), ("[MASK]", "<mask>")),
 }
+MOST_IDS = 10_000_000  # no vocabulary is larger; each id takes a row of the model
 WAYS = (
     "Give a tokenizer.json of the `tokenizers` library, a folder that holds one, or a run of cutaway. Of older files "
     "(vocab.txt, vocab.json and merges.txt, sentencepiece) transformers' `AutoTokenizer.from_pretrained(FOLDER)` makes "
@@ -53,6 +54,8 @@ class Pretrained(OnLibrary):
             raise ValueError(f"a tokenizer of {len(ids)} tokens")
         if max(ids.values()) > GAPS + 2 * len(ids):
             raise ValueError(f"a tokenizer of {len(ids):,} tokens with an id of {max(ids.values()):,}")
+        if not 0 <= max(ids.values()) < MOST_IDS:
+            raise ValueError(f"ids up to {max(ids.values()):,}, for {len(ids):,} tokens")
         self.tokens = [""] * (1 + max(ids.values()))  # an id without a token has an empty one
         for token, i in ids.items():
             self.tokens[i] = token

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import SettingError, require
+from ...errors import DataError, SettingError, require
 from .piece_training import (
     BYTES,
     PAD,
@@ -185,6 +185,16 @@ def library_from(document: str, kind: str) -> Library:
         raise ValueError(f"a {kind} tokenizer that cannot be read: {error}") from error
 
 
+def _refused(error: BaseException) -> BaseException:
+    """What to raise where the library does not cut a text: for one, what it lacks a token for."""
+    if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError | TypeError):
+        return error
+    return DataError(
+        f"The tokenizer cannot cut this text: {error}.",
+        mend="It may lack the token for what it does not know, or have a rule that never ends: take another tokenizer.",
+    )
+
+
 class Ours:
     """The ids of tokens that are no text, of every kind that is fitted here."""
 
@@ -274,10 +284,10 @@ class OnLibrary:
         """`encode` for each of the texts, in one call of the library."""
         try:
             return [found.ids for found in self._library.encode_batch_fast(list(texts), add_special_tokens=False)]
-        except (TypeError, UnicodeEncodeError) as error:
+        except BaseException as error:  # a panic of the library is no Exception
             for text in texts:
                 refuse_surrogates(text)
-            raise error
+            raise _refused(error) from error
 
     def encode_flat(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The ids of all the texts one behind another, and how many of each."""

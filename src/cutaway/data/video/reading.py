@@ -213,7 +213,12 @@ def _from_file(path: Path, count: int, wanted: int, fit: Fit, channels: int) -> 
     while True:
         wanted_numbers, found, number = set(chosen(count, wanted)), [], 0
         with _opened(path) as (container, stream):
+            size = None
             for frame in container.decode(stream):
+                size = size or (frame.width, frame.height)
+                if (frame.width, frame.height) != size:
+                    told = f"{size[0]}×{size[1]} to {frame.width}×{frame.height} pixels"
+                    raise unusable_video(path, f"its frames change size, from {told}")
                 if number in wanted_numbers:
                     found.append(fit(Image.fromarray(_pixels(frame, form))))
                 number += 1
@@ -231,6 +236,8 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
 
     try:
         container = av.open(str(path))
+    except UnicodeError as error:
+        raise unusable_video(path, "its name is not UTF-8, and FFmpeg takes no other: rename it") from error
     except av.FFmpegError as error:
         raise unusable_video(
             path, f"it is no video that can be read, whatever its name says ({error.strerror})"
