@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -70,7 +71,18 @@ def _convolution(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _batch_norm(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-    return layer(x), batch_norm(x, layer.running_mean, layer.running_var, layer.weight, layer.bias, eps=layer.eps)
+    """In evaluation, and what a step of training gives and leaves of the running statistics."""
+    kept = {"momentum": layer.momentum, "eps": layer.eps}
+    affine, copied = (layer.weight, layer.bias), copy.deepcopy(layer).train()
+    mean, var = layer.running_mean.clone(), layer.running_var.clone()
+    alone = batch_norm(x, mean, var, *affine, eps=layer.eps)
+    learned = batch_norm(x, mean, var, *affine, training=True, **kept)
+    given = (layer(x), copied(x), copied.running_mean, copied.running_var)
+    return _side_by_side(given), _side_by_side((alone, learned, mean, var))
+
+
+def _side_by_side(parts: Iterable[Tensor]) -> Tensor:
+    return torch.cat([part.flatten() for part in parts])
 
 
 def _layer_norm(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -86,9 +98,7 @@ def _recurrent(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     x = torch.randn(2, STEPS, layer.input_size, dtype=layer.weight_hh_l0.dtype)
     y, last = layer(x)
     written, final = unroll(layer, x)
-    return torch.cat([y.flatten(), *(part.flatten() for part in as_state(last))]), torch.cat(
-        [written.flatten(), *(part.flatten() for part in final)]
-    )
+    return _side_by_side((y, *as_state(last))), _side_by_side((written, *final))
 
 
 WRITTEN: dict[Any, Any] = {
