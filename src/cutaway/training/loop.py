@@ -133,7 +133,7 @@ class Trainer:
                     if not ends and is_due(state, in_all, an_epoch, budget):
                         self._add_row_within(an_epoch)
                     if self._asked_to_stop:
-                        self._checkpoint_now()
+                        self.checkpoint_now()
                         raise Interrupted(self.checkpoints.parent)
                     if state.update >= self.updates:
                         break
@@ -141,7 +141,7 @@ class Trainer:
                         state.stopped = f"the time budget of {settings.minutes:g} minutes is used up"
                         break
                     if time.perf_counter() - self._saved > 60 * settings.save_minutes:
-                        self._checkpoint_now()
+                        self.checkpoint_now()
                 self._end_epoch()
         all_of_them = f"{state.update:,} updates" if state.update == settings.updates else "epochs"
         state.stopped = state.stopped or f"all {all_of_them} are done"
@@ -271,7 +271,7 @@ class Trainer:
             state.stopped = state.stopped or CONVERGED
         elif settings.patience and state.epoch - state.best_epoch >= settings.patience:
             state.stopped = state.stopped or f"no better validation {self.monitor} in {settings.patience} epochs"
-        self._checkpoint_now()
+        self.checkpoint_now()
         self.progress.epoch_done(row)
         self.on_row(state)
 
@@ -359,7 +359,7 @@ class Trainer:
         last = self.checkpoints / "last.safetensors"
         self.state, self.carried = load_checkpoint(last, self.model, self.optimizers, self.average)
 
-    def _checkpoint_now(self) -> None:
+    def checkpoint_now(self) -> None:
         """Write the checkpoint. What is not finite is refused first, so that the last one stays good."""
         self.look()
         self._refuse_broken_weights()

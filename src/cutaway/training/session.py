@@ -136,9 +136,9 @@ def _train(
         try:
             state = trainer.fit()
         except Interrupted:
-            _finish(folder, about, ready, trainer.state, "interrupted")
+            finish(folder, about, ready, trainer.state, "interrupted")
             raise
-    _finish(folder, about, ready, state, "finished", trainer.mean)
+    finish(folder, about, ready, state, "finished", trainer.mean)
     return Run(folder)
 
 
@@ -151,7 +151,7 @@ def settle_length(ready: Prepared, typed: Mapping[str, Any], cut: int = 0) -> No
         ready.settings = replace(settings, epochs=max(epochs + cut, settings.head_epochs or 0))
 
 
-def _finish(
+def finish(
     folder: Path, about: dict[str, Any], ready: Prepared, state: State, status: str, mean: Mean | None = None
 ) -> None:
     """Keep the best weights as the run's model, or the mean of the last ones where there is one; where training is

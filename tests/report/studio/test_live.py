@@ -105,9 +105,9 @@ def test_what_was_measured_before_training_is_soon_replaced(tmp_path: Path) -> N
     )
     untrained = live.figures(patient=True)["perplexity"]
     assert live.measured_at == 0
-    forward(live, 11)
+    forward(live, 40)
     assert not live.state.epoch, "the first epoch is not over"
-    assert live.measured_at == 10
+    assert 0 < (live.measured_at or 0) <= 40
     assert live.figures(patient=False)["perplexity"] != untrained
 
 

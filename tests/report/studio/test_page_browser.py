@@ -334,7 +334,7 @@ def test_a_file_of_ones_own_is_asked_what_to_predict(browser: Any, address: str,
     target.wait_for()
     target.select_option("more")
     page.until("/data=b-own-i.csv&target=more/.test(location.hash)")
-    page.until("/to learn from/.test(document.querySelector('#data').textContent)")
+    page.until("/Splits: training/.test(document.querySelector('#data').textContent)")
     assert page.state()["model"] == "mlp"
     assert "<b>own<i>.csv is read." in page.text("#data .drop .hint")
     page.press("Step")
@@ -483,4 +483,105 @@ def test_thousands_of_frames_leave_no_more_behind_than_a_few(browser: Any, addre
     assert page.tab.evaluate(STEP) == 2600
     assert later < heap + 4, f"{heap:.1f} MiB, then {later:.1f}"
     assert more < 1.2 * nodes + 200, f"{nodes} nodes, then {more}"
+    page.close()
+
+
+# --- something of one's own, and what is kept ----------------------------------------------------------------------
+
+DIGITS = "data=digits&model=mlp&model.hidden=16&limit=200&speed=0"
+FLAWS = """() => {
+  const named = (e) => e.labels?.length || e.ariaLabel || e.getAttribute("aria-labelledby") || e.textContent.trim();
+  const all = [...document.querySelectorAll("button, input, select, textarea, [role=img]")];
+  const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
+  return [
+    ...all.filter((e) => e.checkVisibility() && !named(e)).map((e) => e.outerHTML.slice(0, 120)),
+    ...ids.filter((id, i) => ids.indexOf(id) !== i && id !== "modules"),
+  ];
+}"""
+
+
+def test_a_digit_is_drawn_and_said_anew_as_the_model_learns(browser: Any, address: str) -> None:
+    page = Page(browser, address, DIGITS)
+    canvas = page.tab.locator(".drawing canvas")
+    canvas.wait_for()
+    box = canvas.bounding_box()
+    assert box is not None
+    page.tab.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.15 * box["height"])
+    page.tab.mouse.down()
+    page.tab.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.85 * box["height"], steps=5)
+    page.tab.mouse.up()
+    page.until("document.querySelectorAll('.tried .bars li').length === 10")
+    page.until("document.querySelector('.tried img').naturalWidth === 8")
+    before = page.text(".tried .bars")
+    page.press("Epoch")
+    page.until(f"document.querySelector('.tried .bars').textContent !== {json.dumps(before)}")
+    page.tab.locator("#try-file").set_input_files({"name": "no.png", "mimeType": "image/png", "buffer": b"no picture"})
+    page.until("document.querySelector('.try .failed').textContent.includes('no picture')")
+    page.tab.locator(".drawing").get_by_role("button", name="Clear").click()
+    page.until("document.querySelectorAll('.tried .bars').length === 0")
+    assert page.tab.evaluate(FLAWS) == []
+    page.complaints = [line for line in page.complaints if "422" not in line]
+    page.close()
+
+
+def test_a_language_model_says_what_comes_next_while_it_learns(browser: Any, address: str) -> None:
+    page = Page(browser, address, MOONS)
+    page.until_drawn()
+    assert not page.tab.locator(".try").is_visible(), "of points in the plane nothing can be typed"
+    book = {"name": "song.txt", "mimeType": "text/plain", "buffer": b"row, row, row your boat, gently down. " * 60}
+    page.tab.get_by_label("Your own file").set_input_files(book)
+    page.until("document.querySelectorAll('.tried blockquote').length === 3")
+    page.tab.get_by_label("The beginning of a text").fill("row, r")
+    page.until("document.querySelector('.tried .prompt')?.textContent === 'row, r'")
+    samples = page.text(".tried blockquote")
+    page.tab.get_by_label("Temperature").fill("0")
+    page.until("document.querySelectorAll('.tried blockquote').length === 1")
+    page.until("/try=row%2C%20r|try=row,%20r/.test(location.hash) && /temperature=0/.test(location.hash)")
+    page.tab.get_by_label("Temperature").fill("1")
+    page.until("document.querySelectorAll('.tried blockquote').length === 3")
+    page.press("Step")
+    page.until(f"{STEP} === 1")
+    page.until(f"document.querySelector('.tried blockquote').textContent !== {json.dumps(samples)}")
+    assert page.tab.evaluate(FLAWS) == []
+    page.close()
+
+
+def test_what_was_trained_is_saved_as_a_run_with_the_command_for_it(browser: Any, address: str) -> None:
+    page = Page(browser, address, MOONS)
+    page.until_drawn()
+    page.press("Save")
+    page.until("document.querySelector('[aria-label=\"The command\"]').value.includes('cutaway train mlp moons')")
+    page.press("Save as a run")
+    page.until("document.querySelector('.keep .failed').textContent.includes('Nothing is trained yet')")
+    page.press("Done")
+    page.press("Epoch")
+    page.until(f"{STEP} > 0")
+    page.press("Save")
+    page.press("Save as a run")
+    page.until("document.querySelector('.saved strong') !== null")
+    folder = page.text(".saved strong")
+    assert re.fullmatch(r"runs/mlp-moons-\d+", folder)
+    assert " updates=" in page.tab.get_by_label("The command", exact=True).input_value()
+    assert page.tab.evaluate(FLAWS) == []
+    page.complaints = [line for line in page.complaints if "422" not in line]
+    page.close()
+
+
+def test_the_tour_is_offered_once_and_walked_by_key(browser: Any, address: str) -> None:
+    page = Page(browser, address)
+    page.until(DRAWN)
+    page.press("Take the tour: one minute")
+    for step in range(1, 7):
+        assert page.state()["tour"] == str(step)
+        assert page.tab.locator(".toured").count() == 1
+        assert page.tab.evaluate("document.activeElement.closest('.tour') !== null")
+        page.tab.keyboard.press("ArrowRight")
+    page.until("!document.querySelector('.tour').open")
+    assert "tour" not in page.state()
+    page.tab.goto(address)
+    page.until(DRAWN)
+    page.press("Tour")
+    page.tab.keyboard.press("Escape")
+    assert not page.tab.locator(".tour").is_visible()
+    assert page.tab.evaluate("document.activeElement.textContent") == "Tour"
     page.close()

@@ -5,7 +5,7 @@ GET   (nothing)          the page
       page/NAME          those of the page itself
       choices            what there is to choose from
       events             frames, as server-sent events
-POST  open, close, control, change, weight, watch, upload
+POST  open, close, control, change, weight, watch, try, picture, save, upload
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ...errors import CutawayError, SettingError
 from .choices import choices
 from .sides import CONTROLS, Side, Studio
 from .state import checked
+from .trying import LETTERS
 from .uploads import LARGEST, TooLarge, Upload, without_folders
 from .workers import Fault
 
@@ -50,7 +51,7 @@ class Doors:
         """The application. With `open_first` something is opened as soon as it runs."""
         asked = {
             "open": self.open, "close": self.close, "control": self.control, "change": self.change,
-            "weight": self.weight, "watch": self.watch,
+            "weight": self.weight, "watch": self.watch, "try": self.attempt, "save": self.save,
         }  # fmt: skip
         return Starlette(
             routes=[
@@ -59,6 +60,7 @@ class Doors:
                 Route("/page/{name}", self.of_page),
                 Route("/choices", self.choices),
                 Route("/events", self.events),
+                Route("/picture", self.picture, methods=["POST"]),
                 Route("/upload", self.upload, methods=["POST"]),
                 *(Route(f"/{name}", answering(handler), methods=["POST"]) for name, handler in asked.items()),
             ],
@@ -179,18 +181,36 @@ class Doors:
             raise SettingError("options are words by name.")
         if example is not None and type(example) is not int:
             raise SettingError("example is the number of an example, counted from 0.")
-        side.watch = {"views": views, "options": options, "example": example}
+        side.watch = {**side.watch, "views": views, "options": options, "example": example}
         side.news()
         return side
 
+    async def attempt(self, body: dict[str, Any]) -> Side:
+        """Try something of one's own, in every frame from now on; nothing where `try` is nothing."""
+        side, given = self.studio.side(body.get("side")), body.get("try")
+        kinds: dict[str, Any] = {"text": str, "temperature": (int, float), "count": int, "picture": int}
+        if given is not None and (
+            not isinstance(given, dict)
+            or not all(key in kinds and isinstance(value, kinds[key]) for key, value in given.items())
+            or len(given.get("text", "")) > LETTERS
+        ):
+            raise SettingError(f"What is tried is a text of at most {LETTERS:,} letters, or a picture.")
+        side.watch = {**side.watch, "try": given}
+        side.news()
+        return side
+
+    async def save(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The command and the Python that train the same, and a run's folder where `write` asks for one."""
+        return await self.studio.side(body.get("side")).save(body.get("write") is True)
+
+    async def picture(self, request: Request) -> Response:
+        """A picture to be tried, drawn or dropped: its number."""
+        self._refuse_forms(request)
+        return JSONResponse({"picture": await self.studio.uploads.take_picture(request.stream())})
+
     async def upload(self, request: Request) -> Response:
         """A file of one's own."""
-        kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-        if kind != "application/octet-stream":  # which no form of another page can send
-            raise HTTPException(415, "A file is sent as application/octet-stream.")
-        told = request.headers.get("content-length", "0")
-        if not told.isdigit() or int(told) > LARGEST:
-            raise TooLarge(f"A file has at most {LARGEST >> 20} MiB here.")
+        self._refuse_forms(request)
         title = request.query_params.get("name", "")
         uploads = self.studio.uploads
         try:
@@ -199,6 +219,15 @@ class Doors:
             raise HTTPException(400, "The file did not come whole.") from None
         found: Upload = await asyncio.to_thread(uploads.look, path, title)
         return JSONResponse(found.to_json())
+
+    def _refuse_forms(self, request: Request) -> None:
+        """Raise HTTPException for what is not sent as a file is, TooLarge for what says that it is."""
+        kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+        if kind != "application/octet-stream":  # which no form of another page can send
+            raise HTTPException(415, "A file is sent as application/octet-stream.")
+        told = request.headers.get("content-length", "0")
+        if not told.isdigit() or int(told) > LARGEST:
+            raise TooLarge(f"A file has at most {LARGEST >> 20} MiB here.")
 
     async def _refusal(self, request: Request, error: Exception) -> Response:
         """Words for a person, and what kind of no it is."""

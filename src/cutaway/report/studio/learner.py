@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import math
 import queue
+import shlex
 import signal
 import sys
 import time
@@ -15,6 +16,7 @@ from dataclasses import fields
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import torch
 
@@ -27,6 +29,7 @@ from .handing import shared_row
 from .keeping import digits
 from .lines import Line, Message, end_with_parent
 from .live import DRAWN, LIVE, Live, words_of
+from .saving import same_again, save
 from .state import FURTHEST, Change, Opening, number_of, read_log, written_log
 
 RATE_OVER = 0.5  # seconds that a rate is measured over, at least
@@ -195,6 +198,18 @@ class Learner:
         self.replay.clear()
         self._opened().weigh(message["name"], tuple(message["index"]), message["value"])
 
+    def do_save(self, message: Message) -> Message:
+        """The command and the Python that train the same, and where the run is that was written, if one was."""
+        live, opening = self._opened(), self.opening
+        assert opening is not None, "something is open"
+        # What is shared has the steps and the changes of now.
+        shared = message["shared"] if not live.log else _with_log(message["shared"], live.step, written_log(live.log))
+        folder = save(live, opening, shared) if message["write"] else None
+        source = opening.uploaded or live.ready.data.source
+        if folder and opening.uploaded:
+            source = str(folder / "data" / opening.uploaded)
+        return {**same_again(live, opening, source, shared), "folder": str(folder) if folder else None}
+
     def _opened(self) -> Live:
         if self.live is None:
             raise SettingError("Nothing is open on this side yet.")
@@ -285,3 +300,10 @@ class Learner:
             self.rate = (live.step - step) / (now - then)
             self.mark = (now, live.step)
         return float(f"{self.rate:.4g}")
+
+
+def _with_log(command: str, step: int, log: str) -> str:
+    """A command that opens a state, with the steps and the changes of now."""
+    *words, state = shlex.split(command)
+    kept = [pair for pair in state.split("&") if not pair.startswith(("steps=", "log="))]
+    return shlex.join([*words, "&".join([*kept, f"steps={step}", f"log={quote(log, safe=',:;[]@$=')}"])])

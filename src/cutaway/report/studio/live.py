@@ -27,7 +27,7 @@ from ...training.settings import TrainSettings
 from .building import Built, with_data, with_settings
 from .fitting import refuse_large_steps
 from .handing import Layout
-from .keeping import Curves, Snapshots
+from .keeping import POINTS, Curves, Snapshots
 from .state import Change
 
 LIVE = ("lr", "weight_decay", "batch_size", "optimizer", "momentum", "clip")  # besides data and the model's own
@@ -66,6 +66,7 @@ class Live:
         self._turned, self._epoch_length = self.step, math.inf
         self._validated = self.step
         self.at: int | None = None  # the step whose snapshot is looked at; None: what stands now
+        self.rows: list[dict[str, Any]] = []  # of metrics.csv, where what was trained is saved
         self.measured: tuple[Any, dict[str, float]] = (None, {})  # on the validation split, and when
         self._revision = 0  # of what was changed by hand: figures of before are no longer true
         self._snap()
@@ -142,13 +143,22 @@ class Live:
             return False
         since = self.step - self._validated
         cheap = math.ceil(DEAR * len(self.trainer.val) / max(1, self.settings.batch_size or len(self.trainer.train)))
-        return since >= max(SELDOM, 2 * self.curves.every, min(cheap, self._validated))
+        return since >= max(SELDOM, 2 * self.curves.every, min(cheap, max(self._validated, cheap // 4)))
 
     def _validate_now(self) -> None:
         """Validate, and give the curves a point."""
         self._validate((self.step, None, self._revision))
         self._validated = self.step
         self.curves.measured(self.step, self.measured[1]["loss"])
+        self.rows.append(self.row(self.measured[1]))
+        if len(self.rows) > POINTS:
+            self.rows = self.rows[::-2][::-1]
+
+    def row(self, scores: dict[str, float]) -> dict[str, Any]:
+        """A row of metrics.csv, as it stands now."""
+        loss = {"train_loss": self.curves.latest}
+        val = {f"val_{key}": value for key, value in scores.items()}
+        return {"epoch": self.state.epoch + 1, "step": self.step, "lr": self.state.lr, **loss, **val, "seconds": 0.0}
 
     def _turn(self) -> None:
         """End the epoch. It is validated unless that was done a moment ago."""

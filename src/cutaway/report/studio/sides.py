@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shlex
 import shutil
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from ...data.named.opening import NAMED, where
 from ...errors import DataError, SettingError, UnknownName
@@ -35,7 +37,7 @@ class Side:
     def __init__(self, studio: Studio, name: str) -> None:
         self.studio, self.name = studio, name
         self.state: dict[str, str] = {}
-        self.watch: dict[str, Any] = {"views": [], "options": {}, "example": None}
+        self.watch: dict[str, Any] = {"views": [], "options": {}, "example": None, "try": None}
         self.pair: Pair | None = None
         self.frame: bytes | None = None
         self.number = 0  # of the frame
@@ -73,6 +75,19 @@ class Side:
         reply, _ = await self.pair.learner.ask(message)
         self.step = reply["step"]
         self.news()
+
+    async def save(self, write: bool) -> Message:
+        """The command and the Python that train the same; with `write` a run's folder too. Raises as `ask`."""
+        if self.pair is None:
+            raise SettingError(f"Nothing is open on side {self.name} yet.")
+        reply, _ = await self.pair.learner.ask({"do": "save", "write": write, "shared": self.shared()})
+        self.news()
+        return {key: reply[key] for key in ("command", "python", "says", "folder")}
+
+    def shared(self) -> str:
+        """The command that opens this side in a studio of its own, without what was trained since it was opened."""
+        state = "&".join(f"{quote(key)}={quote(value, safe=',:;[]@$')}" for key, value in self.state.items())
+        return shlex.join(["cutaway", "studio", *([str(self.studio.run)] if self.studio.run else []), f"#{state}"])
 
     async def weighed(self, name: str, index: list[int]) -> float:
         """One weight as it is now. Raises as `ask`."""
@@ -184,6 +199,7 @@ class Studio:
             source=source,
             given=settings_of(state) if data in NAMED or run else {**self._told(data), **settings_of(state)},
             run=run,
+            uploaded=self.uploads.files[data].name if data in self.uploads.files else "",
             anew=state.get("begin") == "seed",
             steps=int(number_of(state, "steps", FURTHEST)),
             log=state.get("log", ""),

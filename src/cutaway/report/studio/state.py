@@ -20,7 +20,8 @@ from ...training.settings import TrainSettings
 
 KEYS_AT_MOST, LETTERS_AT_MOST, LOG_AT_MOST = 100, 2_000, 200_000
 FURTHEST = 10_000_000  # steps that a URL may ask for
-OF_PAGE = ("views", "example", "hide", "sides")  # what is watched, which is no matter of training
+# What is watched and tried, which is no matter of training.
+OF_PAGE = ("views", "example", "hide", "sides", "try", "temperature", "tokens", "tour")
 OF_SIDE = ("data", "model", "steps", "log", "speed", "begin")
 # Settings that name files, or are about a folder that is written: the page opens no paths.
 NOT_HERE = (
@@ -71,6 +72,7 @@ class Opening:
     source: str  # a data set's name, or the path of a file that was opened
     given: dict[str, str] = field(default_factory=dict)  # settings of training and data, and the model's own
     run: str | None = None  # a run's folder, whose data this is, and whose weights where the model is the run's
+    uploaded: str = ""  # what a file that was handed over is called; nothing for other data
     anew: bool = False  # whether the run's model begins with its first weights all the same
     steps: int = 0
     log: str = ""

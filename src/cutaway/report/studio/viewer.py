@@ -26,6 +26,7 @@ from .building import Built, build_side
 from .handing import Layout, shared_row
 from .lines import Line, Message, end_with_parent, step_back
 from .state import Opening
+from .trying import tried, way_to_try
 
 # What is shown where nobody has chosen: the first of these that suits.
 USUAL = ("boundary", "attention", "gates", "graph", "features", "filters", "embeddings", "results")
@@ -39,7 +40,7 @@ def view(commands: Connection, learner: Connection, folder: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     step_back()
     torch.set_num_threads(1)
-    viewer = Viewer(Line(learner, "learner", at_end=lambda: os._exit(0)))
+    viewer = Viewer(Path(folder), Line(learner, "learner", at_end=lambda: os._exit(0)))
     studio = Line(commands, "studio", at_end=end_with_parent(folder))
     while True:
         _, message = studio.inbox.get()
@@ -67,13 +68,15 @@ def answer(viewer: Viewer, message: Message) -> tuple[Message, bytes]:
 class Viewer:
     """A side as it is looked at."""
 
-    def __init__(self, learner: Line) -> None:
-        self.learner = learner
+    def __init__(self, folder: Path, learner: Line) -> None:
+        """`folder` is where pictures lie that are to be tried."""
+        self.folder, self.learner = folder, learner
         self.key, self.file, self.asked = "", "", ""
         self.anew = True  # whether the last frame was the first of what was opened
         self.found: tuple[Subject, list[str], list[str]] | None = None
         self.built: Built | None = None
         self.layout: Layout | None = None
+        self.way: dict[str, Any] | None = None  # to try something of one's own
         self.row: Tensor | None = None
 
     def expect(self, opening: Opening) -> None:
@@ -104,7 +107,15 @@ class Viewer:
             return {**frame, "views": [], "notes": [*frame["notes"], str(error)]}
         views, more = views_of(subject, watch.get("views") or usual(suit), suit)
         names = {**frame["names"], "views": suit, "examples": examples_of(subject)}
-        return {**frame, "views": views, "names": names, "notes": [*frame["notes"], *notes, *more]}
+        asked = watch.get("try")
+        return {
+            **frame,
+            "views": views,
+            "names": names,
+            "notes": [*frame["notes"], *notes, *more],
+            "try": self.way,
+            "tried": tried(self.built, asked, self.folder) if asked and self.way else None,
+        }
 
     def _subject(self, watch: Mapping[str, Any]) -> tuple[Subject, list[str], list[str]]:
         """The model with the examples and options that are asked for, the views that suit it, and sentences on those
@@ -125,6 +136,7 @@ class Viewer:
         if key != self.key:
             self.built = build_side(opening)
             self.built.ready.model.eval()
+            self.way = way_to_try(self.built)
             self.layout, self.key = Layout(self.built.ready.model), key
 
 

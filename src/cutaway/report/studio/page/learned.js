@@ -15,8 +15,9 @@ import { difference, named } from "./words.js";
  * @param {HTMLElement} root @param {import("./settings.js").Choices} choices
  * @param {{ watched: (names: string[]) => void, option: (key: string, value: string) => void,
  *   act: (side: "a" | "b", act: Record<string, any>, at: HTMLElement) => void }} told what a person does here
+ * @param {HTMLElement} trying where something of one's own is tried
  */
-export function learnedPanel(root, choices, told) {
+export function learnedPanel(root, choices, told, trying) {
   /** @type {Map<string, ReturnType<typeof row>>} */
   const rows = new Map();
   /** @type {WeakMap<Element, Cell>} */
@@ -48,7 +49,7 @@ export function learnedPanel(root, choices, told) {
   const example = control({ key: "example", type: "int", default: 0, low: 0, says: which, choices: null }, told.option);
   const place = html("div", { class: "watched" });
   const known = html("datalist", { id: "modules" });
-  root.append(watch, html("div", { class: "example" }, example.root), place, known);
+  root.append(trying, watch, html("div", { class: "example" }, example.root), place, known);
   /** @type {import("./controls.js").Control[]} */
   let options = [];
 
@@ -179,7 +180,7 @@ function sentence(words) {
  * Which model it is, and what is different about it.
  * @param {"a" | "b"} side @param {Frame} a @param {Frame} b
  */
-function title(side, a, b) {
+export function title(side, a, b) {
   const [own, other] = side === "a" ? [a, b] : [b, a];
   const [mine, theirs] = [own, other].map((frame) => ({ ...frame.state, ...frame.settings })); // as they are by now
   return `${side.toUpperCase()}: ${difference(mine, theirs)}`;

@@ -22,6 +22,14 @@ export function upload(file) {
 }
 
 /**
+ * Hand over a picture to be tried.
+ * @param {Blob} picture
+ */
+export function showPicture(picture) {
+  return sent("picture", { headers: { "Content-Type": "application/octet-stream" }, body: picture });
+}
+
+/**
  * @param {string} address @param {RequestInit} request
  * @returns {Promise<Record<string, any>>}
  */

@@ -7,7 +7,7 @@ import { named } from "./words.js";
 const PARTS = {
   play: "Play, step, reset", back: "Looking back", toys: "Toys", sets: "Data sets", upload: "Own files",
   weights: "Weights by hand", views: "Choice of views", compare: "Compare", curve: "Curve of the loss",
-  figures: "Figures",
+  figures: "Metrics", save: "Save", tour: "Tour", try: "Try it yourself",
 }; // prettier-ignore
 
 /** What of the page may be hidden: its parts, then each setting that it shows. */
@@ -25,7 +25,7 @@ export function sharing(root, state, run) {
   const open = html("button", { type: "button", "aria-haspopup": "dialog", "data-control": "share" }, "Share");
   const address = html("input", { type: "text", readonly: "", "aria-label": "The link" });
   const copy = html("button", { type: "button", class: "plain" }, "Copy link");
-  const command = html("input", { type: "text", readonly: "", "aria-label": "The command" });
+  const command = html("input", { type: "text", readonly: "", "aria-label": "The command that opens it" });
   const copyCommand = html("button", { type: "button", class: "plain" }, "Copy command");
   const boxes = html("div", { class: "chips" });
   const close = html("button", { type: "button" }, "Done");

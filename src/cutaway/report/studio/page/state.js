@@ -8,7 +8,7 @@
 
 const SECOND = "b.";
 // Keys of the page itself. All others belong to a model and what it learns from.
-const OF_PAGE = ["views", "example", "hide", "sides"];
+const OF_PAGE = ["views", "example", "hide", "sides", "try", "temperature", "tokens", "tour"];
 // In this order, then the model's own settings, then the rest by name.
 const ORDER = ["data", "target", "noise", "count", "model", "seed"];
 // They grow while a model trains, so they stand at the end of its keys.

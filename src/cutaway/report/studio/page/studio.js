@@ -3,14 +3,17 @@
 import { html } from "../draw/dom.js";
 import { throttled } from "./controls.js";
 import { dataPanel } from "./data.js";
-import { learnedPanel } from "./learned.js";
+import { keeping } from "./keep.js";
+import { learnedPanel, title } from "./learned.js";
 import { modelPanel } from "./model.js";
 import { player, put } from "./player.js";
-import { ask, listen } from "./server.js";
+import { ask, listen, showPicture } from "./server.js";
 import { isLive, onData, rebuilt } from "./settings.js";
 import { commandFor, sharing } from "./share.js";
 import { alike, changes, ofPage, read, sorted, untrained, write } from "./state.js";
+import { touring } from "./tour.js";
 import { trainingPanel } from "./training.js";
+import { tryPanel } from "./try.js";
 import { weightEditor } from "./weights.js";
 import { progress, spoken } from "./words.js";
 
@@ -59,6 +62,14 @@ const model = modelPanel(inside("model"), choices, changed, (side) => {
   showControls();
 });
 const training = trainingPanel(inside("training"), choices, changed, weights.list.root);
+const trying = tryPanel({
+  asked: (given) => sides().forEach((side) => tryOn(side, given)),
+  picture: (blob) => /** @type {Promise<{ picture: number }>} */ (showPicture(blob)),
+  remembered(page) {
+    state = { ...state, page: { ...state.page, ...page } };
+    rememberSoon(undefined);
+  },
+});
 const learned = learnedPanel(inside("learned"), choices, {
   watched: (names) => watch({ views: names.join(",") || "none" }),
   option: (key, value) => watch({ [key]: value }),
@@ -66,11 +77,17 @@ const learned = learnedPanel(inside("learned"), choices, {
     if (act.do !== "weight") return;
     weights.open((value) => weight(side, act.name, act.index, value), act.name, act.index, Number(act.value), at);
   },
-});
+}, trying.root);
 const compare = html("button", { type: "button", "data-control": "compare", "aria-pressed": "false" }, "Compare");
 compare.addEventListener("click", () => (state.b ? alone() : beside()));
 element("tools").append(compare);
+keeping(element("tools"), (write) => ask("save", { side: state.b ? editing : "a", write }));
 sharing(element("tools"), () => state, first.run ?? null);
+
+const tour = touring(element("tools"), (step) => {
+  state = { ...state, page: { ...state.page, tour: step } };
+  remember(false);
+});
 
 // --- what a person does -------------------------------------------------------------------------------------------
 
@@ -80,7 +97,7 @@ sharing(element("tools"), () => state, first.run ?? null);
  * @returns {Promise<boolean>} whether it was done
  */
 async function attempt(key, asking) {
-  const places = [...data.controls, ...model.controls(), ...training.controls, ...learned.controls()];
+  const places = [trying.control, ...data.controls, ...model.controls(), ...training.controls, ...learned.controls()];
   const place = places.find((one) => one.key === key);
   const fail = (/** @type {string} */ words) => (place ? place.fail(words) : lost(words));
   try {
@@ -245,6 +262,16 @@ function watchNow(side) {
   });
 }
 
+/** @param {Side} side @param {import("./try.js").Asked | null} given tried in every frame from now on */
+async function tryOn(side, given) {
+  try {
+    await ask("try", { side, try: given && Object.keys(given).length > 0 ? given : null });
+    trying.control.fail("");
+  } catch (error) {
+    trying.control.fail(error instanceof Error ? error.message : String(error));
+  }
+}
+
 /** The names of the views that are watched, in the order in which they are read. */
 function views() {
   const { page } = state;
@@ -332,6 +359,8 @@ function take(frame) {
   else remember(false);
 }
 
+let triedOn = false; // whether the second model was asked what the first one was
+
 /** Draw what is known. */
 function show() {
   const { a } = frames;
@@ -343,6 +372,13 @@ function show() {
   if (!a) return;
   bar.show(a, b, plays, expected.a !== undefined || expected.b !== undefined);
   training.show(a, b);
+  const named = /** @type {[string, Frame][]} */ (b ? [[title("a", a, b), a], [title("b", a, b), b]] : [["", a]]);
+  const anew = trying.show(named, state.page);
+  if (anew || (b && !triedOn)) {
+    const wish = trying.wish(state.page);
+    sides().forEach((side) => tryOn(side, wish));
+  }
+  triedOn = b !== null;
   now("training", progress(a));
   now("learned", learned.show(a, b, views(), state.page));
   lost([a, b].map((frame) => frame?.error).filter(Boolean).join(" "), "error");
@@ -407,4 +443,5 @@ if (matchMedia("(max-width: 62rem)").matches) {
 show();
 hide();
 const reconnect = listen(take, (words) => lost(words, "connection"));
+tour.begin(read(location.hash).page.tour, location.hash.length <= 1);
 if (location.hash.length > 1) restore();

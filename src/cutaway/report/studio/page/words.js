@@ -9,17 +9,18 @@ import { count, number, share } from "../draw/format.js";
  *   views: import("../draw/view.js").View[], names: { weights?: { name: string, shape: number[] }[],
  *   views?: string[], layers?: string[], examples?: number }, notes: string[], state: Record<string, string>,
  *   data?: { name: string, kind: string, target: string | null, parts: Record<string, number>, notes: string[] },
- *   models?: string[], settings?: Record<string, string>, live?: string[], heard?: number, log: string,
+ *   models?: string[], try?: Record<string, any> | null,
+ *   tried?: Record<string, any> | null, settings?: Record<string, string>, live?: string[], heard?: number, log: string,
  *   error: string | null }} Frame
  */
 
 // Figures between 0 and 1 that are said as a percentage.
 const SHARES = /accuracy|precision|recall|^f1|error_rate|auc|exact|overlap|iou/;
 const NAMES = {
-  data: "Data", target: "Column to predict", noise: "Noise", count: "Examples", seed: "Seed", model: "Architecture",
+  data: "Data", target: "Column to predict", noise: "Noise (standard deviation)", count: "Examples", seed: "Seed", model: "Architecture",
   lr: "Learning rate", batch_size: "Batch size", weight_decay: "Weight decay", optimizer: "Optimizer",
-  momentum: "Momentum", clip: "Clip gradients at", schedule: "Schedule", speed: "Speed",
-  "model.hidden": "Hidden layers", "model.dim": "Width", "model.mlp_ratio": "Width of the MLP, as a multiple",
+  momentum: "Momentum", clip: "Gradient clipping (norm)", val: "Validation fraction", test: "Test fraction", schedule: "Schedule", speed: "Speed",
+  "model.hidden": "Hidden layers", "model.dim": "Model dimension", "model.mlp_ratio": "Feed-forward dimension, as a multiple",
   "model.heads": "Heads", "model.layers": "Layers", "model.norm": "Normalization", "model.bias": "Biases",
 }; // prettier-ignore
 
@@ -38,15 +39,16 @@ export function figure(name, value) {
 }
 
 /**
- * How many examples are in each part: "700 to learn from, 150 to validate on, 150 to test on".
+ * How many examples are in each split: "Splits: training 700, validation 150, test 150".
  * @param {Record<string, number>} parts
  */
 export function parted(parts) {
-  const uses = { train: "to learn from", val: "to validate on", test: "to test on" };
+  const uses = { train: "training", val: "validation", test: "test" };
   return Object.entries(parts)
     .filter(([, size]) => size > 0)
-    .map(([name, size]) => `${count(size)} ${uses[/** @type {keyof typeof uses} */ (name)] ?? name}`)
-    .join(", ");
+    .map(([name, size]) => `${uses[/** @type {keyof typeof uses} */ (name)] ?? name} ${count(size)}`)
+    .join(", ")
+    .replace(/^./, (first) => `Splits: ${first}`);
 }
 
 /** @param {Frame} frame how far it is: "Epoch 3, step 1 200" */
