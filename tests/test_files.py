@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,16 @@ def test_pipes_devices_and_what_memory_cannot_hold_are_not_read(tmp_path: Path) 
     assert files.read_bytes(tmp_path / "small", most=5) == b"12345"
     with pytest.raises(FileError, match="at most 4 are read"):
         files.read_bytes(tmp_path / "small", most=4)
+
+
+def test_reading_sets_aside_no_more_than_the_file_has(tmp_path: Path) -> None:
+    (tmp_path / "small").write_bytes(b"12345")
+    tracemalloc.start()
+    files.read_bytes(tmp_path / "small")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < files.MEBIBYTE
+    assert files.read_bytes("/proc/self/status").startswith(b"Name:")  # whose size is said to be 0
 
 
 def test_json_too_deep_to_read_is_refused(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from .errors import FileError, visible
 RUN = "run.json"  # by which a run's folder is known
 OF_A_RUN = (RUN, "metrics.csv", "evaluation.json", "layers.json", "report.html", "model", "checkpoints", "snapshots")
 BOARD = "events.out."  # how the name of TensorBoard's file begins, which a run holds too
+MEBIBYTE = 1 << 20
 READ_AT_MOST = 0.5  # of this machine's memory: a file is read whole
 
 
@@ -72,7 +73,9 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            data = file.read(bound + 1) if size <= bound else b""
+            data = file.read(size + 1) if size <= bound else b""  # what is asked for is set aside at once
+            while size < len(data) <= bound and (more := file.read(MEBIBYTE)):  # it grows, or does not tell its size
+                data += more
     except OSError as error:
         raise unreadable(path, error) from error
     if size > bound or len(data) > bound:
