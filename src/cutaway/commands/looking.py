@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ..errors import DataError, FileError, SettingError, UnknownName
 from ..files import refuse_overwriting, write_text
 from ..interop.convert import open_model as read_model
+from ..interop.huggingface.folders import read_folder
 from ..interop.huggingface.reading import is_folder
 from ..models.registry import presets
 from ..models.saving import CONFIG
@@ -31,6 +32,7 @@ from ..training.run import Run
 MARK = " · Cutaway</title>"  # by which a page that was written here is known
 HEAD = 4096  # bytes within which it stands
 OF_MODEL = "model."
+HEAD_ALONE = "head"  # what is untrained of a folder that has none
 RANDOM = "The examples are random numbers."
 LARGE = 20_000_000  # parameters of a preset from which on one random example is enough
 HEIGHT = 760  # pixels of a page in a notebook; it scrolls within
@@ -164,9 +166,15 @@ def _from_files(path: Path, inputs: Sequence[Any], asked: Mapping[str, str], nam
         )
     if path.is_file() and name is None:
         raise FileError(f"{path} is a file, not a run's folder. If it is torchvision's checkpoint, add --model NAME.")
-    model, called, notes = read_model(path, name)
+    untrained = ""
+    if path.is_dir() and is_folder(path):
+        found = read_folder(path, name)
+        model, called, notes = found.model, found.preset.name, found.notes
+        untrained = HEAD_ALONE if found.new else ""
+    else:
+        model, called, notes = read_model(path, name)
     subject = open_model(model, options=asked)
-    subject = dataclasses.replace(subject, preset=presets()[called], notes=(*notes, RANDOM))
+    subject = dataclasses.replace(subject, preset=presets()[called], notes=(*notes, RANDOM), untrained=untrained)
     return _with_files(subject, inputs, path if path.is_dir() else None, notes) if inputs else subject
 
 

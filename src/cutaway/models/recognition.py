@@ -18,8 +18,8 @@ def differing(config: Any, other: Any, free: Collection[str] = ()) -> dict[str, 
 
     def differ(field: str) -> bool:
         mine, theirs = getattr(config, field), getattr(other, field)
-        if field == "hidden" and mine != theirs:
-            mine, theirs = mine or 4 * config.dim, theirs or 4 * other.dim
+        if field == "hidden" and mine != theirs and None in (mine, theirs):
+            mine, theirs = (4 * c.dim if x is None else x for x, c in ((mine, config), (theirs, other)))
         return bool(mine != theirs)
 
     names = [f.name for f in dataclasses.fields(config) if f.name not in free and differ(f.name)]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import cutaway
+from cutaway.commands.looking import open_subject
 from cutaway.errors import CutawayError, DataError, SettingError, UnknownName
 from cutaway.inspect.attribution import METHODS
+from cutaway.interop.huggingface.folders import write_folder
 from cutaway.report.inside import attribution
 from cutaway.report.inside.attribution import MISLEADS, OPTIONS, READ, alone, view
-from cutaway.report.inside.subject import Subject, open_model, open_run
+from cutaway.report.inside.subject import Subject, open_model, open_preset, open_run
 from cutaway.report.words import number
 from cutaway.training.run import Run
 from tests.small import NAMES, small
@@ -177,3 +181,26 @@ def test_variables_of_a_series_have_the_names_of_their_columns(tmp_path: Path) -
     shown = view(open_run(found, options={"method": "gradient"}))
     assert {series["name"] for series in shown["drawings"][0]["series"]} == {"visits", "rain"}
     assert shown["says"].startswith("Which parts of the forecast from 2024")
+
+
+def test_of_an_untrained_answer_no_map_is_said_to_stand() -> None:
+    preset = attribution.view(open_preset("softmax"))
+    assert "This model is untrained" in preset["summary"]
+    assert "stand" not in preset["summary"].split("untrained")[1]
+    assert any("random weights" in drawing.get("title", "") for drawing in preset["drawings"])
+    trained = attribution.view(dataclasses.replace(open_preset("softmax"), untrained=""))
+    assert "untrained" not in trained["summary"]
+    head = attribution.view(dataclasses.replace(open_preset("softmax"), untrained="head"))
+    assert "The head of this model is untrained" in head["summary"]
+
+
+def test_a_folder_without_a_head_is_known_to_have_an_untrained_one(tmp_path: Path) -> None:
+    model = cutaway.create_model("bert-base-uncased", layers=1, dim=8, heads=2, vocabulary=40, context=8)
+    write_folder(model, "bert-base-uncased", tmp_path / "whole")
+    assert open_subject(tmp_path / "whole").untrained == ""
+    tensors = load_file(tmp_path / "whole" / "model.safetensors")
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "config.json").write_bytes((tmp_path / "whole" / "config.json").read_bytes())
+    body = {name: tensor for name, tensor in tensors.items() if not name.startswith("cls.")}
+    save_file(body, tmp_path / "bare" / "model.safetensors")
+    assert open_subject(tmp_path / "bare").untrained == "head"

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 import cutaway
 from cutaway.errors import SettingError
 from cutaway.report.inside import embeddings, spring
+from cutaway.report.inside.embeddings import _worth
 from cutaway.report.inside.subject import Subject, open_model, open_run
 from cutaway.training.run import Run
 
@@ -247,3 +248,13 @@ def test_tokens_beside_those_of_the_text_have_names(tmp_path: Path) -> None:
     tokens = subject.tokens(0)
     assert "[MASK]" in tokens
     assert not any(token.startswith("token ") for token in tokens)
+
+
+def test_the_words_at_hand_come_first_then_whole_words_and_never_what_nobody_wrote() -> None:
+    written = ["[PAD]", "[unused0]", "[CLS]", "a", "##ing", "the", "river", "<s>", "Ġsea", "bank", "<|endoftext|>"]
+    subject = open_model(cutaway.create_model("bert-base-uncased", layers=1, dim=8, heads=2, vocabulary=12, context=8))
+    assert [written[i] for i in _worth(subject, written, 11)] == ["the", "river", "Ġsea", "bank", "a", "##ing"]
+    tokens = torch.tensor([[2, 4, 9, 3]])
+    opened = dataclasses.replace(subject, inputs=(tokens, *subject.inputs[1:]), part=object(), rows=(0,))
+    assert [written[i] for i in _worth(opened, written, 11)][:3] == ["bank", "a", "##ing"]
+    assert _worth(subject, [], 3) == [0, 1, 2]  # without a tokenizer there are numbers alone

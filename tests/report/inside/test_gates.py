@@ -216,3 +216,9 @@ def test_what_upper_and_backward_layers_read() -> None:
     torch.testing.assert_close(steps_of(rnn, reading, 1, level=1)[0], expected)
     torch.testing.assert_close(steps_of(rnn, reading, 1, level=1, way=1)[0], expected.flip(0))
     assert not traces(model)
+
+
+def test_what_is_held_is_coloured_map_by_map_and_gates_on_one_scale() -> None:
+    model, inputs = small("lstm")
+    tiles = [d for d in gates.view(open_model(model, *inputs))["drawings"] if d["kind"] == "tiles"]
+    assert [d["range"] for d in tiles] == ["global", "unit"]  # beside a large cell the state would be grey

@@ -133,3 +133,18 @@ def test_tables_of_any_length_are_drawn(context: int) -> None:
     assert len(text) < 500_000
     if context == 700:
         assert "the first 64 of" in drawing(found, "positions")["title"]
+
+
+def test_one_number_far_beyond_the_others_is_named_and_does_not_make_them_grey() -> None:
+    model, inputs = small("gpt2")
+    with torch.no_grad():
+        model.positions.weight.normal_(std=0.02, generator=torch.Generator().manual_seed(0))
+        plain = positions.view(open_model(model, *inputs))
+        model.positions.weight[3, 5] = -4.0
+    assert not {"low", "high"} & set(plain["drawings"][0])
+    assert "far beyond" not in plain["summary"]
+    found = positions.view(open_model(model, *inputs))
+    end = found["drawings"][0]["high"]
+    assert 0.02 < end < 0.4
+    assert found["drawings"][0]["low"] == -end
+    assert "Number 5 of place 3 is −4, far beyond the others" in found["summary"]

@@ -75,3 +75,16 @@ test("numbers that are not finite are drawn", () => {
   wild.layers[1].neurons[0].z = null;
   assert.ok(texts(neurons(wild, 700, { chosen: "1.0" }).svg, "text").includes("none"));
 });
+
+test("on a telephone no number is cut short, and a neuron keeps its number where its name has no room", () => {
+  const narrow = spec();
+  const [first, second] = narrow.layers[1].neurons;
+  Object.assign(first, { name: "neuron 126", z: -0.0184321, a: 3.36123e-5, delta: -0.0266512 });
+  Object.assign(second, { name: "neuron 218", z: 1234.5678 });
+  narrow.layers[1].weights = [[-0.0219187, 3.36123e-5], [0.0053321, -0.0411234]];
+  for (const width of [320, 360, 900]) {
+    const written = texts(neurons(narrow, width, { chosen: "1.0" }).svg, "text");
+    for (const text of written) assert.ok(!/\d.*…/.test(text), `${text} at ${width}`);
+  }
+  assert.ok(texts(neurons(narrow, 320, {}).svg, "text").some((text) => text === "126" || text === "neuron 126"));
+});

@@ -34,6 +34,7 @@ class Loaded:
     key_map: Mapping[str, str]  # the folder's name → ours
     notes: tuple[str, ...]  # what a person should know of it
     tokenizer: Path | None  # its tokenizer.json, where it has one
+    new: tuple[str, ...] = ()  # tensors of ours that it has none for, and nobody trained
 
 
 def read_folder(path: Path, name: str | None = None) -> Loaded:
@@ -61,7 +62,7 @@ def read_folder(path: Path, name: str | None = None) -> Loaded:
     put_weights(model, {**own, **matched.tensors}, folder.path)
     model.origin = folder.origin(matched.new)  # type: ignore[assignment]  # no module or tensor
     notes = (*folder.said_of(found), *matched.notes)
-    return Loaded(model.eval(), found, matched.key_map, notes, folder.tokenizer)
+    return Loaded(model.eval(), found, matched.key_map, notes, folder.tokenizer, matched.new)
 
 
 def write_folder(

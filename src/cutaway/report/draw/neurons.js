@@ -125,9 +125,34 @@ function written(value) {
   return value === null || value === undefined ? "none" : number(value);
 }
 
-/** @param {number | null | undefined} value in three digits: a card is small */
-function brief(value) {
-  return typeof value === "number" ? number(Number(value.toPrecision(3))) : "none";
+/**
+ * A value in three digits, as a card is small, or in as many as have room: a number that is cut short is another number.
+ * @param {number | null | undefined} value @param {number} room in pixels
+ */
+function brief(value, room) {
+  if (typeof value !== "number") return "none";
+  return fitting(value, room, 3);
+}
+
+/**
+ * A number in at most so many digits, fewer where it has no room.
+ * @param {number} value @param {number} room in pixels @param {number} digits
+ */
+function fitting(value, room, digits) {
+  for (let d = digits; d > 1; d--) {
+    const text = number(Number(value.toPrecision(d)));
+    if (textWidth(text, 12) <= room) return text;
+  }
+  return number(Number(value.toPrecision(1)));
+}
+
+/**
+ * A neuron's name, or, where that has no room, its number alone.
+ * @param {string} name @param {number} room
+ */
+function short(name, room) {
+  const bare = /^(?:neuron|output) (\d+)$/.exec(name);
+  return bare && textWidth(name, 12, 600) > room ? bare[1] : shorten(name, room, 12, 600);
 }
 
 // --- the network ---
@@ -170,12 +195,12 @@ function cardOf(neuron, at, chosen) {
   );
   return [
     svg("rect", { class: chosen ? "card chosen" : "card", ...at, rx: 3 }),
-    svg("text", { class: "tick strong", x: at.x + 6, y: at.y + 16 }, shorten(name, at.width - 12, 12)),
+    svg("text", { class: "tick strong", x: at.x + 6, y: at.y + 16 }, short(name, at.width - 12)),
     ...rows.flatMap(([symbol, value], k) => {
       const y = at.y + 16 + (k + 1) * LINE;
       return [
         svg("text", { class: "tick", x: at.x + 6, y }, symbol),
-        svg("text", { class: "cell", x: at.x + at.width - 6, y, "text-anchor": "end" }, brief(value)),
+        svg("text", { class: "cell", x: at.x + at.width - 6, y, "text-anchor": "end" }, brief(value, at.width - 26)),
       ];
     }),
   ];
@@ -306,11 +331,17 @@ function backward(layers, l, j) {
  */
 function sheet({ title, heads, lines }, x, y, width) {
   const count = heads.length - 1;
-  const widest = Math.max(...heads.slice(1).map((head) => textWidth(head, 12)), 58) + 8;
-  const each = heads.slice(1).map((head) => Math.max(56, Math.min(widest, textWidth(head, 12) + 12)));
-  const spare = Math.max(0, width - each.reduce((a, b) => a + b, 0) - 150);
+  const needs = (/** @type {string[]} */ named) =>
+    named.slice(1).map((head, k) => {
+      return 10 + Math.max(46, textWidth(head, 12), ...lines.map(({ cells }) => textWidth(cells[k + 1] ?? "", 12)));
+    });
+  const sum = (/** @type {number[]} */ widths) => widths.reduce((a, b) => a + b, 0);
+  const named = Math.max(...lines.map(({ cells }) => (cells[1] ? textWidth(cells[0], 12) : 0))) + 8;
+  if (width - sum(needs(heads)) < named) heads = heads.map((head) => head.split(" = ")[0]);
+  const each = needs(heads); // every number has its room: cut short it would be another number
+  const spare = Math.max(0, width - sum(each) - 150);
   const columns = each.map((own) => own + Math.min(14, spare / count));
-  const name = width - columns.reduce((a, b) => a + b, 0);
+  const name = width - sum(columns);
   const right = (/** @type {number} */ k) => x + name + columns.slice(0, k + 1).reduce((a, b) => a + b, 0);
   const marks = [
     svg("text", { class: "tick strong", x, y: y + 14 }, title),
@@ -338,7 +369,7 @@ function sheet({ title, heads, lines }, x, y, width) {
             y: at,
             "text-anchor": k === 0 ? "start" : "end",
           },
-          shorten(cell, room, 12),
+          k === 0 ? short(cell, room) : cell,
         ),
       );
     });

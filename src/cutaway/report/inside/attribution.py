@@ -68,8 +68,8 @@ def view(subject: Subject) -> View:
     found = _maps(one, asked, left)
     drawings = drawn(one, 0 if subject.kind != "graph" else i, found)
     drawings += [d for d in (_cascade(found),) if d]
-    drawings.append(_checks(found))
-    words = [_answer(one, found[0]), _strongest(one, found[0]), *_found(found), *left]
+    drawings.append(_checks(one, found))
+    words = [_answer(one, found[0]), *_untrained(one), _strongest(one, found[0]), *_found(one, found), *left]
     if "concept" in subject.options:
         tested = _concept(subject, found[0])
         drawings.append(_tested(subject, tested))
@@ -246,11 +246,23 @@ def _answer(one: Subject, result: Attribution) -> str:
     return f"{said} on the scale that the model learns on, which is {number(value * scale + mean)} in its own units."
 
 
-def _found(found: list[Attribution]) -> list[str]:
-    """Which maps stand and which do not."""
+def _untrained(one: Subject) -> list[str]:
+    """That the answer itself means nothing, where nobody trained what gives it."""
+    if not one.untrained:
+        return []
+    what = "The head of this model is" if one.untrained == "head" else "This model is"
+    return [f"{what} untrained: the answer comes from random weights, and no map of it says anything of the example."]
+
+
+def _found(one: Subject, found: list[Attribution]) -> list[str]:
+    """Which maps stand and which do not; of an untrained answer only that the method did what it promises."""
     made = [f for f in found if any(check.passed is not None for check in f.checks)]
     stand, fall = ([NAMES[f.method] for f in made if f.passed is ok] for ok in (True, False))
-    said = [f"{_capital(_listed(stand))} stand{'s' if len(stand) == 1 else ''} up to the checks."] if stand else []
+    s = "s" if len(stand) == 1 else ""
+    said = [f"{_capital(_listed(stand))} stand{s} up to the checks."] if stand else []
+    if stand and one.untrained:
+        passes = "passes" if s else "pass"
+        said = [f"{_capital(_listed(stand))} {passes} the checks, which are of the method and not of such an answer."]
     said += [f"{_capital(_listed(fall))} fail{'s' if len(fall) == 1 else ''} a check."] if fall else []
     unchecked = [NAMES[f.method] for f in found if f not in made]
     return said + ([f"{_capital(_listed(unchecked))}: not checked."] if unchecked else [])
@@ -323,7 +335,7 @@ def _cascade(found: list[Attribution]) -> Drawing | None:
     return drawing | {"series": series, "mark": None} if series else None
 
 
-def _checks(found: list[Attribution]) -> Drawing:
+def _checks(one: Subject, found: list[Attribution]) -> Drawing:
     """The checks in words."""
     facts = []
     for f in found:
@@ -331,7 +343,8 @@ def _checks(found: list[Attribution]) -> Drawing:
         verdict = "Passes. " if f.passed else "Fails. "
         made = any(c.passed is not None for c in f.checks)
         facts.append([NAMES[f.method], f"{verdict if made else ''}{f.says}{based}"])
-    return {"kind": "prose", "title": "Checks", "facts": facts}
+    title = "Checks of the method, on an answer of random weights" if one.untrained else "Checks"
+    return {"kind": "prose", "title": title, "facts": facts}
 
 
 def _table(one: Subject, found: list[Attribution]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,6 +42,7 @@ CHUNK = 32  # examples in one pass
 NEAR = 5  # neighbours
 SMALL, PICTURES = 28, 700_000  # pixels of an example's picture; characters of all of them
 NOBODY = {"<pad>", "<unk>", "(padding)", "(unknown)", "(begin)", "(end)", "[PAD]", "[UNK]", ""}
+BLANKS = "\u0120\u2581"  # what stands for a blank before a word: of GPT-2's bytes, and of SentencePiece
 
 
 def suits(subject: Subject) -> bool:
@@ -96,13 +98,32 @@ def _words(subject: Subject) -> Part | None:
     if found is None or subject.kind not in ("text", "pairs"):
         return None
     written = subject.vocabulary(0)
-    ids = [i for i in range(found.num_embeddings) if i >= len(written) or written[i] not in NOBODY]
+    ids = _worth(subject, written, found.num_embeddings)
     shown = ids[:WORDS]
     vectors = found.weight.detach()[shown]
     labels = [written[i] if i < len(written) else f"token {i}" for i in shown]
     points = [{"label": label, "group": None, "tip": [f"token {i}"]} for label, i in zip(labels, shown)]
-    more = f", the first {count(len(shown))} of {count(len(ids))}" if len(shown) < len(ids) else ""
+    most = f", {count(len(shown))} of {count(len(ids))}: those of the examples, then the first of the vocabulary"
+    more = most if len(shown) < len(ids) else ""
     return _part(f"Words{more}", points, [], vectors, labels=True, what="word")
+
+
+def _worth(subject: Subject, written: list[str], size: int) -> list[int]:
+    """The tokens that are worth a place, in order: those of the opened examples, then the vocabulary's in its own
+    order, which is that of their frequency in nearly all of them; whole words before pieces and single letters, and
+    nothing that stands for no text, such as BERT's [unused7]."""
+    ids = [i for i in range(size) if i >= len(written) or not _nobody(written[i])]
+    here = set(subject.inputs[0].flatten().tolist()) if subject.part is not None and subject.rows else set()
+
+    def rank(i: int) -> tuple[bool, bool]:
+        word = written[i].lstrip(BLANKS) if i < len(written) else ""
+        return i not in here, not (len(word) > 1 and word.isalpha())
+
+    return sorted(ids, key=rank)
+
+
+def _nobody(token: str) -> bool:
+    return token in NOBODY or re.fullmatch(r"\[[A-Za-z]+\d*\]|<[/a-z|]+\d*\|?>", token) is not None
 
 
 # --- examples -----------------------------------------------------------------------------------------------------

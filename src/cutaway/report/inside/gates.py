@@ -186,6 +186,8 @@ def _drawings(subject: Subject, layer: Layer, example: int, layers: int) -> list
         if names:
             rows = max(4, min(ROWS, NUMBERS // (layers * len(gates) * drawn), max(16, 3 * drawn)))
             found.append(_maps(f"{title}{cut}", {name: gates[name] for name in names}, scale, rows))
+            # A cell has no bound and a state lies within ±1: on one scale the state would be grey.
+            found[-1]["range"] = "global" if names is sized else "unit"
     return [*found, _units(subject, layer, gates, UNITS if layers == 1 else FEW)]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -40,6 +41,7 @@ MISLEADS = (
 )
 OPTIONS: dict[str, str] = {}
 
+BEYOND = 3.0  # times the size of nearly all values: what is larger stands out
 ROWS, COLUMNS = 64, 64  # positions and numbers of a table that are shown
 CURVE = 256  # places along a curve
 PATCHES = 196  # whose likeness is drawn at most
@@ -143,6 +145,7 @@ def _of_table(found: Positions) -> tuple[list[Drawing], str, list[list[Any]]]:
             f"Places are told by {plural(dim, 'sinusoid')}, which have no end; of the first {count(places)} places "
             f"neighbours have a cosine of {number(beside)}."
         )
+    said += _outlier(found)
     numbers = [
         [found.name, _place(found, i), "cosine with the first place", float(alike[0, i])] for i in _spread(places, 32)
     ]
@@ -180,17 +183,43 @@ def _values(found: Positions) -> Drawing:
         f"{len(columns)} of {count(dim)} numbers" if len(columns) < dim else "",
     ]
     more = ", ".join(part for part in cut if part)
+    shown = found.rows[rows][:, columns]
+    end = _end(found.rows)
     return {
         "kind": "matrix",
         "title": f"{found.name.capitalize() if not found.learned else found.name}{': ' + more if more else ''}",
+        **({} if end is None else {"low": -end, "high": end}),
         "rows": [_place(found, i) if found.grid else str(i) for i in rows],
         "columns": [str(i) for i in columns],
-        "values": plain(found.rows[rows][:, columns]),
+        "values": plain(shown),
         "scale": "signed",
         "format": "number",
         "row_name": "place",
         "column_name": "number",
     }
+
+
+def _end(values: Tensor) -> float | None:
+    """The size at which the colours end, where few values are so much larger that all others would be grey: three times
+    that below which 99 % lie. None where the largest is no farther than that."""
+    sizes = values.abs().flatten()
+    end = BEYOND * float(np.quantile(sizes.float().numpy(), 0.99))
+    return end if 0 < end < float(sizes.max()) else None
+
+
+def _outlier(found: Positions) -> str:
+    """Which value stands far beyond all others; empty where none does."""
+    end = _end(found.rows)
+    if end is None:
+        return ""
+    beyond = int((found.rows.abs() > end).sum())
+    place, column = divmod(int(found.rows.abs().argmax()), found.rows.shape[1])
+    others = f" ({plural(beyond, 'number')} of the table go beyond it)" if beyond > 1 else ""
+    value = number(float(found.rows[place, column]))
+    return (
+        f" Number {count(column)} of {_place(found, place)} is {value}, far beyond the others: colours end at "
+        f"±{number(end)}{others}."
+    )
 
 
 def _alike(found: Positions, alike: Tensor) -> Drawing:

@@ -42,6 +42,7 @@ class Subject:
     run: Run | None = None
     notes: tuple[str, ...] = ()  # sentences that a person should read
     options: Mapping[str, str] = field(default_factory=dict)  # what was asked of the views, as typed
+    untrained: str = ""  # what of the model is known to be as it began: "model", "head" or nothing
     whole: DataSet | None = None  # the data, where it is at hand already
 
     @property
@@ -203,7 +204,7 @@ def open_preset(
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
         model = found.build(found.configure(settings=settings)).eval()
-    return dataclasses.replace(open_model(model, options=options, count=count), preset=found)
+    return dataclasses.replace(open_model(model, options=options, count=count), preset=found, untrained="model")
 
 
 def open_model(model: nn.Module, *inputs: Tensor, options: Mapping[str, str] | None = None, count: int = 2) -> Subject:
