@@ -15,6 +15,7 @@ class Origin:
     """A Hugging Face folder, as far as the model's Config does not say it."""
 
     config: Mapping[str, Any]  # its config.json, whole
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what would be written of the network as it was read
     generation: Mapping[str, Any] | None = None  # its generation_config.json, where it has one
     tokens: Mapping[str, Any] = field(default_factory=dict)  # what its family says where config.json is silent
     new: tuple[str, ...] = ()  # our tensors of a head that it had not: drawn at random, and not learned since
@@ -46,4 +47,4 @@ def origin_of(model: nn.Module) -> Origin | None:
 
 def origin_from_json(document: Mapping[str, Any]) -> Origin:
     """As `dataclasses.asdict` and JSON give it."""
-    return Origin(document["config"], document["generation"], document["tokens"], tuple(document["new"]))
+    return Origin(**{**document, "new": tuple(document["new"])})

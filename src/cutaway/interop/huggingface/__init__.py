@@ -77,6 +77,11 @@ def taken(
     return found, key_map
 
 
+def written_of(family: Family, config: Any) -> dict[str, Any]:
+    """What config.json says of a network of ours. Raises ModelError where that family has no such network."""
+    return {"architectures": [family.architecture(config)], **family.settings(config)}
+
+
 def family_of(preset: str) -> Family | None:
     """The family of a preset; None where transformers has no such network."""
     return next((family for family in families().values() if preset in family.presets), None)

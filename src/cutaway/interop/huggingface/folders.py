@@ -20,7 +20,7 @@ from ...files import write_json, write_text
 from ...models.origin import Origin, origin_of
 from ...models.registry import Preset
 from ...models.saving import CONFIG, WEIGHTS, put_weights
-from . import Family, families, family_of, names_of, renamed
+from . import Family, families, family_of, names_of, renamed, written_of
 from .reading import ANSWERS, GENERATION, Folder, shapes_of
 from .vocabulary import Vocabulary
 
@@ -115,31 +115,27 @@ def _document(
     labels: Sequence[str],
     problem: str | None,
 ) -> dict[str, Any]:
-    """What config.json says."""
-    settings, kept = family.settings(config), dict(origin.config) if origin else {}
-    for field in (*family.aliases, "num_labels", "torch_dtype", "transformers_version"):
-        kept.pop(field, None)
-    named = kept.get("id2label")
-    if labels and settings.get("num_labels") == len(labels):
-        del settings["num_labels"]
-        settings["id2label"] = {str(i): label for i, label in enumerate(labels)}
-        settings["label2id"] = {label: i for i, label in enumerate(labels)}
-    elif named and (not _answers(config) or len(named) == settings.get("num_labels")):
+    """What config.json says: what is another thing than where the model came from, and what was said there."""
+    settings, kept = written_of(family, config), dict(origin.config) if origin else {}
+    named = labels if settings.get("num_labels") == len(labels) else ()
+    if origin:
+        settings = {k: v for k, v in settings.items() if k not in origin.settings or origin.settings[k] != v}
+        gone = [alias for alias, field in family.aliases.items() if field in settings]
+        gone += ["id2label", "label2id"] if named or "num_labels" in settings else []
+        kept = {k: v for k, v in kept.items() if k not in (*gone, "torch_dtype", "transformers_version")}
+    if named:
         settings.pop("num_labels", None)
-    else:
-        for field in ("id2label", "label2id"):
-            kept.pop(field, None)
+        kept.pop("num_labels", None)
+        settings["id2label"] = {str(i): label for i, label in enumerate(named)}
+        settings["label2id"] = {label: i for i, label in enumerate(named)}
     if problem is not None and _answers(config):
         settings["problem_type"] = problem
     special = vocabulary.ids if vocabulary else {"pad_token_id": 0, "bos_token_id": None, "eos_token_id": None}
     if origin:  # what is said there of tokens, by silence too, stands
-        settings = {key: value for key, value in settings.items() if not key.endswith("_token_id")}
         said = {**origin.tokens, **origin.config}
-        ids = vocabulary.ids if vocabulary else {}
-        special = {key: value for key, value in ids.items() if said.get(key) is None}
+        special = {key: value for key, value in (vocabulary.ids if vocabulary else {}).items() if said.get(key) is None}
     return {
         **kept,
-        "architectures": kept.get("architectures") if origin and origin.new else [family.architecture(config)],
         "model_type": family.model_type,
         **{key: value for key, value in special.items() if key not in settings},
         **settings,

@@ -30,7 +30,7 @@ from ...models.recognition import differing, nearest
 from ...models.registry import Preset, preset
 from ...models.saving import CONFIG, WEIGHTS, refuse_not_finite, refuse_pickle
 from ...settings import as_text
-from . import Family, Rule, families, names_of, taken
+from . import Family, Rule, families, names_of, taken, written_of
 from .encoders import answers_of
 from .values import in_their_words, plain_fields, shown
 from .vocabulary import TOKENIZER
@@ -110,7 +110,7 @@ class Folder:
         generation = read_json(self.path / GENERATION) if (self.path / GENERATION).is_file() else None
         if generation is not None and not isinstance(generation, dict):
             raise FileError(f"{self.path / GENERATION} holds no settings by name: take it from where it came.")
-        found = Origin(self.theirs, generation, self.family.tokens, new)
+        found = Origin(self.theirs, written_of(self.family, self.config), generation, self.family.tokens, new)
         if not all(isinstance(end, int) for end in found.ends):
             raise FileError(f"{self.path} has eos_token_id={shown(list(found.ends))}, where ids of tokens belong.")
         return found
