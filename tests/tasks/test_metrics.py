@@ -97,7 +97,7 @@ def test_metrics_of_two_classes_by_one_score(drawn: tuple[int, list[int], list[i
     )
 
 
-@FEW
+@VERY_FEW
 @given(labelled(), st.integers(1, 5))
 def test_metrics_of_tags(drawn: tuple[int, list[int], list[int]], length: int) -> None:
     classes, was, said = drawn
