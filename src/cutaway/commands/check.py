@@ -27,6 +27,7 @@ def run(args: argparse.Namespace) -> int:
     from ..data.images.folders import verify
     from ..errors import DataError, SettingError
     from ..training.estimate import estimate
+    from ..training.fitting import refuse_step_beyond_memory
     from ..training.loop import refuse_unfit
     from ..training.prepared import prepare
     from ..training.session import settle_length
@@ -50,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
         for problem in error.problems[5:]:  # the message itself names the first five
             note(str(problem))
         raise
+    refuse_step_beyond_memory(ready)
     found = _document(ready, estimate(ready))
     if args.json:
         emit_json(found)

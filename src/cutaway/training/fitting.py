@@ -1,13 +1,33 @@
-"""Whether training fits into memory: told before a model is built."""
+"""Whether training fits into memory: told before a model is built, and before the first step is made.
+
+What a step keeps for the backward pass is not computed from formulas, which every new layer would make wrong: a few
+examples go through the model, and what they keep is laid out to the examples of the largest batch.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-from ..models.memory import Size, refuse_too_large
+import torch
+from torch import Tensor, nn
+
+from ..data.sets import Batch
+from ..errors import SettingError
+from ..models.images import answers_of
+from ..models.memory import Size, in_bytes, refuse_too_large, size_of
 from ..models.registry import Preset
+from ..spec import ImageSpec, TableSpec
+from .batches import batches_of
 from .place import find_device, free_memory
 from .settings import TrainSettings
+
+if TYPE_CHECKING:
+    from .prepared import Prepared
+
+WORTH_SAYING = 0.5  # of the fraction that may be taken: from there on, what training takes is told
+TRIED = (2, 4)  # examples that go through the model, where a batch has more
 
 # Copies of each weight that an optimizer remembers. Muon has one of matrices, and two of all that it leaves to AdamW.
 REMEMBERED = {"sgd": 0, "momentum": 1, "nesterov": 1, "adagrad": 1, "rmsprop": 1, "muon": 1}
@@ -32,3 +52,89 @@ def refuse_too_large_to_learn(found: Preset, config: Any, settings: TrainSetting
         what=f" to learn with optimizer={settings.optimizer} (weights, gradients, what the optimizer remembers)",
         way_out="; memory_fraction=0 goes on all the same",
     )
+
+
+def refuse_step_beyond_memory(ready: Prepared) -> list[str]:
+    """A sentence on what training will take, where that is much of what is free; call it before the first step.
+
+    Raises SettingError where the gradients, what the optimizer remembers and what a step keeps take more than
+    memory_fraction of what is free now, when the weights and the data are there already.
+    """
+    settings, free = ready.settings, free_memory(ready.place.device)
+    if not settings.memory_fraction or free is None:
+        return []
+    size = size_of(ready.preset, ready.model.config)
+    kept, examples = kept_by_a_step(ready)
+    ahead = bytes_to_learn(size, settings) - size.bytes + kept
+    most = settings.memory_fraction * free
+    said = (
+        f"Training takes about {in_bytes(ahead)} of memory more than now, {in_bytes(kept)} of it for the backward pass "
+        f"of a batch of {examples:,}, and {in_bytes(free)} are free"
+    )
+    if ahead > most:
+        raise SettingError(
+            f"{said}, of which at most {settings.memory_fraction:.0%} are taken. Take a smaller batch_size "
+            "(accumulate makes up for it), shorter or smaller examples, or a smaller model; memory_fraction=0 goes on "
+            "all the same."
+        )
+    return [f"{said}."] if ahead > WORTH_SAYING * most else []
+
+
+def kept_by_a_step(ready: Prepared) -> tuple[int, int]:
+    """Bytes that the forward pass of the largest batch keeps for the backward pass, and how many examples that batch
+    has. The model is left as it was, and so is torch's random state."""
+    part, place = ready.data.parts["train"], ready.place
+    lengths: Tensor | None = getattr(part, "lengths", None)
+
+    def width(batch: Tensor) -> int:
+        return len(batch) * (int(lengths[batch].max()) if lengths is not None and len(lengths) == len(part) else 1)
+
+    largest = max(batches_of(part, ready.settings, place, epoch=0), key=width)
+    if lengths is not None and len(lengths) == len(part):
+        largest = largest[lengths[largest].argsort(descending=True)]  # the longest is among the few that are tried
+
+    def kept(count: int) -> int:
+        if isinstance(ready.data.spec, ImageSpec | TableSpec):  # all alike: no file is read for it
+            inputs: tuple[Tensor, ...] = (torch.zeros(count, *ready.data.spec.shape),)
+        else:
+            inputs = next(iter(part.batches([largest[:count]], seed=0))).inputs
+        return _kept(place.model(ready.model), place.batch(Batch(inputs, torch.zeros(0)))[0], ready)
+
+    few, more = TRIED
+    if len(largest) <= more:
+        return kept(len(largest)), len(largest)
+    first = kept(few)
+    return first + max(0, kept(more) - first) * (len(largest) - few) // (more - few), len(largest)
+
+
+def _kept(model: nn.Module, inputs: tuple[Tensor, ...], ready: Prepared) -> int:
+    """Bytes that the model keeps of these inputs, its parameters not counted."""
+    found: dict[int, int] = {}
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+
+    def weigh(x: Tensor) -> Tensor:
+        storage = x.untyped_storage()
+        if storage.data_ptr() not in own:
+            found[storage.data_ptr()] = storage.nbytes()
+        return x
+
+    with _as_it_was(model), torch.autograd.graph.saved_tensors_hooks(weigh, lambda x: x), ready.place.autocast():
+        answers = answers_of(model(*inputs))
+        return sum(found.values()) + sum(a.untyped_storage().nbytes() for a in answers)
+
+
+@contextmanager
+def _as_it_was(model: nn.Module) -> Iterator[None]:
+    """Training mode while the block runs; then the statistics of norms and the random states are as they were."""
+    training = {module: module.training for module in model.modules()}
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    with torch.random.fork_rng():
+        model.train()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for name, buffer in model.named_buffers():
+                    buffer.copy_(buffers[name])
+            for module, was in training.items():
+                module.training = was

@@ -24,6 +24,7 @@ from . import documents
 from .batches import reach
 from .board import Board
 from .checkpoint import State, load_weights
+from .fitting import refuse_step_beyond_memory
 from .folder import clear_leftovers, clear_run, locked, new_folder
 from .loop import Interrupted, Mean, Trainer, refuse_unfit
 from .prepared import Prepared, prepare, refuse_module
@@ -78,6 +79,7 @@ def fit(
         refuse_unfit(ready.settings, ready.data.parts["train"])
         if not earlier or "updates" in typed:
             settle_length(ready, typed, cut=before.get("resumed", 0) + 1 if earlier else 0)
+        notes += refuse_step_beyond_memory(ready)
         if earlier:
             earlier.refuse_other(ready.data, "or train anew.")
             _refuse_other_weights(before, ready)

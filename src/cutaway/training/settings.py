@@ -124,6 +124,6 @@ class TrainSettings:
     eval_batch_size: int | None = setting(None, "examples in an evaluation step", low=1)
     save_minutes: float = setting(5.0, "minutes between checkpoints within an epoch", low=0.0)
     snapshots: int = setting(
-        0, "copies of the weights to keep along the way, for looking back in time; 0 keeps none", low=0
+        0, "copies of the weights to keep along the way, for looking back in time; 0 keeps none", low=0, high=10_000
     )
     tensorboard: bool = setting(True, "write TensorBoard's event file")
