@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -232,3 +233,11 @@ def test_the_model_stands_beside_the_simple_forecasts() -> None:
     assert window["model"] == pytest.approx((values[-3:, 0] * 0.9 * 4 + 50).tolist(), rel=1e-5)
     itself = task.beside(simple_forecasts(train, test, 4)[1].outputs, train, test)["baselines"][1]["difference"]
     assert itself == {"value": 0.0, "low": 0.0, "high": 0.0}
+
+
+def test_what_was_never_measured_has_no_interval_and_no_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = spread(np.full(101, np.nan))
+        assert np.isnan([found.value, found.low, found.high]).all()
+        assert spread(np.array([1.0, np.nan, 2.0, 2.0])).low == 2.0

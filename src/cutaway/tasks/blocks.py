@@ -45,6 +45,7 @@ class Blocks:
 
 
 def spread(values: Values) -> Measure:
-    """The first of these, (1 + B,), with the interval that holds 95 % of the others; NaN where there are none."""
-    low, high = np.nanpercentile(values[1:], [2.5, 97.5]) if len(values) > 1 else (math.nan, math.nan)
+    """The first of these, (1 + B,), with the interval that holds 95 % of the others; NaN where none is a number."""
+    known = values[1:][~np.isnan(values[1:])]
+    low, high = np.percentile(known, [2.5, 97.5]) if len(known) else (math.nan, math.nan)
     return Measure(float(values[0]), float(low), float(high))
