@@ -214,9 +214,10 @@ def test_of_two_channels_of_embeddings_both_count() -> None:
     assert result.completeness.passed
 
 
-def test_a_language_model_is_asked_for_the_token_behind_its_last_real_one() -> None:
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64], ids=["bool", "int64"])
+def test_a_language_model_is_asked_for_the_token_behind_its_last_real_one(dtype: torch.dtype) -> None:
     model, (tokens, mask) = small("gpt2")
-    mask = mask.clone()
+    mask = mask.to(dtype)
     mask[1, 5:] = False
     result = attribute(model, (tokens, mask), randomise=False)
     assert result.target.place is not None

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ...errors import SettingError
 from ...models.images import answers_of
+from ...nn.masks import real_places
 from ...spec import Context
 
 Asked = int | tuple[int | None, int | None] | None  # an output, or (place, output); None: what the model says itself
@@ -101,7 +102,8 @@ def _last_real(inputs: tuple[Tensor, ...], places: int) -> Tensor:
     """The last real place of each example, (N,): of pairs the last of the target."""
     first = inputs[0]
     mask = inputs[1] if kind_of(inputs) == "text" and len(inputs) > 1 else None
-    if mask is None or mask.dtype != torch.bool or mask.shape[1] != places:
+    mask = real_places(mask, first.shape) if mask is not None and mask.shape == (len(first), places) else None
+    if mask is None:
         return torch.full((len(first),), places - 1, device=first.device)
     return (mask * torch.arange(places, device=mask.device)).amax(1)
 
