@@ -57,4 +57,6 @@ def test_predict_takes_no_tensors(run: cutaway.Run, name: str, wrapped: bool) ->
 def test_predict_takes_one_file_too(run: cutaway.Run, tmp_path: Path) -> None:
     names = [f"{part} {what} (cm)" for part in ("sepal", "petal") for what in ("length", "width")]
     pl.DataFrame([pl.Series(name, [1.0]) for name in names]).write_csv(tmp_path / "new.csv")
-    assert run.predict(str(tmp_path / "new.csv")) == run.predict([tmp_path / "new.csv"])  # type: ignore[arg-type]
+    one = run.predict([tmp_path / "new.csv"])
+    assert run.predict(str(tmp_path / "new.csv")) == one
+    assert run.predict(iter([tmp_path / "new.csv"])) == one  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +185,8 @@ class Run:
         """
         self._refuse_beams(beams, alpha)
         sources = [sources] if isinstance(sources, str | os.PathLike | Mapping) else sources
+        if isinstance(sources, Iterator):  # what is looked at here would be gone from it
+            sources = list(sources)
         self._refuse_tensors(sources)
         if isinstance(self.spec.target, Context):
             return self._neighbours(sources)
