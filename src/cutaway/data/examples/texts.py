@@ -23,6 +23,7 @@ LIBRARIES = {
 PACKAGES = {"pillow": "PIL", "scikit-learn": "sklearn"}  # where a library is imported under another name
 LABELLED = ("networkx", "polars", "scikit-learn", "torch")
 DOCUMENTED = re.compile(r'\n *(?:def|class) [A-Za-z][^"\']*:\n\s+r?"""(.+?)(?:"""|\n\s*\n)', re.DOTALL)
+PLAIN = re.compile(r"[A-Z][a-z]+(?:,? (?:[a-z]+(?:-[a-z]+)*|[A-Z]))*\.")  # words and single capitals alone
 WORDS = 4, 30  # of a sentence of documentation, at least and at most
 EACH = 600  # sentences of a library that are labelled
 
@@ -39,9 +40,10 @@ def docs(path: Path) -> None:
 
 
 def help_text(path: Path) -> None:
-    """What the functions and classes of seven libraries are for: sentences with a blank line between them."""
+    """What the functions and classes of seven libraries are for: plain sentences with a blank line between them."""
     rng = np.random.default_rng(0)
-    found = list(dict.fromkeys(sentence for library in LIBRARIES for sentence in sentences(library)))
+    every = dict.fromkeys(sentence for library in LIBRARIES for sentence in sentences(library))
+    found = [sentence for sentence in every if PLAIN.fullmatch(sentence)]
     path.write_text("".join(f"{found[i]}\n\n" for i in rng.permutation(len(found))), encoding="utf-8")
 
 
