@@ -31,7 +31,7 @@ NOT_CLAIMED = {"runs/days"}  # its answers are looked at instead
 ANSWERS = {
     "Images": (r"scans/seven/0007\.png  seven",),
     "Text": (r"two nodes  networkx", r"input tensor  torch"),
-    "A language model": (r"^Return the \w+",),
+    "A language model": (r"\bReturn the \w+",),
     "Pre-train, then fine-tune": (
         r"sleeps in the barn \.  (cat|dog|horse|rabbit|hamster|goat|pony|kitten) ",
         r"train to \[MASK\] \.  (Rome|Paris|Lisbon|Vienna|Dublin|Oslo|Athens|Madrid) ",
