@@ -36,7 +36,7 @@ export function gallery({ title, items }, width) {
         ? svg("rect", { class: "mat", x, y, width: side, height: side })
         : svg("line", { class: "axis", x1: x, x2: x + room, y1: y, y2: y }),
       picture(item, x, y, side),
-      svg("text", { class: "name strong", x, y: y + body + 16 }, shorten(item.words, room - 4)),
+      svg("text", { class: "name strong", x, y: y + body + 16 }, shorten(item.words, room - 4, 13, 600)),
       ...small.map((line, k) => {
         return svg("text", { class: "tick", x, y: y + body + 34 + k * 17 }, shorten(line, room, 12));
       }),

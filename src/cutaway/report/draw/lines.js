@@ -58,7 +58,7 @@ export function lines(spec, width) {
     xAxis(x, chart - BELOW, spec.x, spec.x_format ?? (xs.every(Number.isInteger) ? "count" : "number")),
     spec.mark && mark(spec.mark.label, x(spec.mark.x), right, chart - BELOW),
     ...series.flatMap((one, i) => curve(one, i, x, y)),
-    ...(spec.ring ? ringed(spec.ring, x(spec.ring.x), y(spec.ring.y), right) : []),
+    ...(spec.ring ? ringed(spec.ring, x(spec.ring.x), y(spec.ring.y), right, chart - BELOW) : []),
     ...ends.flatMap((end, k) => label(end.one, end.i, end.x + 8, places[k] + 4)),
     ...legend.parts,
   );
@@ -177,11 +177,11 @@ function namesBelow(series, top, width, widest) {
 
 /**
  * A ring around a place, with its name below on the side where there is room.
- * @param {Ring} spec @param {number} x @param {number} y @param {number} right
+ * @param {Ring} spec @param {number} x @param {number} y @param {number} right @param {number} bottom
  */
-function ringed({ label, left }, x, y, right) {
+function ringed({ label, left }, x, y, right, bottom) {
   const before = left || x + 14 + textWidth(label, 12) > right;
-  const place = { x: before ? x - 10 : x + 10, y: y + 18, "text-anchor": before ? "end" : "start" };
+  const place = { x: before ? x - 10 : x + 10, y: y + 18 > bottom ? y - 8 : y + 18, "text-anchor": before ? "end" : "start" };
   return [svg("circle", { class: "ring", cx: x, cy: y, r: 5 }), svg("text", { class: "name", ...place }, label)];
 }
 

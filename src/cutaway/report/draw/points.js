@@ -15,7 +15,8 @@ import { around, linear } from "./scale.js";
 export function points(spec, width) {
   const domain = around(spec.points.flat());
   const left = 14 + Math.max(...linear(domain, [0, 1]).ticks.map((t) => textWidth(tick(t, "number"), 12)));
-  const side = Math.min(width - left - 12, 520);
+  const half = textWidth(tick(domain[1], "number"), 12) / 2; // of the last number, which stands in the middle
+  const side = Math.min(width - left - Math.max(12, half), 520);
   const x = linear(domain, [left, left + side], side / 90);
   const y = linear(domain, [34 + side, 34]);
   const [low, high] = domain;

@@ -120,7 +120,8 @@ function dots(column, cells, left, width) {
   const room = width > 180 ? 64 : 0; // for the numbers, after the scale
   const x = linear(column.domain ?? [0, 1], [left + 4, left + width - room - 4], (width - room) / 90);
   const bottom = TOP + cells.length * HIGH;
-  if (x.ticks.length < 2) x.ticks = width - room > 80 ? x.domain : x.domain.slice(1);
+  const ends = x.domain.map((value) => textWidth(tick(value, column.format), 12));
+  if (x.ticks.length < 2) x.ticks = width - room > ends[0] + ends[1] + 16 ? x.domain : x.domain.slice(1);
   const grid = x.ticks.flatMap((value) => [
     svg("line", { class: "grid", x1: x(value), x2: x(value), y1: TOP, y2: bottom }),
     svg("text", { class: "tick", x: x(value), y: TOP - 5, ...within(value, x) }, tick(value, column.format)),
