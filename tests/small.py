@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from cutaway.errors import ModelError
 from cutaway.inspect.example import example_inputs, example_shape, kind_taken
 from cutaway.interop.oracles import compared_config
+from cutaway.models.memory import shaped
 from cutaway.models.registry import Preset, presets
 
 NAMES = tuple(presets())
@@ -29,6 +30,11 @@ def small_config(name: str) -> object:
         return dataclasses.replace(config, **changes)
     except ModelError:  # classes that are the vocabulary
         return config
+
+
+def meta(name: str) -> nn.Module:
+    """The preset, small, with shapes and no numbers: for a look at its modules, in a moment."""
+    return shaped(presets()[name], small_config(name))
 
 
 def small_shape(found: Preset, config: object) -> tuple[int, ...]:

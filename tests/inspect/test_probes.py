@@ -13,7 +13,7 @@ from cutaway.errors import ModelError, SettingError, UnknownName
 from cutaway.inspect.probes import KINDS, OF, capture, kinds_of
 from cutaway.models.images import answers_of
 from cutaway.nn.attention import MultiHeadAttention, recording
-from tests.small import NAMES, small
+from tests.small import NAMES, meta, small
 
 LISTENERS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 NAMED = [(name, kind) for name in NAMES for kind in kinds_of(small(name)[0])]
@@ -100,7 +100,7 @@ def test_every_module_that_runs_is_seen_with_its_gradients(name: str) -> None:
         assert gradient.shape == seen["features"][k].shape
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if "attention" in kinds_of(small(n)[0])])
+@pytest.mark.parametrize("name", [n for n in NAMES if "attention" in kinds_of(meta(n))])
 def test_recomputed_attention_is_that_of_the_fused_layer(name: str) -> None:
     """Its weights times the values, joined, are what the layer gave; padding is looked at by nobody."""
     model, inputs = small(name, dtype=torch.float64)

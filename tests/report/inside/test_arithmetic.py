@@ -16,11 +16,12 @@ from torch import Tensor, nn
 import cutaway
 from cutaway.errors import SettingError, UnknownName
 from cutaway.report.inside import arithmetic
-from cutaway.report.inside.arithmetic import Seen, _crop, _see, suits, sums, view
+from cutaway.report.inside.arithmetic import Seen, _crop, _see, sums, view
 from cutaway.report.inside.looking import Convolution, _convolution, convolutions
 from cutaway.report.inside.subject import Subject, open_model, open_preset, open_run
 
-from ...small import NAMES, small
+from ...small import NAMES, meta, small
+from .suited import suited
 
 
 def opened(name: str, **options: str) -> Subject:
@@ -28,7 +29,7 @@ def opened(name: str, **options: str) -> Subject:
     return dataclasses.replace(open_model(model, *inputs), options=options)
 
 
-CONVOLUTIONAL = [name for name in NAMES if convolutions(small(name)[0])]
+CONVOLUTIONAL = suited("arithmetic")
 
 
 def total(found: dict[str, Any], row: int, column: int) -> float:
@@ -38,7 +39,7 @@ def total(found: dict[str, Any], row: int, column: int) -> float:
 
 
 def test_models_with_convolutions_alone_have_arithmetic() -> None:
-    assert {name for name in NAMES if suits(opened(name))} == set(CONVOLUTIONAL)
+    assert {name for name in NAMES if convolutions(meta(name))} == set(CONVOLUTIONAL)
     assert {"lenet5", "airbench94", "vit-base/16", "textcnn", "dcnn", "cnn-lstm"} <= set(CONVOLUTIONAL)
     assert not {"mlp", "lstm", "gpt2", "gcn"} & set(CONVOLUTIONAL)
 

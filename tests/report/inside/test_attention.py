@@ -19,9 +19,10 @@ from cutaway.report.inside.asking import arithmetic
 from cutaway.report.inside.looks import Look, alone, attentions, names_of, watch
 from cutaway.report.inside.subject import Subject, open_model
 
-from ...small import NAMES, small
+from ...small import small
+from .suited import suited
 
-ATTENDS = [name for name in NAMES if attention.suits(open_model(small(name)[0], *small(name)[1]))]
+ATTENDS = suited("attention")
 
 
 def opened(name: str, dtype: torch.dtype = torch.float32, **options: str) -> Subject:

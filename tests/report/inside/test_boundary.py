@@ -24,7 +24,8 @@ from cutaway.report.inside.boundary import LEVELS, SIZE, SMALL, suits, view
 from cutaway.report.inside.plane import features, plane
 from cutaway.report.inside.subject import Subject, open_model, open_run
 
-from ...small import NAMES, small
+from ...small import small
+from .suited import suited
 
 QUIET = {"model.dropout": 0.0}
 
@@ -47,8 +48,7 @@ def subject_of(name: str, count: int = 2) -> Subject:
 
 
 def test_dense_models_of_tables_alone_have_a_boundary() -> None:
-    fit = {name for name in NAMES if suits(subject_of(name))}
-    assert fit == {"mlp", "linear", "logistic", "softmax", "perceptron"}
+    assert {*suited("boundary")} == {"mlp", "linear", "logistic", "softmax", "perceptron"}
     assert not suits(open_model(create_model("mlp", in_features=1), torch.randn(2, 1)))
     assert not suits(open_model(create_model("mlp", in_features=64), torch.randn(2, 1, 8, 8)))
 

@@ -14,10 +14,11 @@ import torch.nn.functional as F
 import cutaway
 from cutaway.errors import SettingError, UnknownName
 from cutaway.inspect import capture
-from cutaway.report.inside.features import LAYERS, MAPS, suits, view
+from cutaway.report.inside.features import LAYERS, MAPS, view
 from cutaway.report.inside.subject import Subject, open_model, open_preset, open_run
 
-from ...small import NAMES, small
+from ...small import small
+from .suited import suited
 
 
 def opened(name: str, **options: str) -> Subject:
@@ -31,7 +32,7 @@ def options_of(found: dict[str, Any]) -> list[dict[str, Any]]:
     return result
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if suits(opened(name))])
+@pytest.mark.parametrize("name", suited("features"))
 def test_every_preset_with_maps(name: str) -> None:
     found = view(opened(name))
     assert len(json.dumps(found, allow_nan=False)) < 2_000_000

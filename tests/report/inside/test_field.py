@@ -13,10 +13,11 @@ from torch import nn
 import cutaway
 from cutaway.errors import UnknownName
 from cutaway.inspect.receptive import effective_field
-from cutaway.report.inside.field import LAYERS, _field, _fields, _gradients, _table, suits, view
+from cutaway.report.inside.field import LAYERS, _field, _fields, _gradients, _table, view
 from cutaway.report.inside.subject import Subject, open_model, open_run
 
-from ...small import NAMES, small
+from ...small import small
+from .suited import suited
 
 
 def opened(name: str, **options: str) -> Subject:
@@ -24,7 +25,7 @@ def opened(name: str, **options: str) -> Subject:
     return dataclasses.replace(open_model(model, *inputs), options=options)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if suits(opened(name))])
+@pytest.mark.parametrize("name", suited("field"))
 def test_every_preset_of_images(name: str) -> None:
     found = view(opened(name))
     assert len(json.dumps(found, allow_nan=False)) < 2_000_000

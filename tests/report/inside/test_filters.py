@@ -21,7 +21,8 @@ from cutaway.report.inside.filters import MOST, suits, view
 from cutaway.report.inside.looking import convolutions
 from cutaway.report.inside.subject import Subject, open_model, open_preset, open_run
 
-from ...small import NAMES, small
+from ...small import small
+from .suited import suited
 
 
 def opened(name: str, **options: str) -> Subject:
@@ -36,7 +37,7 @@ def tiles(found: dict[str, Any], option: int = 0) -> list[dict[str, Any]]:
     return result
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if suits(opened(name))])
+@pytest.mark.parametrize("name", suited("filters"))
 def test_every_preset_with_filters(name: str) -> None:
     found = view(opened(name))
     assert len(json.dumps(found, allow_nan=False)) < 2_000_000

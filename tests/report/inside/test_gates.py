@@ -19,7 +19,8 @@ from cutaway.report.inside import gates
 from cutaway.report.inside.subject import Subject, open_model, open_run
 from tests.inspect.test_probes import traces
 
-from ...small import NAMES, small
+from ...small import small
+from .suited import suited
 
 
 def opened(name: str, **options: str) -> Subject:
@@ -28,7 +29,7 @@ def opened(name: str, **options: str) -> Subject:
     return open_model(model, *inputs, options=options)
 
 
-RECURS = [name for name in NAMES if gates.suits(opened(name))]
+RECURS = suited("gates")
 
 
 def kinds(drawings: list[Any]) -> list[dict[str, Any]]:

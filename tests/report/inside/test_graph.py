@@ -19,7 +19,7 @@ from cutaway.report.inside.nets import Net, alike, hops_to, reach
 from cutaway.report.inside.subject import Subject, open_model, open_run
 from tests.inspect.test_probes import traces
 
-from ...small import NAMES, small
+from .suited import suited
 
 # A chain 0 → 1 → 2 → 3 and back, with a branch 3 → 4 one way, and 5 alone.
 CHAIN = torch.tensor([[0, 1, 1, 2, 2, 3, 3], [1, 0, 2, 1, 3, 2, 4]])
@@ -42,13 +42,7 @@ def network(subject: Subject) -> dict[str, Any]:
 
 
 def test_which_models_are_graphs() -> None:
-    suit = {name for name in NAMES if graph.suits(open_model(*_opened(name)))}
-    assert suit == {"gcn", "gat", "graphconv"}
-
-
-def _opened(name: str) -> Any:
-    model, inputs = small(name)
-    return (model, *inputs)
+    assert {*suited("graph")} == {"gcn", "gat", "graphconv"}
 
 
 @pytest.mark.parametrize("name", ["gcn", "gat", "graphconv"])

@@ -13,7 +13,8 @@ from cutaway.nn.position import rotary
 from cutaway.report.inside import positions
 from cutaway.report.inside.subject import Subject, open_model
 
-from ...small import NAMES, small
+from ...small import small
+from .suited import suited
 
 
 def opened(name: str) -> Subject:
@@ -22,7 +23,7 @@ def opened(name: str) -> Subject:
     return open_model(model, *inputs)
 
 
-KNOWS = [name for name in NAMES if positions.suits(opened(name))]
+KNOWS = suited("positions")
 
 
 def drawing(view: Any, start: str) -> dict[str, Any]:

@@ -296,13 +296,13 @@ def test_a_process_that_dies_is_reported_and_opened_anew(which: int, studio: Ser
 def test_memory_does_not_grow(studio: Served, page: Page) -> None:
     page.open(**SMALL, speed="0")
     page.do("control", side="a", do="play")
-    time.sleep(15)
+    time.sleep(6)
     before = {pid: resident(pid) for pid in studio.family()}
-    time.sleep(45)
+    time.sleep(12)
     grown = {pid: resident(pid) - kib for pid, kib in before.items()}
-    assert page.frames["a"]["step"] > 5_000
+    assert page.frames["a"]["step"] >= 1_000
     assert len(page.frames["a"]["history"]["step"]) <= 600
-    assert all(kib < 10_000 for kib in grown.values()), grown
+    assert all(kib < 5_000 for kib in grown.values()), grown
 
 
 # --- beginning and end ---------------------------------------------------------------------------------------------

@@ -1,0 +1,21 @@
+"""Which presets each view has something to show of: each is built once for all views, for it takes a while."""
+
+from __future__ import annotations
+
+import functools
+
+from cutaway.report.inside import suitable
+from cutaway.report.inside.subject import open_model
+
+from ...small import NAMES, small
+
+
+@functools.cache
+def _views() -> dict[str, list[str]]:
+    """Preset → the views that suit it."""
+    return {name: suitable(open_model(model, *inputs)) for name in NAMES for model, inputs in (small(name),)}
+
+
+def suited(view: str) -> list[str]:
+    """The names of the presets that a view suits."""
+    return [name for name, views in _views().items() if view in views]
