@@ -204,6 +204,12 @@ def test_the_state_returns_from_its_url(browser: Any, address: str) -> None:
     page.close()
 
 
+def test_a_link_that_names_no_view_shows_what_is_usual(browser: Any, address: str) -> None:
+    page = Page(browser, address, f"{MOONS}&views=zzz&temperature=x&tour=99")
+    page.until_drawn()
+    page.close()
+
+
 def test_the_browsers_back_button_leads_to_what_was_open(browser: Any, address: str) -> None:
     page = Page(browser, address, MOONS)
     page.until_drawn()

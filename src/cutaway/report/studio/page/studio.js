@@ -277,7 +277,8 @@ function views() {
   const { page } = state;
   const shown = [frames.a, frames.b].flatMap((frame) => frame?.views.map(({ id }) => id) ?? []);
   if (page.views === undefined) return [...new Set(shown)]; // nobody has chosen: what the server shows
-  return page.views.split(",").filter((name) => name !== "" && name !== "none");
+  const known = page.views.split(",").filter((name) => choices.views.some((view) => view.name === name));
+  return known.length > 0 || page.views === "none" ? known : [...new Set(shown)]; // a link may name what is no view
 }
 
 // --- the URL ------------------------------------------------------------------------------------------------------
