@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .models.registry import card, create_model, list_models
     from .training.run import Run
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
 
 _LAZY = {
     "card": "models.registry",
