@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from cutaway import card, create_model
-from cutaway.errors import ModelError
+from cutaway.errors import ModelError, SettingError
 from cutaway.generation.decoding import decode
 from cutaway.inspect.layers import layer_table
 from cutaway.models.registry import preset
@@ -145,7 +145,7 @@ def test_a_config_fits_a_data_set() -> None:
     assert (together.vocabulary, together.num_classes, together.shared, together.dim) == (29, 29, True, 128)
     apart = found.configure(PairSpec(29, 20, Tokens(43, 2, 3, 21)), {"dim": "32"})
     assert (apart.vocabulary, apart.num_classes, apart.shared, apart.dim) == (29, 43, False, 32)
-    with pytest.raises(ModelError, match="num_classes=43 cannot be: it must be vocabulary=29: shared=true has one"):
+    with pytest.raises(SettingError, match="shared=true cannot be: the data decides shared, and here it is false"):
         found.configure(PairSpec(29, 20, Tokens(43, 2, 3, 21)), {"shared": "true"})
 
 

@@ -34,7 +34,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
     parser.usage = (
         "cutaway inspect RUN [INPUT ...] [--view NAME ...] [key=value ...]\n"
-        "                       [--out FILE.html] [--overwrite] [--open] [--model NAME] [--json]"
+        "                       [--out FILE.html] [--overwrite] [--open]\n"
+        "                       [--model NAME] [--json]"
     )
     parser.add_argument(
         "words",

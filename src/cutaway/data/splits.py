@@ -172,7 +172,7 @@ def straddle_note(
     counted = " and ".join(f"{k:,} of {len(parts[p]):,} {what} in {p}" for p, k in counts.items() if k)
     return Finding(
         f"Duplicates straddle the split: {counted} equal one of an earlier part in every input, for example "
-        f"{'; '.join(pairs)}. On them a score measures memory: remove the copies, or keep them in one part."
+        f"{'; '.join(pairs)}. On them a score measures memory: remove the copies, or keep them in one split."
     )
 
 

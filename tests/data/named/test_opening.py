@@ -115,7 +115,8 @@ def test_sets_without_files_are_always_there(name: str, nowhere: Path) -> None:
     assert data.licence == NAMED[name].licence
     again = opened(name)
     assert (data.fingerprint, data.split_hash) == (again.fingerprint, again.split_hash)
-    assert opened(name, split_seed=1).split_hash != data.split_hash or name == "xor"
+    if name != "xor":  # whose four rows are every split
+        assert opened(name, split_seed=1).split_hash != data.split_hash
     for part in data.parts.values():
         (batch,) = part.batches([torch.arange(len(part))])
         if data.spec.kind in ("table", "image"):
@@ -213,7 +214,7 @@ def test_files_are_found_in_the_data_folder_then_in_the_cache(nowhere: Path, tmp
     data = opened("fashion_mnist", 32)
     assert classes(data)[0] == "T-shirt/top"
     assert data.spec.shape == (1, 32, 32)
-    assert sizes(data) == (34, 6, 20)
+    assert sizes(data) == (30, 10, 20)  # one of each class at least, in validation too
     unpublished = [note for note in data.notes if "is not the published file" in note]
     assert len(unpublished) == 4
     (nowhere / "fashion_mnist" / "t10k-labels-idx1-ubyte.gz").unlink()

@@ -154,7 +154,7 @@ def test_padding_is_left_out_and_changes_nothing() -> None:
     ("options", "error"),
     [
         ({"layer": "blocks.9.attention"}, UnknownName),
-        ({"head": "3"}, SettingError),
+        ({"head": "12"}, SettingError),
         ({"head": "first"}, SettingError),
         ({"query": "7"}, SettingError),
         ({"query": "-1"}, SettingError),

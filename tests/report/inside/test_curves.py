@@ -15,11 +15,11 @@ from cutaway.report.making import curves as of_report
 
 
 def test_the_view_is_that_of_the_report(tmp_path: Path) -> None:
-    run = cutaway.train("softmax", "iris", epochs=3, tensorboard=False, out=tmp_path / "run")
+    run = cutaway.train("softmax", "iris", epochs=20, tensorboard=False, out=tmp_path / "run")
     documents = read_documents(run.folder)
     assert curves.view(open_run(run)) == of_report(documents.run, documents.metrics)
     loss = curves.view(open_run(run))["drawings"][0]
-    assert [len(series["points"]) for series in loss["series"]] == [3, 3]
+    assert [len(series["points"]) for series in loss["series"]] == [20, 20]
 
 
 @pytest.mark.parametrize("missing", ["metrics.csv", "evaluation.json"])

@@ -143,5 +143,5 @@ def refuse_others(theirs: Mapping[str, Any], field: str, known: tuple[Any, ...])
     if value not in known:
         raise ModelError(
             f"config.json has {field}={shown(value)}, which the network here does not have: "
-            f"it knows {', '.join(map(repr, known))}."
+            f"it knows {', '.join(map(shown, known))}."
         )
