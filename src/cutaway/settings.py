@@ -104,6 +104,7 @@ def parse(key: str, raw: Any, hint: Any) -> Any:
         if isinstance(error, SettingError):
             raise
         wanted = "a finite number" if isinstance(error, _NotFinite) else _type_name(hint)
+        wanted += " below 2^63" if isinstance(error, OverflowError) and kind is int else ""
         raise SettingError(f"{key}={short(raw)} cannot be read: it must be {wanted}.") from None
 
 
