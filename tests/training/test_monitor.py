@@ -79,7 +79,7 @@ def test_a_metric_that_is_not_quick_is_measured_where_it_is_monitored(make_train
          "macro_f1, loss, on the validation split"),
         ({"monitor": "val_rmse"}, "choose from accuracy"),
         ({"monitor": "loss", "val": 0}, "monitor=loss looks at the validation split, and val=0 leaves none"),
-        ({"patience": 3, "val": 0}, "patience=3 looks at the validation split"),
+        ({"patience": 3, "val": 0}, "patience=3 would change nothing: no validation split"),
     ],
 )  # fmt: skip
 def test_what_there_is_not_is_refused(given: dict[str, Any], said: str) -> None:

@@ -125,7 +125,7 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     loss = settings.loss or (getattr(network, "loss", None) if isinstance(data.spec.target, Classes) else None)
     words = getattr(data.preprocessing, "words", None)
     task = task_for(data.spec, loss, settings.label_smoothing, _class_weights(data, settings), words)
-    settings = _monitored(settings, task, data, own.get("patience", 0))
+    settings = _monitored(settings, task, data)
     if data_settings.mixup and task.loss_name in ("perceptron", "map"):
         raise SettingError(
             f"mixup blends classes, and {model} learns by loss={task.loss_name}, which takes one class an example: "
@@ -255,20 +255,20 @@ def _refuse_unfit(settings: TrainSettings, data: DataSet) -> None:
             )
 
 
-def _monitored(settings: TrainSettings, task: Task, data: DataSet, usual: int) -> TrainSettings:
+def _monitored(settings: TrainSettings, task: Task, data: DataSet) -> TrainSettings:
     """The settings with the metric that is to decide, as the task calls it: val_loss, as in metrics.csv, is loss too.
 
-    Raises SettingError for one that this task has not, and, without a split to validate on, for early stopping with
-    another patience than the model's `usual` one.
+    Raises SettingError for one that this task has not, or without a split to validate on.
     """
-    asked = [f"monitor={settings.monitor}"] if settings.monitor else []
-    asked += [f"patience={settings.patience}"] if settings.patience not in (0, usual) else []
-    if asked and "val" not in data.parts:
-        raise SettingError(f"{asked[0]} looks at the validation split, and val=0 leaves none: leave one of them out.")
-    name = settings.monitor.removeprefix("val_") if settings.monitor else None
-    if name is not None and name not in task.monitors:
+    if settings.monitor is None:
+        return settings
+    asked = f"monitor={settings.monitor}"
+    if "val" not in data.parts:
+        raise SettingError(f"{asked} looks at the validation split, and val=0 leaves none: leave one of them out.")
+    name = settings.monitor.removeprefix("val_")
+    if name not in task.monitors:
         raise SettingError(
-            f"{asked[0]} cannot be: for {task.name}, choose from {', '.join(task.monitors)}, on the validation split."
+            f"{asked} cannot be: for {task.name}, choose from {', '.join(task.monitors)}, on the validation split."
         )
     return replace(settings, monitor=name)
 
