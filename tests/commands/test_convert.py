@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 def test_there_and_back(cli: Cli, folder: Path, tmp_path: Path) -> None:
     answer = cli("convert", folder, tmp_path / "out.pth", "--to", "torchvision")
     assert answer.status == 0
-    assert answer.out.splitlines()[0].split() == ["conv1.weight", "conv1.weight"]
+    assert answer.out.splitlines()[1].split() == ["conv1.weight", "conv1.weight"]
     assert "122 tensors of resnet18" in answer.said
     state = torch.load(tmp_path / "out.pth", weights_only=True)
     assert state["fc.weight"].shape == (3, 512)
@@ -49,11 +49,11 @@ def test_the_key_map_is_printed_where_names_differ(cli: Cli, tmp_path: Path) -> 
     there = cli("convert", tmp_path / "dense", tmp_path / "out.safetensors", "--to", "torchvision")
     back = cli("convert", tmp_path / "out.safetensors", tmp_path / "back", "--to", "cutaway", "--model", "densenet121")
     assert (there.status, back.status) == (0, 0)
-    pairs = [line.split() for line in there.out.splitlines()]
+    pairs = [line.split() for line in there.out.splitlines()[1:]]
     assert pairs[0] == ["conv0.weight", "features.conv0.weight"]
     assert pairs[-1] == ["classifier.bias", "classifier.bias"]
     assert len(pairs) == len(model.state_dict())
-    assert sorted([theirs, ours] for ours, theirs in pairs) == sorted(line.split() for line in back.out.splitlines())
+    assert sorted([theirs, ours] for ours, theirs in pairs) == sorted(line.split() for line in back.out.splitlines()[1:])
 
 
 def test_what_an_old_file_lacks_is_said(cli: Cli, folder: Path, tmp_path: Path) -> None:

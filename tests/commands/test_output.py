@@ -143,6 +143,29 @@ def test_a_table_narrower_than_its_words_goes_on_below(
     ]
 
 
+def test_of_a_narrow_table_only_what_has_no_room_stands_below(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "30")
+    rows = [["conv1", "Conv2d", "9408"], ["avgpool", "AdaptiveAvgPool2dIndeed", ""]]
+    print_table(["layer", "type", "output"], rows, right=["output"], yields="type")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == ["conv1    Conv2d           9408", "avgpool", "    AdaptiveAvgPool2dIndeed"]
+
+
+def test_a_sentence_goes_on_below_its_beginning_and_breaks_no_word(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "20")
+    output.say("paper:  a sentence of the paper", indent=8)
+    assert capsys.readouterr().out.splitlines() == ["paper:  a sentence", "        of the paper"]
+    monkeypatch.setattr(output.sys.stderr, "isatty", lambda: True, raising=False)
+    output.note("note: /a/path/that/is/wider/than/it here")
+    assert capsys.readouterr().err.splitlines() == ["note:", "  /a/path/that/is/wider/than/it", "  here"]
+
+
 # --- files of settings ------------------------------------------------------------------------------------------
 
 

@@ -22,12 +22,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Convert, and print which key became which."""
     from ..interop.convert import convert
-    from .output import console, note
+    from .output import note
+    from .tables import print_table
 
     done = convert(args.source, args.target, args.to, args.model, args.overwrite)
-    width = max(map(len, done.key_map))
-    for theirs, ours in done.key_map.items():
-        console().print(f"{theirs:<{width}}  {ours}", markup=False)
+    titles = (str(args.source), f"in {args.target}")
+    print_table(titles, list(done.key_map.items()), yields=titles[1])
     for sentence in done.notes:
         note(sentence)
     note(f"{len(done.key_map)} tensors of {done.preset}: {args.source} is now {args.target}")

@@ -51,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
         about = [{"name": name, "what": EXAMPLES[name].what, "try": f"cutaway {TRY[name]}"} for name in names]
         emit_json([{**row, "written": written[row["name"]]} for row in about])
         return 0
-    print_table(("name", "what", "to try: cutaway …"), [(n, EXAMPLES[n].what, TRY[n]) for n in names])
+    rows = [(name, EXAMPLES[name].what, f"cutaway {TRY[name]}") for name in names]
+    print_table(("name", "what", "to try"), rows, yields="to try")
     left = [name for name in names if not written[name]]
     if left:
         note(f"Left as it was, since something of that name is there already: {', '.join(left)}.")

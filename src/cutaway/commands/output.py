@@ -10,7 +10,9 @@ import functools
 import json
 import os
 import re
+import shutil
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +39,31 @@ def console() -> Console:
     return Plain(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
+def say(text: str, indent: int = 0) -> None:
+    """One line on standard output; what a terminal has no room for goes on below, from the column `indent` on."""
+    out = console()
+    rows = _rows(text, out.width, indent) if out.is_terminal else [text]
+    for row in rows:
+        out.print(row, markup=False, soft_wrap=True)
+
+
 def note(text: str) -> None:
-    """One line on standard error."""
-    print(visible(text), file=sys.stderr, flush=True)
+    """One line on standard error; on a terminal it is broken between words."""
+    text = visible(text)
+    if sys.stderr.isatty():
+        text = "\n".join(_rows(text, shutil.get_terminal_size().columns, 2))
+    print(text, file=sys.stderr, flush=True)
+
+
+def _rows(text: str, width: int, indent: int) -> list[str]:
+    """The text in lines of this width, those after the first set in; a word that is wider, such as a path, is whole."""
+    from rich.cells import cell_len
+
+    if cell_len(text) <= width:
+        return [text]
+    return textwrap.wrap(
+        text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    ) or [""]
 
 
 def write(text: str) -> None:

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from ..report.words import plural
     from ..spec import PairSpec
     from ..training.run import Run
-    from .output import console, emit_json, note
+    from .output import emit_json, note, say
 
     opened = Run(args.run)
     lines = args.out is not None and args.out.lower().endswith(".txt")
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     elif not args.out:
         for row in rows:
             for line in _lines(row):
-                console().print(line, markup=False)
+                say(line, indent=4)
     return 0
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..models.registry import Preset
 
 SUMMARY = "a model's card, equation, layers, settings and divergences"
+LEFT = 32  # columns at most before a line of a sentence that goes on
 ROWS = 60  # of the layer table at most; beyond that, what stands deep inside is put together as its block
 
 
@@ -87,7 +88,7 @@ def _document(found: Preset, config: Any, layers: LayerTable, as_published: bool
 
 def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> None:
     from ..settings import as_text
-    from .output import console
+    from .output import console, say
 
     out, card = console(), found.card.card
     out.print(f"[bold]{found.name}[/]  {card.family}, takes {_or(found.takes)}")
@@ -102,7 +103,8 @@ def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -
     settings = {name: as_text(getattr(config, name)) for name in sentences}
     widths = [max(map(len, column), default=0) for column in (settings, settings.values())]
     for name, value in settings.items():
-        out.print(f"  {name:<{widths[0]}}  {value:<{widths[1]}}  {sentences[name]}".rstrip(), markup=False)
+        line = f"  {name:<{widths[0]}}  {value:<{widths[1]}}  {sentences[name]}"
+        say(line.rstrip(), indent=min(sum(widths) + 6, LEFT))
     for what, settings_of in (("trained with", found.card.settings), ("with weights=", found.card.fine_tuning)):
         if settings_of:
             usual = " ".join(f"{key}={as_text(value)}" for key, value in settings_of.items())
@@ -113,7 +115,7 @@ def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -
         out.print(f"  {d.what}", markup=False)
         for who in ("paper", "here", "circulating"):
             if getattr(d, who):
-                out.print(f"    {who + ':':<12} {getattr(d, who)}", markup=False)
+                say(f"    {who + ':':<12} {getattr(d, who)}", indent=17)
 
 
 def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None:

@@ -19,28 +19,31 @@ def print_table(
 ) -> None:
     """Print rows under dim titles, each column as wide as it must be.
 
-    The columns in `right` are set flush right. Where a terminal has not room for all, the column `yields` goes on
-    below; where there is no terminal, a row is a line. With `total`, the last row stands out.
+    The columns in `right` are set flush right. Where a terminal has not room for all, the column `yields` is wrapped,
+    or what has no room in it stands below its row; where there is no terminal, a row is a line. With `total`, the last
+    row stands out.
     """
     from .output import console
 
     out = console()
     widths = [max(map(_length, column)) for column in zip(titles, *rows)]
-    below = None  # the column that stands below its row, where beside it there is too little room to read
-    if yields and out.is_terminal:
-        i = list(titles).index(yields)
-        room = out.width - sum(widths) - len(GAP) * (len(widths) - 1) + widths[i]
-        below = i if room < min(widths[i], LEAST) else None
-        widths[i] = min(widths[i], room if below is None else out.width - len(INDENT))
+    yielding, wraps = list(titles).index(yields) if yields and out.is_terminal else None, True
+    if yielding is not None:
+        room = out.width - sum(widths) - len(GAP) * (len(widths) - 1) + widths[yielding]
+        longest = max(_length(word) for row in rows for word in row[yielding].split() or [""])
+        wraps = room >= max(longest, min(widths[yielding], LEAST))  # no word is broken for it
+        widths[yielding] = min(widths[yielding], max(room, 0))
     for number, row in enumerate([titles, *rows]):
         style = "dim" if number == 0 else "bold" if total and number == len(rows) else None
-        beside = [(t, _wrapped(x, w), w) for i, (t, x, w) in enumerate(zip(titles, row, widths)) if i != below]
-        for line in zip_longest(*(lines for _, lines, _ in beside), fillvalue=""):
-            cells = [_cell(text, width, title in right) for text, (title, _, width) in zip(line, beside)]
-            out.print(GAP.join(cells).rstrip(), style=style, markup=False)
-        if below is not None:
-            for part in _wrapped(row[below], widths[below]):
-                out.print(INDENT + part, style=style, markup=False)
+        cells, below = [*row], ""
+        if yielding is not None and not wraps and _length(cells[yielding]) > widths[yielding]:
+            cells[yielding], below = "", cells[yielding]
+        columns = [_wrapped(cell, width) for cell, width in zip(cells, widths)]
+        for line in zip_longest(*columns, fillvalue=""):
+            parts = [_cell(text, width, title in right) for text, width, title in zip(line, widths, titles)]
+            out.print(GAP.join(parts).rstrip(), style=style, markup=False)
+        for part in _wrapped(below, out.width - len(INDENT)) if below else ():
+            out.print(INDENT + part, style=style, markup=False)
 
 
 def _length(text: str) -> int:
@@ -50,7 +53,7 @@ def _length(text: str) -> int:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, break_on_hyphens=False) or [""] if _length(text) > width else [text]
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""] if _length(text) > width > 0 else [text]
 
 
 def _cell(text: str, width: int, right: bool) -> str:

@@ -32,7 +32,7 @@ EXAMPLES = {
         Example("visits.csv", "visits to a shop, hour by hour (made up)", tables.visits),
         Example("scans/", "1 797 handwritten digits, in folders zero to nine", signals.scans),
         Example("docs.tsv", "2 400 sentences of documentation, and of which library", texts.docs),
-        Example("help.txt", "3 000 plain sentences of documentation, with a blank line between them", texts.help_text),
+        Example("help.txt", "3 000 plain sentences of documentation, blank lines between", texts.help_text),
         Example("days.txt", "3 000 sentences of everyday life (made up)", days.days),
         Example("topics.tsv", "600 others, and what each is about (made up)", days.topics),
         Example("dates.tsv", "3 000 dates as people write them, and in ISO 8601 (made up)", texts.dates),
