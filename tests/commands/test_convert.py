@@ -53,7 +53,8 @@ def test_the_key_map_is_printed_where_names_differ(cli: Cli, tmp_path: Path) -> 
     assert pairs[0] == ["conv0.weight", "features.conv0.weight"]
     assert pairs[-1] == ["classifier.bias", "classifier.bias"]
     assert len(pairs) == len(model.state_dict())
-    assert sorted([theirs, ours] for ours, theirs in pairs) == sorted(line.split() for line in back.out.splitlines()[1:])
+    again = [line.split() for line in back.out.splitlines()[1:]]
+    assert sorted([theirs, ours] for ours, theirs in pairs) == sorted(again)
 
 
 def test_what_an_old_file_lacks_is_said(cli: Cli, folder: Path, tmp_path: Path) -> None:

@@ -52,6 +52,18 @@ def test_filters(cli: Cli) -> None:
     assert "mlp" not in cnns
 
 
+def test_a_word_is_part_of_a_name_a_family_or_a_kind_of_data(cli: Cli) -> None:
+    def names(word: str) -> list[str]:
+        return [line.split()[0] for line in cli("list", word).out.splitlines()[1:]]
+
+    assert names("ResNet")[:2] == ["resnet18", "resnet34"]
+    assert "lstm" in names("rnn")
+    assert names("graph") == ["gat", "gcn", "graphconv"]
+    answer = cli("list", "resnet19x")
+    assert (answer.status, answer.out) == (2, "")
+    assert "Similar: resnet" in answer.said
+
+
 def test_json_has_every_model(cli: Cli) -> None:
     rows = json.loads(cli("list", "--json").out)
     assert [row["name"] for row in rows] == list(presets())

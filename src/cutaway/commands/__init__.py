@@ -11,14 +11,23 @@ import textwrap
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from .. import __version__
-from ..errors import CutawayError, UnknownName, short, visible
+from ..errors import CutawayError, SettingError, UnknownName, nearest, short, visible
 
 COMMANDS = (
     "examples", "list", "show", "data", "check", "train", "evaluate", "predict", "generate", "report", "inspect",
     "studio", "verify", "convert",
 )  # fmt: skip
+
+WITH_SETTINGS = ("check", "train", "inspect", "show")  # as key=value
+MEANT = {  # what other tools call it
+    "export": "convert", "eval": "evaluate", "test": "evaluate", "score": "evaluate", "fit": "train",
+    "resume": "train --resume", "infer": "predict", "classify": "predict", "sample": "generate",
+    "ls": "list", "models": "list", "info": "show", "summary": "show", "describe": "show", "datasets": "data",
+    "demo": "examples", "explain": "inspect", "visualize": "inspect", "plot": "report", "ui": "studio",
+}  # fmt: skip
 
 USAGE = """\
 usage: cutaway COMMAND ... [--help] [--json]
@@ -72,6 +81,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fault()
 
 
+class Parser(argparse.ArgumentParser):
+    """argparse, whose errors are ours: a paragraph that says what to type, in place of the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise SettingError in argparse's words, or in better ones."""
+        unknown = message.removeprefix("unrecognized arguments: ")
+        if unknown != message:
+            raise SettingError(f"{self.prog} {self._unknown(unknown.split())} `{self.prog} --help` says what it takes.")
+        said = message.replace("the following arguments are required: ", "needs ")
+        raise SettingError(f"{self.prog}{' ' if said != message else ': '}{said}. `{self.prog} --help` says more.")
+
+    def _unknown(self, words: list[str]) -> str:
+        """What is wrong with words that are no options, and what was meant, perhaps."""
+        option, _, value = words[0].partition("=")
+        close = nearest(option, self._option_string_actions, 1)
+        if close:
+            return f"has no option {short(option)}. Similar: {close[0]}."
+        key = option.lstrip("-").replace("-", "_")
+        if self.prog.removeprefix("cutaway ") in WITH_SETTINGS and option.startswith("-") and key:
+            value = value or (words[1] if len(words) > 1 else "VALUE")
+            return f"has no option {short(option)}. Settings are typed without dashes: {short(key)}={short(value)}."
+        return f"does not take {short(words[0])!r}."
+
+
 def _fault() -> int:
     """Print the traceback of a fault of ours, and where to report it."""
     print(visible(traceback.format_exc()), file=sys.stderr)
@@ -84,17 +117,21 @@ def _fault() -> int:
 
 
 def _run(words: list[str]) -> int:
-    if not words or words[0] in ("-h", "--help", "help"):
+    if not words or words[0] in ("-h", "--help") or words == ["help"]:
         print(usage())
         return 0
+    if words[0] == "help":
+        words = [words[1], "--help"]
     if words[0] in ("-V", "--version"):
         print(f"cutaway {__version__}")
         return 0
     name = words[0]
     if name not in COMMANDS:
+        if name in MEANT:
+            raise SettingError(f"There is no command {name!r}: here it is `cutaway {MEANT[name]}`.")
         raise UnknownName("command", name, COMMANDS, "`cutaway --help` lists them.")
     command = import_module(f"{__package__}.{name}")
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"cutaway {name}",
         description=command.SUMMARY,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -103,7 +140,7 @@ def _run(words: list[str]) -> int:
     command.arguments(parser)
     try:
         args = parser.parse_intermixed_args(words[1:])
-    except SystemExit as stop:  # argparse has printed its help (0) or what is wrong (2)
+    except SystemExit as stop:  # argparse has printed its help
         return int(stop.code or 0)
     return int(command.run(args))
 

@@ -1,10 +1,10 @@
-"""cutaway evaluate: a run's figures with their 95 % intervals."""
+"""cutaway evaluate: a run's metrics with their 95 % intervals."""
 
 from __future__ import annotations
 
 import argparse
 
-SUMMARY = "a run's figures with 95 % intervals, on its test part or other data"
+SUMMARY = "a run's metrics with 95 % intervals, on its test split or other data"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

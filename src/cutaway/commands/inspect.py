@@ -25,7 +25,7 @@ examples:
   cutaway inspect gpt2 --view attention layer=blocks.3.attention
   cutaway inspect minilm/ "The spring is broken." --view embeddings
 
-A run is shown with the first examples of its test part, a model without one
+A run is shown with the first examples of its test split, a model without one
 with random numbers, unless INPUT names others.
 """
 

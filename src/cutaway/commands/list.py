@@ -13,6 +13,7 @@ SUMMARY = "the models: name, family, parameters, source"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
+    parser.add_argument("word", metavar="WORD", nargs="?", help="part of a name, a family, or a kind of data")
     parser.add_argument("--family", metavar="F", help="only this family: dense, cnn, …")
     parser.add_argument("--takes", metavar="KIND", help="only models for this kind of data: table, image, text, …")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -33,6 +34,11 @@ def run(args: argparse.Namespace) -> int:
         raise UnknownName("kind of data", args.takes, kinds)
 
     rows = [_row(preset(name)) for name in list_models(args.family, args.takes)]
+    if args.word is not None:
+        word = args.word.lower()
+        rows = [row for row in rows if word in row["name"] or word in (row["family"], *row["takes"])]
+        if not rows:
+            raise UnknownName("model, family or kind of data", args.word, presets(), "`cutaway list` shows them all.")
     if args.json:
         emit_json(rows)
         return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,10 +19,11 @@ ROWS = 60  # of the layer table at most; beyond that, what stands deep inside is
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
+    parser.usage = "cutaway show MODEL [key=value ...] [--json]"
     parser.add_argument(
         "words",
         metavar="MODEL [key=value ...]",
-        nargs="+",
+        nargs="*",
         help="a model's name, its settings (num_classes=10), and input=3x64x64 for another input",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -30,6 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Describe one model. It is built without numbers, so that the largest costs nothing."""
     from ..errors import SettingError
+    from ..files import exists
     from ..models.registry import preset
     from .output import emit_json
     from .words import sort_words
@@ -37,6 +40,11 @@ def run(args: argparse.Namespace) -> int:
     names, settings = sort_words(args.words, names=1)
     if not names:
         raise SettingError("Which model? The first word is its name, as in `cutaway show resnet18`.")
+    if exists(Path(names[0]) / "run.json"):
+        raise SettingError(
+            f"{names[0]} is a run, and show is of a model that is not trained: `cutaway inspect {names[0]}` looks "
+            f"inside, and `cutaway report {names[0]}` says what it reached."
+        )
     found = preset(names[0])
     shape = settings.pop("input", None)
     config = found.configure(settings={key.removeprefix("model."): value for key, value in settings.items()})

@@ -42,8 +42,11 @@ class Run:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         if not (self.folder / "run.json").is_file():
+            inside = [str(found.parent) for found in sorted(self.folder.glob("*/run.json"))]
+            named = f" These in it are: {', '.join(inside[:5])}{', …' if inside[5:] else ''}." if inside else ""
             raise FileError(
-                f"{self.folder} is not a run: it has no run.json. `cutaway train` makes runs, by default in runs/."
+                f"{self.folder} is not a run: it has no run.json.{named} `cutaway train` makes runs, by default in "
+                "runs/."
             )
 
     def __repr__(self) -> str:
