@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -200,3 +201,24 @@ def test_files_of_settings_are_refused_by_name(
 def test_what_is_no_file_of_settings_is_not_waited_for(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "mlp", "xor", f"@{path}"]) == 2
     assert "only plain files are" in capsys.readouterr().err
+
+
+def test_who_waits_long_hears_that_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with output.patience("Still at work.", seconds=0.0):
+        time.sleep(0.05)
+    with output.patience("Never said.", seconds=60.0):
+        pass
+    assert capsys.readouterr().err == "Still at work.\n"
+
+
+def test_check_shows_layers_that_are_alike_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "book.txt").write_text("the cat sat on the mat and the dog ran on. " * 20)
+    tiny = "model.layers=5 model.dim=8 model.heads=1 length=8 tokenizer=characters device=cpu"
+    assert main(["check", "gpt2", "book.txt", *tiny.split()]) == 0
+    said = capsys.readouterr().out
+    assert "blocks.0.mlp.fc1" in said
+    assert "blocks.1 to 4" in said
+    assert "blocks.1.mlp" not in said

@@ -175,3 +175,12 @@ def test_a_device_that_is_not_here_names_those_that_are(name: str) -> None:
     assert "auto, cpu, cuda, cuda:N" in said
     assert f"this machine has {', '.join(devices())}" in said
     assert len(said) < 300
+
+
+def test_the_size_of_a_model_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand layers it takes seconds, and a command asks for it when it builds, learns and estimates."""
+    found = preset("mlp")
+    config = found.configure(settings={"in_features": 3, "hidden": (8, 9), "num_classes": 2})
+    counted = size_of(found, config)
+    monkeypatch.setattr(memory, "shaped", lambda *_: pytest.fail("it was made again"))
+    assert size_of(found, config) == counted

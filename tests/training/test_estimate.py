@@ -15,6 +15,7 @@ from cutaway.data.text.stream import StreamPart
 from cutaway.models.registry import create_model
 from cutaway.spec import NextToken, TextSpec
 from cutaway.tasks.task import task_for
+from cutaway.training import estimate as estimate_module
 from cutaway.training.estimate import estimate
 from cutaway.training.loop import Trainer
 from cutaway.training.place import find_place
@@ -70,3 +71,12 @@ def test_chunks_are_counted_as_what_is_held_at_a_time() -> None:
     assert whole.outputs == 3 * 4 * BATCH * LENGTH * WORDS
     assert whole.activations - chunks.activations > 4 * BATCH * LENGTH * WORDS * 0.8  # the logarithms
     assert chunks.memory < whole.memory / 4
+
+
+def test_a_slow_step_is_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[object] = []
+    step = Trainer.step
+    monkeypatch.setattr(Trainer, "step", lambda *args, **given: (steps.append(args), step(*args, **given))[1])
+    monkeypatch.setattr(estimate_module, "MOST_SECONDS", 0.0)
+    assert estimate(ready(None)).seconds_per_step > 0  # type: ignore[arg-type]
+    assert len(steps) == 1

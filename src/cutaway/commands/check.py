@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 from .words import sort_words
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..inspect.layers import LayerTable
     from ..training.estimate import Estimate
     from ..training.prepared import Prepared
 
@@ -24,8 +27,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, fit, trace, estimate; print what was found. Exit status 2 where the data has bad rows or files."""
+    from .output import patience
+
+    with patience("Still at work: the data is read, the model is built and a few steps of training are timed."):
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    import torch
+
     from ..data.images.folders import verify
     from ..errors import DataError, SettingError
+    from ..inspect.layers import layer_table
     from ..training.estimate import estimate
     from ..training.fitting import refuse_step_beyond_memory
     from ..training.loop import refuse_unfit
@@ -52,25 +65,22 @@ def run(args: argparse.Namespace) -> int:
             note(str(problem))
         raise
     refuse_step_beyond_memory(ready)
-    found = _document(ready, estimate(ready))
-    if args.json:
-        emit_json(found)
-    else:
-        _print(ready, found)
-    return 0
-
-
-def _document(ready: Prepared, cost: Estimate) -> dict[str, Any]:
-    """Everything that was found, as plain JSON values."""
-    from dataclasses import asdict
-
-    import torch
-
-    from ..inspect.layers import layer_table
-
+    cost = estimate(ready)
     batch = next(iter(ready.data.parts["train"].batches([torch.arange(min(4, len(ready.data.parts["train"])))])))
     inputs, _ = ready.place.batch(batch)
     layers = layer_table(ready.model, *inputs)
+    found = _document(ready, cost, inputs, layers)
+    if args.json:
+        emit_json(found)
+    else:
+        _print(ready, found, layers)
+    return 0
+
+
+def _document(ready: Prepared, cost: Estimate, inputs: tuple[Tensor, ...], layers: LayerTable) -> dict[str, Any]:
+    """Everything that was found, as plain JSON values."""
+    from dataclasses import asdict
+
     return {
         "model": ready.preset.name,
         "data": {
@@ -89,10 +99,11 @@ def _document(ready: Prepared, cost: Estimate) -> dict[str, Any]:
     }
 
 
-def _print(ready: Prepared, found: dict[str, Any]) -> None:
+def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from ..inspect.layers import alike, names_of
     from ..report.words import plural
     from .output import console
 
@@ -115,13 +126,13 @@ def _print(ready: Prepared, found: dict[str, Any]) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title, justify in (("layer", "left"), ("type", "left"), ("output", "left"), ("parameters", "right")):
         table.add_column(title, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    for row in found["layers"]:
-        table.add_row(
-            row["name"],
-            row["type"],
-            "×".join(map(str, row["shape"])),
-            f"{row['parameters']:,}" if row["parameters"] else "",
-        )
+    for (_, first), *others in alike(layers.rows):
+        for row in first:
+            shape = "×".join(map(str, row.shape[1:]))
+            table.add_row(row.name, row.type, shape, f"{row.parameters:,}" if row.parameters else "")
+        if others:  # blocks that follow each other and are alike: the first is shown, and how many there are besides
+            parameters = sum(row.parameters for _, inside in others for row in inside)
+            table.add_row(names_of(others), "the same", "", f"{parameters:,}")
     out.print(table)
     epochs, updates = ready.settings.epochs, ready.settings.updates
     in_all = epochs * cost["steps"] if updates is None else min(updates, epochs * cost["steps"])

@@ -13,6 +13,9 @@ import re
 import shutil
 import sys
 import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +67,18 @@ def _rows(text: str, width: int, indent: int) -> list[str]:
     return textwrap.wrap(
         text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
     ) or [""]
+
+
+@contextmanager
+def patience(text: str, seconds: float = 5.0) -> Iterator[None]:
+    """Note `text` where the block takes longer than that, so that nobody waits without a word."""
+    timer = threading.Timer(seconds, note, [text])
+    timer.daemon = True  # a second Ctrl-C need not wait for it
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def write(text: str) -> None:

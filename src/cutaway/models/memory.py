@@ -29,6 +29,7 @@ FRACTION = 0.9  # of the memory that is free, from which on a model is refused
 MOST_LAYERS = 2_000  # of a kind, or blocks in a stage; ResNet-1202 has 200 in a stage, and DeepNet 1 000 layers
 MOST_TENSORS = 10_000  # parameters and buffers; ResNet-1202 would have 6 000
 SURELY = 500  # tensors that are counted in any case, so that what is refused is told to the byte where that is quick
+SIZES = 64  # models whose sizes are remembered
 LAYERS = ("layers", "decoder_layers", "depth", "blocks", "stages")  # settings that count layers
 
 
@@ -70,16 +71,27 @@ def shaped(found: Preset, config: Any, most: float = float("inf")) -> nn.Module:
 def size_of(found: Preset, config: Any, most: float = float("inf")) -> Size:
     """The size of the preset's model of that config; of one that is larger than `most` bytes perhaps a lower bound.
     Raises ModelError where it has more layers than any network."""
+    if (known := _sizes.get((found.module.Model, config))) is not None:
+        return known
     try:
         model = shaped(found, config, most)
     except TooLarge as large:
         return Size(large.parameters, large.bytes, large.bytes, whole=False)
     parameters = list(model.parameters())
-    return Size(
+    size = Size(
         sum(p.numel() for p in parameters),
         sum(t.nbytes for t in (*parameters, *model.buffers())),
         sum(p.nbytes for p in parameters if p.requires_grad),
     )
+    if len(_sizes) >= SIZES:
+        _sizes.clear()
+    _sizes[found.module.Model, config] = size
+    return size
+
+
+_sizes: dict[
+    tuple[type, Any], Size
+] = {}  # one command asks for the same size several times: of deep models, for seconds
 
 
 def refuse_too_large(

@@ -44,7 +44,7 @@ class Estimate:
 
 
 def estimate(ready: Prepared) -> Estimate:
-    """Time up to 20 steps of real batches (the model in memory learns from them; it is not kept)."""
+    """Time up to 20 steps of real batches, fewer of slow ones (the model learns from them and is not kept)."""
     trainer = Trainer(
         ready.model,
         ready.data,
@@ -76,9 +76,9 @@ def estimate(ready: Prepared) -> Estimate:
         if ready.place.device.type == "cuda":
             torch.cuda.synchronize()
         times.append(time.perf_counter() - before)
-        if i >= WARM_UP and time.perf_counter() - began > MOST_SECONDS:
+        if time.perf_counter() - began > MOST_SECONDS:
             break
-    timed = sorted(times[WARM_UP:] or times)
+    timed = sorted(times[WARM_UP:] or times[-1:])
     parameters = {p.untyped_storage().data_ptr(): p.nbytes for p in ready.model.parameters()}
     buffers = sum(b.nbytes for b in ready.model.buffers())
     remembered = sum(
