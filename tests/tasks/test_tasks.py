@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from cutaway.errors import SettingError
 from cutaway.spec import Classes, TableSpec, Value
+from cutaway.tasks import classification
 from cutaway.tasks.classification import Classification
 from cutaway.tasks.regression import Regression
 from cutaway.tasks.task import task_for
@@ -115,3 +116,27 @@ def test_squared_error_on_classes_compares_with_one_hot_rows(outputs: torch.Tens
     task = Classification(THREE, "half_squared_error")
     expected = 0.5 * (outputs - F.one_hot(target, 3)).square().sum()
     assert torch.allclose(task.loss(outputs, target), expected)
+
+
+@pytest.mark.parametrize("loss", Classification.LOSSES)
+def test_losses_of_many_classes_are_made_for_some_examples_after_others(
+    loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    outputs, target = torch.randn(23, 5, generator=generator), torch.randint(0, 5, (23,), generator=generator)
+    weighs = loss == "cross_entropy"
+    weights, names = torch.tensor([1.0, 2.0, 0.5, 1.0, 3.0]), tuple("abcde")
+    task = Classification(Classes(names), loss, 0.1 if weighs else 0.0, weights if weighs else None)
+    whole, each, measures = task.loss(outputs, target), task.losses(outputs, target), task.measures(outputs, target)
+    seen: list[int] = []
+    plain, learned = task._plain, task._to_learn
+    monkeypatch.setattr(task, "_plain", lambda o, t: (seen.append(len(o)), plain(o, t))[1])
+    monkeypatch.setattr(task, "_to_learn", lambda o, t: (seen.append(len(o)), learned(o, t))[1])
+    monkeypatch.setattr(classification, "CELLS", 20)
+    assert torch.equal(task.loss(outputs, target), whole)
+    assert torch.equal(task.losses(outputs, target), each)
+    assert task.measures(outputs, target) == measures
+    assert max(seen) == 4
+    seen.clear()
+    task.loss(outputs.requires_grad_(), target)  # of what is learned from all is kept, and at once is quicker
+    assert seen[0] == 23

@@ -10,7 +10,7 @@ from torch import nn
 
 from cutaway.data.sets import TensorPart
 from cutaway.files import read_json
-from cutaway.training.evaluation import results_of
+from cutaway.training.evaluation import _joined, results_of
 from cutaway.training.place import find_place
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
@@ -59,3 +59,15 @@ def test_a_run_flips_whenever_it_is_asked_or_never(tmp_path: Path) -> None:
     once = [r.results(images).outputs for r in runs.values()]
     mirrored = TensorPart(images.inputs.flip(3), None)  # type: ignore[attr-defined]
     assert torch.allclose(once[1], (once[0] + runs[False].results(mirrored).outputs) / 2, atol=1e-5)
+
+
+def test_answers_of_batches_are_put_in_the_order_of_the_examples_and_held_once() -> None:
+    generator = torch.Generator().manual_seed(0)
+    order = torch.split(torch.randperm(7, generator=generator), [3, 3, 1])
+    batches = [torch.randn(len(rows), width, 2, generator=generator) for rows, width in zip(order, (4, 2, 3))]
+    padded = [torch.nn.functional.pad(b, (0, 0, 0, 4 - b.shape[1]), value=float("nan")) for b in batches]
+    expected = torch.cat(padded)[torch.cat(order).argsort()]
+    joined = _joined(batches, order, float("nan"))
+    assert torch.equal(joined.nan_to_num(9.0), expected.nan_to_num(9.0))
+    assert joined.isnan().any()
+    assert batches == []  # each is let go when it is in its place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from ..spec import Classes
 from .confusion import Confusion
 from .measures import Measure, mean
 
-SOME = 4096  # examples whose losses are computed at a time, as what that takes is a multiple of their outputs
+CELLS = 1 << 22  # outputs whose losses are computed at a time, as what that takes is a multiple of them
 
 
 class Classification:
@@ -37,12 +38,7 @@ class Classification:
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """The loss summed over the batch, (); targets are classes (N,) or shares of them (N, K)."""
-        if self.loss_name == "cross_entropy":
-            weights = self.class_weights.to(outputs) if self.class_weights is not None else None
-            return losses.cross_entropy(
-                outputs, target, label_smoothing=self.label_smoothing, class_weights=weights
-            ).sum()
-        return losses.LOSSES[self.loss_name](outputs, self._as_loss_wants(outputs, target)).sum()
+        return _some_at_a_time(self._to_learn, outputs, target).sum()
 
     def count(self, target: Tensor) -> float:
         """The examples in the batch, or the sum of their classes' weights."""
@@ -52,7 +48,7 @@ class Classification:
 
     def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Each example's loss, (N,)."""
-        return losses.LOSSES[self.loss_name](outputs, self._as_loss_wants(outputs, target))
+        return _some_at_a_time(self._plain, outputs, target)
 
     def wrong_sides(self, outputs: Tensor, target: Tensor) -> int:
         """Examples with a score that is not above 0 for their class, or not below 0 for another."""
@@ -79,11 +75,9 @@ class Classification:
 
     def measures(self, outputs: Tensor, target: Tensor) -> dict[str, Measure]:
         """Accuracy and, over classes, balanced accuracy and F1; loss. Intervals: Wilson, resampling, normal."""
-        some = [slice(start, start + SOME) for start in range(0, len(target), SOME)]
-        losses_of_each = torch.cat([self.losses(outputs[i], target[i]) for i in some])
         return {
             **self._confusion(outputs, target).measures(),
-            "loss": mean(losses_of_each.double().cpu().numpy()),
+            "loss": mean(self.losses(outputs, target).double().cpu().numpy()),
         }
 
     def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
@@ -129,6 +123,17 @@ class Classification:
             for i, (said, actual, loss) in enumerate(rows)
         ]
 
+    def _plain(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Each example's loss, (N,), as it is told: neither smoothed nor weighted."""
+        return losses.LOSSES[self.loss_name](outputs, self._as_loss_wants(outputs, target))
+
+    def _to_learn(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Each example's loss, (N,), as it is learned from."""
+        if self.loss_name != "cross_entropy":
+            return self._plain(outputs, target)
+        weights = self.class_weights.to(outputs) if self.class_weights is not None else None
+        return losses.cross_entropy(outputs, target, label_smoothing=self.label_smoothing, class_weights=weights)
+
     def _as_loss_wants(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Squared errors compare with one-hot rows; the other criteria take classes."""
         if self.loss_name in ("half_squared_error", "mse") and not target.is_floating_point():
@@ -140,3 +145,16 @@ class Classification:
 
     def _confusion(self, outputs: Tensor, target: Tensor) -> Confusion:
         return Confusion(target.cpu().numpy(), self.decide(outputs).cpu().numpy(), len(self.target.names))
+
+
+def _some_at_a_time(each: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, target: Tensor) -> Tensor:
+    """What `each` gives for each example, (N,): of a step's outputs at once, and of those that nothing is learned from,
+    which may be of a whole part and very many classes, for some examples after others."""
+    rows = max(1, CELLS // outputs.shape[1])
+    if outputs.requires_grad or len(outputs) <= rows:
+        return each(outputs, target)
+    found = outputs.new_empty(len(outputs))  # to fill in, as many small results would lie between what is freed
+    for start in range(0, len(outputs), rows):
+        some = slice(start, start + rows)
+        found[some] = each(outputs[some], target[some])
+    return found

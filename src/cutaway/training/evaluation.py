@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..data.sets import IGNORED, Part
@@ -77,8 +76,8 @@ def results_of(
     finally:
         for module, training in modes:
             module.training = training
-    back = torch.cat(plan).argsort()
-    return Results(_joined(outputs, float("nan"))[back], _joined(targets, IGNORED)[back])
+    places = torch.split(torch.cat(plan).argsort().argsort(), [len(batch) for batch in plan])
+    return Results(_joined(outputs, places, float("nan")), _joined(targets, places, IGNORED))
 
 
 def batches_in_order(part: Part, batch_size: int, tokens: int = 0) -> list[Tensor]:
@@ -140,12 +139,20 @@ def _written(
     return decode(model, inputs[0], inputs[1], target, beams=beams, alpha=alpha), references, texts
 
 
-def _joined(batches: list[Tensor], filler: float) -> Tensor:
-    """(n, …) of all batches; those that are shorter in their second dimension are filled up at its end."""
-    if batches[0].ndim > 1:
-        longest = max(b.shape[1] for b in batches)
-        batches = [F.pad(b, (*(0, 0) * (b.ndim - 2), 0, longest - b.shape[1]), value=filler) for b in batches]
-    return torch.cat(batches)
+def _joined(batches: list[Tensor], places: Sequence[Tensor], filler: float) -> Tensor:
+    """(n, …) of all batches, the rows of each at their `places`; those that are shorter in their second dimension are
+    filled up at its end. The list is emptied on the way, so that all of it is never held twice."""
+    shape = list(batches[0].shape)
+    shape[0] = sum(map(len, batches))
+    uneven = len(shape) > 1 and len({b.shape[1] for b in batches}) > 1
+    if uneven:
+        shape[1] = max(b.shape[1] for b in batches)
+    joined = batches[0].new_full(shape, filler) if uneven else batches[0].new_empty(shape)
+    for place in reversed(places):
+        batch = batches.pop()
+        rows = joined[:, : batch.shape[1]] if batch.ndim > 1 else joined
+        rows[place] = batch
+    return joined
 
 
 def _precise(outputs: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from ..data.text.running_preprocessing import Reading
 from ..generation.pieces import Pieces, as_text
 from ..generation.text import context_of, stream
 from ..spec import NextToken, Tokens
-from ..tasks.classification import Classification
+from ..tasks.classification import CELLS, Classification
 from ..tasks.importance import importance
 from ..tasks.regression import Regression
 from ..tasks.scores import scores
@@ -41,8 +41,9 @@ def examples(part: Part, task: Any, outputs: Tensor, target: Tensor) -> dict[str
     worst: list[tuple[float, int]] = []  # (loss, example)
     best: list[tuple[float, int]] = []
     right: list[int] = []
-    for start in range(0, len(target), AT_A_TIME):
-        some = slice(start, start + AT_A_TIME)
+    at_a_time = max(1, min(AT_A_TIME, CELLS // max(1, outputs[:1].numel())))
+    for start in range(0, len(target), at_a_time):
+        some = slice(start, start + at_a_time)
         rows = list(enumerate(task.mistakes(outputs[some], target[some]), start))
         wrong = [(row["loss"], i) for i, row in rows if row["wrong"]]
         right += [i for i, row in rows if not row["wrong"]]
