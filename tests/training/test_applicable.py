@@ -92,6 +92,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "prices.csv").write_text(
         "size,price\n" + "".join(f"{(i * 7) % 23}.5,{(i * 11) % 97}.25\n" for i in range(80))
     )
+    (folder / "pairs.tsv").write_text("".join(f"{i} {i % 7} cat\t{i} {i % 7} dog\n" for i in range(40)))
     (folder / "graph").mkdir()
     nodes = "".join(f"{i},{i % 3}.5,{'ab'[i % 2]}\n" for i in range(30))
     (folder / "graph" / "nodes.csv").write_text(f"id,x,club\n{nodes}")
@@ -116,13 +117,18 @@ IN_VAIN: list[tuple[str, str, dict[str, Any], dict[str, Any], str]] = [
     ("mlp", "prices.csv", {"target": "price"}, {"folds": 5}, "Give fold too"),
     ("linear", "prices.csv", {"target": "price"}, {"layer_decay": 0.5}, "no layers before its head"),
     ("gcn", "graph", {"target": "club"}, {"accumulate": 4}, "the whole graph is one step"),
+    ("gcn", "graph", {"target": "club"}, {"eval_batch_size": 4}, "evaluated at once"),
+    ("transformer-tiny", "pairs.tsv", {"pairs": True}, {"alpha": 0.3}, "beams=1"),
+    ("perceptron", "iris", {}, {"label_smoothing": 0.1}, "this is perceptron"),
+    ("perceptron", "iris", {}, {"class_weights": "balanced"}, "this is perceptron"),
+    ("mlp", "iris", {"loss": "mse"}, {"label_smoothing": 0.1}, "this is mse"),
     ("mlp", "xor", {}, {"limit": 2}, "every split alike"),
     ("mlp", "xor", {}, {"val": 0.3}, "every split alike"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("model", "source", "base", "given", "said"), IN_VAIN, ids=[f"{c[1]}-{next(iter(c[3]))}" for c in IN_VAIN]
+    ("model", "source", "base", "given", "said"), IN_VAIN, ids=[f"{c[0]}-{c[1]}-{next(iter(c[3]))}" for c in IN_VAIN]
 )
 def test_what_would_change_nothing_on_this_data_is_refused(
     model: str, source: str, base: dict[str, Any], given: dict[str, Any], said: str, files: Path
