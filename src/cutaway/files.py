@@ -17,9 +17,10 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
-from .errors import FileError, visible
+from .errors import FileError, short, visible
 
 RUN = "run.json"  # by which a run's folder is known
 OF_A_RUN = (RUN, "metrics.csv", "evaluation.json", "layers.json", "report.html", "model", "checkpoints", "snapshots")
@@ -97,8 +98,31 @@ def refuse_irregular(path: str | os.PathLike[str]) -> None:
         raise unreadable(path, OSError(0, f"it is {_irregular(mode)}, and only plain files are"))
 
 
+ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?=[^/])")  # a path has lost one stroke; C:/ is none
+
+
+def refuse_address(source: str | os.PathLike[str]) -> None:
+    """Raise FileError for an address on the web, as a person typed it or as a path has it: call it where nothing of
+    that name is found."""
+    if (found := ADDRESS.match(os.fspath(source))) is None:
+        return
+    address = f"{found[1]}://{os.fspath(source)[found.end() :]}"
+    said = f"{short(address, 200)} is an address, and nothing is downloaded from one."
+    if hub := re.match(r"https?://(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)", address):
+        raise FileError(
+            f"{said} Fetch it first, as by `hf download {hub[1]} --local-dir DIR`, and give that folder; "
+            f"weights=hub:{hub[1]} fetches the weights of a model."
+        )
+    raise FileError(f"{said} Fetch it first, as by `curl -LO {quote(short(address, 200))}`, and give what it leaves.")
+
+
 def unreadable(path: str | os.PathLike[str], error: Exception) -> FileError:
-    """What to raise of a file that the system does not let be read."""
+    """What to raise of a file that the system does not let be read, or of an address that was taken for one."""
+    try:
+        refuse_address(path)
+    except FileError as address:
+        address.strerror = cause(error)
+        return address
     found = FileError(f"{path} could not be read: {cause(error)}. Check the path and its permissions.")
     found.strerror = cause(error)  # for who names the file in words of their own
     return found

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from PIL import Image
 
+from cutaway.commands import main
 from cutaway.data.graphs.reading import read_graphs
 from cutaway.data.opening import open_data
 from cutaway.data.settings import DataSettings
@@ -37,6 +38,42 @@ def test_a_flat_folder_lacks_class_folders(tmp_path: Path) -> None:
 @pytest.mark.parametrize("address", ["https://example.org/t.csv", "http://x/y.zip", "s3://bucket/t.csv"])
 def test_an_address_is_not_fetched(address: str) -> None:
     assert f"{address} is an address, and nothing is downloaded" in refusal(address)
+
+
+PAGE = "https://example.org/a"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"check mlp {PAGE}",
+        f"train lenet5 digits weights={PAGE}",
+        f"check lenet5 digits @{PAGE}",
+        f"check gpt2 book.txt tokenizer={PAGE}",
+        f"predict {PAGE} x",
+        f"evaluate {PAGE}",
+        f"convert {PAGE} out --to cutaway",
+        f"convert {PAGE} out --to cutaway --model resnet18",
+        f"inspect {PAGE}",
+        f"report {PAGE}",
+        f"train --resume {PAGE}",
+    ],
+)
+def test_no_door_fetches_an_address(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "book.txt").write_text("a b c d e f " * 50)
+    assert main(words.split()) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith(f"cutaway: {PAGE} is an address, and nothing is downloaded from one.")
+    assert f"`curl -LO {PAGE}`" in said
+
+
+def test_an_address_of_the_hub_says_how_a_model_is_fetched() -> None:
+    said = refusal("https://huggingface.co/org/name/tree/main")
+    assert "`hf download org/name --local-dir DIR`" in said
+    assert "weights=hub:org/name" in said
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "x" * 300 + ".csv", "a/" + "y" * 5000, "a\0b.csv", ",".join("ab" * 200)])

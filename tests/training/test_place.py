@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch._inductor import cpp_builder
+from torch._inductor.exc import InvalidCxxCompiler
 
+from cutaway.commands import main
 from cutaway.data.images.file_part import FilePart
 from cutaway.data.sets import Batch, TensorPart
 from cutaway.errors import SettingError
@@ -99,3 +102,16 @@ def test_what_is_not_in_memory_or_on_a_cpu_is_left_as_it_is(monkeypatch: pytest.
     part = TensorPart(torch.zeros(2, 2), None)
     assert find_place("cpu", "float32", None, nn.Linear(2, 2)).hold(part) is part
     assert there.hold(part).target is None
+
+
+def test_without_a_compiler_a_model_is_not_compiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none() -> str:
+        raise InvalidCxxCompiler
+
+    monkeypatch.setattr(cpp_builder, "get_cpp_compiler", none)
+    assert main(["check", "mlp", "iris", "compile=true", "device=cpu"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith("cutaway: compile=true needs a C++ compiler, and none works here")
+    assert "Traceback" not in said

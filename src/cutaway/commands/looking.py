@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..errors import DataError, FileError, SettingError, UnknownName
-from ..files import refuse_overwriting, write_text
+from ..files import refuse_address, refuse_overwriting, write_text
 from ..interop.convert import open_model as read_model
 from ..interop.huggingface.folders import read_folder
 from ..interop.huggingface.reading import is_folder
@@ -136,6 +136,7 @@ def open_subject(
         return _from_files(path, inputs, asked, name)
     known = {p.name: p for p in presets().values()} | {p.file_name: p for p in presets().values()}
     if str(what) not in known:
+        refuse_address(what)
         raise UnknownName(
             "run, folder or model", str(what), presets(), "`cutaway list` shows the models; runs stand in runs/."
         )

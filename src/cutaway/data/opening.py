@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
-import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, UnknownName, nearest
-from ..files import exists
+from ..files import exists, refuse_address
 from ..spec import ANY_SIZE, Classes, ImageSizes, Target, Value
 from .findings import alike_labels
 from .folders import entries, holds, refuse_flat
@@ -91,15 +89,6 @@ def refuse_object(
 def _type(thing: object) -> str:
     """What a type is called: pandas' DataFrame, torch's Tensor."""
     return f"{type(thing).__module__.split('.')[0]}.{type(thing).__name__}".removeprefix("builtins.")
-
-
-def refuse_address(source: str) -> None:
-    """Raise DataError for an address on the web."""
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", source):
-        raise DataError(
-            f"{source[:200]} is an address, and nothing is downloaded from one.",
-            mend=f"Fetch it first, as by `curl -LO {shlex.quote(source[:200])}`, and give the file that it leaves.",
-        )
 
 
 def is_file(path: Path) -> bool:

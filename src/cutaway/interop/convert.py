@@ -11,7 +11,7 @@ from torch import nn
 from ..data.preprocessing import preprocessing_from_json
 from ..data.sets import Preprocessing
 from ..errors import FileError, ModelError
-from ..files import exists, read_json, refuse_irregular, refuse_overwriting, write_text
+from ..files import exists, read_json, refuse_address, refuse_irregular, refuse_overwriting, write_text
 from ..models.origin import origin_of
 from ..models.registry import preset
 from ..models.saving import CONFIG, load_model, save_model
@@ -146,6 +146,7 @@ def open_model(source: Path, name: str | None) -> tuple[nn.Module, str, tuple[st
 def refuse_absent(source: Path) -> None:
     """Raise FileError where there is nothing of that name."""
     if not exists(source):
+        refuse_address(source)
         raise FileError(f"There is no file or folder {source}.")
     if not source.is_dir():
         refuse_irregular(source)

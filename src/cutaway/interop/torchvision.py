@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ..errors import FileError, ModelError
-from ..files import replacing
+from ..files import refuse_address, replacing
 from ..models.memory import shaped
 from ..models.registry import Preset, preset, presets
 from ..models.saving import put_weights, refuse_not_finite
@@ -161,6 +161,7 @@ def read_state_dict(path: str | os.PathLike[str]) -> StateDict:
 
 def _read(path: Path) -> Any:
     if not path.is_file():
+        refuse_address(path)
         raise FileError(f"There is no file {path}.")
     try:
         if path.suffix == ".safetensors":

@@ -139,6 +139,29 @@ def _known(device: str) -> str:
     return device
 
 
+def refuse_without_compiler(device: torch.device) -> None:
+    """Raise SettingError where nothing on this machine can compile a model for that device. Nothing is compiled."""
+    if device.type == "cpu":
+        from torch._inductor.cpp_builder import get_cpp_compiler
+        from torch._inductor.exc import InvalidCxxCompiler
+
+        try:
+            get_cpp_compiler()
+        except (InvalidCxxCompiler, OSError) as error:
+            raise SettingError(
+                "compile=true needs a C++ compiler, and none works here: install one (g++ or clang++), or name it in "
+                "the environment variable CXX; or leave compile out."
+            ) from error
+    elif device.type == "cuda":
+        from torch.utils._triton import has_triton
+
+        if not has_triton():
+            raise SettingError(
+                f"compile=true needs the package triton for {device}, and it is not here: install it, or leave compile "
+                "out."
+            )
+
+
 def devices() -> list[str]:
     """The names of the devices that this machine has."""
     gpus = [f"cuda:{n}" for n in range(torch.cuda.device_count())] if torch.cuda.is_available() else []

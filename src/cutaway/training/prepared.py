@@ -27,7 +27,7 @@ from .applicable import refuse_without_effect
 from .evaluation import carries
 from .fitting import refuse_too_large_to_learn
 from .layers import frozen, heads
-from .place import Place, find_place
+from .place import Place, find_device, find_place, refuse_without_compiler
 from .settings import TrainSettings
 from .tokens import words_of
 from .weights import Source, Taken, find_weights, keep_origin, take_weights
@@ -80,6 +80,8 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     if settings.threads:
         torch.set_num_threads(settings.threads)  # first of all: what is fitted on the data depends on it too
 
+    if settings.compile:
+        refuse_without_compiler(find_device(settings.device))
     kind = kind_of(source, data_settings)
     if settings.weights and is_hub(settings.weights) and not resumed:
         settings = replace(settings, weights=fetch(settings.weights).pinned)  # the commit, which a run records

@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from ..errors import FileError
-from ..files import read_json
+from ..files import read_json, refuse_address
 from ..interop.hub import fetch, how_to_get, is_hub
 from ..interop.huggingface import family_of
 from ..interop.huggingface.reading import INDEX, Folder, is_folder
@@ -138,6 +138,7 @@ def _file(given: str, preset: Preset) -> Path:
     if path.is_file():
         return path
     if not path.is_dir():
+        refuse_address(given)
         said = f"There is nothing at weights={path}: give a run's or model's folder, or a file of weights."
         raise FileError(f"{said} {how_to_get(preset.name)}".strip())
     if is_folder(path):

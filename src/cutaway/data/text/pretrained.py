@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FileError
-from ...files import exists, read_bytes
+from ...files import exists, read_bytes, refuse_address
 from .tokenizers import KINDS, PRETRAINED, OnLibrary, Tokenizer, library_from, tokenizer_from_json
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class Pretrained(OnLibrary):
 def open_path(path: Path) -> Tokenizer:
     """The tokenizer in a file or folder. Raises FileError where there is none, or a broken one."""
     if not exists(path):
+        refuse_address(path)
         raise FileError(f"There is no tokenizer {str(path)!r}, seen from {Path.cwd()}. {WAYS}")
     file = path
     if path.is_dir():
