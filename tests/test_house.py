@@ -23,12 +23,13 @@ SOURCE = Path(cutaway.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 
 # What everybody may import, and what stands on it; then who may import whom.
-FOUNDATION = {"__init__", "errors", "files", "settings", "spec"}
+FOUNDATION = {"__init__", "errors", "files", "schema", "settings", "spec"}
 ALLOWED = {
     "__init__": {"commands", "inspect", "interop", "models", "training"},  # the package's names, fetched when asked for
     "__main__": {"commands"},
     "errors": set(),
     "files": {"errors"},
+    "schema": {"errors"},
     "settings": {"errors"},
     "spec": set(),
     "nn": {"errors"},

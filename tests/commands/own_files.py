@@ -14,10 +14,11 @@ from pathlib import Path
 from pydoc_data import topics
 
 import av
-import networkx
 import numpy as np
 import numpy.typing as npt
 import soundfile
+
+from cutaway.data.examples.tables import karate
 
 Array = npt.NDArray[np.float64]
 
@@ -171,20 +172,3 @@ def _film(path: Path, frames: npt.NDArray[np.uint8]) -> None:
         for frame in frames:
             container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="gray")))
         container.mux(stream.encode(None))
-
-
-# --- graphs -------------------------------------------------------------------------------------------------------
-
-
-def karate(folder: Path) -> None:
-    """Zachary's karate club: 34 members, who meets whom outside, and whom each followed when the club split."""
-    folder.mkdir(exist_ok=True)
-    club = networkx.karate_club_graph()
-    with (folder / "nodes.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["id", "club"])
-        writer.writerows([node, data["club"]] for node, data in club.nodes(data=True))
-    with (folder / "edges.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["source", "target"])
-        writer.writerows(club.edges)

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from cutaway.data.examples.tables import karate
+
 from . import own_files
 from .conftest import Answer
 from .test_bad_input import expect_refusal
@@ -323,7 +325,7 @@ def test_a_video_without_frames(cli: Cli) -> None:
     ],
 )  # fmt: skip
 def test_graphs(cli: Cli, name: str, change: Callable[[str], str] | None, said: list[str]) -> None:
-    own_files.karate(Path("graph"))
+    karate(Path("graph"))
     path = Path("graph", name)
     text = path.read_text()
     path.unlink()
@@ -333,7 +335,7 @@ def test_graphs(cli: Cli, name: str, change: Callable[[str], str] | None, said: 
 
 
 def test_a_graph_without_a_target(cli: Cli) -> None:
-    own_files.karate(Path("graph"))
+    karate(Path("graph"))
     refused(cli, ("gcn", "graph"), ["Which column of nodes.csv", "target=COLUMN", "id, club"])
     refused(cli, ("gcn", "graph", "target=clubs"), ["no column 'clubs'", "Similar: club"])
     refused(cli, ("gru", "graph", "target=club"), ["gru takes text, series or sound data", "graph data", "gat"])

@@ -260,7 +260,7 @@ def test_data_lists_the_named_sets(cli: Cli) -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_writes_a_checkpoint_and_leaves_with_130(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "cutaway", "train", "lenet5-modern", "digits", "epochs=100000", "--out", "r"]
+    words = [sys.executable, "-m", "cutaway", "train", "mlp", "moons", "epochs=100000", "--out", "r"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     child = subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
     for _ in range(600):

@@ -27,7 +27,7 @@ def solve(model: Linear, loss: Callable[[Tensor, Tensor], Tensor], x: np.ndarray
     """Least Σ loss + l2/2 |W|², by L-BFGS on all examples at once."""
     inputs, target = torch.tensor(x), torch.tensor(y)
     optimizer = torch.optim.LBFGS(
-        model.parameters(), max_iter=3000, tolerance_grad=1e-9, tolerance_change=1e-14, line_search_fn="strong_wolfe"
+        model.parameters(), max_iter=3000, tolerance_grad=1e-6, tolerance_change=1e-14, line_search_fn="strong_wolfe"
     )
 
     def total() -> Tensor:

@@ -47,6 +47,17 @@ def stop_behind(trainer: Trainer, update: int) -> None:
         trainer.fit()
 
 
+def fitted(make: Callable[[], Trainer], stopped: bool) -> Trainer:
+    """The trainer that `make` gives, after training; stopped behind two updates, another one takes it up there."""
+    trainer = make()
+    if stopped:
+        stop_behind(trainer, 2)
+        trainer = make()
+        trainer.resume()
+    trainer.fit()
+    return trainer
+
+
 def network(dropout: float = 0.0) -> nn.Sequential:
     """A small network, always with the same weights."""
     torch.manual_seed(0)

@@ -21,7 +21,7 @@ from cutaway.training.batches import balanced_order
 from cutaway.training.checkpoint import State, load_weights
 from cutaway.training.loop import Trainer
 
-from .conftest import network, stop_behind
+from .conftest import fitted, network, stop_behind
 
 Make = Callable[..., Trainer]
 
@@ -184,12 +184,7 @@ def test_of_equal_scores_the_smaller_loss_is_better(
         )
         return made
 
-    running = trainer()
-    if stop:
-        stop_behind(running, 2)
-        running = trainer()
-        running.resume()
-    running.fit()
+    running = fitted(trainer, stop)
     assert running.state.best_epoch == kept
     assert running.state.best_loss == losses[kept - 1]
     ends = load_weights(tmp_path / "checkpoints" / "best.safetensors")

@@ -21,7 +21,7 @@ from cutaway.training.prepared import prepare
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
 
-from .conftest import stop_behind
+from .conftest import fitted
 
 Make = Callable[..., Trainer]
 SCORES = [  # accuracy rises while the loss does, as where a network grows too sure
@@ -44,12 +44,7 @@ def test_the_best_epoch_and_early_stopping_go_by_it(
         made.validate = lambda part: SCORES[made.state.epoch]  # type: ignore[method-assign]
         return made
 
-    running = trainer()
-    if stop:
-        stop_behind(running, 2)
-        running = trainer()
-        running.resume()
-    running.fit()
+    running = fitted(trainer, stop)
     assert (running.state.best_epoch, running.state.epoch) == (best, ended)
     assert running.state.best_score == SCORES[best - 1][monitor or "accuracy"]
     if ended < 4:

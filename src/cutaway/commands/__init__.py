@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(words)
     except CutawayError as error:
-        print(_paragraph(f"cutaway: {error!s}"), file=sys.stderr)
+        print(_paragraph(f"cutaway: {error}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt as error:
         resumable = error.args[0] if error.args else None

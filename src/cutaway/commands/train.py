@@ -142,16 +142,17 @@ def train(
 
 def summary(run: Run) -> dict[str, Any]:
     """The run's result as one JSON document."""
-    from ..files import read_json
+    from ..training.schemas import read_evaluation
 
-    evaluation = read_json(run.folder / "evaluation.json")
+    evaluation = read_evaluation(run.folder)
+    assert evaluation is not None, "training that ended has been tested"
     return {
         "run": str(run.folder),
         "report": str(run.folder / "report.html"),
         "part": evaluation["part"],
         "count": evaluation["count"],
         "measures": evaluation["measures"],
-        "baseline": evaluation["baseline"],
+        "baseline": evaluation.get("baseline"),
         **{k: run.about[k] for k in ("model", "epochs_done", "seconds", "stopped", "verdict")},
     }
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import FileError, SettingError, short
 from ..files import exists, read_bytes
 
-SETTINGS_AT_MOST = 1 << 20  # bytes of a file of settings
+SETTINGS_AT_MOST = 1 << 14  # bytes of a file of settings: of a key of 50 000 parts the parser takes a minute
 PAIR = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=")
 
 

@@ -19,7 +19,7 @@ def confusion(classes: dict[str, Any]) -> View:
     """The matrix, and the commonest confusions by name."""
     names, counts = classes["names"], classes.get("confusion")  # of many classes there are the commonest cells alone
     if counts is None:
-        cells: list[Confusion] = [(was, said, n, n / of) for was, said, n, of in classes["cells"]]
+        cells: list[Confusion] = [(was, said, n, n / of) for was, said, n, of in classes.get("cells") or ()]
     else:
         cells = [
             (was, said, n, n / sum(row)) for was, row in zip(names, counts) for said, n in zip(names, row) if n > 0

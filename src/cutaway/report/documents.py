@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import FileError
 from ..files import read_json
+from ..training.schemas import read_evaluation, read_run
 
 INSIDE = "inspect.html"
 Cell = float | str | None
@@ -32,9 +33,9 @@ def read_documents(folder: Path) -> Documents:
     if not (folder / "run.json").is_file():
         raise FileError(f"{folder} is no run: it has no run.json. Give the folder that `cutaway train` wrote.")
     return Documents(
-        run=read_json(folder / "run.json"),
+        run=read_run(folder),
         metrics=read_metrics(folder / "metrics.csv"),
-        evaluation=_evaluation(folder / "evaluation.json"),
+        evaluation=read_evaluation(folder),
         layers=_read_if_there(folder / "layers.json"),
         folder=str(folder),
         inside=(folder / INSIDE).is_file(),
@@ -47,13 +48,6 @@ def read_metrics(path: Path) -> list[dict[str, Cell]]:
         return []
     with path.open(encoding="utf-8", newline="") as lines:
         return [{name: _cell(text) for name, text in row.items() if name} for row in csv.DictReader(lines)]
-
-
-def _evaluation(path: Path) -> Any:
-    found = _read_if_there(path)
-    if found is not None and not (isinstance(found, dict) and {"part", "count", "measures", "worst"} <= set(found)):
-        raise FileError(f"{path} is not as it was written. `cutaway evaluate` writes it anew.")
-    return found
 
 
 def _read_if_there(path: Path) -> Any:

@@ -56,5 +56,5 @@ def translations(found: list[dict[str, Any]], part: str) -> View:
 
 
 def _source(one: dict[str, Any]) -> str:
-    row = one["row"] or {}
+    row = one.get("row") or {}
     return str(row.get("source", next(iter(row.values()), one["name"])))

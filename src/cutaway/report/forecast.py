@@ -117,7 +117,8 @@ def _lines(title: str, x: str, curves: dict[str, list[list[Any]]], zero: bool = 
         "log": False,
         "zero": zero,
         "series": [
-            {"name": SHORT.get(key, key), "part": COLOURS[key], "points": points} for key, points in curves.items()
+            {"name": SHORT.get(key, key), "part": COLOURS.get(key, ""), "points": points}
+            for key, points in curves.items()
         ],
         "mark": None,
     }

@@ -56,7 +56,7 @@ def phrase(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
     key = headline(evaluation)
     if key == "accuracy":
         return f"of {'the tokens of ' if run['task'] == 'tagging' else ''}{examples} right"
-    values = evaluation.get("values", {})
+    values = evaluation.get("values") or {}
     of = f" of {values['column']}" if values else ""
     return f"{values.get('unit') or ''} {measure(key)[0]}{of}, over {examples}".lstrip()
 
@@ -115,7 +115,9 @@ def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
         "confidence": "share",
         "loss": "number",
     }
-    columns = list(dict.fromkeys(name for m in [*mistakes, *evaluation.get("right", ())] for name in m["row"] or ()))
+    columns = list(
+        dict.fromkeys(name for m in [*mistakes, *(evaluation.get("right") or ())] for name in m.get("row") or ())
+    )
     # A column of the data can have the name of one of ours: the data's is told apart.
     named = {(f"{c} (data)" if c in heads else c): "text" for c in columns}
     says = f"The {noun(run)}s of the {evaluation['part']} part with the largest loss, worst first."
@@ -171,15 +173,15 @@ def _gallery(title: str, examples: list[dict[str, Any]], evaluation: dict[str, A
 
 def _columns(example: dict[str, Any], evaluation: dict[str, Any]) -> list[tuple[str, str]]:
     """The columns of an example, those that count most first, where that is known."""
-    counts = [column["name"] for column in evaluation.get("importance", {}).get("columns", ())]
+    counts = [column["name"] for column in (evaluation.get("importance") or {}).get("columns", ())]
     rank = {name: place for place, name in enumerate(counts)}
-    return sorted((example["row"] or {}).items(), key=lambda item: rank.get(item[0], len(rank)))
+    return sorted((example.get("row") or {}).items(), key=lambda item: rank.get(item[0], len(rank)))
 
 
 def _said(mistake: dict[str, Any], evaluation: dict[str, Any]) -> tuple[str, str]:
     """Actual and predicted in words: classes by name, values to four digits."""
     actual, predicted = mistake["actual"], mistake["predicted"]
-    if "values" in evaluation:
+    if evaluation.get("values"):
         return number(float(actual)), number(float(predicted))
     return actual, predicted
 
@@ -189,4 +191,4 @@ def _sure(mistake: dict[str, Any]) -> str:
 
 
 def _cells(mistake: dict[str, Any], columns: list[str]) -> list[str | None]:
-    return [(mistake["row"] or {}).get(c) for c in columns]
+    return [(mistake.get("row") or {}).get(c) for c in columns]

@@ -20,7 +20,7 @@ def discrimination(found: dict[str, Any], total: int) -> View:
     """ROC and precision–recall, of the second of two classes or of each against all others."""
     curves: list[Curve] = found["classes"]
     two = found["of"] == 2
-    drawn = [curve for curve in curves if "roc" in curve]
+    drawn = [curve for curve in curves if curve.get("roc") and curve.get("precision")]
     says = (
         "Left, how much of a class is found over how much of the others is taken for it, at every threshold; right, "
         "how many of those taken for it are of it. The area under the left curve (AUC) is 1 at best and 0.5 by chance, "

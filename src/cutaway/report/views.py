@@ -38,11 +38,11 @@ def describe(documents: Documents) -> Page:
         views.append(missing(run, absent))
     if metrics:
         views.append(curves(run, metrics))
-    if evaluation and "classes" in evaluation:
+    if evaluation and evaluation.get("classes"):
         views += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["part"])]
-    if evaluation and "forecast" in evaluation:
+    if evaluation and evaluation.get("forecast"):
         views += forecast_views(evaluation["forecast"])
-    if evaluation and "values" in evaluation:
+    if evaluation and evaluation.get("values"):
         views.append(residuals(evaluation["values"], evaluation["count"]))
     if evaluation:
         views += _beyond(evaluation)
@@ -58,11 +58,11 @@ def _beyond(evaluation: dict[str, Any]) -> list[View]:
     """The views of what only some evaluations have."""
     part, total = evaluation["part"], evaluation["count"]
     views = []
-    if "discrimination" in evaluation:
+    if evaluation.get("discrimination"):
         views.append(discrimination(evaluation["discrimination"], total))
-    if "calibration" in evaluation:
+    if evaluation.get("calibration"):
         views.append(calibration(evaluation["calibration"], total))
-    if "importance" in evaluation:
+    if evaluation.get("importance"):
         views.append(importance(evaluation["importance"], part))
     if evaluation.get("samples"):
         views.append(samples(evaluation["samples"], part))

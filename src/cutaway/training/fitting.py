@@ -20,7 +20,7 @@ from ..models.memory import Size, in_bytes, refuse_too_large, size_of
 from ..models.registry import Preset
 from ..spec import ImageSpec, TableSpec
 from .batches import batches_of
-from .place import find_device, free_memory
+from .place import Place, find_device, free_memory
 from .settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ def kept_by_a_step(ready: Prepared) -> tuple[int, int]:
             inputs: tuple[Tensor, ...] = (torch.zeros(count, *ready.data.spec.shape),)
         else:
             inputs = next(iter(part.batches([largest[:count]], seed=0))).inputs
-        return _kept(place.model(ready.model), place.batch(Batch(inputs, torch.zeros(0)))[0], ready)
+        on_device, _ = place.batch(Batch(inputs, torch.zeros(0)))
+        return kept_for_backward(place.model(ready.model), on_device, place)
 
     few, more = TRIED
     if len(largest) <= more:
@@ -107,8 +108,9 @@ def kept_by_a_step(ready: Prepared) -> tuple[int, int]:
     return first + max(0, kept(more) - first) * (len(largest) - few) // (more - few), len(largest)
 
 
-def _kept(model: nn.Module, inputs: tuple[Tensor, ...], ready: Prepared) -> int:
-    """Bytes that the model keeps of these inputs, its parameters not counted."""
+def kept_for_backward(model: nn.Module, inputs: tuple[Tensor, ...], place: Place) -> int:
+    """Bytes that the model keeps of these inputs for the backward pass, its parameters not counted. The model is left
+    as it was, and so is torch's random state."""
     found: dict[int, int] = {}
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
 
@@ -118,7 +120,7 @@ def _kept(model: nn.Module, inputs: tuple[Tensor, ...], ready: Prepared) -> int:
             found[storage.data_ptr()] = storage.nbytes()
         return x
 
-    with _as_it_was(model), torch.autograd.graph.saved_tensors_hooks(weigh, lambda x: x), ready.place.autocast():
+    with _as_it_was(model), torch.autograd.graph.saved_tensors_hooks(weigh, lambda x: x), place.autocast():
         answers = answers_of(model(*inputs))
         return sum(found.values()) + sum(a.untyped_storage().nbytes() for a in answers)
 

@@ -32,6 +32,7 @@ from ..tasks.measures import Measure
 from ..tasks.task import Task, task_for
 from .evaluation import Results, results_of
 from .place import Place, find_place
+from .schemas import read_run
 
 FILLED = 5  # tokens that are named for a gap
 
@@ -56,13 +57,7 @@ class Run:
     @functools.cached_property
     def about(self) -> dict[str, Any]:
         """The document run.json: model, data, settings, versions, what was reached."""
-        about: dict[str, Any] = read_json(self.folder / "run.json")
-        if not isinstance(about, dict) or not {"model", "data", "task"} <= set(about):
-            raise FileError(
-                f"{self.folder / 'run.json'} is not what `cutaway train` writes: it was edited, or is another's. "
-                "Take it from a copy, or train again."
-            )
-        return about
+        return read_run(self.folder)
 
     @functools.cached_property
     def model(self) -> nn.Module:
@@ -103,8 +98,8 @@ class Run:
         about = self.about["data"]
         given = {k: v for k, v in self.about["settings"].items() if k in keys(DataSettings)}
         given = self.with_own_tokenizer(given)
-        source = about["path"] or about["source"]  # a run can be opened from another folder than it was made in
-        sizes = ImageSizes(**about["image_sizes"]) if about["image_sizes"] else ANY_SIZE
+        source = about.get("path") or about["source"]  # a run can be opened from another folder than it was made in
+        sizes = ImageSizes(**about["image_sizes"]) if about.get("image_sizes") else ANY_SIZE
         data = open_data(source, build(DataSettings, given), sizes, preset(self.about["model"]).targets)
         self.refuse_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
         return data

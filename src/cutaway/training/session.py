@@ -227,7 +227,7 @@ def _resumed(
             raise SettingError("This run's data was given in Python: give it again, as train(data=graph, resume=RUN).")
         given_again, source = source, IN_MEMORY
     else:
-        given_again = about["data"]["path"] or about["data"]["source"]
+        given_again = about["data"].get("path") or about["data"]["source"]
     for what, now, then in (("model", model, about["model"]), ("data", source, about["data"]["source"])):
         if now is not None and now != then:
             raise SettingError(f"This run's {what} is {then}, not {now}. Leave MODEL and DATA out with --resume.")

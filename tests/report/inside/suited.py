@@ -9,6 +9,10 @@ from cutaway.report.inside.subject import open_model
 
 from ...small import NAMES, small
 
+# One of each way in which attributions are drawn and checked: these are asked for all maps, the others for one alone,
+# since the checks of a map run a model often.
+ATTRIBUTED_WHOLE = {"lenet5", "mlp", "gpt2", "t5-small", "cnn1d", "gcn", "cnn-lstm", "perceptron", "word2vec-cbow"}
+
 
 @functools.cache
 def _views() -> dict[str, list[str]]:

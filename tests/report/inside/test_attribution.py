@@ -23,9 +23,9 @@ from cutaway.report.words import number
 from cutaway.training.run import Run
 from tests.small import NAMES, small
 
+from .suited import ATTRIBUTED_WHOLE
+
 KINDS = {"overlay", "tokens", "rows", "lines", "matrix", "prose"}
-# One of each way in which maps are drawn and checked; the others are asked for one map alone.
-WHOLE = {"lenet5", "mlp", "gpt2", "t5-small", "cnn1d", "gcn", "cnn-lstm", "perceptron", "word2vec-cbow"}
 
 
 def opened(name: str, **options: str) -> Subject:
@@ -40,7 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_preset_has_maps_with_their_checks(name: str) -> None:
-    subject = opened(name) if name in WHOLE else opened(name, method="input_x_gradient")
+    subject = opened(name) if name in ATTRIBUTED_WHOLE else opened(name, method="input_x_gradient")
     assert attribution.suits(subject)
     before = {k: v.clone() for k, v in subject.model.state_dict().items()}
     shown = view(subject)

@@ -71,8 +71,13 @@ class ColumnType:
 
 def meaning(cells: pl.Series) -> pl.Series:
     """The cells without spaces around them, null where they are missing."""
-    cells = cells.str.strip_chars()
-    return cells.set(cells.str.to_lowercase().is_in(MISSING), None)
+    return cells.to_frame().select(meant(pl.all())).to_series()
+
+
+def meant(cells: pl.Expr) -> pl.Expr:
+    """Cells as `meaning` has them, of any columns."""
+    stripped = cells.str.strip_chars()
+    return pl.when(~stripped.str.to_lowercase().is_in(MISSING)).then(stripped)
 
 
 def infer(name: str, cells: pl.Series, rows: int) -> ColumnType:

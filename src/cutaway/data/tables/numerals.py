@@ -7,13 +7,14 @@ semicolons part the cells, commas stand in the numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import polars as pl
 
-from .columns import MOSTLY, meaning
+from .columns import MOSTLY, meaning, meant
 from .forms import AUTO, Form
 
+CELLS = 2_000_000  # that are looked at together
 _GAP = r"[ \u00a0\u202f'’]"  # what else stands between thousands
 _SIGN, _END = r"^[-+]?", r"(?:[eE][-+]?\d+)?$"
 PLAIN = r"^[-+]?\d+$"
@@ -27,13 +28,14 @@ EITHER = {",": r"^[-+]?[1-9]\d{0,2},\d{3}$", ".": r"^[-+]?[1-9]\d{0,2}\.\d{3}$"}
 
 @dataclass(frozen=True)
 class _Column:
-    """What the cells of one column tell."""
+    """What the cells of one column of numbers tell."""
 
     name: str
-    cells: pl.Series
     comma: bool  # some can have a decimal comma only
     point: bool  # some can have a decimal point only
     commas: bool  # some hold a comma
+    points: bool
+    gaps: bool  # some hold what else stands between thousands
 
 
 def plain_numerals(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.DataFrame, str, list[str]]:
@@ -42,53 +44,67 @@ def plain_numerals(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.
 
     Cells that are no number in the way of their column stay as they are, to be refused by name.
     """
-    columns = [found for name in frame.columns if (found := _look(name, frame[name])) is not None]
+    columns = _look(frame)
     signs = {"," for c in columns if c.comma and not c.point} | {"." for c in columns if c.point and not c.comma}
     told = form.decimal if form.asked and form.decimal != AUTO else signs.pop() if len(signs) == 1 else form.decimal
     decimals: list[tuple[str, str, str]] = []  # column, a cell, as it is read
     thousands: list[tuple[str, str, str]] = []
+    written: dict[str, pl.Series] = {}
     for column in columns:
         sign = _sign(column, told, "," if separator == ";" else ".", form)
-        if sign is None:
-            continue
-        good = column.cells.str.contains(WRITTEN[sign])
-        if good.sum() < MOSTLY * column.cells.count():
+        if sign is None or not (column.commas or column.gaps or (sign == "," and column.points)):
+            continue  # they contradict each other, or are plain
+        cells = meaning(frame[column.name])
+        good = cells.str.contains(WRITTEN[sign])
+        if good.sum() < MOSTLY * cells.count():
             continue
         other = "." if sign == "," else ","
-        plain = column.cells.str.replace_all(rf"{_GAP}|\{other}", "").str.replace_all(",", ".", literal=True)
-        written = pl.select(pl.when(good).then(plain).otherwise(column.cells)).to_series()
-        changed = (written != column.cells).fill_null(False)
+        plain = cells.str.replace_all(rf"{_GAP}|\{other}", "").str.replace_all(",", ".", literal=True)
+        read = pl.select(pl.when(good).then(plain).otherwise(cells).alias(column.name)).to_series()
+        changed = (read != cells).fill_null(False)
         if not changed.any():
             continue
-        frame = frame.with_columns(written.alias(column.name))
+        written[column.name] = read
         for said, pattern in ((decimals, ","), (thousands, rf"\d(?:{_GAP}|\{other})\d")):
-            shown = column.cells.filter(changed & column.cells.str.contains(pattern).fill_null(False))
+            shown = cells.filter(changed & cells.str.contains(pattern).fill_null(False))
             if len(shown) and (said is thousands or sign == ","):
-                cell = shown[0]
-                said.append((column.name, cell, written[int((column.cells == cell).arg_max() or 0)]))
+                said.append((column.name, shown[0], read[int((cells == shown[0]).arg_max() or 0)]))
     notes = [_note(decimals, "a decimal comma", ".")] if decimals else []
     alone = [found for found in thousands if found[0] not in {name for name, *_ in decimals}]
-    return frame, told, notes + ([_note(alone, "thousands set apart", "." if told == "," else ",")] if alone else [])
+    notes += [_note(alone, "thousands set apart", "." if told == "," else ",")] if alone else []
+    return frame.with_columns(**written), told, notes
 
 
-def _look(name: str, cells: pl.Series) -> _Column | None:
-    """What a column's cells tell; None where it holds no numbers."""
-    cells = meaning(cells)
-    present = cells.drop_nulls()
-    if present.is_empty() or present.str.contains(LIKE_A_NUMBER).sum() < MOSTLY * len(present):
-        return None
+def _look(frame: pl.DataFrame) -> list[_Column]:
+    """What the cells of each column tell, of those that hold numbers. The cells of many columns are looked at as one
+    long column, since a look costs as much as ten thousand cells; not those of all, since that is a copy of them."""
+    at_once = max(1, CELLS // max(1, len(frame)))
+    found = []
+    for i in range(0, len(frame.columns), at_once):
+        cells = frame[:, i : i + at_once].unpivot().select("variable", cell=meant(pl.col("value")))
+        told = cells.select("variable", **_questions(pl.col("cell"))).group_by("variable", maintain_order=True)
+        for row in told.agg(pl.exclude("variable").sum()).iter_rows(named=True):
+            if row["present"] and row["numbers"] >= MOSTLY * row["present"]:
+                found.append(_Column(row["variable"], *(row[f.name] > 0 for f in fields(_Column)[1:])))
+    return found
+
+
+def _questions(cell: pl.Expr) -> dict[str, pl.Expr]:
+    """What is asked of each cell, without spaces around it, null where it is missing."""
     sure = {
-        sign: present.str.contains(WRITTEN[sign]) & ~present.str.contains(PLAIN) & ~present.str.contains(EITHER[sign])
+        sign: cell.str.contains(WRITTEN[sign]) & ~cell.str.contains(PLAIN) & ~cell.str.contains(EITHER[sign])
         for sign in ",."
     }
     both = sure[","] & sure["."]  # 1 234: the same either way
-    return _Column(
-        name,
-        cells,
-        bool((sure[","] & ~both & ~present.str.contains(EITHER["."])).any()),
-        bool((sure["."] & ~both & ~present.str.contains(EITHER[","])).any()),
-        bool(present.str.contains(",", literal=True).any()),
-    )
+    return {
+        "present": cell.is_not_null(),
+        "numbers": cell.str.contains(LIKE_A_NUMBER),
+        "comma": sure[","] & ~both & ~cell.str.contains(EITHER["."]),
+        "point": sure["."] & ~both & ~cell.str.contains(EITHER[","]),
+        "commas": cell.str.contains(",", literal=True),
+        "points": cell.str.contains(".", literal=True),
+        "gaps": cell.str.contains(_GAP),
+    }
 
 
 def _sign(column: _Column, told: str, usual: str, form: Form) -> str | None:

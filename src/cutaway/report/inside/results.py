@@ -37,11 +37,11 @@ def view(subject: Subject) -> View:
     evaluation = documents.evaluation
     assert evaluation is not None, "a run that suits has been tested"
     parts: list[View] = []
-    if "classes" in evaluation:
+    if evaluation.get("classes"):
         parts += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["part"])]
-    if "forecast" in evaluation:
+    if evaluation.get("forecast"):
         parts += forecast_views(evaluation["forecast"])
-    if "values" in evaluation:
+    if evaluation.get("values"):
         parts.append(residuals(evaluation["values"], evaluation["count"]))
     parts.append(worst(documents.run, evaluation))
     drawings: list[Drawing] = [drawing for part in parts for drawing in part["drawings"]]

@@ -42,7 +42,7 @@ def build_side(opening: Opening) -> Built:
         return Built(prepare(opening.model, opening.source, {**USUAL, **opening.given, **ALWAYS}))
     run = Run(opening.run)
     about = run.about
-    source = about["path"] if "path" in about else about["data"]["path"] or about["data"]["source"]
+    source = about["path"] if "path" in about else about["data"].get("path") or about["data"]["source"]
     same = not opening.anew and opening.model == about["model"] and _same_model(run, opening.given)
     own = run.with_own_tokenizer(about["settings"])
     if not same:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
 from ...errors import SettingError
 from ...models.memory import free_memory, in_bytes
+from ...training.fitting import kept_for_backward
 from ...training.loop import Trainer
 from ...training.settings import TrainSettings
 
@@ -23,33 +21,12 @@ def refuse_large_steps(trainer: Trainer, settings: TrainSettings) -> None:
     if free is None or not batches or settings.batch_tokens or not settings.batch_size:
         return  # batches of another kind are of all that there is
     few = batches[0][:FEW]
-    needed = AND_BACK * _kept(trainer, few) * min(settings.batch_size, len(trainer.train)) / max(1, len(few))
+    inputs, _ = trainer.place.batch(next(iter(trainer.train.batches([few]))))
+    kept = kept_for_backward(trainer.model, inputs, trainer.place)
+    needed = AND_BACK * kept * min(settings.batch_size, len(trainer.train)) / max(1, len(few))
     if needed > FRACTION * free:
         raise SettingError(
             f"A step of batch_size={settings.batch_size} examples would take about {in_bytes(int(needed))} of memory "
             f"with this model, and {in_bytes(free)} are free here, of which the studio takes half at most. Make the "
             "model narrower, or the batch smaller."
         )
-
-
-def _kept(trainer: Trainer, numbers: Tensor) -> int:
-    """Bytes that the forward pass of these examples keeps for the backward pass."""
-    model = trainer.model
-    held: dict[int, int] = {}
-
-    def weigh(x: Tensor) -> Tensor:
-        held[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
-        return x
-
-    batch = next(iter(trainer.train.batches([numbers])))
-    inputs, _ = trainer.place.batch(batch)
-    was = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        with torch.random.fork_rng([]), torch.autograd.graph.saved_tensors_hooks(weigh, lambda x: x):
-            model(*inputs)
-    finally:
-        for module in was:
-            module.training = True
-    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
-    return sum(size for pointer, size in held.items() if pointer not in own)

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from ...data.named.opening import NAMED, where
 from ...errors import DataError, SettingError, UnknownName
-from ...files import read_json
+from ...training.schemas import read_run
 from .lines import Message
 from .state import FIRST, FURTHEST, Opening, number_of, read_log, settings_of
 from .uploads import SUFFIXES, Uploads, without_folders
@@ -237,7 +237,7 @@ class Studio:
         """What is opened when nobody has asked for anything."""
         if self.run is None:
             return dict(FIRST)
-        return {"data": "run", "model": str(read_json(self.run / "run.json")["model"])}
+        return {"data": "run", "model": str(read_run(self.run)["model"])}
 
     # --- what is asked ----------------------------------------------------------------------------------------
 

@@ -1,0 +1,67 @@
+"""What a JSON document holds: its schema, as types within dictionaries and lists, and a check that a file keeps to it.
+
+A document that a person has edited, or another program has written, is refused by the file and the key at fault, before
+anything is done with it. A schema is written as what it describes:
+
+    {"name": str, "epochs": int, "best?": {"value": NUMBER | None}, "parts": {...: int}, "notes": [str]}
+
+`"best?"` may be missing, null or empty; under `...` stands one key or more, of any name; `[str]` is a list of any
+length, and `[str, ...]` one of at least one. What a schema does not name may be there, and is not looked at.
+"""
+
+from __future__ import annotations
+
+import types
+from pathlib import Path
+from typing import Any
+
+from .errors import FileError
+
+NUMBER = int | float
+WORDS = {
+    str: "a text", int: "a whole number", float: "a number", bool: "true or false",
+    dict: "an object", list: "a list", type(None): "null",
+}  # fmt: skip
+
+
+def refuse_unlike(document: Any, schema: Any, path: Path, mend: str) -> None:
+    """Raise FileError, naming `path` and the key, where `document` is not as `schema` says."""
+    found = _fault(document, schema, "")
+    if found:
+        raise FileError(f"{path}: {found}. It was edited, or is another program's. {mend}")
+
+
+def _fault(value: Any, schema: Any, at: str) -> str:
+    """The first place where `value` departs from `schema`, in words; empty where there is none."""
+    kind: Any = schema if isinstance(schema, type | types.UnionType) else type(schema)
+    if not _is(value, kind):
+        allowed = getattr(kind, "__args__", (kind,))
+        whole = float in allowed  # that a number may be whole needs no word
+        said = " or ".join(WORDS[one] for one in allowed if not (whole and one is int))
+        return f"{at or 'the document'} is {WORDS[type(value)]}, and must be {said}"
+    if isinstance(schema, list):
+        if len(schema) > 1 and not value:
+            return f"{at} is empty"
+        parts = [(f"{at}[{i}]", one, schema[0]) for i, one in enumerate(value)]
+    elif isinstance(schema, dict):
+        before = f"{at}." if at else ""
+        parts = []
+        for key, within in schema.items():
+            if key is ...:
+                if not value:
+                    return f"{at} is empty"
+                parts += [(f"{before}{name}", one, within) for name, one in value.items()]
+            elif key in value:
+                parts.append((f"{before}{key}", value[key], within))
+            elif not key.endswith("?"):
+                return f"{before}{key} is missing"
+            elif value.get(name := key.removesuffix("?")) not in (None, {} if isinstance(within, dict) else None):
+                parts.append((f"{before}{name}", value[name], within))
+    else:
+        return ""
+    return next((fault for place, one, within in parts if (fault := _fault(one, within, place))), "")
+
+
+def _is(value: object, kind: Any) -> bool:
+    """Whether it is of that kind; true and false are no numbers, as they are in Python."""
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))

@@ -1,0 +1,125 @@
+"""What the documents of a run hold, for who reads them: run.json and evaluation.json, read and held to their schema.
+
+What every run has must be there; what only some have, or what earlier versions did not write, is optional.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..files import read_json
+from ..schema import NUMBER, refuse_unlike
+
+TEXT, COUNT, FIGURE = str | None, int | None, NUMBER | None  # FIGURE: null stands for infinity and for no number
+MEASURE = {"value": FIGURE, "low": FIGURE, "high": FIGURE}
+SURE = {"value": NUMBER, "low": NUMBER, "high": NUMBER}
+
+
+COLUMN = {"name": str, "role": str, "type": str, "missing": str, "example": str}
+DISTRIBUTION = {
+    "name": str, "type": str, "missing": int, "counts": [int], "ends?": [str], "labels?": [str], "different?": int,
+}  # fmt: skip
+RUN = {
+    "model": str,
+    "data": {
+        "source": str,
+        "path?": str,
+        "name": str,
+        "kind": str,
+        "fingerprint": str,
+        "split_hash": str,
+        "parts": {"train": int, ...: int},
+        "image_sizes?": {"least": int, "usual": int, "step": int, "only?": int},
+        "notes?": [str],
+        "findings?": [str],
+        "columns?": [COLUMN],
+        "distributions?": [DISTRIBUTION],
+        "licence?": str,
+        "example?": str,
+    },
+    "task": str,
+    "loss": str,
+    "settings": dict,
+    "model_settings": dict,
+    "weights?": {"path": str, "sha256": str, "notes": [str], "new?": [str], "tensors?": int},
+    "seed": int,
+    "command": str,
+    "parameters": int,
+    "versions": {...: str},
+    "machine": {"device": str, "threads?": int, "cores?": int, ...: str | int | None},
+    "notes?": [str],
+    "status": str,
+    "started": str,
+    "finished?": str,
+    "resumed?": int,
+    "cutaway?": str,
+    # Where training has come to an end:
+    "epochs_done?": int,
+    "seconds?": NUMBER,
+    "stopped?": str,
+    "best?": {"epoch": int, "metric": str, "value": FIGURE},
+    "average?": {"first": int, "last": int, "score": FIGURE},
+    "verdict?": str,
+}
+
+EXAMPLE = {
+    "name": str, "actual": str, "predicted": str, "loss": FIGURE, "confidence": FIGURE, "picture": TEXT,
+    "row?": {...: TEXT},
+}  # fmt: skip
+SAMPLE = {"name": str, "prompt": str, "written": str, "actual": str}
+OPERATING = {"threshold": NUMBER, "recall": NUMBER, "precision": FIGURE, "false_positives": NUMBER}
+AREA = {"value": NUMBER, "low": FIGURE, "high": FIGURE}
+CURVE = {
+    "name": str, "examples": int, "share": FIGURE, "auc": AREA, "average_precision": AREA,
+    "roc?": [NUMBER], "precision?": [NUMBER], "operating?": OPERATING,
+}  # fmt: skip
+BIN = {"bin": int, "count": int, "said": NUMBER, "was": NUMBER}
+CLASS = {"name": str, "count": int, "precision": MEASURE, "recall": MEASURE, "f1": MEASURE}
+EVALUATION = {
+    "part": str,
+    "count": int,
+    "watch": str,
+    "measures": {...: MEASURE},
+    "baseline?": {"name": str, "value": NUMBER},
+    "worst": [EXAMPLE],
+    "right?": [EXAMPLE],
+    "translations?": [EXAMPLE],
+    "samples?": [SAMPLE],
+    "signatures?": {...: str},
+    "classes?": {"names": [str], "per_class": [CLASS], "confusion?": [[int]], "cells?": [[str | int]]},
+    "discrimination?": {"of": int, "examples": int, "score": str, "classes": [CURVE, ...]},
+    "calibration?": {
+        "of?": str, "examples": int, "brier": NUMBER, "error": SURE,
+        "counts": [int], "edges": [NUMBER], "bins": [BIN, ...],
+    },
+    "importance?": {
+        "metric": str, "rows": int, "repeats": int, "columns": [{"name": str, **SURE}],
+    },
+    "values?": {"column": str, "actual": [NUMBER], "predicted": [NUMBER]},
+    "baselines?": [{"key": str, "name": str, "difference": MEASURE, "mae": MEASURE, "mase": MEASURE, "rmse": MEASURE}],
+    "forecast?": {
+        "best": str, "columns": [str, ...], "horizon": int, "season": int, "unit": str,
+        "steps": [{"key": str, "name": str, "rmse": [FIGURE]}, ...],
+        "examples": [{"name": str, "seen": [FIGURE, ...], "actual": [FIGURE], "model": [NUMBER], "best": [NUMBER]}],
+    },
+}  # fmt: skip
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """The document run.json of a run's folder. Raises FileError, by file and key, where it is not what was written."""
+    return _read(folder / "run.json", RUN, "Take it from a copy, or train again.")
+
+
+def read_evaluation(folder: Path) -> dict[str, Any] | None:
+    """The document evaluation.json of a run's folder, None where the run ended before there was one. Raises FileError
+    as `read_run` does."""
+    path = folder / "evaluation.json"
+    mend = "Take it from a copy, or train again; `cutaway evaluate RUN` measures anew, and prints."
+    return _read(path, EVALUATION, mend) if path.is_file() else None
+
+
+def _read(path: Path, schema: dict[Any, Any], mend: str) -> dict[str, Any]:
+    document: dict[str, Any] = read_json(path)
+    refuse_unlike(document, schema, path, mend)
+    return document

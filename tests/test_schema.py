@@ -1,0 +1,59 @@
+"""A JSON document is held to its schema, and refused by the key at fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cutaway.errors import FileError
+from cutaway.schema import NUMBER, refuse_unlike
+
+SCHEMA = {
+    "name": str,
+    "rate": NUMBER | None,
+    "best?": {"epoch": int},
+    "parts": {"train": int, ...: int},
+    "notes": [str],
+}
+GOOD: dict[str, Any] = {
+    "name": "x",
+    "rate": None,
+    "best": {"epoch": 3},
+    "parts": {"train": 2, "val": 1},
+    "notes": ["a"],
+}
+
+
+@pytest.mark.parametrize(
+    "change", [{}, {"rate": 1}, {"rate": 0.5}, {"best": None}, {"best": {}}, {"notes": []}, {"more": object()}]
+)  # fmt: skip
+def test_what_keeps_to_it_passes(change: dict[str, Any]) -> None:
+    refuse_unlike({**GOOD, **change}, SCHEMA, Path("a.json"), "")
+    refuse_unlike({k: v for k, v in GOOD.items() if k != "best"}, SCHEMA, Path("a.json"), "")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": None}, "name is null, and must be a text."),
+        ({"name": ["x"]}, "name is a list, and must be a text."),
+        ({"rate": True}, "rate is true or false, and must be a number or null."),
+        ({"best": {"era": 1}}, "best.epoch is missing."),
+        ({"best": {"epoch": 1.5}}, "best.epoch is a number, and must be a whole number."),
+        ({"parts": {"train": 2, "val": {}}}, "parts.val is an object, and must be a whole number."),
+        ({"parts": [2]}, "parts is a list, and must be an object."),
+        ({"notes": ["a", 3]}, "notes[1] is a whole number, and must be a text."),
+    ],
+)
+def test_what_does_not_is_refused_by_its_key(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(FileError) as refusal:
+        refuse_unlike({**GOOD, **change}, SCHEMA, Path("a.json"), "Take a copy.")
+    assert str(refusal.value).startswith(f"a.json: {said}")
+    assert str(refusal.value).endswith("Take a copy.")
+
+
+def test_a_document_of_another_kind_is_refused() -> None:
+    with pytest.raises(FileError, match="the document is a list, and must be an object"):
+        refuse_unlike([], SCHEMA, Path("a.json"), "")

@@ -1,0 +1,65 @@
+"""The documents of a run are held to their schemas: what is wrong in one is refused by file and key, nothing breaks."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cutaway
+from cutaway.errors import FileError
+from cutaway.report.documents import read_documents
+from cutaway.report.views import describe
+
+from ..commands import own_files
+
+OTHERS = (None, [], {}, "x", 3, -0.5, True, ["x"], {"x": 1})
+
+
+@pytest.fixture(scope="module", params=["table", "series", "pairs"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> cutaway.Run:
+    """A run on a small table, on a series, or on pairs of texts."""
+    folder = tmp_path_factory.mktemp("runs")
+    own_files.visits(folder / "visits.csv")
+    own_files.numbers(folder / "pairs.tsv")
+    model, data, given = {
+        "table": ("mlp", "iris", {"epochs": 1}),
+        "series": ("lstm", folder / "visits.csv", {"forecast": "visits", "limit": 200, "updates": 2}),
+        "pairs": ("seq2seq-gru", folder / "pairs.tsv", {"pairs": True, "limit": 40, "updates": 2}),
+    }[request.param]
+    return cutaway.train(model, data, tensorboard=False, out=folder / "run", **given)
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where something stands in a document, the first of each list."""
+    yield at
+    inside = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, within in inside:
+        yield from places(within, (*at, key))
+
+
+@pytest.mark.parametrize("name", ["run.json", "evaluation.json"])
+def test_whatever_else_stands_at_a_place_is_shown_or_refused(run: cutaway.Run, name: str, tmp_path: Path) -> None:
+    shutil.copytree(run.folder, tmp_path / "run")
+    before = json.loads((tmp_path / "run" / name).read_text(encoding="utf-8"))
+    describe(read_documents(tmp_path / "run"))
+    refused = []
+    for at, other in zip(places(before), itertools.cycle(OTHERS)):
+        changed = {"": copy.deepcopy(before)}
+        within: Any = changed
+        for key in ("", *at)[:-1]:
+            within = within[key]
+        within[("", *at)[-1]] = other
+        (tmp_path / "run" / name).write_text(json.dumps(changed[""]), encoding="utf-8")
+        try:
+            describe(read_documents(tmp_path / "run"))
+        except FileError as error:  # anything else names neither the file nor the key
+            refused.append(str(error))
+    assert len(refused) > 20
+    assert all(said.startswith(f"{tmp_path / 'run' / name}: ") for said in refused)
