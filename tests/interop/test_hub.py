@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import cutaway
+from cutaway.commands import main
 from cutaway.errors import FileError
 from cutaway.interop.hub import FORM, Fetched, fetch, how_to_get
 from cutaway.interop.huggingface.folders import write_folder
 from cutaway.models.registry import create_model, preset
+from cutaway.models.saving import load_model
 from cutaway.training.prepared import prepare
 from cutaway.training.weights import find_weights, take_weights
 
@@ -109,6 +113,20 @@ def test_a_repository_is_fetched_once_and_its_commit_is_known(hub: Hub) -> None:
     hub.asked.clear()
     assert fetch("hub:org/tiny") == fetch(found.pinned) == found
     assert hub.asked == []
+
+
+def test_whatever_opens_a_folder_of_weights_opens_it_from_the_hub(hub: Hub, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="It is read as gpt2 with"):
+        model = cutaway.load("hub:org/tiny@old")
+    assert model.config.dim == SMALL["dim"]
+    with pytest.raises(FileError, match="the Hub has no public repository org/none"):
+        cutaway.load("hub:org/none")
+    assert main(["convert", "hub:org/tiny", str(tmp_path / "ours"), "--to", "cutaway"]) == 0
+    again = load_model(tmp_path / "ours")[0].state_dict()
+    assert all(torch.equal(again[key], value) for key, value in model.state_dict().items())
+    page = tmp_path / "page.html"
+    assert main(["inspect", "hub:org/tiny", "--view", "network", "--out", str(page)]) == 0
+    assert "gpt2" in page.read_text()
 
 
 def test_a_revision_is_the_one_that_was_typed(hub: Hub) -> None:

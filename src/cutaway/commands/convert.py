@@ -10,7 +10,7 @@ SUMMARY = "checkpoints and word vectors to and from other formats"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
-    sources = "a run's or model's folder, a Hugging Face folder, or torchvision's file"
+    sources = "a run's or model's folder, a Hugging Face folder, hub:ORG/NAME, or torchvision's file"
     parser.add_argument("source", metavar="IN", type=Path, help=sources)
     parser.add_argument("target", metavar="OUT", type=Path, help="what to write; a folder must not exist")
     formats = ("torchvision", "huggingface", "cutaway", "word2vec")

@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="RUN [INPUT ...] [key=value ...]",
         nargs="*",
-        help="a run's folder, a model's name, or a folder with weights; files or texts to show it; options",
+        help="a run's folder, a model's name, a folder with weights or hub:ORG/NAME; files or texts; options",
     )
     parser.add_argument("--view", metavar="NAME", nargs="+", action="extend", default=[], help="these views alone")
     parser.add_argument("--out", metavar="FILE", help="the page (default: RUN/inspect.html, or inspect-NAME.html here)")

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ..errors import DataError, FileError, SettingError, UnknownName
 from ..files import refuse_address, refuse_overwriting, write_text
 from ..interop.convert import open_model as read_model
+from ..interop.hub import here
 from ..interop.huggingface.folders import read_folder
 from ..interop.huggingface.reading import is_folder
 from ..models.registry import presets
@@ -102,9 +103,9 @@ def look(
         cutaway.look("resnet18", **{"model.num_classes": 10})         # a preset with settings of its own
         cutaway.look(model, images)                                   # a model at hand, with what its forward takes
 
-    `what` may also be a Hugging Face folder, a model's folder, or torchvision's file with `model=NAME`. `view` is one
-    name or several; without it, all that suit. Raises UnknownName for a view or an option that does not exist,
-    ModelError for a view that has nothing to show, and what reading raises.
+    `what` may also be a Hugging Face folder, `hub:ORG/NAME`, a model's folder, or torchvision's file with `model=NAME`.
+    `view` is one name or several; without it, all that suit. Raises UnknownName for a view or an option that does not
+    exist, ModelError for a view that has nothing to show, and what reading raises.
     """
     names = (view,) if isinstance(view, str) else tuple(view)
     with resting(what) if isinstance(what, nn.Module) else nullcontext():  # which is in training, perhaps
@@ -128,7 +129,7 @@ def open_subject(
     if isinstance(what, Run):
         _refuse_settings(settings, "a run")
         return open_run(what, inputs, asked)
-    path = Path(what)
+    path = here(what)
     if path.exists():
         _refuse_settings(settings, "a model with weights")
         if (path / "run.json").is_file():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from pathlib import Path
 from typing import Any, overload
 
 from torch import nn
 
 from ..errors import FileError
 from ..interop.convert import open_model, refuse_absent
+from ..interop.hub import here
 from ..interop.huggingface.reading import is_folder
 from ..models.saving import CONFIG
 from ..training.run import Run
@@ -27,6 +27,7 @@ def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Mod
         load("resnet18.pth", model="resnet18")(images)       # torchvision's checkpoint
         load("runs/lenet5-digits-1", model="lenet5")         # what the run trained
         load("minilm/")(tokens, mask)                        # a Hugging Face folder, which says itself what it is
+        load("hub:ORG/NAME@REVISION")                        # the same, fetched from the Hugging Face Hub
 
     A checkpoint's shapes tell channels, classes and image size; which preset it is for must be said. What should be
     known of one, such as counters that it lacks, is warned of. Raises FileError where `path` is not what was asked
@@ -37,7 +38,7 @@ def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Mod
             f"load opens a path: a run's folder, a model's, or Hugging Face's, or a file of weights; and this is a "
             f"{type(path).__name__}. cutaway.look(model, x) looks inside a model at hand."
         )
-    path = Path(path)
+    path = here(path)
     refuse_absent(path)
     if model is not None or is_folder(path):
         found, _, notes = open_model(path, model)

@@ -16,6 +16,7 @@ from ..models.origin import origin_of
 from ..models.registry import preset
 from ..models.saving import CONFIG, load_model, save_model
 from ..spec import Classes, PairSpec, Value
+from .hub import here
 from .huggingface.folders import read_folder, write_folder
 from .huggingface.reading import is_folder
 from .huggingface.vocabulary import Vocabulary, of_folder, of_pairs, of_tokenizer
@@ -36,8 +37,8 @@ class Conversion:
 
 
 def convert(source: Path, target: Path, to: str, name: str | None = None, overwrite: bool = False) -> Conversion:
-    """Read `source` (a model's or run's folder, a Hugging Face folder, or torchvision's file) and write `target` in the
-    format `to`.
+    """Read `source` (a model's or run's folder, a Hugging Face folder, hub:ORG/NAME, or torchvision's file) and write
+    `target` in the format `to`.
 
     `name` is the preset, which torchvision's files do not say. Raises FileError where `target` exists (with `overwrite`
     a file may, a folder never), or `source` is not what it should be, and ModelError where the other format has no such
@@ -46,6 +47,7 @@ def convert(source: Path, target: Path, to: str, name: str | None = None, overwr
     if target.is_dir() or (target.exists() and to in ("cutaway", "huggingface")):
         raise FileError(f"{target} exists and is not written over. Give another name, or move it away.")
     refuse_overwriting(target, [source], overwrite)
+    source = here(source)
     refuse_absent(source)
     if to == "word2vec":
         return _to_word2vec(source, target)

@@ -79,6 +79,12 @@ def fetch(path: str) -> Fetched:
     return Fetched(found, name, found.name)
 
 
+def here(path: str | os.PathLike[str]) -> Path:
+    """The path itself, or the folder of `hub:ORG/NAME[@REVISION]`, fetched where it is not there. Raises FileError."""
+    given = os.fspath(path)
+    return fetch(given).folder if is_hub(given) else Path(path).expanduser()
+
+
 def how_to_get(preset: str) -> str:
     """How a person gets weights of a preset, as commands; empty where nobody publishes any."""
     if preset in PUBLISHED:

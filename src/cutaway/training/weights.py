@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from ..errors import FileError
 from ..files import read_json, refuse_address
-from ..interop.hub import fetch, how_to_get, is_hub
+from ..interop.hub import here, how_to_get
 from ..interop.huggingface import family_of
 from ..interop.huggingface.reading import INDEX, Folder, is_folder
 from ..interop.torchvision import read_checkpoint
@@ -134,7 +134,7 @@ def find_weights(path: str, preset: Preset) -> Source:
 def _file(given: str, preset: Preset) -> Path:
     """The file that holds the weights, or names those that do: the path itself, or that of a folder, which is fetched
     where it is one of the Hub."""
-    path = fetch(given).folder if is_hub(given) else Path(given).expanduser()
+    path = here(given)
     if path.is_file():
         return path
     if not path.is_dir():
