@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tracemalloc
 from pathlib import Path
 
@@ -128,3 +129,16 @@ def test_a_cell_runs_nothing_in_a_spreadsheet_or_on_a_terminal(tmp_path: Path) -
     assert files.write_csv(tmp_path / "t.csv", [row]) == 4
     text = (tmp_path / "t.csv").read_text()
     assert text == "'=id,b,c,d,e,f\n'=cmd|' /C calc'!A0,\\x1b[31mred,-3.5,'@SUM(1),-1.5,\"a\nb\"\n"
+
+
+def test_a_folder_that_is_removed_while_it_is_written_to_is_said_to_be_gone(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "metrics.csv"
+
+    def removed_meanwhile() -> None:
+        with files.replacing(path) as temporary:
+            temporary.write_text("epoch\n")
+            shutil.rmtree(path.parent)
+
+    with pytest.raises(FileError, match=r"metrics\.csv could not be written: its folder .*run was removed or renamed"):
+        removed_meanwhile()
+    assert not path.exists()
