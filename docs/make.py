@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import math
 import re
@@ -309,6 +310,7 @@ def divergence_list(card: Card) -> str:
     return "\n".join(rows)
 
 
+@functools.cache
 def counted(preset: Preset) -> LayerTable:
     """The layer table of a preset, for the example that its published counts are for."""
     return table_of(preset, preset.config)
