@@ -77,6 +77,7 @@ def imported_parts(path: Path) -> Iterator[tuple[int, str]]:
             assert not node.module.startswith("cutaway"), f"{path}:{node.lineno} imports by the package's full name"
 
 
+@functools.cache
 def libraries(path: Path) -> set[str]:
     """The packages that a file imports from outside, anywhere in it."""
     found: set[str] = set()
