@@ -57,6 +57,10 @@ def test_what_is_beyond_the_memory_is_refused_before_a_step(monkeypatch: pytest.
     monkeypatch.setattr(fitting, "free_memory", lambda device: kept)
     with pytest.raises(SettingError, match=r"at most 90% are taken\. Take a smaller batch_size"):
         refuse_step_beyond_memory(ready)
+    few = prepare("lenet5-modern", "digits", {"limit": 60, "batch_size": 50})
+    monkeypatch.setattr(fitting, "free_memory", lambda device: kept / 100)  # less than the few that are tried take
+    with pytest.raises(SettingError, match="Training takes about"):
+        refuse_step_beyond_memory(few)
     insisting = prepare("lenet5-modern", "digits", {"limit": 60, "batch_size": 50, "memory_fraction": 0})
     assert refuse_step_beyond_memory(insisting) == []
 
@@ -68,7 +72,7 @@ def test_both_commands_refuse_it_and_a_run_that_stands_there_stays(
     run = tmp_path / "run"
     assert main(["train", *words, "--out", str(run)]) == 0
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    monkeypatch.setattr(fitting, "kept_by_a_step", lambda ready: (10**15, 4))
+    monkeypatch.setattr(fitting, "kept_by_a_step", lambda ready, most: (10**15, 4))
     for command in (["check", *words], ["train", *words, "--out", str(run), "--overwrite"]):
         assert main(command) == 2
         assert "Training takes about 909 TiB of memory more than now" in " ".join(capsys.readouterr().err.split())

@@ -6,8 +6,9 @@ examples go through the model, and what they keep is laid out to the examples of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -64,9 +65,9 @@ def refuse_step_beyond_memory(ready: Prepared) -> list[str]:
     if not settings.memory_fraction or free is None:
         return []
     size = size_of(ready.preset, ready.model.config)
-    kept, examples = kept_by_a_step(ready)
-    ahead = bytes_to_learn(size, settings) - size.bytes + kept
     most = settings.memory_fraction * free
+    kept, examples = kept_by_a_step(ready, most)
+    ahead = bytes_to_learn(size, settings) - size.bytes + kept
     said = (
         f"Training takes about {in_bytes(ahead)} of memory more than now, {in_bytes(kept)} of it for the backward pass "
         f"of a batch of {examples:,}, and {in_bytes(free)} are free"
@@ -80,9 +81,10 @@ def refuse_step_beyond_memory(ready: Prepared) -> list[str]:
     return [f"{said}."] if ahead > WORTH_SAYING * most else []
 
 
-def kept_by_a_step(ready: Prepared) -> tuple[int, int]:
+def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
     """Bytes that the forward pass of the largest batch keeps for the backward pass, and how many examples that batch
-    has. The model is left as it was, and so is torch's random state."""
+    has. The model is left as it was, and so is torch's random state. The few examples that are tried are not tried to
+    the end where they keep more than their share of `most` bytes: they would take what is asked about."""
     part, place = ready.data.parts["train"], ready.place
     lengths: Tensor | None = getattr(part, "lengths", None)
 
@@ -99,30 +101,47 @@ def kept_by_a_step(ready: Prepared) -> tuple[int, int]:
         else:
             inputs = next(iter(part.batches([largest[:count]], seed=0))).inputs
         on_device, _ = place.batch(Batch(inputs, torch.zeros(0)))
-        return kept_for_backward(place.model(ready.model), on_device, place)
+        return kept_for_backward(place.model(ready.model), on_device, place, most * count / len(largest))
 
     few, more = TRIED
     if len(largest) <= more:
         return kept(len(largest)), len(largest)
     first = kept(few)
+    if first > most * few / len(largest):
+        return first * len(largest) // few, len(largest)
     return first + max(0, kept(more) - first) * (len(largest) - few) // (more - few), len(largest)
 
 
-def kept_for_backward(model: nn.Module, inputs: tuple[Tensor, ...], place: Place) -> int:
-    """Bytes that the model keeps of these inputs for the backward pass, its parameters not counted. The model is left
-    as it was, and so is torch's random state."""
+class _EnoughError(Exception):
+    """More is kept than was asked about."""
+
+
+def kept_for_backward(model: nn.Module, inputs: tuple[Tensor, ...], place: Place, most: float = math.inf) -> int:
+    """Bytes that the model keeps of these inputs for the backward pass, its parameters not counted; what it had kept
+    when it went beyond `most`. The model is left as it was, and so is torch's random state."""
     found: dict[int, int] = {}
+    total = 0
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
 
     def weigh(x: Tensor) -> Tensor:
+        nonlocal total
         storage = x.untyped_storage()
         if storage.data_ptr() not in own:
+            total += storage.nbytes() - found.get(storage.data_ptr(), 0)
             found[storage.data_ptr()] = storage.nbytes()
+            if total > most:
+                raise _EnoughError
         return x
 
-    with _as_it_was(model), torch.autograd.graph.saved_tensors_hooks(weigh, lambda x: x), place.autocast():
+    with (
+        suppress(_EnoughError),
+        _as_it_was(model),
+        torch.autograd.graph.saved_tensors_hooks(weigh, lambda x: x),
+        place.autocast(),
+    ):
         answers = answers_of(model(*inputs))
-        return sum(found.values()) + sum(a.untyped_storage().nbytes() for a in answers)
+        total += sum(a.untyped_storage().nbytes() for a in answers)
+    return total
 
 
 @contextmanager
