@@ -225,6 +225,9 @@ def importance(found: dict[str, Any], part: str) -> View:
         f"{number(first['value'])} of RMSE" if rmse else f"{number(round(100 * first['value'], 1))} points of accuracy"
     )
     summary = f"{first['name']} counts most: shuffling it costs {cost}."
+    tied = [c["name"] for c in columns if c["value"] == first["value"]]
+    if len(tied) > 1:
+        summary = f"{', '.join(tied[:-1])} and {tied[-1]} count most: shuffling one of them costs {cost}."
     if high <= 0:
         summary = "No column counts: shuffling any of them loses nothing."
     elif first["value"] > 0 and all(c["value"] <= 0.1 * first["value"] for c in columns[1:]):

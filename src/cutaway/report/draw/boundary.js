@@ -112,7 +112,7 @@ function network(spec, width, state) {
     const middle = { x: left(c) + thumb / 2, "text-anchor": "middle" };
     const some = of > neurons.length ? `${neurons.length} of ${of}` : "";
     return [
-      svg("text", { class: "tick strong", ...middle, y: TOP }, shorten(title, pitch - 4, 12)),
+      svg("text", { class: "tick strong", ...middle, y: TOP }, shorten(title, pitch - 4, 12, 600)),
       some ? svg("text", { class: "tick", ...middle, y: TOP + 15 }, some) : null,
     ];
   });
@@ -228,7 +228,7 @@ function large(spec, place, state) {
       svg(
         "text",
         { class: "tick strong", x: place.x + place.width, y: place.y - 8, "text-anchor": "end" },
-        shorten(title, half, 12),
+        shorten(title, Math.max(half, place.width - textWidth(`↑ ${axes[1].name}`, 12) - 16), 12, 600),
       ),
       svg("text", { class: "tick", x: place.x, y: place.y - 8 }, `↑ ${shorten(axes[1].name, half - 14, 12)}`),
       svg(
@@ -330,7 +330,7 @@ function keys(spec, neuron, place, y) {
     const ends = (answer.names ?? []).map((name) => shorten(name, place.width / 2 - 24, 12));
     const names =
       neuron || answer.kind === "value" ? undefined : [ends[0], answer.kind === "share" ? "50\u202f%" : "0", ends[1]];
-    marks.push(keyTo(place.x, below, place.width, range, "number", names));
+    marks.push(keyTo(place.x, below, place.width, range, "number", names, CLEAR));
     below += KEY_HIGH + 4;
   }
   let x = place.x;

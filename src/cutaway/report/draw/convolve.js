@@ -231,7 +231,7 @@ function drawn({ name, x, y, wide, high, grid }, range, look, raised) {
   const shown = wide >= WRITTEN;
   const gap = wide > 8 ? 1 : 0;
   return [
-    svg("text", { class: "tick strong", x, y: y - 9 - raised }, shorten(name, room, 12)),
+    svg("text", { class: "tick strong", x, y: y - 9 - raised }, shorten(name, room, 12, 600)),
     ...grid.flatMap((line, i) =>
       line.flatMap((value, j) => {
         const at = { x: x + j * wide, y: y + i * high, width: wide - gap, height: high - gap };

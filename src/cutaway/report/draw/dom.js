@@ -99,16 +99,16 @@ export function shorten(text, room, size = 13, weight = 400) {
 
 /**
  * Words in at most so many lines; the last ends in an ellipsis where there is no room.
- * @param {string} text @param {number} width @param {number} most
+ * @param {string} text @param {number} width @param {number} most @param {number} [size] @param {number} [weight]
  */
-export function lined(text, width, most) {
+export function lined(text, width, most, size = 12, weight = 400) {
   const words = text.split(" ");
   const lines = [];
   while (words.length > 0 && lines.length < most) {
     let line = String(words.shift());
-    while (words.length > 0 && textWidth(`${line} ${words[0]}`, 12) <= width) line += ` ${words.shift()}`;
+    while (words.length > 0 && textWidth(`${line} ${words[0]}`, size, weight) <= width) line += ` ${words.shift()}`;
     lines.push(line);
   }
   if (words.length > 0) lines.push(`${lines.pop()} ${words.join(" ")}`);
-  return lines.map((line) => shorten(line, width, 12));
+  return lines.map((line) => shorten(line, width, size, weight));
 }

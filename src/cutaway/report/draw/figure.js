@@ -26,14 +26,16 @@ export function figure(spec, width) {
 
   const domain = around([0, value, ...[low, high, baseline?.value].filter((v) => typeof v === "number")]);
   if (spec.end !== null) domain[1] = spec.end;
-  const x = linear(domain, [4, width - 4], Math.max(2, Math.min(width / 160, 10)));
+  const x = linear(domain, [8, width - 8], Math.max(2, Math.min(width / 160, 10)));
   const known = low !== null && high !== null;
   const interval = known ? `95\u202f% interval: ${written(low, format)} to ${written(high, format)}` : "";
   const simplest = baseline ? `${baseline.name}: ${written(baseline.value, format)}` : "";
   const guess = x(baseline?.value ?? 0);
-  const [over, under] = [caption(interval, x(value), width), caption(simplest, guess, width)];
+  const lines = wrapped(simplest, width, 12);
+  const longest = lines.reduce((a, b) => (textWidth(b, 12) > textWidth(a, 12) ? b : a), "");
+  const [over, under] = [caption(textWidth(interval, 13, 600), x(value), width), caption(textWidth(longest, 12), guess, width)];
   const apart = Math.abs(over.x - under.x) > over.half + under.half + 16;
-  const line = below + (apart ? 56 : 78);
+  const line = below + (apart ? 56 : 78) + 16 * Math.max(0, lines.length - 1);
   const raised = apart ? line - 18 : line - 40; // the simplest guess keeps clear of the interval's words
   const drawing = canvas(
     width,
@@ -52,7 +54,10 @@ export function figure(spec, width) {
     svg("circle", { class: `dot part-${part}`, cx: x(value), cy: line, r: 7 }),
     svg("text", { class: "label", x: over.x, y: line - 18, "text-anchor": "middle" }, interval),
     baseline && svg("line", { class: "mark", x1: guess, x2: guess, y1: raised + 5, y2: line + 5 }),
-    svg("text", { class: "tick", x: under.x, y: raised, "text-anchor": "middle" }, simplest),
+    ...lines.map((words, i) => {
+      const y = raised - 16 * (lines.length - 1 - i);
+      return svg("text", { class: "tick", x: under.x, y, "text-anchor": "middle" }, words);
+    }),
   );
   const [from, to] = known ? [x(low), x(high)] : [x(value), x(value)];
   const targets = [
@@ -67,10 +72,10 @@ export function figure(spec, width) {
 
 /**
  * Where words over the line stand: centred on their place as far as the edges allow.
- * @param {string} text @param {number} at @param {number} width
+ * @param {number} wide the words @param {number} at @param {number} width
  */
-function caption(text, at, width) {
-  const half = textWidth(text, 13, 600) / 2;
+function caption(wide, at, width) {
+  const half = wide / 2;
   return { x: Math.max(half, Math.min(at, width - half)), half };
 }
 

@@ -1,7 +1,7 @@
 // Examples, each with its picture or its columns, and what was made of it.
 
 import { heading } from "./axes.js";
-import { canvas, shorten, svg } from "./dom.js";
+import { canvas, lined, shorten, svg } from "./dom.js";
 
 /**
  * @typedef {{ name: string, picture: string | null, words: string, note: string, lines: string[] }} Item
@@ -11,6 +11,7 @@ import { canvas, shorten, svg } from "./dom.js";
 const TOP = 34;
 const PICTURE = 96; // pixels: as large as pictures come, so that they are shown pixel by pixel
 const LINES = 5; // of an example's columns that are shown; its tip has them all
+const WORDS = 4; // lines of what was made of it
 
 /**
  * @param {Gallery} spec @param {number} width
@@ -22,28 +23,40 @@ export function gallery({ title, items }, width) {
   const columns = Math.max(1, Math.floor((width + 20) / (side + 20)));
   const room = pictured ? side : (width + 20) / columns - 20;
   const body = pictured ? side + 6 : 4;
-  const lines = pictured ? 0 : Math.min(LINES, Math.max(...items.map((item) => item.lines.length)));
-  const high = body + 40 + (items.some((item) => item.note) ? 17 : 0) + lines * 17 + 18;
+  const said = items.map((item) => lined(item.words, room - 4, WORDS, 13, 600));
+  const told = items.map((item) => (pictured ? [] : shown(item.lines, room)));
+  const words = Math.max(1, ...said.map((lines) => lines.length)) * 17;
+  const lines = Math.max(0, ...told.map((lines) => lines.length)) * 17;
+  const high = body + 23 + words + (items.some((item) => item.note) ? 17 : 0) + lines + 18;
   const targets = items.map((item, i) => ({
     box: [(i % columns) * (room + 20), TOP + Math.floor(i / columns) * high, room, high - 18],
     tip: [item.words, item.name, ...(item.note ? [item.note] : []), ...item.lines],
   }));
   const cells = items.flatMap((item, i) => {
     const [x, y] = targets[i].box;
-    const small = [item.name, ...(item.note ? [item.note] : []), ...item.lines.slice(0, lines)];
+    const small = [item.name, ...(item.note ? [item.note] : []), ...told[i]];
     return [
       pictured
         ? svg("rect", { class: "mat", x, y, width: side, height: side })
         : svg("line", { class: "axis", x1: x, x2: x + room, y1: y, y2: y }),
       picture(item, x, y, side),
-      svg("text", { class: "name strong", x, y: y + body + 16 }, shorten(item.words, room - 4, 13, 600)),
+      ...said[i].map((line, k) => svg("text", { class: "name strong", x, y: y + body + 16 + k * 17 }, line)),
       ...small.map((line, k) => {
-        return svg("text", { class: "tick", x, y: y + body + 34 + k * 17 }, shorten(line, room, 12));
+        return svg("text", { class: "tick", x, y: y + body + 17 + words + k * 17 }, shorten(line, room, 12));
       }),
     ];
   });
   const height = TOP + Math.ceil(items.length / columns) * high;
   return { svg: canvas(width, height, heading(title), ...cells), targets, columns };
+}
+
+/**
+ * The first columns, a line each; a long one takes the lines that others leave.
+ * @param {string[]} columns @param {number} room
+ */
+function shown(columns, room) {
+  const each = Math.max(1, Math.floor(LINES / Math.max(1, columns.length)));
+  return columns.slice(0, LINES).flatMap((column) => lined(column, room, each));
 }
 
 /**

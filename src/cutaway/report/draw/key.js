@@ -12,8 +12,9 @@ export const KEY_HIGH = 30; // pixels, with its numbers
  * @param {number} x @param {number} y @param {number} width
  * @param {import("./colour.js").Range} range @param {string} [format]
  * @param {string[]} [names] instead of numbers, for both ends (and the middle)
+ * @param {number} [opacity] of a map that lets the paper through
  */
-export function key(x, y, width, range, format = "number", names) {
+export function key(x, y, width, range, format = "number", names, opacity) {
   const { low, high, scale } = range;
   const middle = scale === "signed" && low < 0 && high > 0 ? [0] : [];
   const values = [low, ...middle, high];
@@ -26,8 +27,8 @@ export function key(x, y, width, range, format = "number", names) {
     { class: "key" },
     ...[...Array(STEPS).keys()].map((i) => {
       const value = low + ((i + 0.5) / STEPS) * (high - low);
-      const wide = width / STEPS + (i < STEPS - 1 ? 0.5 : 0); // a little over the next, or seams show
-      return tint(svg("rect", { x: x + (i / STEPS) * width, y, width: wide, height: 8 }), ofValue(value, range));
+      const wide = width / STEPS + (i < STEPS - 1 && !opacity ? 0.5 : 0); // a little over the next, or seams show
+      return tint(svg("rect", { x: x + (i / STEPS) * width, y, width: wide, height: 8, opacity }), ofValue(value, range));
     }),
     ...written.map((word, k) => {
       if (!room && k > 0 && k < written.length - 1) return null;

@@ -122,6 +122,8 @@ function dots(column, cells, left, width) {
   const bottom = TOP + cells.length * HIGH;
   const ends = x.domain.map((value) => textWidth(tick(value, column.format), 12));
   if (x.ticks.length < 2) x.ticks = width - room > ends[0] + ends[1] + 16 ? x.domain : x.domain.slice(1);
+  const words = x.ticks.reduce((sum, value) => sum + textWidth(tick(value, column.format), 12) + 8, -8);
+  if (words > width - room - 8) x.ticks = x.ticks.slice(-1);
   const grid = x.ticks.flatMap((value) => [
     svg("line", { class: "grid", x1: x(value), x2: x(value), y1: TOP, y2: bottom }),
     svg("text", { class: "tick", x: x(value), y: TOP - 5, ...within(value, x) }, tick(value, column.format)),

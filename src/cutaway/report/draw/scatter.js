@@ -60,8 +60,9 @@ export function scatter(spec, width, state = {}) {
   const axes = places.some((one) => one.y);
   const strip = pictured ? Math.min(72, Math.floor(width / 7)) : 0;
   const { x: across, y: up } = places[place] ?? { x: "", y: "" };
-  const said = words ? lined(words, width, width < 620 ? 2 : 1) : [];
-  const room = words ? (width < 620 ? 2 : 1) * LINE + 6 : 0; // the same whatever is said, so that nothing moves
+  const most = words ? lined(longest(spec, near), width, 5).length : 0;
+  const said = words ? lined(words, width, most) : [];
+  const room = words ? most * LINE + 6 : 0; // the same whatever is said, so that nothing moves
   const above = top + room + (strip ? strip + 8 : 0) + (axes ? LINE + 4 : 0);
   const frame = { x: 0, y: above, width, height: Math.round(Math.min(width * 0.75, 520)) };
   const spots = fitted(places[place]?.at ?? [], frame);
@@ -169,6 +170,12 @@ function neighbours({ points }, near, chosen) {
   return `${seen(points[chosen].label)} is nearest to ${said.join(", ") || "nothing"}`;
 }
 
+/** The longest that can be said of any point. @param {Scatter} spec @param {Measure | undefined} near */
+function longest(spec, near) {
+  const all = spec.points.map((_, i) => neighbours(spec, near, i));
+  return all.reduce((a, b) => (b.length > a.length ? b : a), neighbours(spec, near, -1));
+}
+
 /** @param {Scatter} spec @param {Measure | undefined} near @param {number} i */
 function tip({ points, groups }, near, i) {
   const { label, group, tip: more = [] } = points[i];
@@ -219,8 +226,9 @@ function placed(wanted, spots, frame, strong) {
   const taken = [];
   for (const { i, text } of wanted) {
     const [px, py] = spots[i];
-    const shownText = shorten(text, 150, 12);
-    const wide = textWidth(shownText, 12);
+    const weight = strong.has(i) ? 600 : 400;
+    const shownText = shorten(text, strong.has(i) ? Math.min(240, frame.width - 16) : 150, 12, weight);
+    const wide = textWidth(shownText, 12, weight);
     const right = px + 8 + wide <= frame.x + frame.width;
     const x = right ? px + 8 : px - 8 - wide;
     const box = [x, py - 7, x + wide, py + 7];

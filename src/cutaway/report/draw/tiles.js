@@ -3,7 +3,7 @@
 
 import { heading } from "./axes.js";
 import { rangeOf } from "./colour.js";
-import { canvas, shorten, svg } from "./dom.js";
+import { canvas, shorten, svg, textWidth } from "./dom.js";
 import { number } from "./format.js";
 import { KEY_HIGH, key } from "./key.js";
 import { map } from "./raster.js";
@@ -22,6 +22,7 @@ import { sizeOf } from "./png.js";
 
 const GAP = 12;
 const [SMALL, LARGE] = [64, 176]; // pixels of a tile's longer side
+const LABEL = 84; // that a name below a small tile may take
 const OPENED = 440; // the most of one that was opened
 const CELLS = 1024; // values of an opened map that the keyboard can go through
 const REACHES = [
@@ -57,7 +58,8 @@ export function tiles(spec, width, state = {}) {
       y += KEY_HIGH + 10;
     }
     const [wide, high] = sideOf(spec, members, width);
-    const step = Math.max(wide, Math.min(44, width)) + GAP;
+    const widest = Math.max(...members.map((i) => textWidth(spec.tiles[i].label, 12)));
+    const step = Math.max(wide, Math.min(44, width), Math.min(widest + 6 - GAP, LABEL, width)) + GAP;
     const columns = Math.max(1, Math.floor((width + GAP) / step));
     members.forEach((i, k) => {
       if (k > 0 && k % columns === 0) y += high + 28;

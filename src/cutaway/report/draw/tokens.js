@@ -47,7 +47,7 @@ export function tokens(spec, width, state = {}) {
   }
   spec.items.forEach((item, k) => {
     if (item.label) {
-      parts.push(svg("text", { class: "tick strong", x: 0, y: y + 12 }, shorten(item.label, width, 12)));
+      parts.push(svg("text", { class: "tick strong", x: 0, y: y + 12 }, shorten(item.label, width, 12, 600)));
       y += 22;
     }
     const boxes = flowing(item.tokens, width);

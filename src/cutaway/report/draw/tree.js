@@ -38,10 +38,12 @@ export function tree(spec, width, state = {}) {
     return Math.max(...shut.map(({ line }) => line.cells[k] ?? 0)) || 1;
   });
 
+  const size = spec.columns.every(({ name }) => textWidth(name, 12, 600) <= each - 8) ? 12 : 10.5;
   /** @type {(SVGElement | null)[]} */
-  const marks = spec.columns.map((column, k) =>
-    svg("text", { class: "tick strong", x: left + k * each, y: TOP - 18 }, shorten(column.name, each - 8, 12)),
-  );
+  const marks = spec.columns.map((column, k) => {
+    const place = { x: left + k * each, y: TOP - 18, "font-size": size };
+    return svg("text", { class: "tick strong", ...place }, shorten(column.name, each - 4, size, 600));
+  });
   /** @type {import("./explore.js").Target[]} */
   const targets = [];
   let y = TOP;

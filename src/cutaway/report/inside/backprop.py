@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import Any, NamedTuple
 
@@ -68,7 +69,7 @@ def suits(subject: Subject) -> bool:
 def view(subject: Subject) -> View:
     """The neurons with their numbers, one example forward and back."""
     i = whole(subject.options, "example", 0, subject.count)
-    one = _one(subject, i)
+    one = _precisely(_one(subject, i))
     layers, loss = propagate(one)
     kept = [_kept(layers[0].x.abs()), *(_kept(layer.delta.abs()) for layer in layers)]
     how = _how(one, layers[-1])
@@ -109,6 +110,17 @@ def _one(subject: Subject, i: int) -> Subject:
         inputs=tuple(x[i : i + 1] for x in subject.inputs),
         target=None if subject.target is None else subject.target[i : i + 1],
         rows=subject.rows[i : i + 1],
+    )
+
+
+def _precisely(one: Subject) -> Subject:
+    """The same in float64: where a network is all but sure, 1 − p is lost in float32, and δ and the loss would be 0."""
+    target = one.target
+    return dataclasses.replace(
+        one,
+        model=copy.deepcopy(one.model).double(),
+        inputs=tuple(x.double() if x.is_floating_point() else x for x in one.inputs),
+        target=target.double() if target is not None and target.is_floating_point() else target,
     )
 
 
