@@ -83,6 +83,9 @@ def test_the_column_that_counts_most_is_named_and_one_alone_is_suspected() -> No
         "No column counts"
         in importance({"metric": "rmse", "rows": 30, "repeats": 5, "columns": nothing}, "test")["summary"]
     )
+    alike = [column | {"value": 0.4, "low": 0.3, "high": 0.5} for column in columns]
+    tied = importance({"metric": "accuracy", "rows": 30, "repeats": 5, "columns": alike}, "test")["summary"]
+    assert " and " in tied.split(" count most")[0]
 
 
 def test_samples_and_translations_are_shown_as_they_are() -> None:

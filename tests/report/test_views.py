@@ -134,6 +134,12 @@ def test_figures_that_flatter_say_so(part: str, warning: str) -> None:
     assert says.endswith("the figures flatter.")
 
 
+def test_a_test_on_what_was_learned_from_says_so() -> None:
+    run = samples.run()
+    run["data"]["source"] = "xor"
+    assert "from which it learned too" in head(run, samples.classification())["says"]
+
+
 def test_an_unfinished_run_says_its_best_and_a_verdict_is_shown() -> None:
     view = head(samples.run() | {"verdict": "It never will."}, None)
     assert plain(view["summary"]) == "The best validation accuracy so far is 93.8 %, in epoch 3."

@@ -142,6 +142,15 @@ def test_a_run_says_what_the_example_is(tmp_path: Path) -> None:
         view(open_run(run, options={"example": "99"}))
 
 
+def test_the_error_of_a_network_that_is_all_but_sure_is_not_rounded_away() -> None:
+    model = create_model("mlp", in_features=2, num_classes=3, hidden=(2,))
+    with torch.no_grad():
+        model.head.weight.zero_()
+        model.head.bias.copy_(torch.tensor([20.0, 0.0, 0.0]))
+    summary = view(opened(model, torch.ones(1, 2), torch.tensor([0])))["summary"]
+    assert summary.startswith("The loss is 4.12×10⁻⁹, ")  # 2 e⁻²⁰; in float32 it is 0
+
+
 def test_gradients_of_the_model_are_not_touched() -> None:
     model, inputs = small("mlp")
     model.train()

@@ -92,6 +92,23 @@ test("the figure keeps the words for the simplest guess clear of those for the i
   }
 });
 
+test("a simplest guess with a long name stands within the drawing", () => {
+  const baseline = { name: "each token as likely as it is in training, whatever stands around it, and whatever comes", value: 3.2 };
+  const spec = { title: "Loss", phrase: "loss, over 54 windows", format: "number", part: "test", value: 2.1, low: 2, high: 2.2 };
+  const words = texts(figure({ ...spec, end: null, baseline }, 368).svg, "text");
+  assert.ok(words.filter((text) => baseline.name.includes(text.replace(/: .*/, ""))).length > 1, "on several lines");
+  assert.ok(words.every((text) => text.length * 12 * 0.6 <= 368 || text.startsWith("95")));
+});
+
+test("what was said of an example is whole in the gallery, and a long text takes the lines that others leave", () => {
+  const item = { name: "from 1959-11", picture: null, note: "", words: "Passengers 471.6 (362 to 622) → 437.3 (412.3 to 456.1)" };
+  const { svg, targets } = gallery({ title: "Worst", items: [{ ...item, lines: ["text one two three four five six seven eight nine"] }] }, 368);
+  const shown = all(svg, "text").filter((text) => text.attributes.class === "name strong").map((text) => text.children[0]);
+  assert.equal(shown.join(" "), item.words);
+  assert.ok(texts(svg, "text").join(" ").includes("eight nine"));
+  assert.ok(all(svg, "text").every((text) => Number(text.attributes.y) <= targets[0].box[1] + targets[0].box[3] + 4));
+});
+
 test("only pictures that lie in the page are shown", () => {
   const item = { name: "a", words: "cat → dog", note: "", lines: [] };
   const items = ["data:image/png;base64,AA==", "https://example.org/a.png", "data:text/html,x", null].map((picture) => ({ ...item, picture }));

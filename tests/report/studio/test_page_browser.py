@@ -123,6 +123,9 @@ def test_it_opens_at_any_width_without_request_beyond_or_complaint(
             fold.click()
     assert page.tab.get_by_label("Architecture").is_visible()
     assert page.wider_than_window() == 0
+    lines = """[...document.querySelectorAll(".measures dd, h1")].map((e) =>
+      e.offsetHeight / parseFloat(getComputedStyle(e).lineHeight))"""
+    assert max(page.tab.evaluate(lines)) < 1.5, "a number, or the name, stands on two lines"
     assert all(request.startswith(address) for request in page.requests if request.startswith("http"))
     page.close()
 
