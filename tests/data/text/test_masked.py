@@ -123,6 +123,18 @@ def test_running_text_for_a_model_of_masked_tokens(tmp_path: Path, frame: bool) 
     assert data.parts["train"].row(0)["text"].startswith("Tiger , tiger , burning")  # type: ignore[index]
 
 
+def test_a_text_with_gaps_is_seen_as_it_is_written(tmp_path: Path) -> None:
+    data = opened(poem(tmp_path), length=40)
+    text = data.preprocessing
+    assert isinstance(text, MaskedPreprocessing)
+    given_ = "burning [MASK] forests of the [MASK]"
+    batch = next(iter(text.examples([given_]).batches([torch.tensor([0])])))
+    assert torch.equal(batch.inputs[0][0], text.with_gaps(given_))
+    assert (batch.inputs[0] == text.masking.mask).sum() == 2
+    assert (batch.target == IGNORED).all()  # what stood there nobody says
+    assert (next(iter(text.examples(["burning forests"]).batches([torch.tensor([0])]))).target != IGNORED).any()
+
+
 def test_a_model_of_the_next_token_gets_that(tmp_path: Path) -> None:
     data = open_data(poem(tmp_path), DataSettings(length=16), targets=(Masked, NextToken))
     assert isinstance(data.spec.target, NextToken)

@@ -14,7 +14,7 @@ from torch import Tensor
 from ...errors import DataError
 from ...spec import Masked
 from ..lengths import bucketed
-from ..sets import IGNORED, Batch
+from ..sets import IGNORED, Batch, Part
 from .fitting import Frame, frame_of, padding_of, special_of
 from .masking import Masking
 from .running_preprocessing import Reading, read_back
@@ -125,9 +125,7 @@ class MaskedPreprocessing(Reading):
 
         Raises DataError where there are more tokens than the model was given in training.
         """
-        gap, nothing = torch.tensor([self.masking.mask]), torch.empty(0, dtype=torch.int64)
-        first, *others = [self.encode(piece) if piece.strip() else nothing for piece in text.split(GAP)]
-        ids = torch.cat([first, *(part for other in others for part in (gap, other))])
+        ids = self._gapped(text)
         if self.frame is not None:
             ids = torch.cat([torch.tensor([self.frame.begin]), ids, torch.tensor([self.frame.end])])
         if len(ids) > self.spec.longest:
@@ -136,6 +134,18 @@ class MaskedPreprocessing(Reading):
                 mend="Give less of it around the gap.",
             )
         return ids
+
+    def _gapped(self, text: str) -> Tensor:
+        """The tokens of a text, (T,), with the token that stands for a hidden one where GAP is written."""
+        gap, nothing = torch.tensor([self.masking.mask]), torch.empty(0, dtype=torch.int64)
+        first, *others = [self.encode(piece) if piece.strip() else nothing for piece in text.split(GAP)]
+        return torch.cat([first, *(part for other in others for part in (gap, other))])
+
+    def examples(self, sources: Sequence[Any]) -> Part:
+        """As of running text; a text in which GAP is written is seen as it is written, with nothing else hidden."""
+        if not any(GAP in str(source) for source in sources):
+            return super().examples(sources)
+        return self.stream_part([self._gapped(str(source)) for source in sources], [str(source) for source in sources])
 
     @property
     def frame(self) -> Frame | None:

@@ -43,9 +43,11 @@ class Masking:
 
         `places` (N, T) are where the tokens stand in the whole text: what is drawn belongs to the place and the seed.
         Only `real` (N, T) tokens are chosen, at least one in each row that has one. With `goes_on` (N, T), True where
-        a token goes on with the word of the one before it, words are chosen whole.
+        a token goes on with the word of the one before it, words are chosen whole. A row that has hidden tokens
+        already, as a person writes them, is left as it is.
         """
-        at, may = places.numpy(), real.numpy()
+        written = (tokens == self.mask).any(1, keepdim=True)
+        at, may = places.numpy(), (real & ~written).numpy()
         wanted = np.maximum(1, np.rint(self.share * may.sum(1)))  # (N,)
         chosen = self._chosen(at, may, wanted, seed, goes_on.numpy() if goes_on is not None else None)
         fate = uniform(seed, at, FATE)
