@@ -41,7 +41,17 @@ def test_models_are_listed_by_family_and_by_what_they_take() -> None:
     everything = cutaway.list_models()
     assert {"resnet18", "resnet110", "lenet5-modern"} <= set(cutaway.list_models(family="cnn")) <= set(everything)
     assert "resnet18" not in cutaway.list_models(takes="table")
-    assert cutaway.list_models(family="none such") == []
+    with pytest.raises(UnknownName, match=r"no family of models 'none such'\. There are: cnn, dense"):
+        cutaway.list_models(family="none such")
+    with pytest.raises(UnknownName, match=r"no kind of data 'tables'\. Similar: table"):
+        cutaway.list_models(takes="tables")
+    for open_ in (cutaway.create_model, cutaway.card, cutaway.look):
+        with pytest.raises(cutaway.CutawayError, match="this is a int"):
+            open_(3)
+
+
+def test_what_the_package_offers_is_what_one_sees() -> None:
+    assert dir(cutaway) == sorted({"__version__", *cutaway.__all__})
 
 
 def test_a_preset_fits_itself_to_data_and_what_was_asked_for_stays() -> None:

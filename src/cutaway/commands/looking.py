@@ -129,6 +129,10 @@ def open_subject(
     if isinstance(what, Run):
         _refuse_settings(settings, "a run")
         return open_run(what, inputs, asked)
+    if not isinstance(what, str | os.PathLike):
+        raise FileError(
+            f"What is looked into is a run, a model, or the path or name of one, and this is a {type(what).__name__}."
+        )
     path = here(what)
     if path.exists():
         _refuse_settings(settings, "a model with weights")

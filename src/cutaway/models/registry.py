@@ -181,6 +181,8 @@ def presets() -> dict[str, Preset]:
 
 def preset(name: str) -> Preset:
     """The preset of that name; `vit-base-16` is `vit-base/16` too. Raises UnknownName with the nearest names."""
+    if not isinstance(name, str):
+        raise ModelError(f"A model is named by its preset, as in 'resnet18', and this is a {type(name).__name__}.")
     found = presets().get(name) or next((p for p in presets().values() if p.file_name == name), None)
     if found is None:
         raise UnknownName("model", name, presets(), "`cutaway list` shows them all.")
@@ -188,7 +190,15 @@ def preset(name: str) -> Preset:
 
 
 def list_models(family: str | None = None, takes: str | None = None) -> list[str]:
-    """The presets' names, of one family (`dense`, `cnn`, …) or for one kind of data (`table`, `image`, …)."""
+    """The presets' names, of one family (`dense`, `cnn`, …) or for one kind of data (`table`, `image`, …).
+
+    Raises UnknownName for a family or a kind of data that no model has.
+    """
+    families = {p.card.card.family for p in presets().values()}
+    kinds = {kind for p in presets().values() for kind in p.takes}
+    for what, given, known in (("family of models", family, families), ("kind of data", takes, kinds)):
+        if given is not None and given not in known:
+            raise UnknownName(what, str(given), known)
     return [
         p.name
         for p in presets().values()

@@ -21,7 +21,10 @@ from ..tables.reading import Table, counted, read_table
 from ..tables.targets import named
 
 BOM = "\ufeff"
-UTF8 = "Save it as UTF-8: `iconv -f WINDOWS-1252 -t UTF-8 old.txt > new.txt` converts."
+UTF8 = (
+    "Save it as UTF-8: `iconv -f WINDOWS-1252 -t UTF-8 old.txt > new.txt` converts what Windows wrote before, and "
+    "`iconv -f UTF-16` what is UTF-16."
+)
 TEXT, LABEL = "text", "class"  # the columns of two files line by line
 
 
