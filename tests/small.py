@@ -14,6 +14,27 @@ from cutaway.models.memory import shaped
 from cutaway.models.registry import Preset, presets
 
 NAMES = tuple(presets())
+
+
+def _way(value: object) -> object:
+    """What a setting decides, less how much: True, "relu" and None as they are, every number as any other."""
+    if isinstance(value, tuple):
+        return tuple(sorted({repr(_way(one)) for one in value}))
+    return "number" if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _different() -> tuple[str, ...]:
+    first: dict[object, str] = {}
+    for preset in presets().values():
+        fields = dataclasses.fields(preset.config)
+        ways = tuple((field.name, _way(getattr(preset.config, field.name))) for field in fields)
+        first.setdefault((preset.module, ways), preset.name)
+    return tuple(first.values())
+
+
+# Of presets that differ in numbers alone, such as depth and width, the first: a probe or a view of ResNet-18 does what
+# it does of ResNet-34. Counts, outputs and gradients are held for all of NAMES.
+DIFFERENT = _different()
 # Pixels to a side that are enough, by how the name begins; else 32.
 LEAST = {"vgg": 32, "alexnet": 67, "googlenet": 64, "inception": 96, "densenet": 64, "resnet": 64}
 TOKENS = 7  # in an example of text

@@ -21,9 +21,9 @@ from cutaway.inspect.attribution.embeddings import embeddings
 from cutaway.inspect.attribution.rollout import rolled_out
 from cutaway.inspect.probes import capture
 from cutaway.models.registry import preset
-from tests.small import NAMES, small
+from tests.small import DIFFERENT, small
 
-TEXTS = [name for name in NAMES if set(preset(name).takes) & {"text", "pairs"} and "rnn" not in preset(name).takes]
+TEXTS = [name for name in DIFFERENT if set(preset(name).takes) & {"text", "pairs"} and "rnn" not in preset(name).takes]
 
 
 def linear(features: int = 5, dtype: torch.dtype = torch.float64) -> nn.Module:
@@ -293,7 +293,7 @@ def expected_shape(inputs: tuple[Tensor, ...], kind: str) -> tuple[int, ...]:
 JUMPS = {"dcnn"}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_every_preset_can_be_asked_and_is_left_as_it_was(name: str) -> None:
     model, inputs = small(name)
     drawn = inputs[0].ndim > 3  # images and videos, which take most time

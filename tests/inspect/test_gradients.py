@@ -15,10 +15,10 @@ from cutaway.errors import ModelError, SettingError
 from cutaway.inspect.gradients import flow
 from cutaway.models.images import answers_of
 from tests.inspect.test_probes import traces
-from tests.small import NAMES, small
+from tests.small import DIFFERENT, small
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_every_preset_has_a_flow_and_keeps_its_gradients(name: str) -> None:
     model, inputs = small(name)
     model.train()

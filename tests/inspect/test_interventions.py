@@ -22,7 +22,7 @@ from cutaway.models import gat
 from cutaway.models.images import answers_of
 from cutaway.nn.attention import MultiHeadAttention
 from tests.inspect.test_probes import traces
-from tests.small import NAMES, small
+from tests.small import DIFFERENT, small
 
 
 def answer(model: nn.Module, inputs: Any, *edits: Any) -> Tensor:
@@ -62,7 +62,7 @@ def modules_that_run(model: nn.Module, inputs: Any) -> list[str]:
     return [name for name in seen["features"] if "#" not in name]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_changing_nothing_changes_no_bit(name: str) -> None:
     """Zeroing no row, adding no noise to a place, and transplanting an input's own outputs, everywhere at once."""
     model, inputs = small(name)
@@ -86,7 +86,7 @@ def test_an_inputs_own_heads_and_edges_change_no_bit(name: str) -> None:
             assert not torch.equal(answer(model, inputs, Zero(key, edge=edges)), before)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_transplanting_everything_gives_the_others_answer(name: str) -> None:
     model, (_, inputs) = lively(name), small(name)
     other = others(name)
@@ -98,7 +98,7 @@ def test_transplanting_everything_gives_the_others_answer(name: str) -> None:
     assert torch.equal(answer(model, inputs, *(Transplant(m, other) for m in ran)), expected)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_a_transplant_is_what_the_other_computes_there(name: str) -> None:
     """Of one module in the middle: what it gives is the other's, and everything before it is untouched."""
     model, inputs = small(name)

@@ -7,7 +7,7 @@ import functools
 from cutaway.report.inside import suitable
 from cutaway.report.inside.subject import open_model
 
-from ...small import NAMES, small
+from ...small import DIFFERENT, small
 
 # One of each way in which attributions are drawn and checked: these are asked for all maps, the others for one alone,
 # since the checks of a map run a model often.
@@ -17,7 +17,7 @@ ATTRIBUTED_WHOLE = {"lenet5", "mlp", "gpt2", "t5-small", "cnn1d", "gcn", "cnn-ls
 @functools.cache
 def _views() -> dict[str, list[str]]:
     """Preset → the views that suit it."""
-    return {name: suitable(open_model(model, *inputs)) for name in NAMES for model, inputs in (small(name),)}
+    return {name: suitable(open_model(model, *inputs)) for name in DIFFERENT for model, inputs in (small(name),)}
 
 
 def suited(view: str) -> list[str]:

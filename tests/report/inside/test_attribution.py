@@ -21,7 +21,7 @@ from cutaway.report.inside.attribution import MISLEADS, OPTIONS, READ, alone, vi
 from cutaway.report.inside.subject import Subject, open_model, open_preset, open_run
 from cutaway.report.words import number
 from cutaway.training.run import Run
-from tests.small import NAMES, small
+from tests.small import DIFFERENT, small
 
 from .suited import ATTRIBUTED_WHOLE
 
@@ -38,7 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return cutaway.train("lenet5-modern", "digits", epochs=1, out=tmp_path_factory.mktemp("runs") / "digits")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_every_preset_has_maps_with_their_checks(name: str) -> None:
     subject = opened(name) if name in ATTRIBUTED_WHOLE else opened(name, method="input_x_gradient")
     assert attribution.suits(subject)

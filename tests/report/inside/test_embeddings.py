@@ -19,7 +19,7 @@ from cutaway.report.inside.embeddings import _worth
 from cutaway.report.inside.subject import Subject, open_model, open_run
 from cutaway.training.run import Run
 
-from ...small import NAMES, small
+from ...small import DIFFERENT, small
 
 TEXT = (
     "the spring is cold and clear . in spring the water of the spring runs down the hill . "
@@ -62,7 +62,7 @@ def scatters(view: Any) -> list[dict[str, Any]]:
     return [drawing for drawing in view["drawings"] if drawing["kind"] == "scatter"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_every_model_with_examples_is_drawn(name: str) -> None:
     subject = opened(name, 3)
     assert embeddings.suits(subject)

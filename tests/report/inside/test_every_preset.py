@@ -18,7 +18,7 @@ from cutaway.report.inside import VIEWS, module_of, suitable
 from cutaway.report.inside.page import describe, described
 from cutaway.report.inside.subject import Subject, open_model
 
-from ...small import NAMES, small
+from ...small import DIFFERENT, small
 from .suited import ATTRIBUTED_WHOLE
 
 DRAW = Path(cutaway.report.__file__).parent / "draw"
@@ -98,7 +98,7 @@ def brief(name: str) -> dict[str, str]:
     return {} if name in ATTRIBUTED_WHOLE else {"method": "input_x_gradient"}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_every_view_is_whole_the_same_twice_and_leaves_the_model_as_it_was(name: str) -> None:
     model, inputs = small(name)
     model.train()  # which a view must bring back, as opening has set it to evaluation

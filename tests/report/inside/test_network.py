@@ -16,7 +16,7 @@ from cutaway.models.registry import preset
 from cutaway.report.inside import network
 from cutaway.report.inside.subject import open_model, open_preset
 
-from ...small import NAMES, small
+from ...small import DIFFERENT, small
 
 THIN = "\u202f"
 
@@ -36,7 +36,7 @@ def tree_of(name: str) -> tuple[dict[str, Any], Any]:
     return network.drawing_of(layers, model), layers
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_lines_add_up_to_what_was_counted(name: str) -> None:
     drawing, layers = tree_of(name)
     heads = [column["name"] for column in drawing["columns"]]
@@ -55,7 +55,7 @@ def test_lines_add_up_to_what_was_counted(name: str) -> None:
     assert set(drawing["open"]) <= {line["full"] for line in lines_of(drawing["rows"]) if "inside" in line}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_every_product_that_is_written_comes_to_its_count(name: str) -> None:
     drawing, _ = tree_of(name)
     written = 0

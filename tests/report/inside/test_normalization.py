@@ -14,7 +14,7 @@ from cutaway.errors import UnknownName
 from cutaway.inspect.probes import capture
 from cutaway.report.inside.normalization import DARK, MISLEADS, _seen, _sets, layers, suits, view
 from cutaway.report.inside.subject import open_model
-from tests.small import NAMES, small
+from tests.small import DIFFERENT, small
 
 WITHOUT = {"lenet5", "mlp", "gcn", "lstm", "textcnn", "vgg11", "alexnet", "linear"}
 
@@ -27,7 +27,7 @@ def options_of(shown: Any) -> list[tuple[str, list[Any]]]:
     return [(o["name"], o["drawings"]) for o in first["options"]]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_every_preset_with_a_normalization_shows_it(name: str) -> None:
     model, inputs = small(name)
     subject = open_model(model, *inputs)
