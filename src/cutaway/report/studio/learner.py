@@ -254,6 +254,7 @@ class Learner:
             "at": live.step if live.at is None else live.at,
             "playing": self.playing,
             "replaying": self.playing and self.replaying,
+            "to_end": self.playing and self.to_turn,  # of the epoch, and no further
             "rate": self._rate(live),
             "lr": state.lr,
             "loss": {"train": digits(curves.latest), "val": digits(figures.get("loss"))},

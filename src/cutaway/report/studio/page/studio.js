@@ -351,7 +351,8 @@ function take(frame) {
   }
   if (waiting && frame.settings) delete expected[side];
   frames[side] = frame;
-  if (asked === 0) plays = [frames.a, frames.b].some((each) => each?.playing && !each.replaying);
+  // What runs to the end of its epoch stops there: a model that is made anew meanwhile does not go on for ever.
+  if (asked === 0) plays = [frames.a, frames.b].some((each) => each?.playing && !each.replaying && !each.to_end);
   const there = frame.settings !== undefined && !frame.replaying; // else the URL says already where this leads
   if (there) state = { ...state, [side]: sideOf({ ...own, steps: String(frame.step), log: frame.log ?? "" }) };
   show();

@@ -3,7 +3,7 @@
 import { count, number, share } from "../draw/format.js";
 
 /**
- * @typedef {{ side: string, epoch: number, step: number, at: number, playing: boolean, replaying?: boolean,
+ * @typedef {{ side: string, epoch: number, step: number, at: number, playing: boolean, replaying?: boolean, to_end?: boolean,
  *   rate: number, measured?: number | null, loss: { train: number | null, val: number | null }, figures: Record<string, number>,
  *   history: { step: number[], train: (number | null)[], val: (number | null)[] }, snapshots: number[],
  *   views: import("../draw/view.js").View[], names: { weights?: { name: string, shape: number[] }[],
