@@ -31,10 +31,10 @@ from cutaway.training.folder import locked
 with locked(Path(sys.argv[1])):
     child = os.fork()
     if child == 0:
+        print(os.getpid(), flush=True)  # from here on it holds nothing
         os.close(1)
         time.sleep(60)
         os._exit(0)
-    print(child, flush=True)
     time.sleep(60)
 """
 

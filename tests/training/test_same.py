@@ -77,7 +77,7 @@ def test_the_recorded_threads_are_taken_and_given_back(tmp_path: Path, monkeypat
 def test_other_threads_another_pytorch_and_other_instructions_are_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stopped(tmp_path / "run", monkeypatch, GIVEN)
+    stopped(tmp_path / "run", monkeypatch, {**GIVEN, "threads": 1})
     about = read_json(tmp_path / "run" / "run.json")
     here, then = about["machine"]["instructions"], torch.__version__
     assert about["machine"]["threads"] == 1
