@@ -68,6 +68,10 @@ def shaped(found: Preset, config: Any, most: float = float("inf")) -> nn.Module:
     return model
 
 
+# One command asks for the same size several times: of deep models, for seconds.
+_sizes: dict[tuple[type, Any], Size] = {}
+
+
 def size_of(found: Preset, config: Any, most: float = float("inf")) -> Size:
     """The size of the preset's model of that config; of one that is larger than `most` bytes perhaps a lower bound.
     Raises ModelError where it has more layers than any network."""
@@ -87,11 +91,6 @@ def size_of(found: Preset, config: Any, most: float = float("inf")) -> Size:
         _sizes.clear()
     _sizes[found.module.Model, config] = size
     return size
-
-
-_sizes: dict[
-    tuple[type, Any], Size
-] = {}  # one command asks for the same size several times: of deep models, for seconds
 
 
 def refuse_too_large(

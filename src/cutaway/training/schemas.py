@@ -11,10 +11,9 @@ from typing import Any
 from ..files import read_json
 from ..schema import NUMBER, refuse_unlike
 
-TEXT, COUNT, FIGURE = str | None, int | None, NUMBER | None  # FIGURE: null stands for infinity and for no number
+TEXT, FIGURE = str | None, NUMBER | None  # FIGURE: null stands for infinity and for no number
 MEASURE = {"value": FIGURE, "low": FIGURE, "high": FIGURE}
 SURE = {"value": NUMBER, "low": NUMBER, "high": NUMBER}
-
 
 COLUMN = {"name": str, "role": str, "type": str, "missing": str, "example": str}
 DISTRIBUTION = {
