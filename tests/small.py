@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import torch
 from torch import Tensor, nn
 
-from cutaway.errors import ModelError
 from cutaway.inspect.example import example_inputs, example_shape, kind_taken
 from cutaway.interop.oracles import compared_config
 from cutaway.models.memory import shaped
@@ -38,21 +38,37 @@ DIFFERENT = _different()
 # Pixels to a side that are enough, by how the name begins; else 32.
 LEAST = {"vgg": 32, "alexnet": 67, "googlenet": 64, "inception": 96, "densenet": 64, "resnet": 64}
 TOKENS = 7  # in an example of text
+# What a field of a small config is at most.
+MOST = {
+    "vocabulary": 40,
+    "num_classes": 5,
+    "layers": 3,
+    "depth": 3,
+    "width": 8,
+    "growth": 4,
+    "hidden": 32,
+    "mlp_dim": 64,
+}
 
 
 def small_config(name: str) -> object:
     """The preset's config made small, of the same kind."""
-    found = presets()[name]
-    config = compared_config(name, found.config)
-    fields = {f.name for f in dataclasses.fields(config)}
-    changes = {"num_classes": 5} if "num_classes" in fields and (getattr(config, "num_classes", 0) or 0) > 5 else {}
-    changes |= {"vocabulary": 40} if getattr(config, "vocabulary", 0) > 40 else {}
-    try:
-        return dataclasses.replace(config, **changes)
-    except ModelError:  # classes that are the vocabulary
-        return config
+    config = compared_config(name, presets()[name].config)
+    given = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+    most = MOST | {"dim": 8 * given.get("heads", 4), "image_size": 4 * given.get("patch", 8)}
+    changes: dict[str, object] = {
+        name: most[name] for name, value in given.items() if isinstance(value, int) and value > most.get(name, value)
+    }
+    if "blocks" in given:
+        changes["blocks"] = tuple(min(count, 2) for count in given["blocks"])
+    if max(given.get("widths", (0,))) > 64:
+        changes["widths"] = tuple(width // 8 for width in given["widths"])
+    if given.get("vocabulary") == given.get("num_classes"):  # classes that are the vocabulary
+        changes["num_classes"] = changes.get("vocabulary", given.get("num_classes"))
+    return dataclasses.replace(config, **changes)
 
 
+@functools.cache
 def meta(name: str) -> nn.Module:
     """The preset, small, with shapes and no numbers: for a look at its modules, in a moment."""
     return shaped(presets()[name], small_config(name))
@@ -70,7 +86,7 @@ def small_shape(found: Preset, config: object) -> tuple[int, ...]:
         least = next((side for start, side in LEAST.items() if found.name.startswith(start)), 32)
         return (shape[0], *(min(side, least) for side in shape[1:]))
     if kind == "video":
-        return (4, shape[1], *(min(side, 32) for side in shape[2:]))
+        return (4, shape[1], *(min(side, 24) for side in shape[2:]))
     return shape
 
 

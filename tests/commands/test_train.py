@@ -259,7 +259,7 @@ def test_data_lists_the_named_sets(cli: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_writes_a_checkpoint_and_leaves_with_130(tmp_path: Path) -> None:
+def test_ctrl_c_writes_a_checkpoint_and_leaves_with_130(cli: Cli, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "cutaway", "train", "mlp", "moons", "epochs=100000", "--out", "r"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     child = subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
@@ -275,8 +275,7 @@ def test_ctrl_c_writes_a_checkpoint_and_leaves_with_130(tmp_path: Path) -> None:
     about = json.loads((tmp_path / "r/run.json").read_text())
     assert about["status"] == "interrupted"
     done = about["epochs_done"]
-    again = [sys.executable, "-m", "cutaway", "train", "--resume", "r", f"epochs={done + 1}"]
-    assert subprocess.run(again, cwd=tmp_path, env=environment, capture_output=True).returncode == 0
+    assert cli("train", "--resume", "r", f"epochs={done + 1}").status == 0
     assert json.loads((tmp_path / "r/run.json").read_text())["epochs_done"] == done + 1
     assert (tmp_path / "r/report.html").exists()
 

@@ -32,7 +32,7 @@ def test_outputs_and_gradients_are_the_oracles(name: str) -> None:
 # Where the presets are large, or draw dropout in another order than the oracle does.
 _ONE_NETWORK = "tests/oracles/test_bert.py::test_distilbert_of_the_published_width_and_depth"
 WHOLE_ELSEWHERE = {
-    "cutaway.models.vgg": "tests/oracles/test_vgg.py::test_vgg11_whole",
+    "cutaway.models.vgg": "tests/oracles/test_vgg.py::test_vgg11_of_the_published_widths",
     "cutaway.models.gpt2": "tests/oracles/test_gpt2.py::test_gpt2_whole",
     "cutaway.models.t5": "tests/oracles/test_t5.py::test_t5_small_whole",
     "cutaway.models.bart": "tests/oracles/test_bart.py::test_bart_base_whole",

@@ -89,6 +89,15 @@ def assert_whole(name: str, view: dict[str, Any]) -> None:
         assert drawing["kind"] != "choice" or 0 <= drawing["start"] < len(drawing["options"])
 
 
+def assert_explained(view: dict[str, Any], subject: Subject) -> None:
+    """What an attribution has beside its maps: of which example, for which output, and whether they can be right."""
+    assert subject.kind == "graph" or view["says"].count("random example 1")
+    assert "Explained is" in view["summary"]
+    assert view["table"]["rows"]
+    checks = next(drawing for drawing in view["drawings"] if drawing.get("title") == "Checks")
+    assert all("add up" in words or "values" in words for _, words in checks["facts"])
+
+
 # Of each family's file the first: twice the same is a matter of code, not of size.
 FIRST = {module: name for name, module in reversed([(p.name, p.module) for p in presets().values()])}.values()
 
@@ -104,12 +113,14 @@ def test_every_view_is_whole_the_same_twice_and_leaves_the_model_as_it_was(name:
     model.train()  # which a view must bring back, as opening has set it to evaluation
     subject = open_model(model, *inputs, options=brief(name))
     found = suitable(subject)
-    assert "network" in found
+    assert {"network", "attribution"} <= set(found)
     before, random = state_of(model), torch.get_rng_state()
     given = [x.clone() for x in inputs]
     for view in found:
         described_once = described(view, subject)
         assert_whole(view, described_once)
+        if view == "attribution":
+            assert_explained(described_once, subject)
         assert torch.equal(torch.get_rng_state(), random), f"{view} draws from the random state"
         assert_same(dict(before), state_of(model))
         assert all(torch.equal(a, b) for a, b in zip(given, inputs))
