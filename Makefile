@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# What Python compiles is kept, whatever the environment says: a command that is run often need not be compiled each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench recipes docs clean
@@ -35,8 +37,9 @@ demo: .venv/.installed
 	@echo "Cutaway is installed in .venv. The command cutaway, in this shell:  . $(BIN)/activate"
 	@echo "Then:  cutaway examples  writes data to try it with, and the README goes on from there."
 
+# Three workers for two cores, since one of them waits for browsers and servers.
 test: check
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 check: .venv/.installed-test
 	$(BIN)/ruff check .

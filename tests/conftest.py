@@ -40,6 +40,12 @@ def shared_data() -> Path:
 
 
 @pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits comes first, so that it is one worker's, and the others compute meanwhile."""
+    items.sort(key=lambda item: "waits" not in item.keywords)
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """What is imported and collected stays to the end: the garbage collector need not look through it again and again,
     which took a tenth of the time of all tests."""

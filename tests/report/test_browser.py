@@ -13,7 +13,7 @@ from cutaway.report.page import write_report
 from . import samples
 from .opened import Opened
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.waits]
 
 HOSTILE = ("</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "owl")
 RUNS: dict[str, tuple[dict[str, Any] | None, str]] = {

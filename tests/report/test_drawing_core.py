@@ -13,7 +13,7 @@ from cutaway.report.page import page
 from . import drawings
 from .opened import Opened
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.waits]
 
 MARKED = "stage => stage.querySelectorAll('svg rect.chosen').length"
 # Every frame of half a second in which a view is drawn anew thirty times: does its drawing lack a picture, ever?

@@ -109,6 +109,7 @@ def quick(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.slow
+@pytest.mark.waits
 @pytest.mark.parametrize(
     ("train", "resume", "kills"),
     [(train, resume, 20), (train_to_a_mean, resume_to_a_mean, 10)],

@@ -8,6 +8,7 @@ load nothing at all.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import html
 import json
@@ -110,6 +111,7 @@ def _kinds(drawings: list[Drawing]) -> Iterator[str]:
             yield from _kinds(option["drawings"])
 
 
+@functools.cache
 def _bare(text: str) -> str:
     """A module without its comments, which have lines of their own, and without indents: a third less to carry."""
     text = re.sub(r"^\s*/\*\*.*?\*/\n", "", text, flags=re.MULTILINE | re.DOTALL)
@@ -117,11 +119,13 @@ def _bare(text: str) -> str:
     return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
+@functools.cache
 def _url(text: str) -> str:
     """Text as a data: URL carries it: escaped where that has a meaning, and else as it is."""
     return quote(text, safe=PLAIN)
 
 
+@functools.cache
 def _drawing(name: str) -> str:
     return resources.files(__package__).joinpath("draw", name).read_text(encoding="utf-8")
 

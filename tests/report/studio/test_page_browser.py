@@ -17,7 +17,7 @@ import pytest
 from ..opened import LISTEN
 from .served import Served
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.waits]
 
 PATIENCE = 90.0  # seconds; where a whole suite runs beside it, two processes that import torch take their time
 SMALL = "model=mlp&model.hidden=3&model.activation=tanh&model.dropout=0&batch_size=64"
@@ -283,7 +283,7 @@ def test_a_weight_is_set_by_hand_in_the_drawing_and_by_its_name(browser: Any, ad
     assert dialog.is_visible(), "no edge opens the editor"
     page.tab.get_by_label("Value", exact=True).fill("2.5")
     page.tab.keyboard.press("Enter")
-    page.until("/0:weight:[\\w.]+\\[[\\d,]*\\]=2.5/.test(location.hash)")
+    page.until("/\\b\\d+:weight:[\\w.]+\\[[\\d,]*\\]=2.5/.test(location.hash)")
     page.tab.keyboard.press("Escape")
     assert not dialog.is_visible()
     assert page.tab.evaluate("document.activeElement.matches('[data-view=boundary] .stage')")

@@ -20,7 +20,10 @@ import cutaway
 
 from .served import Page, Served, gone, resident, served
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+pytestmark = [
+    pytest.mark.waits,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc"),
+]
 SMALL = {"data": "spirals", "model": "mlp", "model__hidden": "4", "model__dropout": "0.2", "lr": "0.01"}
 
 
