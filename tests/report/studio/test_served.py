@@ -85,9 +85,8 @@ def test_training_goes_on_while_frames_are_read(page: Page) -> None:
     steps = [page.next()["step"] for _ in range(6)]
     assert steps == sorted(steps)
     assert steps[-1] > steps[1] > 0
-    frame = page.wait(lambda f: f["step"] > 300)
+    frame = page.wait(lambda f: f["step"] > 300 and f["rate"] > 0)  # steps a second, known after the first moment
     assert frame["playing"]
-    assert frame["rate"] > 0
     losses = [loss for loss in frame["history"]["train"] if loss is not None]  # validation has steps of its own
     assert losses[-1] < losses[0]
     assert any(val is not None for val in frame["history"]["val"])
@@ -300,31 +299,30 @@ def test_a_process_that_dies_is_reported_and_opened_anew(which: int, studio: Ser
 def test_memory_does_not_grow(studio: Served, page: Page) -> None:
     page.open(**SMALL, speed="0")
     page.do("control", side="a", do="play")
-    time.sleep(4)
+    time.sleep(3)
     before = {pid: resident(pid) for pid in studio.family()}
-    time.sleep(6)
+    time.sleep(4)
     grown = {pid: resident(pid) - kib for pid, kib in before.items()}
-    assert page.frames["a"]["step"] >= 500
+    assert page.frames["a"]["step"] >= 400
     assert len(page.frames["a"]["history"]["step"]) <= 600
-    assert all(kib < 2_500 for kib in grown.values()), grown
+    assert all(kib < 2_000 for kib in grown.values()), grown
 
 
 # --- beginning and end ---------------------------------------------------------------------------------------------
 
 
-def test_a_second_server_finds_another_port_and_neither_leaves_anything(tmp_path: Path) -> None:
-    ends = {}
-    with served(folder=tmp_path) as one, served(folder=tmp_path) as two:
-        assert one.port != two.port
-        for studio in (one, two):
-            page = Page(studio.url)
-            page.wait(lambda f: bool(f["views"]))
-            page.do("control", side="a", do="play")
-            ends[studio] = studio.family()
-            assert len(ends[studio]) >= 4
-        assert one.stop(signal.SIGINT) == 0
-        assert two.stop(signal.SIGTERM) == 0
-    assert not gone(set().union(*ends.values()))
+def test_a_second_server_finds_another_port_and_leaves_nothing_when_it_is_told_to_end(
+    studio: Served, tmp_path: Path
+) -> None:
+    with served(folder=tmp_path) as second:
+        assert second.port != studio.port
+        page = Page(second.url)
+        page.wait(lambda f: bool(f["views"]))
+        page.do("control", side="a", do="play")
+        family = second.family()
+        assert len(family) >= 4
+        assert second.stop(signal.SIGTERM) == 0
+    assert not gone(family)
     assert not list(tmp_path.glob("cutaway-*"))
 
 
@@ -353,6 +351,10 @@ def test_a_run_is_opened_and_left_as_it_is(tmp_path: Path) -> None:
         page.wait(lambda f: f["step"] > frame["step"] + 5)
         page.do("open", side="b", state={"data": "run", "model": "mlp", "begin": "seed"})
         assert page.wait(lambda f: bool(f["views"]), "b")["step"] == 0
+        family = studio.family()
+        assert studio.stop(signal.SIGINT) == 0
+    assert not gone(family)
+    assert not list(tmp_path.glob("cutaway-*"))
     assert files == {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
 
 
