@@ -396,6 +396,19 @@ def test_a_gap_says_what_it_is_a_share_of() -> None:
     assert "(gap 5.0\u202f% of the change)" in plain.says
 
 
+def test_a_change_below_the_rounding_of_the_output_accuses_nobody() -> None:
+    layer = nn.Linear(3, 1)
+    with torch.no_grad():
+        layer.weight.fill_(1e-8)
+        layer.bias.fill_(1.0)  # of which the last place is 1.2e-7: the sum of the inputs is lost
+    x = torch.full((1, 3), 0.5)
+    lost = attribute(layer, x, randomise=False)
+    assert float(lost.completeness.change) == 0.0
+    assert float(lost.completeness.size) == pytest.approx(1.5e-8)
+    assert lost.passed, lost.says
+    assert attribute(layer.double(), x.double(), randomise=False).completeness.change == pytest.approx(1.5e-8)
+
+
 def test_what_there_is_not_is_refused() -> None:
     model, inputs = small("mlp")
     with pytest.raises(UnknownName, match="occlusion"):

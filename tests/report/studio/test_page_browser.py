@@ -577,6 +577,9 @@ def test_what_was_trained_is_saved_as_a_run_with_the_command_for_it(browser: Any
 
 
 def test_the_tour_is_offered_once_and_walked_by_key(browser: Any, address: str) -> None:
+    page = Page(browser, address, MOONS)
+    page.until_drawn()
+    page.close()
     page = Page(browser, address)
     page.until(DRAWN)
     page.press("Take the tour: one minute")

@@ -34,6 +34,7 @@ METHODS: dict[str, Callable[[Entry, Ask], Found]] = {
 }
 LARGE = 20_000_000  # parameters from which on steps are few and weights are not randomised unless asked
 FEW = 16  # those steps
+ROUNDING = 8  # units in the last place that an output may be off by
 BRIEF = 8  # steps for maps of random weights, which are ranked alone
 LEAST_SETS = 48  # of KernelShap there
 
@@ -108,6 +109,7 @@ def _described(entry: Entry, method: str, found: Found) -> Attribution:
     output = entry.score(entry.z, entry.rows)
     start = found.start if found.start is not None else entry.score(entry.baseline, entry.rows)
     size = size_of(found.values, found.beside, examples=len(output))
+    rounding = ROUNDING * torch.finfo(output.dtype).eps * torch.maximum(output.abs(), start.abs())
     return Attribution(
         method=method,
         kind=entry.kind,
@@ -117,7 +119,7 @@ def _described(entry: Entry, method: str, found: Found) -> Attribution:
         about=(found.about or entry.about) if found.based else "none",
         target=entry.target,
         output=output,
-        completeness=Completeness(found.total, output - start, size, found.tolerance),
+        completeness=Completeness(found.total, output - start, size, found.tolerance, rounding),
         layer=found.layer,
         steps=found.steps,
     )

@@ -20,6 +20,7 @@ class Completeness:
     change: Tensor  # (N,), of the output, from the baseline to the input
     size: Tensor  # (N,), Σ |a_i|
     tolerance: float | None  # the relative gap that is let pass; None: the method promises none
+    rounding: Tensor | float = 0.0  # (N,), what F(x) and F(baseline) may be off by in their own precision
 
     @property
     def gap(self) -> float:
@@ -28,9 +29,9 @@ class Completeness:
 
     @property
     def relative(self) -> float:
-        """The largest gap, as a share of the change or of Σ |a|, whichever is larger: attributions that cancel out
-        are held to their own size. 0 where there is nothing at all."""
-        return float(((self.sum - self.change).abs() / self._scale).max())
+        """The largest gap beyond rounding, as a share of the change or of Σ |a|, whichever is larger: attributions
+        that cancel out are held to their own size. 0 where there is nothing at all."""
+        return float((((self.sum - self.change).abs() - self.rounding).clamp(min=0) / self._scale).max())
 
     @property
     def _scale(self) -> Tensor:
