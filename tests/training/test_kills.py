@@ -112,7 +112,7 @@ def quick(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.waits
 @pytest.mark.parametrize(
     ("train", "resume", "kills"),
-    [(train, resume, 20), (train_to_a_mean, resume_to_a_mean, 10)],
+    [(train, resume, 12), (train_to_a_mean, resume_to_a_mean, 6)],
     ids=["moving average", "mean of the last epochs"],
 )
 def test_many_kills_many_equal_ends(
