@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import cutaway
+from cutaway.report.studio.lines import NICE
 
 from .served import Page, Served, gone, resident, served
 
@@ -271,8 +272,8 @@ def test_a_process_that_dies_is_reported_and_opened_anew(which: int, studio: Ser
     new = sorted(studio.family() - others)
     assert len(new) == 2, names
     niced = [int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[16]) for pid in new]
-    assert sorted(niced) == [os.nice(0), 19]
-    os.kill(new[niced.index((0, 19)[which])], signal.SIGKILL)
+    assert sorted(niced) == [os.nice(0), os.nice(0) + NICE]
+    os.kill(new[niced.index(sorted(niced)[which])], signal.SIGKILL)
     frame = page.wait(lambda f: bool(f["error"]), "b")
     assert "open it anew" in frame["error"]
     status, said = page.post("control", side="b", do="play")

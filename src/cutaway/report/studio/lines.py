@@ -18,7 +18,7 @@ from typing import Any
 
 Message = dict[str, Any]
 END: Message = {"do": "end"}  # ends the process that gets it, whatever it is doing
-NICE = 19  # for what must never take time from training
+NICE = 10  # for what gives way to training, and is seen to move on a busy machine all the same
 
 
 class Line:
@@ -77,6 +77,6 @@ def end_with_parent(folder: str) -> Callable[[], None]:
 
 
 def step_back() -> None:
-    """Let every other process go first."""
+    """Let training and all other processes go before."""
     with contextlib.suppress(OSError, AttributeError):
         os.nice(NICE)
