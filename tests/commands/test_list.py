@@ -14,13 +14,23 @@ from .conftest import Answer
 Cli = Callable[..., Answer]
 
 
-def test_one_line_a_model(cli: Cli) -> None:
+def names(out: str) -> list[str]:
+    """The models of a list: each has a line of its own, which tells its parameters."""
+    return [line.split()[0] for line in out.splitlines() if line.split()[0:1] and line.split()[0] in presets()]
+
+
+def test_one_line_a_model_by_family(cli: Cli) -> None:
     answer = cli("list")
     lines = answer.out.splitlines()
     assert answer.status == 0
-    assert [line.split()[0] for line in lines] == ["name", *presets()]
+    assert sorted(names(answer.out)) == sorted(presets())
+    headings = [line.partition("--family ")[2].rstrip(")") for line in lines if "(--family " in line]
+    assert headings == ["dense", "rnn", "cnn", "words", "graph", "transformer"]
+    assert lines.index("Graph networks (--family graph)") + 1 == next(
+        i for i, line in enumerate(lines) if line.startswith("gat ")
+    )
+    assert lines[-1].startswith(f"{len(presets())} models: 5 dense, ")
     line = next(line for line in lines if line.startswith("resnet18 "))
-    assert line.split(maxsplit=3)[1] == "cnn"
     assert "11\u202f689\u202f512" in line
     assert "He 2015: Deep residual learning for image recognition" in line
     assert "Chowdhery 2022: PaLM" in answer.out  # of "A. Chowdhery et al."
@@ -44,7 +54,7 @@ def test_a_narrow_terminal_has_every_word_of_the_source(cli: Cli, monkeypatch: p
 
 
 def test_filters(cli: Cli) -> None:
-    tables = [line.split()[0] for line in cli("list", "--takes", "table").out.splitlines()[1:]]
+    tables = names(cli("list", "--takes", "table").out)
     assert "mlp" in tables
     assert "resnet18" not in tables
     cnns = [row["name"] for row in json.loads(cli("list", "--family", "cnn", "--json").out)]
@@ -53,12 +63,11 @@ def test_filters(cli: Cli) -> None:
 
 
 def test_a_word_is_part_of_a_name_a_family_or_a_kind_of_data(cli: Cli) -> None:
-    def names(word: str) -> list[str]:
-        return [line.split()[0] for line in cli("list", word).out.splitlines()[1:]]
-
-    assert names("ResNet")[:2] == ["resnet18", "resnet34"]
-    assert "lstm" in names("rnn")
-    assert names("graph") == ["gat", "gcn", "graphconv"]
+    assert names(cli("list", "ResNet").out)[:2] == ["resnet18", "resnet34"]
+    assert "lstm" in names(cli("list", "rnn").out)
+    answer = cli("list", "graph")
+    assert names(answer.out) == ["gat", "gcn", "graphconv"]
+    assert answer.out.splitlines()[-1] == "3 models."
     answer = cli("list", "resnet19x")
     assert (answer.status, answer.out) == (2, "")
     assert "Similar: resnet" in answer.said

@@ -1,14 +1,24 @@
-"""cutaway list: the models."""
+"""cutaway list: the models, by family."""
 
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..models.registry import Preset
 
-SUMMARY = "the models: name, family, parameters, source"
+SUMMARY = "the models by family: name, parameters, source"
+# The families in the order of their first papers, and what they are called.
+FAMILIES = {
+    "dense": "Dense networks",
+    "rnn": "Recurrent networks",
+    "cnn": "Convolutional networks",
+    "words": "Word vectors and sentences",
+    "graph": "Graph networks",
+    "transformer": "Transformers",
+}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,10 +30,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the models, one line each."""
+    """Print the models, one line each, and how many they are."""
     from ..errors import UnknownName
     from ..models.registry import list_models, preset, presets
-    from .output import emit_json
+    from .output import emit_json, say
     from .tables import print_table
 
     families = {p.card.card.family for p in presets().values()}
@@ -42,9 +52,14 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         emit_json(rows)
         return 0
-    lines = [_line(row) for row in rows]
-    titles = ("name", "family", "parameters", "takes", "source")
-    print_table(titles, lines, right=["parameters"], yields="source")
+    rows.sort(key=lambda row: list(FAMILIES).index(row["family"]))
+    headings = [f"{FAMILIES[row['family']]} (--family {row['family']})" for row in rows]
+    titles = ("name", "parameters", "takes", "source")
+    print_table(titles, [_line(row) for row in rows], right=["parameters"], yields="source", groups=headings)
+    counts = Counter(row["family"] for row in rows)
+    said = ", ".join(f"{counts[family]} {family}" for family in FAMILIES if counts[family])
+    total = f"{len(rows)} model{'s' * (len(rows) != 1)}"
+    say(f"\n{total}: {said}." if len(counts) > 1 else f"\n{total}.")
     return 0
 
 
@@ -55,7 +70,6 @@ def _line(row: dict[str, Any]) -> tuple[str, ...]:
     first_author = row["authors"].split(",")[0].removesuffix(" et al.").split()[-1]
     return (
         row["name"],
-        row["family"],
         count(row["parameters"]),
         ", ".join(row["takes"]),
         f"{first_author} {row['year']}: {row['title']}",

@@ -16,12 +16,13 @@ def print_table(
     right: Sequence[str] = (),
     yields: str = "",
     total: bool = False,
+    groups: Sequence[str] = (),
 ) -> None:
     """Print rows under dim titles, each column as wide as it must be.
 
     The columns in `right` are set flush right. Where a terminal has not room for all, the column `yields` is wrapped,
     or what has no room in it stands below its row; where there is no terminal, a row is a line. With `total`, the last
-    row stands out.
+    row stands out. `groups` has the heading of each row: it stands above the first of those that share it.
     """
     from .output import console
 
@@ -33,7 +34,10 @@ def print_table(
         longest = max(_length(word) for row in rows for word in row[yielding].split() or [""])
         wraps = room >= max(longest, min(widths[yielding], LEAST))  # no word is broken for it
         widths[yielding] = min(widths[yielding], max(room, 0))
+    headings = ["", *groups] if groups else [""] * (len(rows) + 1)
     for number, row in enumerate([titles, *rows]):
+        if number and headings[number] != headings[number - 1]:
+            out.print(f"\n{headings[number]}", style="bold", markup=False)
         style = "dim" if number == 0 else "bold" if total and number == len(rows) else None
         cells, below = [*row], ""
         if yielding is not None and not wraps and _length(cells[yielding]) > widths[yielding]:
