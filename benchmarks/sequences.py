@@ -39,7 +39,7 @@ def language_model(data: DataSet) -> nn.Module:
 
 def ours(data: DataSet) -> Callable[[], object]:
     """So many updates in our loop, with carried state and clipping, a checkpoint at the end included."""
-    settings = TrainSettings(epochs=1, batch_size=ROWS, schedule="constant", save_minutes=1e9, clip=1.0)
+    settings = TrainSettings(epochs=1, batch_size=ROWS, schedule="constant", save_minutes=1e9, grad_clip=1.0)
     model = language_model(data)
     place = find_place("cpu", "float32", None, model)
     folder = Path(tempfile.mkdtemp())
@@ -91,7 +91,7 @@ def bare(batches: list[tuple[Tensor, Tensor]], vocabulary: int) -> Callable[[], 
 def stepping() -> Pair:
     """Our loop beside a bare one on the same batches."""
     source = "tinyshakespeare"
-    data = open_data(source, DataSettings(length=STEPS, carry=True), targets=(NextToken,))
+    data = open_data(source, DataSettings(length=STEPS, stateful=True), targets=(NextToken,))
     part = data.parts["train"]
     plan = part.plan(ROWS, None)[:UPDATES]  # type: ignore[attr-defined]
     batches = [(b.inputs[0], b.target) for b in part.batches(plan)]

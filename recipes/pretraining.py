@@ -40,7 +40,7 @@ def train(recipe: dict[str, Any]) -> dict[str, Any]:
         "command": f"python -m recipes {recipe['name']}",
         **student(gains),
         "runs": len(gains),
-        "count": after["settings"]["limit"],
+        "count": after["settings"]["max_samples"],
         "part": "training sentences",
         "beside": [
             ["accuracy with pre-training", sum(scores[True]) / len(gains)],

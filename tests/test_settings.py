@@ -8,7 +8,7 @@ import pytest
 
 from cutaway.data.settings import DataSettings
 from cutaway.errors import CutawayError, SettingError, UnknownName
-from cutaway.settings import as_text, build, describe, keys, parse, setting
+from cutaway.settings import RENAMED, as_text, build, describe, keys, parse, setting
 from cutaway.training.settings import TrainSettings
 
 
@@ -104,3 +104,12 @@ def test_every_default_is_itself_allowed_and_reads_back(group: type) -> None:
 def test_parse_keeps_what_has_its_type() -> None:
     assert parse("hidden", (3, 4), tuple[int, ...]) == (3, 4)
     assert issubclass(SettingError, CutawayError)
+
+
+def test_an_old_name_is_answered_by_the_new_one() -> None:
+    groups = (TrainSettings, DataSettings)
+    assert not {*RENAMED} & {*keys(*groups)}
+    assert {*RENAMED.values()} <= {*keys(*groups)}
+    for old, new in RENAMED.items():
+        with pytest.raises(SettingError, match=f"^{old} is now {new}: "):
+            build(TrainSettings, {old: "1"})

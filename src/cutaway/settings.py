@@ -15,10 +15,33 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from .errors import SettingError, UnknownName
+from .errors import CutawayError, SettingError, UnknownName
 from .errors import short as short  # for those who say what was typed
 
 Group = TypeVar("Group")
+
+# What settings were called before 0.7: whoever types an old name is told the new one, and runs of that time are read.
+# To be dropped at 1.0.
+RENAMED = {
+    "updates": "max_steps",
+    "clip": "grad_clip",
+    "average": "average_epochs",
+    "chunk": "loss_chunk",
+    "beams": "num_beams",
+    "alpha": "length_penalty",
+    "test_flip": "tta",
+    "head_epochs": "freeze_epochs",
+    "fit": "resize",
+    "limit": "max_samples",
+    "frame": "special_tokens",
+    "carry": "stateful",
+    "mask_share": "mask_prob",
+    "history": "lookback",
+    "season": "season_length",
+    "known": "known_future",
+    "bands": "n_mels",
+    "neighbours": "num_neighbors",
+}
 
 
 def setting(
@@ -60,17 +83,30 @@ def keys(*groups: type) -> list[str]:
     return [f.name for g in groups for f in dataclasses.fields(g)]
 
 
+def unknown_setting(key: str, known: Sequence[str]) -> CutawayError:
+    """What is said of a setting that there is not: its new name where it had another, else the nearest names."""
+    if key in RENAMED:
+        return SettingError(f"{key} is now {RENAMED[key]}: `cutaway train --help` says what it takes.")
+    return UnknownName("setting", key, known, "`cutaway train --help` lists them.")
+
+
+def as_now(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run as they are called now."""
+    found = {RENAMED.get(key, key): value for key, value in settings.items()}
+    return found | ({"color": "gray"} if found.get("color") == "grey" else {})
+
+
 def build(group: type[Group], given: Mapping[str, Any]) -> Group:
     """The group with the given settings, from strings or from values of the right type.
 
-    Raises UnknownName (with the nearest names) and SettingError (with the allowed values).
+    Raises UnknownName (with the nearest names) and SettingError (with the allowed values, or the name that is new).
     """
     hints = typing.get_type_hints(group)
     fields = {f.name: f for f in dataclasses.fields(group)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for key, raw in given.items():
         if key not in fields:
-            raise UnknownName("setting", key, fields, "`cutaway train --help` lists them.")
+            raise unknown_setting(key, list(fields))
         value = parse(key, raw, hints[key])
         _check(fields[key], value)
         values[key] = value

@@ -55,7 +55,7 @@ def expect_refusal(answer: Answer, *words: str) -> None:
         (("show", "resnet19"), ["no model 'resnet19'", "resnet18"]),
         (("data", "minst"), ["'minst'", "mnist"]),
         (("train", "mlp", "iris", "device=cuda:9"), ["device=cuda:9"]),
-        (("train", "mlp", "iris", "limit=2"), []),
+        (("train", "mlp", "iris", "max_samples=2"), []),
         (("train", "mlp", "iris", "epochs=0"), ["epochs=0", "at least 1"]),
         (("train", "lenet5", "digits", "mixup=0.2"), ["mixup", "loss=map"]),
     ],

@@ -18,12 +18,12 @@ Cli = Callable[..., Answer]
 
 SMALL = ("epochs=1", "tensorboard=false", "model.hidden=4")
 DATA = {  # a model for each, and its data
-    "reviews": ("gru", "reviews.tsv", "text=text", "target=label", "limit=40"),
-    "tags": ("gru", "tagged.conll", "limit=20"),
-    "book": ("gru", "book.txt", "limit=10", "val=0.01", "test=0.01"),
-    "pairs": ("seq2seq-gru", "pairs.tsv", "pairs=true", "limit=50"),
-    "visits": ("gru", "visits.csv", "forecast=visits", "horizon=4", "limit=40"),
-    "sounds": ("gru", "sounds", "bands=8"),
+    "reviews": ("gru", "reviews.tsv", "text=text", "target=label", "max_samples=40"),
+    "tags": ("gru", "tagged.conll", "max_samples=20"),
+    "book": ("gru", "book.txt", "max_samples=10", "val=0.01", "test=0.01"),
+    "pairs": ("seq2seq-gru", "pairs.tsv", "pairs=true", "max_samples=50"),
+    "visits": ("gru", "visits.csv", "forecast=visits", "horizon=4", "max_samples=40"),
+    "sounds": ("gru", "sounds", "n_mels=8"),
     "videos": ("cnn-lstm", "videos", "frames=4", "model.channels=2,2"),
     "graph": ("gcn", "graph", "target=club"),
     "words": ("word2vec-skipgram", "book.txt", "model.dim=4"),
@@ -138,7 +138,7 @@ def test_prompts_and_settings_that_cannot_be(run: Callable[[str], str], cli: Cli
     expect_refusal(cli("generate", book, "--prompt", "☃☃"), "knows nothing of the prompt", "'☃'")
     expect_refusal(cli("generate", book, "--count", "0"), "count=0")
     expect_refusal(cli("generate", book, "--top-p", "2"), "top_p=2")
-    expect_refusal(cli("generate", book, "--beams", "3"), "--beams is for pairs")
+    expect_refusal(cli("generate", book, "--num-beams", "3"), "--num-beams is for pairs")
     expect_refusal(cli("generate", pairs), "--prompt")
     expect_refusal(cli("generate", pairs, "--prompt", "42", "--temperature", "1"), "--temperature is for running text")
     expect_refusal(cli("generate", "nowhere"), "nowhere is not a run")
@@ -177,7 +177,7 @@ def test_odd_texts_are_learned_from_and_classified(cli: Cli, tokenizer: str) -> 
 def test_odd_text_that_runs_on(cli: Cli, tokenizer: str) -> None:
     book = "\n\n\n".join(ODD.values())[:130_000] + "\n\n" + "שלום 😀 e\u0301 the end. " * 20
     Path("odd.txt").write_text(book, encoding="utf-8")
-    words = ("odd.txt", f"tokenizer={tokenizer}", "vocabulary=600", "limit=20", "val=0", "test=0.01")
+    words = ("odd.txt", f"tokenizer={tokenizer}", "vocabulary=600", "max_samples=20", "val=0", "test=0.01")
     answer = cli("train", "gru", *words, *SMALL, "--out", "r")
     assert answer.status == 0, answer.err
     answer = cli(

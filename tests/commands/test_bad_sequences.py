@@ -90,7 +90,7 @@ def test_rows_without_text_can_be_left_out(cli: Cli) -> None:
         (("textcnn", "r.tsv", "text=txt", "target=label"), ["no column 'txt'", "Similar: text"]),
         (("textcnn", "r.tsv", "text=text", "target=text"), ["columns of their own"]),
         (("textcnn", "r.tsv", "text=text", "target=label", "vocabulary=2"), ["vocabulary=2", "3 to 1000000"]),
-        (("textcnn", "r.tsv", "text=text", "target=label", "bands=3"), ["bands=3 is for sounds", "text data"]),
+        (("textcnn", "r.tsv", "text=text", "target=label", "n_mels=3"), ["n_mels=3 is for sounds", "text data"]),
         (("textcnn", "r.tsv", "text=text", "target=label", "horizon=3"), ["horizon=3 is for series", "leave it out"]),
         (("gcn", "r.tsv", "text=text", "target=label"), ["gcn takes graph data", "text data", "textcnn"]),
         (
@@ -101,7 +101,7 @@ def test_rows_without_text_can_be_left_out(cli: Cli) -> None:
         (("textcnn", "book.txt"), ["textcnn does not learn", "next token", "lstm"]),
         (("textcnn", "t.conll"), ["textcnn does not learn", "tag", "collobert-window"]),
         (("lstm", "book.txt", "text=text"), ["text= is for texts in tables", "text that runs on"]),
-        (("lstm", "book.txt", "neighbours=3"), ["neighbours=3 is for graphs"]),
+        (("lstm", "book.txt", "num_neighbors=3"), ["num_neighbors=3 is for graphs"]),
         (("lstm", "book.txt", "target=no.txt"), ["target=no.txt", "file of its labels", "none of that name"]),
         (("seq2seq-gru", "book.txt"), ["takes pairs data", "pairs=true"]),
         (("seq2seq-gru", "book.txt,t.conll"), ["two files", "pairs=true"]),
@@ -185,7 +185,7 @@ def test_two_files_of_pairs(cli: Cli) -> None:
 # --- series -------------------------------------------------------------------------------------------------------
 
 GOOD = hours()
-SHORT = ("horizon=4", "history=8")
+SHORT = ("horizon=4", "lookback=8")
 
 
 def other(line: str) -> list[str]:
@@ -219,15 +219,15 @@ def test_series(cli: Cli, lines: list[str], said: list[str]) -> None:
     ("settings", "said"),
     [
         (("forecast=z",), ["no column of s.csv named 'z'", "There are: k, time, y", "forecast="]),
-        (("forecast=y", "known=z"), ["no column of s.csv named 'z'", "known="]),
-        (("forecast=y", "known=y"), ["'y' is named in forecast= and in known="]),
+        (("forecast=y", "known_future=z"), ["no column of s.csv named 'z'", "known_future="]),
+        (("forecast=y", "known_future=y"), ["'y' is named in forecast= and in known_future="]),
         (("forecast=y", "time=when"), ["no column of s.csv named 'when'", "time="]),
         (("forecast=y", "time=k"), ["column time", "not numbers", "ignore=COLUMN"]),
-        (("forecast=y", "season=150"), ["season=150 is more than half of the training time"]),
-        (("forecast=y", "history=500"), ["s.csv has 200 steps", "shorter history="]),
+        (("forecast=y", "season_length=150"), ["season_length=150 is more than half of the training time"]),
+        (("forecast=y", "lookback=500"), ["s.csv has 200 steps", "shorter lookback="]),
         (("forecast=y", "tokenizer=bpe"), ["tokenizer=bpe is for text"]),
         ((), ["table data", "as a series with forecast=COLUMN"]),
-        (("forecast=y", "mixup=0.2", "known=k"), ["mixup", "known in advance"]),
+        (("forecast=y", "mixup=0.2", "known_future=k"), ["mixup", "known in advance"]),
     ],
 )
 def test_settings_of_series(cli: Cli, settings: tuple[str, ...], said: list[str]) -> None:

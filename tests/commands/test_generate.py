@@ -223,8 +223,8 @@ def test_an_end_of_the_tokenizer_ends_the_text_and_is_not_written(
         (("--repetition-penalty", "0"), "repetition_penalty=0"),
         (("--stop", ""), "stop='' cannot be"),
         (("--seed", "-1"), "--seed -1"),
-        (("--beams", "3"), "--beams is for pairs"),
-        (("--alpha", "0.6"), "--alpha is for pairs"),
+        (("--num-beams", "3"), "--num-beams is for pairs"),
+        (("--length-penalty", "0.6"), "--length-penalty is for pairs"),
         (("--prompt", "a", "--prompts", "b.txt"), "cannot both be given"),
     ],
 )
@@ -257,10 +257,10 @@ def pairs() -> SimpleNamespace:
     """A run that writes each sequence backwards, as many times as it has beams."""
     opened = run_of(PairSpec(200, 9, Tokens(200, 2, 3, 9)), None, nn.Linear(1, 1))
 
-    def predict(sources: list[str], *, beams: int | None, alpha: float | None) -> list[dict[str, str]]:
-        assert alpha in (None, 0.5)
+    def predict(sources: list[str], *, num_beams: int | None, length_penalty: float | None) -> list[dict[str, str]]:
+        assert length_penalty in (None, 0.5)
         warnings.warn("strange letters", stacklevel=1)
-        return [{"input": source, "target": source[::-1] * (beams or 1)} for source in sources]
+        return [{"input": source, "target": source[::-1] * (num_beams or 1)} for source in sources]
 
     opened.predict = predict
     return opened
@@ -270,7 +270,7 @@ def test_a_run_of_pairs_writes_what_the_prompt_becomes(
     say: Callable[..., tuple[str, str]], pairs: SimpleNamespace
 ) -> None:
     assert say(pairs, "--prompt", "abc") == ("cba\n", "note: strange letters\n")
-    words = ("--prompt", "abc", "--beams", "2", "--alpha", "0.5", "--json")
+    words = ("--prompt", "abc", "--num-beams", "2", "--length-penalty", "0.5", "--json")
     assert json.loads(say(pairs, *words)[0])["samples"] == ["cbacba"]
     with pytest.raises(SettingError, match="give it with --prompt"):
         say(pairs)

@@ -82,22 +82,24 @@ def test_a_table_has_the_same_rows(cli: Cli, run: str) -> None:
 
 def test_beams_are_asked_for(cli: Cli, run: str) -> None:
     Path("new.txt").write_text("\n".join(LINES) + "\n")
-    greedy, one = (cli("predict", run, "new.txt", *more) for more in ((), ("--beams", "1")))
+    greedy, one = (cli("predict", run, "new.txt", *more) for more in ((), ("--num-beams", "1")))
     assert greedy.out == one.out
-    assert cli("predict", run, "new.txt", "--beams", "3", "--alpha", "0").status == 0
-    expect_refusal(cli("predict", run, "new.txt", "--beams", "0"), "beams=0", "at least 1")
-    figures = [json.loads(cli("evaluate", run, "--json", *more).out) for more in ((), ("--beams", "3"))]
+    assert cli("predict", run, "new.txt", "--num-beams", "3", "--length-penalty", "0").status == 0
+    expect_refusal(cli("predict", run, "new.txt", "--num-beams", "0"), "num_beams=0", "at least 1")
+    figures = [json.loads(cli("evaluate", run, "--json", *more).out) for more in ((), ("--num-beams", "3"))]
     assert set(figures[0]) == set(figures[1]) == {"loss", "bleu", "token_error", "sequence_error"}
     assert figures[0]["loss"] == figures[1]["loss"]
     assert all(f["bleu"]["low"] <= f["bleu"]["value"] <= f["bleu"]["high"] for f in figures)
 
 
 def test_the_beams_of_the_settings_are_those_of_the_test(cli: Cli, trained: Path) -> None:
-    words = (*TINY["transformer-tiny"], "epochs=1", "tensorboard=false", "beams=3", "alpha=1", "--out", "r")
+    beams = ("num_beams=3", "length_penalty=1")
+    words = (*TINY["transformer-tiny"], "epochs=1", "tensorboard=false", *beams, "--out", "r")
     assert cli("train", "transformer-tiny", *sentences(trained), *words).status == 0
     document = json.loads(Path("r/evaluation.json").read_text())
     assert document["signatures"]["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
-    asked = [json.loads(cli("evaluate", "r", "--json", *more).out) for more in ((), ("--beams", "3", "--alpha", "1"))]
+    same = ("--num-beams", "3", "--length-penalty", "1")
+    asked = [json.loads(cli("evaluate", "r", "--json", *more).out) for more in ((), same)]
     assert asked[0] == asked[1] == document["measures"]
     assert "BLEU was computed by sacrebleu: nrefs:1" in Path("r/report.html").read_text()
 
@@ -122,7 +124,7 @@ def test_what_does_not_go_together_is_refused(cli: Cli, trained: Path) -> None:
     gru = str(trained / "seq2seq-gru")
     assert cli("train", "mlp", "iris", "epochs=1", "tensorboard=false", "--out", "iris").status == 0
     expect_refusal(cli("predict", "iris", "iris.csv", "--out", "said.txt"), "said.txt", "plain lines", ".csv")
-    expect_refusal(cli("evaluate", "iris", "--beams", "2"), "beams and alpha are for runs that learned pairs")
+    expect_refusal(cli("evaluate", "iris", "--num-beams", "2"), "num_beams and length_penalty are for runs")
     Path("p.tsv").write_text("".join(f"{i}\t{'abcde'[i % 5]} {'fgh'[i % 3]}\n" for i in range(60)))
     words = ("seq2seq-gru", "p.tsv", "pairs=true", "shared=true")
     expect_refusal(cli("train", *words), "shared=true cannot be", "cut differently", "tokenizer=bpe")

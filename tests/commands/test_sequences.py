@@ -82,7 +82,7 @@ def is_forecast(row: Row) -> bool:
 
 
 REVIEWS = Kind(
-    ("reviews.tsv", "text=text", "target=label", "limit=100"),
+    ("reviews.tsv", "text=text", "target=label", "max_samples=100"),
     "text, classification",
     ACCURACY,
     ("This lamp is a joy to use.", "☃", ""),
@@ -91,7 +91,7 @@ REVIEWS = Kind(
 )
 TAGGED = Kind(("tagged.conll",), "text, tagging", ACCURACY, ("The cat sat on 3 mats .",), 1, is_tagged)
 BOOK = Kind(
-    ("book.txt", "limit=40", "val=0.05", "test=0.05"),
+    ("book.txt", "max_samples=40", "val=0.05", "test=0.05"),
     "text, language modelling",
     {"loss", "perplexity", "accuracy", "bits_per_token"},
     ("An assignment evaluates the expression list.",),
@@ -99,7 +99,7 @@ BOOK = Kind(
     has_loss,
 )
 PAIRS = Kind(
-    ("pairs.tsv", "pairs=true", "limit=200"),
+    ("pairs.tsv", "pairs=true", "max_samples=200"),
     "pairs, transduction",
     {"loss", "token_error", "sequence_error"},
     ("42", "7"),
@@ -107,7 +107,7 @@ PAIRS = Kind(
     lambda row: set(row["target"].split()) <= every_word_of_a_number(),
 )
 VISITS = Kind(
-    ("visits.csv", "forecast=visits", "known=sale", "horizon=6", "limit=200"),
+    ("visits.csv", "forecast=visits", "known_future=sale", "horizon=6", "max_samples=200"),
     "series, forecasting",
     {"rmse", "mae", "loss"},
     ("ahead.csv",),
@@ -115,7 +115,7 @@ VISITS = Kind(
     is_forecast,
 )
 SOUNDS = Kind(
-    ("sounds", "bands=16"),
+    ("sounds", "n_mels=16"),
     "sound, classification",
     ACCURACY,
     ("sounds/tone/03.wav", "sounds/noise"),
@@ -153,7 +153,7 @@ CASES = {
     "gru tags": (TAGGED, (*RECURRENT, "model.bidirectional=true")),
     "lstm book": (BOOK, (*RECURRENT, "model.tied=true")),
     "gru book": (BOOK, (*RECURRENT, "tokenizer=words", "min_count=2", "lower=true")),
-    "rnn book": (BOOK, (*RECURRENT, "tokenizer=bpe", "vocabulary=300", "carry=false")),
+    "rnn book": (BOOK, (*RECURRENT, "tokenizer=bpe", "vocabulary=300", "stateful=false")),
     "seq2seq-gru": (PAIRS, ("model.hidden=8", "model.embedding=8", "model.attention=8", "model.readout=8")),
     "lstm visits": (VISITS, RECURRENT),
     "gru visits": (VISITS, (*RECURRENT, "model.relative=true")),
@@ -161,7 +161,7 @@ CASES = {
     "cnn-lstm": (VIDEOS, ("model.channels=2,4", "model.hidden=8")),
     "gcn": (GRAPH, ()),
     "gat": (GRAPH, ("inductive=true",)),
-    "graphconv": (GRAPH, ("neighbours=3,3,3", "batch_size=8")),
+    "graphconv": (GRAPH, ("num_neighbors=3,3,3", "batch_size=8")),
     "word2vec-skipgram": (WORDS, ("model.dim=8",)),
 }
 
@@ -265,7 +265,7 @@ def test_what_a_sequence_becomes_is_written(own: Cli) -> None:
     answer = own("generate", "r", "--prompt", "42")
     assert answer.status == 0, answer.err
     assert set(answer.out.split()) <= every_word_of_a_number()
-    (text,) = json.loads(own("generate", "r", "--prompt", "42", "--beams", "3", "--json").out)["samples"]
+    (text,) = json.loads(own("generate", "r", "--prompt", "42", "--num-beams", "3", "--json").out)["samples"]
     assert set(text.split()) <= every_word_of_a_number()
 
 

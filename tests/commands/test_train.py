@@ -73,7 +73,15 @@ def test_all_rows_can_be_trained_on(cli: Cli) -> None:
 
 @pytest.mark.parametrize("precision", ["float64", "bfloat16"])
 def test_other_precisions_go_all_the_way(cli: Cli, precision: str) -> None:
-    words = ("train", "lenet5-modern", "digits", "epochs=1", "limit=200", f"precision={precision}", "tensorboard=false")
+    words = (
+        "train",
+        "lenet5-modern",
+        "digits",
+        "epochs=1",
+        "max_samples=200",
+        f"precision={precision}",
+        "tensorboard=false",
+    )
     assert cli(*words, "--out", "r").status == 0
     evaluation = json.loads(Path("r/evaluation.json").read_text())
     again = json.loads(cli("evaluate", "r", "--json").out)

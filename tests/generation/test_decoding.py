@@ -1,6 +1,6 @@
-"""Decoding: the likeliest token each time, beams, and all sequences where there are few.
+"""Decoding: the likeliest token each time, num_beams, and all sequences where there are few.
 
-That beams give the answers and scores of transformers is tested in tests/oracles/test_generation.py.
+That num_beams give the answers and scores of transformers is tested in tests/oracles/test_generation.py.
 """
 
 from __future__ import annotations
@@ -74,12 +74,16 @@ def log_probability(model: Model, source: Tensor, mask: Tensor, answers: Tensor,
 
 
 @settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 10_000), alpha=st.sampled_from([0.0, 0.6, 2.0]), penalty=st.sampled_from(["gnmt", "length"]))
-def test_a_beam_of_one_is_greedy(seed: int, alpha: float, penalty: str) -> None:
+@given(
+    seed=st.integers(0, 10_000),
+    length_penalty=st.sampled_from([0.0, 0.6, 2.0]),
+    penalty=st.sampled_from(["gnmt", "length"]),
+)
+def test_a_beam_of_one_is_greedy(seed: int, length_penalty: float, penalty: str) -> None:
     model = random_model(seed).eval()
     source, mask = sources(seed)
-    greedy, scores = decode_scored(model, source, mask, TARGET, 6, alpha=alpha, penalty=penalty)
-    penalties = [decoding.PENALTIES[penalty](n, alpha) for n in range(1, 7)]
+    greedy, scores = decode_scored(model, source, mask, TARGET, 6, length_penalty=length_penalty, penalty=penalty)
+    penalties = [decoding.PENALTIES[penalty](n, length_penalty) for n in range(1, 7)]
     with torch.no_grad():
         token = torch.full((len(source),), BEGIN)
         found, own = decoding._beam(model.step, model.begin(source, mask), token, TARGET, penalties, 1)
@@ -89,8 +93,12 @@ def test_a_beam_of_one_is_greedy(seed: int, alpha: float, penalty: str) -> None:
 
 
 @settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 10_000), alpha=st.sampled_from([0.0, 0.6, 1.0]), penalty=st.sampled_from(["gnmt", "length"]))
-def test_a_beam_of_all_beginnings_finds_the_best_answer(seed: int, alpha: float, penalty: str) -> None:
+@given(
+    seed=st.integers(0, 10_000),
+    length_penalty=st.sampled_from([0.0, 0.6, 1.0]),
+    penalty=st.sampled_from(["gnmt", "length"]),
+)
+def test_a_beam_of_all_beginnings_finds_the_best_answer(seed: int, length_penalty: float, penalty: str) -> None:
     model, longest = random_model(seed), 3
     source, mask = sources(seed, 1)
     tokens = [1, *range(4, 7)]
@@ -101,23 +109,23 @@ def test_a_beam_of_all_beginnings_finds_the_best_answer(seed: int, alpha: float,
     for y in [*whole, *cut]:
         answer = torch.tensor([[*y, *[NONE] * (longest - len(y))]])
         n = min(len(y) + 1, longest)
-        best = max(best, log_probability(model, source, mask, answer, longest).item() / lp(n, alpha))
+        best = max(best, log_probability(model, source, mask, answer, longest).item() / lp(n, length_penalty))
     scores = [
-        decode_scored(model, source, mask, TARGET, longest, beams, alpha, penalty=penalty)[1].item()
-        for beams in (1, 2, 3, 30)
+        decode_scored(model, source, mask, TARGET, longest, num_beams, length_penalty, penalty=penalty)[1].item()
+        for num_beams in (1, 2, 3, 30)
     ]
     assert scores[-1] == pytest.approx(best)
     assert max(scores) == pytest.approx(scores[-1])  # no smaller beam scores higher
 
 
 @settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 10_000), beams=st.integers(1, 4), alpha=st.sampled_from([0.0, 0.6]))
-def test_a_score_is_that_of_the_answer(seed: int, beams: int, alpha: float) -> None:
+@given(seed=st.integers(0, 10_000), num_beams=st.integers(1, 4), length_penalty=st.sampled_from([0.0, 0.6]))
+def test_a_score_is_that_of_the_answer(seed: int, num_beams: int, length_penalty: float) -> None:
     model, longest = random_model(seed), 6
     source, mask = sources(seed)
-    found, scores = decode_scored(model, source, mask, TARGET, longest, beams, alpha)
+    found, scores = decode_scored(model, source, mask, TARGET, longest, num_beams, length_penalty)
     n = ((found != NONE).sum(1) + 1).clamp(max=longest).double()
-    expected = log_probability(model, source, mask, found, longest) / ((5 + n) / 6) ** alpha
+    expected = log_probability(model, source, mask, found, longest) / ((5 + n) / 6) ** length_penalty
     torch.testing.assert_close(scores, expected)
 
 
@@ -148,42 +156,44 @@ class State:
         return State(self.owner, tuple(x[rows] for x in self.tensors))
 
 
-@pytest.mark.parametrize("beams", [1, 2, 4])
-def test_a_state_that_selects_gives_the_same_and_is_asked_only_where_rows_change(beams: int) -> None:
+@pytest.mark.parametrize("num_beams", [1, 2, 4])
+def test_a_state_that_selects_gives_the_same_and_is_asked_only_where_rows_change(num_beams: int) -> None:
     model = random_model(3)
     source, mask = sources(3)
     selecting = Selecting(model)
     assert torch.equal(
-        decode(selecting, source, mask, TARGET, beams=beams), decode(model, source, mask, TARGET, beams=beams)
+        decode(selecting, source, mask, TARGET, num_beams=num_beams),
+        decode(model, source, mask, TARGET, num_beams=num_beams),
     )
-    assert selecting.asked <= (0 if beams == 1 else 7)
+    assert selecting.asked <= (0 if num_beams == 1 else 7)
     certain = Selecting(model)
     certain.model = Chain({BEGIN: {4: 0.9, 5: 0.1}, 4: {4: 0.9, END: 0.1}, 5: {5: 1.0}})  # type: ignore[assignment]
-    decode(certain, source, None, TARGET, 6, beams=2, alpha=0.0)
+    decode(certain, source, None, TARGET, 6, num_beams=2, length_penalty=0.0)
     assert certain.asked == 1  # for two beginnings of each source; from there on 4 4 4 … and 5 5 5 … go on
 
 
 @settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 10_000), beams=st.integers(1, 3))
-def test_each_source_is_answered_alike_alone_and_in_a_batch(seed: int, beams: int) -> None:
+@given(seed=st.integers(0, 10_000), num_beams=st.integers(1, 3))
+def test_each_source_is_answered_alike_alone_and_in_a_batch(seed: int, num_beams: int) -> None:
     model = random_model(seed)
     source, mask = sources(seed)
-    together = decode(model, source, mask, TARGET, beams=beams)
+    together = decode(model, source, mask, TARGET, num_beams=num_beams)
     assert together.shape[1] <= 7  # half as many again as five
     assert not torch.isin(together, torch.tensor([0, BEGIN, END])).any()
     ended = together == NONE
     assert (ended[:, 1:] >= ended[:, :-1]).all()  # nothing stands behind an end
     for i in range(len(source)):
-        alone = decode(model, source[i : i + 1, : int(mask[i].sum())], None, TARGET, beams=beams)[0].tolist()
+        alone = decode(model, source[i : i + 1, : int(mask[i].sum())], None, TARGET, num_beams=num_beams)[0].tolist()
         assert alone == together[i][together[i] != NONE].tolist()
 
 
 def test_a_beam_finds_what_greedy_misses() -> None:
     model = Chain({BEGIN: {4: 0.6, 5: 0.4}, 4: {4: 0.35, 6: 0.35, END: 0.3}, 5: {END: 1.0}, 6: {END: 1.0}})
     source = torch.zeros(2, 1, dtype=torch.long)
-    assert decode(model, source, None, TARGET, beams=2, alpha=0.0).tolist() == [[5], [5]]  # 0.4 > 0.6 · 0.35
+    # 0.4 > 0.6 · 0.35
+    assert decode(model, source, None, TARGET, num_beams=2, length_penalty=0.0).tolist() == [[5], [5]]
     assert decode(model, source, None, TARGET, 2).tolist() == [[4, 4], [4, 4]]  # cut off
-    assert decode(model, source, None, TARGET, 1, beams=3).tolist() == [[4], [4]]
+    assert decode(model, source, None, TARGET, 1, num_beams=3).tolist() == [[4], [4]]
 
 
 def test_the_penalty_is_for_short_answers() -> None:
@@ -192,30 +202,30 @@ def test_the_penalty_is_for_short_answers() -> None:
     short, long = math.log(0.4), math.log(0.6 * 0.9 * 0.9 * 0.8)
     assert short > long
     assert short / 1**2.0 < long / (9 / 6) ** 2.0
-    assert decode(model, source, None, TARGET, 6, beams=4, alpha=0.0).shape == (1, 0)
-    assert decode(model, source, None, TARGET, 6, beams=4, alpha=2.0).tolist() == [[4, 5, 6]]
+    assert decode(model, source, None, TARGET, 6, num_beams=4, length_penalty=0.0).shape == (1, 0)
+    assert decode(model, source, None, TARGET, 6, num_beams=4, length_penalty=2.0).tolist() == [[4, 5, 6]]
 
 
 def test_the_penalty_of_the_length_alone() -> None:
     model = Chain({BEGIN: {END: 0.5, 4: 0.5}, 4: {END: 0.6, 4: 0.4}})
     source = torch.zeros(1, 1, dtype=torch.long)
-    found, score = decode_scored(model, source, None, TARGET, 6, beams=3, alpha=1.0, penalty="length")
+    found, score = decode_scored(model, source, None, TARGET, 6, num_beams=3, length_penalty=1.0, penalty="length")
     assert found.tolist() == [[4]]
     assert score.item() == pytest.approx(math.log(0.5 * 0.6) / 2)  # above log 0.5, and above (log 0.5 · 0.4 · 0.6) / 3
 
 
 def test_padding_and_begin_are_never_said() -> None:
     model = Chain({BEGIN: {0: 0.5, BEGIN: 0.3, 4: 0.2}, 4: {BEGIN: 0.9, END: 0.1}})
-    for beams in (1, 2):
-        assert decode(model, torch.zeros(1, 1, dtype=torch.long), None, TARGET, beams=beams).tolist() == [[4]]
+    for num_beams in (1, 2):
+        assert decode(model, torch.zeros(1, 1, dtype=torch.long), None, TARGET, num_beams=num_beams).tolist() == [[4]]
 
 
 def test_what_begins_an_answer_may_end_it() -> None:
     """As of BART, whose padding has another id too."""
     target = Tokens(7, begin=2, end=2, longest=5, padding=1)
     model = Chain({2: {1: 0.5, 0: 0.4, 2: 0.1}, 0: {0: 0.3, 2: 0.7}})
-    for beams in (1, 2):
-        assert decode(model, torch.zeros(1, 1, dtype=torch.long), None, target, beams=beams).tolist() == [[0]]
+    for num_beams in (1, 2):
+        assert decode(model, torch.zeros(1, 1, dtype=torch.long), None, target, num_beams=num_beams).tolist() == [[0]]
 
 
 def test_no_answer_is_longer_than_the_model_reads() -> None:
@@ -224,17 +234,17 @@ def test_no_answer_is_longer_than_the_model_reads() -> None:
     target = Tokens(9, begin=2, end=3, longest=20)
     with torch.no_grad():
         model.embedding.weight[3] = -10 * model.embedding.weight.sum(0)
-    for beams in (1, 3):
-        assert decode(model, torch.full((2, 3), 5), None, target, beams=beams).shape[1] <= 4
+    for num_beams in (1, 3):
+        assert decode(model, torch.full((2, 3), 5), None, target, num_beams=num_beams).shape[1] <= 4
 
 
 def test_outputs_that_are_no_numbers_are_refused() -> None:
     model = random_model(0)
     with torch.no_grad():
         model.head.bias.fill_(math.nan)
-    for beams in (1, 3):
+    for num_beams in (1, 3):
         with pytest.raises(ModelError, match="not finite"):
-            decode(model, *sources(0), TARGET, beams=beams)
+            decode(model, *sources(0), TARGET, num_beams=num_beams)
 
 
 def test_the_model_is_left_in_its_mode() -> None:
@@ -249,10 +259,10 @@ def test_the_model_is_left_in_its_mode() -> None:
 @pytest.mark.parametrize(
     ("settings_", "said"),
     [
-        ({"beams": 0}, "beams=0"),
+        ({"num_beams": 0}, "num_beams=0"),
         ({"longest": 0}, "longest=0"),
-        ({"alpha": -1}, "alpha=-1"),
-        ({"alpha": math.nan}, "alpha=nan"),
+        ({"length_penalty": -1}, "length_penalty=-1"),
+        ({"length_penalty": math.nan}, "length_penalty=nan"),
         ({"penalty": "none"}, "penalty='none' cannot be: it must be gnmt or length"),
     ],
 )

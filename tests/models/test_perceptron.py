@@ -113,4 +113,4 @@ def test_bad_settings_are_refused_by_name(field: str, value: int) -> None:
 def test_the_cards_settings_are_rosenblatts_rule() -> None:
     settings = TrainSettings(**CARD.settings["perceptron"])
     assert (settings.optimizer, settings.lr, settings.batch_size) == ("sgd", 1.0, 1)
-    assert (settings.schedule, settings.weight_decay, settings.clip) == ("constant", 0.0, 0.0)
+    assert (settings.schedule, settings.weight_decay, settings.grad_clip) == ("constant", 0.0, 0.0)

@@ -163,7 +163,7 @@ def test_it_learns_to_turn_sequences_round() -> None:
         optimizer.step()
     source = torch.randint(4, 10, (50, 5))
     for beams in (1, 3):
-        answers = decode(model, source, None, Tokens(10, 2, 3, 6), beams=beams)
+        answers = decode(model, source, None, Tokens(10, 2, 3, 6), num_beams=beams)
         assert (answers[:, :5] == source.flip(1)).all(1).float().mean() > 0.9
 
 

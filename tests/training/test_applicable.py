@@ -79,7 +79,7 @@ def test_what_is_the_default_may_be_said_and_what_a_card_says_is_not_held_agains
     for name in ("airbench94", "resnet20", "word2vec-skipgram"):
         card = preset(name).card.settings
         assert card  # which may name settings of an optimizer that the person changes
-    assert not refused("resnet20", "digits", {"optimizer": "adamw", "limit": 20})
+    assert not refused("resnet20", "digits", {"optimizer": "adamw", "max_samples": 20})
 
 
 @pytest.fixture(scope="module")
@@ -118,11 +118,11 @@ IN_VAIN: list[tuple[str, str, dict[str, Any], dict[str, Any], str]] = [
     ("linear", "prices.csv", {"target": "price"}, {"layer_decay": 0.5}, "no layers before its head"),
     ("gcn", "graph", {"target": "club"}, {"accumulate": 4}, "the whole graph is one step"),
     ("gcn", "graph", {"target": "club"}, {"eval_batch_size": 4}, "evaluated at once"),
-    ("transformer-tiny", "pairs.tsv", {"pairs": True}, {"alpha": 0.3}, "beams=1"),
+    ("transformer-tiny", "pairs.tsv", {"pairs": True}, {"length_penalty": 0.3}, "num_beams=1"),
     ("perceptron", "iris", {}, {"label_smoothing": 0.1}, "this is perceptron"),
     ("perceptron", "iris", {}, {"class_weights": "balanced"}, "this is perceptron"),
     ("mlp", "iris", {"loss": "mse"}, {"label_smoothing": 0.1}, "this is mse"),
-    ("mlp", "xor", {}, {"limit": 2}, "every split alike"),
+    ("mlp", "xor", {}, {"max_samples": 2}, "every split alike"),
     ("mlp", "xor", {}, {"val": 0.3}, "every split alike"),
 ]
 

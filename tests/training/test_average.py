@@ -91,7 +91,7 @@ def test_lent_weights_are_given_back() -> None:
 
 @pytest.mark.parametrize("average", [1, 2, 9])
 def test_training_ends_with_the_mean_and_its_score(make_trainer: Callable[..., Trainer], average: int) -> None:
-    trainer = make_trainer(epochs=4, average=average, lr=0.05)
+    trainer = make_trainer(epochs=4, average_epochs=average, lr=0.05)
     ends = []
 
     def note(state: State) -> None:
@@ -113,7 +113,7 @@ def test_training_ends_with_the_mean_and_its_score(make_trainer: Callable[..., T
 
 @pytest.mark.parametrize("stop_at", [1, 9, 17, 24])
 def test_a_stop_does_not_change_the_mean(make_trainer: Callable[..., Trainer], tmp_path: Path, stop_at: int) -> None:
-    given = {"epochs": 4, "average": 2, "dropout": 0.3}
+    given = {"epochs": 4, "average_epochs": 2, "dropout": 0.3}
     whole = make_trainer(folder=tmp_path / "whole", **given)
     whole.fit()
 
@@ -127,7 +127,7 @@ def test_a_stop_does_not_change_the_mean(make_trainer: Callable[..., Trainer], t
 
 
 def test_a_run_keeps_the_mean_and_says_so(tmp_path: Path) -> None:
-    given = {"limit": 200, "epochs": 3, "average": 2, "tensorboard": False, "threads": 1}
+    given = {"max_samples": 200, "epochs": 3, "average_epochs": 2, "tensorboard": False, "threads": 1}
     run = fit("lenet5-modern", "digits", given, out=tmp_path / "run", progress=Progress(shown=False))
     mean = load_weights(run.folder / "checkpoints" / "average.safetensors")
     kept, _ = read_tensors(run.folder / "model" / "model.safetensors")
@@ -138,12 +138,13 @@ def test_a_run_keeps_the_mean_and_says_so(tmp_path: Path) -> None:
     assert any(
         "kept is the mean of the weights behind epochs 2 to 3, validation accuracy" in line for line in lines(run)
     )
-    plain = fit("lenet5-modern", "digits", {**given, "average": 0}, out=tmp_path / "p", progress=Progress(shown=False))
+    off = {**given, "average_epochs": 0}
+    plain = fit("lenet5-modern", "digits", off, out=tmp_path / "p", progress=Progress(shown=False))
     assert read_json(plain.folder / "run.json")["average"] is None
     assert not any("mean of the weights" in line for line in lines(plain))
 
 
 def test_two_averages_are_refused_before_a_folder_is_made(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"average=2 and ema=0\.9 are two averages"):
-        fit("lenet5-modern", "digits", {"limit": 50, "average": 2, "ema": 0.9}, out=tmp_path / "run")
+    with pytest.raises(SettingError, match=r"average_epochs=2 and ema=0\.9 are two averages"):
+        fit("lenet5-modern", "digits", {"max_samples": 50, "average_epochs": 2, "ema": 0.9}, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

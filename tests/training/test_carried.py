@@ -37,7 +37,7 @@ def data() -> DataSet:
     cut = int(len(LINES) * 0.8)
     return running_dataset(
         {"train": LINES[:cut], "val": LINES[cut:]},
-        DataSettings(length=4, carry=True),
+        DataSettings(length=4, stateful=True),
         name="t",
         source="t",
         fingerprint="",
@@ -105,7 +105,7 @@ def test_a_stop_within_an_epoch_changes_nothing(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_is_carried_is_not_compiled(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="leave compile out, or add carry=false"):
+    with pytest.raises(SettingError, match="leave compile out, or add stateful=false"):
         fit("lstm", text(tmp_path), {**GIVEN, "compile": True}, out=tmp_path / "run", progress=Progress(shown=False))
 
 
@@ -115,7 +115,7 @@ def test_carried_state_tells_what_a_window_alone_does_not(tmp_path: Path) -> Non
     given = {**GIVEN, "length": 2, "epochs": 8, "lr": 0.02, "save_minutes": 9, "model.hidden": 16}
     for carry in (True, False):
         run = fit(
-            "lstm", str(path), {**given, "carry": carry}, out=tmp_path / str(carry), progress=Progress(shown=False)
+            "lstm", str(path), {**given, "stateful": carry}, out=tmp_path / str(carry), progress=Progress(shown=False)
         )
         losses[carry] = run.evaluate()["loss"].value
     assert losses[True] < 0.7 * losses[False]

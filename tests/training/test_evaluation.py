@@ -41,14 +41,12 @@ def test_each_layer_is_left_in_the_mode_that_it_was_in() -> None:
 
 
 def test_a_run_flips_whenever_it_is_asked_or_never(tmp_path: Path) -> None:
-    given = {"limit": 60, "epochs": 1, "tensorboard": False, "threads": 1}
+    given = {"max_samples": 60, "epochs": 1, "tensorboard": False, "threads": 1}
     runs = {}
     for flip in (False, True):
         folder = tmp_path / str(flip)
-        runs[flip] = fit(
-            "simplecnn", "digits", {**given, "test_flip": flip}, out=folder, progress=Progress(shown=False)
-        )
-        assert read_json(folder / "run.json")["settings"]["test_flip"] is flip
+        runs[flip] = fit("simplecnn", "digits", {**given, "tta": flip}, out=folder, progress=Progress(shown=False))
+        assert read_json(folder / "run.json")["settings"]["tta"] is flip
         loss = read_json(folder / "evaluation.json")["measures"]["loss"]["value"]
         assert runs[flip].evaluate()["loss"].value == pytest.approx(loss, rel=1e-5)
     same = [torch.equal(a, b) for a, b in zip(*(r.model.parameters() for r in runs.values()))]

@@ -22,7 +22,7 @@ FEWER_UNITS = {name: {"model.hidden": 64} for name in ("alexnet", "vgg")}  # the
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_it_trains_and_is_evaluated(family: str, tmp_path: Path) -> None:
-    settings = {"epochs": 1, "limit": 20, "batch_size": 10, "val": 0.01, "test": 0.01, "tensorboard": False}
+    settings = {"epochs": 1, "max_samples": 20, "batch_size": 10, "val": 0.01, "test": 0.01, "tensorboard": False}
     settings |= FEWER_UNITS.get(family, {})
     preset = FAMILIES[family]
     run = fit(preset.name, "digits", settings, out=tmp_path, progress=Progress(shown=False))

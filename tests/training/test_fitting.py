@@ -15,7 +15,14 @@ from cutaway.training.estimate import estimate
 from cutaway.training.fitting import kept_by_a_step, refuse_step_beyond_memory
 from cutaway.training.prepared import prepare
 
-TINY = {"model.layers": 1, "model.dim": 8, "model.heads": 2, "length": 8, "tokenizer": "characters", "limit": 2000}
+TINY = {
+    "model.layers": 1,
+    "model.dim": 8,
+    "model.heads": 2,
+    "length": 8,
+    "tokenizer": "characters",
+    "max_samples": 2000,
+}
 
 
 @pytest.fixture
@@ -28,10 +35,14 @@ def book(tmp_path: Path) -> str:
     ("model", "source", "given"),
     [
         ("mlp", "iris", {"batch_size": 40}),
-        ("lenet5-modern", "digits", {"limit": 60, "batch_size": 50}),
-        ("resnet20", "digits", {"limit": 40, "batch_size": 30}),  # with statistics of batches
+        ("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50}),
+        ("resnet20", "digits", {"max_samples": 40, "batch_size": 30}),  # with statistics of batches
         ("gpt2", "book", {**TINY, "batch_size": 20}),
-        ("gru", "book", {"length": 8, "tokenizer": "characters", "limit": 2000, "model.hidden": 8, "batch_size": 20}),
+        (
+            "gru",
+            "book",
+            {"length": 8, "tokenizer": "characters", "max_samples": 2000, "model.hidden": 8, "batch_size": 20},
+        ),
     ],
 )
 def test_what_is_foretold_is_what_a_step_keeps(model: str, source: str, given: dict[str, Any], book: str) -> None:
@@ -47,7 +58,7 @@ def test_what_is_foretold_is_what_a_step_keeps(model: str, source: str, given: d
 
 
 def test_what_is_beyond_the_memory_is_refused_before_a_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    ready = prepare("lenet5-modern", "digits", {"limit": 60, "batch_size": 50})
+    ready = prepare("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50})
     kept = kept_by_a_step(ready)[0]
     monkeypatch.setattr(fitting, "free_memory", lambda device: 100 * kept)
     assert refuse_step_beyond_memory(ready) == []
@@ -57,11 +68,11 @@ def test_what_is_beyond_the_memory_is_refused_before_a_step(monkeypatch: pytest.
     monkeypatch.setattr(fitting, "free_memory", lambda device: kept)
     with pytest.raises(SettingError, match=r"at most 90% are taken\. Take a smaller batch_size"):
         refuse_step_beyond_memory(ready)
-    few = prepare("lenet5-modern", "digits", {"limit": 60, "batch_size": 50})
+    few = prepare("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50})
     monkeypatch.setattr(fitting, "free_memory", lambda device: kept / 100)  # less than the few that are tried take
     with pytest.raises(SettingError, match="Training takes about"):
         refuse_step_beyond_memory(few)
-    insisting = prepare("lenet5-modern", "digits", {"limit": 60, "batch_size": 50, "memory_fraction": 0})
+    insisting = prepare("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50, "memory_fraction": 0})
     assert refuse_step_beyond_memory(insisting) == []
 
 

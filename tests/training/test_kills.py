@@ -22,7 +22,7 @@ from cutaway.training.progress import Progress
 from cutaway.training.session import fit
 
 GIVEN = {
-    "epochs": 3, "limit": 300, "batch_size": 32, "crop": 2, "mixup": 0.2, "ema": 0.9, "clip": 1.0,
+    "epochs": 3, "max_samples": 300, "batch_size": 32, "crop": 2, "mixup": 0.2, "ema": 0.9, "grad_clip": 1.0,
     "save_minutes": 0, "tensorboard": False, "threads": 1, "seed": 7,
 }  # fmt: skip
 
@@ -48,7 +48,7 @@ def in_a_child(
 
 
 # The mean of the last epochs instead of the moving average, of a run that is to have so many updates.
-MEAN = {**GIVEN, "ema": 0.0, "average": 2, "updates": 50}
+MEAN = {**GIVEN, "ema": 0.0, "average_epochs": 2, "max_steps": 50}
 
 
 def train(folder: Path, given: Mapping[str, Any] = GIVEN) -> None:

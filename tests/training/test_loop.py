@@ -141,7 +141,7 @@ class RootAtZero(nn.Module):
         return (x - x).abs().sqrt() + x
 
 
-@pytest.mark.parametrize("given", [{}, {"clip": 1.0}, {"batch_size": 0, "epochs": 1}])
+@pytest.mark.parametrize("given", [{}, {"grad_clip": 1.0}, {"batch_size": 0, "epochs": 1}])
 def test_a_gradient_that_is_not_finite_names_the_update_and_nothing_is_saved(
     make_trainer: Make, given: dict[str, float]
 ) -> None:
@@ -221,7 +221,7 @@ def test_full_batch_descent_never_rises(make_trainer: Make) -> None:
 
 
 def test_clipping_bounds_the_step(make_trainer: Make) -> None:
-    trainer = make_trainer(optimizer="sgd", lr=1.0, clip=1e-3, schedule="constant", batch_size=0, epochs=1)
+    trainer = make_trainer(optimizer="sgd", lr=1.0, grad_clip=1e-3, schedule="constant", batch_size=0, epochs=1)
     before = torch.cat([p.detach().flatten() for p in trainer.model.parameters()]).clone()
     trainer.fit()
     after = torch.cat([p.detach().flatten() for p in trainer.model.parameters()])

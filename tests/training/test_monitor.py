@@ -83,7 +83,7 @@ def test_what_there_is_not_is_refused(given: dict[str, Any], said: str) -> None:
 
 
 def test_a_run_says_by_what_it_was_chosen(tmp_path: Path) -> None:
-    given = {"epochs": 3, "tensorboard": False, "monitor": "val_loss", "average": 2}
+    given = {"epochs": 3, "tensorboard": False, "monitor": "val_loss", "average_epochs": 2}
     run = fit("mlp", "iris", given, out=tmp_path / "run", progress=Progress(shown=False))
     about = read_json(run.folder / "run.json")
     assert about["best"]["metric"] == about["settings"]["monitor"] == "loss"

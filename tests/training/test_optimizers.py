@@ -124,6 +124,10 @@ def test_rows_that_alone_have_gradients_are_updated_alone() -> None:
     optimizer.step()
     moved = (model[0].weight.detach() - before)[:, 0]
     assert torch.allclose(moved, torch.tensor([0.0, -1.0, 0.0, 0.0, -0.5]))
-    for given in ({"optimizer": "adam"}, {"optimizer": "sgd", "weight_decay": 0.1}, {"optimizer": "sgd", "clip": 1.0}):
+    for given in (
+        {"optimizer": "adam"},
+        {"optimizer": "sgd", "weight_decay": 0.1},
+        {"optimizer": "sgd", "grad_clip": 1.0},
+    ):
         with pytest.raises(SettingError, match="needs optimizer=sgd or adagrad"):
             build_optimizers(model, build(TrainSettings, {"weight_decay": 0.0, **given}))

@@ -50,10 +50,10 @@ def test_balanced_weights_are_one_on_average_and_equal_for_classes() -> None:
     [
         ("linear", "diabetes", {"sampling": "balanced"}, "sampling=balanced is for classes"),
         ("mlp", "iris", {"sampling": "balanced", "class_weights": "balanced"}, "give one of them"),
-        ("mlp", "iris", {"test_flip": True}, "test_flip mirrors images, and this is table data"),
-        ("mlp", "iris", {"beams": 3}, "beams=3 is for pairs of sequences, and this is table data"),
-        ("mlp", "iris", {"alpha": 1}, "alpha=1 is for pairs of sequences"),
-        ("mlp", "iris", {"chunk": 50}, "chunk=50 is for attention models .* mlp on this data does not: leave it out"),
+        ("mlp", "iris", {"tta": True}, "tta mirrors images, and this is table data"),
+        ("mlp", "iris", {"num_beams": 3}, "num_beams=3 is for pairs of sequences, and this is table data"),
+        ("mlp", "iris", {"length_penalty": 1}, "length_penalty=1 is for pairs of sequences"),
+        ("mlp", "iris", {"loss_chunk": 50}, "loss_chunk=50 is for attention models .* mlp on this data"),
     ],
 )
 def test_settings_without_a_meaning_for_the_data_are_refused(
@@ -72,8 +72,8 @@ SMALL = {"model.layers": 1, "model.dim": 4, "model.heads": 1, "length": 16}
 
 
 def test_a_state_cannot_be_carried_without_one(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"carry=true carries a state .* gpt2 has none: leave it out"):
-        prepare("gpt2", str(book(tmp_path)), {**SMALL, "carry": "true"})
+    with pytest.raises(SettingError, match=r"stateful=true carries a state .* gpt2 has none: leave it out"):
+        prepare("gpt2", str(book(tmp_path)), {**SMALL, "stateful": "true"})
 
 
 def test_a_batch_size_that_is_typed_stands_instead_of_the_cards_tokens(tmp_path: Path) -> None:

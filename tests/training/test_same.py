@@ -15,7 +15,7 @@ from cutaway.training.loop import Interrupted, Trainer
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
 
-GIVEN = {"epochs": 2, "batch_size": 200, "tensorboard": False, "limit": 600, "seed": 3}
+GIVEN = {"epochs": 2, "batch_size": 200, "tensorboard": False, "max_samples": 600, "seed": 3}
 
 
 class Heard(Progress):

@@ -16,6 +16,10 @@ import cutaway
 from cutaway.errors import FileError
 from cutaway.report.documents import read_documents
 from cutaway.report.views import describe
+from cutaway.settings import RENAMED
+from cutaway.training.progress import Progress
+from cutaway.training.schemas import read_run
+from cutaway.training.session import fit
 
 from ..commands import own_files
 
@@ -30,8 +34,8 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     own_files.numbers(folder / "pairs.tsv")
     model, data, given = {
         "table": ("mlp", "iris", {"epochs": 1}),
-        "series": ("lstm", folder / "visits.csv", {"forecast": "visits", "limit": 200, "updates": 2}),
-        "pairs": ("seq2seq-gru", folder / "pairs.tsv", {"pairs": True, "limit": 40, "updates": 2}),
+        "series": ("lstm", folder / "visits.csv", {"forecast": "visits", "max_samples": 200, "max_steps": 2}),
+        "pairs": ("seq2seq-gru", folder / "pairs.tsv", {"pairs": True, "max_samples": 40, "max_steps": 2}),
     }[request.param]
     return cutaway.train(model, data, tensorboard=False, out=folder / "run", **given)
 
@@ -42,6 +46,22 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     inside = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
     for key, within in inside:
         yield from places(within, (*at, key))
+
+
+def test_a_run_with_the_old_names_of_settings_is_read_and_resumed(tmp_path: Path) -> None:
+    given = {"max_samples": 60, "grad_clip": 1.0, "color": "gray", "tensorboard": False}
+    run = cutaway.train("lenet5-modern", "digits", epochs=1, out=tmp_path / "run", **given)
+    before = run.evaluate()
+    path = run.folder / "run.json"
+    about = json.loads(path.read_text(encoding="utf-8"))
+    olds = {new: old for old, new in RENAMED.items()}
+    settings = {olds.get(key, key): value for key, value in about["settings"].items()} | {"color": "grey"}
+    assert {"limit", "clip", "beams"} <= {*settings}
+    path.write_text(json.dumps(about | {"settings": settings}), encoding="utf-8")
+    assert read_run(run.folder) == about
+    assert cutaway.Run(run.folder).evaluate() == before
+    more = fit(None, None, {"epochs": 2}, resume=run.folder, progress=Progress(shown=False))
+    assert read_run(more.folder)["settings"] == about["settings"] | {"epochs": 2}
 
 
 @pytest.mark.parametrize("name", ["run.json", "evaluation.json"])

@@ -57,7 +57,7 @@ def test_weights_are_those_of_the_moment_and_training_is_what_it_is_without(tmp_
 
 
 @pytest.mark.parametrize("stop_at", [1, 4, 6, 9])
-@pytest.mark.parametrize("given", [{}, {"ema": 0.9}, {"updates": 11, "epochs": 2}], ids=["plain", "ema", "updates"])
+@pytest.mark.parametrize("given", [{}, {"ema": 0.9}, {"max_steps": 11, "epochs": 2}], ids=["plain", "ema", "steps"])
 def test_a_run_that_is_stopped_and_taken_up_again_keeps_the_same_bytes(
     make_trainer: Callable[..., Trainer], tmp_path: Path, stop_at: int, given: dict[str, Any]
 ) -> None:

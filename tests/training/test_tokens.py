@@ -105,9 +105,9 @@ def batches(trainer: Trainer, size: int) -> list[Batch]:
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("name", CASES)
 def test_chunks_give_the_loss_and_every_gradient_of_whole_outputs(name: str, smoothing: float, tmp_path: Path) -> None:
-    whole = train(name, tmp_path, smoothing, chunk=0)
+    whole = train(name, tmp_path, smoothing, loss_chunk=0)
     expected = gradients(whole, batches(whole, 32))
-    in_chunks = train(name, tmp_path, smoothing, chunk=7)
+    in_chunks = train(name, tmp_path, smoothing, loss_chunk=7)
     width = 128 if name == "seq2seq-gru" else 8
     assert last_layer(in_chunks.model.head, torch.zeros(1, width, dtype=torch.float64)) is not None  # type: ignore[arg-type]
     found = gradients(in_chunks, batches(in_chunks, 32))
@@ -120,7 +120,7 @@ def test_chunks_give_the_loss_and_every_gradient_of_whole_outputs(name: str, smo
 @pytest.mark.parametrize("chunk", [0, 7], ids=["whole", "chunks"])
 @pytest.mark.parametrize("name", CASES)
 def test_four_ragged_batches_of_eight_are_one_of_thirty_two(name: str, chunk: int, tmp_path: Path) -> None:
-    one, four = train(name, tmp_path, chunk=chunk), train(name, tmp_path, chunk=chunk, accumulate=4)
+    one, four = train(name, tmp_path, loss_chunk=chunk), train(name, tmp_path, loss_chunk=chunk, accumulate=4)
     eights = batches(four, 8)
     assert len({int((b.target != IGNORED).sum()) for b in eights}) > 1 or name != "bert-base-uncased"
     expected, found = gradients(one, batches(one, 32)), gradients(four, eights)
@@ -131,7 +131,7 @@ def test_four_ragged_batches_of_eight_are_one_of_thirty_two(name: str, chunk: in
 
 
 def test_a_batch_from_which_nothing_is_to_be_told_teaches_nothing(tmp_path: Path) -> None:
-    trainer = train("bert-base-uncased", tmp_path, chunk=7)
+    trainer = train("bert-base-uncased", tmp_path, loss_chunk=7)
     (batch,) = batches(trainer, 32)
     nothing = Batch(batch.inputs, torch.full_like(batch.target, IGNORED))
     assert all(not g.any() for g in gradients(trainer, [nothing]).values())
@@ -276,7 +276,7 @@ def test_language_models_learn_alike_from_whole_outputs_and_chunks(tmp_path: Pat
     stream = StreamPart([torch.arange(200) % V], 9, False, str)
     losses = []
     for chunk in (0, 5):
-        trainer = train("gpt2", tmp_path, chunk=chunk, epochs=3, optimizer="adamw", lr=1e-2, batch_size=4)
+        trainer = train("gpt2", tmp_path, loss_chunk=chunk, epochs=3, optimizer="adamw", lr=1e-2, batch_size=4)
         trainer.train = stream
         trainer.fit()
         losses.append([row["train_loss"] for row in trainer.state.history])

@@ -24,7 +24,7 @@ from cutaway.training.session import fit
 from .conftest import stop_behind
 
 Make = Callable[..., Trainer]
-GIVEN = {"limit": 90, "batch_size": 32, "tensorboard": False, "threads": 1}
+GIVEN = {"max_samples": 90, "batch_size": 32, "tensorboard": False, "threads": 1}
 
 
 def normed() -> nn.Sequential:
@@ -53,7 +53,7 @@ def test_what_is_frozen_keeps_every_bit(make_trainer: Make) -> None:
 
 
 def test_the_head_learns_alone_and_then_everything(make_trainer: Make) -> None:
-    trainer = make_trainer(model=normed(), head_epochs=1, weight_decay=0.1)
+    trainer = make_trainer(model=normed(), freeze_epochs=1, weight_decay=0.1)
     before, after = left(trainer.model), []
     trainer.on_row = lambda state: None if state.batch else after.append(moved(before, trainer.model))
     trainer.fit()
@@ -69,7 +69,7 @@ def test_each_phase_has_a_schedule_of_its_own(make_trainer: Make) -> None:
             super().step(group, steps)
             rates.append(self.state.lr)
 
-    trainer = make_trainer(epochs=3, head_epochs=1, lr=0.1, schedule="cosine")
+    trainer = make_trainer(epochs=3, freeze_epochs=1, lr=0.1, schedule="cosine")
     trainer.__class__ = Noting
     trainer.fit()
     alone, rest = rates[:6], rates[6:]
@@ -100,7 +100,7 @@ def test_rates_fall_with_the_distance_from_the_head(make_trainer: Make) -> None:
 def test_a_run_stopped_in_either_phase_or_between_goes_on_bit_for_bit(
     make_trainer: Make, stop_at: int, optimizer: str
 ) -> None:
-    given = {"head_epochs": 1, "layer_decay": 0.7, "freeze": "0.bias", "ema": 0.9, "optimizer": optimizer}
+    given = {"freeze_epochs": 1, "layer_decay": 0.7, "freeze": "0.bias", "ema": 0.9, "optimizer": optimizer}
     whole = make_trainer(model=normed(), **given)
     whole.fit()
 
@@ -148,7 +148,7 @@ def test_a_run_begins_with_the_weights_of_another_and_says_so(source: Path, tmp_
     assert about["weights"]["path"] == str(source / "model" / "model.safetensors")
     assert len(about["weights"]["sha256"]) == 64
     assert about["weights"]["new"] == []
-    assert (about["settings"]["head_epochs"], about["settings"]["layer_decay"]) == (0, 0.8)
+    assert (about["settings"]["freeze_epochs"], about["settings"]["layer_decay"]) == (0, 0.8)
     assert read_json(source / "run.json")["weights"] is None
     assert read_json(source / "run.json")["settings"]["layer_decay"] == 1.0
 
@@ -165,15 +165,15 @@ def test_a_new_head_learns_alone_for_an_epoch(tmp_path: Path, source: Path) -> N
     ready = prepare("simplecnn", str(root), given)
     assert ready.taken is not None
     assert ready.taken.new == ("head",)
-    assert (ready.settings.head_epochs, ready.settings.layer_decay) == (1, 0.8)
-    assert prepare("simplecnn", str(root), {**given, "epochs": 1}).settings.head_epochs == 0
-    assert prepare("simplecnn", str(root), {**given, "head_epochs": 0}).settings.head_epochs == 0
+    assert (ready.settings.freeze_epochs, ready.settings.layer_decay) == (1, 0.8)
+    assert prepare("simplecnn", str(root), {**given, "epochs": 1}).settings.freeze_epochs == 0
+    assert prepare("simplecnn", str(root), {**given, "freeze_epochs": 0}).settings.freeze_epochs == 0
 
 
 def test_a_run_taken_up_again_needs_the_file_no_more(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = {"epochs": 3, "head_epochs": 1, "lr": 0.01}
+    given = {"epochs": 3, "freeze_epochs": 1, "lr": 0.01}
     whole = run(tmp_path / "whole", weights=str(source), **given)
     copy = tmp_path / "copy.safetensors"
     copy.write_bytes((source / "model" / "model.safetensors").read_bytes())
@@ -223,7 +223,7 @@ def test_a_run_without_a_checkpoint_begins_with_the_same_weights_or_not_at_all(
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        ({"head_epochs": 1}, SettingError, "head_epochs=1 .*without weights"),
+        ({"freeze_epochs": 1}, SettingError, "freeze_epochs=1 .*without weights"),
         ({"freeze": "*"}, SettingError, r"freeze=\* leaves nothing of the model to learn"),
         ({"freeze": "convv1"}, SettingError, "freeze=convv1: .*conv1"),
         ({"weights": "nowhere"}, FileError, "nothing at weights=nowhere"),
@@ -237,8 +237,8 @@ def test_settings_that_cannot_be(given: dict[str, Any], error: type[CutawayError
 
 def test_settings_that_leave_the_first_phase_nothing(source: Path) -> None:
     for given, said in (
-        ({"epochs": 2, "head_epochs": 3}, "head_epochs=3 .*epochs=2"),
-        ({"head_epochs": 1, "freeze": "head"}, "freeze=head leaves nothing of the head to learn"),
+        ({"epochs": 2, "freeze_epochs": 3}, "freeze_epochs=3 .*epochs=2"),
+        ({"freeze_epochs": 1, "freeze": "head"}, "freeze=head leaves nothing of the head to learn"),
     ):
         with pytest.raises(SettingError, match=said):
             prepare("simplecnn", "digits", {**GIVEN, "weights": str(source), **given})

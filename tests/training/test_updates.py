@@ -20,7 +20,7 @@ from cutaway.training.session import fit
 from .conftest import stop_behind
 
 Make = Callable[..., Trainer]
-GIVEN = {"limit": 200, "batch_size": 32, "tensorboard": False, "threads": 1, "save_minutes": 0}
+GIVEN = {"max_samples": 200, "batch_size": 32, "tensorboard": False, "threads": 1, "save_minutes": 0}
 QUIET = {"progress": Progress(shown=False)}
 
 
@@ -31,7 +31,7 @@ QUIET = {"progress": Progress(shown=False)}
 def test_epochs_are_as_many_as_the_updates_take(
     make_trainer: Make, updates: int, epochs: int, accumulate: int, expected: tuple[int, int]
 ) -> None:
-    trainer = make_trainer(updates=updates, epochs=epochs, accumulate=accumulate)  # an epoch has 6 batches
+    trainer = make_trainer(max_steps=updates, epochs=epochs, accumulate=accumulate)  # an epoch has 6 batches
     assert reach(trainer.train, trainer.settings, trainer.place) == expected
     trainer.fit()
     assert (trainer.state.epoch, trainer.state.update) == expected
@@ -43,7 +43,7 @@ def test_epochs_are_as_many_as_the_updates_take(
 
 @pytest.mark.parametrize("epochs", [2, 9])
 def test_the_schedule_is_laid_out_over_the_updates_there_are(make_trainer: Make, epochs: int) -> None:
-    trainer = make_trainer(updates=15, epochs=epochs, schedule="cosine", lr=0.1)
+    trainer = make_trainer(max_steps=15, epochs=epochs, schedule="cosine", lr=0.1)
     rates, once = [], trainer.step
 
     def step(group: list, steps: int) -> None:  # type: ignore[type-arg]
@@ -58,7 +58,7 @@ def test_the_schedule_is_laid_out_over_the_updates_there_are(make_trainer: Make,
 
 @pytest.mark.parametrize("stop_at", [3, 6, 8])
 def test_a_stop_changes_nothing(make_trainer: Make, stop_at: int, tmp_path: Path) -> None:
-    given = {"updates": 9, "epochs": 5, "dropout": 0.3}
+    given = {"max_steps": 9, "epochs": 5, "dropout": 0.3}
     whole = make_trainer(folder=tmp_path / "whole", **given)
     whole.fit()
 
@@ -72,22 +72,22 @@ def test_a_stop_changes_nothing(make_trainer: Make, stop_at: int, tmp_path: Path
 
 
 def test_a_run_of_so_many_updates_goes_on_to_more_of_them(tmp_path: Path) -> None:
-    run = fit("lenet5-modern", "digits", {**GIVEN, "updates": 9}, out=tmp_path / "run", **QUIET)
+    run = fit("lenet5-modern", "digits", {**GIVEN, "max_steps": 9}, out=tmp_path / "run", **QUIET)
     per_epoch = -(-run.about["data"]["parts"]["train"] // 32)
     about = read_json(run.folder / "run.json")
-    assert about["settings"]["updates"] == 9
+    assert about["settings"]["max_steps"] == 9
     assert about["settings"]["epochs"] == about["epochs_done"] == -(-9 // per_epoch)
     assert about["stopped"] == "all 9 updates are done"
 
     again = fit(None, None, {}, resume=run.folder, **QUIET)  # it is over: nothing changes
     assert read_json(again.folder / "run.json")["epochs_done"] == about["epochs_done"]
-    more = read_json(fit(None, None, {"updates": 20}, resume=run.folder, **QUIET).folder / "run.json")
+    more = read_json(fit(None, None, {"max_steps": 20}, resume=run.folder, **QUIET).folder / "run.json")
     assert more["stopped"] == "all 20 updates are done"
     assert read_tensors(run.folder / "checkpoints" / "last.safetensors")[1]["state"]["update"] == 20
 
 
 def test_epochs_that_are_typed_are_the_bound(tmp_path: Path) -> None:
-    run = fit("lenet5-modern", "digits", {**GIVEN, "updates": 900, "epochs": 2}, out=tmp_path / "run", **QUIET)
+    run = fit("lenet5-modern", "digits", {**GIVEN, "max_steps": 900, "epochs": 2}, out=tmp_path / "run", **QUIET)
     assert run.about["epochs_done"] == run.about["settings"]["epochs"] == 2
     assert run.about["stopped"] == "all epochs are done"
     rows = (run.folder / "metrics.csv").read_text().splitlines()[1:]

@@ -75,7 +75,7 @@ def test_other_settings_of_the_same_shapes_are_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "said"),
     [
-        ("simplecnn", {"in_channels": 3}, r"in_channels=1, and these have in_channels=3: .*conv1.*color=grey"),
+        ("simplecnn", {"in_channels": 3}, r"in_channels=1, and these have in_channels=3: .*conv1.*color=gray"),
         (
             "simplecnn",
             {"in_channels": 1, "widths": (32, 48)},

@@ -166,7 +166,7 @@ def test_settings_and_tokenizer_come_along_from_a_run(texts: Path, pretrained: P
     assert ready.taken is not None
     assert ready.taken.notes[0].endswith("is built as that of the weights: dim=16, layers=3, heads=2.")
     assert ready.taken.new == ("head",)
-    assert (ready.settings.head_epochs, ready.settings.layer_decay) == (0, 1.0)  # as the card says
+    assert (ready.settings.freeze_epochs, ready.settings.layer_decay) == (0, 1.0)  # as the card says
 
 
 def test_what_is_typed_wins(texts: Path, pretrained: Path) -> None:

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from .. import __version__
 from ..errors import CutawayError, SettingError, UnknownName, nearest, short, visible
+from ..settings import RENAMED
 
 COMMANDS = (
     "examples", "list", "show", "data", "check", "train", "evaluate", "predict", "generate", "report", "inspect",
@@ -95,10 +96,13 @@ class Parser(argparse.ArgumentParser):
     def _unknown(self, words: list[str]) -> str:
         """What is wrong with words that are no options, and what was meant, perhaps."""
         option, _, value = words[0].partition("=")
+        key = option.lstrip("-").replace("-", "_")
+        new = f"--{RENAMED[key].replace('_', '-')}" if key in RENAMED else ""
+        if new in self._option_string_actions:
+            return f"has no option {option}: it is now {new}."
         close = nearest(option, self._option_string_actions, 1)
         if close:
             return f"has no option {short(option)}. Similar: {close[0]}."
-        key = option.lstrip("-").replace("-", "_")
         if self.prog.removeprefix("cutaway ") in WITH_SETTINGS and option.startswith("-") and key:
             value = value or (words[1] if len(words) > 1 else "VALUE")
             return f"has no option {short(option)}. Settings are typed without dashes: {short(key)}={short(value)}."

@@ -134,7 +134,7 @@ def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
             parameters = sum(row.parameters for _, inside in others for row in inside)
             table.add_row(names_of(others), "the same", "", f"{parameters:,}")
     out.print(table)
-    epochs, updates = ready.settings.epochs, ready.settings.updates
+    epochs, updates = ready.settings.epochs, ready.settings.max_steps
     in_all = epochs * cost["steps"] if updates is None else min(updates, epochs * cost["steps"])
     asked = plural(epochs, "epoch") if updates is None else plural(in_all, "update")
     out.print(

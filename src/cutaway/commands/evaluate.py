@@ -11,9 +11,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
     parser.add_argument("run", metavar="RUN", help="a run's folder")
     parser.add_argument("data", metavar="DATA", nargs="?", help="other labelled data of the same kind")
-    parser.add_argument("--beams", metavar="N", type=int, help="of pairs: the beginnings that are kept in decoding")
+    parser.add_argument("--num-beams", metavar="N", type=int, help="beam search, of pairs: hypotheses that are kept")
     parser.add_argument(
-        "--alpha", metavar="A", type=float, help="of pairs: beams prefer longer answers with a larger one"
+        "--length-penalty",
+        metavar="A",
+        type=float,
+        help="length penalty of beam search: a larger one prefers longer answers",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -25,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     from .tables import print_table
     from .train import figure
 
-    measures = Run(args.run).evaluate(args.data, beams=args.beams, alpha=args.alpha)
+    measures = Run(args.run).evaluate(args.data, num_beams=args.num_beams, length_penalty=args.length_penalty)
     if args.json:
         emit_json({name: m.to_json() for name, m in measures.items()})
         return 0

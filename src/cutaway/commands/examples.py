@@ -10,7 +10,7 @@ SUMMARY = "write small files of every kind of data, to try it with"
 # What can be done with each. (What comes of it, the README says.)
 TRY = {
     "wine.csv": "train mlp wine.csv target=cultivar",
-    "visits.csv": "train gru visits.csv forecast=visits known=sale,sunday history=24",
+    "visits.csv": "train gru visits.csv forecast=visits known_future=sale,sunday lookback=24",
     "scans/": "train resnet18 scans/ image_size=16 epochs=4",
     "docs.tsv": "train textcnn docs.tsv text=text target=library",
     "help.txt": "train lstm help.txt tokenizer=bpe vocabulary=2000 epochs=3",

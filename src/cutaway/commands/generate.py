@@ -24,7 +24,7 @@ RUNNING = (  # what is for running text alone
     *("prompts", "count", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "stop", "window"),
     *("seed", "samples"),
 )
-PAIRS = ("beams", "alpha")  # what is for pairs alone
+PAIRS = ("num_beams", "length_penalty")  # what is for pairs alone
 TOGETHER = 16  # texts that are written side by side, where there are several prompts
 
 
@@ -79,10 +79,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--samples", metavar="N", type=int, help="how many texts of each prompt; 1 unless given")
     parser.add_argument(
-        "--beams", metavar="N", type=int, help="of pairs: the beginnings that are kept; as in training unless given"
+        "--num-beams", metavar="N", type=int, help="beam search, of pairs: hypotheses that are kept; as in training"
     )
     parser.add_argument(
-        "--alpha", metavar="A", type=float, help="of pairs: beams prefer longer answers with a larger one"
+        "--length-penalty",
+        metavar="A",
+        type=float,
+        help="length penalty of beam search: a larger one prefers longer answers",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -155,7 +158,8 @@ def _asked(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> _A
 
     for key in PAIRS:
         if getattr(args, key) is not None:
-            raise SettingError(f"--{key} is for pairs of sequences, and this run learned running text: leave it out.")
+            option = f"--{key.replace('_', '-')}"
+            raise SettingError(f"{option} is for pairs of sequences, and this run learned a corpus: leave it out.")
     samples, seed = 1 if args.samples is None else args.samples, args.seed or 0
     if samples < 1:
         raise SettingError(f"--samples {samples} cannot be: it must be at least 1.")
@@ -322,7 +326,7 @@ def _transduce(run: Run, args: argparse.Namespace) -> int:
         raise SettingError("A run that learned pairs writes what a sequence becomes: give it with --prompt.")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        rows = run.predict([args.prompt], beams=args.beams, alpha=args.alpha)
+        rows = run.predict([args.prompt], num_beams=args.num_beams, length_penalty=args.length_penalty)
     for warning in caught:
         note(f"note: {warning.message}")
     found = [next(value for key, value in row.items() if key != "input") for row in rows]

@@ -29,9 +29,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "each line that was given",
     )
     parser.add_argument("--overwrite", action="store_true", help="let --out replace a file that exists")
-    parser.add_argument("--beams", metavar="N", type=int, help="of pairs: the beginnings that are kept in decoding")
+    parser.add_argument("--num-beams", metavar="N", type=int, help="beam search, of pairs: hypotheses that are kept")
     parser.add_argument(
-        "--alpha", metavar="A", type=float, help="of pairs: beams prefer longer answers with a larger one"
+        "--length-penalty",
+        metavar="A",
+        type=float,
+        help="length penalty of beam search: a larger one prefers longer answers",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -57,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         refuse_overwriting(args.out, args.inputs, args.overwrite)  # before anything is computed
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        rows = opened.predict(args.inputs, beams=args.beams, alpha=args.alpha)
+        rows = opened.predict(args.inputs, num_beams=args.num_beams, length_penalty=args.length_penalty)
     for warning in caught:
         note(f"note: {warning.message}")
     if args.out:

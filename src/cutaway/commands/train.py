@@ -25,7 +25,7 @@ examples:
   cutaway train resnet18 photos/ image_size=128
   cutaway train textcnn reviews.tsv text=review target=label
   cutaway train lstm book.txt
-  cutaway train lstm visits.csv forecast=visits known=holiday horizon=24
+  cutaway train lstm visits.csv forecast=visits known_future=holiday horizon=24
   cutaway train gcn graph/ target=club
   cutaway train mlp titanic @settings.toml model.hidden=64,64
   cutaway train --resume runs/lenet5-modern-digits-1

@@ -9,24 +9,35 @@ from ..errors import SettingError
 from ..settings import as_text, short
 from .settings import DataSettings
 
-_PICTURES = ("image_size", "fit", "color", "memory", "workers")
-_MASKED = ("mask_share", "whole_words")
+_PICTURES = ("image_size", "resize", "color", "memory", "workers")
+_MASKED = ("mask_prob", "whole_words")
 _TOKENS = ("tokenizer", "vocabulary", "min_count", "lower", "length")
 _FORM = ("separator", "decimal", "encoding", "header")  # how a table is written
 OF = {  # the settings that are for some kinds of data alone
     "table": ("target", "ignore", "types", "group", "missing", "scale", "mixup", "noise", "count", *_FORM),
     "image": (*_PICTURES, "flip", "crop", "color_jitter", "cutout", "mixup"),
     "text": (
-        *("text", "target", "missing", "group", "carry", "documents", "frame", "window", "subsample"),
+        *("text", "target", "missing", "group", "stateful", "documents", "special_tokens", "window", "subsample"),
         *_MASKED,
         *_TOKENS,
         *_FORM,
     ),
     "pairs": ("pairs", "shared", *_TOKENS),
-    "series": ("forecast", "ignore", "time", "history", "horizon", "season", "known", "gaps", "mixup", *_FORM),
-    "sound": ("rate", "bands", "seconds", "workers"),
-    "video": ("frames", "image_size", "fit", "color", "memory", "workers"),
-    "graph": ("target", "neighbours", "inductive", *_FORM),
+    "series": (
+        "forecast",
+        "ignore",
+        "time",
+        "lookback",
+        "horizon",
+        "season_length",
+        "known_future",
+        "gaps",
+        "mixup",
+        *_FORM,
+    ),
+    "sound": ("rate", "n_mels", "seconds", "workers"),
+    "video": ("frames", "image_size", "resize", "color", "memory", "workers"),
+    "graph": ("target", "num_neighbors", "inductive", *_FORM),
 }
 _WHOSE = {"table": "tables", "image": "images", "text": "text", "pairs": "pairs of sequences", "series": "series"}
 _WHOSE |= {"sound": "sounds", "video": "videos", "graph": "graphs"}

@@ -14,7 +14,7 @@ class DataSettings:
     target: str | None = setting(None, "the column to predict")
     ignore: tuple[str, ...] = setting((), "columns to leave out, comma-separated")
     types: tuple[str, ...] = setting((), "columns whose inferred type is wrong: age:number,zip:category,day:date")
-    group: str | None = setting(None, "a column whose equal values stay in one part of the split")
+    group: str | None = setting(None, "a column whose equal values stay in one split")
     separator: str = setting(
         "auto",
         "what stands between the cells of a table; auto as its first line shows",
@@ -30,7 +30,7 @@ class DataSettings:
         None, "whether the first line of a table names its columns; false names them column_1, column_2, …"
     )
     noise: float | None = setting(
-        None, "points in the plane: the deviation of their noise; auto as the set has it", low=0.0, high=10.0
+        None, "points in the plane: the standard deviation of their noise; auto as the set has it", low=0.0, high=10.0
     )
     count: int | None = setting(None, "points in the plane: how many; auto as the set has it", low=20, high=100_000)
     missing: str = setting(
@@ -41,18 +41,18 @@ class DataSettings:
     )
     scale: str = setting(
         "standard",
-        "numbers of a table: standard (mean 0, deviation 1), quantile (ranks to a normal curve), none",
+        "numbers of a table: standard (mean 0, standard deviation 1), quantile (ranks to a normal curve), none",
         choices=("standard", "quantile", "none"),
     )
     val: float = setting(
         0.15,
-        "share of the rows kept for validation, where the data has no such part; 0 keeps none",
+        "fraction of the rows kept for validation, where the data has no such split; 0 keeps none",
         low=0.0,
         high=0.9,
     )
     test: float = setting(
         0.15,
-        "share of the rows kept for the one test at the end, where the data has no such part; 0 keeps none",
+        "fraction of the rows kept for the one test at the end, where the data has no such split; 0 keeps none",
         low=0.0,
         high=0.9,
     )
@@ -60,93 +60,104 @@ class DataSettings:
         None, "cross-validation: test on this of the folds that split_seed makes; test is not drawn then", low=1
     )
     folds: int = setting(10, "cross-validation: how many folds", low=2, high=1000)
-    split_seed: int = setting(0, "seed of the split: the same seed gives the same parts", low=0)
+    split_seed: int = setting(0, "seed of the split: the same seed gives the same splits", low=0)
     image_size: int | None = setting(None, "height and width that images are brought to", low=1, high=4096)
-    fit: str = setting(
+    resize: str = setting(
         "auto",
         "how an image is brought to image_size: crop (shorter side, then the centre), stretch, pad; "
         "auto pads where a few pixels are missing, crops otherwise",
         choices=("auto", "crop", "stretch", "pad"),
     )
     color: str = setting(
-        "auto", "colours of images: rgb, grey, or as most files have them", choices=("auto", "rgb", "grey")
+        "auto", "colours of images: rgb, gray, or as most files have them", choices=("auto", "rgb", "gray")
     )
-    limit: int | None = setting(None, "use only this many training examples, drawn at random by split_seed", low=1)
+    max_samples: int | None = setting(
+        None, "use only this many training examples, drawn at random by split_seed", low=1
+    )
     memory: int = setting(
         512, "MiB of decoded images or videos to hold; a folder that needs more is read anew in every epoch", low=0
     )
     workers: int | None = setting(
-        None, "processes that read image files, threads for sounds and videos; 0 reads in this one", low=0, high=256
+        None, "processes that read image files, threads for audio and video; 0 reads in this one", low=0, high=256
     )
     flip: bool = setting(False, "augmentation: mirror half of the training images left to right")
     crop: int = setting(
         0, "augmentation: pad training images by so many pixels and cut out a random window", low=0, high=512
     )
     color_jitter: float = setting(
-        0.0, "augmentation: change brightness, contrast and saturation by up to this share", low=0.0, high=1.0
+        0.0, "augmentation: change brightness, contrast and saturation by up to this fraction", low=0.0, high=1.0
     )
     cutout: int = setting(0, "augmentation: side of a square that is blanked in each training image", low=0, high=4096)
     mixup: float = setting(
-        0.0, "augmentation: blend pairs of examples, the share from Beta(mixup, mixup)", low=0.0, high=10.0
+        0.0, "augmentation: blend pairs of examples, the fraction from Beta(mixup, mixup)", low=0.0, high=10.0
     )
     text: str | None = setting(None, "the column that holds the text, where a table is to be read as text")
-    pairs: bool = setting(False, "the file holds pairs of sequences, a tab between them; or two files, a,b")
+    pairs: bool = setting(
+        False, "sequence-to-sequence: the file holds parallel data, a tab between source and target; or two files, a,b"
+    )
     tokenizer: str = setting(
         "auto",
         "how text is cut: characters, words, bpe, wordpiece; or a tokenizer.json, or a run or folder that holds one; "
         "auto takes that of the weights, where these have one, else what suits the data",
     )
-    frame: bool | None = setting(
-        None, "put a token before each text and one behind it, as BERT has them; auto as the model asks"
+    special_tokens: bool | None = setting(
+        None, "special tokens: one before each text and one after it, as BERT has them; auto as the model asks"
     )
-    shared: bool | None = setting(
-        None, "of pairs: one tokenizer for both sides, so that a token is the same on either; auto as the model asks"
-    )
+    shared: bool | None = setting(None, "joint vocabulary: one tokenizer for source and target; auto as the model asks")
     vocabulary: int = setting(
         30_000, "the most tokens that are told apart; the rarer ones are unknown", low=3, high=1_000_000
     )
-    min_count: int = setting(1, "words that occur less often in the training part are unknown", low=1)
+    min_count: int = setting(1, "words that occur less often in the training split are unknown", low=1)
     lower: bool | None = setting(None, "write text in lower case first; auto as the data set asks, else not")
     length: int | None = setting(
-        None, "tokens of an example: longer texts are cut there; of running text, the tokens of a step", low=1
+        None, "tokens of an example: longer texts are cut there; of a corpus, the tokens of a step", low=1
     )
     window: int = setting(5, "word vectors: words on either side that are context, at most", low=1, high=100)
     subsample: float = setting(
-        1e-3, "word vectors: share of the text above which a word is seen less often; 0 sees all", low=0.0, high=1.0
+        1e-3, "word vectors: fraction of the text above which a word is seen less often; 0 sees all", low=0.0, high=1.0
     )
-    carry: bool | None = setting(
+    stateful: bool | None = setting(
         None,
-        "of running text: a step begins where the one before it ended, with its state; auto where the model has one",
+        "language modelling: truncated back-propagation through time, state carried: a step begins where the one "
+        "before it ended; auto where the model has a state",
     )
     documents: bool = setting(
         False,
-        "of running text: no step reaches from one document into another: files of a folder, or, of a single file, "
-        "what stands between blank lines",
+        "language modelling: no step reaches from one document of the corpus into another: files of a folder, or, of a "
+        "single file, what stands between blank lines",
     )
-    mask_share: float = setting(
-        0.15, "masked-language modelling: share of the tokens that are to be foretold", low=0.01, high=0.9
+    mask_prob: float = setting(
+        0.15, "masking probability: fraction of the tokens that a masked language model predicts", low=0.01, high=0.9
     )
-    whole_words: bool = setting(False, "masked-language modelling: choose whole words, not pieces of them")
+    whole_words: bool = setting(False, "whole-word masking: mask whole words, not subwords")
     forecast: tuple[str, ...] = setting((), "the columns of a series to forecast")
     time: str | None = setting(None, "the column of a series that holds the time; auto finds it")
-    history: int | None = setting(None, "steps of a series that a forecast is made from; auto takes 4 horizons", low=1)
-    horizon: int | None = setting(None, "steps of a series to forecast; auto is 24, or as the data set asks", low=1)
-    season: int | None = setting(
-        None, "steps after which a series repeats itself; auto tells it from the time between steps", low=1
+    lookback: int | None = setting(
+        None, "context length of a forecast: steps of a series that it is made from; auto takes 4 horizons", low=1
     )
-    known: tuple[str, ...] = setting((), "columns of a series that are known in advance, such as holidays")
+    horizon: int | None = setting(
+        None, "forecast horizon: steps of a series to forecast; auto is 24, or as the data set asks", low=1
+    )
+    season_length: int | None = setting(
+        None, "seasonality: steps after which a series repeats itself; auto tells it from the time between steps", low=1
+    )
+    known_future: tuple[str, ...] = setting((), "covariates known in advance: columns of a series such as holidays")
     gaps: str = setting(
         "refuse",
         "missing steps and values of a series: refuse names them, fill draws a straight line between neighbours",
         choices=("refuse", "fill"),
     )
     rate: int | None = setting(
-        None, "samples in a second that sounds are brought to; auto takes their own", low=1000, high=192_000
+        None, "sample rate that audio is brought to, in hertz; auto takes its own", low=1000, high=192_000
     )
-    bands: int = setting(64, "mel bands of a spectrogram", low=1, high=512)
-    seconds: float | None = setting(None, "seconds that sounds are cut to; auto keeps them whole", low=0.01)
+    n_mels: int = setting(64, "mel bands of a spectrogram", low=1, high=512)
+    seconds: float | None = setting(None, "seconds that audio is cut to; auto keeps it whole", low=0.01)
     frames: int = setting(16, "frames of a video that the model is shown, evenly chosen", low=1, high=4096)
-    neighbours: tuple[int, ...] = setting(
-        (), "neighbours drawn for each node in each layer; none takes the whole graph", low=1
+    num_neighbors: tuple[int, ...] = setting(
+        (),
+        "neighbour sampling fan-out: neighbours drawn for each node, layer by layer; none takes the whole graph",
+        low=1,
     )
-    inductive: bool = setting(False, "hide the nodes of the other parts, and their edges, while a graph is learned")
+    inductive: bool = setting(
+        False, "inductive learning: hide the nodes of the other splits, and their edges, while a graph is learned"
+    )

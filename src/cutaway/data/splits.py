@@ -106,13 +106,13 @@ def complete_split(
                 f"The {name} part gets no example: val={val:g} and test={test:g} of {len(train):,} examples.",
                 mend="Add some, or give shares that leave at least one to each part.",
             )
-    if settings.limit is not None:
+    if settings.max_samples is not None:
         train = split["train"]
-        split["train"] = draw(train, settings.limit, seed=settings.split_seed, strata=labels[train])
+        split["train"] = draw(train, settings.max_samples, seed=settings.split_seed, strata=labels[train])
     taught = np.bincount(labels[split["train"]], minlength=len(classes))
     if (taught == 0).any():
         k = int(taught.argmin())
-        limited = f" under limit={settings.limit}" if settings.limit is not None else ""
+        limited = f" under max_samples={settings.max_samples}" if settings.max_samples is not None else ""
         raise DataError(
             f"No example of the class {classes[k]!r} is left for training{limited}: it has {(labels == k).sum():,}.",
             mend="Each class needs some for training, besides those for validation and test: add examples, or leave "

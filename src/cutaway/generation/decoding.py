@@ -56,8 +56,8 @@ def decode(
     mask: Tensor | None,
     target: Tokens,
     longest: int | None = None,
-    beams: int = 1,
-    alpha: float = 0.6,
+    num_beams: int = 1,
+    length_penalty: float = 0.6,
     *,
     penalty: str = "gnmt",
 ) -> Tensor:
@@ -73,7 +73,7 @@ def decode(
     left in the mode that it was in. Raises SettingError for beams or lengths below 1, α below 0, or a penalty that does
     not exist, and ModelError for outputs that are no numbers.
     """
-    return decode_scored(model, source, mask, target, longest, beams, alpha, penalty=penalty)[0]
+    return decode_scored(model, source, mask, target, longest, num_beams, length_penalty, penalty=penalty)[0]
 
 
 @torch.no_grad()
@@ -83,14 +83,15 @@ def decode_scored(
     mask: Tensor | None,
     target: Tokens,
     longest: int | None = None,
-    beams: int = 1,
-    alpha: float = 0.6,
+    num_beams: int = 1,
+    length_penalty: float = 0.6,
     *,
     penalty: str = "gnmt",
 ) -> tuple[Tensor, Tensor]:
     """The same, and the score of each answer, (N,) float64."""
-    require(beams >= 1, "beams", beams, "at least 1", SettingError)
-    require(math.isfinite(alpha) and alpha >= 0, "alpha", alpha, "at least 0", SettingError)
+    require(num_beams >= 1, "num_beams", num_beams, "at least 1", SettingError)
+    fine = math.isfinite(length_penalty) and length_penalty >= 0
+    require(fine, "length_penalty", length_penalty, "at least 0", SettingError)
     require(penalty in PENALTIES, "penalty", penalty, " or ".join(PENALTIES), SettingError)
     if longest is None:
         longest = target.longest + target.longest // 2
@@ -98,7 +99,7 @@ def decode_scored(
         longest = min(longest, context) if isinstance(context, int) and context > 0 else longest
     require(longest >= 1, "longest", longest, "at least 1", SettingError)
     lp = PENALTIES[penalty]
-    penalties = [lp(n, alpha) for n in range(1, longest + 1)]  # of answers of 1, 2, … tokens
+    penalties = [lp(n, length_penalty) for n in range(1, longest + 1)]  # of answers of 1, 2, … tokens
     training = model.training
     model.eval()
     try:
@@ -106,10 +107,10 @@ def decode_scored(
         token = torch.full((len(source),), target.begin, device=source.device)
         step = cast(Step, model.step)
         with Unrolled(model)():
-            if beams == 1:
+            if num_beams == 1:
                 found, scores = _greedy(step, state, token, target, penalties)
             else:
-                found, scores = _beam(step, state, token, target, penalties, beams)
+                found, scores = _beam(step, state, token, target, penalties, num_beams)
     finally:
         model.train(training)
     if scores.isnan().any():
@@ -139,38 +140,38 @@ def _greedy(step: Step, state: State, token: Tensor, target: Tokens, penalties: 
 
 
 def _beam(
-    step: Step, state: State, token: Tensor, target: Tokens, penalties: list[float], beams: int
+    step: Step, state: State, token: Tensor, target: Tokens, penalties: list[float], num_beams: int
 ) -> tuple[Tensor, Tensor]:
     """The best answer of a beam: ids (N, longest) and scores (N,). `token` (N,) is what all begin with."""
     n, device = len(token), token.device
     first = torch.arange(n, device=device)[:, None]  # (N, 1), the row of each example's first beginning
     running = torch.full((n, 1, len(penalties)), NONE, device=device)  # the beginnings: one, then B
     total = torch.zeros(n, 1, dtype=torch.float64, device=device)  # their log p
-    answers = torch.full((n, beams, len(penalties)), NONE, device=device)  # best first
-    scores = torch.full((n, beams), -math.inf, dtype=torch.float64, device=device)
+    answers = torch.full((n, num_beams, len(penalties)), NONE, device=device)  # best first
+    scores = torch.full((n, num_beams), -math.inf, dtype=torch.float64, device=device)
     closed = torch.zeros(n, 1, dtype=torch.bool, device=device)
     for i, lp in enumerate(penalties):
         logits, state = _logits(step, token, state)
         # The 2B likeliest continuations of all beginnings are among the 2B likeliest of each.
-        log_p, tokens = _likeliest(logits, 2 * beams, target)
+        log_p, tokens = _likeliest(logits, 2 * num_beams, target)
         width = log_p.shape[1]
         sums = total[:, :, None] + log_p.view(n, -1, width)  # (N, beginnings, width)
         # What the model says behind a beginning that cannot be is nothing, not even a number.
         sums = sums.masked_fill(total[:, :, None] == -math.inf, -math.inf).flatten(1)
-        sums, chosen = sums.topk(min(2 * beams, sums.shape[1]), 1)  # (N, 2B), the likeliest first
+        sums, chosen = sums.topk(min(2 * num_beams, sums.shape[1]), 1)  # (N, 2B), the likeliest first
         parent = chosen // width
         token = tokens.view(n, -1).gather(1, chosen)
         grown = running.gather(1, parent[:, :, None].expand(-1, -1, len(penalties)))  # (N, 2B, longest)
         grown[:, :, i] = token.masked_fill(token == target.end, NONE)
 
         ends = token == target.end if i + 1 < len(penalties) else torch.ones_like(chosen, dtype=torch.bool)
-        counts = ends & (torch.arange(ends.shape[1], device=device) < beams) & ~closed
+        counts = ends & (torch.arange(ends.shape[1], device=device) < num_beams) & ~closed
         reached = torch.cat([scores, (sums / lp).masked_fill(~counts, -math.inf)], 1)
-        scores, best = reached.topk(beams, 1)
+        scores, best = reached.topk(num_beams, 1)
         answers = torch.cat([answers, grown], 1).gather(1, best[:, :, None].expand(-1, -1, len(penalties)))
 
         sums = sums.masked_fill(ends, -math.inf)
-        total, going = sums.topk(min(beams, sums.shape[1]), 1)  # (N, B)
+        total, going = sums.topk(min(num_beams, sums.shape[1]), 1)  # (N, B)
         closed = closed | (total[:, :1] / lp <= scores[:, -1:])
         if closed.all() or i + 1 == len(penalties):
             break

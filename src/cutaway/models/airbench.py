@@ -244,7 +244,7 @@ CARD = Card(
             "label_smoothing": 0.2,
             "crop": 2,
             "flip": True,
-            "test_flip": True,
+            "tta": True,
         }
     },
 )

@@ -181,7 +181,7 @@ _FROM_SCRATCH = {
     "weight_decay": 0.01,
     "schedule": "warmup-cosine",
     "warmup": 0.1,
-    "clip": 1.0,
+    "grad_clip": 1.0,
     "label_smoothing": 0.1,
     "batch_size": 32,
 }

@@ -290,7 +290,7 @@ def pre_training(**others: object) -> dict[str, object]:
         "schedule": "wsd",
         "warmup": 0.1,
         "decay": 0.9,
-        "clip": 1.0,
+        "grad_clip": 1.0,
         **others,
     }
 
@@ -298,7 +298,7 @@ def pre_training(**others: object) -> dict[str, object]:
 def fine_tuning(**others: object) -> dict[str, object]:
     """The paper's appendix A.3: batches of 16 or 32, a rate of 5e-5, 3e-5 or 2e-5, 2 to 4 epochs. All layers learn at
     one rate from the first step on."""
-    return {"lr": 3e-5, "epochs": 3, "head_epochs": 0, "layer_decay": 1.0, **others}
+    return {"lr": 3e-5, "epochs": 3, "freeze_epochs": 0, "layer_decay": 1.0, **others}
 
 
 CARD = Card(

@@ -142,7 +142,7 @@ CARD = Card(
             "weight_decay": 0.05,
             "schedule": "warmup-cosine",
             "warmup": 0.1,
-            "clip": 1.0,
+            "grad_clip": 1.0,
             "epochs": 20,
         }
     },

@@ -143,12 +143,12 @@ _FROM_SCRATCH = {
     "weight_decay": 0.1,
     "schedule": "warmup-cosine",
     "warmup": 0.05,
-    "clip": 1.0,
+    "grad_clip": 1.0,
     "batch_size": 12,
 }
 
 # The rate and epochs of GPT's fine-tuning (A. Radford et al., 2018, section 4.1), all layers alike.
-_FROM_WEIGHTS = {"lr": 6.25e-5, "epochs": 3, "head_epochs": 0, "layer_decay": 1.0}
+_FROM_WEIGHTS = {"lr": 6.25e-5, "epochs": 3, "freeze_epochs": 0, "layer_decay": 1.0}
 
 CARD = Card(
     title="Language models are unsupervised multitask learners",

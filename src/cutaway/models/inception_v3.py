@@ -424,7 +424,7 @@ CARD = Card(
             "batch_size": 32,
             "weight_decay": 4e-5,
             "label_smoothing": 0.1,
-            "clip": 2.0,
+            "grad_clip": 2.0,
             "schedule": "warmup-cosine",
             "epochs": 30,
             "flip": True,

@@ -104,5 +104,5 @@ CARD = Card(
             "biases", paper="one a gate", here="two a gate, which add up", circulating="two in PyTorch, one in Keras"
         ),
     ),
-    settings={"lstm": {"optimizer": "adamw", "lr": 2e-3, "clip": 1.0, "epochs": 30}},
+    settings={"lstm": {"optimizer": "adamw", "lr": 2e-3, "grad_clip": 1.0, "epochs": 30}},
 )

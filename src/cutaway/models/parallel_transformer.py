@@ -198,7 +198,7 @@ CARD = Card(
             "weight_decay": 0.1,
             "schedule": "warmup-cosine",
             "warmup": 0.05,
-            "clip": 1.0,
+            "grad_clip": 1.0,
             "batch_size": 12,
         }
     },

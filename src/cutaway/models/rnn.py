@@ -83,5 +83,5 @@ CARD = Card(
             "biases", paper="one a unit", here="two a unit, which add up", circulating="two in PyTorch, one in Keras"
         ),
     ),
-    settings={"rnn": {"optimizer": "adamw", "lr": 1e-3, "clip": 1.0, "epochs": 30}},
+    settings={"rnn": {"optimizer": "adamw", "lr": 1e-3, "grad_clip": 1.0, "epochs": 30}},
 )

@@ -221,7 +221,7 @@ CARD = Card(
             "lr": 4e-3,
             "weight_decay": 0.01,
             "batch_size": 64,
-            "clip": 1.0,
+            "grad_clip": 1.0,
             "schedule": "warmup-cosine",
             "warmup": 0.05,
             "epochs": 10,

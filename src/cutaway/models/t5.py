@@ -183,7 +183,7 @@ _FROM_SCRATCH = {
     "weight_decay": 0.01,
     "schedule": "warmup-cosine",
     "warmup": 0.05,
-    "clip": 1.0,
+    "grad_clip": 1.0,
     "batch_size": 32,
 }
 

@@ -222,12 +222,12 @@ CARD = Card(
         Divergence(
             "training",
             paper="Adam with β = 0.9, 0.98 and ε = 1e-9; the last 5 (big: 20) checkpoints, 10 minutes apart, averaged",
-            here="Adam with PyTorch's β = 0.9, 0.999 and ε = 1e-8; average=K averages the last K epochs",
+            here="Adam with PyTorch's β = 0.9, 0.999 and ε = 1e-8; average_epochs=K averages the last K epochs",
         ),
         Divergence(
             "decoding",
             paper="beam 4, α = 0.6, at most 50 tokens more than the source has",
-            here="as asked: beams=4 alpha=0.6 is the paper's; a limit of length from the training targets",
+            here="as asked: num_beams=4 length_penalty=0.6 is the paper's; a limit of length from the training targets",
         ),
         Divergence(
             "transformer-tiny",
@@ -248,7 +248,7 @@ CARD = Card(
             "warmup": 0.1,
             "label_smoothing": 0.1,
             "batch_tokens": 2048,
-            "clip": 1.0,
+            "grad_clip": 1.0,
         },
     },
 )

@@ -272,7 +272,7 @@ _FROM_SCRATCH = {
     "weight_decay": 0.05,
     "schedule": "warmup-cosine",
     "warmup": 0.1,
-    "clip": 1.0,
+    "grad_clip": 1.0,
     "epochs": 100,
     "crop": 4,
     "flip": True,

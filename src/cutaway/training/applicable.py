@@ -88,10 +88,13 @@ def _without_effect(
             )
     if "accumulate" in asked and hasattr(train, "x") and settings.batch_size in (0, len(train)):
         yield "accumulate", "the whole graph is one step of an epoch. Leave it out"
-    if "eval_batch_size" in asked and hasattr(train, "x") and not data_settings.neighbours:
+    if "eval_batch_size" in asked and hasattr(train, "x") and not data_settings.num_neighbors:
         yield "eval_batch_size", "a whole graph is evaluated at once. Leave it out"
-    if "alpha" in asked and settings.beams == 1:
-        yield "alpha", "it is for beams, and beams=1 keeps one beginning alone. Give more beams, or leave it out"
+    if "length_penalty" in asked and settings.num_beams == 1:
+        yield (
+            "length_penalty",
+            "it is for beam search, and num_beams=1 keeps one beginning alone. Give more beams, or leave it out",
+        )
     if (loss := settings.loss or getattr(model, "loss", None)) and isinstance(target, Classes):
         for key in sorted({"label_smoothing", "class_weights"} & asked if loss != "cross_entropy" else ()):
             yield key, f"it is for loss=cross_entropy, and this is {loss}. Give that, or leave it out"

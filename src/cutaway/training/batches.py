@@ -32,7 +32,7 @@ def batches_of(part: Part, settings: TrainSettings, place: Place, epoch: int) ->
 def reach(part: Part, settings: TrainSettings, place: Place, epochs: int | None = None) -> tuple[int, int]:
     """How many epochs the updates that are asked for take, of at most `epochs` (those of the settings, unless given),
     and how many updates those are: the last epoch may be left early."""
-    wanted, most = settings.updates or 1, epochs or settings.epochs
+    wanted, most = settings.max_steps or 1, epochs or settings.epochs
     epoch = updates = 0
     while updates < wanted and epoch < most:
         updates += math.ceil(len(batches_of(part, settings, place, epoch)) / settings.accumulate)

@@ -100,10 +100,10 @@ def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
         ready.place,
         size,
         task,
-        flip=ready.settings.test_flip,
+        flip=ready.settings.tta,
         decodes=True,
-        beams=ready.settings.beams,
-        alpha=ready.settings.alpha,
+        num_beams=ready.settings.num_beams,
+        length_penalty=ready.settings.length_penalty,
         tokens=ready.settings.batch_tokens,
     )
     train_target = ready.data.parts["train"].target

@@ -33,8 +33,8 @@ def results_of(
     *,
     flip: bool = False,
     decodes: bool = False,
-    beams: int = 1,
-    alpha: float = 0.6,
+    num_beams: int = 1,
+    length_penalty: float = 0.6,
     tokens: int = 0,
     ticked: Callable[[int], None] = lambda n: None,
 ) -> Results:
@@ -43,7 +43,7 @@ def results_of(
     With `flip` outputs are the means of those for each image (N, C, H, W) and for its mirror image. A task with a
     `keep` is asked what of a batch's outputs to keep; sequences of different lengths are padded, with NaN and with
     targets that are ignored. With `decodes` a task that asks for it is given the sequences that the model writes by
-    itself too, with so many `beams` and that `alpha` (`generation.decoding`). `tokens` bounds a
+    itself too, with so many `num_beams` and that `length_penalty` (`generation.decoding`). `tokens` bounds a
     batch as in `batches_in_order`. `ticked` is told how many examples each batch held. The outputs of models that
     foretell tokens are held for some texts at a time. The model is left in the mode that it was in, each layer in its
     own: a frozen batch norm answers as in evaluation while the others learn.
@@ -58,7 +58,7 @@ def results_of(
         for index, batch in zip(plan, part.batches(plan)):
             inputs, target = place.batch(batch)
             with place.autocast():
-                own = _written(model, inputs, part, index, task, beams, alpha) if decodes else ()
+                own = _written(model, inputs, part, index, task, num_beams, length_penalty) if decodes else ()
                 if keep is not None and words is not None:
                     answer = _kept(keep, words.outputs(inputs), target, own)
                 elif carries(model, part):
@@ -124,8 +124,8 @@ def _written(
     part: Part,
     index: Tensor,
     task: Task | None,
-    beams: int,
-    alpha: float,
+    num_beams: int,
+    length_penalty: float,
 ) -> tuple[Any, ...]:
     """Where sequences are the task: those that the model writes by itself for the sources of a batch, and all right
     answers to each, where the part knows several; as ids, and as text, where they are sentences."""
@@ -136,7 +136,11 @@ def _written(
     references = [known(i) for i in index.tolist()] if known is not None else None
     written = getattr(part, "texts", None)
     texts = [written(i) for i in index.tolist()] if written is not None else None
-    return decode(model, inputs[0], inputs[1], target, beams=beams, alpha=alpha), references, texts
+    return (
+        decode(model, inputs[0], inputs[1], target, num_beams=num_beams, length_penalty=length_penalty),
+        references,
+        texts,
+    )
 
 
 def _joined(batches: list[Tensor], places: Sequence[Tensor], filler: float) -> Tensor:

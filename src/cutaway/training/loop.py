@@ -82,11 +82,11 @@ class Trainer:
         self._parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizers = build_optimizers(self.model, settings)
         self.average = Average(self.model, settings.ema) if settings.ema else None
-        self.last_epochs = LastEpochs(checkpoints, settings.average) if settings.average else None
+        self.last_epochs = LastEpochs(checkpoints, settings.average_epochs) if settings.average_epochs else None
         self.mean: Mean | None = None  # of the weights behind the last epochs, where that was asked for and is made
         self.forward: Callable[..., Tensor] = torch.compile(self.model) if settings.compile else self.model
-        self.words = words_of(self.model, task, settings.chunk, compiled=settings.compile)
-        self.updates = reach(self.train, settings, place)[1] if settings.updates else math.inf  # where training ends
+        self.words = words_of(self.model, task, settings.loss_chunk, compiled=settings.compile)
+        self.updates = reach(self.train, settings, place)[1] if settings.max_steps else math.inf  # where training ends
         at = moments(self._in_all()[0], settings.snapshots) if settings.snapshots and place.writes else frozenset()
         self.snapshots = Snapshots(checkpoints.parent, at)
         self.state = State()
@@ -143,7 +143,7 @@ class Trainer:
                     if time.perf_counter() - self._saved > 60 * settings.save_minutes:
                         self.checkpoint_now()
                 self._end_epoch()
-        all_of_them = f"{state.update:,} updates" if state.update == settings.updates else "epochs"
+        all_of_them = f"{state.update:,} updates" if state.update == settings.max_steps else "epochs"
         state.stopped = state.stopped or f"all {all_of_them} are done"
         if self.last_epochs:
             self.mean = self._mean_of(self.last_epochs)
@@ -181,7 +181,7 @@ class Trainer:
 
         Each phase has a schedule of its own, so that what was taken from a file is warmed up to as well.
         """
-        state, alone = self.state, self.settings.head_epochs or 0
+        state, alone = self.state, self.settings.freeze_epochs or 0
         if state.epoch == alone and state.batch == 0:
             state.phase_update, state.phase_seconds = state.update, state.seconds
         heads_only = state.epoch < alone
@@ -228,8 +228,8 @@ class Trainer:
         state.counted += counted
         if place.looks_at_every_step or state.update % LOOK_EVERY == 0:
             self.look()
-        if settings.clip:
-            norm = nn.utils.clip_grad_norm_(self._parameters, settings.clip)
+        if settings.grad_clip:
+            norm = nn.utils.clip_grad_norm_(self._parameters, settings.grad_clip)
             if place.looks_at_every_step and not math.isfinite(norm.item()):
                 self._refuse("a gradient")
         for optimizer in self.optimizers:
@@ -308,7 +308,7 @@ class Trainer:
         tokens = 0 if settings.eval_batch_size else settings.batch_tokens
         with self.average.applied() if self.average else nullcontext():
             outputs, target = results_of(
-                self.model, part, self.place, size, self.task, flip=settings.test_flip, tokens=tokens
+                self.model, part, self.place, size, self.task, flip=settings.tta, tokens=tokens
             )
         target = target.to(outputs.dtype) if target.is_floating_point() else target
         figures = self.task.quick(outputs, target)
@@ -342,7 +342,7 @@ class Trainer:
     def _in_all(self) -> tuple[int, int]:
         """The updates of the whole training, where nothing ends it early, and those of an epoch: its first."""
         an_epoch = math.ceil(len(self.batches_of(0)) / self.settings.accumulate)
-        return (int(self.updates) if self.settings.updates else self.settings.epochs * an_epoch), an_epoch
+        return (int(self.updates) if self.settings.max_steps else self.settings.epochs * an_epoch), an_epoch
 
     def _share_done(self, steps: int) -> float:
         """How far the phase is, in [0, 1]: by updates or by the time budget, whichever is further."""
@@ -392,7 +392,7 @@ class Trainer:
         last = self.checkpoints / "last.safetensors"
         kept = f"The last good checkpoint is {last}." if last.exists() else "There is no checkpoint yet."
         raise TrainingError(
-            f"Training stopped {said}. {kept} Try a smaller rate (lr={self.settings.lr / 10:g}) or clip=1; "
+            f"Training stopped {said}. {kept} Try a smaller rate (lr={self.settings.lr / 10:g}) or grad_clip=1; "
             "`cutaway check` shows values out of range."
         )
 
@@ -427,10 +427,10 @@ class Mean:
 
 def refuse_unfit(settings: TrainSettings, part: Part) -> None:
     """Raise SettingError for settings that exclude one another, or that training on this part gives no meaning to."""
-    if settings.average and settings.ema:
+    if settings.average_epochs and settings.ema:
         raise SettingError(
-            f"average={settings.average} and ema={settings.ema:g} are two averages of the weights, and one is kept: "
-            "give one of them."
+            f"average_epochs={settings.average_epochs} and ema={settings.ema:g} are two averages of the weights, and "
+            "one is kept: give one of them."
         )
     if settings.batch_tokens and "tokens" not in inspect.signature(getattr(part, "plan", lambda: None)).parameters:
         raise SettingError(

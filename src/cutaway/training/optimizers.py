@@ -63,10 +63,10 @@ def _sparse(model: nn.Module) -> bool:
 
 
 def _refuse_for_sparse(model: nn.Module, s: TrainSettings) -> None:
-    if _sparse(model) and (s.optimizer not in ("sgd", "adagrad") or s.weight_decay or s.clip):
+    if _sparse(model) and (s.optimizer not in ("sgd", "adagrad") or s.weight_decay or s.grad_clip):
         raise SettingError(
             "This model updates only the rows of its embeddings that a step uses, which needs optimizer=sgd or "
-            f"adagrad, weight_decay=0 and clip=0; these are {s.optimizer}, {s.weight_decay:g} and {s.clip:g}."
+            f"adagrad, weight_decay=0 and grad_clip=0; these are {s.optimizer}, {s.weight_decay:g} and {s.grad_clip:g}."
         )
 
 

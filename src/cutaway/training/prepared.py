@@ -16,11 +16,11 @@ from ..data.sets import DataSet
 from ..data.settings import DataSettings
 from ..data.text.fitting import AUTO, OF_ITS_OWN
 from ..data.text.tokenizers import KINDS
-from ..errors import ModelError, SettingError, UnknownName
+from ..errors import ModelError, SettingError
 from ..interop.hub import fetch, is_hub
 from ..interop.word_vectors import Vectors, take_vectors
 from ..models.registry import Preset, preset
-from ..settings import as_text, build, keys, short
+from ..settings import as_text, build, keys, short, unknown_setting
 from ..spec import Classes, ImageSizes, ImageSpec, PairSpec
 from ..tasks.task import Task, task_for
 from .applicable import refuse_without_effect
@@ -69,12 +69,7 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     known = keys(DataSettings, TrainSettings)
     for key in flat:
         if key not in known:
-            raise UnknownName(
-                "setting",
-                key,
-                [*known, *(f"model.{k}" for k in found.setting_names)],
-                "`cutaway train --help` lists them.",
-            )
+            raise unknown_setting(key, [*known, *(f"model.{k}" for k in found.setting_names)])
     settings = build(TrainSettings, {k: v for k, v in flat.items() if k in keys(TrainSettings)})
     data_settings = build(DataSettings, {k: v for k, v in flat.items() if k in keys(DataSettings)})
     if settings.threads:
@@ -109,7 +104,7 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     if settings.compile and carries(network, data.parts["train"]):
         raise SettingError(
             f"compile=true compiles what answers for one batch by itself, and {model} carries its state from batch to "
-            "batch: leave compile out, or add carry=false."
+            "batch: leave compile out, or add stateful=false."
         )
     taken = None
     if begun and settings.weights:
@@ -133,10 +128,10 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
             f"mixup blends classes, and {model} learns by loss={task.loss_name}, which takes one class an example: "
             "leave mixup out, or take loss=cross_entropy."
         )
-    if settings.chunk and words_of(network, task) is None:
+    if settings.loss_chunk and words_of(network, task) is None:
         raise SettingError(
-            f"chunk={settings.chunk} is for attention models that give each token as many outputs as there are words, "
-            f"and {model} on this data does not: leave it out."
+            f"loss_chunk={settings.loss_chunk} is for attention models that give each token as many outputs as there "
+            f"are words, and {model} on this data does not: leave it out."
         )
     place = find_place(settings.device, settings.precision, settings.channels_last, network)
     return Prepared(found, data, network, task, place, settings, data_settings, parsed, sizes, taken)
@@ -153,12 +148,12 @@ def refuse_module(model: object) -> None:
 
 def _as_the_model_asks(settings: DataSettings, kind: str, found: Preset) -> DataSettings:
     """The settings with what the model wants where they leave it open: a state carried from step to step, texts in a
-    frame, one vocabulary for both sides of a pair. Raises SettingError for carry=true where there is no state."""
+    frame, one vocabulary for both sides of a pair. Raises SettingError for stateful=true where there is no state."""
     network = found.module.Model
-    if kind == "text" and settings.carry and not hasattr(network, "advance"):
-        raise SettingError(f"carry=true carries a state from step to step, and {found.name} has none: leave it out.")
+    if kind == "text" and settings.stateful and not hasattr(network, "advance"):
+        raise SettingError(f"stateful=true carries a state from step to step, and {found.name} has none: leave it out.")
     asked = {
-        "text": {"carry": hasattr(network, "advance"), "frame": getattr(network, "framed", False)},
+        "text": {"stateful": hasattr(network, "advance"), "special_tokens": getattr(network, "framed", False)},
         "pairs": {"shared": getattr(network, "shares_vocabulary", False)},
     }
     wanted = [key for key, wants in asked.get(kind, {}).items() if wants and getattr(settings, key) is None]
@@ -246,10 +241,10 @@ def _refuse_unfit(settings: TrainSettings, data: DataSet) -> None:
             f"sampling=balanced draws examples one by one, and batches of {spec.kind} data are made in another way: "
             "class_weights=balanced weighs them instead."
         )
-    if settings.test_flip and not isinstance(spec, ImageSpec):
-        raise SettingError(f"test_flip mirrors images, and this is {spec.kind} data: leave it out.")
+    if settings.tta and not isinstance(spec, ImageSpec):
+        raise SettingError(f"tta mirrors images, and this is {spec.kind} data: leave it out.")
     usual = TrainSettings()
-    for key in ("beams", "alpha"):
+    for key in ("num_beams", "length_penalty"):
         value = getattr(settings, key)
         if value != getattr(usual, key) and not isinstance(spec, PairSpec):
             raise SettingError(
@@ -320,17 +315,17 @@ def _settled(settings: TrainSettings, model: nn.Module, taken: Taken | None) -> 
 
     Raises SettingError where that leaves nothing to learn.
     """
-    alone, decay = settings.head_epochs, settings.layer_decay
+    alone, decay = settings.freeze_epochs, settings.layer_decay
     if alone is None:
         alone = 1 if taken and taken.new and settings.epochs > 1 else 0
     if alone and not settings.weights:
         raise SettingError(
-            f"head_epochs={alone} keeps the body as it begins, and without weights it begins at random: "
+            f"freeze_epochs={alone} keeps the body as it begins, and without weights it begins at random: "
             "give weights=FILE, or leave it out."
         )
     if alone > settings.epochs:
         raise SettingError(
-            f"head_epochs={alone} are of the epochs={settings.epochs} of the whole training: give more of those."
+            f"freeze_epochs={alone} are of the epochs={settings.epochs} of the whole training: give more of those."
         )
     still = frozen(model, settings.freeze)
     learning = {name for name, p in model.named_parameters() if p.requires_grad} - still
@@ -340,7 +335,7 @@ def _settled(settings: TrainSettings, model: nn.Module, taken: Taken | None) -> 
     return replace(
         settings,
         weights=_as_recorded(settings.weights),
-        head_epochs=alone,
+        freeze_epochs=alone,
         layer_decay=decay if decay is not None else LAYER_DECAY if settings.weights else 1.0,
     )
 

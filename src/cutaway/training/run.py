@@ -32,7 +32,7 @@ from ..tasks.measures import Measure
 from ..tasks.task import Task, task_for
 from .evaluation import Results, results_of
 from .place import Place, find_place
-from .schemas import read_run
+from .schemas import read_run, source_of
 
 FILLED = 5  # tokens that are named for a gap
 
@@ -98,7 +98,7 @@ class Run:
         about = self.about["data"]
         given = {k: v for k, v in self.about["settings"].items() if k in keys(DataSettings)}
         given = self.with_own_tokenizer(given)
-        source = about.get("path") or about["source"]  # a run can be opened from another folder than it was made in
+        source = source_of(about)
         sizes = ImageSizes(**about["image_sizes"]) if about.get("image_sizes") else ANY_SIZE
         data = open_data(source, build(DataSettings, given), sizes, preset(self.about["model"]).targets)
         self.refuse_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
@@ -125,13 +125,13 @@ class Run:
                 )
 
     def evaluate(
-        self, source: str | Path | None = None, *, beams: int | None = None, alpha: float | None = None
+        self, source: str | Path | None = None, *, num_beams: int | None = None, length_penalty: float | None = None
     ) -> dict[str, Measure]:
         """Figures with their 95 % intervals on the run's own test part, or on other labelled data of the same kind:
         a path, or the test part of a named set. What is not the run's own goes through the run's own preprocessing.
-        `beams` and `alpha` are for runs that write sequences, and else those of its settings.
+        `num_beams` and `length_penalty` are for runs that write sequences, and else those of its settings.
         """
-        self._refuse_beams(beams, alpha)
+        self._refuse_beams(num_beams, length_penalty)
         if source is not None and not hasattr(source, "edge_index"):
             refuse_object(source, "a path or the name of a data set")
         if source is None:
@@ -144,7 +144,7 @@ class Run:
         else:
             part = self.preprocessing.labelled(source)
         assert part.target is not None, "labelled parts have targets"
-        return self.task.measures(*self.results(part, decodes=True, beams=beams, alpha=alpha))
+        return self.task.measures(*self.results(part, decodes=True, num_beams=num_beams, length_penalty=length_penalty))
 
     def _prepared_anew(self, data: DataSet) -> Part:
         """The test part of another data set, from what its examples were before that set prepared them.
@@ -175,14 +175,15 @@ class Run:
         return prepared
 
     def predict(
-        self, sources: Sequence[Any], *, beams: int | None = None, alpha: float | None = None
+        self, sources: Sequence[Any], *, num_beams: int | None = None, length_penalty: float | None = None
     ) -> list[dict[str, Any]]:
         """One row an example, in words and units, for new files or rows, prepared as the training part was.
 
         What the training part did not know, such as a category, is warned of. Of a run that learned pairs a file has a
-        row for every line, in its order, with nothing said of an empty one; `beams` and `alpha` are as in `evaluate`.
+        row for every line, in its order, with nothing said of an empty one; `num_beams` and `length_penalty`
+        are as in `evaluate`.
         """
-        self._refuse_beams(beams, alpha)
+        self._refuse_beams(num_beams, length_penalty)
         sources = [sources] if isinstance(sources, str | os.PathLike | Mapping) else sources
         if isinstance(sources, Iterator):  # what is looked at here would be gone from it
             sources = list(sources)
@@ -198,7 +199,9 @@ class Run:
         context = getattr(getattr(self.model, "config", None), "context", None)
         if refuse_longer is not None and context is not None:
             refuse_longer(context)
-        results = self.results(part, decodes=True, beams=beams, alpha=alpha) if len(part) else None
+        results = (
+            self.results(part, decodes=True, num_beams=num_beams, length_penalty=length_penalty) if len(part) else None
+        )
         rows = self.task.predictions(results.outputs) if results else []
         for i in getattr(part, "empty", ()):
             rows[i] = dict.fromkeys(rows[i], "")
@@ -244,10 +247,10 @@ class Run:
         return rows
 
     def results(
-        self, part: Part, decodes: bool = False, beams: int | None = None, alpha: float | None = None
+        self, part: Part, decodes: bool = False, num_beams: int | None = None, length_penalty: float | None = None
     ) -> Results:
-        """The model's answers for a part, with its targets; `decodes` as in `results_of`, `beams` and `alpha` too,
-        which are those of the run's settings unless they are given."""
+        """The model's answers for a part, with its targets; `decodes` as in `results_of`, `num_beams` and
+        `length_penalty` too, which are those of the run's settings unless they are given."""
         settings = self.about["settings"]
         model = self.place.model(self.model, learns=False)
         return results_of(
@@ -256,10 +259,10 @@ class Run:
             self.place,
             256,
             self.task,
-            flip=settings.get("test_flip", False),
+            flip=settings.get("tta", False),
             decodes=decodes,
-            beams=beams if beams is not None else settings.get("beams", 1),
-            alpha=alpha if alpha is not None else settings.get("alpha", 0.6),
+            num_beams=num_beams if num_beams is not None else settings.get("num_beams", 1),
+            length_penalty=length_penalty if length_penalty is not None else settings.get("length_penalty", 0.6),
             tokens=settings.get("batch_tokens", 0),
         )
 
@@ -276,10 +279,10 @@ class Run:
                 mend="What is prepared already goes to the model itself: run.model(x).",
             )
 
-    def _refuse_beams(self, beams: int | None, alpha: float | None) -> None:
+    def _refuse_beams(self, num_beams: int | None, length_penalty: float | None) -> None:
         """Raise SettingError for settings of decoding, where the run decodes nothing."""
-        if (beams is not None or alpha is not None) and not isinstance(self.spec.target, Tokens):
+        if (num_beams is not None or length_penalty is not None) and not isinstance(self.spec.target, Tokens):
             raise SettingError(
-                f"beams and alpha are for runs that learned pairs of sequences, and this one learned the "
+                f"num_beams and length_penalty are for runs that learned pairs of sequences, and this one learned the "
                 f"{self.spec.target.column} of {self.spec.kind} data: leave them out."
             )

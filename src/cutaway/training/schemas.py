@@ -5,11 +5,13 @@ What every run has must be there; what only some have, or what earlier versions 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..files import read_json
 from ..schema import NUMBER, refuse_unlike
+from ..settings import as_now
 
 TEXT, FIGURE = str | None, NUMBER | None  # FIGURE: null stands for infinity and for no number
 MEASURE = {"value": FIGURE, "low": FIGURE, "high": FIGURE}
@@ -107,7 +109,14 @@ EVALUATION = {
 
 def read_run(folder: Path) -> dict[str, Any]:
     """The document run.json of a run's folder. Raises FileError, by file and key, where it is not what was written."""
-    return _read(folder / "run.json", RUN, "Take it from a copy, or train again.")
+    about = _read(folder / "run.json", RUN, "Take it from a copy, or train again.")
+    return about | {"settings": as_now(about["settings"])}
+
+
+def source_of(data: Mapping[str, Any]) -> str:
+    """Where the data of a run is opened again: its whole path, as a run can be opened from another folder, else its
+    name. `data` is that part of run.json."""
+    return str(data.get("path") or data["source"])
 
 
 def read_evaluation(folder: Path) -> dict[str, Any] | None:

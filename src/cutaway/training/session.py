@@ -31,8 +31,14 @@ from .prepared import Prepared, prepare, refuse_module
 from .progress import Progress
 from .run import Run
 from .same import differences, take_threads
+from .schemas import source_of
 
-HOW_LONG = ("epochs", "updates", "minutes", "patience")  # a run that had stopped goes on where one of these is changed
+HOW_LONG = (
+    "epochs",
+    "max_steps",
+    "minutes",
+    "patience",
+)  # a run that had stopped goes on where one of these is changed
 MAY_CHANGE = (*HOW_LONG, "save_minutes", "workers", "threads", "device", "tensorboard", "memory_fraction")
 
 
@@ -77,7 +83,7 @@ def fit(
         goes_on = earlier is not None and (earlier.folder / "checkpoints" / "last.safetensors").exists()
         ready = prepare(model, source, given, resumed=goes_on)
         refuse_unfit(ready.settings, ready.data.parts["train"])
-        if not earlier or "updates" in typed:
+        if not earlier or "max_steps" in typed:
             settle_length(ready, typed, cut=before.get("resumed", 0) + 1 if earlier else 0)
         notes += refuse_step_beyond_memory(ready)
         if earlier:
@@ -148,9 +154,9 @@ def settle_length(ready: Prepared, typed: Mapping[str, Any], cut: int = 0) -> No
     """Make the epochs as many as the updates take, where those are given and the epochs are not among what was
     `typed`; `cut` is how many epochs may have been left early."""
     part, settings = ready.data.parts["train"], ready.settings
-    if settings.updates and "epochs" not in typed:
-        epochs = reach(part, settings, ready.place, epochs=settings.updates)[0]  # an epoch has at least one
-        ready.settings = replace(settings, epochs=max(epochs + cut, settings.head_epochs or 0))
+    if settings.max_steps and "epochs" not in typed:
+        epochs = reach(part, settings, ready.place, epochs=settings.max_steps)[0]  # an epoch has at least one
+        ready.settings = replace(settings, epochs=max(epochs + cut, settings.freeze_epochs or 0))
 
 
 def finish(
@@ -227,7 +233,7 @@ def _resumed(
             raise SettingError("This run's data was given in Python: give it again, as train(data=graph, resume=RUN).")
         given_again, source = source, IN_MEMORY
     else:
-        given_again = about["data"].get("path") or about["data"]["source"]
+        given_again = source_of(about["data"])
     for what, now, then in (("model", model, about["model"]), ("data", source, about["data"]["source"])):
         if now is not None and now != then:
             raise SettingError(f"This run's {what} is {then}, not {now}. Leave MODEL and DATA out with --resume.")

@@ -285,7 +285,7 @@ def _refuse_other_inputs(file: Path, layer: str, there: tuple[int, ...], here: t
             f"{file} learned from {there[1]} inputs an example, and this data has {here[1]}: its layer {layer} cannot "
             "be taken. Give data with the same columns, or train without weights."
         )
-    colors = {1: "color=grey", 3: "color=rgb"}
+    colors = {1: "color=gray", 3: "color=rgb"}
     raise FileError(
         f"{file} learned from images with in_channels={there[1]}, and these have in_channels={here[1]}: its layer "
         f"{layer} cannot be taken. Give such images{', by ' + colors[there[1]] if there[1] in colors else ''}."

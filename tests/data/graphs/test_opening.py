@@ -75,7 +75,7 @@ def test_a_given_split_and_numbers(tmp_path: Path) -> None:
     target = batch(data, "train").target
     assert target.mean() == pytest.approx(0, abs=1e-6)
     assert {part: len(p) for part, p in data.parts.items()} == {"train": 18, "val": 10, "test": 8}
-    drawn = open_graph(people(tmp_path / "q", label=lambda i: f"{i * 1.5}"), DataSettings(target="side", limit=7))
+    drawn = open_graph(people(tmp_path / "q", label=lambda i: f"{i * 1.5}"), DataSettings(target="side", max_samples=7))
     assert {part: len(p) for part, p in drawn.parts.items()} == {"train": 7, "val": 6, "test": 5}
 
 
@@ -113,7 +113,7 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="inductive=true hides nodes of one graph"):
         graph_dataset(molecules(), DataSettings(inductive=True), name="m", source="m")
     with pytest.raises(SettingError, match="is for one large graph"):
-        graph_dataset(molecules(), DataSettings(neighbours=(2,)), name="m", source="m")
+        graph_dataset(molecules(), DataSettings(num_neighbors=(2,)), name="m", source="m")
 
 
 def test_preprocessing_goes_out_and_in_and_prepares_new_graphs_alike(tmp_path: Path) -> None:

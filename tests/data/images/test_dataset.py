@@ -65,7 +65,7 @@ def test_a_set_with_its_own_test_part_keeps_it_and_gives_validation_from_trainin
 def test_limit_thins_out_training_alone() -> None:
     whole, thin = (
         complete_split(LABELS, ["a", "b", "c"], None, DataSettings()),
-        complete_split(LABELS, ["a", "b", "c"], None, DataSettings(limit=9)),
+        complete_split(LABELS, ["a", "b", "c"], None, DataSettings(max_samples=9)),
     )
     assert np.bincount(LABELS[thin["train"]]).tolist() == [3, 3, 3]
     assert set(thin["train"]) < set(whole["train"])
@@ -88,8 +88,8 @@ def test_a_class_without_training_examples_is_named() -> None:
     given = {"train": np.arange(80), "test": np.array([80])}
     with pytest.raises(DataError, match=r"No example of the class 'c' is left for training: it has 1\."):
         complete_split(labels, ["a", "b", "c"], given, DataSettings())
-    with pytest.raises(DataError, match="is left for training under limit=2: it has 40"):
-        complete_split(LABELS, ["a", "b", "c"], None, DataSettings(limit=2))
+    with pytest.raises(DataError, match="is left for training under max_samples=2: it has 40"):
+        complete_split(LABELS, ["a", "b", "c"], None, DataSettings(max_samples=2))
 
 
 def test_nothing_is_fitted_on_validation_or_test_images() -> None:
@@ -138,7 +138,7 @@ def test_a_picture_is_the_original() -> None:
 
 def test_grey_is_what_reading_a_file_in_grey_gives() -> None:
     values = pixels()
-    grey = in_colour(torch.from_numpy(values), "grey")
+    grey = in_colour(torch.from_numpy(values), "gray")
     assert grey.shape == (120, 1, 8, 8)
     for i in range(5):
         read = picture(as_image(values[i].transpose(1, 2, 0)), "read", 1)
@@ -147,11 +147,11 @@ def test_grey_is_what_reading_a_file_in_grey_gives() -> None:
     assert in_colour(grey, "auto") is grey
 
 
-@pytest.mark.parametrize("color", ["rgb", "grey"])
+@pytest.mark.parametrize("color", ["rgb", "gray"])
 def test_colour_holds_for_new_files_too(color: str) -> None:
     values = pixels(channels=1 if color == "rgb" else 3)
     data = opened(values, color=color)
-    assert data.spec.shape == ({"rgb": 3, "grey": 1}[color], 8, 8)
+    assert data.spec.shape == ({"rgb": 3, "gray": 1}[color], 8, 8)
     shown = data.parts["test"].picture(0)
     (batch,) = data.preprocessing.examples([shown]).batches([torch.tensor([0])])
     assert torch.equal(batch.inputs[0], inputs(data, "test")[:1])

@@ -102,8 +102,8 @@ def test_part_folders_are_the_parts(parted: Path) -> None:
 
 @pytest.mark.parametrize("fit", ["auto", "crop", "stretch", "pad"])
 def test_memory_and_workers_give_the_same_bits(photos: Path, fit: str) -> None:
-    held = opened(photos, 16, fit=fit)
-    streams = [opened(photos, 16, fit=fit, memory=0, workers=w) for w in (0, 2)]
+    held = opened(photos, 16, resize=fit)
+    streams = [opened(photos, 16, resize=fit, memory=0, workers=w) for w in (0, 2)]
     assert isinstance(held.parts["train"], TensorPart)
     assert all(s.preprocessing == held.preprocessing for s in streams)
     assert all(s.split_hash == held.split_hash and s.fingerprint == held.fingerprint for s in streams)
@@ -164,11 +164,11 @@ def test_colours_are_what_most_files_have(photos: Path) -> None:
     assert data.spec.shape[0] == 1
     assert any("9 of 20 images are coloured and are read in grey" in note for note in data.notes)
     assert opened(photos, 8, color="rgb").spec.shape[0] == 3
-    assert opened(photos, 8, color="grey").spec.shape[0] == 1
+    assert opened(photos, 8, color="gray").spec.shape[0] == 1
 
 
 def test_limit_leaves_validation_and_test_as_they_are(photos: Path) -> None:
-    whole, thin = opened(photos, 8), opened(photos, 8, limit=4)
+    whole, thin = opened(photos, 8), opened(photos, 8, max_samples=4)
     assert len(thin.parts["train"]) == 4
     assert set(names(thin, "train")) < set(names(whole, "train"))
     assert names(thin, "test") == names(whole, "test")
@@ -343,7 +343,7 @@ def test_preprocessing_is_of_images(photos: Path) -> None:
 
 
 def test_real_jpegs(shared_data: Path) -> None:
-    data = opened(shared_data / "cifar10" / "jpg_folders", 32, limit=200)
+    data = opened(shared_data / "cifar10" / "jpg_folders", 32, max_samples=200)
     assert data.spec.shape == (3, 32, 32)
     assert len(data.parts["train"]) == 200
     assert len(data.parts["test"]) == 200

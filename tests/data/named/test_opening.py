@@ -274,7 +274,7 @@ def test_mnist_is_read_right(shared: Path) -> None:
     pixels, labels = read_labelled_idx(files[2], files[3], 10)
     assert pixels.shape == (10_000, 28, 28)
     assert np.bincount(labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-    data = opened("mnist", 32, limit=500)
+    data = opened("mnist", 32, max_samples=500)
     assert sizes(data) == (500, 9000, 10_000)
     assert data.notes == []
     (batch,) = data.parts["test"].batches([torch.arange(10)])
@@ -329,7 +329,7 @@ def test_titanic_leaves_out_what_repeats(shared: Path) -> None:
 
 def test_sums_are_those_of_the_real_files(shared: Path) -> None:
     for name in ("mnist", "mnist1d", "california_housing", "titanic"):
-        assert not any("not the published file" in n for n in opened(name, limit=100).notes), name
+        assert not any("not the published file" in n for n in opened(name, max_samples=100).notes), name
 
 
 def test_asking_again_finds_what_was_fetched(nowhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def test_captions_have_their_parts(home: Path) -> None:
     assert "hund" in data.preprocessing.to_json()["source"]["tokens"]
     assert any("min_count=2 for this set" in n for n in data.notes)
     assert not any("min_count=2 for this set" in n for n in opened("multi30k", min_count=3).notes)
-    assert [len(p) for p in opened("multi30k", limit=7).parts.values()] == [7, 9, 8]
+    assert [len(p) for p in opened("multi30k", max_samples=7).parts.values()] == [7, 9, 8]
 
 
 def test_captions_may_share_their_pieces(home: Path) -> None:
@@ -122,7 +122,7 @@ def test_the_real_dictionary(shared_data: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("CUTAWAY_DATA", str(shared_data))
     if where("cmudict") is None:
         pytest.skip("needs cmudict")
-    data = opened("cmudict", limit=2000)
+    data = opened("cmudict", max_samples=2000)
     assert isinstance(data.spec.target, Tokens)
     assert data.spec.target.vocabulary == 39 + 4  # the phonemes of the dictionary
     assert isinstance(data.spec, PairSpec)
@@ -135,7 +135,7 @@ def test_the_real_captions(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("CUTAWAY_DATA", str(shared_data))
     if where("multi30k") is None:
         pytest.skip("needs multi30k")
-    data = opened("multi30k", limit=500)
+    data = opened("multi30k", max_samples=500)
     assert [len(p) for p in data.parts.values()] == [500, 1014, 1000]
     assert not any("not the published file" in n for n in data.notes)
     row = data.parts["test"].row(0)

@@ -121,7 +121,7 @@ def test_a_book_without_its_marks_is_refused(own_data: Path) -> None:
 @pytest.mark.parametrize("name", ["tinyshakespeare", "wikitext2"])
 def test_hidden_tokens_are_learned_of_it(name: str) -> None:
     here(name)
-    data = open_named(name, DataSettings(length=32, vocabulary=1000, frame=True), targets=(Masked,))
+    data = open_named(name, DataSettings(length=32, vocabulary=1000, special_tokens=True), targets=(Masked,))
     preprocessing = data.preprocessing
     assert isinstance(preprocessing, MaskedPreprocessing)
     assert isinstance(data.spec.target, Masked)

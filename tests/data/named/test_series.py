@@ -61,7 +61,7 @@ def test_the_split_of_ett_is_the_papers() -> None:
 def test_what_a_person_asks_for_is_taken() -> None:
     if where("ett") is None:
         pytest.skip("needs the data set ett")
-    data = open_named("ett", DataSettings(forecast=("HUFL", "OT"), horizon=48, history=60))
+    data = open_named("ett", DataSettings(forecast=("HUFL", "OT"), horizon=48, lookback=60))
     assert (horizon(data).columns, horizon(data).steps, data.spec.shape) == (("HUFL", "OT"), 48, (60, 7))
 
 

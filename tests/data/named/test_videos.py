@@ -68,13 +68,13 @@ def test_the_set() -> None:
 
 
 def test_settings_reach_it() -> None:
-    data = open_named("moving_digits", DataSettings(limit=20, frames=4, image_size=32, color="rgb"))
+    data = open_named("moving_digits", DataSettings(max_samples=20, frames=4, image_size=32, color="rgb"))
     assert data.spec.shape == (4, 3, 32, 32)
     train = data.parts["train"]
     assert isinstance(train, VideoPart)
     assert len(train) == 20
     (batch,) = train.batches([train.plan(20, None)[0]])
     assert batch.inputs[0].shape == (20, 4, 3, 32, 32)
-    again = open_named("moving_digits", DataSettings(limit=20))
+    again = open_named("moving_digits", DataSettings(max_samples=20))
     assert again.fingerprint == data.fingerprint
     assert again.split_hash == data.split_hash

@@ -167,7 +167,7 @@ def test_long_pairs_are_left_out_and_counted(tmp_path: Path) -> None:
 
 def test_limit_takes_from_training_alone(tmp_path: Path) -> None:
     path = written(tmp_path / "words.tsv", spelled())
-    whole, few = opened(path), opened(path, limit=10)
+    whole, few = opened(path), opened(path, max_samples=10)
     assert len(few.parts["train"]) == 10
     assert [few.parts["test"].name(i) for i in range(3)] == [whole.parts["test"].name(i) for i in range(3)]
     assert opened(path, split_seed=1).split_hash != whole.split_hash == opened(path).split_hash

@@ -42,7 +42,7 @@ def write(path: Path, rows: np.ndarray, ahead: int = 0, start: str = "2024-01-01
 
 
 def opened(path: Path, **settings: Any) -> DataSet:
-    asked = {"forecast": ("load",), "known": ("holiday",), "horizon": 6, "history": 24, **settings}
+    asked = {"forecast": ("load",), "known_future": ("holiday",), "horizon": 6, "lookback": 24, **settings}
     return open_series(path, DataSettings(**asked))
 
 
@@ -87,10 +87,10 @@ def test_what_nobody_says_follows_from_the_horizon_and_the_calendar(file: Path) 
     assert data.spec.shape == (96, 3)
     assert isinstance(data.spec.target, Horizon)
     assert (data.spec.target.steps, data.spec.target.columns) == (24, ("load", "wind"))
-    assert opened(file, season=48).spec.target.season == 48  # type: ignore[union-attr]
-    with pytest.raises(SettingError, match="season=300 is more than half of the training time"):
-        opened(file, season=300)
-    short = opened(write(file.with_name("short.csv"), values()[:60]), horizon=2, history=4)
+    assert opened(file, season_length=48).spec.target.season == 48  # type: ignore[union-attr]
+    with pytest.raises(SettingError, match="season_length=300 is more than half of the training time"):
+        opened(file, season_length=300)
+    short = opened(write(file.with_name("short.csv"), values()[:60]), horizon=2, lookback=4)
     assert short.spec.target.season == 1  # type: ignore[union-attr]
     assert any("the calendar has is more than half of the training time" in note for note in short.notes)
 
@@ -117,7 +117,7 @@ def test_notes_say_what_was_done(file: Path, tmp_path: Path) -> None:
     assert "Forecast: load. Seen up to the forecast as well: wind. Known in advance: holiday." in said
     assert "Time: column time, 2024-01-01 00:00 to 2024-01-17 15:00, one row every 1 hour." in said
     assert "Split by time" in said
-    assert "limit=50 keeps the last windows" in " ".join(opened(file, limit=50).notes)
+    assert "max_samples=50 keeps the last windows" in " ".join(opened(file, max_samples=50).notes)
     gappy = values()
     gappy[100, 0] = np.nan
     path = write(tmp_path / "gappy.csv", gappy)
@@ -210,4 +210,4 @@ def test_settings_of_other_kinds_and_mixtures_are_refused(file: Path) -> None:
         opened(file, scale="none")
     with pytest.raises(SettingError, match="mixup blends what was measured"):
         opened(file, mixup=0.2)
-    assert opened(file, known=(), mixup=0.2).augment is not None
+    assert opened(file, known_future=(), mixup=0.2).augment is not None

@@ -35,7 +35,7 @@ def problems(caught: pytest.ExceptionInfo[DataError]) -> list[str]:
 
 
 def test_columns_have_their_roles(tmp_path: Path) -> None:
-    series = read(tmp_path, GOOD, known=("holiday",))
+    series = read(tmp_path, GOOD, known_future=("holiday",))
     assert series.columns.time == "date"
     assert series.columns.names == ("load", "wind", "holiday")
     assert series.columns.words == {"holiday": "yes/no"}
@@ -60,7 +60,11 @@ def test_rows_without_times_are_counted(tmp_path: Path) -> None:
     ("settings", "error", "said"),
     [
         ({"forecast": ("lod",)}, UnknownName, "Similar: load"),
-        ({"forecast": ("load",), "known": ("load",)}, SettingError, "'load' is named in forecast= and in known="),
+        (
+            {"forecast": ("load",), "known_future": ("load",)},
+            SettingError,
+            "'load' is named in forecast= and in known_future=",
+        ),
         ({"forecast": ()}, SettingError, "give forecast=COLUMN"),
         ({"forecast": ("load",), "time": "wind", "ignore": ("date",)}, DataError, "do not increase"),
         ({"forecast": ("load",), "time": "holiday"}, DataError, "'holiday' of load.csv holds no times .* 'no'"),
@@ -173,10 +177,10 @@ def test_what_cannot_be_filled_is_refused(tmp_path: Path) -> None:
 
 def test_rows_of_the_future_hold_only_what_is_known(tmp_path: Path) -> None:
     ahead = [*GOOD, "2024-03-25,,,yes", "2024-03-26,,,no"]
-    series = read(tmp_path, ahead, known=("holiday",))
+    series = read(tmp_path, ahead, known_future=("holiday",))
     assert (len(series), len(series.values)) == (24, 26)
     assert series.values[24:, 2].tolist() == [1.0, 0.0]
     with pytest.raises(DataError, match="line 26, column load: the value is missing"):
         read(tmp_path, ahead)
     with pytest.raises(DataError, match="line 27, column holiday: the value is missing"):
-        read(tmp_path, [*ahead[:-1], "2024-03-26,,,"], known=("holiday",))
+        read(tmp_path, [*ahead[:-1], "2024-03-26,,,"], known_future=("holiday",))

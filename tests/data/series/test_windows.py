@@ -135,7 +135,7 @@ def test_shares_are_of_the_time_that_can_be_a_target() -> None:
 
 def test_limit_keeps_the_last_training_windows() -> None:
     all_of_it = split_by_time(series(200), 10, 5, DataSettings())
-    limited = split_by_time(series(200), 10, 5, DataSettings(limit=7))
+    limited = split_by_time(series(200), 10, 5, DataSettings(max_samples=7))
     assert limited["train"].tolist() == all_of_it["train"][-7:].tolist()
     assert limited["test"].tolist() == all_of_it["test"].tolist()
     assert covered(limited["train"], 10, 5).tolist() == list(range(limited["train"][0] - 10, limited["train"][-1] + 5))

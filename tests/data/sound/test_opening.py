@@ -50,7 +50,7 @@ def names(data: DataSet, name: str) -> list[str]:
 
 
 def test_sounds_become_frames_of_mean_0_and_deviation_1(sounds: Path) -> None:
-    data = opened(sounds, bands=20)
+    data = opened(sounds, n_mels=20)
     assert data.name == "sounds"
     assert {p: len(found) for p, found in data.parts.items()} == {"train": 14, "val": 3, "test": 3}
     assert data.spec == SoundSpec(int(part(data, "train").lengths.max()), 20, Classes(("high", "low")))
@@ -148,7 +148,7 @@ def test_the_commonest_rate() -> None:
 
 
 def test_limit_thins_out_training_alone(sounds: Path) -> None:
-    data = opened(sounds, limit=6)
+    data = opened(sounds, max_samples=6)
     assert [len(p) for p in data.parts.values()] == [6, 3, 3]
     assert names(data, "test") == names(opened(sounds), "test")
 

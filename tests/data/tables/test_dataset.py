@@ -294,14 +294,14 @@ def test_the_seed_and_the_group_rule_the_split(tmp_path: Path) -> None:
 
 
 def test_a_limit_draws_training_rows_only(tmp_path: Path) -> None:
-    whole, limited = opened(tmp_path, houses()), opened(tmp_path, houses(), limit=12)
+    whole, limited = opened(tmp_path, houses()), opened(tmp_path, houses(), max_samples=12)
     assert {name: len(p) for name, p in limited.parts.items()} == {"train": 12, "val": 9, "test": 9}
     assert rows_of(limited)["test"] == rows_of(whole)["test"]
     assert set(rows_of(limited)["train"]) < set(rows_of(whole)["train"])
     assert np.bincount(part(limited).target.numpy()).tolist() == [4, 4, 4]  # type: ignore[union-attr]
     assert part(limited).inputs[:, 0].mean().item() == pytest.approx(0, abs=1e-6)
-    assert opened(tmp_path, houses(), limit=1000).split_hash == whole.split_hash
-    assert "larger limit" in str(refusal(tmp_path, houses(), limit=2))
+    assert opened(tmp_path, houses(), max_samples=1000).split_hash == whole.split_hash
+    assert "larger max_samples" in str(refusal(tmp_path, houses(), max_samples=2))
 
 
 @pytest.mark.parametrize(

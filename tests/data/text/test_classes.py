@@ -372,7 +372,7 @@ def test_a_set_in_memory_with_its_own_split() -> None:
         mixed,
         np.array([1, 0] * 20),
         ("bad", "good"),
-        DataSettings(limit=10),
+        DataSettings(max_samples=10),
         name="films",
         source="films",
         fingerprint="0",
@@ -397,7 +397,7 @@ def rows(found: SequencePart) -> list[list[int]]:
 
 @pytest.mark.parametrize("kind", ["characters", "words", "bpe", "wordpiece"])
 def test_texts_stand_in_a_frame(tmp_path: Path, kind: str) -> None:
-    data = opened(reviews(tmp_path), text="review", target="mark", tokenizer=kind, frame=True)
+    data = opened(reviews(tmp_path), text="review", target="mark", tokenizer=kind, special_tokens=True)
     tokenizer = data.preprocessing.tokenizer  # type: ignore[attr-defined]
     size = len(tokenizer)
     assert isinstance(data.spec, TextSpec)
@@ -413,7 +413,7 @@ def test_texts_stand_in_a_frame(tmp_path: Path, kind: str) -> None:
 
 
 def test_the_frame_counts_in_the_length(tmp_path: Path) -> None:
-    data = opened(reviews(tmp_path), text="review", target="mark", frame=True, length=5)
+    data = opened(reviews(tmp_path), text="review", target="mark", special_tokens=True, length=5)
     tokenizer = data.preprocessing.tokenizer  # type: ignore[attr-defined]
     train = part(data, "train")
     texts = [train.row(i)["text"] for i in range(len(train))]  # type: ignore[index]
@@ -422,11 +422,11 @@ def test_the_frame_counts_in_the_length(tmp_path: Path) -> None:
     assert any("28 of the train part's texts have more than 3 tokens" in note for note in data.notes)
     assert any("length=5 holds these and the frame" in note for note in data.notes)
     with pytest.raises(SettingError, match="length=2 leaves nothing within the frame"):
-        opened(reviews(tmp_path), text="review", target="mark", frame=True, length=2)
+        opened(reviews(tmp_path), text="review", target="mark", special_tokens=True, length=2)
 
 
 def test_an_empty_text_is_its_frame_alone(tmp_path: Path) -> None:
-    preprocessing = opened(reviews(tmp_path), text="review", target="mark", frame=True).preprocessing
+    preprocessing = opened(reviews(tmp_path), text="review", target="mark", special_tokens=True).preprocessing
     assert isinstance(preprocessing, TextPreprocessing)
     size = len(preprocessing.tokenizer)
     found = preprocessing.examples(["", "film", " "])
@@ -437,7 +437,7 @@ def test_an_empty_text_is_its_frame_alone(tmp_path: Path) -> None:
 
 def test_a_tokenizer_of_others_frames_by_its_own_tokens(tmp_path: Path) -> None:
     bert = bert_like(tmp_path / "bert")
-    data = opened(reviews(tmp_path), text="review", target="mark", tokenizer=str(bert), frame=True)
+    data = opened(reviews(tmp_path), text="review", target="mark", tokenizer=str(bert), special_tokens=True)
     tokenizer = data.preprocessing.tokenizer  # type: ignore[attr-defined]
     train = part(data, "train")
     texts = [train.row(i)["text"] for i in range(len(train))]  # type: ignore[index]
@@ -464,11 +464,11 @@ def test_padding_and_the_unknown_are_the_tokenizers(tmp_path: Path) -> None:
 
 
 def test_the_tokenizer_of_a_run_gives_the_same_ids(tmp_path: Path) -> None:
-    first = opened(reviews(tmp_path), text="review", target="mark", tokenizer="wordpiece", frame=True)
+    first = opened(reviews(tmp_path), text="review", target="mark", tokenizer="wordpiece", special_tokens=True)
     (tmp_path / "preprocessing.json").write_text(json.dumps(first.preprocessing.to_json()), "utf-8")
     path = tmp_path / "other.csv"
     pl.DataFrame({"t": ["an unseen film ☃", "dull"] * 20, "k": ["x", "y"] * 20}).write_csv(path)
-    second = opened(path, text="t", target="k", tokenizer=str(tmp_path), frame=True)
+    second = opened(path, text="t", target="k", tokenizer=str(tmp_path), special_tokens=True)
     assert isinstance(first.spec, TextSpec)
     assert isinstance(second.spec, TextSpec)
     for field in ("vocabulary", "begin", "end"):
@@ -478,7 +478,7 @@ def test_the_tokenizer_of_a_run_gives_the_same_ids(tmp_path: Path) -> None:
     assert any("Unknown tokens" in note and "min_count" not in note for note in second.notes)
 
 
-@pytest.mark.parametrize("more", [{"documents": True}, {"mask_share": 0.3}, {"whole_words": True}])
+@pytest.mark.parametrize("more", [{"documents": True}, {"mask_prob": 0.3}, {"whole_words": True}])
 def test_settings_of_running_text_are_refused(tmp_path: Path, more: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match=f"{next(iter(more))}=.*is for running text"):
         opened(reviews(tmp_path), text="review", target="mark", **more)

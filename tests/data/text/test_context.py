@@ -235,7 +235,7 @@ def test_files_and_folders(tmp_path: Path) -> None:
 
 
 def test_limit_takes_the_first_stretches() -> None:
-    whole, cut = dataset(val=0.0, test=0.0), dataset(val=0.0, test=0.0, limit=3)
+    whole, cut = dataset(val=0.0, test=0.0), dataset(val=0.0, test=0.0, max_samples=3)
     assert torch.equal(part_of(cut).ids, part_of(whole).ids[: 3 * STRETCH])
     assert len(part_of(cut).paragraph) == 3 * STRETCH
     assert "only the first 48 words" in cut.notes[-2] + cut.notes[-1]
@@ -253,7 +253,7 @@ def test_limit_takes_the_first_stretches() -> None:
             DataError,
             "0 of its 10 different words occur at least 1000 times.*smaller min_count",
         ),
-        (TALE, {"carry": False}, SettingError, "carry=false means nothing for word vectors"),
+        (TALE, {"stateful": False}, SettingError, "stateful=false means nothing for word vectors"),
         (TALE, {"length": 9}, SettingError, "length=9 means nothing for word vectors"),
         (TALE, {"frames": 3}, SettingError, "frames=3 is for videos"),
         (TALE, {"val": 0.6, "test": 0.5}, SettingError, "leave nothing to train on"),

@@ -105,7 +105,7 @@ def test_short_documents_are_left_out_and_counted(tmp_path: Path) -> None:
 def test_the_limit_keeps_the_first_steps(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("a b c d\n\ne f g h i\n\nj k l m", "utf-8")
     whole = opened(tmp_path / "one.txt", length=2, tokenizer="words", val=0, test=0)
-    cut = opened(tmp_path / "one.txt", length=2, tokenizer="words", val=0, test=0, limit=3)
+    cut = opened(tmp_path / "one.txt", length=2, tokenizer="words", val=0, test=0, max_samples=3)
     assert len(whole.parts["train"]) == 6
     assert sorted(windows(cut, "train")) == ["a b c", "c d", "e f g"]
     assert cut.split_hash != whole.split_hash
@@ -116,8 +116,8 @@ def test_what_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is 1 document for the parts train, val, test"):
         opened(tmp_path / "one.txt")
     (tmp_path / "two.txt").write_text("a b\n\nc d\n\ne f\n\ng h", "utf-8")
-    with pytest.raises(SettingError, match=r"documents=true parts the text, and a state.*add carry=false"):
-        opened(tmp_path / "two.txt", carry=True)
+    with pytest.raises(SettingError, match=r"documents=true parts the text, and a state.*add stateful=false"):
+        opened(tmp_path / "two.txt", stateful=True)
     with pytest.raises(SettingError, match="together they must be below 1"):
         opened(tmp_path / "two.txt", val=0.6, test=0.6)
 

@@ -105,7 +105,7 @@ def test_training_goes_on_as_it_would_have() -> None:
 
 @pytest.mark.parametrize("frame", [True, False])
 def test_running_text_for_a_model_of_masked_tokens(tmp_path: Path, frame: bool) -> None:
-    data = opened(poem(tmp_path), frame=frame, length=16, mask_share=0.2, val=0.2, test=0.1)
+    data = opened(poem(tmp_path), special_tokens=frame, length=16, mask_prob=0.2, val=0.2, test=0.1)
     preprocessing = data.preprocessing
     assert isinstance(preprocessing, MaskedPreprocessing)
     assert preprocessing.tokenizer.kind == "wordpiece"
@@ -144,7 +144,7 @@ def test_a_model_of_the_next_token_gets_that(tmp_path: Path) -> None:
 @pytest.mark.parametrize("documents", [True, False])
 def test_json_gives_an_equal_preprocessing_back(tmp_path: Path, whole_words: bool, documents: bool) -> None:
     (tmp_path / "p.txt").write_text(POEM.replace("eye\n", "eye\n\n"), "utf-8")
-    data = opened(tmp_path / "p.txt", frame=True, length=16, whole_words=whole_words, documents=documents)
+    data = opened(tmp_path / "p.txt", special_tokens=True, length=16, whole_words=whole_words, documents=documents)
     document = json.loads(json.dumps(data.preprocessing.to_json()))
     again = preprocessing_from_json(document)
     assert isinstance(again, MaskedPreprocessing)
@@ -173,7 +173,7 @@ def test_whole_words_are_hidden_whole(tmp_path: Path) -> None:
 
 def test_with_a_tokenizer_of_others_its_own_tokens_stand_around(tmp_path: Path) -> None:
     bert = bert_like(tmp_path / "bert")
-    data = opened(poem(tmp_path), tokenizer=str(bert), frame=True, length=12)
+    data = opened(poem(tmp_path), tokenizer=str(bert), special_tokens=True, length=12)
     size = len(data.preprocessing.tokenizer)  # type: ignore[attr-defined]
     assert data.spec == TextSpec(size, 12, Masked(size, 4), 2, 3)
     (tokens, _), target = next(data.parts["train"].batches([torch.arange(len(data.parts["train"]))], 1))
@@ -182,15 +182,15 @@ def test_with_a_tokenizer_of_others_its_own_tokens_stand_around(tmp_path: Path) 
     assert (tokens == 4).sum() / (target != IGNORED).sum() == pytest.approx(0.8, abs=0.1)
     assert not ((tokens[target == IGNORED] == 4).any())
     with pytest.raises(SettingError, match="no token that hides others"):
-        opened(poem(tmp_path), tokenizer=str(gpt2_like(tmp_path / "gpt2")), frame=True)
+        opened(poem(tmp_path), tokenizer=str(gpt2_like(tmp_path / "gpt2")), special_tokens=True)
 
 
 @pytest.mark.parametrize(
     ("given_", "said"),
     [
-        ({"carry": True}, "carry=true is for models that foretell the next"),
+        ({"stateful": True}, "stateful=true is for models that foretell the next"),
         ({"tokenizer": "words", "whole_words": True}, "tokens are words"),
-        ({"frame": True, "length": 2}, "length=2 leaves nothing within the frame"),
+        ({"special_tokens": True, "length": 2}, "length=2 leaves nothing within the frame"),
         ({"target": None, "group": "x"}, "group"),
     ],
 )
@@ -199,7 +199,7 @@ def test_settings_that_cannot_be(tmp_path: Path, given_: dict[str, Any], said: s
         opened(poem(tmp_path), **given_)
 
 
-@pytest.mark.parametrize("given_", [{"mask_share": 0.3}, {"whole_words": True}, {"frame": True}])
+@pytest.mark.parametrize("given_", [{"mask_prob": 0.3}, {"whole_words": True}, {"special_tokens": True}])
 def test_settings_of_masked_text_mean_nothing_for_the_next_token(tmp_path: Path, given_: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match=next(iter(given_))):
         open_data(poem(tmp_path), DataSettings(**given_), targets=(NextToken,))

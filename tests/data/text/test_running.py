@@ -48,7 +48,7 @@ def text_of(data: DataSet, part: str) -> str:
 
 
 def test_a_file_is_split_by_position(tmp_path: Path) -> None:
-    data = opened(written(tmp_path, poem=POEM) / "poem.txt", val=0.2, test=0.1, length=8, carry=True)
+    data = opened(written(tmp_path, poem=POEM) / "poem.txt", val=0.2, test=0.1, length=8, stateful=True)
     assert data.name == "poem"
     assert data.spec == TextSpec(data.spec.vocabulary, 8, NextToken(data.spec.vocabulary))  # type: ignore[union-attr]
     texts = [text_of(data, part) for part in ("train", "val", "test")]
@@ -100,7 +100,7 @@ def test_defaults(tmp_path: Path) -> None:
 
 def test_the_limit_keeps_the_first_steps(tmp_path: Path) -> None:
     path = written(tmp_path, poem=POEM) / "poem.txt"
-    data = opened(path, limit=3, length=10)
+    data = opened(path, max_samples=3, length=10)
     assert len(data.parts["train"]) == 3
     assert text_of(data, "train") == POEM[:31]
     assert len(data.parts["val"]) == len(opened(path, length=10).parts["val"])
@@ -211,7 +211,7 @@ def prepared(tmp_path: Path) -> RunningPreprocessing:
 
 @pytest.mark.parametrize("kind", ["characters", "words", "bpe", "wordpiece"])
 def test_json_gives_an_equal_preprocessing_back(tmp_path: Path, kind: str) -> None:
-    data = opened(written(tmp_path, poem=POEM) / "poem.txt", tokenizer=kind, carry=False, lower=True, length=4)
+    data = opened(written(tmp_path, poem=POEM) / "poem.txt", tokenizer=kind, stateful=False, lower=True, length=4)
     document = data.preprocessing.to_json()
     assert (document["kind"], document["form"]) == ("text", "running")
     again = RunningPreprocessing.from_json(document)
@@ -227,7 +227,7 @@ def test_what_is_told_of_tokens_frames_and_files(tmp_path: Path) -> None:
     notes = opened(poem, tokenizer="wordpiece", vocabulary=60, length=4).notes
     assert "Tokens are pieces: blanks and line ends between them are left out." in notes
     with pytest.raises(SettingError, match="runs on: leave it out"):
-        opened(poem, frame=True)
+        opened(poem, special_tokens=True)
     notes = opened(written(tmp_path / "two", a=POEM, b=POEM), length=4).notes
     assert "The 2 files are read one behind another, from a.txt to b.txt." in notes
 

@@ -215,7 +215,7 @@ def test_cutting_keeps_the_beginning_of_each(whole: list[int], most: int) -> Non
 def test_the_tag_of_a_word_stands_at_its_first_piece(tmp_path: Path, how: str, frame: bool) -> None:
     made = {"bert": bert_like, "gpt2": gpt2_like}
     tokenizer = str(made[how](tmp_path / how)) if how in made else how
-    data = opened(conll(tmp_path), val=0.2, test=0.2, tokenizer=tokenizer, frame=frame)
+    data = opened(conll(tmp_path), val=0.2, test=0.2, tokenizer=tokenizer, special_tokens=frame)
     assert isinstance(data.spec, TextSpec)
     assert isinstance(data.spec.target, Tags)
     preprocessing = data.preprocessing
@@ -257,7 +257,7 @@ def test_pieces_of_a_word_are_told_from_the_next_word(tmp_path: Path) -> None:
 
 
 def test_a_word_that_is_cut_off_has_no_tag(tmp_path: Path) -> None:
-    data = opened(conll(tmp_path), frame=True, length=4, val=0.2, test=0.2)
+    data = opened(conll(tmp_path), special_tokens=True, length=4, val=0.2, test=0.2)
     train = part(data, "train")
     assert train.target is not None
     assert int(train.lengths.max()) == 4

@@ -110,7 +110,7 @@ def test_frames_are_taken_evenly_and_it_is_said(videos: Path) -> None:
 
 
 def test_sizes_and_colours_that_are_asked_for(videos: Path) -> None:
-    grey = opened(videos, color="grey", image_size=16)
+    grey = opened(videos, color="gray", image_size=16)
     assert grey.spec.shape == (10, 1, 16, 16)
     assert grey.notes == ["16 of 16 videos are coloured and are read in grey; color=rgb keeps colours."]
     larger = opened(videos, ImageSizes(least=40))
@@ -197,7 +197,7 @@ def test_what_breaks_while_it_is_read_is_named(videos: Path) -> None:
 
 
 def test_limit_thins_out_training_alone(videos: Path) -> None:
-    data = opened(videos, limit=5)
+    data = opened(videos, max_samples=5)
     assert [len(p) for p in data.parts.values()] == [5, 3, 2]
 
 
@@ -218,5 +218,5 @@ def test_what_stands_beside_frames_is_told(videos: Path) -> None:
 
 
 def test_settings_of_others_are_refused(videos: Path) -> None:
-    with pytest.raises(SettingError, match="bands=20 is for sounds, and this is video data"):
-        opened(videos, bands=20)
+    with pytest.raises(SettingError, match="n_mels=20 is for sounds, and this is video data"):
+        opened(videos, n_mels=20)

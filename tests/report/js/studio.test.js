@@ -20,7 +20,7 @@ const MODELS = [
 const CHOICES = {
   data: [],
   models: MODELS,
-  settings: [of("clip", { live: true }), of("weight_decay", { live: true }), of("lr", { live: true }), of("seed"), of("optimizer")],
+  settings: [of("grad_clip", { live: true }), of("weight_decay", { live: true }), of("lr", { live: true }), of("seed"), of("optimizer")],
   views: [],
 };
 
@@ -71,7 +71,7 @@ test("settings that the data decides are not offered; the commonest come first",
   assert.deepEqual([shown, more].map((list) => list.map(({ key }) => key)), [["model.hidden", "model.dropout"], ["model.bias"]]);
   const [first, rest] = ofTraining(CHOICES);
   assert.deepEqual(first.map(({ key }) => key), ["lr", "optimizer", "weight_decay"]);
-  assert.deepEqual(rest.map(({ key }) => key), ["clip"]);
+  assert.deepEqual(rest.map(({ key }) => key), ["grad_clip"]);
 });
 
 test("what has no weights of its own is changed while it trains", () => {

@@ -59,7 +59,7 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 SAME: list[tuple[str, str, dict[str, str]]] = [
     ("mlp", "moons", {"model.hidden": "8,8", "model.dropout": "0.1"}),
     ("perceptron", "iris", {}),
-    ("lenet5-modern", "digits", {"limit": "200", "batch_size": "50"}),
+    ("lenet5-modern", "digits", {"max_samples": "200", "batch_size": "50"}),
     ("gcn", "karate", {}),
     ("mlp", "spirals", {"noise": "0.1", "count": "200", "model.hidden": "4"}),
 ]
@@ -101,7 +101,7 @@ def test_what_was_measured_before_training_is_soon_replaced(tmp_path: Path) -> N
     book = tmp_path / "book.txt"
     book.write_text("the cat sat on the mat. " * 300)
     live = opened(
-        tmp_path, "gru", str(book), **{"model.hidden": "4", "batch_size": "1", "length": "20", "limit": "200"}
+        tmp_path, "gru", str(book), **{"model.hidden": "4", "batch_size": "1", "length": "20", "max_samples": "200"}
     )
     untrained = live.figures(patient=True)["perplexity"]
     assert live.measured_at == 0
@@ -137,7 +137,7 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
 
 CHANGES = [("lr", "0.1"), ("weight_decay", "0.3"), ("batch_size", "30"), ("noise", "0.3"), ("count", "300"),
            ("model.dropout", "0.5"), ("model.dropout", "0"), ("model.activation", "tanh"), ("optimizer", "sgd"),
-           ("clip", "0.01")]  # fmt: skip
+           ("grad_clip", "0.01")]  # fmt: skip
 
 
 @settings(max_examples=8, deadline=None)

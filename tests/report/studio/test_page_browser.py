@@ -497,7 +497,7 @@ def test_a_thousand_frames_leave_no_more_behind_than_a_few(browser: Any, address
 
 # --- something of one's own, and what is kept ----------------------------------------------------------------------
 
-DIGITS = "data=digits&model=mlp&model.hidden=16&limit=200&speed=0"
+DIGITS = "data=digits&model=mlp&model.hidden=16&max_samples=200&speed=0"
 FLAWS = """() => {
   const named = (e) => e.labels?.length || e.ariaLabel || e.getAttribute("aria-labelledby") || e.textContent.trim();
   const all = [...document.querySelectorAll("button, input, select, textarea, [role=img]")];
@@ -570,7 +570,7 @@ def test_what_was_trained_is_saved_as_a_run_with_the_command_for_it(browser: Any
     page.until("document.querySelector('.saved strong') !== null")
     folder = page.text(".saved strong")
     assert re.fullmatch(r"runs/mlp-moons-\d+", folder)
-    assert " updates=" in page.tab.get_by_label("The command", exact=True).input_value()
+    assert " max_steps=" in page.tab.get_by_label("The command", exact=True).input_value()
     assert page.tab.evaluate(FLAWS) == []
     page.complaints = [line for line in page.complaints if "422" not in line]
     page.close()

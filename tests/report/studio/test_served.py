@@ -158,7 +158,7 @@ def test_a_weight_by_hand_shows(page: Page) -> None:
 
 def test_two_sides_train_beside_each_other(page: Page) -> None:
     page.open(**SMALL)
-    frame = page.open("b", data="digits", model="lenet5-modern", limit="300")
+    frame = page.open("b", data="digits", model="lenet5-modern", max_samples="300")
     assert frame["views"]
     assert "lenet5-modern" in frame["models"]
     assert "gcn" not in frame["models"]
@@ -249,7 +249,7 @@ def test_a_loss_that_is_not_finite_stops_with_words(page: Page) -> None:
 
 
 def test_views_and_examples_are_chosen(page: Page) -> None:
-    page.open(data="digits", model="lenet5-modern", limit="200")
+    page.open(data="digits", model="lenet5-modern", max_samples="200")
     page.do("watch", side="a", views=["network", "features", "attention"], options={}, example=3)
     frame = page.wait(lambda f: bool(f["views"]) and f["views"][0]["id"] == "network")
     assert [view["id"] for view in frame["views"]] == ["network", "features"]

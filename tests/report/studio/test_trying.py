@@ -48,7 +48,7 @@ def trying(live: Live, **asked: Any) -> dict[str, Any]:
 
 
 def test_a_picture_is_said_as_predict_says_it() -> None:
-    opening = Opening("mlp", "digits", {"model.hidden": "16", "limit": "200", "schedule": "constant"})
+    opening = Opening("mlp", "digits", {"model.hidden": "16", "max_samples": "200", "schedule": "constant"})
     live = opened(opening)
     picture = Image.new("L", (90, 140), 0)
     picture.paste(255, (30, 20, 60, 120))

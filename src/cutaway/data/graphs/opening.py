@@ -53,15 +53,15 @@ def graph_dataset(
     target = labels.fit(split["train"])
     check_taught(labels, target, split)
     taught = split["train"] if graphs.graph is None else np.flatnonzero(np.isin(graphs.graph, split["train"]))
-    preprocessing, decided = fit_preprocessing(graphs, target, taught, settings.neighbours)
+    preprocessing, decided = fit_preprocessing(graphs, target, taught, settings.num_neighbors)
     if graphs.table is not None:
         preprocessing = replace(preprocessing, written=graphs.table.form.kept())
     x, unknown = preprocessing.features(graphs)
     targets = {part: labels.tensor(target, chosen) for part, chosen in split.items()}
     if settings.inductive and graphs.many:
         raise SettingError("inductive=true hides nodes of one graph, and these are many graphs: leave it out.")
-    if settings.neighbours and graphs.many:
-        raise SettingError("neighbours=… is for one large graph, and these are many: take a smaller batch_size.")
+    if settings.num_neighbors and graphs.many:
+        raise SettingError("num_neighbors=… is for one large graph, and these are many: take a smaller batch_size.")
     if settings.inductive:
         parts, hidden = _inductive(graphs, x, split, targets, preprocessing)
         said += hidden
@@ -150,8 +150,8 @@ def _split_numbers(rows: Rows, given: Mapping[str, Rows] | None, settings: DataS
             raise DataError(
                 f"The {part} part gets no example of {len(train):,}.", mend="Add some, or give other shares."
             )
-    if settings.limit is not None:
-        found["train"] = draw(found["train"], settings.limit, seed=settings.split_seed)
+    if settings.max_samples is not None:
+        found["train"] = draw(found["train"], settings.max_samples, seed=settings.split_seed)
     return {part: found[part] for part in PARTS if part in found}
 
 
@@ -194,9 +194,9 @@ def _shape_notes(graphs: RawGraphs, settings: DataSettings) -> list[str]:
     alone = int((~touched).sum())
     extra += [f"{counted(alone, 'node')} without edges to others"] if alone else []
     notes = [f"{said}{'; ' + ', '.join(extra) if extra else ''}."]
-    if settings.neighbours:
+    if settings.num_neighbors:
         notes.append(
-            f"neighbours={','.join(map(str, settings.neighbours))} draws the graph around each batch for "
-            f"{counted(len(settings.neighbours), 'layer')}: a model with more layers sees less than it could."
+            f"num_neighbors={','.join(map(str, settings.num_neighbors))} draws the graph around each batch for "
+            f"{counted(len(settings.num_neighbors), 'layer')}: a model with more layers sees less than it could."
         )
     return notes

@@ -51,7 +51,7 @@ def image_dataset(
     spec = ImageSpec(images.shape[1], height, width, Classes(tuple(classes)))
     split = complete_split(labels, classes, parts, settings)
     preprocessing = fit_preprocessing(
-        spec, (images[rows] for rows in in_chunks(torch.from_numpy(split["train"]))), settings.fit, own_size
+        spec, (images[rows] for rows in in_chunks(torch.from_numpy(split["train"]))), settings.resize, own_size
     )
     names = [f"image {i}" for i in range(len(images))]
     straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], split, names.__getitem__, "images")
@@ -129,7 +129,7 @@ def in_colour(images: Tensor, color: str) -> Tensor:
     """uint8 images (n, C, h, w) in the colours that the setting asks for: auto, rgb or grey."""
     if color == "rgb" and images.shape[1] == 1:
         return images.expand(-1, 3, -1, -1)
-    if color == "grey" and images.shape[1] == 3:
+    if color == "gray" and images.shape[1] == 3:
         # Luma as Pillow rounds it, so that files read by it later give the same pixels.
         return torch.cat([_luma(some) for some in in_chunks(images)])
     return images

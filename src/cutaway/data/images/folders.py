@@ -51,7 +51,7 @@ def open_folder(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE
     held = len(used) * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE
     others = [found.files[i] for i in np.setdiff1d(used, sample)] if held else []
     preprocessing = fit_preprocessing(
-        spec, _training_images([found.files[i] for i in sample], others, spec), settings.fit, own_size
+        spec, _training_images([found.files[i] for i in sample], others, spec), settings.resize, own_size
     )
     names = [str(file.relative_to(path)) for file in found.files]
     if held:
@@ -79,7 +79,7 @@ def verify(part: Part, progress: Progress | None = None) -> list[Problem]:
 def _channels(seen: Sequence[Seen], color: str) -> int:
     """1 for grey, 3 for RGB: what the setting says, else what most files have."""
     if color != "auto":
-        return 1 if color == "grey" else 3
+        return 1 if color == "gray" else 3
     return 1 if 2 * sum(s.facts.grey for s in seen) > len(seen) else 3
 
 
@@ -115,7 +115,7 @@ def _held(
     found: Found, split: dict[str, Rows], names: Sequence[str], preprocessing: ImagePreprocessing
 ) -> dict[str, Part]:
     """The parts decoded once, at the size that they enter the network in."""
-    kept = np.unique(np.concatenate(list(split.values())))  # `limit` may have left files out
+    kept = np.unique(np.concatenate(list(split.values())))  # `max_samples` may have left files out
     files = [found.files[i] for i in kept]
 
     def fitted(file: Path) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]] | Problem:

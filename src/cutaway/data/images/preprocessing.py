@@ -178,7 +178,7 @@ def fit_preprocessing(spec: ImageSpec, images: Iterable[Tensor], fit: str, own_s
 
 
 def choose_fit(own_size: Size | None, size: Size) -> str:
-    """What `fit=auto` means: pad where a few pixels are missing (28 to 32, as LeCun did), crop otherwise."""
+    """What `resize=auto` means: pad where a few pixels are missing (28 to 32, as LeCun did), crop otherwise."""
     if own_size is None or not _goes_into(own_size, size) or own_size == size:
         return "crop"
     few = all(s - o <= min(PAD_AT_MOST, o / 4) for s, o in zip(size, own_size))

@@ -60,7 +60,7 @@ def open_xor(request: Request) -> DataSet:
         return _table(request, pl.DataFrame({"a": points[:, 0], "b": points[:, 1], request.named.target: labels}))
     refuse_changed(
         request.settings,
-        ("val", "test", "fold", "split_seed", "limit"),
+        ("val", "test", "fold", "split_seed", "max_samples"),
         "would change nothing: the four rows of XOR are every split alike; count=200 draws points around them",
     )
     points, labels = toys.xor()

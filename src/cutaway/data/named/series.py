@@ -122,7 +122,7 @@ OPENERS: dict[str, Callable[[Request], DataSet]] = {
     ),
     "airline": partial(
         open_one,
-        own={"forecast": ("Passengers",), "horizon": 12, "history": 24},
+        own={"forecast": ("Passengers",), "horizon": 12, "lookback": 24},
         borders=AIRLINE_BORDERS,
         notes=[
             "The split is fixed: the last two years are the test part, the two before them validation; val= and test= "
@@ -131,12 +131,12 @@ OPENERS: dict[str, Callable[[Request], DataSet]] = {
     ),
     "sunspots": partial(
         open_one,
-        own={"forecast": ("Sunspots",), "horizon": 12, "season": 1},
+        own={"forecast": ("Sunspots",), "horizon": 12, "season_length": 1},
         notes=["Sunspots know no calendar, and their cycle of about 11 years has no fixed length: no season is taken."],
     ),
     "temperatures": partial(
         open_one,
-        own={"forecast": ("Temp",), "horizon": 7, "season": 1, "gaps": "fill"},
+        own={"forecast": ("Temp",), "horizon": 7, "season_length": 1, "gaps": "fill"},
         notes=["The last days of 1984 and 1988, leap years, are missing: gaps=fill is this set's own setting."],
     ),
 }

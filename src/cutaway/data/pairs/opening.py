@@ -117,13 +117,13 @@ def _split(pairs: Pairs, settings: DataSettings, lower: bool, parts: Mapping[str
         sources = (text.lower() if lower else text for text in pairs.sources)
         number: dict[str, int] = {}
         group = np.array([number.setdefault(text, len(number)) for text in sources])
-        whole = dataclasses.replace(settings, limit=None)
+        whole = dataclasses.replace(settings, max_samples=None)
         drawn = complete_split(np.zeros(len(number), np.int64), ["source"], None, whole)
         split = {part: np.flatnonzero(np.isin(group, of_part)) for part, of_part in drawn.items()}
     else:
         split = dict(parts)
-    if settings.limit is not None:
-        split["train"] = draw(split["train"], settings.limit, seed=settings.split_seed)
+    if settings.max_samples is not None:
+        split["train"] = draw(split["train"], settings.max_samples, seed=settings.split_seed)
     return split
 
 

@@ -52,15 +52,15 @@ def choose_columns(table: Table, settings: DataSettings) -> Columns:
     """
     if not settings.forecast:
         raise SettingError(f"{table.title} is to be forecast, and no column is named: give forecast=COLUMN.")
-    roles = {"forecast": settings.forecast, "known": settings.known, "ignore": settings.ignore}
+    roles = {"forecast": settings.forecast, "known_future": settings.known_future, "ignore": settings.ignore}
     roles["time"] = (settings.time,) if settings.time else ()
     _check_roles(table, roles)
     left = [c for c in table.columns if c not in settings.ignore]
     time, written = _time(table, settings, left)
-    past = tuple(c for c in left if c not in (*settings.forecast, *settings.known, time))
+    past = tuple(c for c in left if c not in (*settings.forecast, *settings.known_future, time))
     words: dict[str, str] = {}
     odd: list[Problem] = []
-    for column in (*settings.forecast, *past, *settings.known):
+    for column in (*settings.forecast, *past, *settings.known_future):
         cells = meaning(table.frame[column])
         kind, example = _kind(column, cells, len(table))
         if kind is None:
@@ -76,7 +76,7 @@ def choose_columns(table: Table, settings: DataSettings) -> Columns:
             "Leave them out with ignore=COLUMN, write them as numbers (Monday as 1, Tuesday as 2, …), or name the "
             "column of times with time=COLUMN.",
         )
-    return Columns(time, written, settings.forecast, past, settings.known, words)
+    return Columns(time, written, settings.forecast, past, settings.known_future, words)
 
 
 def read_numbers(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
@@ -142,7 +142,7 @@ def _time(table: Table, settings: DataSettings, columns: Sequence[str]) -> tuple
                 mend="Write times as 2020-12-31, 2020-12-31 18:30:00, 2020-12 or as numbers.",
             )
         return settings.time, written
-    free = [c for c in columns if c not in (*settings.forecast, *settings.known)]
+    free = [c for c in columns if c not in (*settings.forecast, *settings.known_future)]
     found: dict[str, str] = {}
     for column in free:
         cells = meaning(table.frame[column])

@@ -58,14 +58,14 @@ def series_dataset(
     columns = choose_columns(table, settings)
     series = read_series(table, columns, settings.gaps)
     horizon = settings.horizon or HORIZON
-    history = settings.history or HISTORIES * horizon
+    history = settings.lookback or HISTORIES * horizon
     starts = split_by_time(series, history, horizon, settings, borders)
     training_time = covered(starts["train"], history, horizon)
-    season = settings.season or series.clock.step.season
-    if season > len(training_time) // 2 and settings.season:
+    season = settings.season_length or series.clock.step.season
+    if season > len(training_time) // 2 and settings.season_length:
         raise SettingError(
-            f"season={season} is more than half of the training time, {len(training_time):,} steps: nothing is seen "
-            "to repeat itself there."
+            f"season_length={season} is more than half of the training time, {len(training_time):,} steps: nothing is "
+            "seen to repeat itself there."
         )
     repeats = season <= len(training_time) // 2
     preprocessing = ForecastPreprocessing.fitted(
@@ -136,11 +136,14 @@ def _about_windows(
             f"Left out: {counted(left_out, 'window')} that would begin right behind a value that was filled in, or "
             "have nothing measured to forecast."
         )
-    if settings.limit is not None:
-        notes.append(f"limit={settings.limit} keeps the last windows of the training part, those nearest to the next.")
+    if settings.max_samples is not None:
+        notes.append(
+            f"max_samples={settings.max_samples} keeps the last windows of the training split, those nearest to the "
+            "next."
+        )
     if settings.split_seed:
         notes.append("A series is split by time, never at random: split_seed changes nothing.")
-    if not settings.season and season != clock.step.season:
+    if not settings.season_length and season != clock.step.season:
         notes.append(
             f"The season of {clock.step.season:,} steps that the calendar has is more than half of the training time: "
             "for comparison, a forecast repeats the last value instead."

@@ -126,7 +126,7 @@ def split_by_time(
 
     val and test are shares of the steps that can be a target, the last ones; or `borders` are the ends of the three
     parts. No target is in two parts, and training windows see and forecast nothing of the parts behind them.
-    `limit` keeps the last training windows. Raises SettingError or DataError where a part would be empty.
+    `max_samples` keeps the last training windows. Raises SettingError or DataError where a part would be empty.
     """
     if settings.val + settings.test >= 1:
         raise SettingError(
@@ -141,7 +141,7 @@ def split_by_time(
         raise DataError(
             f"{series.name or 'The series'} has {series.length:,} steps, and {needed:,} are needed: a history of "
             f"{history:,}, and a horizon of {horizon:,} for each of {', '.join(parts)}.",
-            mend="Give a longer series, or a shorter history= or horizon=; val=0 or test=0 leaves a part out.",
+            mend="Give a longer series, or a shorter lookback= or horizon=; val=0 or test=0 leaves a part out.",
         )
     starts: dict[str, Rows] = {}
     begin = 0
@@ -151,11 +151,11 @@ def split_by_time(
             raise DataError(
                 f"The {part} part gets no window: its {ends[part] - max(begin, history):,} steps from "
                 f"{series.clock.label(max(begin, history))} hold no horizon of {horizon:,} that was measured.",
-                mend="Give larger shares val= and test=, a shorter history= or horizon=, or a longer series.",
+                mend="Give larger shares val= and test=, a shorter lookback= or horizon=, or a longer series.",
             )
         begin = ends[part]
-    if settings.limit is not None:
-        starts["train"] = starts["train"][-settings.limit :]
+    if settings.max_samples is not None:
+        starts["train"] = starts["train"][-settings.max_samples :]
     return starts
 
 

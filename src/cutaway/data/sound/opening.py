@@ -66,11 +66,11 @@ def sound_dataset(
         raise unusable(all_problems(files, looks), len(files))
     split = complete_split(labels, classes, parts, settings)
     rate = settings.rate or commonest(seen[i].rate for i in split["train"])
-    used = np.unique(np.concatenate(list(split.values())))  # `limit` may have left files out
-    frames, lengths = spectrograms([files[i] for i in used], rate, settings.bands, settings.seconds, settings.workers)
+    used = np.unique(np.concatenate(list(split.values())))  # `max_samples` may have left files out
+    frames, lengths = spectrograms([files[i] for i in used], rate, settings.n_mels, settings.seconds, settings.workers)
     places = {part: torch.from_numpy(np.searchsorted(used, rows)) for part, rows in split.items()}
     train, train_lengths = taken(frames, lengths, places["train"])
-    spec = SoundSpec(int(train_lengths.max()), settings.bands, Classes(tuple(classes)))
+    spec = SoundSpec(int(train_lengths.max()), settings.n_mels, Classes(tuple(classes)))
     preprocessing = SoundPreprocessing.fitted(spec, rate, settings.seconds, train)
     sums = [look.digest for look in seen]
     own_notes = [

@@ -86,9 +86,9 @@ def _dataset(
     cells = {column: meaning(table.frame[column]) for column in roles.inputs}
     types = _types(cells, roles, parts["train"], len(table))
     parts, unread = _without_bad_cells(table, cells, types, parts, settings.missing)
-    if settings.limit is not None:
+    if settings.max_samples is not None:
         train = parts["train"]
-        parts["train"] = draw(train, settings.limit, seed=settings.split_seed, strata=labels.classes(train))
+        parts["train"] = draw(train, settings.max_samples, seed=settings.split_seed, strata=labels.classes(train))
     preprocessing = _fit(cells, types, labels, parts["train"], settings, table.form)
     check_taught(labels, preprocessing.spec.target, parts)
 

@@ -152,12 +152,12 @@ def check_taught(labels: Labels, target: Simple, parts: dict[str, Rows]) -> None
         raise DataError(
             f"Classes of {labels.column!r} are found in {where} and not in training: "
             f"{', '.join(map(repr, strange[:5]))}{', …' if len(strange) > 5 else ''}.",
-            mend="Use another split_seed, smaller val and test or a larger limit, or take those rows out.",
+            mend="Use another split_seed, smaller val and test or a larger max_samples, or take those rows out.",
         )
     if len(target.names) == 1:
         raise DataError(
             f"The training part holds one class only, {target.names[0]!r}.",
-            mend="Use another split_seed or a larger limit.",
+            mend="Use another split_seed or a larger max_samples.",
         )
 
 

@@ -34,7 +34,7 @@ from .preprocessing import AUTO_LENGTH, OTHER_LENGTH, TextPreprocessing, unknown
 from .reading import LABEL, TEXT, digest_of, pair_table, read_files, read_text_table, with_text
 from .tokenizers import Tokenizer
 
-FOR_RUNNING_TEXT = ("documents", "mask_share", "whole_words")
+FOR_RUNNING_TEXT = ("documents", "mask_prob", "whole_words")
 Numbers = npt.NDArray[np.int64]
 
 
@@ -225,8 +225,8 @@ def _assembled(
     refuse_changed(settings, FOR_RUNNING_TEXT, "is for running text, and each of these texts has a target")
     fitted, given = fit_tokenizer(settings, tokenizer, [texts[i] for i in split["train"]], blanks=blanks)
     length = settings.length or AUTO_LENGTH.get(fitted.kind, OTHER_LENGTH)
-    vocabulary = vocabulary_of(fitted, bool(settings.frame))
-    frame = framed(fitted, length) if settings.frame else None
+    vocabulary = vocabulary_of(fitted, bool(settings.special_tokens))
+    frame = framed(fitted, length) if settings.special_tokens else None
     around: tuple[int, ...] = frame or ()
     unmeasured = TextPreprocessing(TextSpec(vocabulary, 1, target, *around), fitted, length, text_column)
     prepared = {

@@ -41,8 +41,8 @@ from .tokenizers import UNKNOWN, Tokenizer, Words, tokenizer_from_json, train_to
 Numbers = npt.NDArray[np.int64]
 EVERY = 100_000_000  # more different words than any text has
 NOT_FOR_CONTEXTS = (
-    *("text", "target", "missing", "group", "carry", "length"),
-    *("documents", "frame", "mask_share", "whole_words"),
+    *("text", "target", "missing", "group", "stateful", "length"),
+    *("documents", "special_tokens", "mask_prob", "whole_words"),
 )
 
 
@@ -129,7 +129,7 @@ def context_dataset(
 ) -> DataSet:
     """A data set for word vectors from the text of each part, or from texts that are split by position.
 
-    The vocabulary is that of the training part. `limit` keeps the first so many stretches of 16 words of it.
+    The vocabulary is that of the training part. `max_samples` keeps the first so many stretches of 16 words of it.
     Raises DataError where there is too little text, SettingError.
     """
     from .running import split_by_position
@@ -163,11 +163,14 @@ def context_dataset(
                 f"{source} is too short for word vectors: subsampling leaves no word of its {part} part a context.",
                 mend=f"Give more text, subsample=0, or {part}=0.",
             )
-    if settings.limit is not None:
-        cut = ids[: settings.limit * STRETCH]
+    if settings.max_samples is not None:
+        cut = ids[: settings.max_samples * STRETCH]
         ends = lengths.cumsum(0).clamp(max=len(cut))
         found["train"] = ContextPart(cut, ends.diff(prepend=ends.new_zeros(1)), draws, tokenizer.tokens)
-        told.append(f"limit={settings.limit}: only the first {len(cut):,} words of the training part are learned from.")
+        told.append(
+            f"max_samples={settings.max_samples}: only the first {len(cut):,} words of the training split are learned "
+            "from."
+        )
     shrink = found["train"].shrink
     if shrink < 1:
         told.append(

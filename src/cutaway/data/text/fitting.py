@@ -75,8 +75,8 @@ def frame_for(tokenizer: Tokenizer) -> Frame:
     if tokenizer.begin is None or tokenizer.end is None:
         lacks = " and ".join(side for side in ("begin", "end") if getattr(tokenizer, side) is None)
         raise SettingError(
-            f"frame=true: the tokenizer has no token for the {lacks} of a text, such as [CLS] and [SEP]. Take "
-            "frame=false, another tokenizer, or one that is fitted on this text (tokenizer=wordpiece)."
+            f"special_tokens=true: the tokenizer has no token for the {lacks} of a text, such as [CLS] and [SEP]. Take "
+            "special_tokens=false, another tokenizer, or one that is fitted on this text (tokenizer=wordpiece)."
         )
     return Frame(tokenizer.begin, tokenizer.end)
 

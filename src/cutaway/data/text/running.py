@@ -37,7 +37,7 @@ OTHER_STEPS = 35  # of words or pieces of words, as in W. Zaremba et al., 2014 <
 MASKED_STEPS = 128  # of masked text, with the frame, as in most steps of BERT's training
 ALPHABET = 1000  # more different characters than this are cut into pieces by tokenizer=auto
 NOT_FOR_RUNNING_TEXT = ("text", "target", "missing", "group")
-FOR_MASKED = ("mask_share", "whole_words")
+FOR_MASKED = ("mask_prob", "whole_words")
 
 
 def open_running(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
@@ -109,8 +109,8 @@ def running_dataset(
     """A data set for language modelling from the text of each part, or from its documents; train must be among them.
 
     `tokenizer` is used where the settings leave it to the data; `blanks` cuts words at blanks, and `line_end` is then
-    the word that stands for the end of a line. `limit` keeps the first so many steps of training. `targets` are what
-    the model learns: hidden tokens where Masked is among them and NextToken is not, else the next token.
+    the word that stands for the end of a line. `max_samples` keeps the first so many steps of training. `targets` are
+    what the model learns: hidden tokens where Masked is among them and NextToken is not, else the next token.
     Raises DataError where a part is too short, SettingError.
     """
     refuse_settings_for_others(settings, "text")
@@ -140,8 +140,8 @@ def running_dataset(
     if settings.documents:
         notes += _leave_out_short(streams, names, preprocessing.least)
     room = preprocessing.spec.longest - (2 if preprocessing.spec.begin is not None else 0)
-    if settings.limit is not None:
-        streams["train"] = _first_steps(streams["train"], settings.limit, room, preprocessing.least - 1)
+    if settings.max_samples is not None:
+        streams["train"] = _first_steps(streams["train"], settings.max_samples, room, preprocessing.least - 1)
     _refuse_short(streams, preprocessing, room, source, settings.documents)
     notes += [note for part, ids in streams.items() if (note := _unknown_note(part, torch.cat(ids), found.unknown))]
     held: dict[str, Part] = {part: preprocessing.stream_part(ids, names[part]) for part, ids in streams.items()}
@@ -198,40 +198,43 @@ def split_by_position(
 def _next(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[RunningPreprocessing, list[str]]:
     """How text becomes a stream whose next token is foretold, and what a person should know of it."""
     refuse_changed(settings, FOR_MASKED, "is for masked-language modelling, and this model foretells the next token")
-    if settings.frame:
+    if settings.special_tokens:
         raise SettingError(
-            "frame=true puts tokens around texts, and a text whose next token is foretold runs on: leave it out."
+            "special_tokens=true puts tokens around texts, and a text whose next token is predicted runs on: leave "
+            "it out."
         )
-    if settings.documents and settings.carry:
+    if settings.documents and settings.stateful:
         raise SettingError(
             "documents=true parts the text, and a state that is carried from step to step would reach from one "
-            "document into the next: add carry=false."
+            "document into the next: add stateful=false."
         )
     length = settings.length or STEPS.get(tokenizer.kind, OTHER_STEPS)
     vocabulary = len(tokenizer)
     spec = TextSpec(vocabulary, length, NextToken(vocabulary))
-    return RunningPreprocessing(spec, tokenizer, line_end, settings.documents, bool(settings.carry)), []
+    return RunningPreprocessing(spec, tokenizer, line_end, settings.documents, bool(settings.stateful)), []
 
 
 def _masked(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[MaskedPreprocessing, list[str]]:
     """How text becomes steps of which some tokens are hidden, and what a person should know of it."""
-    if settings.carry:
-        raise SettingError("carry=true is for models that foretell the next token, and this one hidden ones: leave it.")
+    if settings.stateful:
+        raise SettingError(
+            "stateful=true is for models that foretell the next token, and this one hidden ones: leave it."
+        )
     if settings.whole_words and tokenizer.kind == "words":
         raise SettingError("whole_words=true chooses the pieces of a word together, and tokens are words: leave it.")
     length = settings.length or MASKED_STEPS
     vocabulary = fitting.vocabulary_of(tokenizer, with_frame=True)
     mask = fitting.mask_for(tokenizer)
-    target = Masked(vocabulary, mask, share=settings.mask_share)
+    target = Masked(vocabulary, mask, share=settings.mask_prob)
     spec = TextSpec(vocabulary, length, target)
     notes = []
-    if settings.frame:
+    if settings.special_tokens:
         frame = fitting.framed(tokenizer, length)
         spec = TextSpec(vocabulary, length, target, *frame)
         notes.append(fitting.frame_note(tokenizer, frame))
     what = "tokens, in whole words," if settings.whole_words else "tokens"
     notes.append(
-        f"{100 * settings.mask_share:.3g} % of the {what} are to be foretold, at least one in each step, chosen "
+        f"{100 * settings.mask_prob:.3g} % of the {what} are to be foretold, at least one in each step, chosen "
         "anew in every epoch: 80 % of these are hidden, 10 % are any token instead, 10 % stay as they are."
     )
     return MaskedPreprocessing(spec, tokenizer, line_end, settings.documents, settings.whole_words), notes

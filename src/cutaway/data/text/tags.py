@@ -273,8 +273,8 @@ def tagged_dataset(
     split = complete_split(whole, ["sentence"], parts, settings)
     tokenizer, given = _fitted([tagged.sentences[i] for i in split["train"]], settings)
     length = settings.length or OTHER_LENGTH
-    vocabulary = vocabulary_of(tokenizer, bool(settings.frame))
-    frame = framed(tokenizer, length) if settings.frame else None
+    vocabulary = vocabulary_of(tokenizer, bool(settings.special_tokens))
+    frame = framed(tokenizer, length) if settings.special_tokens else None
     around: tuple[int, ...] = frame or ()
     target = Tags(tuple(names), column)
     of_parts = {

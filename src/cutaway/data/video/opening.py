@@ -78,10 +78,10 @@ def video_dataset(
     image_spec = ImageSpec(channels, height, width, target)
     sample = draw(split["train"], SAMPLE, seed=settings.split_seed)
     training = _training_frames([videos[i] for i in sample], [counts[i] for i in sample], image_spec, settings)
-    images = fit_preprocessing(image_spec, training, settings.fit, own_size)
+    images = fit_preprocessing(image_spec, training, settings.resize, own_size)
     frames = min(settings.frames, max(counts[i] for i in split["train"]))
     preprocessing = VideoPreprocessing(VideoSpec(frames, channels, height, width, target), images, settings.frames)
-    used = np.unique(np.concatenate(list(split.values())))  # `limit` may have left videos out
+    used = np.unique(np.concatenate(list(split.values())))  # `max_samples` may have left videos out
     room = sum(min(counts[i], settings.frames) for i in used) * channels * height * width
     held: dict[int, Tensor] = {}
     if room <= settings.memory * MEBIBYTE:
@@ -117,7 +117,7 @@ def video_dataset(
 def _channels(looks: Sequence[Look], color: str) -> int:
     """1 for grey, 3 for RGB: what the setting says, else what most videos have."""
     if color != "auto":
-        return 1 if color == "grey" else 3
+        return 1 if color == "gray" else 3
     return 1 if 2 * sum(look.grey for look in looks) > len(looks) else 3
 
 

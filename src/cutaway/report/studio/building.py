@@ -18,6 +18,7 @@ from ...settings import as_text, build, keys, parse
 from ...spec import Context, Masked, NextToken, Target
 from ...training.prepared import Prepared, prepare
 from ...training.run import Run
+from ...training.schemas import source_of
 from .state import ALWAYS, NOT_HERE, USUAL, Opening
 
 RUNNING = (NextToken, Masked, Context)  # what can be learned from text that runs on
@@ -42,7 +43,7 @@ def build_side(opening: Opening) -> Built:
         return Built(prepare(opening.model, opening.source, {**USUAL, **opening.given, **ALWAYS}))
     run = Run(opening.run)
     about = run.about
-    source = about["path"] if "path" in about else about["data"].get("path") or about["data"]["source"]
+    source = source_of(about["data"])
     same = not opening.anew and opening.model == about["model"] and _same_model(run, opening.given)
     own = run.with_own_tokenizer(about["settings"])
     if not same:

@@ -20,7 +20,7 @@ from .beginnings import LEARNS, beginning, small
 from .live import DRAWN, LIVE
 
 TRAINING = (
-    *("lr", "batch_size", "optimizer", "weight_decay", "momentum", "clip", "schedule", "epochs", "warmup", "seed"),
+    *("lr", "batch_size", "optimizer", "weight_decay", "momentum", "grad_clip", "schedule", "epochs", "warmup", "seed"),
     *("label_smoothing", "class_weights", "sampling", "loss"),
 )
 DATA = (
@@ -30,7 +30,7 @@ DATA = (
     "text",
     "forecast",
     "horizon",
-    "limit",
+    "max_samples",
     "scale",
     "missing",
     "length",

@@ -33,7 +33,16 @@ from .saving import same_again, save
 from .state import FURTHEST, Change, Opening, number_of, read_log, written_log
 
 RATE_OVER = 0.5  # seconds that a rate is measured over, at least
-SHOWN = ("lr", "batch_size", "weight_decay", "optimizer", "momentum", "clip", "schedule", "seed")  # with their values
+SHOWN = (
+    "lr",
+    "batch_size",
+    "weight_decay",
+    "optimizer",
+    "momentum",
+    "grad_clip",
+    "schedule",
+    "seed",
+)  # with their values
 CHANGED = {"event": "changed"}
 
 

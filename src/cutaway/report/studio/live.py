@@ -30,7 +30,7 @@ from .handing import Layout
 from .keeping import POINTS, Curves, Snapshots
 from .state import Change
 
-LIVE = ("lr", "weight_decay", "batch_size", "optimizer", "momentum", "clip")  # besides data and the model's own
+LIVE = ("lr", "weight_decay", "batch_size", "optimizer", "momentum", "grad_clip")  # besides data and the model's own
 DRAWN = ("noise", "count")
 SELDOM = 10  # steps between validations, at least
 DEAR = 2  # times as many training examples as a validation has lie between two of them: they take a sixth of the time
@@ -266,7 +266,7 @@ class Live:
         refuse_unfit(settings, trainer.train)
         if key == "batch_size":
             refuse_large_steps(trainer, settings)
-        if key in ("optimizer", "weight_decay", "momentum", "clip"):
+        if key in ("optimizer", "weight_decay", "momentum", "grad_clip"):
             optimizers = build_optimizers(trainer.model, settings)  # refuses what cannot be
             if key == "optimizer":
                 trainer.optimizers = optimizers

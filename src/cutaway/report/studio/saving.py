@@ -38,7 +38,7 @@ def same_again(live: Live, opening: Opening, source: str, shared: str) -> dict[s
     data is called, `shared` the command that opens the studio's state."""
     if live.log or opening.run is not None:
         return {"command": shared, "python": "", "says": BY_HAND if live.log else "It goes on from the run's weights."}
-    given = {**USUAL, **opening.given, "updates": str(max(1, live.step))}
+    given = {**USUAL, **opening.given, "max_steps": str(max(1, live.step))}
     words = ["cutaway", "train", opening.model, source, *(f"{key}={value}" for key, value in given.items())]
     keywords = [f"        {key!r}: {value!r}," for key, value in given.items()]
     call = ["run = cutaway.train(", f"    {opening.model!r},", f"    {source!r},", "    **{", *keywords, "    },", ")"]

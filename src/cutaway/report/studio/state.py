@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ...data.settings import DataSettings
-from ...errors import SettingError, UnknownName
-from ...settings import keys
+from ...errors import SettingError
+from ...settings import keys, unknown_setting
 from ...training.settings import TrainSettings
 
 KEYS_AT_MOST, LETTERS_AT_MOST, LOG_AT_MOST = 100, 2_000, 200_000
@@ -25,7 +25,7 @@ OF_PAGE = ("views", "example", "hide", "sides", "try", "temperature", "tokens", 
 OF_SIDE = ("data", "model", "steps", "log", "speed", "begin")
 # Settings that name files, or are about a folder that is written: the page opens no paths.
 NOT_HERE = (
-    *("weights", "vectors", "tensorboard", "snapshots", "save_minutes", "minutes", "updates", "average"),
+    *("weights", "vectors", "tensorboard", "snapshots", "save_minutes", "minutes", "max_steps", "average_epochs"),
     *("workers", "threads", "compile", "memory_fraction"),
 )
 TRAINING = tuple(key for key in keys(TrainSettings) if key not in NOT_HERE)
@@ -105,7 +105,7 @@ def settings_of(state: Mapping[str, str]) -> dict[str, str]:
         if key in NOT_HERE:
             raise SettingError(f"{key} is not set in the studio: `cutaway train` has it.")
         if key not in TRAINING and key not in DATA and not key.startswith("model."):
-            raise UnknownName("setting", key, [*TRAINING, *DATA])
+            raise unknown_setting(key, [*TRAINING, *DATA])
         given[key] = value
     tokenizer = given.get("tokenizer")
     if tokenizer is not None and not re.fullmatch(r"\w+", tokenizer):

@@ -96,8 +96,8 @@ def _answers(built: Built, part: Any) -> dict[str, Any]:
     """The predictions for the first example of a part, likeliest first."""
     ready = built.ready
     outputs = results_of(
-        ready.model, part, ready.place, 1, ready.task, flip=ready.settings.test_flip, decodes=True,
-        beams=ready.settings.beams, alpha=ready.settings.alpha,
+        ready.model, part, ready.place, 1, ready.task, flip=ready.settings.tta, decodes=True,
+        num_beams=ready.settings.num_beams, length_penalty=ready.settings.length_penalty,
     ).outputs  # fmt: skip
     row = ready.task.predictions(outputs)[0]
     target = ready.data.spec.target

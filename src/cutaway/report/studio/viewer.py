@@ -32,7 +32,7 @@ from .trying import tried, way_to_try
 USUAL = ("boundary", "attention", "gates", "graph", "features", "filters", "embeddings", "results")
 ALWAYS = "gradients"
 LETTERS = 4_000_000  # of one view; a larger one is left out
-FITTING = ("seed", "lr", "batch_size", "weight_decay", "optimizer", "momentum", "clip", "schedule", "epochs")
+FITTING = ("seed", "lr", "batch_size", "weight_decay", "optimizer", "momentum", "grad_clip", "schedule", "epochs")
 
 
 def view(commands: Connection, learner: Connection, folder: str) -> None:

@@ -17,7 +17,7 @@ const FITTED = /^model\.(in_features|in_channels|num_classes|image_size|vocabula
 const SHOWN = /^model\.(hidden|activation|layers|heads|dim|dropout|norm|width|pool|cell)$/;
 const SHOWN_TRAINING = ["lr", "batch_size", "optimizer", "weight_decay", "speed"];
 const OF_DATA = ["noise", "count", "seed", "target"];
-const OF_TRAINING = ["lr", "batch_size", "optimizer", "weight_decay", "momentum", "clip"];
+const OF_TRAINING = ["lr", "batch_size", "optimizer", "weight_decay", "momentum", "grad_clip"];
 const KEPT = ["seed", "speed"]; // whatever the data
 // How data is read, by the kinds of data that it is about.
 const READING = {
