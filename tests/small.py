@@ -57,7 +57,9 @@ def small_config(name: str) -> object:
     given = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
     most = MOST | {"dim": 8 * given.get("heads", 4), "image_size": 4 * given.get("patch", 8)}
     changes: dict[str, object] = {
-        name: most[name] for name, value in given.items() if isinstance(value, int) and value > most.get(name, value)
+        field: most[field]
+        for field, value in given.items()
+        if isinstance(value, int) and value > most.get(field, value)
     }
     if "blocks" in given:
         changes["blocks"] = tuple(min(count, 2) for count in given["blocks"])

@@ -33,12 +33,8 @@ from .run import Run
 from .same import differences, take_threads
 from .schemas import source_of
 
-HOW_LONG = (
-    "epochs",
-    "max_steps",
-    "minutes",
-    "patience",
-)  # a run that had stopped goes on where one of these is changed
+# A run that had stopped goes on where one of these is changed.
+HOW_LONG = ("epochs", "max_steps", "minutes", "patience")
 MAY_CHANGE = (*HOW_LONG, "save_minutes", "workers", "threads", "device", "tensorboard", "memory_fraction")
 
 

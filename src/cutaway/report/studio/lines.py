@@ -18,7 +18,7 @@ from typing import Any
 
 Message = dict[str, Any]
 END: Message = {"do": "end"}  # ends the process that gets it, whatever it is doing
-NICE = 10  # for what gives way to training, and is seen to move on a busy machine all the same
+NICE = 10  # for what gives way to training
 
 
 class Line:
