@@ -223,13 +223,15 @@ def test_a_file_of_ones_own(studio: Served, page: Page) -> None:
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_what_cannot_be_opened_leaves_what_is_there(state: dict[str, str], words: str, page: Page) -> None:
-    page.open(**SMALL)
+    before = page.open(**SMALL)
     status, said = page.post("open", side="a", state=state)
     assert status == 422
     assert words in said["error"]
     page.do("control", side="a", do="step")
     frame = page.wait(lambda f: f["step"] == 1)
     assert frame["state"]["data"] == "spirals"
+    page.do("weight", side="a", name="head.bias", index=[1], value=30)
+    page.wait(lambda f: bool(f["views"]) and boundary(f) != boundary(before))  # the views are of what is there
 
 
 def test_a_loss_that_is_not_finite_stops_with_words(page: Page) -> None:

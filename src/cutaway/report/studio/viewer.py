@@ -122,7 +122,7 @@ class Viewer:
         that failed to say so. What was found for the frame before holds as long as nothing else is asked for."""
         assert self.built is not None
         asked = json.dumps([self.key, watch.get("example"), watch.get("options")], sort_keys=True)
-        self.anew = asked != self.asked
+        self.anew = self.found is None or asked != self.asked
         if self.anew:
             subject = looked_at(self.built, watch)
             self.found, self.asked = (subject, *suiting(subject)), asked
@@ -134,10 +134,10 @@ class Viewer:
         given = {key: value for key, value in opening.given.items() if key not in FITTING}
         key = json.dumps([opening.model, opening.source, opening.run, opening.anew, given], sort_keys=True)
         if key != self.key:
-            self.built = build_side(opening)
-            self.built.ready.model.eval()
-            self.way = way_to_try(self.built)
-            self.layout, self.key = Layout(self.built.ready.model), key
+            built = build_side(opening)
+            built.ready.model.eval()
+            self.way, self.layout = way_to_try(built), Layout(built.ready.model)
+            self.built, self.key, self.found = built, key, None  # what was found is of the model that stood here
 
 
 def looked_at(built: Built, watch: Mapping[str, Any]) -> Subject:
