@@ -65,12 +65,12 @@ class Case:
     largest: float = 0.8  # likewise, peak memory
 
     @property
-    def vocabulary(self) -> int:
+    def vocab_size(self) -> int:
         """Token ids are below this."""
-        return int(self.settings["vocabulary"])
+        return int(self.settings["vocab_size"])
 
     def __str__(self) -> str:
-        return f"{self.title}, {self.batch} × {self.length}, {self.vocabulary:,} words"
+        return f"{self.title}, {self.batch} × {self.length}, {self.vocab_size:,} words"
 
     def model(self) -> nn.Module:
         """Ours, with the weights of seed 0."""
@@ -80,21 +80,21 @@ class Case:
     def task(self) -> Task:
         """What is learned."""
         if self.preset in BEGIN:
-            tokens = Tokens(self.vocabulary, BEGIN[self.preset], 1, self.length)
-            return task_for(PairSpec(self.vocabulary, self.length, tokens, shared=True))
+            tokens = Tokens(self.vocab_size, BEGIN[self.preset], 1, self.length)
+            return task_for(PairSpec(self.vocab_size, self.length, tokens, joint_vocab=True))
         masked = self.settings.get("head") == "masked"
-        target = Masked(self.vocabulary, 3, share=HIDDEN) if masked else NextToken(self.vocabulary)
-        return task_for(TextSpec(self.vocabulary, self.length, target))
+        target = Masked(self.vocab_size, 3, share=HIDDEN) if masked else NextToken(self.vocab_size)
+        return task_for(TextSpec(self.vocab_size, self.length, target))
 
 
-def _size(dim: int, vocabulary: int, **others: Any) -> dict[str, Any]:
-    return {"dim": dim, "layers": 4, "heads": 4, "vocabulary": vocabulary, "dropout": 0.0, **others}
+def _size(dim: int, vocab_size: int, **others: Any) -> dict[str, Any]:
+    return {"dim": dim, "layers": 4, "heads": 4, "vocab_size": vocab_size, "dropout": 0.0, **others}
 
 
-NO_DROPOUT = {"attention_dropout": 0.0, "hidden_dropout": 0.0}
+NO_DROPOUT = {"attention_dropout": 0.0, "activation_dropout": 0.0}
 CASES = (
-    Case("gpt2 4×128", "gpt2", _size(128, 65, context=64), batch=12, length=64),
-    Case("gpt2 4×256", "gpt2", _size(256, 50_257, context=256), batch=8, length=256, slowest=0.9),
+    Case("gpt2 4×128", "gpt2", _size(128, 65, context_length=64), batch=12, length=64),
+    Case("gpt2 4×256", "gpt2", _size(256, 50_257, context_length=256), batch=8, length=256, slowest=0.9),
     Case("bert 4×256, 15 % hidden", "bert-base-uncased", _size(256, 30_522, head="masked"), batch=16, length=128),
     Case("t5 4+4×256", "t5-small", _size(256, 32_128), batch=16, length=64),
     Case("bart 4+4×256", "bart-base", _size(256, 50_265, **NO_DROPOUT), batch=16, length=64),
@@ -108,14 +108,14 @@ class Writing:
     layers: int
     dim: int
     heads: int
-    vocabulary: int
+    vocab_size: int
     rows: int
     slowest: float
     prompt: int = 32
     count: int = 64
 
     def __str__(self) -> str:
-        size = f"gpt2 {self.layers}×{self.dim}, {self.vocabulary:,} words"
+        size = f"gpt2 {self.layers}×{self.dim}, {self.vocab_size:,} words"
         return f"generation: {size}, {self.count} tokens behind {self.prompt}, batch {self.rows}"
 
 
@@ -146,7 +146,7 @@ def rows(runs: int = 11, memory_runs: int = 3) -> list[tuple[Pair, float]]:
 GPU = Case(
     "gpt2 12×768 in bfloat16 on the GPU",
     "gpt2",
-    {"vocabulary": 50_257, "dropout": 0.0},
+    {"vocab_size": 50_257, "dropout": 0.0},
     batch=8,
     length=1024,
     slowest=1.0,
@@ -172,9 +172,9 @@ def examples(case: Case) -> tuple[tuple[Tensor, ...], Tensor]:
     """What our network is given and the target (N, T) of each place, always the same."""
     generator = torch.Generator().manual_seed(0)
     shape, real = (case.batch, case.length), torch.ones(case.batch, case.length, dtype=torch.bool)
-    tokens = torch.randint(4, case.vocabulary, shape, generator=generator)
+    tokens = torch.randint(4, case.vocab_size, shape, generator=generator)
     if case.preset in BEGIN:
-        target = torch.randint(4, case.vocabulary, shape, generator=generator)
+        target = torch.randint(4, case.vocab_size, shape, generator=generator)
         begin = torch.full((case.batch, 1), BEGIN[case.preset])
         return (tokens, real, torch.cat([begin, target[:, :-1]], 1)), target
     if case.settings.get("head") == "masked":
@@ -291,14 +291,14 @@ def _status(key: str) -> int:
 def writing(case: Writing, runs: int) -> Pair:
     """The likeliest tokens, one after another, ours beside transformers' `generate`: both with a cache."""
     torch.manual_seed(0)
-    size = {"layers": case.layers, "dim": case.dim, "heads": case.heads, "vocabulary": case.vocabulary}
-    model = create_model("gpt2", **size, context=case.prompt + case.count, dropout=0.0)
+    size = {"layers": case.layers, "dim": case.dim, "heads": case.heads, "vocab_size": case.vocab_size}
+    model = create_model("gpt2", **size, context_length=case.prompt + case.count, dropout=0.0)
     with torch.no_grad():
         model.embedding.weight.mul_(10)  # the likeliest tokens are likelier by more than rounding
     model.eval()
     peer = theirs("gpt2", model).eval()
     generator = torch.Generator().manual_seed(0)
-    prompt = torch.randint(case.vocabulary, (case.rows, case.prompt), generator=generator)
+    prompt = torch.randint(case.vocab_size, (case.rows, case.prompt), generator=generator)
     settings = {"do_sample": False, "use_cache": True, "eos_token_id": None, "pad_token_id": 0}
     mask = torch.ones_like(prompt)
 

@@ -48,11 +48,12 @@ def peer_of(name: str, config: Any) -> nn.Module:
     width, classes, dropout = config.in_features, config.num_classes, config.dropout
     if name == "gcn":
         layers = [
-            GCNConv(i, o, cached=True, bias=config.bias) for i, o in ((width, config.hidden), (config.hidden, classes))
+            GCNConv(i, o, cached=True, bias=config.bias)
+            for i, o in ((width, config.hidden_dim), (config.hidden_dim, classes))
         ]
         return Peer(*layers, dropout, F.relu)
-    first = GATConv(width, config.hidden, config.heads, dropout=dropout)
-    second = GATConv(config.heads * config.hidden, classes, config.out_heads, concat=False, dropout=dropout)
+    first = GATConv(width, config.hidden_dim, config.heads, dropout=dropout)
+    second = GATConv(config.heads * config.hidden_dim, classes, config.out_heads, concat=False, dropout=dropout)
     return Peer(first, second, dropout, F.elu)
 
 

@@ -40,7 +40,7 @@ def build(name: str, data: DataSet) -> nn.Module:
     torch.manual_seed(0)
     outputs = data.spec.target.outputs
     if name == "mlp":
-        return create_model("mlp", in_features=data.spec.shape[0], num_classes=outputs, hidden=(256, 256))
+        return create_model("mlp", in_features=data.spec.shape[0], num_classes=outputs, hidden_dims=(256, 256))
     return create_model(name, in_channels=1, num_classes=outputs)
 
 

@@ -33,8 +33,8 @@ LENGTHS = torch.arange(1, 101)  # spread evenly
 def language_model(data: DataSet) -> nn.Module:
     """An LSTM over characters, always with the same weights."""
     torch.manual_seed(0)
-    vocabulary = data.spec.target.outputs
-    return create_model("lstm", vocabulary=vocabulary, num_classes=vocabulary, hidden=HIDDEN, read="every")
+    vocab_size = data.spec.target.outputs
+    return create_model("lstm", vocab_size=vocab_size, num_classes=vocab_size, hidden_dim=HIDDEN, pooling="every")
 
 
 def ours(data: DataSet) -> Callable[[], object]:
@@ -55,11 +55,11 @@ def ours(data: DataSet) -> Callable[[], object]:
 class Bare(nn.Module):
     """An embedding, `nn.LSTM` and a linear layer, as a tutorial writes them."""
 
-    def __init__(self, vocabulary: int) -> None:
+    def __init__(self, vocab_size: int) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary, HIDDEN)
+        self.embedding = nn.Embedding(vocab_size, HIDDEN)
         self.lstm = nn.LSTM(HIDDEN, HIDDEN, batch_first=True)
-        self.linear = nn.Linear(HIDDEN, vocabulary)
+        self.linear = nn.Linear(HIDDEN, vocab_size)
 
     def forward(self, x: Tensor, state: tuple[Tensor, Tensor] | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Logits (N, T, V), and the state behind the last token."""
@@ -67,10 +67,10 @@ class Bare(nn.Module):
         return self.linear(outputs), state
 
 
-def bare(batches: list[tuple[Tensor, Tensor]], vocabulary: int) -> Callable[[], object]:
+def bare(batches: list[tuple[Tensor, Tensor]], vocab_size: int) -> Callable[[], object]:
     """As many updates on the same batches, the state carried, with the fused optimizer."""
     torch.manual_seed(0)
-    model = Bare(vocabulary)
+    model = Bare(vocab_size)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
     def epoch() -> None:
@@ -104,7 +104,7 @@ def stepping() -> Pair:
 def mixed_lengths() -> Pair:
     """Learning from sequences of 1 to 100 steps, as they are and padded to the longest."""
     torch.manual_seed(0)
-    model = create_model("lstm", in_features=64, hidden=HIDDEN, num_classes=10)
+    model = create_model("lstm", in_features=64, hidden_dim=HIDDEN, num_classes=10)
     x = torch.randn(len(LENGTHS), int(LENGTHS.max()), 64)
     mask = torch.arange(x.shape[1]) < LENGTHS[:, None]
     target = torch.randint(10, (len(x),))
@@ -119,7 +119,7 @@ def text_to_tensors() -> Pair:
     """Sentences to token ids, beside the `tokenizers` library alone."""
     part = open_data("sst2", DataSettings()).parts["train"]
     sentences = [str((part.row(i) or {})["text"]) for i in range(len(part))] * 3
-    tokenizer = train_tokenizer("bpe", sentences, vocabulary=8000, min_count=2, lower=False)
+    tokenizer = train_tokenizer("bpe", sentences, vocab_size=8000, min_count=2, lower=False)
     peer = Library.from_str(tokenizer.to_json()["library"])
     return race(
         f"text: {len(sentences):,} sentences to ids, BPE, beside tokenizers",

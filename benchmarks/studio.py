@@ -28,7 +28,7 @@ from cutaway.report.studio.state import Opening
 from .pairs import Pair, race
 
 CASES = {
-    "mlp on spirals": {"data": "spirals", "model": "mlp", "model.hidden": "8,8", "model.dropout": "0"},
+    "mlp on spirals": {"data": "spirals", "model": "mlp", "model.hidden_dims": "8,8", "model.dropout": "0"},
     "lenet5-modern on digits": {"data": "digits", "model": "lenet5-modern"},
 }
 WINDOW = 2.0  # seconds of training that are counted at a time

@@ -25,7 +25,7 @@ WIDTH, SCALE = 1180, 1.5  # of the page in its pixels, and how many of the pictu
 COLOURS = 256  # of a picture: what tells the shades apart, at a third of the size
 
 # What is trained, by name; the data with a dot or a slash in its name is written by `cutaway examples`.
-PLANE = ("epochs=60", "lr=0.02", "model.hidden=8,8", "model.activation=tanh", "model.dropout=0", "snapshots=12")
+PLANE = ("epochs=60", "lr=0.02", "model.hidden_dims=8,8", "model.activation=tanh", "model.dropout=0", "snapshots=12")
 BOOK = ("max_steps=2000", "batch_size=16", "length=64", "lr=3e-3", "model.layers=2", "model.heads=4", "model.dim=64")
 RUNS = {
     "spirals": ("mlp", "spirals", *PLANE),

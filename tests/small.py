@@ -40,14 +40,13 @@ LEAST = {"vgg": 32, "alexnet": 67, "googlenet": 64, "inception": 96, "densenet":
 TOKENS = 7  # in an example of text
 # What a field of a small config is at most.
 MOST = {
-    "vocabulary": 40,
+    "vocab_size": 40,
     "num_classes": 5,
     "layers": 3,
-    "depth": 3,
     "width": 8,
-    "growth": 4,
-    "hidden": 32,
-    "mlp_dim": 64,
+    "growth_rate": 4,
+    "hidden_dim": 32,
+    "ffn_dim": 64,
 }
 
 
@@ -55,18 +54,18 @@ def small_config(name: str) -> object:
     """The preset's config made small, of the same kind."""
     config = compared_config(name, presets()[name].config)
     given = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
-    most = MOST | {"dim": 8 * given.get("heads", 4), "image_size": 4 * given.get("patch", 8)}
+    most = MOST | {"dim": 8 * given.get("heads", 4), "image_size": 4 * given.get("patch_size", 8)}
     changes: dict[str, object] = {
         field: most[field]
         for field, value in given.items()
         if isinstance(value, int) and value > most.get(field, value)
     }
-    if "blocks" in given:
-        changes["blocks"] = tuple(min(count, 2) for count in given["blocks"])
+    if isinstance(given.get("layers"), tuple):
+        changes["layers"] = tuple(min(count, 2) for count in given["layers"])
     if max(given.get("widths", (0,))) > 64:
         changes["widths"] = tuple(width // 8 for width in given["widths"])
-    if given.get("vocabulary") == given.get("num_classes"):  # classes that are the vocabulary
-        changes["num_classes"] = changes.get("vocabulary", given.get("num_classes"))
+    if given.get("vocab_size") == given.get("num_classes"):  # classes that are the vocabulary
+        changes["num_classes"] = changes.get("vocab_size", given.get("num_classes"))
     return dataclasses.replace(config, **changes)
 
 

@@ -180,7 +180,7 @@ def test_predicting_one_in_the_adding_problem_misses_by_a_sixth() -> None:
 
 def test_the_root_of_d_multiplies_the_embedding_alone() -> None:
     torch.manual_seed(0)
-    model: Any = create_model("transformer-tiny", vocabulary=50, dim=256, layers=1).eval()
+    model: Any = create_model("transformer-tiny", vocab_size=50, dim=256, layers=1).eval()
     tokens, entered = torch.arange(40)[None], []
     model.encoder[0].register_forward_pre_hook(lambda module, given: entered.append(given[0]))
     read = model.embedding.weight.detach()[:40].clone()
@@ -198,7 +198,7 @@ def test_the_root_of_d_multiplies_the_embedding_alone() -> None:
 @pytest.mark.parametrize("name", ["gpt2", "gpt2-xl"])
 def test_two_thirds_of_a_block_are_the_mlps(name: str) -> None:
     with torch.device("meta"):
-        block = create_model(name, vocabulary=2, layers=1).get_submodule("blocks.0")
+        block = create_model(name, vocab_size=2, layers=1).get_submodule("blocks.0")
     sizes = {key: p.numel() for key, p in block.named_parameters() if p.ndim == 2}
     mlp = sum(n for key, n in sizes.items() if key.startswith("mlp"))
     assert 3 * mlp == 2 * sum(sizes.values())
@@ -232,7 +232,7 @@ def test_a_sinusoids_rates_need_parentheses_and_fractions() -> None:
 def test_positions_know_no_dropout() -> None:
     with pytest.raises(TypeError, match="dropout"):
         sinusoids(torch.arange(3), 4, dropout=0.1)  # type: ignore[call-arg]
-    model: Any = create_model("transformer-tiny", vocabulary=50, layers=1)
+    model: Any = create_model("transformer-tiny", vocab_size=50, layers=1)
     assert model.dropout.p > 0  # of the sum
 
 

@@ -12,7 +12,23 @@ import pytest
 import cutaway
 from cutaway import files, spec
 from cutaway.errors import DataError, FileError, ModelError, Problem, SettingError, UnknownName, nearest, require
-from cutaway.spec import ANY_SIZE, Classes, ImageSizes, ImageSpec, SeriesSpec, Spec, TableSpec, Value
+from cutaway.spec import (
+    ANY_SIZE,
+    Classes,
+    GraphSpec,
+    Horizon,
+    ImageSizes,
+    ImageSpec,
+    NextToken,
+    PairSpec,
+    SeriesSpec,
+    SoundSpec,
+    Spec,
+    TableSpec,
+    TextSpec,
+    Tokens,
+    Value,
+)
 
 
 def test_importing_cutaway_imports_nothing_slow() -> None:
@@ -41,6 +57,25 @@ def test_what_the_package_offers_is_there() -> None:
 )
 def test_a_spec_comes_back_from_json(example: Spec) -> None:
     assert spec.from_json(spec.to_json(example)) == example
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        TextSpec(40, 9, NextToken(40)),
+        PairSpec(40, 9, Tokens(50, 2, 3, 8), joint_vocab=True),
+        SeriesSpec(40, 2, Horizon(4, ("load",), (0.0,), (1.0,), season_length=24), known_future=1),
+        SoundSpec(90, 40, Value()),
+        GraphSpec(7, Value(), graph_level=True),
+    ],
+)
+def test_a_spec_of_the_time_of_other_names_is_read(example: Spec) -> None:
+    olds = {new: old for old, new in spec.RENAMED.items()}
+    document = spec.to_json(example)
+    before = {olds.get(key, key): value for key, value in document.items()}
+    before["target"] = {olds.get(key, key): value for key, value in document["target"].items()}
+    assert before != document
+    assert spec.from_json(before) == example
 
 
 def test_images_are_brought_to_a_size_that_the_model_takes() -> None:

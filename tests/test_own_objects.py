@@ -28,7 +28,7 @@ OBJECTS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> cutaway.Run:
-    settings: dict[str, Any] = {"epochs": 1, "tensorboard": False, "model.hidden": (2,)}
+    settings: dict[str, Any] = {"epochs": 1, "tensorboard": False, "model.hidden_dims": (2,)}
     return cutaway.train("mlp", "iris", out=tmp_path_factory.mktemp("own") / "r", **settings)
 
 

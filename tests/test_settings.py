@@ -102,7 +102,7 @@ def test_every_default_is_itself_allowed_and_reads_back(group: type) -> None:
 
 
 def test_parse_keeps_what_has_its_type() -> None:
-    assert parse("hidden", (3, 4), tuple[int, ...]) == (3, 4)
+    assert parse("hidden_dim", (3, 4), tuple[int, ...]) == (3, 4)
     assert issubclass(SettingError, CutawayError)
 
 

@@ -41,6 +41,8 @@ RENAMED = {
     "known": "known_future",
     "bands": "n_mels",
     "neighbours": "num_neighbors",
+    "vocabulary": "vocab_size",
+    "shared": "joint_vocab",
 }
 
 

@@ -56,20 +56,20 @@ class Tags:
 class NextToken:
     """The target of each token is the token behind it: text for language modelling."""
 
-    vocabulary: int
+    vocab_size: int
     column: str = "next token"
 
     @property
     def outputs(self) -> int:
         """How many values the model's head gives at each token: one for each token there is."""
-        return self.vocabulary
+        return self.vocab_size
 
 
 @dataclass(frozen=True)
 class Masked:
     """The targets are the tokens that were hidden: masked-language modelling. `mask` stands for a hidden token."""
 
-    vocabulary: int
+    vocab_size: int
     mask: int
     column: str = "masked token"
     share: float = 0.15  # of the tokens that are chosen to be foretold
@@ -77,28 +77,28 @@ class Masked:
     @property
     def outputs(self) -> int:
         """How many values the model's head gives at each token: one for each token there is."""
-        return self.vocabulary
+        return self.vocab_size
 
 
 @dataclass(frozen=True)
 class Context:
     """The targets of each word are the words around it: text for word vectors."""
 
-    vocabulary: int
+    vocab_size: int
     column: str = "context"
     window: int = 5  # words on either side that a word's context reaches at most
 
     @property
     def outputs(self) -> int:
         """How many words could stand there."""
-        return self.vocabulary
+        return self.vocab_size
 
 
 @dataclass(frozen=True)
 class Tokens:
     """A target that is itself a sequence of tokens, between the tokens `begin` and `end`."""
 
-    vocabulary: int
+    vocab_size: int
     begin: int
     end: int
     longest: int  # tokens of the longest target in training, with `end` and without `begin`
@@ -111,7 +111,7 @@ class Tokens:
     @property
     def outputs(self) -> int:
         """How many values the model's head gives at each token: one for each token there is."""
-        return self.vocabulary
+        return self.vocab_size
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,10 @@ class Horizon:
     columns: tuple[str, ...]
     mean: tuple[float, ...]  # of each column, from the training time
     scale: tuple[float, ...]  # likewise
-    season: int = 1  # steps after which the series repeats itself; the forecast that repeats is compared with
-    naive: tuple[float, ...] = ()  # of each column, the mean standardised |y_t − y_{t−season}| of the training time
+    season_length: int = 1  # steps after which the series repeats itself; the forecast that repeats is compared with
+    naive: tuple[
+        float, ...
+    ] = ()  # of each column, the mean standardised |y_t − y_{t−season_length}| of the training time
 
     @property
     def column(self) -> str:
@@ -237,7 +239,7 @@ class TextSpec:
     """
 
     kind: ClassVar[str] = "text"
-    vocabulary: int  # ids are below this
+    vocab_size: int  # ids are below this
     longest: int  # tokens of the longest example that the model is given, with its frame
     target: Simple | Tags | NextToken | Masked | Context
     begin: int | None = None  # the token before each text, where texts stand in a frame
@@ -257,10 +259,10 @@ class PairSpec:
     """
 
     kind: ClassVar[str] = "pairs"
-    vocabulary: int  # of the source
+    vocab_size: int  # of the source
     longest: int  # tokens of the longest source in training
     target: Tokens
-    shared: bool = False  # whether both sides have one vocabulary: an id means the same on either
+    joint_vocab: bool = False  # whether both sides have one vocabulary: an id means the same on either
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -272,14 +274,15 @@ class PairSpec:
 class SeriesSpec:
     """Signals with a time axis, (N, T, F): T steps of F variables, with one target for the whole.
 
-    Where `known` is not 0, so many variables are known in advance for the steps to be forecast: (N, H, K) beside it.
+    Where `known_future` is not 0, so many variables are known in advance for the steps to be forecast: (N, H, K) beside
+    it.
     """
 
     kind: ClassVar[str] = "series"
     steps: int
     features: int
     target: Simple | Horizon
-    known: int = 0
+    known_future: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -293,13 +296,13 @@ class SoundSpec:
 
     kind: ClassVar[str] = "sound"
     frames: int  # of the longest sound in training
-    bands: int  # F, the frequencies of each frame
+    n_mels: int  # F, the frequencies of each frame
     target: Simple
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the longest example: (T, F)."""
-        return (self.frames, self.bands)
+        return (self.frames, self.n_mels)
 
 
 @dataclass(frozen=True)
@@ -323,14 +326,14 @@ class VideoSpec:
 class GraphSpec:
     """Graphs: what is known of each node, x (V, F), and edges from source to target, (2, E) int64.
 
-    With one graph, examples are its nodes, and the model is told which of them to answer for, (N,). With `many`,
+    With one graph, examples are its nodes, and the model is told which of them to answer for, (N,). With `graph_level`,
     examples are whole graphs that stand in one batch side by side, and the model is told which each node is of, (V,).
     """
 
     kind: ClassVar[str] = "graph"
     features: int  # F
     target: Simple
-    many: bool = False
+    graph_level: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -343,6 +346,16 @@ KINDS: dict[str, type[Spec]] = {
     s.kind: s for s in (TableSpec, ImageSpec, TextSpec, PairSpec, SeriesSpec, SoundSpec, VideoSpec, GraphSpec)
 }
 
+# What fields were called before 0.7, in models that were written then. To be dropped at 1.0.
+RENAMED = {
+    "bands": "n_mels",
+    "known": "known_future",
+    "many": "graph_level",
+    "season": "season_length",
+    "shared": "joint_vocab",
+    "vocabulary": "vocab_size",
+}
+
 
 def to_json(spec: Spec) -> dict[str, Any]:
     """The spec as plain JSON values; `from_json` gives an equal spec back."""
@@ -352,8 +365,8 @@ def to_json(spec: Spec) -> dict[str, Any]:
 
 def from_json(data: dict[str, Any]) -> Spec:
     """The spec that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
-    data = {k: _immutable(v) for k, v in data.items()}
-    target = {k: _immutable(v) for k, v in data.pop("target").items()}
+    data = {RENAMED.get(k, k): _immutable(v) for k, v in data.items()}
+    target = {RENAMED.get(k, k): _immutable(v) for k, v in data.pop("target").items()}
     data["target"] = TARGETS[target.pop("kind")](**target)
     return KINDS[data.pop("kind")](**data)
 

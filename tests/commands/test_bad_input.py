@@ -36,7 +36,7 @@ def expect_refusal(answer: Answer, *words: str) -> None:
         (("train", "lenet", "digits"), ["no model 'lenet'", "lenet5"]),
         (("train", "mlp", "irsi"), ["'irsi'", "Similar: iris"]),
         (("train", "mlp", "iris", "epoch=3"), ["no setting 'epoch'", "epochs"]),
-        (("train", "mlp", "iris", "model.hiden=3"), ["'hiden'", "hidden"]),
+        (("train", "mlp", "iris", "model.hiden=3"), ["'hiden'", "hidden_dims"]),
         (("train", "mlp", "iris", "epochs=many"), ["epochs=many", "whole number"]),
         (("train", "mlp", "iris", "val=1.5"), ["val=1.5", "0 to 0.9"]),
         (("train", "mlp", "iris", "optimizer=adamm"), ["optimizer=adamm", "adamw"]),

@@ -16,7 +16,7 @@ from .test_bad_input import expect_refusal
 
 Cli = Callable[..., Answer]
 
-SMALL = ("epochs=1", "tensorboard=false", "model.hidden=4")
+SMALL = ("epochs=1", "tensorboard=false", "model.hidden_dim=4")
 DATA = {  # a model for each, and its data
     "reviews": ("gru", "reviews.tsv", "text=text", "target=label", "max_samples=40"),
     "tags": ("gru", "tagged.conll", "max_samples=20"),
@@ -162,7 +162,7 @@ def test_odd_texts_are_learned_from_and_classified(cli: Cli, tokenizer: str) -> 
     rows = [f"{(text + ' ' + str(i)) if label == 'a' else 'plain ' + str(i)}\t{label}"
             for i, text in enumerate(ODD.values()) for label in "ab" for _ in range(3) if '"' not in text]  # fmt: skip
     Path("odd.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n", encoding="utf-8")
-    words = ("odd.tsv", "text=text", "target=label", f"tokenizer={tokenizer}", "vocabulary=600", "length=200")
+    words = ("odd.tsv", "text=text", "target=label", f"tokenizer={tokenizer}", "vocab_size=600", "length=200")
     answer = cli("train", "textcnn", *words, "model.dim=4", *SMALL[:2], "--out", "r")
     assert answer.status == 0, answer.err
     assert "more than 200 tokens and" in answer.said
@@ -177,7 +177,7 @@ def test_odd_texts_are_learned_from_and_classified(cli: Cli, tokenizer: str) -> 
 def test_odd_text_that_runs_on(cli: Cli, tokenizer: str) -> None:
     book = "\n\n\n".join(ODD.values())[:130_000] + "\n\n" + "שלום 😀 e\u0301 the end. " * 20
     Path("odd.txt").write_text(book, encoding="utf-8")
-    words = ("odd.txt", f"tokenizer={tokenizer}", "vocabulary=600", "max_samples=20", "val=0", "test=0.01")
+    words = ("odd.txt", f"tokenizer={tokenizer}", "vocab_size=600", "max_samples=20", "val=0", "test=0.01")
     answer = cli("train", "gru", *words, *SMALL, "--out", "r")
     assert answer.status == 0, answer.err
     answer = cli(

@@ -89,7 +89,7 @@ def test_rows_without_text_can_be_left_out(cli: Cli) -> None:
         (("lstm", "r.tsv", "target=label"), ["as text with text=COLUMN, or as a series with forecast=COLUMN", "mlp"]),
         (("textcnn", "r.tsv", "text=txt", "target=label"), ["no column 'txt'", "Similar: text"]),
         (("textcnn", "r.tsv", "text=text", "target=text"), ["columns of their own"]),
-        (("textcnn", "r.tsv", "text=text", "target=label", "vocabulary=2"), ["vocabulary=2", "3 to 1000000"]),
+        (("textcnn", "r.tsv", "text=text", "target=label", "vocab_size=2"), ["vocab_size=2", "3 to 1000000"]),
         (("textcnn", "r.tsv", "text=text", "target=label", "n_mels=3"), ["n_mels=3 is for sounds", "text data"]),
         (("textcnn", "r.tsv", "text=text", "target=label", "horizon=3"), ["horizon=3 is for series", "leave it out"]),
         (("gcn", "r.tsv", "text=text", "target=label"), ["gcn takes graph data", "text data", "textcnn"]),
@@ -263,7 +263,7 @@ def test_sounds_of_another_rate_or_with_two_channels_are_told(cli: Cli) -> None:
     own_files.sounds(Path("sounds"), 4)
     soundfile.write("sounds/tone/01.wav", np.random.default_rng(0).normal(0, 0.1, 4000), 16_000)
     soundfile.write("sounds/tone/02.wav", np.random.default_rng(0).normal(0, 0.1, (2000, 2)), 8000)
-    answer = cli("train", "gru", "sounds", "model.hidden=4", *QUIET)
+    answer = cli("train", "gru", "sounds", "model.hidden_dim=4", *QUIET)
     assert answer.status == 0, answer.err
     assert "Brought to 8,000 samples a second by a polyphase filter: 1 of 12 sounds, tone/01.wav" in answer.said
     assert "Channels averaged to one: 1 of 12 sounds, tone/02.wav" in answer.said

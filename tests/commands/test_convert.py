@@ -112,7 +112,7 @@ def test_what_cannot_be_converted_is_refused_in_words(cli: Cli, folder: Path, tm
 
 # --- Hugging Face's folders ---------------------------------------------------------------------------------------
 
-SMALL = {"vocabulary": 40, "context": 8, "dim": 12, "layers": 2, "heads": 2}
+SMALL = {"vocab_size": 40, "context_length": 8, "dim": 12, "layers": 2, "heads": 2}
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_a_hugging_face_folder_there_and_back(cli: Cli, hugging: Path, tmp_path:
     assert (there.status, back.status) == (0, 0)
     assert ["transformer.wte.weight", "embedding.weight"] in [line.split() for line in there.out.splitlines()]
     assert ["embedding.weight", "transformer.wte.weight"] in [line.split() for line in back.out.splitlines()]
-    assert "It is read as gpt2 with vocabulary=40, context=8, dim=12, layers=2, heads=2." in there.said
+    assert "It is read as gpt2 with vocab_size=40, context_length=8, dim=12, layers=2, heads=2." in there.said
     assert "28 tensors of gpt2" in there.said
     first, again = (load_file(folder / "model.safetensors") for folder in (hugging, tmp_path / "back"))
     assert first.keys() == again.keys()

@@ -101,8 +101,8 @@ def test_the_kth_sample_is_the_first_of_a_seed_of_its_own(say: Callable[..., tup
     [
         (TEXT, {}, "the "),
         (TEXT, {"tokenizer": "words"}, "the cat"),
-        (WORDY, {"tokenizer": "bpe", "vocabulary": 262}, "naï"),  # nearly every byte is a token of its own
-        (WORDY, {"tokenizer": "wordpiece", "vocabulary": 60}, "café"),
+        (WORDY, {"tokenizer": "bpe", "vocab_size": 262}, "naï"),  # nearly every byte is a token of its own
+        (WORDY, {"tokenizer": "wordpiece", "vocab_size": 60}, "café"),
     ],
 )
 def test_what_is_streamed_is_what_the_tokens_say(
@@ -152,12 +152,12 @@ def test_what_the_model_does_not_know_is_named(say: Callable[..., tuple[str, str
     assert "begins as without one" in err
 
 
-def decoder_run(context: int = 16, **settings: Any) -> SimpleNamespace:
+def decoder_run(context_length: int = 16, **settings: Any) -> SimpleNamespace:
     """A run of a GPT-2 that reads so many tokens, as it is before training."""
     opened = language_run(**settings)
     torch.manual_seed(0)
     size = len(opened.preprocessing.tokenizer)
-    model = gpt2.Model(gpt2.Config(vocabulary=size, context=context, dim=8, layers=1, heads=2)).double()
+    model = gpt2.Model(gpt2.Config(vocab_size=size, context_length=context_length, dim=8, layers=1, heads=2)).double()
     return run_of(opened.spec, opened.preprocessing, model)
 
 

@@ -51,9 +51,9 @@ def test_the_model_of_a_run_or_of_a_models_folder(tmp_path: Path) -> None:
 
 
 def test_a_hugging_face_folder_says_itself_what_it_is(tmp_path: Path) -> None:
-    made = cutaway.create_model("gpt2", vocabulary=40, context=8, dim=12, layers=2, heads=2)
+    made = cutaway.create_model("gpt2", vocab_size=40, context_length=8, dim=12, layers=2, heads=2)
     write_folder(made, "gpt2", tmp_path / "hf")
-    for name, said in ((None, "It is read as gpt2 with vocabulary=40"), ("gpt2-medium", "It is read as gpt2-medium")):
+    for name, said in ((None, "It is read as gpt2 with vocab_size=40"), ("gpt2-medium", "It is read as gpt2-medium")):
         with pytest.warns(UserWarning, match=said) as warned:
             model = cutaway.load(tmp_path / "hf", model=name)
         assert warned[0].filename == __file__

@@ -83,8 +83,8 @@ def test_a_name_with_brackets_is_no_markup(capsys: pytest.CaptureFixture[str], t
     file = folder / "t[red].csv"
     file.write_text("x[/],y\n" + "".join(f"{i % 7}.5,{'ab'[i % 2]}\n" for i in range(60)), encoding="utf-8")
     run = tmp_path / "run[out]"
-    assert main(["check", "mlp", str(file), "target=y", "model.hidden=2"]) == 0
-    assert main(["train", "mlp", str(file), "target=y", "model.hidden=2", "epochs=1", "--out", str(run)]) == 0
+    assert main(["check", "mlp", str(file), "target=y", "model.hidden_dims=2"]) == 0
+    assert main(["train", "mlp", str(file), "target=y", "model.hidden_dims=2", "epochs=1", "--out", str(run)]) == 0
     said = capsys.readouterr().out.replace("\n", "")
     assert str(file) in said
     assert "x[/]" in said
@@ -105,7 +105,7 @@ def test_what_is_long_is_said_by_its_ends() -> None:
         ["optimizer=" + "x" * 5000],
         ["x" * 5000 + "=1"],
         ["model." + "x" * 5000 + "=1"],
-        ["model.hidden=" + "9" * 5000],
+        ["model.hidden_dims=" + "9" * 5000],
         ["model.activation=" + "x" * 5000],
         ["out=" + "x" * 5000],
         ["x" * 5000],

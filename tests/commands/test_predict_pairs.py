@@ -21,8 +21,8 @@ Cli = Callable[..., Answer]
 
 NUMBERS = ["null", "eins", "zwei", "drei", "vier"], ["zero", "one", "two", "three", "four"]
 TINY = {
-    "seq2seq-gru": ("model.hidden=8", "model.embedding=8", "model.attention=8", "model.readout=8"),
-    "transformer-tiny": ("model.dim=16", "model.layers=1", "model.heads=2", "model.hidden=16", "batch_tokens=400"),
+    "seq2seq-gru": ("model.hidden_dim=8", "model.embedding_dim=8", "model.attention_dim=8", "model.readout_dim=8"),
+    "transformer-tiny": ("model.dim=16", "model.layers=1", "model.heads=2", "model.ffn_dim=16", "batch_tokens=400"),
 }
 LINES = ["eins zwei", "", "drei", "   ", "vier null", "niemals"]
 
@@ -110,10 +110,17 @@ def test_a_prompt_is_one_line(cli: Cli, run: str) -> None:
 
 
 def test_a_source_that_the_model_cannot_read_is_named(cli: Cli, trained: Path) -> None:
-    settings = ("model.dim=8", "model.layers=1", "model.heads=2", "model.hidden=8", "model.context=40", "epochs=1")
+    settings = (
+        "model.dim=8",
+        "model.layers=1",
+        "model.heads=2",
+        "model.ffn_dim=8",
+        "model.context_length=40",
+        "epochs=1",
+    )
     answer = cli("train", "bart-base", *sentences(trained), *settings, "tensorboard=false", "--out", "r")
     assert answer.status == 0, answer.err
-    context = json.loads(Path("r/model/config.json").read_text())["config"]["context"]
+    context = json.loads(Path("r/model/config.json").read_text())["config"]["context_length"]
     Path("new.txt").write_text("eins\n" + "eins zwei " * context + "\n")
     said = cli("predict", "r", "new.txt", "--out", "said.txt")
     expect_refusal(said, f"at most {context:,} tokens", "line 2 of new.txt", "several pieces")
@@ -126,8 +133,8 @@ def test_what_does_not_go_together_is_refused(cli: Cli, trained: Path) -> None:
     expect_refusal(cli("predict", "iris", "iris.csv", "--out", "said.txt"), "said.txt", "plain lines", ".csv")
     expect_refusal(cli("evaluate", "iris", "--num-beams", "2"), "num_beams and length_penalty are for runs")
     Path("p.tsv").write_text("".join(f"{i}\t{'abcde'[i % 5]} {'fgh'[i % 3]}\n" for i in range(60)))
-    words = ("seq2seq-gru", "p.tsv", "pairs=true", "shared=true")
-    expect_refusal(cli("train", *words), "shared=true cannot be", "cut differently", "tokenizer=bpe")
+    words = ("seq2seq-gru", "p.tsv", "pairs=true", "joint_vocab=true")
+    expect_refusal(cli("train", *words), "joint_vocab=true cannot be", "cut differently", "tokenizer=bpe")
     shutil.copy(trained / "de.txt", "a.txt")
     Path("b.txt").write_text("one\n")
     expect_refusal(cli("evaluate", gru, "a.txt,b.txt"), "a.txt has 125 lines", "b.txt has 1")

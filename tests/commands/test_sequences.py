@@ -141,24 +141,27 @@ WORDS = Kind(
     2,
     lambda row: len(row["nearest"].split(", ")) == 10 and row["input"] not in row["nearest"].split(),
 )
-RECURRENT = ("model.hidden=8",)
+RECURRENT = ("model.hidden_dim=8",)
 
 CASES = {
     "textcnn": (REVIEWS, ("model.dim=8", "model.filters=4")),
-    "dcnn": (REVIEWS, ("model.dim=8", "model.maps=2,2")),
-    "collobert-sentence": (REVIEWS, ("model.dim=8", "model.hidden=8", "model.second=8")),
+    "dcnn": (REVIEWS, ("model.dim=8", "model.feature_maps=2,2")),
+    "collobert-sentence": (REVIEWS, ("model.dim=8", "model.hidden_dim=8", "model.second=8")),
     "rnn reviews": (REVIEWS, RECURRENT),
-    "lstm reviews": (REVIEWS, (*RECURRENT, "model.bidirectional=true", "model.layers=2", "model.read=max")),
-    "collobert-window": (TAGGED, ("model.dim=8", "model.hidden=8")),
+    "lstm reviews": (REVIEWS, (*RECURRENT, "model.bidirectional=true", "model.layers=2", "model.pooling=max")),
+    "collobert-window": (TAGGED, ("model.dim=8", "model.hidden_dim=8")),
     "gru tags": (TAGGED, (*RECURRENT, "model.bidirectional=true")),
-    "lstm book": (BOOK, (*RECURRENT, "model.tied=true")),
+    "lstm book": (BOOK, (*RECURRENT, "model.tie_weights=true")),
     "gru book": (BOOK, (*RECURRENT, "tokenizer=words", "min_count=2", "lower=true")),
-    "rnn book": (BOOK, (*RECURRENT, "tokenizer=bpe", "vocabulary=300", "stateful=false")),
-    "seq2seq-gru": (PAIRS, ("model.hidden=8", "model.embedding=8", "model.attention=8", "model.readout=8")),
+    "rnn book": (BOOK, (*RECURRENT, "tokenizer=bpe", "vocab_size=300", "stateful=false")),
+    "seq2seq-gru": (
+        PAIRS,
+        ("model.hidden_dim=8", "model.embedding_dim=8", "model.attention_dim=8", "model.readout_dim=8"),
+    ),
     "lstm visits": (VISITS, RECURRENT),
     "gru visits": (VISITS, (*RECURRENT, "model.relative=true")),
     "gru sounds": (SOUNDS, RECURRENT),
-    "cnn-lstm": (VIDEOS, ("model.channels=2,4", "model.hidden=8")),
+    "cnn-lstm": (VIDEOS, ("model.channels=2,4", "model.hidden_dim=8")),
     "gcn": (GRAPH, ()),
     "gat": (GRAPH, ("inductive=true",)),
     "graphconv": (GRAPH, ("num_neighbors=3,3,3", "batch_size=8")),
@@ -307,7 +310,7 @@ def test_texts_in_class_folders(own: Cli) -> None:
         place = Path("mail", "test" if i >= 48 else "train", label, f"{i}.txt")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
-    evaluation = finished(own, "gru", "mail", "model.hidden=8")
+    evaluation = finished(own, "gru", "mail", "model.hidden_dim=8")
     assert evaluation["count"] == 12
     one, *_, last = sorted(Path("mail/test/bad").iterdir())
     rows = json.loads(own("predict", "r", str(one), "mail/test/bad", "--json").out)
@@ -338,7 +341,7 @@ def test_texts_that_say_their_parts(own: Cli) -> None:
     Path("books").mkdir()
     for name, begin in (("train", 0), ("valid", 5000), ("test", 6000)):
         Path(f"books/{name}.txt").write_text(whole[begin : begin + 5000 if name == "train" else begin + 1000])
-    assert finished(own, "rnn", "books", "model.hidden=8")["part"] == "test"
+    assert finished(own, "rnn", "books", "model.hidden_dim=8")["part"] == "test"
     assert own("evaluate", "r", "books/test.txt").status == 0
     assert json.loads(own("predict", "r", "books/test.txt", "--json").out)[0]["loss"] > 0
 
@@ -353,7 +356,7 @@ def test_videos_as_folders_of_frames(own: Cli) -> None:
                 picture = Image.new("L", (24, 24))
                 picture.paste(255, (place, i, place + 6, i + 6))
                 picture.save(folder / f"{t}.png")
-    evaluation = finished(own, "cnn-lstm", "frames", "model.channels=2,4", "model.hidden=8")
+    evaluation = finished(own, "cnn-lstm", "frames", "model.channels=2,4", "model.hidden_dim=8")
     assert evaluation["measures"].keys() == ACCURACY
     assert len(json.loads(own("predict", "r", "frames/left/3", "frames/right", "--json").out)) == 1 + 8
 
@@ -367,7 +370,7 @@ def test_whole_graphs_and_graphml(own: Cli) -> None:
     Path("many").mkdir()
     Path("many/nodes.csv").write_text("\n".join(nodes))
     Path("many/edges.csv").write_text("\n".join(edges))
-    assert finished(own, "graphconv", "many", "target=shape", "model.hidden=8")["count"] == 3
+    assert finished(own, "graphconv", "many", "target=shape", "model.hidden_dim=8")["count"] == 3
     assert len(json.loads(own("predict", "r", "many", "--json").out)) == 24
     networkx.write_graphml(networkx.karate_club_graph(), "club.graphml")
     answer = own("train", "gcn", "club.graphml", "target=club", *SMALL[:2], "--out", "club")

@@ -33,7 +33,7 @@ def iris(cli: Cli) -> Path:
 
 
 def test_a_run_says_what_was_reached_and_where_it_is(cli: Cli) -> None:
-    answer = cli("train", "mlp", "iris", "epochs=3", "model.hidden=8,8", "seed=3")
+    answer = cli("train", "mlp", "iris", "epochs=3", "model.hidden_dims=8,8", "seed=3")
     assert answer.status == 0
     assert "test accuracy" in answer.out
     assert "95 % interval" in answer.out
@@ -46,7 +46,7 @@ def test_a_run_says_what_was_reached_and_where_it_is(cli: Cli) -> None:
     assert documents | model | {"checkpoints/last.safetensors", "checkpoints/best.safetensors"} <= held
     assert any(name.startswith("events.out.tfevents") for name in held)
     about = json.loads((run / "run.json").read_text())
-    assert about["command"] == "cutaway train mlp iris epochs=3 model.hidden=8,8 seed=3"
+    assert about["command"] == "cutaway train mlp iris epochs=3 model.hidden_dims=8,8 seed=3"
     assert about["status"] == "finished"
     assert len((run / "metrics.csv").read_text().splitlines()) == 1 + 3
 
@@ -96,11 +96,11 @@ def test_the_same_command_gives_the_same_weights(cli: Cli) -> None:
 
 
 def test_settings_stand_in_a_file_too(cli: Cli) -> None:
-    Path("s.toml").write_text("epochs = 2\ntensorboard = false\n[model]\nhidden = [4]\n")
+    Path("s.toml").write_text("epochs = 2\ntensorboard = false\n[model]\nhidden_dims = [4]\n")
     assert cli("train", "mlp", "iris", "@s.toml", "epochs=1", "--out", "r").status == 0
     about = json.loads(Path("r/run.json").read_text())
     assert about["epochs_done"] == 1
-    assert about["model_settings"]["hidden"] == [4]
+    assert about["model_settings"]["hidden_dims"] == [4]
 
 
 def test_evaluate_predict_and_report(cli: Cli, iris: Path) -> None:
@@ -147,7 +147,7 @@ def test_labels_steer_neither_a_spreadsheet_nor_the_terminal(cli: Cli) -> None:
     Path("t.csv").write_text(
         "x,y\n" + "".join(f"{i / 4},{label}\n" for i in range(20) for label in ("=cmd|1", "\x1b[31mred"))
     )
-    words = ("epochs=1", "tensorboard=false", "model.hidden=2", "--out", "r")
+    words = ("epochs=1", "tensorboard=false", "model.hidden_dims=2", "--out", "r")
     trained, checked = cli("train", "mlp", "t.csv", "target=y", *words), cli("check", "mlp", "t.csv", "target=y")
     predicted = cli("predict", "r", "t.csv")
     written = cli("predict", "r", "t.csv", "--out", "p.csv")

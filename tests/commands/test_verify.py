@@ -144,12 +144,12 @@ FAULTS = [  # a setting of a preset that is not as published, and the claims tha
     ("bert-base-uncased", {"activation": "relu"}, {"settings = published", "outputs = oracle's"}),
     ("bert-base-uncased", {"eps": 1e-5}, {"settings = transformers'", "outputs = oracle's"}),
     ("roberta-base", {"first_position": 1}, {"settings = published", "settings = transformers'"}),
-    ("distilbert-base", {"pooled": "tanh"}, {"settings = published"}),
+    ("distilbert-base", {"pooler_activation": "tanh"}, {"settings = published"}),
     ("gpt2", {"heads": 16}, {"settings = published", "settings = transformers'", "outputs = oracle's"}),
     ("gpt2-xl", {"heads": 16}, {"settings = published", "settings = transformers'"}),
-    ("t5-small", {"furthest": 64}, {"settings = published", "settings = transformers'", "outputs = oracle's"}),
+    ("t5-small", {"max_distance": 64}, {"settings = published", "settings = transformers'", "outputs = oracle's"}),
     ("bart-base", {"heads": 6}, {"settings = published", "settings = transformers'", "outputs = oracle's"}),
-    ("gat", {"slope": 0.01}, {"settings = published", "outputs = oracle's"}),
+    ("gat", {"negative_slope": 0.01}, {"settings = published", "outputs = oracle's"}),
     ("vgg11", {"dropout": 0.3}, {"settings = published"}),
 ]
 
@@ -170,7 +170,7 @@ def test_a_preset_is_not_asked_what_it_should_be(
     failed = {c.claim for c in _settings(found) if c.status == "failed"}
     if "outputs = oracle's" in found_by:
         config = compared_config(name, found.config)
-        sizes = {"vocabulary": 50, "context": 16, "dim": 48, "layers": 2, "key_dim": 5}
+        sizes = {"vocab_size": 50, "context_length": 16, "dim": 48, "layers": 2, "head_dim": 5}
         small = {field: size for field, size in sizes.items() if hasattr(config, field) and name != "gat"}
         torch.manual_seed(0)
         config = dataclasses.replace(wrong, **small)

@@ -147,9 +147,9 @@ def test_a_folder_that_is_called_like_a_file(tmp_path: Path) -> None:
     refusal(tmp_path / "t.csv", target="a")
 
 
-@pytest.mark.parametrize("vocabulary", [{"a": 10**9, "b": 1, "c": 2}, {"a": -1, "b": 1, "c": 2}, {}])
-def test_token_ids_that_no_vocabulary_has(tmp_path: Path, vocabulary: dict[str, int]) -> None:
-    document = {"version": "1.0", "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "a"}}
+@pytest.mark.parametrize("vocab_size", [{"a": 10**9, "b": 1, "c": 2}, {"a": -1, "b": 1, "c": 2}, {}])
+def test_token_ids_that_no_vocabulary_has(tmp_path: Path, vocab_size: dict[str, int]) -> None:
+    document = {"version": "1.0", "model": {"type": "WordLevel", "vocab": vocab_size, "unk_token": "a"}}
     (tmp_path / "tokenizer.json").write_text(str(document).replace("'", '"'))
     with pytest.raises(FileError):
         open_path(tmp_path / "tokenizer.json")

@@ -57,7 +57,7 @@ def test_findings_are_told_before_training_by_check_and_in_the_run(
     (finding,) = json.loads(capsys.readouterr().out)["data"]["findings"]
     assert main(["check", *ask, "ignore=alive"]) == 0
     assert "Nothing is wrong with the data." in capsys.readouterr().out
-    assert main(["train", *ask, "epochs=1", "tensorboard=false", "model.hidden=2", "--out", "r"]) == 0
+    assert main(["train", *ask, "epochs=1", "tensorboard=false", "model.hidden_dims=2", "--out", "r"]) == 0
     assert f"Found in the data: {finding}" in capsys.readouterr().err
     assert json.loads(Path("r/run.json").read_text())["data"]["findings"] == [finding]
     assert finding in Path("r/report.html").read_text()

@@ -46,7 +46,7 @@ class Chain(nn.Module):
 def random_model(seed: int) -> Model:
     """One whose answers differ from source to source and end sooner or later."""
     torch.manual_seed(seed)
-    model = Model(Config(9, 7, embedding=5, hidden=6, attention=4, readout=5, dropout=0.3))
+    model = Model(Config(9, 7, embedding_dim=5, hidden_dim=6, attention_dim=4, readout_dim=5, dropout=0.3))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(4)
@@ -230,7 +230,7 @@ def test_what_begins_an_answer_may_end_it() -> None:
 
 def test_no_answer_is_longer_than_the_model_reads() -> None:
     torch.manual_seed(0)
-    model = bart.Model(bart.Config(vocabulary=9, context=4, dim=8, layers=1, heads=2))
+    model = bart.Model(bart.Config(vocab_size=9, context_length=4, dim=8, layers=1, heads=2))
     target = Tokens(9, begin=2, end=3, longest=20)
     with torch.no_grad():
         model.embedding.weight[3] = -10 * model.embedding.weight.sum(0)

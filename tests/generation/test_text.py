@@ -25,16 +25,16 @@ V = 11
 class Limits:
     """How many tokens a model reads at once."""
 
-    context: int = 0
+    context_length: int = 0
 
 
 class Anew(nn.Module):
     """A recurrent language model that is asked for whole contexts."""
 
-    def __init__(self, context: int = 0) -> None:
+    def __init__(self, context_length: int = 0) -> None:
         super().__init__()
         torch.manual_seed(3)
-        self.config = Limits(context)
+        self.config = Limits(context_length)
         self.embedding = nn.Embedding(V, 8)
         self.cells = nn.GRU(8, 16, batch_first=True)
         self.dropout = nn.Dropout(0.5)
@@ -77,10 +77,10 @@ class Whole(nn.Module):
         return found
 
 
-def decoder(context: int) -> gpt2.Model:
+def decoder(context_length: int) -> gpt2.Model:
     """A GPT-2 whose next token depends much on those before it."""
-    torch.manual_seed(context)
-    model = gpt2.Model(gpt2.Config(vocabulary=V, context=context, dim=8, layers=2, heads=2)).double()
+    torch.manual_seed(context_length)
+    model = gpt2.Model(gpt2.Config(vocab_size=V, context_length=context_length, dim=8, layers=2, heads=2)).double()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 2:
@@ -124,7 +124,7 @@ def test_a_long_prompt_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_model_with_a_context_reads_no_more_than_that() -> None:
-    model = Anew(context=4)
+    model = Anew(context_length=4)
     generate(model, torch.full((1, 3), 2), 6)
     assert model.read == [3, 4, 2, 3, 4, 2]  # when it is full, the last half of it is read, with the newest token
 
@@ -144,11 +144,11 @@ settings_of = st.sampled_from(
     st.sampled_from([2, 512]),
 )
 def test_a_cache_gives_the_tokens_that_reading_anew_gives(
-    context: int, n: int, count: int, seed: int, settings_: dict[str, Any], piece: int
+    context_length: int, n: int, count: int, seed: int, settings_: dict[str, Any], piece: int
 ) -> None:
     """Of unequal prompts too, and when the window slides."""
-    model, was = decoder(context), text.PIECE
-    prompt, mask = unequal(seed, n, context)
+    model, was = decoder(context_length), text.PIECE
+    prompt, mask = unequal(seed, n, context_length)
     given_: dict[str, Any] = {"mask": mask, **settings_}
     anew = generate(Whole(model), prompt, count, generator=seeded(seed), **given_)
     text.PIECE = piece
@@ -176,7 +176,7 @@ def test_each_row_is_what_it_is_alone(kind: str, longest: int, seed: int, settin
 
 def test_unequal_prompts_of_a_recurrent_model_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text, "PIECE", 3)
-    model = create_model("lstm", vocabulary=V, read="every", num_classes=V, hidden=6, embedding=5).double()
+    model = create_model("lstm", vocab_size=V, pooling="every", num_classes=V, hidden_dim=6, embedding_dim=5).double()
     mask = torch.arange(9) < torch.tensor([[9], [8], [9]])
     prompt = torch.randint(2, V, (3, 9), generator=seeded())
     together = generate(model, prompt, 12, mask=mask, temperature=0.0)

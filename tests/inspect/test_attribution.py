@@ -67,7 +67,7 @@ def test_integrated_gradients_of_a_linear_model_for_any_baseline(features: int, 
 
 def test_kernel_shap_is_shapleys_value_of_every_order() -> None:
     torch.manual_seed(1)
-    model = cutaway.create_model("mlp", in_features=4, hidden=(6,), num_classes=3).double().eval()
+    model = cutaway.create_model("mlp", in_features=4, hidden_dims=(6,), num_classes=3).double().eval()
     x = torch.randn(1, 4, dtype=torch.float64)
     result = attribute(model, x, "kernel_shap", target=1, steps=600, randomise=False)
 
@@ -188,13 +188,13 @@ def test_roll_out_over_patches_is_spread_over_their_pixels() -> None:
 @pytest.mark.parametrize("name", TEXTS)
 def test_tokens_enter_by_embeddings_that_can_be_told_by_name(name: str) -> None:
     model, _ = small(name)
-    if getattr(model.config, "vocabulary", 0):
+    if getattr(model.config, "vocab_size", 0):
         assert embeddings(model)
 
 
 def test_padding_has_done_nothing_and_other_tokens_of_the_batch_do_not_matter() -> None:
     torch.manual_seed(0)
-    model = cutaway.create_model("textcnn", vocabulary=30, dim=8, filters=4, windows=(2, 3)).eval()
+    model = cutaway.create_model("textcnn", vocab_size=30, dim=8, filters=4, kernel_sizes=(2, 3)).eval()
     tokens, mask = torch.tensor([[4, 7, 2, 0, 0], [9, 3, 5, 6, 8]]), torch.ones(2, 5, dtype=torch.bool)
     mask[0, 3:] = False
     for method in ("integrated_gradients", "occlusion"):
@@ -207,7 +207,7 @@ def test_padding_has_done_nothing_and_other_tokens_of_the_batch_do_not_matter() 
 
 def test_of_two_channels_of_embeddings_both_count() -> None:
     torch.manual_seed(0)
-    settings = {"vocabulary": 30, "dim": 8, "filters": 4, "windows": (2,)}
+    settings = {"vocab_size": 30, "dim": 8, "filters": 4, "kernel_sizes": (2,)}
     model = cutaway.create_model("textcnn", channels="two-channel", **settings).eval()
     result = attribute(model, (torch.tensor([[4, 7, 2, 9]]), torch.ones(1, 4, dtype=torch.bool)), randomise=False)
     assert result.values.shape == (1, 4)
@@ -271,7 +271,7 @@ def test_of_a_graph_only_what_is_within_reach_matters() -> None:
 
 def test_whole_graphs_in_one_batch_are_asked_one_by_one() -> None:
     torch.manual_seed(0)
-    model = cutaway.create_model("gcn", in_features=4, hidden=5, num_classes=2, many=True).eval()
+    model = cutaway.create_model("gcn", in_features=4, hidden_dim=5, num_classes=2, graph_level=True).eval()
     x, pairs = torch.randn(6, 4), torch.tensor([[0, 1, 3, 4], [1, 0, 4, 3]])
     batch = torch.tensor([0, 0, 0, 1, 1, 1])
     inputs = (x, pairs, torch.zeros(0, dtype=torch.int64), batch)
@@ -432,7 +432,7 @@ def test_what_there_is_not_is_refused() -> None:
 
 def test_a_forecast_is_asked_for_its_first_step() -> None:
     torch.manual_seed(0)
-    model = cutaway.create_model("gru", in_features=2, vocabulary=0, num_classes=6, horizon=3).eval()
+    model = cutaway.create_model("gru", in_features=2, vocab_size=0, num_classes=6, horizon=3).eval()
     result = attribute(model, torch.randn(2, 9, 2), randomise=False)
     assert result.target.output is not None
     assert result.target.output.tolist() == [0, 0]

@@ -18,7 +18,7 @@ DECIDES = 3  # the column
 
 def planted() -> nn.Module:
     """A network whose class 1 is column 3 alone: the hidden layer hands columns on, and the head reads one of them."""
-    model = cutaway.create_model("mlp", in_features=10, hidden=(10,), num_classes=2).eval()
+    model = cutaway.create_model("mlp", in_features=10, hidden_dims=(10,), num_classes=2).eval()
     linears = [m for m in model.modules() if isinstance(m, nn.Linear)]
     with torch.no_grad():
         linears[0].weight.copy_(torch.eye(10))

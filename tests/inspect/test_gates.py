@@ -166,7 +166,7 @@ def test_cells_one_step_after_another(kind: str) -> None:
 
 def test_a_sequence_that_goes_on_is_one() -> None:
     """A recursive forecaster reads what it saw, then each of its forecasts, from the state that it has."""
-    model = create_model("gru", in_features=1, hidden=4, num_classes=3, horizon=3, recursive=True)
+    model = create_model("gru", in_features=1, hidden_dim=4, num_classes=3, horizon=3, recursive=True)
     with torch.no_grad(), capture(model, "gates") as seen:
         model(torch.randn(2, 6, 1))
     assert seen["gates"]["rnn.l0.update"].shape == (2, 6 + 3 - 1, 4)

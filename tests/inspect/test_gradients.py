@@ -97,7 +97,7 @@ def test_by_hand(inplace: bool) -> None:
 
 def test_dead_units_are_channels_of_maps_and_sums_have_their_own_row() -> None:
     torch.manual_seed(0)
-    model = create_model("resnet20", blocks=(1,), num_classes=3).eval()
+    model = create_model("resnet20", layers=(1,), num_classes=3).eval()
     with torch.no_grad():
         model.bn1.bias[:4] = -100.0  # of 16 channels
     found = {layer.name: layer for layer in flow(model, lambda: model(torch.randn(2, 3, 16, 16)).sum())}
@@ -110,7 +110,7 @@ def test_dead_units_are_channels_of_maps_and_sums_have_their_own_row() -> None:
 
 
 def test_a_recurrent_layer_whose_last_state_is_read_has_a_gradient() -> None:
-    model = create_model("lstm", hidden=4, num_classes=2)
+    model = create_model("lstm", hidden_dim=4, num_classes=2)
     x = torch.randn(3, 6, 1)
     layer = next(layer for layer in flow(model, lambda: model(x).sum()) if layer.name == "rnn")
     gradient = model.head.weight.detach().sum(0).norm() * 3**0.5
@@ -144,7 +144,7 @@ def test_settings_are_checked() -> None:
 
 
 def test_nothing_is_left_where_the_loss_fails() -> None:
-    model = create_model("resnet20", blocks=(1,), num_classes=3).train()
+    model = create_model("resnet20", layers=(1,), num_classes=3).train()
     before = model.bn1.running_mean.clone()
 
     def fails() -> Tensor:

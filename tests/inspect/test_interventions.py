@@ -120,7 +120,7 @@ def test_a_transplant_is_what_the_other_computes_there(name: str) -> None:
 def test_a_unit_of_a_dense_network() -> None:
     """Without hidden unit 2 the outputs lack w_2 times what it gave."""
     torch.manual_seed(0)
-    model, x = create_model("mlp", in_features=3, hidden=(4,), num_classes=2).eval(), torch.randn(5, 3)
+    model, x = create_model("mlp", in_features=3, hidden_dims=(4,), num_classes=2).eval(), torch.randn(5, 3)
     with torch.no_grad(), capture(model) as seen:
         before = model(x)
     hidden = [name for name in seen["features"] if seen["features"][name].shape == (5, 4)][-1]
@@ -184,7 +184,7 @@ def test_a_shared_block_in_one_of_its_runs() -> None:
 @pytest.mark.parametrize("masked", [False, True], ids=["even", "padded"])
 def test_a_unit_of_a_recurrent_network_in_all_that_it_hands_on(name: str, read: str, masked: bool) -> None:
     torch.manual_seed(0)
-    model = create_model(name, hidden=4, bidirectional=True, read=read, num_classes=2).eval()
+    model = create_model(name, hidden_dim=4, bidirectional=True, pooling=read, num_classes=2).eval()
     mask = torch.arange(5) < torch.tensor([5, 2, 3])[:, None] if masked else None
     x = torch.randn(3, 5, 1)
     weight = model.head.weight.detach().clone()
@@ -221,7 +221,7 @@ EDGES = torch.tensor([[0, 2, 1, 3], [1, 1, 3, 3]])
 def test_an_edge_of_a_graph(name: str) -> None:
     """Without 2 → 1 in the layer, node 1 lacks that message and nothing else moves."""
     torch.manual_seed(0)
-    model, x = create_model(name, in_features=3, hidden=4, num_classes=2, layers=1).eval(), torch.randn(4, 3)
+    model, x = create_model(name, in_features=3, hidden_dim=4, num_classes=2, layers=1).eval(), torch.randn(4, 3)
     with torch.no_grad(), capture(model, "messages") as seen:
         before = model(x, EDGES)
     layer: Any = model.layers[0]
@@ -240,7 +240,7 @@ def test_an_edge_of_a_graph(name: str) -> None:
 def test_heads_and_edges_of_graph_attention(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gat, "MOST_ENTRIES", most)
     torch.manual_seed(0)
-    model = create_model("gat", in_features=3, hidden=2, heads=4, num_classes=2).eval()
+    model = create_model("gat", in_features=3, hidden_dim=2, heads=4, num_classes=2).eval()
     x, other = torch.randn(2, 4, 3)
     with torch.no_grad(), capture(model, ("features", "messages")) as seen:
         before = model(x, EDGES)

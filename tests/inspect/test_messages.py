@@ -19,7 +19,7 @@ EDGES = torch.tensor([[0, 0, 1, 2, 3], [1, 1, 0, 1, 3]])
 
 def net(name: str, **changes: Any) -> nn.Module:
     torch.manual_seed(0)
-    return create_model(name, in_features=3, hidden=4, num_classes=2, **changes).eval()
+    return create_model(name, in_features=3, hidden_dim=4, num_classes=2, **changes).eval()
 
 
 def summed(edges: Tensor, coefficients: Tensor, h: Tensor) -> Tensor:

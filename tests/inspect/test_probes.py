@@ -21,7 +21,7 @@ NAMED = [(name, kind) for name in DIFFERENT for kind in kinds_of(meta(name))]
 
 def residual() -> nn.Module:
     torch.manual_seed(0)
-    return cutaway.create_model("resnet20", blocks=(1, 1), num_classes=3)
+    return cutaway.create_model("resnet20", layers=(1, 1), num_classes=3)
 
 
 def traces(model: nn.Module) -> list[str]:
@@ -289,7 +289,7 @@ def test_gradients_are_those_of_the_last_backward_alone() -> None:
 def test_gradients_of_recurrent_layers_are_those_of_their_outputs(name: str, ways: int) -> None:
     """The head reads the last states, which are handed on beside the outputs: the gradient is where they stand."""
     settings: dict[str, Any] = {"bidirectional": ways == 2} if name != "cnn-lstm" else {}
-    model = cutaway.create_model(name, hidden=5, **settings)
+    model = cutaway.create_model(name, hidden_dim=5, **settings)
     shape, layer = ((3, 4, 3, 24, 24), "lstm") if name == "cnn-lstm" else ((3, 4, 1), "rnn")
     x, mask = torch.randn(shape), torch.arange(4) < torch.tensor([4, 2, 3])[:, None]
     with capture(model, ("features", "gradients"), layer) as seen:

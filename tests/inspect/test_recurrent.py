@@ -19,7 +19,14 @@ MASK = torch.arange(6) < torch.tensor([6, 2, 2, 1])[:, None]
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_multiply_adds_are_those_of_the_equations(name: str, device: str) -> None:
     """gates · (h · inputs + h · h) at each step of each layer and direction; an embedding costs nothing."""
-    changes = {"vocabulary": 11, "embedding": 7, "hidden": 5, "layers": 2, "bidirectional": True, "num_classes": 3}
+    changes = {
+        "vocab_size": 11,
+        "embedding_dim": 7,
+        "hidden_dim": 5,
+        "layers": 2,
+        "bidirectional": True,
+        "num_classes": 3,
+    }
     with torch.device(device):
         model = create_model(name, **changes)
         tokens, mask = torch.zeros(4, 6, dtype=torch.int64), torch.ones(4, 6, dtype=torch.bool)
@@ -41,7 +48,7 @@ def test_multiply_adds_are_those_of_the_equations(name: str, device: str) -> Non
 @EACH
 @pytest.mark.parametrize("read", ["last", "every"])
 def test_padding_that_is_left_out_costs_nothing(name: str, read: str) -> None:
-    model = create_model(name, hidden=5, read=read, num_classes=3)
+    model = create_model(name, hidden_dim=5, pooling=read, num_classes=3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(layers, "LEAST_WORK", 0)
         table = layer_table(model, torch.zeros(4, 6, 1), MASK)
@@ -54,7 +61,7 @@ def test_padding_that_is_left_out_costs_nothing(name: str, read: str) -> None:
 @EACH
 def test_carried_states_are_counted_too(name: str) -> None:
     """Packed sequences, as `advance` hands them to the fused layer."""
-    model = create_model(name, vocabulary=11, hidden=5, read="every", num_classes=11)
+    model = create_model(name, vocab_size=11, hidden_dim=5, pooling="every", num_classes=11)
     model.forward = model.advance  # type: ignore[method-assign]
     table = layer_table(model, torch.ones(4, 6, dtype=torch.int64), MASK)
     assert table.complete

@@ -21,7 +21,7 @@ from cutaway.models.registry import create_model, preset
 from cutaway.models.saving import load_model, save_model
 from cutaway.training.weights import find_weights, take_weights
 
-SMALL = {"vocabulary": 30, "context": 9, "dim": 16, "layers": 2, "heads": 2}
+SMALL = {"vocab_size": 30, "context_length": 9, "dim": 16, "layers": 2, "heads": 2}
 WEIGHTS = "model.safetensors"
 
 
@@ -81,7 +81,7 @@ def test_layers_are_bounded_by_the_tensors_in_every_family(name: str, field: str
 
 
 def test_layers_of_one_block_are_bounded_too(tmp_path: Path) -> None:
-    write_folder(create_model("albert-base-v2", embedding=8, **SMALL), "albert-base-v2", tmp_path / "hf")
+    write_folder(create_model("albert-base-v2", embedding_dim=8, **SMALL), "albert-base-v2", tmp_path / "hf")
     assert read_folder(changed(tmp_path / "hf", num_hidden_layers=100)).model.config.layers == 100  # type: ignore[union-attr]
     with pytest.raises(ModelError, match="num_hidden_layers=1000000 is more than"):
         read_folder(changed(tmp_path / "hf", num_hidden_layers=10**6))

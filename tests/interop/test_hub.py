@@ -26,7 +26,7 @@ from cutaway.training.weights import find_weights, take_weights
 
 constants: Any = pytest.importorskip("huggingface_hub.constants")
 
-SMALL = {"vocabulary": 13, "context": 9, "dim": 16, "layers": 2, "heads": 2}
+SMALL = {"vocab_size": 13, "context_length": 9, "dim": 16, "layers": 2, "heads": 2}
 COMMIT, OLDER = "a" * 40, "b" * 40
 
 

@@ -83,9 +83,17 @@ def test_a_config_comes_back_as_it_went(name: str, head: str) -> None:
     found, config = family(name), dataclasses.replace(preset(name).config, head=head, num_classes=5)
     assert found.config(config_json(config, found)) == config
     changed = dataclasses.replace(
-        config, vocabulary=99, context=40, dim=24, layers=3, heads=4, hidden=50, dropout=0.3, attention_dropout=0.2
+        config,
+        vocab_size=99,
+        context_length=40,
+        dim=24,
+        layers=3,
+        heads=4,
+        ffn_dim=50,
+        dropout=0.3,
+        attention_dropout=0.2,
     )
-    changed = dataclasses.replace(changed, head_dropout=0.25, embedding=8 if config.embedding else None)
+    changed = dataclasses.replace(changed, head_dropout=0.25, embedding_dim=8 if config.embedding_dim else None)
     assert found.config(config_json(changed, found)) == changed
 
 
@@ -146,15 +154,15 @@ def test_another_network_is_refused_by_the_field(kind: str, field: str, value: A
 @pytest.mark.parametrize(
     ("name", "changes", "field"),
     [
-        ("bert-base-uncased", {"types": 0}, "types"),
-        ("bert-base-uncased", {"shared": True}, "shared"),
+        ("bert-base-uncased", {"token_types": 0}, "token_types"),
+        ("bert-base-uncased", {"share_layers": True}, "share_layers"),
         ("bert-base-uncased", {"first_position": 2}, "first_position"),
         ("roberta-base", {"first_position": 0}, "first_position"),
         ("roberta-base", {"activation": "relu"}, "activation"),
         ("distilbert-base", {"eps": 1e-5}, "eps"),
-        ("distilbert-base", {"types": 2}, "types"),
-        ("albert-base-v2", {"embedding": None}, "embedding"),
-        ("albert-base-v2", {"shared": False}, "shared"),
+        ("distilbert-base", {"token_types": 2}, "token_types"),
+        ("albert-base-v2", {"embedding_dim": None}, "embedding_dim"),
+        ("albert-base-v2", {"share_layers": False}, "share_layers"),
     ],
 )
 def test_a_network_of_ours_that_they_have_not_is_refused(name: str, changes: dict[str, Any], field: str) -> None:

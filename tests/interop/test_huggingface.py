@@ -31,14 +31,14 @@ from cutaway.models.registry import preset
 from cutaway.spec import Classes, Masked, TextSpec
 
 SMALL = {
-    "vocabulary": 50,
-    "context": 16,
+    "vocab_size": 50,
+    "context_length": 16,
     "dim": 24,
     "layers": 2,
     "heads": 3,
-    "key_dim": 10,
-    "buckets": 8,
-    "furthest": 8,
+    "head_dim": 10,
+    "num_buckets": 8,
+    "max_distance": 8,
 }
 
 
@@ -65,8 +65,8 @@ def small(name: str, head: str = "", **more: Any) -> Any:
     """The preset's config with few numbers."""
     config: Any = preset(name).config
     fields = {k: v for k, v in SMALL.items() if hasattr(config, k)} | ({"head": head} if head else {})
-    if getattr(config, "embedding", None):
-        fields["embedding"] = 12
+    if getattr(config, "embedding_dim", None):
+        fields["embedding_dim"] = 12
     return dataclasses.replace(config, **fields, **more)
 
 
@@ -155,12 +155,12 @@ def test_there_and_back_every_bit_is_kept(name: str, head: str, dtype: torch.dty
 @given(
     st.builds(
         gpt2.Config,
-        vocabulary=st.integers(1, 60_000),
-        context=st.integers(1, 4096),
+        vocab_size=st.integers(1, 60_000),
+        context_length=st.integers(1, 4096),
         layers=st.integers(1, 48),
         dim=st.integers(1, 20).map(lambda k: 12 * k),
         heads=st.sampled_from([1, 2, 3, 4, 6, 12]),
-        hidden=st.none() | st.integers(1, 4096),
+        ffn_dim=st.none() | st.integers(1, 4096),
         dropout=st.floats(0, 0.9),
     )
 )
@@ -256,7 +256,7 @@ def test_the_preset_is_the_one_whose_config_it_is(tmp_path: Path) -> None:
         changed(tmp_path, vocab_size=1000)
         found = Folder(tmp_path)
         assert found.preset().name == name
-        assert found.said_of(found.preset()) == (f"It is read as {name} with vocabulary=1000.",)
+        assert found.said_of(found.preset()) == (f"It is read as {name} with vocab_size=1000.",)
     changed(tmp_path, n_layer=7)
     assert Folder(tmp_path).preset().name == "gpt2"
 
@@ -344,9 +344,9 @@ def test_a_tokenizer_of_ours_gives_the_same_ids_there(kind: str, framed: bool, t
     spec = TextSpec(count + 3, 16, Masked(count + 3, count + 2), begin=count, end=count + 1)
     if not framed:
         spec = TextSpec(count, 16, Classes(("a", "b")))
-    vocabulary = of_tokenizer(ours, spec, 16)
-    assert vocabulary is not None
-    write_folder(drawn("gpt2", small("gpt2", "next")), "gpt2", tmp_path / "out", vocabulary)
+    vocab_size = of_tokenizer(ours, spec, 16)
+    assert vocab_size is not None
+    write_folder(drawn("gpt2", small("gpt2", "next")), "gpt2", tmp_path / "out", vocab_size)
     library = pytest.importorskip("tokenizers").Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json"))
     for text in TEXTS:
         ids = ours.encode(text)
@@ -354,7 +354,7 @@ def test_a_tokenizer_of_ours_gives_the_same_ids_there(kind: str, framed: bool, t
         assert open_tokenizer(tmp_path / "out").encode(text) == ids
     again = of_folder(tmp_path / "out")
     assert again is not None
-    assert (again.files, again.ids) == (vocabulary.files, vocabulary.ids)
+    assert (again.files, again.ids) == (vocab_size.files, vocab_size.ids)
 
 
 def test_transformers_opens_the_tokenizer_too(tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_transformers_opens_the_tokenizer_too(tmp_path: Path) -> None:
     count = len(ours)
     spec = TextSpec(count + 3, 16, Classes(("a", "b")), begin=count, end=count + 1)
     config = small("bert-base-uncased", "classes")
-    model = drawn("bert-base-uncased", dataclasses.replace(config, vocabulary=count + 3)).float()
+    model = drawn("bert-base-uncased", dataclasses.replace(config, vocab_size=count + 3)).float()
     write_folder(model, "bert-base-uncased", tmp_path / "out", of_tokenizer(ours, spec, 16), ("dull", "great"))
     try:
         library = transformers_library()

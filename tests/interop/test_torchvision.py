@@ -25,12 +25,12 @@ from cutaway.models.registry import Preset, preset
 TINY = {
     "width": 8,
     "widths": (4, 4, 4, 4, 4),
-    "hidden": 16,
-    "growth": 4,
+    "hidden_dim": 16,
+    "growth_rate": 4,
     "stem_channels": 8,
     "dim": 12,
     "heads": 3,
-    "mlp_dim": 16,
+    "ffn_dim": 16,
 }
 
 

@@ -14,12 +14,12 @@ from cutaway.errors import ModelError
 VOCABULARY = 13  # ids of either side, where there is one vocabulary
 
 
-def ragged(lengths: list[int], steps: int, seed: int = 0, vocabulary: int = VOCABULARY) -> tuple[Tensor, ...]:
+def ragged(lengths: list[int], steps: int, seed: int = 0, vocab_size: int = VOCABULARY) -> tuple[Tensor, ...]:
     """Source ids (N, T), their mask, and target ids (N, S)."""
     generator = torch.Generator().manual_seed(seed)
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    source = torch.randint(1, vocabulary, mask.shape, generator=generator).where(mask, 0)
-    return source, mask, torch.randint(0, vocabulary, (len(lengths), steps), generator=generator)
+    source = torch.randint(1, vocab_size, mask.shape, generator=generator).where(mask, 0)
+    return source, mask, torch.randint(0, vocab_size, (len(lengths), steps), generator=generator)
 
 
 def moved(model: nn.Module, seed: int = 0) -> Any:

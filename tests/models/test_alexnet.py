@@ -21,7 +21,7 @@ from cutaway.spec import Classes, ImageSpec, Value
 
 from .contract import assert_keeps_the_contract
 
-TINY = Config(stem="small", widths=(4, 6, 8, 6, 4), hidden=8, num_classes=3)
+TINY = Config(stem="small", widths=(4, 6, 8, 6, 4), hidden_dim=8, num_classes=3)
 FORMS = ("2014", "2012")
 
 
@@ -188,7 +188,7 @@ def test_normalization_is_there_as_published_and_not_in_one_tower() -> None:
 
 def test_the_original_begins_as_its_paper_says() -> None:
     torch.manual_seed(0)
-    model = AlexNet(dataclasses.replace(PRESETS["alexnet-2012"], hidden=64))
+    model = AlexNet(dataclasses.replace(PRESETS["alexnet-2012"], hidden_dim=64))
     layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Conv2d | nn.Linear)}
     for name, layer in layers.items():
         assert layer.weight.std().item() == pytest.approx(0.01, rel=0.03), name
@@ -199,14 +199,14 @@ def test_the_original_begins_as_its_paper_says() -> None:
 
 
 def test_behind_a_small_stem_the_original_begins_as_pytorch_does() -> None:
-    conv1 = AlexNet(dataclasses.replace(PRESETS["alexnet-2012"], stem="small", hidden=4)).conv1
+    conv1 = AlexNet(dataclasses.replace(PRESETS["alexnet-2012"], stem="small", hidden_dim=4)).conv1
     assert conv1.weight.abs().max().item() == pytest.approx(1 / math.sqrt(3 * 3 * 3), rel=0.02)  # uniform up to there
 
 
 @pytest.mark.parametrize(("form", "drops"), [("2014", ["fc6", "fc7"]), ("2012", ["fc7", "fc8"])])
 def test_dropout_is_where_the_network_has_it(form: str, drops: list[str]) -> None:
     torch.manual_seed(0)
-    model = AlexNet(dataclasses.replace(TINY, form=form, hidden=64, dropout=0.9))
+    model = AlexNet(dataclasses.replace(TINY, form=form, hidden_dim=64, dropout=0.9))
     with torch.no_grad():
         for p in model.parameters():
             p.fill_(0.1)  # nothing is zero but what is dropped
@@ -234,7 +234,9 @@ def test_small_images_need_no_interpolation() -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_a_few_images_can_be_learned(form: str) -> None:
     torch.manual_seed(0)
-    model = lively(Config(form=form, stem="small", widths=(8, 16, 16, 16, 16), hidden=64, dropout=0.0, num_classes=4))
+    model = lively(
+        Config(form=form, stem="small", widths=(8, 16, 16, 16, 16), hidden_dim=64, dropout=0.0, num_classes=4)
+    )
     x, y = torch.randn(16, 3, 32, 32), torch.arange(16) % 4
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     for _ in range(60):
@@ -257,7 +259,7 @@ def test_a_config_fits_a_data_set() -> None:
         ("stem", "cifar"),
         ("widths", (64, 192)),
         ("widths", (64, 192, 384, 256, 0)),
-        ("hidden", 0),
+        ("hidden_dim", 0),
         ("dropout", 1.0),
         ("dropout", -0.1),
         ("in_channels", 0),
@@ -272,7 +274,7 @@ def test_bad_values_are_refused_by_name(field: str, value: object) -> None:
 def test_two_towers_need_even_widths() -> None:
     with pytest.raises(ModelError, match=r"^widths=.*divisible by the number of towers"):
         Config(form="2012", widths=(96, 255, 384, 384, 256))
-    assert create_model("alexnet", widths=(3, 5, 7, 5, 3), hidden=4, stem="small").conv2.out_channels == 5
+    assert create_model("alexnet", widths=(3, 5, 7, 5, 3), hidden_dim=4, stem="small").conv2.out_channels == 5
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -19,7 +19,7 @@ from cutaway.spec import PairSpec, Tokens
 
 from . import pairs
 
-SMALL = Config(pairs.VOCABULARY, context=10, dim=12, layers=2, heads=3, hidden=20, dropout=0.2)
+SMALL = Config(pairs.VOCABULARY, context_length=10, dim=12, layers=2, heads=3, ffn_dim=20, dropout=0.2)
 
 
 def small(seed: int = 0, **changes: object) -> Model:
@@ -114,7 +114,7 @@ def test_the_constant_of_the_output_is_kept_and_does_not_learn() -> None:
 
 def test_it_begins_with_the_published_weights() -> None:
     torch.manual_seed(0)
-    model = create_model("bart-base", vocabulary=2000, layers=1)
+    model = create_model("bart-base", vocab_size=2000, layers=1)
     for name, parameter in model.named_parameters():
         if parameter.ndim == 2:
             assert parameter.std().item() == pytest.approx(0.02, rel=0.02), name
@@ -125,14 +125,14 @@ def test_it_begins_with_the_published_weights() -> None:
 def test_a_config_fits_a_data_set() -> None:
     found = preset("bart-base")
     assert Model.shares_vocabulary
-    fitted = found.configure(PairSpec(29, 20, Tokens(29, 0, 1, 21), shared=True))
-    assert (fitted.vocabulary, fitted.context) == (29, 1024)
-    assert found.configure(PairSpec(29, 2000, Tokens(29, 0, 1, 21), shared=True)).context == 2000
-    assert found.configure(PairSpec(29, 20, Tokens(29, 0, 1, 1001), shared=True)).context == 1501
-    with pytest.raises(ModelError, match="this data has two: read it with shared=true"):
+    fitted = found.configure(PairSpec(29, 20, Tokens(29, 0, 1, 21), joint_vocab=True))
+    assert (fitted.vocab_size, fitted.context_length) == (29, 1024)
+    assert found.configure(PairSpec(29, 2000, Tokens(29, 0, 1, 21), joint_vocab=True)).context_length == 2000
+    assert found.configure(PairSpec(29, 20, Tokens(29, 0, 1, 1001), joint_vocab=True)).context_length == 1501
+    with pytest.raises(ModelError, match="this data has two: read it with joint_vocab=true"):
         found.configure(PairSpec(29, 20, Tokens(29, 2, 3, 21)))
     with pytest.raises(ModelError, match="reads at most 64 tokens"):
-        found.configure(PairSpec(29, 65, Tokens(29, 0, 1, 21), shared=True), {"context": "64"})
+        found.configure(PairSpec(29, 65, Tokens(29, 0, 1, 21), joint_vocab=True), {"context_length": "64"})
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,11 @@ def test_a_config_fits_a_data_set() -> None:
     [
         ("num_classes", 7),
         ("heads", 5),
-        *((field, 1.0) for field in ("dropout", "attention_dropout", "hidden_dropout")),
-        *((field, 0) for field in ("vocabulary", "context", "dim", "layers", "decoder_layers", "heads", "hidden")),
+        *((field, 1.0) for field in ("dropout", "attention_dropout", "activation_dropout")),
+        *(
+            (field, 0)
+            for field in ("vocab_size", "context_length", "dim", "layers", "decoder_layers", "heads", "ffn_dim")
+        ),
     ],
 )
 def test_bad_values_are_refused_by_name(field: str, value: float) -> None:

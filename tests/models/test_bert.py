@@ -27,8 +27,15 @@ FORMS = [pytest.param(name, head, id=f"{name}-{head}") for name in KINDS for hea
 
 def small_config(name: str, **changes: Any) -> Config:
     config: Config = preset(name).config
-    sizes: dict[str, Any] = {"vocabulary": 30, "context": 12, "dim": 12, "layers": 2, "heads": 3, "num_classes": 4}
-    sizes["embedding"] = 6 if config.embedding else None
+    sizes: dict[str, Any] = {
+        "vocab_size": 30,
+        "context_length": 12,
+        "dim": 12,
+        "layers": 2,
+        "heads": 3,
+        "num_classes": 4,
+    }
+    sizes["embedding_dim"] = 6 if config.embedding_dim else None
     return dataclasses.replace(config, **{**sizes, **changes})
 
 
@@ -69,9 +76,9 @@ def test_counts_are_the_cards_and_those_of_the_sizes(name: str) -> None:
     assert layers.complete
     assert (layers.parameters, layers.multiply_adds) == (masked, found.card.published_multiply_adds)
     assert found.card.published_parameters == masked
-    width = config.embedding or config.dim
+    width = config.embedding_dim or config.dim
     body = adds - config.dim**2
-    assert layers.multiply_adds == body + 128 * (config.dim * width + width * config.vocabulary)
+    assert layers.multiply_adds == body + 128 * (config.dim * width + width * config.vocab_size)
     classes = table_of(found, dataclasses.replace(config, head="classes", num_classes=3))
     assert classes.parameters == pooled + 3 * config.dim + 3
     assert classes.multiply_adds == adds + 3 * config.dim
@@ -183,7 +190,7 @@ def test_it_can_be_exported_with_a_mask() -> None:
 
 def test_one_block_for_all_layers_is_as_many_blocks_with_its_weights() -> None:
     shared = small("albert-base-v2", layers=3)
-    apart = Bert(dataclasses.replace(shared.config, shared=False)).double().eval()
+    apart = Bert(dataclasses.replace(shared.config, share_layers=False)).double().eval()
     state = shared.state_dict()
     for key in list(state):
         if key.startswith("blocks.0."):
@@ -224,7 +231,7 @@ def test_dropout_stands_where_it_is_said_to() -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_it_begins_without_a_preference(name: str) -> None:
     torch.manual_seed(0)
-    config = dataclasses.replace(preset(name).config, vocabulary=1000, context=32, layers=2)
+    config = dataclasses.replace(preset(name).config, vocab_size=1000, context_length=32, layers=2)
     model = Bert(config).eval()
     for key, p in model.named_parameters():
         if p.ndim == 2:
@@ -246,7 +253,7 @@ def test_it_takes_the_head_that_the_data_asks_for(name: str) -> None:
     found = preset(name)
     assert found.module.Model.framed
     masked = found.configure(TextSpec(50, 9, Masked(50, 49), 47, 48))
-    assert (masked.head, masked.vocabulary, masked.context) == ("masked", 50, 512)
+    assert (masked.head, masked.vocab_size, masked.context_length) == ("masked", 50, 512)
     classes = found.configure(TextSpec(50, 9, Classes(("a", "b", "c"))))
     assert (classes.head, classes.num_classes) == ("classes", 3)
     value = found.configure(TextSpec(50, 9, Value()))
@@ -274,14 +281,14 @@ def test_too_many_tokens_and_segments_that_are_not_known_are_refused() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("vocabulary", 0),
+        ("vocab_size", 0),
         ("heads", 5),
-        ("hidden", 0),
-        ("embedding", 0),
-        ("types", -1),
+        ("ffn_dim", 0),
+        ("embedding_dim", 0),
+        ("token_types", -1),
         ("first_position", -1),
         ("activation", "selu"),
-        ("pooled", "gelu"),
+        ("pooler_activation", "gelu"),
         ("eps", 0.0),
         ("dropout", 1.0),
         ("attention_dropout", -0.1),

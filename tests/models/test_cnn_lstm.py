@@ -20,7 +20,7 @@ from cutaway.spec import Classes, Tags, Value, VideoSpec
 
 from .contract import assert_keeps_the_contract
 
-SMALL = Config(in_channels=2, channels=(3, 4), grid=2, hidden=5, num_classes=3)
+SMALL = Config(in_channels=2, channels=(3, 4), grid=2, hidden_dim=5, num_classes=3)
 LENGTHS = (4, 1, 3)
 
 
@@ -139,7 +139,7 @@ def test_padding_costs_nothing() -> None:
 def test_the_order_of_frames_matters() -> None:
     x, _ = videos(lengths=(4, 4))
     for readout in ("last", "mean"):
-        model = built(Config(2, (3, 4), 2, 5, readout=readout)).eval()
+        model = built(Config(2, (3, 4), 2, 5, pooling=readout)).eval()
         assert not torch.allclose(model(x), model(x.flip(1)))
 
 
@@ -176,9 +176,9 @@ def test_too_small_a_frame_names_the_least_size() -> None:
         ("channels", ()),
         ("channels", (4, 0)),
         ("grid", 0),
-        ("hidden", 0),
+        ("hidden_dim", 0),
         ("layers", 0),
-        ("readout", "first"),
+        ("pooling", "first"),
         ("dropout", 1.0),
         ("num_classes", 0),
     ],

@@ -54,9 +54,20 @@ SPECS: list[Spec] = [
             GraphSpec(3, target),  # type: ignore[arg-type]
         )
     ),
-    PairSpec(29, 17, Tokens(29, 0, 1, 13), shared=True),
+    PairSpec(29, 17, Tokens(29, 0, 1, 13), joint_vocab=True),
 ]
-DECIDED = ("num_classes", "in_features", "in_channels", "steps", "horizon", "known", "many", "head", "window", "shared")
+DECIDED = (
+    "num_classes",
+    "in_features",
+    "in_channels",
+    "steps",
+    "horizon",
+    "known_future",
+    "graph_level",
+    "head",
+    "window",
+    "shared",
+)
 
 
 def fitted(found: Preset) -> list[tuple[Spec, Any]]:
@@ -97,19 +108,19 @@ def test_what_is_typed_against_the_data_is_refused_and_what_agrees_is_taken(name
 
 def test_room_for_more_than_the_data_has_may_be_asked_for() -> None:
     spec = TextSpec(29, 17, NextToken(29))
-    config = preset("gpt2").configure(spec, {"vocabulary": 50, "context": 64})
-    assert (config.vocabulary, config.context) == (50, 64)
-    with pytest.raises(SettingError, match="the data decides vocabulary, and here it is 29"):
-        preset("gpt2").configure(spec, {"vocabulary": 20})
+    config = preset("gpt2").configure(spec, {"vocab_size": 50, "context_length": 64})
+    assert (config.vocab_size, config.context_length) == (50, 64)
+    with pytest.raises(SettingError, match="the data decides vocab_size, and here it is 29"):
+        preset("gpt2").configure(spec, {"vocab_size": 20})
     with pytest.raises(SettingError, match="here it is 0"):
-        preset("lstm").configure(SeriesSpec(21, 3, Classes(NAMES)), {"vocabulary": 20})
+        preset("lstm").configure(SeriesSpec(21, 3, Classes(NAMES)), {"vocab_size": 20})
     with pytest.raises(SettingError, match=r"model.image_size=64 cannot be.*here it is 32"):
         preset("lenet5-modern").configure(ImageSpec(1, 32, 32, Classes(NAMES)), {"image_size": 64})
 
 
 def test_what_is_left_to_the_model_stays_with_the_data() -> None:
     spec = TextSpec(29, 17, Tags(NAMES))
-    assert preset("lstm").configure(spec, {"read": "auto"}) == preset("lstm").configure(spec)
+    assert preset("lstm").configure(spec, {"pooling": "auto"}) == preset("lstm").configure(spec)
 
 
 @pytest.mark.parametrize("command", ["check", "train"])

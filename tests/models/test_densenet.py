@@ -23,7 +23,7 @@ from cutaway.spec import Classes, ImageSpec, Value
 
 from .contract import assert_keeps_the_contract
 
-TINY = Config(blocks=(2, 3), growth=3, stem="cifar", stem_channels=4, num_classes=3)
+TINY = Config(layers=(2, 3), growth_rate=3, stem="cifar", stem_channels=4, num_classes=3)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -89,7 +89,7 @@ def test_a_layer_sees_all_maps_before_it_and_adds_its_own() -> None:
         layer.register_forward_hook(lambda module, args, result: added.append(result))
     x = torch.randn(2, 5, 4, 4)
     y = block(x)
-    assert y.shape == (2, 5 + 4 * TINY.growth, 4, 4)
+    assert y.shape == (2, 5 + 4 * TINY.growth_rate, 4, 4)
     assert torch.equal(y, torch.cat((x, *added), 1))
     for i in range(4):
         assert torch.equal(seen[i], torch.cat((x, *added[:i]), 1))
@@ -106,7 +106,7 @@ def test_a_map_reaches_all_that_come_after_it_and_none_before(layers: int, sourc
     if source > 0:
         block[source - 1].register_forward_hook(lambda module, args, result: result + 1)
     moved = block(x + 1 if source == 0 else x) - before
-    maps = moved.split([3] + [TINY.growth] * layers, dim=1)
+    maps = moved.split([3] + [TINY.growth_rate] * layers, dim=1)
     assert [bool(m.detach().any()) for m in maps] == [i >= source for i in range(layers + 1)]
 
 
@@ -151,7 +151,7 @@ def test_the_stem_of_the_cifar_family_keeps_the_size_and_has_no_norm() -> None:
 def test_images_of_any_size_from_the_least_one_on(
     stem: str, blocks: int, channels: int, taller: int, wider: int
 ) -> None:
-    config = dataclasses.replace(TINY, stem=stem, blocks=(1,) * blocks, in_channels=channels)
+    config = dataclasses.replace(TINY, stem=stem, layers=(1,) * blocks, in_channels=channels)
     model = DenseNet(config).eval()
     least = config.least_size
     assert model(torch.randn(2, channels, least + taller, least + wider)).shape == (2, 3)
@@ -160,7 +160,7 @@ def test_images_of_any_size_from_the_least_one_on(
 @pytest.mark.parametrize("stem", ["imagenet", "cifar"])
 @pytest.mark.parametrize("blocks", [2, 3, 4])
 def test_the_least_size_is_exact(stem: str, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = dataclasses.replace(TINY, stem=stem, blocks=(1,) * blocks)
+    config = dataclasses.replace(TINY, stem=stem, layers=(1,) * blocks)
     model = DenseNet(config).eval()
     least = config.least_size
     too_small = torch.randn(1, 3, least, least - 1)
@@ -256,8 +256,8 @@ def kept_bytes(model: DenseNet) -> int:
 
 
 def test_recomputation_keeps_less_and_grows_with_the_depth_and_not_its_square() -> None:
-    shallow = [kept_bytes(model) for model in pair(blocks=(8,))]
-    deep = [kept_bytes(model) for model in pair(blocks=(24,))]
+    shallow = [kept_bytes(model) for model in pair(layers=(8,))]
+    deep = [kept_bytes(model) for model in pair(layers=(24,))]
     assert deep[1] < 0.4 * deep[0]
     assert deep[1] < 3.5 * shallow[1]
     assert deep[0] > 5 * shallow[0]
@@ -330,7 +330,7 @@ def test_channels_last_changes_no_result() -> None:
 
 
 def test_first_weights_have_the_variance_of_the_card() -> None:
-    model = DenseNet(Config(blocks=(1,), growth=64))
+    model = DenseNet(Config(layers=(1,), growth_rate=64))
     weight = model.get_submodule("denseblock1.denselayer1.conv2").weight
     assert weight.var().item() == pytest.approx(2 / (4 * 64 * 3 * 3), rel=0.05)
     assert not model.classifier.bias.any()
@@ -338,16 +338,16 @@ def test_first_weights_have_the_variance_of_the_card() -> None:
 
 def test_a_config_fits_a_data_set() -> None:
     fitted = Config.for_spec(PRESETS["densenet121"], ImageSpec(1, 28, 28, Classes(("a", "b", "c"))))
-    assert (fitted.in_channels, fitted.num_classes, fitted.blocks) == (1, 3, (6, 12, 24, 16))
+    assert (fitted.in_channels, fitted.num_classes, fitted.layers) == (1, 3, (6, 12, 24, 16))
     assert Config.for_spec(PRESETS["densenet121"], ImageSpec(1, 28, 28, Value())).num_classes == 1
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("blocks", ()),
-        ("blocks", (2, 0)),
-        ("growth", 0),
+        ("layers", ()),
+        ("layers", (2, 0)),
+        ("growth_rate", 0),
         ("compression", 0.0),
         ("compression", 1.1),
         ("compression", 0.001),  # no channel would be left

@@ -19,7 +19,7 @@ from cutaway.models.registry import preset
 from cutaway.nn.attention import recording
 from cutaway.spec import Classes, NextToken, TextSpec, Value
 
-SMALL = Config(vocabulary=23, context=12, dim=24, layers=2, heads=3, dropout=0.0)
+SMALL = Config(vocab_size=23, context_length=12, dim=24, layers=2, heads=3, dropout=0.0)
 COUNTED = {
     "gpt2": (124_439_808, 145_824_153_600),
     "gpt2-medium": (354_823_168, 413_475_536_896),
@@ -44,7 +44,7 @@ def tokens(*shape: int, seed: int = 0) -> Tensor:
 @pytest.mark.parametrize("name", PRESETS)
 def test_counts_are_the_published_ones(name: str) -> None:
     config, held = PRESETS[name], CARD.published[name]
-    d, layers, length = config.dim, config.layers, config.context
+    d, layers, length = config.dim, config.layers, config.context_length
     formula = 50_257 * d + 1024 * d + layers * (12 * d * d + 13 * d) + 2 * d
     products = length * (layers * (12 * d * d + 2 * length * d) + 50_257 * d)
     assert (held.parameters, held.multiply_adds) == COUNTED[name] == (formula, products)
@@ -57,7 +57,7 @@ def test_counts_are_the_published_ones(name: str) -> None:
 
 def test_first_weights_have_their_deviations() -> None:
     torch.manual_seed(0)
-    model = create_model("gpt2", vocabulary=500, context=200, dim=192, layers=8, heads=6)
+    model = create_model("gpt2", vocab_size=500, context_length=200, dim=192, layers=8, heads=6)
     added = 0.02 / math.sqrt(2 * 8)
     for name, parameter in model.named_parameters():
         if parameter.ndim == 2:
@@ -137,7 +137,7 @@ def test_the_last_real_token_of_rows_of_any_length() -> None:
 
 
 def test_a_text_beyond_the_context_is_refused_with_the_limit() -> None:
-    model, words = small(), r"^gpt2 has learned positions for 12 tokens, and these are 13: .*model\.context"
+    model, words = small(), r"^gpt2 has learned positions for 12 tokens, and these are 13: .*model\.context_length"
     assert model(tokens(1, 12)).shape == (1, 12, 23)
     with pytest.raises(ModelError, match=words):
         model(tokens(1, 13))
@@ -194,24 +194,24 @@ def test_it_compiles_without_a_break() -> None:
 
 def test_a_config_fits_a_data_set() -> None:
     fitted = Config.for_spec(SMALL, TextSpec(90, 64, NextToken(90)))
-    assert (fitted.vocabulary, fitted.context, fitted.head) == (90, 64, "next")
+    assert (fitted.vocab_size, fitted.context_length, fitted.head) == (90, 64, "next")
     fitted = Config.for_spec(SMALL, TextSpec(90, 5, Classes(("a", "b", "c"))))
-    assert (fitted.vocabulary, fitted.context, fitted.head, fitted.num_classes) == (90, 12, "classes", 3)
-    assert Config.for_spec(SMALL, TextSpec(90, 40, Value())).context == 40
-    with pytest.raises(ModelError, match=r"at most 8 tokens \(model\.context\), and the longest text has 9"):
-        preset("gpt2").configure(TextSpec(90, 9, NextToken(90)), {"context": 8})
+    assert (fitted.vocab_size, fitted.context_length, fitted.head, fitted.num_classes) == (90, 12, "classes", 3)
+    assert Config.for_spec(SMALL, TextSpec(90, 40, Value())).context_length == 40
+    with pytest.raises(ModelError, match=r"at most 8 tokens \(model\.context_length\), and the longest text has 9"):
+        preset("gpt2").configure(TextSpec(90, 9, NextToken(90)), {"context_length": 8})
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("vocabulary", 0),
-        ("context", 0),
+        ("vocab_size", 0),
+        ("context_length", 0),
         ("dim", 0),
         ("layers", 0),
         ("heads", 5),
         ("heads", 0),
-        ("hidden", 0),
+        ("ffn_dim", 0),
         ("dropout", 1.0),
         ("head", "tags"),
         ("num_classes", 0),

@@ -27,7 +27,7 @@ names = pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__.rpa
 
 def built(family: ModuleType, **settings: Any) -> nn.Module:
     torch.manual_seed(0)
-    given = {"in_features": FEATURES, "num_classes": CLASSES, "hidden": 4, "many": False} | settings
+    given = {"in_features": FEATURES, "num_classes": CLASSES, "hidden_dim": 4, "graph_level": False} | settings
     model: nn.Module = family.Model(family.Config(**given)).double().eval()
     return model
 
@@ -107,7 +107,7 @@ def test_graphs_side_by_side_are_the_graphs_alone(family: ModuleType, seed: int,
     x = torch.cat([x for x, _ in alone])
     edges = torch.cat([e + start for (_, e), start in zip(alone, starts)], 1)
     batch = torch.arange(3).repeat_interleave(sizes)
-    nodes, graphs = built(family), built(family, many=True, read=read)
+    nodes, graphs = built(family), built(family, graph_level=True, pooling=read)
     torch.testing.assert_close(nodes(x, edges), torch.cat([nodes(*one) for one in alone]))
     none = torch.empty(0, dtype=torch.int64)
     together = graphs(x, edges, none, batch)
@@ -154,12 +154,13 @@ def test_rows_choose_nodes(family: ModuleType) -> None:
 
 @names
 @pytest.mark.parametrize(
-    "settings_", [{"many": True, "read": "sum", "layers": 3}, {"many": True, "read": "max"}, {"layers": 1}]
+    "settings_",
+    [{"graph_level": True, "pooling": "sum", "layers": 3}, {"graph_level": True, "pooling": "max"}, {"layers": 1}],
 )
 def test_other_configs_are_their_oracles_too(family: ModuleType, settings_: dict[str, Any]) -> None:
     name = family.__name__.rpartition(".")[2]
     config = family.Config(
-        **({"in_features": FEATURES, "num_classes": CLASSES, "hidden": 4, "many": False} | settings_)
+        **({"in_features": FEATURES, "num_classes": CLASSES, "hidden_dim": 4, "graph_level": False} | settings_)
     )
     torch.manual_seed(0)
     found = compare(family.Model(config), oracle_for(name, config), torch.Generator().manual_seed(0))
@@ -199,8 +200,8 @@ def test_a_model_goes_out_and_in_and_learns_everywhere(family: ModuleType) -> No
 
 @names
 def test_a_config_fits_a_data_set(family: ModuleType) -> None:
-    fitted = family.Config.for_spec(family.Config(), GraphSpec(9, Classes(("a", "b")), many=True))
-    assert (fitted.in_features, fitted.num_classes, fitted.many) == (9, 2, True)
+    fitted = family.Config.for_spec(family.Config(), GraphSpec(9, Classes(("a", "b")), graph_level=True))
+    assert (fitted.in_features, fitted.num_classes, fitted.graph_level) == (9, 2, True)
     assert family.Config.for_spec(family.Config(), GraphSpec(9, Value())).num_classes == 1
     name = family.__name__.rpartition(".")[2]
     with pytest.raises(ModelError, match=f"{name} learns a class or a number"):
@@ -209,12 +210,12 @@ def test_a_config_fits_a_data_set(family: ModuleType) -> None:
 
 
 @names
-@pytest.mark.parametrize("field", ["in_features", "hidden", "layers", "num_classes"])
+@pytest.mark.parametrize("field", ["in_features", "hidden_dim", "layers", "num_classes"])
 def test_bad_values_are_refused_by_name(family: ModuleType, field: str) -> None:
     with pytest.raises(ModelError, match=f"^{field}=0 cannot be"):
         family.Config(**{field: 0})
-    with pytest.raises(ModelError, match=r"^read='median' cannot be"):
-        family.Config(read="median")
+    with pytest.raises(ModelError, match=r"^pooling='median' cannot be"):
+        family.Config(pooling="median")
 
 
 @names

@@ -37,18 +37,18 @@ def test_the_benchmarks_network_has_5134_parameters() -> None:
     assert held.multiply_adds == steps * 2 * 3 * (h * 1 + h * h) + classes * 2 * h * steps
     digits = Classes(tuple("0123456789"))
     assert preset("gru-mnist1d").configure(SeriesSpec(40, 1, digits)) == PRESETS["gru-mnist1d"]
-    asked = {"hidden": 6, "bidirectional": True, "read": "flat"}  # the same from the plain preset
+    asked = {"hidden_dim": 6, "bidirectional": True, "pooling": "flat"}  # the same from the plain preset
     assert preset("gru").configure(SeriesSpec(40, 1, digits), asked) == PRESETS["gru-mnist1d"]
 
 
 def test_its_state_stays_between_what_it_was_and_what_it_could_be() -> None:
-    model = create_model("gru", hidden=4).eval()
+    model = create_model("gru", hidden_dim=4).eval()
     outputs = model.rnn(torch.randn(3, 50, 1) * 100)[0]
     assert outputs.abs().max() <= 1
 
 
 def test_the_network_is_pytorchs_and_not_the_papers() -> None:
-    model = create_model("gru", hidden=4).double().eval()
+    model = create_model("gru", hidden_dim=4).double().eval()
     x = torch.randn(3, 6, 1, dtype=torch.float64)
     seen = model.features(x)
     torch.testing.assert_close(unroll(model.rnn, x)[0][:, -1], seen, rtol=1e-9, atol=1e-12)
@@ -57,7 +57,7 @@ def test_the_network_is_pytorchs_and_not_the_papers() -> None:
 
 
 def test_weights_of_pytorchs_layer_load_as_they_are() -> None:
-    model, theirs = create_model("gru", hidden=4, layers=2, bidirectional=True), nn.GRU(1, 4, 2, bidirectional=True)
+    model, theirs = create_model("gru", hidden_dim=4, layers=2, bidirectional=True), nn.GRU(1, 4, 2, bidirectional=True)
     model.rnn.load_state_dict(theirs.state_dict())
     x = torch.randn(6, 3, 1)
     torch.testing.assert_close(model.rnn(x.transpose(0, 1))[0], theirs(x)[0].transpose(0, 1))

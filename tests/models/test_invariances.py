@@ -22,20 +22,21 @@ from cutaway.spec import Classes, Context, Masked, NextToken, PairSpec, Spec, Ta
 
 VOCABULARY, LONGEST, BOUND = 23, 24, 1e-9
 SMALLER = {  # a setting that is above this is brought down to it
-    "vocabulary": VOCABULARY,
+    "vocab_size": VOCABULARY,
     "num_classes": VOCABULARY,
-    "context": LONGEST,
+    "context_length": LONGEST,
     "dim": 24,
-    "embedding": 12,
-    "hidden": 16,
+    "embedding_dim": 12,
+    "hidden_dim": 16,
+    "ffn_dim": 16,
     "second": 10,
     "layers": 2,
     "decoder_layers": 2,
     "heads": 3,
-    "key_dim": 10,
+    "head_dim": 10,
     "filters": 4,
-    "attention": 8,
-    "readout": 6,
+    "attention_dim": 8,
+    "readout_dim": 6,
 }
 TARGETS: tuple[Target, ...] = (
     NextToken(VOCABULARY),
@@ -61,7 +62,7 @@ def configs(kind: str) -> Iterator[tuple[str, tuple[Preset, Any]]]:
     made small, as the sizes of one family, once."""
     known = []
     for preset in presets().values():
-        if kind not in preset.takes or getattr(preset.config, "read", None) == "flat":  # flat: series of one length
+        if kind not in preset.takes or getattr(preset.config, "pooling", None) == "flat":  # flat: series of one length
             continue
         config = dataclasses.replace(preset.config, **small(preset))
         for name, spec in specs(preset, kind):
@@ -80,7 +81,7 @@ def specs(preset: Preset, kind: str) -> Iterator[tuple[str, Spec]]:
     if kind == "pairs":
         tokens = Tokens(VOCABULARY, begin=2, end=3, longest=LONGEST)
         for shared in (True, False) if getattr(model, "shares_vocabulary", False) else (False,):
-            yield "one" if shared else "two", PairSpec(VOCABULARY, LONGEST, tokens, shared=shared)
+            yield "one" if shared else "two", PairSpec(VOCABULARY, LONGEST, tokens, joint_vocab=shared)
         return
     frame = (VOCABULARY - 3, VOCABULARY - 2) if getattr(model, "framed", False) else (None, None)
     for target in TARGETS:

@@ -26,7 +26,7 @@ def test_counts_are_those_of_the_equations() -> None:
 
 @pytest.mark.parametrize("start", [1.0, -2.0])
 def test_the_forget_gate_begins_as_it_is_told(start: float) -> None:
-    model = create_model("lstm", hidden=5, layers=2, bidirectional=True, forget_bias=start)
+    model = create_model("lstm", hidden_dim=5, layers=2, bidirectional=True, forget_bias=start)
     biases = {k: p.view(4, 5) for k, p in model.rnn.named_parameters() if "bias" in k}
     assert len(biases) == 8
     for name, bias in biases.items():
@@ -41,7 +41,7 @@ def test_a_new_network_remembers() -> None:
     effects = []
     for start in (6.0, -6.0):
         torch.manual_seed(0)
-        model = create_model("lstm", hidden=8, forget_bias=start).double()
+        model = create_model("lstm", hidden_dim=8, forget_bias=start).double()
         x = torch.randn(1, 30, 1, dtype=torch.float64, requires_grad=True)
         model.features(x).sum().backward()
         effects.append(float(x.grad[0, 0].abs()))
@@ -49,7 +49,10 @@ def test_a_new_network_remembers() -> None:
 
 
 def test_weights_of_pytorchs_layer_load_as_they_are() -> None:
-    model, theirs = create_model("lstm", hidden=4, layers=2, bidirectional=True), nn.LSTM(1, 4, 2, bidirectional=True)
+    model, theirs = (
+        create_model("lstm", hidden_dim=4, layers=2, bidirectional=True),
+        nn.LSTM(1, 4, 2, bidirectional=True),
+    )
     model.rnn.load_state_dict(theirs.state_dict())
     x = torch.randn(6, 3, 1)
     torch.testing.assert_close(model.rnn(x.transpose(0, 1))[0], theirs(x)[0].transpose(0, 1))

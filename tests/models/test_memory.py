@@ -25,9 +25,9 @@ GIB = 2**30
     ("name", "given"),
     [
         ("resnet18", {"width": 8}),
-        ("gpt2", {"layers": 2, "dim": 32, "heads": 2, "vocabulary": 100}),  # tied: a matrix that counts once
-        ("lstm", {"hidden": 7}),
-        ("albert-base-v2", {"dim": 24, "heads": 2, "vocabulary": 50, "embedding": 8}),  # one layer, used by all
+        ("gpt2", {"layers": 2, "dim": 32, "heads": 2, "vocab_size": 100}),  # tied: a matrix that counts once
+        ("lstm", {"hidden_dim": 7}),
+        ("albert-base-v2", {"dim": 24, "heads": 2, "vocab_size": 50, "embedding_dim": 8}),  # one layer, used by all
         ("airbench94", {}),  # some of whose weights do not learn
     ],
 )
@@ -46,16 +46,16 @@ def test_the_size_is_that_of_the_model_that_is_built(name: str, given: dict[str,
 @pytest.mark.parametrize(
     ("name", "given", "said"),
     [
-        ("mlp", {"hidden": 10**11}, "hidden=100000000000 would take"),  # 30 TiB: more than there is anywhere
+        ("mlp", {"hidden_dims": 10**11}, "hidden_dims=100000000000 would take"),  # 30 TiB: more than there is anywhere
         ("resnet18", {"width": 10**8}, "width=100000000 would take"),
         ("gpt2", {"layers": 2000, "dim": 12 * 10**5}, "more than"),  # counting ended long before the last layer
         ("gpt2", {"layers": 10**6}, "layers=1000000 cannot be: at most 2,000 layers"),
         ("graphconv", {"layers": 10**12}, "at most 2,000 layers"),  # a list of them would be made first
-        ("mlp", {"hidden": (1,) * 3000}, "at most 2,000 layers"),
-        ("densenet121", {"blocks": (2000, 2000)}, "more than 1,000 tensors of weights"),
-        ("mlp", {"hidden": 10**19}, "it must be a whole number below 2^63"),
-        ("textcnn", {"vocabulary": 10**30}, "it must be a whole number below 2^63"),
-        ("lstm", {"hidden": 10**15}, "no tensor can be that large"),
+        ("mlp", {"hidden_dims": (1,) * 3000}, "at most 2,000 layers"),
+        ("densenet121", {"layers": (2000, 2000)}, "more than 1,000 tensors of weights"),
+        ("mlp", {"hidden_dims": 10**19}, "it must be a whole number below 2^63"),
+        ("textcnn", {"vocab_size": 10**30}, "it must be a whole number below 2^63"),
+        ("lstm", {"hidden_dim": 10**15}, "no tensor can be that large"),
     ],
 )
 def test_what_can_never_be_is_refused_before_it_is_made(
@@ -70,10 +70,10 @@ def test_what_can_never_be_is_refused_before_it_is_made(
 
 
 def test_a_model_larger_than_the_memory_can_still_be_looked_at() -> None:
-    model = shaped(preset("mlp"), preset("mlp").configure(settings={"hidden": 10**11}))
+    model = shaped(preset("mlp"), preset("mlp").configure(settings={"hidden_dims": 10**11}))
     assert all(p.device.type == "meta" for p in model.parameters())
     with torch.device("meta"):
-        create_model("mlp", hidden=10**11)
+        create_model("mlp", hidden_dims=10**11)
 
 
 def test_other_threads_may_build_while_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,9 +106,9 @@ def test_what_is_free_is_held_against_the_fraction() -> None:
 @pytest.mark.parametrize("command", ["train", "check"])
 def test_the_command_line_refuses_it_by_name(command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = ["--out", str(tmp_path / "run")] if command == "train" else []
-    assert main([command, "mlp", "xor", "model.hidden=99999999999", *out]) == 2
+    assert main([command, "mlp", "xor", "model.hidden_dims=99999999999", *out]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "hidden=99999999999 would take" in said
+    assert "hidden_dims=99999999999 would take" in said
     assert "optimizer=adamw (weights, gradients, what the optimizer remembers)" in said
     assert "memory_fraction=0 goes on all the same" in said
     assert not list(tmp_path.iterdir())
@@ -180,7 +180,7 @@ def test_a_device_that_is_not_here_names_those_that_are(name: str) -> None:
 def test_the_size_of_a_model_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a thousand layers it takes seconds, and a command asks for it when it builds, learns and estimates."""
     found = preset("mlp")
-    config = found.configure(settings={"in_features": 3, "hidden": (8, 9), "num_classes": 2})
+    config = found.configure(settings={"in_features": 3, "hidden_dims": (8, 9), "num_classes": 2})
     counted = size_of(found, config)
     monkeypatch.setattr(memory, "shaped", lambda *_: pytest.fail("it was made again"))
     assert size_of(found, config) == counted

@@ -21,7 +21,7 @@ from .contract import assert_keeps_the_contract
 
 
 def test_the_mlp_of_mnist1d_counts_as_published() -> None:
-    model = create_model("mlp", in_features=40, num_classes=10, hidden=(100, 100))
+    model = create_model("mlp", in_features=40, num_classes=10, hidden_dims=(100, 100))
     assert sum(p.numel() for p in model.parameters()) == 15_210
 
 
@@ -80,7 +80,7 @@ def test_no_parameter_learns_from_rounding_alone(norm: str) -> None:
     """A bias that batch normalization takes off again has a gradient of rounding, which Adam makes as large as any: it
     wandered, another way on each number of threads, and answers differed by 0.15."""
     torch.manual_seed(0)
-    model = create_model("mlp", in_features=6, hidden=(8, 8), num_classes=3, norm=norm, dropout=0.0)
+    model = create_model("mlp", in_features=6, hidden_dims=(8, 8), num_classes=3, norm=norm, dropout=0.0)
     model(torch.randn(32, 6)).square().sum().backward()
     largest = max(float(p.grad.abs().max()) for p in model.parameters() if p.grad is not None)
     for name, parameter in model.named_parameters():
@@ -89,15 +89,15 @@ def test_no_parameter_learns_from_rounding_alone(norm: str) -> None:
 
 
 def test_a_layer_is_linear_norm_activation_dropout() -> None:
-    model = create_model("mlp", hidden=(5,), norm="layer", dropout=0.5)
+    model = create_model("mlp", hidden_dims=(5,), norm="layer", dropout=0.5)
     assert [type(part) for part in model.hidden[0]] == [nn.Linear, nn.LayerNorm, nn.ReLU, nn.Dropout]
-    plain = create_model("mlp", hidden=(5,), norm="none", dropout=0.0)
+    plain = create_model("mlp", hidden_dims=(5,), norm="none", dropout=0.0)
     assert [type(part) for part in plain.hidden[0]] == [nn.Linear, nn.ReLU]
 
 
 def test_dropout_blanks_in_training_alone() -> None:
     torch.manual_seed(0)
-    model = create_model("mlp", hidden=(1000,), activation="sigmoid", dropout=0.25)
+    model = create_model("mlp", hidden_dims=(1000,), activation="sigmoid", dropout=0.25)
     x = torch.randn(1, 40)
     blanked = (model.train().features(x) == 0).float().mean().item()
     assert blanked == pytest.approx(0.25, abs=0.05)
@@ -108,8 +108,8 @@ def test_it_fits_itself_to_tables_images_and_series() -> None:
     number, three = Value("price"), Classes(("a", "b", "c"))
     table = Config.for_spec(Config(), TableSpec(("x", "y"), number))
     assert (table.in_features, table.num_classes) == (2, 1)
-    image = Config.for_spec(Config(hidden=(8,)), ImageSpec(3, 4, 5, three))
-    assert (image.in_features, image.num_classes, image.hidden) == (60, 3, (8,))
+    image = Config.for_spec(Config(hidden_dims=(8,)), ImageSpec(3, 4, 5, three))
+    assert (image.in_features, image.num_classes, image.hidden_dims) == (60, 3, (8,))
     assert MLP(image)(torch.randn(2, 3, 4, 5)).shape == (2, 3)
     assert Config.for_spec(Config(), SeriesSpec(40, 2, three)).in_features == 80
 
@@ -126,7 +126,7 @@ def test_a_batch_of_one_has_no_variance_to_learn_from() -> None:
     [
         ("in_features", 0),
         ("num_classes", 0),
-        ("hidden", (4, 0)),
+        ("hidden_dims", (4, 0)),
         ("activation", "softplus"),
         ("norm", "group"),
         ("dropout", 1.0),

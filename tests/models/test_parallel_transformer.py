@@ -23,7 +23,7 @@ from cutaway.nn.transformer import ORDERS
 from cutaway.spec import Classes, NextToken, TextSpec, Value
 
 NAME = "parallel-transformer"
-SMALL = Config(vocabulary=23, context=16, dim=24, layers=2, heads=3, dropout=0.0)
+SMALL = Config(vocab_size=23, context_length=16, dim=24, layers=2, heads=3, dropout=0.0)
 
 
 def small(**changes: Any) -> Model:
@@ -49,7 +49,7 @@ def tokens(*shape: int, seed: int = 0) -> Tensor:
         {"head": "classes", "num_classes": 4},
         {"head": "classes", "order": "post"},
         {"strengths": (0.3, -0.7), "kv_heads": 1},
-        {"hidden": 17, "heads": 6, "kv_heads": 2},
+        {"ffn_dim": 17, "heads": 6, "kv_heads": 2},
         {"heads": 1, "layers": 5},
     ],
     ids=str,
@@ -75,7 +75,7 @@ def test_another_network_does_not_even_fit(changes: dict[str, Any]) -> None:
 
 def test_counts_are_the_cards() -> None:
     held, config = CARD.published[NAME], PRESETS[NAME]
-    v, d, layers, length = config.vocabulary, config.dim, config.layers, config.context
+    v, d, layers, length = config.vocab_size, config.dim, config.layers, config.context_length
     assert held.parameters == v * d + layers * (12 * d * d + 2 * d) + 2 * d
     assert held.multiply_adds == length * (layers * (12 * d * d + 2 * length * d) + v * d)
     counted = layer_table(create_model(NAME), torch.zeros(1, length, dtype=torch.long))
@@ -165,9 +165,9 @@ def test_a_text_beyond_the_context_is_refused_with_the_limit() -> None:
 
 def test_a_config_fits_a_data_set_and_is_set_as_typed() -> None:
     fitted = Config.for_spec(SMALL, TextSpec(90, 64, NextToken(90)))
-    assert (fitted.vocabulary, fitted.context, fitted.head) == (90, 64, "next")
+    assert (fitted.vocab_size, fitted.context_length, fitted.head) == (90, 64, "next")
     fitted = Config.for_spec(SMALL, TextSpec(90, 5, Classes(("a", "b", "c"))))
-    assert (fitted.context, fitted.head, fitted.num_classes) == (16, "classes", 3)
+    assert (fitted.context_length, fitted.head, fitted.num_classes) == (16, "classes", 3)
     assert Config.for_spec(SMALL, TextSpec(90, 40, Value())).num_classes == 1
     typed = preset(NAME).configure(None, {"strengths": "0.5,2", "order": "pre", "kv_heads": "2"})
     assert (typed.strengths, typed.order, typed.kv_heads) == ((0.5, 2.0), "pre", 2)
@@ -176,15 +176,15 @@ def test_a_config_fits_a_data_set_and_is_set_as_typed() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("vocabulary", 0),
-        ("context", 0),
+        ("vocab_size", 0),
+        ("context_length", 0),
         ("dim", 0),
         ("layers", 0),
         ("heads", 0),
         ("heads", 256),  # one number for each has no pair
         ("kv_heads", 3),
         ("kv_heads", 0),
-        ("hidden", 0),
+        ("ffn_dim", 0),
         ("dropout", -0.1),
         ("order", "sandwich"),
         ("strengths", (1.0,)),

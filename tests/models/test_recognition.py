@@ -69,12 +69,12 @@ def test_what_tells_families_apart_weighs_more_than_sizes() -> None:
 
 def test_a_hidden_size_that_is_left_open_is_four_times_the_other_and_none_at_all_is_none() -> None:
     bert, mlp = preset("bert-base-uncased").config, preset("mlp").config
-    assert differing(dataclasses.replace(bert, hidden=4 * bert.dim), dataclasses.replace(bert, hidden=None)) == {}
-    assert differing(dataclasses.replace(bert, hidden=5 * bert.dim), bert) == {"hidden": 5 * bert.dim}
-    assert differing(dataclasses.replace(mlp, hidden=()), mlp) == {"hidden": ()}
+    assert differing(dataclasses.replace(bert, ffn_dim=4 * bert.dim), dataclasses.replace(bert, ffn_dim=None)) == {}
+    assert differing(dataclasses.replace(bert, ffn_dim=5 * bert.dim), bert) == {"ffn_dim": 5 * bert.dim}
+    assert differing(dataclasses.replace(mlp, hidden_dims=()), mlp) == {"hidden_dims": ()}
 
 
 def test_of_settings_that_differ_alike_the_nearer_number_decides() -> None:
     own = preset("resnet34")
-    config = dataclasses.replace(own.config, blocks=(3, 4, 6, 2))
+    config = dataclasses.replace(own.config, layers=(3, 4, 6, 2))
     assert nearest(config, kin(own)) is own

@@ -46,18 +46,18 @@ FORECAST = Horizon(4, ("load", "price"), (0.0, 0.0), (1.0, 1.0))
 def model_of(name: str, seed: int = 0, **changes: Any) -> Recurrent:
     """A small network in float64, in evaluation mode."""
     torch.manual_seed(seed)
-    config = FAMILIES[name].Config(**{"hidden": 5, "num_classes": 3, **changes})
+    config = FAMILIES[name].Config(**{"hidden_dim": 5, "num_classes": 3, **changes})
     model: Recurrent = FAMILIES[name].Model(config).double().eval()
     return model
 
 
-def sentences(count: int, longest: int, seed: int = 0, vocabulary: int = 11) -> tuple[Tensor, Tensor]:
+def sentences(count: int, longest: int, seed: int = 0, vocab_size: int = 11) -> tuple[Tensor, Tensor]:
     """Token ids, padded with 0, and the mask; the first is the longest."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, longest + 1, (count,), generator=generator)
     lengths[0] = longest
     mask = torch.arange(longest) < lengths[:, None]
-    return torch.randint(1, vocabulary, (count, longest), generator=generator).where(mask, 0), mask
+    return torch.randint(1, vocab_size, (count, longest), generator=generator).where(mask, 0), mask
 
 
 # --- lengths ------------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def sentences(count: int, longest: int, seed: int = 0, vocabulary: int = 11) -> 
 def test_a_sequence_alone_is_answered_as_in_a_padded_batch_in_any_order(
     name: str, read: str, bidirectional: bool, depth: int, cut: bool, seed: int
 ) -> None:
-    model = model_of(name, seed, vocabulary=11, read=read, bidirectional=bidirectional, layers=depth)
+    model = model_of(name, seed, vocab_size=11, pooling=read, bidirectional=bidirectional, layers=depth)
     tokens, mask = sentences(6, 8, seed)
     order = torch.randperm(6, generator=torch.Generator().manual_seed(seed))
     with pytest.MonkeyPatch.context() as patch, torch.no_grad():
@@ -94,7 +94,7 @@ def test_a_sequence_alone_is_answered_as_in_a_padded_batch_in_any_order(
 
 @EACH
 def test_a_mask_of_all_real_steps_is_no_mask(name: str) -> None:
-    model, (tokens, _) = model_of(name, vocabulary=11), sentences(3, 6)
+    model, (tokens, _) = model_of(name, vocab_size=11), sentences(3, 6)
     assert torch.equal(model(tokens, torch.ones(3, 6, dtype=torch.bool)), model(tokens))
 
 
@@ -103,7 +103,7 @@ def test_masks_as_people_have_them(name: str) -> None:
     """Of tokens, of steps of numbers, and of a state that is carried on."""
     tokens, mask = sentences(4, 6)
     numbers = torch.randn(4, 6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    words, series = model_of(name, vocabulary=11, read="every"), model_of(name, in_features=3)
+    words, series = model_of(name, vocab_size=11, pooling="every"), model_of(name, in_features=3)
     asked: list[Any] = [
         lambda seen: words(tokens, seen),
         lambda seen: series(numbers, seen),
@@ -124,7 +124,7 @@ def test_masks_as_people_have_them(name: str) -> None:
 @EACH
 def test_read_outs(name: str) -> None:
     tokens, mask = sentences(3, 6)
-    every = model_of(name, vocabulary=11, read="every", bidirectional=True)
+    every = model_of(name, vocab_size=11, pooling="every", bidirectional=True)
     states = every.features(tokens, mask)
     assert states.shape == (3, 6, 10)
     assert not states[~mask].any()
@@ -135,23 +135,23 @@ def test_read_outs(name: str) -> None:
         "max": torch.stack([s[:n].amax(0) for s, n in zip(states, lengths, strict=True)]),
     }
     for read, seen in expected.items():
-        model = model_of(name, vocabulary=11, read=read, bidirectional=True)
+        model = model_of(name, vocab_size=11, pooling=read, bidirectional=True)
         model.load_state_dict(every.state_dict())
         torch.testing.assert_close(model.features(tokens, mask), seen)
-    auto = model_of(name, vocabulary=11, bidirectional=True)
+    auto = model_of(name, vocab_size=11, bidirectional=True)
     auto.load_state_dict(every.state_dict())
     torch.testing.assert_close(auto.features(tokens, mask), expected["last"])
 
 
 @EACH
 def test_flat_reads_every_step_of_one_length(name: str) -> None:
-    model = model_of(name, read="flat", steps=6, in_features=2)
+    model = model_of(name, pooling="flat", steps=6, in_features=2)
     x = torch.randn(3, 6, 2, dtype=torch.float64)
     assert model.features(x).shape == (3, 30)
     ragged = torch.ones(3, 6, dtype=torch.bool)
     ragged[1, 4:] = False
     for given_ in ((x[:, :5],), (x, ragged)):
-        with pytest.raises(ModelError, match="read=flat has weights for each of 6 steps"):
+        with pytest.raises(ModelError, match="pooling=flat has weights for each of 6 steps"):
             model(*given_)
 
 
@@ -168,7 +168,7 @@ def test_flat_reads_every_step_of_one_length(name: str) -> None:
 def test_windows_with_the_state_handed_on_are_one_long_pass(
     name: str, depth: int, tied: bool, windows: list[int]
 ) -> None:
-    model = model_of(name, vocabulary=11, num_classes=11, read="every", layers=depth, tied=tied)
+    model = model_of(name, vocab_size=11, num_classes=11, pooling="every", layers=depth, tie_weights=tied)
     tokens, _ = sentences(3, sum(windows))
     tokens = tokens.clamp(min=1)
     whole, state, found = model(tokens), None, []
@@ -181,7 +181,7 @@ def test_windows_with_the_state_handed_on_are_one_long_pass(
 
 @EACH
 def test_a_state_is_that_of_the_last_real_step(name: str) -> None:
-    model = model_of(name, vocabulary=11, num_classes=11, read="every", layers=2)
+    model = model_of(name, vocab_size=11, num_classes=11, pooling="every", layers=2)
     tokens, mask = sentences(4, 6)
     answers, state = model.advance(tokens, mask)
     torch.testing.assert_close(answers, model(tokens, mask))
@@ -193,7 +193,7 @@ def test_a_state_is_that_of_the_last_real_step(name: str) -> None:
 
 @EACH
 def test_no_token_sees_what_comes_after_it(name: str) -> None:
-    model = model_of(name, vocabulary=11, num_classes=11, read="every")
+    model = model_of(name, vocab_size=11, num_classes=11, pooling="every")
     tokens, _ = sentences(2, 8)
     other = tokens.clone()
     other[:, 5:] = 3
@@ -204,11 +204,11 @@ def test_no_token_sees_what_comes_after_it(name: str) -> None:
 
 @EACH
 def test_tied_is_one_matrix(name: str, tmp_path: Path) -> None:
-    model = model_of(name, vocabulary=11, num_classes=11, read="every", tied=True)
+    model = model_of(name, vocab_size=11, num_classes=11, pooling="every", tie_weights=True)
     assert model.embedding is not None
     assert model.head.weight is model.embedding.weight
     assert 0.05 < model.head.weight.abs().max() <= 0.1
-    untied = model_of(name, vocabulary=11, num_classes=11, read="every")
+    untied = model_of(name, vocab_size=11, num_classes=11, pooling="every")
     counts = [sum(p.numel() for p in m.parameters()) for m in (untied, model)]
     assert counts[0] - counts[1] == 11 * 5
     save_model(model, tmp_path, preset(name))
@@ -218,10 +218,10 @@ def test_tied_is_one_matrix(name: str, tmp_path: Path) -> None:
     assert torch.equal(loaded(tokens, mask), model(tokens, mask))
 
 
-@pytest.mark.parametrize("changes", [{"read": "last"}, {"read": "every", "bidirectional": True}])
+@pytest.mark.parametrize("changes", [{"pooling": "last"}, {"pooling": "every", "bidirectional": True}])
 def test_what_cannot_go_on_from_a_state_says_so(changes: dict[str, Any]) -> None:
     with pytest.raises(ModelError, match="answers at each step and reads forwards alone"):
-        model_of("gru", vocabulary=11, **changes).advance(sentences(2, 3)[0])
+        model_of("gru", vocab_size=11, **changes).advance(sentences(2, 3)[0])
 
 
 # --- forecasts ----------------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def test_what_cannot_go_on_from_a_state_says_so(changes: dict[str, Any]) -> None
 @EACH
 def test_known_variables_move_the_forecast_from_their_step_on(name: str) -> None:
     for recursive in (False, True):
-        model = model_of(name, in_features=3, horizon=4, num_classes=8, known=1, recursive=recursive)
+        model = model_of(name, in_features=3, horizon=4, num_classes=8, known_future=1, recursive=recursive)
         x, future = torch.randn(2, 6, 3, dtype=torch.float64), torch.randn(2, 4, 1, dtype=torch.float64)
         before = model(x, future).view(2, 4, 2)
         other = future.clone()
@@ -241,7 +241,7 @@ def test_known_variables_move_the_forecast_from_their_step_on(name: str) -> None
 
 
 @EACH
-@pytest.mark.parametrize("changes", [{}, {"known": 1}, {"recursive": True, "known": 1}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"known_future": 1}, {"recursive": True, "known_future": 1}], ids=str)
 def test_a_forecast_goes_on_from_the_last_value_unless_told_otherwise(name: str, changes: dict[str, Any]) -> None:
     model = model_of(name, in_features=3, horizon=4, num_classes=8, **changes)
     x, future = torch.randn(2, 6, 3, dtype=torch.float64), torch.randn(2, 4, 1, dtype=torch.float64)
@@ -255,13 +255,13 @@ def test_a_forecast_goes_on_from_the_last_value_unless_told_otherwise(name: str,
     assert not (plain(x, future) if changes else plain(x)).any()
 
 
-@pytest.mark.parametrize("changes", [{}, {"known": 1}, {"recursive": True, "in_features": 2}])
+@pytest.mark.parametrize("changes", [{}, {"known_future": 1}, {"recursive": True, "in_features": 2}])
 def test_a_relative_forecast_moves_with_the_level_of_the_series(changes: dict[str, Any]) -> None:
     model = model_of("gru", **{"in_features": 3, "horizon": 4, "num_classes": 8, **changes})
     x, future = torch.randn(2, 6, model.config.in_features, dtype=torch.float64), torch.randn(2, 4, 1).double()
     moved = x.clone()
     moved[..., :2] += torch.tensor([5.0, -3.0], dtype=torch.float64)
-    given = (future,) if "known" in changes else ()
+    given = (future,) if "known_future" in changes else ()
     shift = torch.tensor([5.0, -3.0], dtype=torch.float64).repeat(4)
     torch.testing.assert_close(model(moved, *given), model(x, *given) + shift)
 
@@ -280,7 +280,7 @@ def test_a_recursive_forecast_reads_its_own_forecasts() -> None:
 
 @pytest.mark.parametrize("future", [None, torch.zeros(2, 3, 1), torch.zeros(2, 4, 2)])
 def test_what_is_known_in_advance_must_be_given(future: Tensor | None) -> None:
-    model = model_of("gru", in_features=3, horizon=4, num_classes=8, known=1)
+    model = model_of("gru", in_features=3, horizon=4, num_classes=8, known_future=1)
     with pytest.raises(ModelError, match=r"of shape \(2, 4, 1\), as its second argument, and was given"):
         model(torch.zeros(2, 6, 3, dtype=torch.float64), future)
 
@@ -294,14 +294,17 @@ def test_a_forecaster_takes_no_mask() -> None:
 # --- fitted to data -----------------------------------------------------------------------------------------------
 
 SPECS: list[tuple[Any, dict[str, Any]]] = [
-    (TextSpec(50, 9, CLASSES), {"vocabulary": 50, "read": "auto", "num_classes": 3}),
-    (TextSpec(50, 9, Value()), {"vocabulary": 50, "num_classes": 1}),
-    (TextSpec(50, 9, Tags(("N", "V"))), {"vocabulary": 50, "read": "every", "num_classes": 2}),
-    (TextSpec(50, 9, NextToken(50)), {"vocabulary": 50, "read": "every", "num_classes": 50}),
-    (SeriesSpec(30, 4, CLASSES), {"vocabulary": 0, "in_features": 4, "num_classes": 3}),
-    (SeriesSpec(30, 4, FORECAST), {"in_features": 4, "horizon": 4, "known": 0, "num_classes": 8}),
-    (SeriesSpec(30, 4, FORECAST, known=2), {"in_features": 4, "horizon": 4, "known": 2, "num_classes": 8}),
-    (SoundSpec(99, 16, CLASSES), {"vocabulary": 0, "in_features": 16, "num_classes": 3}),
+    (TextSpec(50, 9, CLASSES), {"vocab_size": 50, "pooling": "auto", "num_classes": 3}),
+    (TextSpec(50, 9, Value()), {"vocab_size": 50, "num_classes": 1}),
+    (TextSpec(50, 9, Tags(("N", "V"))), {"vocab_size": 50, "pooling": "every", "num_classes": 2}),
+    (TextSpec(50, 9, NextToken(50)), {"vocab_size": 50, "pooling": "every", "num_classes": 50}),
+    (SeriesSpec(30, 4, CLASSES), {"vocab_size": 0, "in_features": 4, "num_classes": 3}),
+    (SeriesSpec(30, 4, FORECAST), {"in_features": 4, "horizon": 4, "known_future": 0, "num_classes": 8}),
+    (
+        SeriesSpec(30, 4, FORECAST, known_future=2),
+        {"in_features": 4, "horizon": 4, "known_future": 2, "num_classes": 8},
+    ),
+    (SoundSpec(99, 16, CLASSES), {"vocab_size": 0, "in_features": 16, "num_classes": 3}),
 ]
 
 
@@ -314,28 +317,30 @@ def test_a_config_fits_a_data_set(name: str, spec: Any, fitted: dict[str, Any]) 
 
 
 def test_settings_that_are_typed_stay() -> None:
-    config = preset("lstm").configure(TextSpec(50, 9, NextToken(50)), {"tied": "true", "hidden": "7", "layers": "2"})
-    assert (config.tied, config.hidden, config.layers, config.read) == (True, 7, 2, "every")
+    config = preset("lstm").configure(
+        TextSpec(50, 9, NextToken(50)), {"tie_weights": "true", "hidden_dim": "7", "layers": "2"}
+    )
+    assert (config.tie_weights, config.hidden_dim, config.layers, config.pooling) == (True, 7, 2, "every")
     config = preset("gru").configure(SeriesSpec(30, 2, FORECAST), {"recursive": "true", "relative": "true"})
     assert (config.recursive, config.relative, config.by_step) == (True, True, True)
     config = preset("gru-mnist1d").configure(SeriesSpec(30, 2, CLASSES))
-    assert (config.steps, config.in_features, config.read) == (30, 2, "flat")
+    assert (config.steps, config.in_features, config.pooling) == (30, 2, "flat")
 
 
 @pytest.mark.parametrize(
     ("spec", "asked", "words"),
     [
         (TextSpec(50, 9, NextToken(50)), {"bidirectional": True}, "false in a language model"),
-        (TextSpec(50, 9, NextToken(50)), {"read": "mean"}, "every, or auto, where each token has an answer"),
-        (TextSpec(50, 9, Tags(("N", "V"))), {"read": "last"}, "every, or auto, where each token has an answer"),
-        (TextSpec(50, 9, Tags(("N", "V"))), {"tied": True}, "false in all but a language model"),
-        (TextSpec(50, 9, CLASSES), {"read": "flat"}, "last, mean or max where lengths differ"),
+        (TextSpec(50, 9, NextToken(50)), {"pooling": "mean"}, "every, or auto, where each token has an answer"),
+        (TextSpec(50, 9, Tags(("N", "V"))), {"pooling": "last"}, "every, or auto, where each token has an answer"),
+        (TextSpec(50, 9, Tags(("N", "V"))), {"tie_weights": True}, "false in all but a language model"),
+        (TextSpec(50, 9, CLASSES), {"pooling": "flat"}, "last, mean or max where lengths differ"),
         (TextSpec(50, 9, CLASSES), {"recursive": True}, "left out where nothing is forecast"),
         (SoundSpec(99, 16, CLASSES), {"relative": True}, "left out where nothing is forecast"),
         (SeriesSpec(30, 4, FORECAST), {"recursive": True}, "of 4 2 are forecast and 0 known in advance"),
-        (SeriesSpec(30, 4, FORECAST), {"read": "every"}, "where the whole is answered by a forecast"),
-        (SeriesSpec(30, 3, FORECAST, known=1), {"bidirectional": True}, "go on from the last state"),
-        (SeriesSpec(30, 3, FORECAST, known=1), {"read": "mean"}, "go on from the last state"),
+        (SeriesSpec(30, 4, FORECAST), {"pooling": "every"}, "where the whole is answered by a forecast"),
+        (SeriesSpec(30, 3, FORECAST, known_future=1), {"bidirectional": True}, "go on from the last state"),
+        (SeriesSpec(30, 3, FORECAST, known_future=1), {"pooling": "mean"}, "go on from the last state"),
     ],
     ids=lambda v: str(v)[:30],
 )
@@ -354,15 +359,15 @@ def test_what_no_recurrent_network_learns_is_refused() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"hidden": 0}, "^hidden=0 cannot be"),
+        ({"hidden_dim": 0}, "^hidden_dim=0 cannot be"),
         ({"layers": 0}, "^layers=0 cannot be"),
         ({"in_features": 0}, "^in_features=0 cannot be"),
         ({"num_classes": 0}, "^num_classes=0 cannot be"),
-        ({"vocabulary": -1}, "^vocabulary=-1 cannot be"),
+        ({"vocab_size": -1}, "^vocab_size=-1 cannot be"),
         ({"dropout": 1.0}, "^dropout=1.0 cannot be"),
-        ({"read": "first"}, "^read='first' cannot be: it must be auto or last or mean"),
-        ({"tied": True, "embedding": 9}, "^embedding=9 cannot be: it must be 128"),
-        ({"tied": True, "bidirectional": True}, "^bidirectional=True cannot be"),
+        ({"pooling": "first"}, "^pooling='first' cannot be: it must be auto or last or mean"),
+        ({"tie_weights": True, "embedding_dim": 9}, "^embedding_dim=9 cannot be: it must be 128"),
+        ({"tie_weights": True, "bidirectional": True}, "^bidirectional=True cannot be"),
         ({"recursive": True, "bidirectional": True}, "^bidirectional=True cannot be"),
     ],
     ids=str,
@@ -375,12 +380,12 @@ def test_bad_values_are_refused_by_name(changes: dict[str, Any], words: str) -> 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"tied": True, "vocabulary": 9}, "^tied=True cannot be"),
-        ({"read": "flat"}, "^steps=0 cannot be"),
+        ({"tie_weights": True, "vocab_size": 9}, "^tie_weights=True cannot be"),
+        ({"pooling": "flat"}, "^steps=0 cannot be"),
         ({"horizon": 3}, "^num_classes=10 cannot be: it must be a multiple of the 3 steps"),
         ({"horizon": 5}, r"^num_classes=10 cannot be: it must be at most horizon times in_features, 5 · 1"),
-        ({"horizon": 5, "vocabulary": 9}, "^vocabulary=9 cannot be"),
-        ({"known": 2}, "^known=2 cannot be"),
+        ({"horizon": 5, "vocab_size": 9}, "^vocab_size=9 cannot be"),
+        ({"known_future": 2}, "^known_future=2 cannot be"),
     ],
     ids=str,
 )
@@ -390,7 +395,7 @@ def test_settings_that_contradict_each_other_build_nothing(changes: dict[str, An
 
 
 def test_inputs_of_another_kind_are_refused() -> None:
-    words, numbers = model_of("gru", vocabulary=11), model_of("gru", in_features=2)
+    words, numbers = model_of("gru", vocab_size=11), model_of("gru", in_features=2)
     for x in (torch.zeros(2, 3), torch.zeros(2, 3, 1, dtype=torch.int64)):
         with pytest.raises(ModelError, match="takes token ids"):
             words(x)
@@ -408,7 +413,7 @@ def test_inputs_of_another_kind_are_refused() -> None:
 def test_it_keeps_the_contract(name: str) -> None:
     torch.manual_seed(0)
     family = FAMILIES[name]
-    model = family.Model(family.Config(hidden=6, layers=2, bidirectional=True, in_features=2, num_classes=4))
+    model = family.Model(family.Config(hidden_dim=6, layers=2, bidirectional=True, in_features=2, num_classes=4))
     assert_keeps_the_contract(model, torch.randn(5, 7, 2), 4)
 
 
@@ -417,7 +422,7 @@ def test_it_keeps_the_contract(name: str) -> None:
 def test_a_batch_can_be_learned_by_heart(name: str, read: str) -> None:
     torch.manual_seed(0)
     family = FAMILIES[name]
-    model = family.Model(family.Config(vocabulary=11, hidden=24, read=read, num_classes=3))
+    model = family.Model(family.Config(vocab_size=11, hidden_dim=24, pooling=read, num_classes=3))
     tokens, mask = sentences(8, 6)
     target = torch.randint(3, (8, 6) if read == "every" else (8,), generator=torch.Generator().manual_seed(1))
     if read == "every":  # each token's own tag, so that it can be known
@@ -435,7 +440,7 @@ def test_a_batch_can_be_learned_by_heart(name: str, read: str) -> None:
 @EACH
 def test_saved_and_loaded(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    model = create_model(name, vocabulary=11, hidden=6, layers=2, bidirectional=True, num_classes=3).eval()
+    model = create_model(name, vocab_size=11, hidden_dim=6, layers=2, bidirectional=True, num_classes=3).eval()
     save_model(model, tmp_path, preset(name))
     loaded, _ = load_model(tmp_path)
     tokens, mask = sentences(3, 5)
@@ -443,7 +448,7 @@ def test_saved_and_loaded(name: str, tmp_path: Path) -> None:
 
 
 def test_dropout_is_before_the_head_in_training_alone() -> None:
-    model, (tokens, mask) = model_of("lstm", vocabulary=11, dropout=0.5), sentences(3, 5)
+    model, (tokens, mask) = model_of("lstm", vocab_size=11, dropout=0.5), sentences(3, 5)
     assert torch.equal(model(tokens, mask), model(tokens, mask))
     model.train()
     assert not torch.equal(model(tokens, mask), model(tokens, mask))

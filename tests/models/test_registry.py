@@ -57,8 +57,8 @@ def test_what_the_package_offers_is_what_one_sees() -> None:
 def test_a_preset_fits_itself_to_data_and_what_was_asked_for_stays() -> None:
     found = presets()["resnet18"]
     assert found.configure(IMAGES).num_classes == 7
-    asked = found.configure(IMAGES, {"num_classes": "7", "blocks": "1,1,1,1"})
-    assert (asked.num_classes, asked.in_channels, asked.blocks) == (7, 1, (1, 1, 1, 1))
+    asked = found.configure(IMAGES, {"num_classes": "7", "layers": "1,1,1,1"})
+    assert (asked.num_classes, asked.in_channels, asked.layers) == (7, 1, (1, 1, 1, 1))
 
 
 def test_a_model_that_cannot_take_the_data_says_which_can() -> None:

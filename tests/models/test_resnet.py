@@ -19,7 +19,7 @@ from cutaway.models.registry import preset
 from cutaway.models.resnet import BLOCKS, CARD, PRESETS, Config, ResNet, ZeroPadShortcut
 from cutaway.spec import Classes, ImageSpec, Value
 
-TINY = Config(blocks=(1, 1), width=4, num_classes=3)
+TINY = Config(layers=(1, 1), width=4, num_classes=3)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -123,22 +123,22 @@ def test_v1_strides_on_the_first_1x1_and_v15_on_the_3x3() -> None:
 
 
 def test_first_weights_have_the_variance_of_the_paper() -> None:
-    weight = ResNet(Config(blocks=(1,), width=64)).get_submodule("layer1.0.conv1").weight
+    weight = ResNet(Config(layers=(1,), width=64)).get_submodule("layer1.0.conv1").weight
     n = 64 * 3 * 3
     assert weight.var().item() == pytest.approx(2 / n, rel=0.05)
 
 
 def test_a_config_fits_a_data_set() -> None:
     fitted = Config.for_spec(PRESETS["resnet18"], ImageSpec(1, 28, 28, Classes(("a", "b", "c"))))
-    assert (fitted.in_channels, fitted.num_classes, fitted.blocks) == (1, 3, (2, 2, 2, 2))
+    assert (fitted.in_channels, fitted.num_classes, fitted.layers) == (1, 3, (2, 2, 2, 2))
     assert Config.for_spec(PRESETS["resnet18"], ImageSpec(1, 28, 28, Value())).num_classes == 1
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("blocks", ()),
-        ("blocks", (2, 0)),
+        ("layers", ()),
+        ("layers", (2, 0)),
         ("block", "wide"),
         ("width", 0),
         ("stem", "mnist"),

@@ -22,7 +22,7 @@ def test_counts_are_those_of_the_equation() -> None:
 
 
 def test_weights_of_pytorchs_layer_load_as_they_are() -> None:
-    model, theirs = create_model("rnn", hidden=4, layers=2, bidirectional=True), nn.RNN(1, 4, 2, bidirectional=True)
+    model, theirs = create_model("rnn", hidden_dim=4, layers=2, bidirectional=True), nn.RNN(1, 4, 2, bidirectional=True)
     model.rnn.load_state_dict(theirs.state_dict())
     x = torch.randn(6, 3, 1)
     torch.testing.assert_close(model.rnn(x.transpose(0, 1))[0], theirs(x)[0].transpose(0, 1))

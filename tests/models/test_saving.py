@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import cutaway
-from cutaway.errors import FileError
+from cutaway.errors import FileError, SettingError
 from cutaway.models import saving
-from cutaway.models.registry import preset
+from cutaway.models.registry import RENAMED, preset, presets
 from cutaway.models.saving import load_model, put_weights, read_tensors, save_model, write_tensors
+
+from ..small import small
 
 META = {"state": {"epoch": 3, "loss": 0.25, "note": 'a "sha256":"quoted" word — ✓'}}
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
@@ -164,13 +167,13 @@ def test_a_full_disk_leaves_what_was_there(whole: Path, monkeypatch: pytest.Monk
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A saved model."""
-    model = cutaway.create_model("resnet20", blocks=(1, 1), num_classes=3)
+    model = cutaway.create_model("resnet20", layers=(1, 1), num_classes=3)
     save_model(model, tmp_path / "model", preset("resnet20"), {"trained_on": "nothing"})
     return tmp_path / "model"
 
 
 def test_a_model_comes_back_with_the_same_bits(tmp_path: Path) -> None:
-    model = cutaway.create_model("resnet20", blocks=(1, 1), num_classes=3).to(memory_format=torch.channels_last)
+    model = cutaway.create_model("resnet20", layers=(1, 1), num_classes=3).to(memory_format=torch.channels_last)
     save_model(model, tmp_path / "model", preset("resnet20"), {"trained_on": "nothing"})
     before = torch.get_rng_state()
     loaded, description = load_model(tmp_path / "model")
@@ -213,12 +216,37 @@ def _rewrite(folder: Path, change: Callable[[dict[str, Tensor], dict[str, object
 
 
 def test_a_preset_or_setting_of_another_version_is_refused(folder: Path) -> None:
-    _rewrite(folder, lambda tensors, description: description["config"].update(depth=9))
-    with pytest.raises(FileError, match=r"settings that resnet20 does not take.*depth"):
+    _rewrite(folder, lambda tensors, description: description["config"].update(floors=9))
+    with pytest.raises(FileError, match=r"settings that resnet20 does not take.*floors"):
         load_model(folder)
     _rewrite(folder, lambda tensors, description: description.update(preset="resnet9000", cutaway="9.9"))
     with pytest.raises(FileError, match=r"resnet9000.*written by Cutaway 9\.9"):
         load_model(folder)
+
+
+@pytest.mark.parametrize("name", {found.module: name for name, found in presets().items()}.values())
+def test_a_model_of_the_time_of_other_names_is_read(name: str, tmp_path: Path) -> None:
+    model, found = small(name)[0], preset(name)
+    save_model(model, tmp_path, found)
+    olds = {new: old for old, news in RENAMED.items() for new in news if new in found.setting_names}
+    _rewrite(
+        tmp_path,
+        lambda tensors, about: about.update(config={olds.get(k, k): v for k, v in about["config"].items()}),
+    )
+    read, about = load_model(tmp_path)
+    assert read.config == model.config
+    assert all(old not in found.setting_names for old in olds.values())
+    assert found.as_now(about["config"]) == {
+        f.name: as_list(getattr(model.config, f.name)) for f in fields(model.config)
+    }
+    for new, old in olds.items():
+        with pytest.raises(SettingError, match=f"^{old} is now {new}: `cutaway show {name}`"):
+            found.configure(settings={old: getattr(model.config, new)})
+
+
+def as_list(value: object) -> object:
+    """A value as JSON gives it back."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def test_weights_that_do_not_fit_are_named(folder: Path) -> None:

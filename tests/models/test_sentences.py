@@ -23,10 +23,10 @@ from cutaway.spec import Classes, Tags, TextSpec, Value
 from .contract import assert_keeps_the_contract
 
 SMALL: dict[str, dict[str, Any]] = {
-    "textcnn": {"vocabulary": 30, "dim": 6, "filters": 5},
-    "dcnn": {"vocabulary": 30, "dim": 8, "maps": (2, 3)},
-    "collobert-window": {"vocabulary": 30, "dim": 6, "hidden": 9, "num_classes": 4},
-    "collobert-sentence": {"vocabulary": 30, "dim": 6, "hidden": 9, "second": 7, "num_classes": 3},
+    "textcnn": {"vocab_size": 30, "dim": 6, "filters": 5},
+    "dcnn": {"vocab_size": 30, "dim": 8, "feature_maps": (2, 3)},
+    "collobert-window": {"vocab_size": 30, "dim": 6, "hidden_dim": 9, "num_classes": 4},
+    "collobert-sentence": {"vocab_size": 30, "dim": 6, "hidden_dim": 9, "second": 7, "num_classes": 3},
 }
 NAMES = list(SMALL)
 
@@ -91,7 +91,7 @@ def test_k_max_with_a_k_for_each_is_k_max_one_by_one(data: st.DataObject) -> Non
 
 def test_dcnn_keeps_what_the_paper_says_of_eighteen_words() -> None:
     seen = []
-    model = small("dcnn", dim=16, maps=(2, 2, 2), windows=(3, 3, 3), k_top=3)
+    model = small("dcnn", dim=16, feature_maps=(2, 2, 2), kernel_sizes=(3, 3, 3), k_top=3)
     for layer in model.layers:  # type: ignore[union-attr]
         layer.register_forward_hook(lambda m, args, out: seen.append(out.shape[-1]))
     model(torch.randint(1, 30, (1, 18)))
@@ -135,7 +135,7 @@ def test_textcnn_brings_long_weights_of_a_class_back_to_three() -> None:
 
 def test_what_the_data_asks_for_is_fitted_or_refused() -> None:
     classes, tags = Classes(("bad", "good")), Tags(("N", "V", "O"))
-    assert preset("textcnn").configure(TextSpec(50, 9, classes)).vocabulary == 50
+    assert preset("textcnn").configure(TextSpec(50, 9, classes)).vocab_size == 50
     assert preset("collobert-window").configure(TextSpec(50, 9, tags)).num_classes == 3
     assert preset("collobert-sentence").configure(TextSpec(50, 9, classes)).num_classes == 2
     with pytest.raises(ModelError, match="take collobert-sentence"):
@@ -151,12 +151,12 @@ def test_what_the_data_asks_for_is_fitted_or_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "changes", "field"),
     [
-        ("textcnn", {"windows": ()}, "windows"),
+        ("textcnn", {"kernel_sizes": ()}, "kernel_sizes"),
         ("textcnn", {"channels": "both"}, "channels"),
-        ("textcnn", {"vocabulary": 1}, "vocabulary"),
+        ("textcnn", {"vocab_size": 1}, "vocab_size"),
         ("dcnn", {"dim": 6}, "dim"),
-        ("dcnn", {"k_top": 6}, "windows"),
-        ("dcnn", {"windows": (7,)}, "windows"),
+        ("dcnn", {"k_top": 6}, "kernel_sizes"),
+        ("dcnn", {"kernel_sizes": (7,)}, "kernel_sizes"),
         ("collobert-window", {"window": 4}, "window"),
         ("collobert-window", {"approach": "both"}, "approach"),
     ],

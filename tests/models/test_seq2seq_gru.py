@@ -19,7 +19,7 @@ from cutaway.interop.oracles.compare import compare
 from cutaway.models.seq2seq_gru import CARD, Config, Model
 from cutaway.spec import Classes, PairSpec, Tokens
 
-SMALL = Config(11, 13, embedding=6, hidden=5, attention=7, readout=4, dropout=0.0)
+SMALL = Config(11, 13, embedding_dim=6, hidden_dim=5, attention_dim=7, readout_dim=4, dropout=0.0)
 
 
 def small(seed: int = 0, **changes: int) -> Model:
@@ -134,7 +134,7 @@ def test_it_keeps_the_contract() -> None:
 
 def test_a_config_fits_a_data_set() -> None:
     fitted = Config.for_spec(SMALL, PairSpec(29, 20, Tokens(43, 2, 3, 21)))
-    assert (fitted.vocabulary, fitted.num_classes, fitted.hidden) == (29, 43, 5)
+    assert (fitted.vocab_size, fitted.num_classes, fitted.hidden_dim) == (29, 43, 5)
     with pytest.raises(ModelError, match="gives a sequence of tokens, and the target 'class' is none"):
         Config.for_spec(SMALL, PairSpec(29, 20, Classes(("a", "b"))))  # type: ignore[arg-type]
 
@@ -149,10 +149,13 @@ def test_an_empty_source_is_refused() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("vocabulary", 1),
+        ("vocab_size", 1),
         ("dropout", 1.0),
         ("dropout", -0.1),
-        *((field, 0) for field in ("num_classes", "embedding", "hidden", "attention", "readout", "layers")),
+        *(
+            (field, 0)
+            for field in ("num_classes", "embedding_dim", "hidden_dim", "attention_dim", "readout_dim", "layers")
+        ),
     ],
 )
 def test_bad_values_are_refused_by_name(field: str, value: float) -> None:

@@ -19,7 +19,9 @@ from cutaway.spec import PairSpec, Tokens
 
 from . import pairs
 
-SMALL = Config(pairs.VOCABULARY, dim=12, layers=2, heads=3, key_dim=5, hidden=20, buckets=8, furthest=9, dropout=0.2)
+SMALL = Config(
+    pairs.VOCABULARY, dim=12, layers=2, heads=3, head_dim=5, ffn_dim=20, num_buckets=8, max_distance=9, dropout=0.2
+)
 
 
 def small(seed: int = 0, **changes: object) -> Model:
@@ -106,7 +108,7 @@ def test_every_block_of_a_stack_has_the_same_bias_and_the_look_over_the_source_n
 
 def test_it_begins_with_the_published_weights() -> None:
     torch.manual_seed(0)
-    model = create_model("t5-small", vocabulary=2000, layers=1)
+    model = create_model("t5-small", vocab_size=2000, layers=1)
     d, k, h, f = 512, 64, 8, 2048
     q, key, v = model.encoder[0].attention.qkv.weight.split(h * k)
     cross = model.decoder[0].cross_attention
@@ -130,10 +132,10 @@ def test_it_begins_with_the_published_weights() -> None:
 def test_a_config_fits_a_data_set() -> None:
     found = preset("t5-small")
     assert Model.shares_vocabulary
-    assert found.configure(PairSpec(29, 20, Tokens(29, 0, 1, 21), shared=True)).vocabulary == 29
-    with pytest.raises(ModelError, match="this data has two: read it with shared=true"):
+    assert found.configure(PairSpec(29, 20, Tokens(29, 0, 1, 21), joint_vocab=True)).vocab_size == 29
+    with pytest.raises(ModelError, match="this data has two: read it with joint_vocab=true"):
         found.configure(PairSpec(29, 20, Tokens(29, 2, 3, 21)))
-    with pytest.raises(ModelError, match="num_classes=43 cannot be: it must be vocabulary=29: t5 has one"):
+    with pytest.raises(ModelError, match="num_classes=43 cannot be: it must be vocab_size=29: t5 has one"):
         Config(29, 43)
 
 
@@ -141,11 +143,20 @@ def test_a_config_fits_a_data_set() -> None:
     ("field", "value"),
     [
         ("dropout", 1.0),
-        ("buckets", 6),
-        ("furthest", 16),
+        ("num_buckets", 6),
+        ("max_distance", 16),
         *(
             (field, 0)
-            for field in ("vocabulary", "dim", "layers", "decoder_layers", "heads", "key_dim", "hidden", "buckets")
+            for field in (
+                "vocab_size",
+                "dim",
+                "layers",
+                "decoder_layers",
+                "heads",
+                "head_dim",
+                "ffn_dim",
+                "num_buckets",
+            )
         ),
     ],
 )

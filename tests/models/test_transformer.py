@@ -23,7 +23,7 @@ from cutaway.spec import PairSpec, Tokens
 
 from . import pairs
 
-SMALL = Config(pairs.VOCABULARY, dim=12, layers=2, heads=3, hidden=20, dropout=0.2)
+SMALL = Config(pairs.VOCABULARY, dim=12, layers=2, heads=3, ffn_dim=20, dropout=0.2)
 
 
 def small(seed: int = 0, **changes: object) -> Model:
@@ -69,7 +69,7 @@ def test_the_factor_is_the_embeddings_alone() -> None:
 
 
 def test_the_embedding_begins_at_the_scale_of_the_positions() -> None:
-    weight = small(vocabulary=500, dim=256, heads=4).embedding.weight
+    weight = small(vocab_size=500, dim=256, heads=4).embedding.weight
     assert (math.sqrt(256) * weight).std().item() == pytest.approx(1, abs=0.02)
 
 
@@ -105,7 +105,7 @@ def test_an_empty_source_is_refused() -> None:
 @pytest.mark.parametrize("order", ["post", "pre"])
 @pytest.mark.parametrize("shared", [True, False])
 def test_it_keeps_the_contract(order: str, shared: bool) -> None:
-    pairs.assert_keeps_the_contract(small(order=order, shared=shared, num_classes=pairs.VOCABULARY), 12)
+    pairs.assert_keeps_the_contract(small(order=order, joint_vocab=shared, num_classes=pairs.VOCABULARY), 12)
 
 
 def test_there_is_no_limit_of_length() -> None:
@@ -130,7 +130,7 @@ def test_the_attention_can_be_seen() -> None:
 
 
 def test_one_matrix_is_source_target_and_output() -> None:
-    shared, apart = small(), small(shared=False, num_classes=17)
+    shared, apart = small(), small(joint_vocab=False, num_classes=17)
     assert shared.head.weight is shared.embedding.weight
     assert apart.head.weight is apart.target_embedding.weight  # type: ignore[union-attr]  # it has one
     assert set(apart.state_dict()) - set(shared.state_dict()) == {"target_embedding.weight"}
@@ -141,17 +141,19 @@ def test_one_matrix_is_source_target_and_output() -> None:
 def test_a_config_fits_a_data_set() -> None:
     found = preset("transformer-tiny")
     assert Model.shares_vocabulary
-    together = found.configure(PairSpec(29, 20, Tokens(29, 2, 3, 21), shared=True))
-    assert (together.vocabulary, together.num_classes, together.shared, together.dim) == (29, 29, True, 128)
+    together = found.configure(PairSpec(29, 20, Tokens(29, 2, 3, 21), joint_vocab=True))
+    assert (together.vocab_size, together.num_classes, together.joint_vocab, together.dim) == (29, 29, True, 128)
     apart = found.configure(PairSpec(29, 20, Tokens(43, 2, 3, 21)), {"dim": "32"})
-    assert (apart.vocabulary, apart.num_classes, apart.shared, apart.dim) == (29, 43, False, 32)
-    with pytest.raises(SettingError, match="shared=true cannot be: the data decides shared, and here it is false"):
-        found.configure(PairSpec(29, 20, Tokens(43, 2, 3, 21)), {"shared": "true"})
+    assert (apart.vocab_size, apart.num_classes, apart.joint_vocab, apart.dim) == (29, 43, False, 32)
+    with pytest.raises(
+        SettingError, match="joint_vocab=true cannot be: the data decides joint_vocab, and here it is false"
+    ):
+        found.configure(PairSpec(29, 20, Tokens(43, 2, 3, 21)), {"joint_vocab": "true"})
 
 
 def test_it_learns_to_turn_sequences_round() -> None:
     torch.manual_seed(0)
-    model = create_model("transformer-tiny", vocabulary=10, dim=32, layers=1, heads=4, hidden=64, dropout=0.0)
+    model = create_model("transformer-tiny", vocab_size=10, dim=32, layers=1, heads=4, ffn_dim=64, dropout=0.0)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     for _ in range(150):
         source = torch.randint(4, 10, (32, 5))
@@ -182,7 +184,7 @@ def test_the_rate_peaks_as_in_the_paper(name: str) -> None:
         ("heads", 5),
         ("order", "parallel"),
         ("num_classes", 7),
-        *((field, 0) for field in ("vocabulary", "num_classes", "dim", "layers", "decoder_layers", "heads", "hidden")),
+        *((field, 0) for field in ("vocab_size", "num_classes", "dim", "layers", "decoder_layers", "heads", "ffn_dim")),
     ],
 )
 def test_bad_values_are_refused_by_name(field: str, value: object) -> None:

@@ -20,7 +20,7 @@ from cutaway.spec import Classes, ImageSpec, Value
 
 from .contract import assert_keeps_the_contract
 
-TINY = Config(stages=(1, 2), width=4, pool_to=2, hidden=8, num_classes=3)
+TINY = Config(stages=(1, 2), width=4, pool_to=2, hidden_dim=8, num_classes=3)
 
 
 def published_table(name: str) -> LayerTable:
@@ -119,7 +119,7 @@ def test_images_of_any_size_and_channels(
 @pytest.mark.parametrize("batch_norm", [False, True])
 def test_the_contract(batch_norm: bool) -> None:
     torch.manual_seed(0)
-    model = VGG(dataclasses.replace(TINY, batch_norm=batch_norm, hidden=32, dropout=0.1))
+    model = VGG(dataclasses.replace(TINY, batch_norm=batch_norm, hidden_dim=32, dropout=0.1))
     assert_keeps_the_contract(model, torch.randn(6, 3, 16, 16), outputs=3)
 
 
@@ -159,7 +159,7 @@ def test_channels_last_changes_no_result(batch_norm: bool) -> None:
 
 def test_first_weights_have_the_deviations_of_the_card() -> None:
     torch.manual_seed(0)
-    model = VGG(Config(stages=(1, 1), width=64, pool_to=2, hidden=128))
+    model = VGG(Config(stages=(1, 1), width=64, pool_to=2, hidden_dim=128))
     convolution = model.convolutions[3].weight  # 64 to 128 channels
     assert convolution.var().item() == pytest.approx(2 / (9 * 128), rel=0.05)
     for layer in (model.fc6, model.fc7, model.fc8):
@@ -169,7 +169,7 @@ def test_first_weights_have_the_deviations_of_the_card() -> None:
 
 def test_dropout_is_behind_both_hidden_layers() -> None:
     torch.manual_seed(0)
-    model = VGG(dataclasses.replace(TINY, hidden=64, dropout=0.9))
+    model = VGG(dataclasses.replace(TINY, hidden_dim=64, dropout=0.9))
     with torch.no_grad():
         for p in model.parameters():
             p.fill_(0.1)  # nothing is zero but what is dropped
@@ -188,7 +188,7 @@ def test_dropout_is_behind_both_hidden_layers() -> None:
 @pytest.mark.parametrize("batch_norm", [False, True])
 def test_a_few_images_can_be_learned(batch_norm: bool) -> None:
     torch.manual_seed(0)
-    config = Config((1, 1, 2), width=8, batch_norm=batch_norm, pool_to=1, hidden=64, dropout=0.0, num_classes=4)
+    config = Config((1, 1, 2), width=8, batch_norm=batch_norm, pool_to=1, hidden_dim=64, dropout=0.0, num_classes=4)
     model = VGG(config)
     x, y = torch.randn(16, 3, 16, 16), torch.arange(16) % 4
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
@@ -212,7 +212,7 @@ def test_a_config_fits_a_data_set() -> None:
         ("stages", (2, 0)),
         ("width", 0),
         ("pool_to", 0),
-        ("hidden", 0),
+        ("hidden_dim", 0),
         ("dropout", 1.0),
         ("dropout", -0.1),
         ("in_channels", 0),

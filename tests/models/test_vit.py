@@ -23,7 +23,7 @@ from cutaway.spec import Classes, ImageSpec, Value
 
 from .contract import assert_keeps_the_contract
 
-TINY = Config(image_size=12, patch=4, dim=8, depth=2, heads=2, mlp_dim=16, in_channels=2, num_classes=3)
+TINY = Config(image_size=12, patch_size=4, dim=8, layers=2, heads=2, ffn_dim=16, in_channels=2, num_classes=3)
 POOLS = ("token", "mean")
 
 
@@ -60,7 +60,7 @@ def test_the_card_agrees_with_torchvisions_metadata(name: str, billions: float) 
 
 
 def test_the_name_says_the_patch() -> None:
-    assert all(config.patch == int(name.split("/")[1]) for name, config in PRESETS.items())
+    assert all(config.patch_size == int(name.split("/")[1]) for name, config in PRESETS.items())
 
 
 def test_two_thirds_of_a_blocks_weights_are_the_mlps() -> None:
@@ -75,14 +75,14 @@ def test_two_thirds_of_a_blocks_weights_are_the_mlps() -> None:
 @pytest.mark.parametrize("pool", POOLS)
 def test_it_keeps_the_contract(pool: str) -> None:
     torch.manual_seed(0)
-    model = ViT(dataclasses.replace(TINY, pool=pool))
+    model = ViT(dataclasses.replace(TINY, pooling=pool))
     assert_keeps_the_contract(model, torch.randn(3, 2, 12, 12), 3)
     assert model.features(torch.randn(3, 2, 12, 12)).shape == (3, 8)
 
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_forward_is_the_head_of_the_features_and_features_are_of_the_tokens(pool: str) -> None:
-    model, x = tiny(pool=pool), normal(2, 2, 12, 8)
+    model, x = tiny(pooling=pool), normal(2, 2, 12, 8)
     tokens = model.tokens(x)
     assert tokens.shape == (2, 6 + (pool == "token"), 8)
     normalized = model.norm(tokens)
@@ -101,7 +101,7 @@ def test_forward_is_the_head_of_the_features_and_features_are_of_the_tokens(pool
 def test_images_of_any_whole_patches_and_channels(
     pool: str, patch: int, channels: int, rows: int, columns: int
 ) -> None:
-    model = ViT(dataclasses.replace(TINY, pool=pool, patch=patch, in_channels=channels)).eval()
+    model = ViT(dataclasses.replace(TINY, pooling=pool, patch_size=patch, in_channels=channels)).eval()
     y = model(torch.randn(2, channels, rows * patch, columns * patch))
     assert y.shape == (2, 3)
     assert y.isfinite().all()
@@ -109,7 +109,7 @@ def test_images_of_any_whole_patches_and_channels(
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_the_textbook_path_gives_the_same_network(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, x = tiny(pool=pool), normal(2, 2, 12, 12)
+    model, x = tiny(pooling=pool), normal(2, 2, 12, 12)
     fused = model(x)
     calls = []
 
@@ -135,19 +135,19 @@ def shuffled(x: Tensor, order: list[int], patch: int) -> Tensor:
 @settings(max_examples=15, deadline=None)
 @given(pool=st.sampled_from(POOLS), order=st.permutations(range(9)))
 def test_without_positions_the_order_of_patches_does_not_matter(pool: str, order: list[int]) -> None:
-    model, x = tiny(pool=pool), normal(2, 2, 12, 12)
+    model, x = tiny(pooling=pool), normal(2, 2, 12, 12)
     torch.nn.init.zeros_(model.positions)
     torch.testing.assert_close(model(shuffled(x, order, 4)), model(x), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_with_positions_it_does(pool: str) -> None:
-    model, x = tiny(pool=pool), normal(2, 2, 12, 12)
+    model, x = tiny(pooling=pool), normal(2, 2, 12, 12)
     assert (model(shuffled(x, list(range(8, -1, -1)), 4)) - model(x)).abs().max() > 1e-3
 
 
 def test_tokens_stand_row_by_row() -> None:
-    model = tiny(depth=1, pool="mean")
+    model = tiny(layers=1, pooling="mean")
     model.blocks = torch.nn.ModuleList()
     x = normal(1, 2, 8, 12)
     expected = model.patches(x[:, :, 4:, :4])[0, :, 0, 0] + interpolate_positions(model.positions, 0, (2, 3))[0, 3]
@@ -194,8 +194,8 @@ def test_interpolation_keeps_what_is_level_and_what_is_mirrored(
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_weights_of_another_image_size_are_adapted(pool: str) -> None:
-    model, x = tiny(pool=pool), normal(2, 2, 20, 20)
-    larger = tiny(pool=pool, image_size=20)
+    model, x = tiny(pooling=pool), normal(2, 2, 20, 20)
+    larger = tiny(pooling=pool, image_size=20)
     adapted = larger.adapt_state(model.state_dict())
     larger.load_state_dict(adapted)
     assert larger.positions.shape[1] == 25 + (pool == "token")
@@ -208,7 +208,7 @@ def test_what_needs_no_adapting_stays() -> None:
     state = model.state_dict()
     assert all(torch.equal(v, state[k]) for k, v in model.adapt_state(state).items())
     assert model.adapt_state({"norm.bias": state["norm.bias"]}).keys() == {"norm.bias"}
-    without_token = tiny(pool="mean").state_dict()["positions"]  # 9 positions: no class token and a square of 8
+    without_token = tiny(pooling="mean").state_dict()["positions"]  # 9 positions: no class token and a square of 8
     assert model.adapt_state({"positions": without_token})["positions"] is without_token
 
 
@@ -224,7 +224,7 @@ def test_gradients_reach_positions_through_the_interpolation() -> None:
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_channels_last_changes_no_result(pool: str) -> None:
-    model, x = tiny(pool=pool), normal(2, 2, 12, 12)
+    model, x = tiny(pooling=pool), normal(2, 2, 12, 12)
     expected = model(x)
     model = model.to(memory_format=torch.channels_last)
     torch.testing.assert_close(model(x.to(memory_format=torch.channels_last)), expected)
@@ -232,7 +232,7 @@ def test_channels_last_changes_no_result(pool: str) -> None:
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_tokens_lie_whole_in_memory(pool: str) -> None:
-    assert tiny(pool=pool).tokens(normal(2, 2, 12, 12)).is_contiguous()
+    assert tiny(pooling=pool).tokens(normal(2, 2, 12, 12)).is_contiguous()
 
 
 def test_the_stream_of_tokens_keeps_its_precision_in_mixed_precision() -> None:
@@ -249,7 +249,7 @@ def test_dropout_is_for_training() -> None:
 
 @pytest.mark.parametrize("training", [False, True])
 def test_it_compiles_without_a_break(training: bool) -> None:
-    model = tiny(depth=1).train(training)
+    model = tiny(layers=1).train(training)
     compiled = torch.compile(copy.deepcopy(model), backend="eager", fullgraph=True, dynamic=False)
     for x in (normal(2, 2, 12, 12), normal(2, 2, 8, 16)):  # the second interpolates
         torch.testing.assert_close(compiled(x), model(x))
@@ -257,7 +257,7 @@ def test_it_compiles_without_a_break(training: bool) -> None:
 
 def test_first_weights() -> None:
     torch.manual_seed(0)
-    model = create_model("vit-tiny/16", depth=1)
+    model = create_model("vit-tiny/16", layers=1)
     assert model.patches.weight.std().item() == pytest.approx((3 * 16 * 16) ** -0.5, rel=0.02)
     assert model.positions.std().item() == pytest.approx(0.02, rel=0.02)
     assert model.blocks[0].mlp.fc1.weight.var().item() == pytest.approx(2 / (192 + 768), rel=0.02)
@@ -274,14 +274,16 @@ def test_a_config_fits_a_data_set() -> None:
 
 
 def test_the_documented_setting_for_small_images() -> None:
-    config = preset("vit-tiny/16").configure(ImageSpec(3, 32, 32, Classes(("a", "b"))), {"patch": "4", "depth": "1"})
+    config = preset("vit-tiny/16").configure(
+        ImageSpec(3, 32, 32, Classes(("a", "b"))), {"patch_size": "4", "layers": "1"}
+    )
     assert (config.grid, config.least_size, config.size_step) == (8, 4, 4)
     assert preset("vit-tiny/16").build(config).tokens(torch.zeros(1, 3, 32, 32)).shape == (1, 65, 192)
 
 
 @pytest.mark.parametrize("patch", [1, 4, 7])
 def test_the_least_size_is_exact(patch: int) -> None:
-    config = dataclasses.replace(TINY, patch=patch)
+    config = dataclasses.replace(TINY, patch_size=patch)
     model, least = ViT(config).eval(), config.least_size
     assert model(torch.zeros(1, 2, least, least)).shape == (1, 3)
     with pytest.raises(ModelError, match=f"at least {least}×{least} pixels"):
@@ -300,13 +302,13 @@ def test_parts_of_patches_are_refused_with_a_size_that_fits(height: int, width: 
     ("field", "value"),
     [
         ("image_size", 0),
-        ("patch", 0),
+        ("patch_size", 0),
         ("dim", 0),
-        ("depth", 0),
+        ("layers", 0),
         ("heads", 0),
         ("heads", 5),  # 768 / 5
-        ("mlp_dim", 0),
-        ("pool", "max"),
+        ("ffn_dim", 0),
+        ("pooling", "max"),
         ("dropout", 1.0),
         ("dropout", -0.1),
         ("in_channels", 0),

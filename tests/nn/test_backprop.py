@@ -85,7 +85,9 @@ def test_a_network_worked_by_hand() -> None:
 
 @pytest.mark.parametrize("name", ["relu", "gelu", "scaled_tanh"])
 def test_it_is_what_the_mlp_does(name: str) -> None:
-    model = mlp.Model(mlp.Config(in_features=5, num_classes=3, hidden=(7, 4), activation=name, dropout=0.0)).double()
+    model = mlp.Model(
+        mlp.Config(in_features=5, num_classes=3, hidden_dims=(7, 4), activation=name, dropout=0.0)
+    ).double()
     x, target = torch.randn(6, 5, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2])
     F.cross_entropy(model(x), target, reduction="sum").backward()
     layers = [Layer(block.linear.weight, block.linear.bias, name) for block in model.hidden]

@@ -42,7 +42,7 @@ def assert_same_answers(model: nn.Module, folded: nn.Module, x: Tensor) -> None:
     ("name", "changes", "size"),
     [
         ("resnet18", {"width": 8, "num_classes": 5}, 33),
-        ("resnet50", {"blocks": (1, 2), "width": 8, "num_classes": 5}, 40),
+        ("resnet50", {"layers": (1, 2), "width": 8, "num_classes": 5}, 40),
         ("resnet20", {"in_channels": 1}, 12),
         ("simplecnn", {}, 28),
     ],
@@ -68,9 +68,13 @@ def test_every_norm_behind_a_convolution_is_folded_and_the_answers_stay(
 @pytest.mark.parametrize(
     ("name", "changes", "stay"),
     [
-        ("vgg11-bn", {"width": 4, "hidden": 8}, r"no name"),
+        ("vgg11-bn", {"width": 4, "hidden_dim": 8}, r"no name"),
         # Behind nothing, or behind what several layers gave.
-        ("densenet121", {"blocks": (2, 1), "growth": 4, "stem_channels": 8}, r".*\.norm1|transition\d\.norm|norm5"),
+        (
+            "densenet121",
+            {"layers": (2, 1), "growth_rate": 4, "stem_channels": 8},
+            r".*\.norm1|transition\d\.norm|norm5",
+        ),
         # Not run outside training; and behind a mean that takes in zeros, which a shift in front of it would change.
         ("googlenet", {"width": 8}, r"aux[12]\..*"),
         ("inception-v3", {"width": 2}, r"AuxLogits\..*|Mixed_\w+\.branch_pool\.bn"),
@@ -196,7 +200,7 @@ def test_any_sequence_of_layers_gives_the_same_answers(made: list[Callable[[], n
 @settings(deadline=None, max_examples=20)
 @given(widths=st.lists(st.integers(1, 8), max_size=3), norm=st.sampled_from(["none", "layer"]))
 def test_a_model_without_batch_norm_is_copied_bit_for_bit(widths: list[int], norm: str) -> None:
-    model = create_model("mlp", in_features=4, num_classes=3, hidden=tuple(widths), norm=norm)
+    model = create_model("mlp", in_features=4, num_classes=3, hidden_dims=tuple(widths), norm=norm)
     folded = fold_batch_norm(model, torch.zeros(1, 4))
     before, after = model.state_dict(), folded.state_dict()
     assert list(before) == list(after)

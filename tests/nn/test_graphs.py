@@ -271,7 +271,7 @@ x = torch.randn(V, 16)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for name in ("gcn", "graphconv", "gat"):
     family = importlib.import_module(f"cutaway.models.{name}")
-    model = family.Model(family.Config(in_features=16, num_classes=4, layers=1, many=False, dropout=0.1))
+    model = family.Model(family.Config(in_features=16, num_classes=4, layers=1, graph_level=False, dropout=0.1))
     y = model(x, edges)
     y.sum().backward()
     assert y.shape == (V, 4) and y.isfinite().all()

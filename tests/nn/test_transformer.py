@@ -184,7 +184,7 @@ def test_pytorchs_encoder_layer_is_a_block() -> None:
 def test_dropout_stands_where_it_is_said() -> None:
     """Of what is added, within the MLP, of the weights of attention: one at a time."""
     z = normal(2, 5, 8)
-    for field in ("dropout", "attention_dropout", "hidden_dropout"):
+    for field in ("dropout", "attention_dropout", "mlp_dropout"):
         b = block(**{field: 0.5})
         assert torch.equal(b(z), b(z))
         b.train()

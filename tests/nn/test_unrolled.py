@@ -34,7 +34,7 @@ class Stack(nn.Module):
     def __init__(self, **form: Any) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.blocks = nn.ModuleList(Block(DIM, HEADS, 20, dropout=0.5, hidden_dropout=0.5, **form) for _ in range(2))
+        self.blocks = nn.ModuleList(Block(DIM, HEADS, 20, dropout=0.5, mlp_dropout=0.5, **form) for _ in range(2))
         self.crosses, self.rotates = form.get("crosses", False), form.get("rotates", False)
         for parameter in self.parameters():
             nn.init.normal_(parameter)

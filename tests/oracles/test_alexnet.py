@@ -15,7 +15,7 @@ from cutaway.interop.oracles.alexnet import PlainAlexNet, plain_alexnet
 from cutaway.interop.oracles.compare import compare
 from cutaway.models.alexnet import PRESETS, AlexNet, Config
 
-SMALL = Config(widths=(6, 8, 10, 8, 4), hidden=12, num_classes=5)
+SMALL = Config(widths=(6, 8, 10, 8, 4), hidden_dim=12, num_classes=5)
 
 
 @pytest.mark.parametrize("name", TORCHVISION)

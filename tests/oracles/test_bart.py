@@ -59,7 +59,7 @@ PUBLISHED = {
 @pytest.mark.slow
 def test_bart_base_whole() -> None:
     torch.manual_seed(0)
-    none = dict.fromkeys(("dropout", "attention_dropout", "hidden_dropout"), 0.0)
+    none = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
     config = dataclasses.replace(PRESETS["bart-base"], **none)  # type: ignore[arg-type]  # shares
     model = Bart(config).double().eval()
     with torch.device("meta"):
@@ -72,7 +72,7 @@ def test_bart_base_whole() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"decoder_layers": 1}, {"decoder_layers": 3, "heads": 1}, {"hidden": 5}],
+    [{"decoder_layers": 1}, {"decoder_layers": 3, "heads": 1}, {"ffn_dim": 5}],
     ids=lambda changes: ",".join(f"{k}={v}" for k, v in changes.items()),
 )
 def test_it_is_its_oracle_in_other_sizes(changes: dict[str, int]) -> None:
@@ -95,7 +95,7 @@ def test_the_constant_of_the_output_is_transformers() -> None:
 def test_every_name_is_transformers_and_comes_back(name: str) -> None:
     family = family_of(name)
     assert family is FAMILY
-    config = dataclasses.replace(PRESETS[name], vocabulary=50)
+    config = dataclasses.replace(PRESETS[name], vocab_size=50)
     with torch.device("meta"):
         model, theirs = Bart(config), oracle_for(name, config).module.model
     own = model.state_dict()
@@ -115,7 +115,7 @@ def test_tensors_there_and_back_are_the_same() -> None:
     assert all(torch.equal(found[key], tensor) for key, tensor in model.state_dict().items())
 
 
-@pytest.mark.parametrize("config", [*PRESETS.values(), SMALL, Config(decoder_layers=2, hidden=100)], ids=range(4))
+@pytest.mark.parametrize("config", [*PRESETS.values(), SMALL, Config(decoder_layers=2, ffn_dim=100)], ids=range(4))
 def test_a_config_comes_back_from_transformers(config: Config) -> None:
     from transformers import BartConfig
 

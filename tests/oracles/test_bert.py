@@ -29,7 +29,9 @@ FORMS = [pytest.param(name, head, id=f"{name}-{head}") for name in NAMES for hea
 def small_config(name: str, **changes: Any) -> Config:
     config = compared_config(name, preset(name).config)
     if config == preset(name).config:  # ALBERT, which is compared whole elsewhere
-        config = dataclasses.replace(config, vocabulary=50, context=16, dim=24, layers=3, heads=3, embedding=8)
+        config = dataclasses.replace(
+            config, vocab_size=50, context_length=16, dim=24, layers=3, heads=3, embedding_dim=8
+        )
     small: Config = dataclasses.replace(config, **{"head_dropout": 0.0, **changes})
     return small
 
@@ -48,18 +50,18 @@ def test_outputs_and_gradients_with_every_head(name: str, head: str) -> None:
 
 @pytest.mark.parametrize("activation", ["gelu-tanh", "relu", "silu", "tanh"])
 def test_with_other_activations_and_sizes(activation: str) -> None:
-    config = small_config("bert-base-uncased", activation=activation, hidden=31, types=3)
+    config = small_config("bert-base-uncased", activation=activation, ffn_dim=31, token_types=3)
     assert compared("bert-base-uncased", config).equal
 
 
 def test_with_another_first_position() -> None:
-    assert compared("roberta-base", small_config("roberta-base", first_position=1, types=2)).equal
+    assert compared("roberta-base", small_config("roberta-base", first_position=1, token_types=2)).equal
 
 
 def test_distilbert_of_the_published_width_and_depth() -> None:
     """The presets but for ALBERT are compared small. This one keeps all that is published but dropout and words."""
     config = dataclasses.replace(
-        preset("distilbert-base").config, vocabulary=100, context=16, dropout=0.0, head_dropout=0.0
+        preset("distilbert-base").config, vocab_size=100, context_length=16, dropout=0.0, head_dropout=0.0
     )
     found = compared("distilbert-base", config)
     assert found.equal, found

@@ -16,7 +16,7 @@ from cutaway.models.densenet import PRESETS, Config, DenseNet
 
 models = pytest.importorskip("torchvision.models")
 
-SMALL = Config(blocks=(2, 3, 2), growth=4, stem="cifar", stem_channels=5, num_classes=4)
+SMALL = Config(layers=(2, 3, 2), growth_rate=4, stem="cifar", stem_channels=5, num_classes=4)
 
 
 @pytest.mark.parametrize("name", TORCHVISION)
@@ -40,13 +40,13 @@ def test_every_setting_of_the_cifar_family(bottleneck: bool, changes: dict[str, 
 
 @pytest.mark.parametrize("recompute", [False, True])
 def test_torchvisions_other_shapes(recompute: bool) -> None:
-    config = Config(blocks=(1, 2), growth=3, stem_channels=5, num_classes=2, recompute=recompute)
+    config = Config(layers=(1, 2), growth_rate=3, stem_channels=5, num_classes=2, recompute=recompute)
     assert compare(DenseNet(config), oracle_for("densenet121", config), torch.Generator().manual_seed(1)).equal
 
 
 def test_new_weights_are_distributed_as_torchvisions() -> None:
     """Of each convolution the deviation, of all else the values."""
-    config = Config(blocks=(2, 2), growth=16, num_classes=3)
+    config = Config(layers=(2, 2), growth_rate=16, num_classes=3)
     torch.manual_seed(0)
     ours = DenseNet(config).state_dict()
     oracle = oracle_for("densenet121", config)

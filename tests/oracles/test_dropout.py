@@ -22,7 +22,7 @@ from cutaway.models.registry import preset
 pytest.importorskip("transformers")
 
 HEADS = ("masked", "classes", "tags", "next")
-ALIKE = {"vocabulary": 40, "dim": 24, "embedding": 8, "layers": 2, "heads": 3}  # sizes of BERT's kin
+ALIKE = {"vocab_size": 40, "dim": 24, "embedding_dim": 8, "layers": 2, "heads": 3}  # sizes of BERT's kin
 
 
 def configs() -> Iterator[tuple[str, str, Any]]:

@@ -27,9 +27,9 @@ V, LONGEST = 10, 12
 # Padding begins T5's answers, and the end begins BART's.
 TARGETS = {"t5": Tokens(V, begin=0, end=1, longest=6), "bart": Tokens(V, begin=2, end=2, longest=6, padding=1)}
 CONFIGS: dict[str, Any] = {
-    "t5": lambda: t5.Model(t5.Config(vocabulary=V, dim=16, layers=2, heads=2, key_dim=8)),
-    "bart": lambda: bart.Model(bart.Config(vocabulary=V, context=32, dim=16, layers=2, heads=2)),
-    "gpt2": lambda: gpt2.Model(gpt2.Config(vocabulary=V, context=64, dim=16, layers=2, heads=2)),
+    "t5": lambda: t5.Model(t5.Config(vocab_size=V, dim=16, layers=2, heads=2, head_dim=8)),
+    "bart": lambda: bart.Model(bart.Config(vocab_size=V, context_length=32, dim=16, layers=2, heads=2)),
+    "gpt2": lambda: gpt2.Model(gpt2.Config(vocab_size=V, context_length=64, dim=16, layers=2, heads=2)),
 }
 
 

@@ -17,7 +17,7 @@ from cutaway.models.gpt2 import GPT2, PRESETS, Config
 
 from .whole import differences, filled
 
-SMALL = Config(vocabulary=50, context=16, dim=24, layers=2, heads=3, dropout=0.0)
+SMALL = Config(vocab_size=50, context_length=16, dim=24, layers=2, heads=3, dropout=0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def _library() -> None:
 @pytest.mark.parametrize("head", ["next", "classes"])
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"layers": 4, "heads": 1}, {"hidden": 17, "heads": 12}, {"context": 9, "num_classes": 5}],
+    [{}, {"layers": 4, "heads": 1}, {"ffn_dim": 17, "heads": 12}, {"context_length": 9, "num_classes": 5}],
     ids=str,
 )
 def test_outputs_and_gradients_are_transformers(head: str, changes: dict[str, Any]) -> None:

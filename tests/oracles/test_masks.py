@@ -16,7 +16,15 @@ from cutaway.models.registry import preset
 
 pytest.importorskip("transformers")
 
-SIZES = {"vocabulary": 40, "context": 16, "dim": 24, "layers": 2, "heads": 3, "dropout": 0.0, "head_dropout": 0.0}
+SIZES = {
+    "vocab_size": 40,
+    "context_length": 16,
+    "dim": 24,
+    "layers": 2,
+    "heads": 3,
+    "dropout": 0.0,
+    "head_dropout": 0.0,
+}
 FORMS = [
     *((name, head) for name in ("bert-base-uncased", "roberta-base", "distilbert-base") for head in ("masked", "tags")),
     *(("albert-base-v2", head) for head in ("masked", "tags")),

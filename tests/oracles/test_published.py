@@ -36,14 +36,14 @@ def test_every_setting_of_a_preset_is_written_down(name: str) -> None:
 
 
 def test_what_differs_is_named() -> None:
-    wrong = dataclasses.replace(preset("bert-base-uncased").config, heads=6, hidden=1024)
-    assert differing("bert-base-uncased", wrong) == ["heads=6, published 12", "hidden=1024, published 3072"]
+    wrong = dataclasses.replace(preset("bert-base-uncased").config, heads=6, ffn_dim=1024)
+    assert differing("bert-base-uncased", wrong) == ["heads=6, published 12", "ffn_dim=1024, published 3072"]
 
 
 def test_only_what_was_asked_for_is_told_to_the_other_library() -> None:
-    usual, other = preset("gat").config, dataclasses.replace(preset("gat").config, slope=0.1)
-    assert changed(usual, usual, negative_slope="slope") == {}
-    assert changed(other, usual, negative_slope="slope") == {"negative_slope": 0.1}
+    usual, other = preset("gat").config, dataclasses.replace(preset("gat").config, negative_slope=0.1)
+    assert changed(usual, usual, negative_slope="negative_slope") == {}
+    assert changed(other, usual, negative_slope="negative_slope") == {"negative_slope": 0.1}
 
 
 # --- first weights ------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def test_the_published_config_is_read_as_the_preset(name: str) -> None:
     assert unlike_reference(family, name, preset(name).config) == []
     if name == "roberta-base":  # the first position is that behind padding's row, whichever that is
         theirs = {**reference_config(family, name).to_dict(), "pad_token_id": 3, "max_position_embeddings": 20}
-        assert (family.config(theirs).first_position, family.config(theirs).context) == (4, 16)
+        assert (family.config(theirs).first_position, family.config(theirs).context_length) == (4, 16)
 
 
 # --- steps --------------------------------------------------------------------------------------------------------

@@ -17,22 +17,22 @@ from cutaway.models import gru, lstm, rnn
 
 FAMILIES = {"rnn": rnn, "lstm": lstm, "gru": gru}
 ROLES: dict[str, dict[str, Any]] = {
-    "classifier of words": {"vocabulary": 9, "num_classes": 3},
-    "classifier of words, embedded in fewer": {"vocabulary": 9, "embedding": 2, "num_classes": 3},
-    "tagger": {"vocabulary": 9, "read": "every", "bidirectional": True, "num_classes": 4},
-    "language model": {"vocabulary": 9, "read": "every", "num_classes": 9, "layers": 2},
-    "tied language model": {"vocabulary": 9, "read": "every", "num_classes": 9, "tied": True},
+    "classifier of words": {"vocab_size": 9, "num_classes": 3},
+    "classifier of words, embedded in fewer": {"vocab_size": 9, "embedding_dim": 2, "num_classes": 3},
+    "tagger": {"vocab_size": 9, "pooling": "every", "bidirectional": True, "num_classes": 4},
+    "language model": {"vocab_size": 9, "pooling": "every", "num_classes": 9, "layers": 2},
+    "tied language model": {"vocab_size": 9, "pooling": "every", "num_classes": 9, "tie_weights": True},
     "direct forecaster": {"in_features": 3, "horizon": 4, "num_classes": 8, "layers": 2, "relative": False},
     "relative forecaster": {"in_features": 3, "horizon": 4, "num_classes": 8, "relative": True, "bidirectional": True},
     "forecaster that knows": {
         "in_features": 3,
         "horizon": 4,
         "num_classes": 8,
-        "known": 2,
+        "known_future": 2,
         "layers": 2,
         "relative": False,
     },
-    "relative one that knows": {"in_features": 3, "horizon": 4, "num_classes": 4, "known": 2},
+    "relative one that knows": {"in_features": 3, "horizon": 4, "num_classes": 4, "known_future": 2},
     "recursive forecaster": {
         "in_features": 2,
         "horizon": 4,
@@ -47,7 +47,7 @@ ROLES: dict[str, dict[str, Any]] = {
         "horizon": 4,
         "num_classes": 8,
         "recursive": True,
-        "known": 1,
+        "known_future": 1,
         "relative": False,
     },
 }
@@ -55,7 +55,7 @@ ROLES: dict[str, dict[str, Any]] = {
 
 def assert_equal_to_the_cells(family: str, seed: int = 0, **changes: Any) -> None:
     torch.manual_seed(seed)
-    config = FAMILIES[family].Config(**{"hidden": 4, **changes})
+    config = FAMILIES[family].Config(**{"hidden_dim": 4, **changes})
     measured = compare(FAMILIES[family].Model(config), step_by_step(config), torch.Generator().manual_seed(seed))
     assert measured.equal, measured
 
@@ -71,8 +71,8 @@ def test_every_role(family: str, role: str) -> None:
     family=st.sampled_from(sorted(FAMILIES)),
     layers=st.integers(1, 3),
     bidirectional=st.booleans(),
-    read=st.sampled_from(["last", "mean", "max", "every"]),
-    hidden=st.integers(1, 5),
+    pooling=st.sampled_from(["last", "mean", "max", "every"]),
+    hidden_dim=st.integers(1, 5),
     in_features=st.integers(1, 3),
     seed=st.integers(0, 99),
 )
@@ -81,12 +81,12 @@ def test_any_layers_directions_and_lengths(family: str, seed: int, **changes: An
 
 
 def test_dropout_before_the_head_drops_what_the_oracle_drops() -> None:
-    assert_equal_to_the_cells("lstm", vocabulary=9, dropout=0.4, num_classes=3)
+    assert_equal_to_the_cells("lstm", vocab_size=9, dropout=0.4, num_classes=3)
 
 
 def test_relu_is_another_network() -> None:
     assert_equal_to_the_cells("rnn", activation="relu", num_classes=3)
-    relu = rnn.Config(hidden=4, activation="relu", num_classes=3)
+    relu = rnn.Config(hidden_dim=4, activation="relu", num_classes=3)
     torch.manual_seed(0)
     other = step_by_step(dataclasses.replace(relu, activation="tanh"))
     assert not compare(rnn.Model(relu), other, torch.Generator().manual_seed(0)).equal
@@ -100,6 +100,6 @@ class Deaf(gru.Model):
 
 
 def test_a_padded_step_that_is_read_would_be_seen() -> None:
-    config = gru.Config(hidden=4, read="mean", num_classes=3)
+    config = gru.Config(hidden_dim=4, pooling="mean", num_classes=3)
     torch.manual_seed(0)
     assert not compare(Deaf(config), step_by_step(config), torch.Generator().manual_seed(0)).equal

@@ -16,7 +16,7 @@ from cutaway.models.registry import preset
 from cutaway.models.resnet import PRESETS, Config, ResNet
 
 models = pytest.importorskip("torchvision.models")
-BOTTLENECKS = Config(blocks=(1, 1, 1, 1), block="bottleneck", num_classes=5)
+BOTTLENECKS = Config(layers=(1, 1, 1, 1), block="bottleneck", num_classes=5)
 
 
 @pytest.mark.parametrize("shortcut", ["A", "B"])

@@ -57,7 +57,12 @@ def test_t5_small_whole() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"decoder_layers": 1}, {"decoder_layers": 4, "heads": 1}, {"hidden": 5}, {"buckets": 32, "furthest": 128}],
+    [
+        {"decoder_layers": 1},
+        {"decoder_layers": 4, "heads": 1},
+        {"ffn_dim": 5},
+        {"num_buckets": 32, "max_distance": 128},
+    ],
     ids=lambda changes: ",".join(f"{k}={v}" for k, v in changes.items()),
 )
 def test_it_is_its_oracle_in_other_sizes(changes: dict[str, int]) -> None:
@@ -69,7 +74,7 @@ def test_it_is_its_oracle_in_other_sizes(changes: dict[str, int]) -> None:
 @torch.no_grad()
 def test_all_buckets_are_those_of_transformers_in_long_texts() -> None:
     torch.manual_seed(0)
-    config = dataclasses.replace(SMALL, buckets=32, furthest=128)
+    config = dataclasses.replace(SMALL, num_buckets=32, max_distance=128)
     model = T5(config).double().eval()
     theirs = filled(oracle_for("t5-small", config), FAMILY, model)
     source, target = torch.randint(2, 50, (2, 1, 300)).unbind()
@@ -80,7 +85,7 @@ def test_all_buckets_are_those_of_transformers_in_long_texts() -> None:
 def test_every_name_is_transformers_and_comes_back(name: str) -> None:
     family = family_of(name)
     assert family is FAMILY
-    config = dataclasses.replace(PRESETS[name], vocabulary=50)
+    config = dataclasses.replace(PRESETS[name], vocab_size=50)
     with torch.device("meta"):
         model, theirs = T5(config), oracle_for(name, config).module.model
     own = model.state_dict()
@@ -99,7 +104,7 @@ def test_tensors_there_and_back_are_the_same() -> None:
     assert all(torch.equal(found[key], tensor) for key, tensor in model.state_dict().items())
 
 
-@pytest.mark.parametrize("config", [*PRESETS.values(), SMALL, Config(decoder_layers=2, hidden=100)], ids=range(4))
+@pytest.mark.parametrize("config", [*PRESETS.values(), SMALL, Config(decoder_layers=2, ffn_dim=100)], ids=range(4))
 def test_a_config_comes_back_from_transformers(config: Config) -> None:
     from transformers import T5Config
 

@@ -26,11 +26,11 @@ def measured(config: Config) -> bool:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"shared": False},
-        {"shared": False, "num_classes": 31},
+        {"joint_vocab": False},
+        {"joint_vocab": False, "num_classes": 31},
         {"decoder_layers": 1},
         {"decoder_layers": 3, "heads": 1},
-        {"dropout": 0.5, "hidden": 5},
+        {"dropout": 0.5, "ffn_dim": 5},
     ],
     ids=lambda changes: ",".join(f"{k}={v}" for k, v in changes.items()),
 )

@@ -14,7 +14,7 @@ from cutaway.interop.oracles.compare import compare
 from cutaway.models.vgg import PRESETS, VGG, Config
 
 models = pytest.importorskip("torchvision.models")
-SMALL = Config(stages=(1, 2), width=3, pool_to=2, hidden=10, num_classes=5)
+SMALL = Config(stages=(1, 2), width=3, pool_to=2, hidden_dim=10, num_classes=5)
 
 
 def test_every_preset_is_torchvisions() -> None:
@@ -38,7 +38,7 @@ def test_the_small_head_and_other_channels(batch_norm: bool, pool_to: int, chann
 @pytest.mark.slow
 def test_vgg11_of_the_published_widths() -> None:
     """All that is published but the number of units behind the convolutions: with 4 096 they would take 7 GB."""
-    whole = dataclasses.replace(PRESETS["vgg11"], hidden=512)
+    whole = dataclasses.replace(PRESETS["vgg11"], hidden_dim=512)
     assert compare(VGG(whole), oracle_for("vgg11", whole), torch.Generator().manual_seed(1)).equal
 
 

@@ -17,7 +17,7 @@ from cutaway.interop.oracles import oracle_for
 from cutaway.interop.oracles.compare import BOUND, NOISE, compare, difference
 from cutaway.models.vit import PRESETS, Config, ViT
 
-SMALL = Config(image_size=12, patch=4, dim=12, depth=2, heads=3, mlp_dim=20, num_classes=5)
+SMALL = Config(image_size=12, patch_size=4, dim=12, layers=2, heads=3, ffn_dim=20, num_classes=5)
 
 
 @pytest.mark.parametrize("name", TORCHVISION)
@@ -33,12 +33,12 @@ def test_renamed_keys_and_shapes_are_torchvisions(name: str) -> None:
     "changes",
     [
         {},
-        {"pool": "mean"},
+        {"pooling": "mean"},
         {"in_channels": 1},
-        {"pool": "mean", "in_channels": 2, "patch": 3},
+        {"pooling": "mean", "in_channels": 2, "patch_size": 3},
         {"dropout": 0.2},
-        {"dropout": 0.2, "pool": "mean"},
-        {"depth": 12, "heads": 1},
+        {"dropout": 0.2, "pooling": "mean"},
+        {"layers": 12, "heads": 1},
     ],
     ids=str,
 )
@@ -98,15 +98,15 @@ def both(config: Config) -> tuple[ViT, nn.Module]:
     theirs: nn.Module = transformers.ViTForImageClassification(
         transformers.ViTConfig(
             hidden_size=config.dim,
-            num_hidden_layers=config.depth,
+            num_hidden_layers=config.layers,
             num_attention_heads=config.heads,
-            intermediate_size=config.mlp_dim,
+            intermediate_size=config.ffn_dim,
             hidden_act="gelu",
             hidden_dropout_prob=0.0,
             attention_probs_dropout_prob=0.0,
             layer_norm_eps=1e-6,
             image_size=config.image_size,
-            patch_size=config.patch,
+            patch_size=config.patch_size,
             num_channels=config.in_channels,
             num_labels=config.num_classes,
             attn_implementation="sdpa",  # its eager path takes the softmax in float32

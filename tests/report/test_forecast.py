@@ -16,7 +16,7 @@ from cutaway.tasks.forecasting import Forecasting
 def forecast(columns: int = 1, horizon: int = 5) -> dict[str, Any]:
     """What the task says of a model that is right but for a little."""
     names = ("load", "wind")[:columns]
-    target = Horizon(horizon, names, (50.0, 2.0)[:columns], (4.0, 0.5)[:columns], season=6)
+    target = Horizon(horizon, names, (50.0, 2.0)[:columns], (4.0, 0.5)[:columns], season_length=6)
     values = torch.randn(200, columns, generator=torch.Generator().manual_seed(0))
     train, test = (
         WindowPart(values, values.clone(), torch.arange(*ends), 12, horizon, name=lambda i: f"from row {i}")

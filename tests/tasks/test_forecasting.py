@@ -21,8 +21,8 @@ from cutaway.tasks.forecasting import Forecasting
 from cutaway.tasks.simple_forecasts import fit_linear, seasonal_naive, simple_forecasts
 from cutaway.tasks.task import task_for
 
-ONE = Horizon(3, ("load",), (50.0,), (4.0,), season=4)
-TWO = Horizon(3, ("load", "wind"), (50.0, 2.0), (4.0, 0.5), season=4)
+ONE = Horizon(3, ("load",), (50.0,), (4.0,), season_length=4)
+TWO = Horizon(3, ("load", "wind"), (50.0, 2.0), (4.0, 0.5), season_length=4)
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:

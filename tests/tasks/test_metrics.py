@@ -160,7 +160,7 @@ def test_metrics_of_forecasts(pairs: list[tuple[float, float]], absent: set[int]
     """Two windows of three steps, of which some were not measured."""
     said, was = (torch.tensor(part, dtype=torch.float64) for part in zip(*pairs))
     was[list(absent)] = NAN
-    task = Forecasting(Horizon(columns=("x",), steps=3, mean=(2.0,), scale=(5.0,), season=1, naive=()))
+    task = Forecasting(Horizon(columns=("x",), steps=3, mean=(2.0,), scale=(5.0,), season_length=1, naive=()))
     measures = task.measures(said.view(2, 3), was.view(2, 3))
     there = ~was.isnan().numpy()
     actual, predicted = 5 * was.numpy()[there], 5 * said.numpy()[there]

@@ -37,7 +37,7 @@ def stepped(given: dict[str, Any]) -> list[torch.Tensor]:
     found = preset("mlp")
     model = found.build(
         found.configure(
-            settings={"in_features": 3, "hidden": (8, 8), "activation": "tanh", "num_classes": 2, "dropout": 0.0}
+            settings={"in_features": 3, "hidden_dims": (8, 8), "activation": "tanh", "num_classes": 2, "dropout": 0.0}
         )
     )
     x = torch.randn(32, 3)

@@ -46,8 +46,8 @@ def data() -> DataSet:
 
 def test_a_windows_answer_depends_on_the_windows_before_it(data: DataSet) -> None:
     torch.manual_seed(0)
-    vocabulary = data.spec.target.outputs
-    model = create_model("lstm", vocabulary=vocabulary, num_classes=vocabulary, read="every", hidden=8).eval()
+    vocab_size = data.spec.target.outputs
+    model = create_model("lstm", vocab_size=vocab_size, num_classes=vocab_size, pooling="every", hidden_dim=8).eval()
     part, task = data.parts["val"], task_for(data.spec)
     assert carries(model, part)
     place = find_place("cpu", "float32", None, model)
@@ -77,7 +77,7 @@ def test_a_state_goes_on_with_the_rows_that_are_left() -> None:
 
 def test_a_stop_within_an_epoch_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = text(tmp_path)
-    fit("lstm", source, {**GIVEN, "model.hidden": 8}, out=tmp_path / "whole", progress=Progress(shown=False))
+    fit("lstm", source, {**GIVEN, "model.hidden_dim": 8}, out=tmp_path / "whole", progress=Progress(shown=False))
 
     from cutaway.training.loop import Trainer
 
@@ -91,7 +91,7 @@ def test_a_stop_within_an_epoch_changes_nothing(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(Trainer, "step", step)
     with pytest.raises(Interrupted):
-        fit("lstm", source, {**GIVEN, "model.hidden": 8}, out=tmp_path / "again", progress=Progress(shown=False))
+        fit("lstm", source, {**GIVEN, "model.hidden_dim": 8}, out=tmp_path / "again", progress=Progress(shown=False))
     monkeypatch.undo()
     stopped, meta = read_tensors(tmp_path / "again" / "checkpoints" / "last.safetensors")
     assert meta["state"]["batch"] > 0  # within an epoch
@@ -112,7 +112,7 @@ def test_what_is_carried_is_not_compiled(tmp_path: Path) -> None:
 def test_carried_state_tells_what_a_window_alone_does_not(tmp_path: Path) -> None:
     path, losses = tmp_path / "counted.txt", {}
     path.write_text("aaaab" * 160)  # after an a, only counting further back than a window tells what comes
-    given = {**GIVEN, "length": 2, "epochs": 8, "lr": 0.02, "save_minutes": 9, "model.hidden": 16}
+    given = {**GIVEN, "length": 2, "epochs": 8, "lr": 0.02, "save_minutes": 9, "model.hidden_dim": 16}
     for carry in (True, False):
         run = fit(
             "lstm", str(path), {**given, "stateful": carry}, out=tmp_path / str(carry), progress=Progress(shown=False)

@@ -31,7 +31,7 @@ def ready(chunk: int | None) -> SimpleNamespace:
     part = StreamPart([torch.randint(WORDS, (3 * BATCH * LENGTH + 1,))], LENGTH, False, str)
     spec = TextSpec(WORDS, LENGTH, NextToken(WORDS))
     data = DataSet("t", "t", spec, {"train": part}, preprocessing=None, fingerprint="", split_hash="")  # type: ignore[arg-type]
-    model = create_model("gpt2", vocabulary=WORDS, context=LENGTH, dim=64, layers=2, heads=2, dropout=0.0)
+    model = create_model("gpt2", vocab_size=WORDS, context_length=LENGTH, dim=64, layers=2, heads=2, dropout=0.0)
     settings = TrainSettings(batch_size=BATCH, loss_chunk=chunk, epochs=1)
     place = find_place("cpu", "float32", None, model)
     return SimpleNamespace(model=model, data=data, task=task_for(spec), settings=settings, place=place)

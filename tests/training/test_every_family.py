@@ -17,7 +17,9 @@ for found in presets().values():
         FAMILIES.setdefault(found.module.__name__.rpartition(".")[2], found)
 
 
-FEWER_UNITS = {name: {"model.hidden": 64} for name in ("alexnet", "vgg")}  # their checkpoints would be of a gibibyte
+FEWER_UNITS = {
+    name: {"model.hidden_dim": 64} for name in ("alexnet", "vgg")
+}  # their checkpoints would be of a gibibyte
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -34,8 +34,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.mark.parametrize("text", [f"the {GAP} sat on the {GAP} .", f"{GAP} dog lay in a {GAP}"])
 def test_every_gap_is_filled_with_the_likeliest_tokens(run: Run, text: str) -> None:
-    tokenizer, vocabulary = run.preprocessing.tokenizer, len(run.preprocessing.tokenizer)  # type: ignore[attr-defined]
-    begin, end, mask = vocabulary, vocabulary + 1, vocabulary + 2
+    tokenizer, vocab_size = run.preprocessing.tokenizer, len(run.preprocessing.tokenizer)  # type: ignore[attr-defined]
+    begin, end, mask = vocab_size, vocab_size + 1, vocab_size + 2
     inside = [mask if word == GAP else tokenizer.encode(word)[0] for word in text.split()]
     ids = torch.tensor([[begin, *inside, end]])
     with torch.no_grad():
@@ -46,7 +46,7 @@ def test_every_gap_is_filled_with_the_likeliest_tokens(run: Run, text: str) -> N
     places = (ids[0] == mask).nonzero()[:, 0].tolist()
     assert len(gaps) == len(places) == 2
     for gap, place in zip(gaps, places):
-        likeliest = p[place, 2:vocabulary].topk(FILLED)  # neither padding nor unknown, nor what is no text
+        likeliest = p[place, 2:vocab_size].topk(FILLED)  # neither padding nor unknown, nor what is no text
         expected = [f"{tokenizer.tokens[2 + i]} {share:.3f}" for share, i in zip(*(x.tolist() for x in likeliest))]
         assert gap.split(", ") == expected
 

@@ -41,7 +41,7 @@ def book(tmp_path: Path) -> str:
         (
             "gru",
             "book",
-            {"length": 8, "tokenizer": "characters", "max_samples": 2000, "model.hidden": 8, "batch_size": 20},
+            {"length": 8, "tokenizer": "characters", "max_samples": 2000, "model.hidden_dim": 8, "batch_size": 20},
         ),
     ],
 )
@@ -79,7 +79,7 @@ def test_what_is_beyond_the_memory_is_refused_before_a_step(monkeypatch: pytest.
 def test_both_commands_refuse_it_and_a_run_that_stands_there_stays(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["mlp", "xor", "epochs=1", "model.hidden=3", "tensorboard=false"]
+    words = ["mlp", "xor", "epochs=1", "model.hidden_dims=3", "tensorboard=false"]
     run = tmp_path / "run"
     assert main(["train", *words, "--out", str(run)]) == 0
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}

@@ -21,7 +21,7 @@ def test_the_cards_settings_are_used_unless_others_are_typed() -> None:
 
 
 def test_the_model_fits_the_data() -> None:
-    mlp = prepare("mlp", "wine", {"model.hidden": "5"}).model
+    mlp = prepare("mlp", "wine", {"model.hidden_dims": "5"}).model
     assert mlp(torch.zeros(2, 13)).shape == (2, 3)
     lenet = prepare("lenet5", "digits", {})
     assert lenet.data.spec.shape == (1, 32, 32)
@@ -86,7 +86,7 @@ def test_a_batch_size_that_is_typed_stands_instead_of_the_cards_tokens(tmp_path:
 
 
 def test_the_path_of_a_tokenizer_is_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fitted = prepare("gpt2", str(book(tmp_path)), {**SMALL, "tokenizer": "wordpiece", "vocabulary": 60})
+    fitted = prepare("gpt2", str(book(tmp_path)), {**SMALL, "tokenizer": "wordpiece", "vocab_size": 60})
     write_json(tmp_path / "preprocessing.json", fitted.data.preprocessing.to_json())
     monkeypatch.chdir(tmp_path)
     ready = prepare("gpt2", "book.txt", {**SMALL, "tokenizer": "preprocessing.json"})
@@ -96,7 +96,7 @@ def test_the_path_of_a_tokenizer_is_kept_whole(tmp_path: Path, monkeypatch: pyte
 def test_batches_of_every_length_are_not_called_nearly_equal(tmp_path: Path) -> None:
     pairs = "".join(f"{'a b c d e f g h'[: 2 * (i % 8) + 1]}\t{i % 2}\n" for i in range(80))
     (tmp_path / "p.tsv").write_text(pairs)
-    small = {"pairs": True, "model.hidden": 4, "tokenizer": "words"}
+    small = {"pairs": True, "model.hidden_dim": 4, "tokenizer": "words"}
     (note,) = [n for n in prepare("seq2seq-gru", str(tmp_path / "p.tsv"), small).data.notes if "padding" in n]
     assert note.endswith("of the steps of a batch are padding.")
     few = {**small, "batch_size": 4}
@@ -108,7 +108,7 @@ def test_batches_of_every_length_are_not_called_nearly_equal(tmp_path: Path) -> 
     ("model", "given", "error", "said"),
     [
         ("resnet18", {}, ModelError, "takes image data"),
-        ("mlp", {"model.depth": 3}, UnknownName, "'depth'"),
+        ("mlp", {"model.layers": 3}, UnknownName, "'layers'"),
         ("mlp", {"model.dropout": 2}, ModelError, r"dropout=2"),
         ("mlp", {"lrr": 1}, UnknownName, "Similar: lr"),
         ("mlp", {"loss": "mse", "label_smoothing": "x"}, SettingError, "label_smoothing=x"),

@@ -49,15 +49,16 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def test_a_run_with_the_old_names_of_settings_is_read_and_resumed(tmp_path: Path) -> None:
-    given = {"max_samples": 60, "grad_clip": 1.0, "color": "gray", "tensorboard": False}
-    run = cutaway.train("lenet5-modern", "digits", epochs=1, out=tmp_path / "run", **given)
+    given = {"max_samples": 60, "grad_clip": 1.0, "color": "gray", "tensorboard": False, "model.hidden_dims": (4,)}
+    run = cutaway.train("mlp", "digits", epochs=1, out=tmp_path / "run", **given)
     before = run.evaluate()
     path = run.folder / "run.json"
     about = json.loads(path.read_text(encoding="utf-8"))
     olds = {new: old for old, new in RENAMED.items()}
     settings = {olds.get(key, key): value for key, value in about["settings"].items()} | {"color": "grey"}
     assert {"limit", "clip", "beams"} <= {*settings}
-    path.write_text(json.dumps(about | {"settings": settings}), encoding="utf-8")
+    document = about | {"settings": settings, "model_settings": {"hidden": [4]}}
+    path.write_text(json.dumps(document), encoding="utf-8")
     assert read_run(run.folder) == about
     assert cutaway.Run(run.folder).evaluate() == before
     more = fit(None, None, {"epochs": 2}, resume=run.folder, progress=Progress(shown=False))

@@ -33,7 +33,7 @@ def test_a_table_says_what_its_columns_count_and_how_they_are_spread(tmp_path: P
 def test_a_language_model_writes_samples_the_same_each_time(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat and the dog sat on the cat.\n" * 60, encoding="utf-8")
-    settings = {"length": 24, "model.hidden": 8}
+    settings = {"length": 24, "model.hidden_dim": 8}
     found = [evaluated("lstm", str(text), tmp_path / name, **settings)["samples"] for name in "ab"]
     assert found[0] == found[1]
     for sample in found[0]:

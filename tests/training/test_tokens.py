@@ -59,12 +59,12 @@ def pairs() -> PairsPart:
 
 
 CASES: dict[str, tuple[Callable[[], Any], Any, dict[str, Any]]] = {
-    "gpt2": (texts, NextToken(V), {"vocabulary": V, "context": 9}),
-    "bert-base-uncased": (hidden_texts, Masked(V, 1), {"vocabulary": V, "context": 9, "head": "masked"}),
-    "seq2seq-gru": (pairs, Tokens(V, 2, 3, 9), {"vocabulary": V, "num_classes": V, "hidden": 8, "dropout": 0.0}),
-    "transformer-tiny": (pairs, Tokens(V, 2, 3, 9), {"vocabulary": V}),
-    "t5-small": (pairs, Tokens(V, 2, 3, 9), {"vocabulary": V, "key_dim": 4}),
-    "bart-base": (pairs, Tokens(V, 2, 3, 9), {"vocabulary": V, "attention_dropout": 0.0, "hidden_dropout": 0.0}),
+    "gpt2": (texts, NextToken(V), {"vocab_size": V, "context_length": 9}),
+    "bert-base-uncased": (hidden_texts, Masked(V, 1), {"vocab_size": V, "context_length": 9, "head": "masked"}),
+    "seq2seq-gru": (pairs, Tokens(V, 2, 3, 9), {"vocab_size": V, "num_classes": V, "hidden_dim": 8, "dropout": 0.0}),
+    "transformer-tiny": (pairs, Tokens(V, 2, 3, 9), {"vocab_size": V}),
+    "t5-small": (pairs, Tokens(V, 2, 3, 9), {"vocab_size": V, "head_dim": 4}),
+    "bart-base": (pairs, Tokens(V, 2, 3, 9), {"vocab_size": V, "attention_dropout": 0.0, "activation_dropout": 0.0}),
 }
 
 
@@ -204,10 +204,10 @@ def test_auto_holds_few_outputs_and_chunks_many(setting: int | None) -> None:
 
 
 def test_what_goes_on_from_a_state_or_answers_otherwise_has_whole_outputs() -> None:
-    lstm = create_model("lstm", vocabulary=V, num_classes=V, read="every", hidden=8)
+    lstm = create_model("lstm", vocab_size=V, num_classes=V, pooling="every", hidden_dim=8)
     assert words_of(lstm, task_for(TextSpec(V, 9, NextToken(V)))) is None
     assert words_of(nn.Linear(3, 3), task_for(TextSpec(V, 9, NextToken(V)))) is None
-    assert words_of(create_model("gpt2", **SMALL, vocabulary=V, context=9), None) is None
+    assert words_of(create_model("gpt2", **SMALL, vocab_size=V, context_length=9), None) is None
 
 
 @pytest.mark.parametrize("decodes", [False, True])

@@ -100,11 +100,11 @@ def test_tables_of_other_columns_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_first_missing_and_unexpected_tensors_are_named(tmp_path: Path) -> None:
-    save_model(made("mlp", 1, hidden=(8, 8)), tmp_path, preset("mlp"))
+    save_model(made("mlp", 1, hidden_dims=(8, 8)), tmp_path, preset("mlp"))
     with pytest.raises(FileError, match=r"2 are not the model's, the first hidden\.1\.linear"):
-        take(made("mlp", 2, hidden=(8,)), "mlp", tmp_path)
+        take(made("mlp", 2, hidden_dims=(8,)), "mlp", tmp_path)
     with pytest.raises(FileError, match=r"2 of the model's tensors are missing, the first hidden\.2\.linear"):
-        take(made("mlp", 2, hidden=(8, 8, 8)), "mlp", tmp_path)
+        take(made("mlp", 2, hidden_dims=(8, 8, 8)), "mlp", tmp_path)
 
 
 def test_what_is_no_weights_is_refused(saved: nn.Module, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_auxiliary_heads_are_replaced_left_out_or_new(
 
 
 def test_positions_of_another_image_size_are_adapted_first(tmp_path: Path) -> None:
-    small = {"dim": 12, "depth": 1, "heads": 2, "mlp_dim": 8, "patch": 4, "num_classes": 2}
+    small = {"dim": 12, "layers": 1, "heads": 2, "ffn_dim": 8, "patch_size": 4, "num_classes": 2}
     theirs = made("vit-tiny/16", 1, image_size=8, **small)
     save_model(theirs, tmp_path, preset("vit-tiny/16"))
     model = made("vit-tiny/16", 2, image_size=16, **small)

@@ -29,7 +29,7 @@ from cutaway.training.run import Run
 from cutaway.training.session import fit
 from cutaway.training.weights import Taken, take_weights
 
-SMALL = {"vocabulary": 40, "context": 8, "dim": 12, "layers": 2, "heads": 2}
+SMALL = {"vocab_size": 40, "context_length": 8, "dim": 12, "layers": 2, "heads": 2}
 QUIET = {"epochs": 1, "tensorboard": False, "threads": 1}
 WORDS = ("the", "cat", "dog", "sat", "on", "a", "mat", "and", "ran", "home", "with", "no", "hat")
 
@@ -50,7 +50,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def pretrained(texts: Path) -> Path:
     """A run of masked-language modelling, of a BERT that has settings of its own."""
-    given = {"model.dim": 16, "model.layers": 3, "model.heads": 2, "tokenizer": "wordpiece", "vocabulary": 120}
+    given = {"model.dim": 16, "model.layers": 3, "model.heads": 2, "tokenizer": "wordpiece", "vocab_size": 120}
     return run(texts / "masked", "bert-base-uncased", texts / "t.txt", **given, length=12)
 
 
@@ -182,7 +182,7 @@ def test_a_hugging_face_folder_begins_a_run_that_stands_alone(texts: Path, pretr
     made = run(tmp_path / "tuned", "bert-base-uncased", texts / "t.tsv", **of(texts, tmp_path / "hf", length=12))
     about = read_json(made / "run.json")
     assert about["settings"]["tokenizer"] == str(tmp_path / "hf" / "tokenizer.json")
-    assert about["model_settings"] == {"context": 512, "dim": 16, "layers": 3, "heads": 2}
+    assert about["model_settings"] == {"context_length": 512, "dim": 16, "layers": 3, "heads": 2}
     assert about["weights"]["path"] == str(tmp_path / "hf" / "model.safetensors")
     shutil.rmtree(tmp_path / "hf")
     opened = Run(made)
@@ -205,9 +205,9 @@ def test_a_stopped_run_goes_on_with_the_settings_of_its_weights(texts: Path, pre
 def test_a_language_model_keeps_its_context(texts: Path, tmp_path: Path) -> None:
     small = {f"model.{k}": v for k, v in {"dim": 12, "layers": 2, "heads": 2}.items()}
     first = run(tmp_path / "a", "gpt2", texts / "t.txt", **small, length=16)
-    longest = load_model(first / "model")[0].config.context  # type: ignore[union-attr]
+    longest = load_model(first / "model")[0].config.context_length  # type: ignore[union-attr]
     ready = prepare("gpt2", str(texts / "t.txt"), {**QUIET, "weights": str(first), "length": 8})
-    assert ready.model.config.context == longest  # type: ignore[union-attr]
+    assert ready.model.config.context_length == longest  # type: ignore[union-attr]
     assert not unlike(ready.model, load_model(first / "model")[0])
     with pytest.raises(ModelError, match=rf"reads at most {longest} tokens"):
         prepare("gpt2", str(texts / "t.txt"), {**QUIET, "weights": str(first), "length": 4 * longest})
@@ -215,7 +215,7 @@ def test_a_language_model_keeps_its_context(texts: Path, tmp_path: Path) -> None
 
 def test_more_rows_than_its_tokenizer_has_ids_stay_in_the_model(texts: Path, pretrained: Path, tmp_path: Path) -> None:
     theirs = load_model(pretrained / "model")[0]
-    rows: int = theirs.config.vocabulary  # type: ignore[assignment,union-attr]
+    rows: int = theirs.config.vocab_size  # type: ignore[assignment,union-attr]
     convert(pretrained, tmp_path / "hf", "huggingface")
     config, file = tmp_path / "hf" / "config.json", tmp_path / "hf" / "model.safetensors"
     config.write_text(json.dumps({**read_json(config), "vocab_size": rows + 5}))
@@ -224,14 +224,14 @@ def test_more_rows_than_its_tokenizer_has_ids_stay_in_the_model(texts: Path, pre
         tensors[name] = torch.cat([tensors[name], tensors[name][:5]])
     save_file(tensors, file, {"format": "pt"})
     ready = prepare("bert-base-uncased", str(texts / "t.tsv"), of(texts, tmp_path / "hf", length=12))
-    assert ready.model.config.vocabulary == rows + 5  # type: ignore[union-attr]
-    assert ready.model_settings["vocabulary"] == rows + 5
+    assert ready.model.config.vocab_size == rows + 5  # type: ignore[union-attr]
+    assert ready.model_settings["vocab_size"] == rows + 5
 
 
 def test_a_tokenizer_that_does_not_belong_to_the_weights_is_refused(
     texts: Path, pretrained: Path, tmp_path: Path
 ) -> None:
-    rows = load_model(pretrained / "model")[0].config.vocabulary  # type: ignore[union-attr]
+    rows = load_model(pretrained / "model")[0].config.vocab_size  # type: ignore[union-attr]
     given = of(texts, pretrained, length=12)
     said = rf"has vectors of {rows} tokens \(.*model\.safetensors\), and the tokenizer that was fitted on t has 18"
     with pytest.raises(SettingError, match=said):
@@ -263,9 +263,11 @@ def test_files_that_say_not_what_they_are_for(pretrained: Path, texts: Path, tmp
 
 def test_settings_of_any_model_come_with_its_weights(texts: Path, tmp_path: Path) -> None:
     typed = {"text": "text", "target": "label"}
-    first = run(tmp_path / "a", "textcnn", texts / "t.tsv", **typed, **{"model.filters": 7, "model.windows": "2,3"})
+    first = run(
+        tmp_path / "a", "textcnn", texts / "t.tsv", **typed, **{"model.filters": 7, "model.kernel_sizes": "2,3"}
+    )
     ready = prepare("textcnn", str(texts / "t.tsv"), {**QUIET, **typed, "weights": str(first)})
-    assert ready.model_settings == {"filters": 7, "windows": (2, 3)}
+    assert ready.model_settings == {"filters": 7, "kernel_sizes": (2, 3)}
     assert not unlike(ready.model, load_model(first / "model")[0])
 
 
@@ -273,7 +275,7 @@ def test_settings_of_any_model_come_with_its_weights(texts: Path, tmp_path: Path
 def test_pairs_of_one_tokenizer_begin_with_weights_too(name: str, texts: Path, tmp_path: Path) -> None:
     lines = [line.split("\t")[0] for line in (texts / "t.tsv").read_text().splitlines()[1:]]
     (tmp_path / "p.tsv").write_text("".join(f"{line}\t{' '.join(reversed(line.split()))}\n" for line in lines))
-    small = {"model.dim": 12, "model.layers": 2, "model.heads": 2, "tokenizer": "wordpiece", "vocabulary": 80}
+    small = {"model.dim": 12, "model.layers": 2, "model.heads": 2, "tokenizer": "wordpiece", "vocab_size": 80}
     first = run(tmp_path / "a", name, tmp_path / "p.tsv", pairs=True, **small)
     ready = prepare(name, str(tmp_path / "p.tsv"), {**QUIET, "pairs": True, "weights": str(first)})
     assert not unlike(ready.model, load_model(first / "model")[0])
@@ -307,7 +309,7 @@ def test_minilm_is_fine_tuned_with_its_six_layers(texts: Path) -> None:
     folder = Path(found.origin).parent / "model"
     ready = prepare("bert-base-uncased", str(texts / "t.tsv"), of(texts, folder))
     config: Any = ready.model.config
-    assert (config.layers, config.dim, config.vocabulary, config.head) == (6, 384, 30_522, "classes")
+    assert (config.layers, config.dim, config.vocab_size, config.head) == (6, 384, 30_522, "classes")
     assert ready.taken is not None
     assert (ready.taken.tensors, ready.taken.new) == (79, ("head.linear",))
     assert (ready.data.spec.begin, ready.data.spec.end) == (101, 102)  # type: ignore[union-attr]

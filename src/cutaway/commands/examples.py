@@ -13,7 +13,7 @@ TRY = {
     "visits.csv": "train gru visits.csv forecast=visits known_future=sale,sunday lookback=24",
     "scans/": "train resnet18 scans/ image_size=16 epochs=4",
     "docs.tsv": "train textcnn docs.tsv text=text target=library",
-    "help.txt": "train lstm help.txt tokenizer=bpe vocabulary=2000 epochs=3",
+    "help.txt": "train lstm help.txt tokenizer=bpe vocab_size=2000 epochs=3",
     "days.txt": "train gru days.txt tokenizer=words epochs=3",
     "topics.tsv": "train textcnn topics.tsv text=text target=topic",
     "dates.tsv": "train seq2seq-gru dates.tsv pairs=true",

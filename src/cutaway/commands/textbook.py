@@ -123,7 +123,7 @@ def cached(found: Preset, config: Any, model: Any) -> float | None:
         return torch.randint(2, below, shape, generator=generator)
 
     if hasattr(model, "extend") and getattr(config, "head", "next") == "next":
-        text = tokens(2, STEPS, below=config.vocabulary)
+        text = tokens(2, STEPS, below=config.vocab_size)
         together = model(text)
         answer, cache = model.extend(text[:, :3])
         alone = [answer]
@@ -133,15 +133,15 @@ def cached(found: Preset, config: Any, model: Any) -> float | None:
         return difference(torch.stack(alone, 1), together[:, 2:])
     if hasattr(model, "begin") and hasattr(model, "step"):
         mask = torch.arange(STEPS) < torch.tensor([STEPS, 4])[:, None]
-        source = tokens(2, STEPS, below=config.vocabulary).where(mask, 0)
-        target = tokens(2, STEPS, below=config.num_classes or config.vocabulary)
+        source = tokens(2, STEPS, below=config.vocab_size).where(mask, 0)
+        target = tokens(2, STEPS, below=config.num_classes or config.vocab_size)
         state, alone = model.begin(source, mask), []
         for t in range(STEPS):
             answer, state = model.step(target[:, t], state)
             alone.append(answer)
         return difference(torch.stack(alone, 1), model(source, mask, target))
     if hasattr(model, "advance"):
-        asked = {"vocabulary": WORDS, "embedding": 8, "hidden": 8, "read": "every", "num_classes": WORDS}
+        asked = {"vocab_size": WORDS, "embedding_dim": 8, "hidden_dim": 8, "pooling": "every", "num_classes": WORDS}
         reader: Any = found.build(dataclasses.replace(config, **asked, steps=0, bidirectional=False)).double().eval()
         text = tokens(2, STEPS, below=WORDS)
         first, state = reader.advance(text[:, :3])

@@ -27,7 +27,7 @@ examples:
   cutaway train lstm book.txt
   cutaway train lstm visits.csv forecast=visits known_future=holiday horizon=24
   cutaway train gcn graph/ target=club
-  cutaway train mlp titanic @settings.toml model.hidden=64,64
+  cutaway train mlp titanic @settings.toml model.hidden_dims=64,64
   cutaway train --resume runs/lenet5-modern-digits-1
 
 settings (key=value, or lines of a TOML file given as @file). A model's card may
@@ -128,7 +128,7 @@ def train(
 
     `out` is the run's folder, which is new unless `overwrite` lets it be a run, whose files are replaced; `resume` goes
     on with a run where it stands. `settings` are those of `cutaway train --help`; a model's own go as
-    `**{"model.hidden": (64, 64)}`.
+    `**{"model.hidden_dims": (64, 64)}`.
     Raises CutawayError for what a person can mend, KeyboardInterrupt (the checkpoint is written) when stopped.
     """
     from ..report.run_report import report_on

@@ -11,7 +11,7 @@ from .settings import DataSettings
 
 _PICTURES = ("image_size", "resize", "color", "memory", "workers")
 _MASKED = ("mask_prob", "whole_words")
-_TOKENS = ("tokenizer", "vocabulary", "min_count", "lower", "length")
+_TOKENS = ("tokenizer", "vocab_size", "min_count", "lower", "length")
 _FORM = ("separator", "decimal", "encoding", "header")  # how a table is written
 OF = {  # the settings that are for some kinds of data alone
     "table": ("target", "ignore", "types", "group", "missing", "scale", "mixup", "noise", "count", *_FORM),
@@ -22,7 +22,7 @@ OF = {  # the settings that are for some kinds of data alone
         *_TOKENS,
         *_FORM,
     ),
-    "pairs": ("pairs", "shared", *_TOKENS),
+    "pairs": ("pairs", "joint_vocab", *_TOKENS),
     "series": (
         "forecast",
         "ignore",

@@ -103,8 +103,10 @@ class DataSettings:
     special_tokens: bool | None = setting(
         None, "special tokens: one before each text and one after it, as BERT has them; auto as the model asks"
     )
-    shared: bool | None = setting(None, "joint vocabulary: one tokenizer for source and target; auto as the model asks")
-    vocabulary: int = setting(
+    joint_vocab: bool | None = setting(
+        None, "joint vocabulary: one tokenizer for source and target; auto as the model asks"
+    )
+    vocab_size: int = setting(
         30_000, "the most tokens that are told apart; the rarer ones are unknown", low=3, high=1_000_000
     )
     min_count: int = setting(1, "words that occur less often in the training split are unknown", low=1)

@@ -95,7 +95,7 @@ def decode_scored(
     require(penalty in PENALTIES, "penalty", penalty, " or ".join(PENALTIES), SettingError)
     if longest is None:
         longest = target.longest + target.longest // 2
-        context = getattr(getattr(model, "config", None), "context", None)
+        context = getattr(getattr(model, "config", None), "context_length", None)
         longest = min(longest, context) if isinstance(context, int) and context > 0 else longest
     require(longest >= 1, "longest", longest, "at least 1", SettingError)
     lp = PENALTIES[penalty]

@@ -9,9 +9,9 @@ What was read is not read again, where the model can help it:
 
 All three give the same tokens, but for the rounding of the model's own sums.
 
-A model with `config.context` reads at most so many tokens. When a text outgrows it, the window slides: the last half of
-the context, the newest token in it, is read anew, and from there on token by token. Half, so that this is rare; the
-text at a place depends on nothing but the prompt, the seed and the settings.
+A model with `config.context_length` reads at most so many tokens. When a text outgrows it, the window slides: the last
+half of the context, the newest token in it, is read anew, and from there on token by token. Half, so that this is rare;
+the text at a place depends on nothing but the prompt, the seed and the settings.
 
 Prompts of one batch may differ in length: a mask (N, T) says what is real, wherever padding stands. Each row is what it
 would be alone.
@@ -302,7 +302,7 @@ def _prompts(prompt: Tensor, mask: Tensor | None) -> list[Tensor]:
 
 def _refuse_unknown(model: nn.Module, prompts: list[Tensor]) -> None:
     """Raise ModelError where a token is none of the model's."""
-    size = getattr(getattr(model, "config", None), "vocabulary", None)
+    size = getattr(getattr(model, "config", None), "vocab_size", None)
     if not isinstance(size, int):
         return
     for row in prompts:
@@ -319,7 +319,7 @@ def context_of(model: nn.Module) -> int | None:
     if _reader(model) is _Carried:
         return None
     config = getattr(model, "config", None)
-    for field in ("context", "steps"):
+    for field in ("context_length", "steps"):
         found = getattr(config, field, None)
         if isinstance(found, int) and found > 0:
             return found

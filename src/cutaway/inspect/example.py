@@ -21,7 +21,7 @@ def example_shape(preset: Preset, config: Any) -> tuple[int, ...]:
     at, kind = preset.card.published.at, kind_taken(preset, config)
     if kind in ("text", "pairs"):
         length = at[0] if at else 32
-        return (min(length, getattr(config, "context", None) or length),)
+        return (min(length, getattr(config, "context_length", None) or length),)
     if kind == "graph":
         return (at[0] if at else NODES, config.in_features)
     if kind == "video":
@@ -41,7 +41,7 @@ def kind_taken(preset: Preset, config: Any) -> str:
     """The kind of data that the model of `config` is for, where its family takes several: text where it has a
     vocabulary, else the first that is not text."""
     kinds = preset.takes
-    if "text" in kinds and not getattr(config, "vocabulary", 0):
+    if "text" in kinds and not getattr(config, "vocab_size", 0):
         kinds = tuple(kind for kind in kinds if kind != "text") or kinds
     return kinds[0]
 
@@ -60,12 +60,12 @@ def example_inputs(
     shape = shape or example_shape(preset, config)
     draw = _Drawing(count, device, generator)
     if kind == "text":
-        return draw.tokens(shape[0], config.vocabulary)
+        return draw.tokens(shape[0], config.vocab_size)
     if kind == "pairs":
-        answers = config.num_classes or config.vocabulary  # none where both sides have one vocabulary
-        return (*draw.tokens(shape[0], config.vocabulary), draw.tokens(shape[0], answers)[0])
-    if kind == "series" and getattr(config, "known", False):
-        return draw.numbers(shape), draw.numbers((config.horizon, config.known))
+        answers = config.num_classes or config.vocab_size  # none where both sides have one vocabulary
+        return (*draw.tokens(shape[0], config.vocab_size), draw.tokens(shape[0], answers)[0])
+    if kind == "series" and getattr(config, "known_future", False):
+        return draw.numbers(shape), draw.numbers((config.horizon, config.known_future))
     return draw.graph(shape) if kind == "graph" else draw.masked(kind, shape)
 
 
@@ -73,11 +73,11 @@ def inputs_like(spec: Spec, device: Device = "cpu", generator: torch.Generator |
     """What `forward` takes for one random example of that spec."""
     draw = _Drawing(1, device, generator)
     if isinstance(spec, TextSpec):
-        return draw.tokens(spec.longest, spec.vocabulary)
+        return draw.tokens(spec.longest, spec.vocab_size)
     if isinstance(spec, PairSpec):
-        return (*draw.tokens(spec.longest, spec.vocabulary), draw.tokens(spec.longest, spec.target.vocabulary)[0])
-    if isinstance(spec, SeriesSpec) and spec.known:
-        return draw.numbers(spec.shape), draw.numbers((getattr(spec.target, "steps", 1), spec.known))
+        return (*draw.tokens(spec.longest, spec.vocab_size), draw.tokens(spec.longest, spec.target.vocab_size)[0])
+    if isinstance(spec, SeriesSpec) and spec.known_future:
+        return draw.numbers(spec.shape), draw.numbers((getattr(spec.target, "steps", 1), spec.known_future))
     return draw.graph((NODES, spec.features)) if isinstance(spec, GraphSpec) else draw.masked(spec.kind, spec.shape)
 
 
@@ -97,9 +97,9 @@ class _Drawing:
         mask = torch.ones(self.count, shape[0], dtype=torch.bool, device=self.device)
         return (self.numbers(shape), mask) if kind in MASKED else (self.numbers(shape),)
 
-    def tokens(self, length: int, vocabulary: int) -> tuple[Tensor, Tensor]:
+    def tokens(self, length: int, vocab_size: int) -> tuple[Tensor, Tensor]:
         size = (self.count, length)
-        tokens = torch.randint(1, vocabulary, size, generator=self.generator, device=self.device)  # 0 is padding
+        tokens = torch.randint(1, vocab_size, size, generator=self.generator, device=self.device)  # 0 is padding
         return tokens, torch.ones(size, dtype=torch.bool, device=self.device)
 
     def graph(self, shape: tuple[int, ...]) -> tuple[Tensor, ...]:

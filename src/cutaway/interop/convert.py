@@ -103,7 +103,7 @@ def _to_huggingface(source: Path, target: Path, name: str | None) -> Conversion:
 
 def _vocabulary(preprocessing: Preprocessing, model: nn.Module) -> tuple[Vocabulary | None, tuple[str, ...]]:
     """The tokenizer of a run as Hugging Face has it, and what is to be said where it has no form there."""
-    spec, longest = preprocessing.spec, getattr(model.config, "context", None)
+    spec, longest = preprocessing.spec, getattr(model.config, "context_length", None)
     found: Vocabulary | None
     if isinstance(spec, PairSpec):
         tokenizer = preprocessing.source_tokenizer  # type: ignore[attr-defined]  # that of both sides

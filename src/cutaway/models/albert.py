@@ -27,9 +27,9 @@ Model = Bert
 
 PRESETS = {
     "albert-base-v2": Config(
-        vocabulary=30_000,
-        embedding=128,
-        shared=True,
+        vocab_size=30_000,
+        embedding_dim=128,
+        share_layers=True,
         activation="gelu-tanh",
         dropout=0.0,
         head_dropout=0.1,

@@ -52,7 +52,7 @@ class Config:
     form: str = "2014"  # 2014: one tower, as torchvision has it; 2012: two towers and normalization, as published
     stem: str = "imagenet"  # imagenet: 11×11, stride 4; small: 3×3, stride 1, for images of few pixels
     widths: tuple[int, ...] = (64, 192, 384, 256, 256)  # channels of the five convolutions; even in two towers
-    hidden: int = 4096  # units of fc6 and of fc7
+    hidden_dim: int = 4096  # units of fc6 and of fc7
     dropout: float = 0.5  # share of the units that training drops around fc6 and fc7
     in_channels: int = 3  # 1 for grey, 3 for RGB
     num_classes: int = 1000  # logits
@@ -66,7 +66,7 @@ class Config:
             self.widths,
             "five numbers, at least 1 and divisible by the number of towers",
         )
-        require(self.hidden >= 1, "hidden", self.hidden, "at least 1")
+        require(self.hidden_dim >= 1, "hidden_dim", self.hidden_dim, "at least 1")
         require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
         require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
         require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
@@ -129,9 +129,9 @@ class AlexNet(nn.Module):
         self.conv4 = nn.Conv2d(third, fourth, 3, padding=1, groups=config.towers)
         self.conv5 = nn.Conv2d(fourth, fifth, 3, padding=1, groups=config.towers)
         self.avgpool = nn.AdaptiveAvgPool2d(config.grid)
-        self.fc6 = nn.Linear(fifth * config.grid**2, config.hidden)
-        self.fc7 = nn.Linear(config.hidden, config.hidden)
-        self.fc8 = nn.Linear(config.hidden, config.num_classes)
+        self.fc6 = nn.Linear(fifth * config.grid**2, config.hidden_dim)
+        self.fc7 = nn.Linear(config.hidden_dim, config.hidden_dim)
+        self.fc8 = nn.Linear(config.hidden_dim, config.num_classes)
         if config.form == "2012" and config.stem == "imagenet":
             self.initialise()
 

@@ -14,15 +14,15 @@ Shapes, from source ids (N, T) and the target so far (N, S), which begins with i
     each block of the encoder                (N, T, dim)
     embedding plus positions, normalized     (N, S, dim)
     each block of the decoder                (N, S, dim)
-    times the embedding, plus c              (N, S, vocabulary)
+    times the embedding, plus c              (N, S, vocab_size)
 
 One matrix E looks up the source, the target, and is the output layer. The first two rows of the positions are nobody's:
 where the weights come from, positions are counted from behind the padding's id, 1, and the rows are kept so that those
 fit. c is no parameter: it is 0 and
 stays what it is, and is kept because the weights in circulation have it. The GELU is the exact one.
 
-Texts have at most `context` tokens on either side. Padding stands behind what is real and changes nothing. A decoded
-token is read alone: `begin` keeps the source's keys and values, `step` those of the target so far.
+Texts have at most `context_length` tokens on either side. Padding stands after what is real and changes nothing. A
+decoded token is read alone: `begin` keeps the source's keys and values, `step` those of the target so far.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ DEVIATION = 0.02  # of the weights at first
 class Config:
     """What can be set in the network."""
 
-    vocabulary: int = 50_265  # token ids are below this, on both sides
+    vocab_size: int = 50_265  # token ids are below this, on both sides
     num_classes: int | None = None  # those of the target: none, as there is one vocabulary
-    context: int = 1024  # tokens that positions are learned for, at most that many can be read on either side
+    context_length: int = 1024  # tokens that positions are learned for, at most that many can be read on either side
     dim: int = 768  # numbers in a token
     layers: int = 6  # blocks of the encoder
     decoder_layers: int | None = None  # of the decoder; none for as many
     heads: int = 12  # of attention, each on dim / heads numbers
-    hidden: int | None = None  # units of the MLP; none for 4 · dim
+    ffn_dim: int | None = None  # units of the MLP; none for 4 · dim
     dropout: float = 0.1  # of the embedding and what each layer adds
     attention_dropout: float = 0.1  # of the weights of attention
-    hidden_dropout: float = 0.1  # of the hidden units
+    activation_dropout: float = 0.1  # of the hidden units
 
     def __post_init__(self) -> None:
-        refuse_sizes(self, "context")
+        refuse_sizes(self, "context_length")
         refuse_two_vocabularies("bart", self)
         require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
-        for field in ("dropout", "attention_dropout", "hidden_dropout"):
+        for field in ("dropout", "attention_dropout", "activation_dropout"):
             require(0 <= getattr(self, field) < 1, field, getattr(self, field), "at least 0 and below 1")
 
     @classmethod
@@ -74,7 +74,7 @@ class Config:
         refuse_apart("bart", spec)
         answers = spec.target.longest + spec.target.longest // 2
         return dataclasses.replace(
-            preset, vocabulary=spec.vocabulary, context=max(preset.context, spec.longest, answers)
+            preset, vocab_size=spec.vocab_size, context_length=max(preset.context_length, spec.longest, answers)
         )
 
 
@@ -93,18 +93,18 @@ class Output(Tied):
 
 
 class Bart(EncoderDecoder):
-    """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocabulary)."""
+    """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocab_size)."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
         dim = config.dim
-        self.embedding = nn.Embedding(config.vocabulary, dim)  # E
+        self.embedding = nn.Embedding(config.vocab_size, dim)  # E
         self.dropout = nn.Dropout(config.dropout)
-        self.encoder_positions = nn.Embedding(config.context + OFFSET, dim)
+        self.encoder_positions = nn.Embedding(config.context_length + OFFSET, dim)
         self.encoder_norm = nn.LayerNorm(dim)  # at the bottom
         self.encoder = self._blocks(config.layers, crosses=False)
-        self.decoder_positions = nn.Embedding(config.context + OFFSET, dim)
+        self.decoder_positions = nn.Embedding(config.context_length + OFFSET, dim)
         self.decoder_norm = nn.LayerNorm(dim)  # at the bottom
         self.decoder = self._blocks(config.decoder_layers or config.layers, crosses=True)
         self.head = Output(self.embedding)
@@ -116,13 +116,13 @@ class Bart(EncoderDecoder):
             Block(
                 c.dim,
                 c.heads,
-                c.hidden or 4 * c.dim,
+                c.ffn_dim or 4 * c.dim,
                 order="post",
                 activation="gelu",
                 crosses=crosses,
                 dropout=c.dropout,
                 attention_dropout=c.attention_dropout,
-                hidden_dropout=c.hidden_dropout,
+                mlp_dropout=c.activation_dropout,
             )
             for _ in range(count)
         )
@@ -157,10 +157,10 @@ class Bart(EncoderDecoder):
         return self.through_decoder(y, seen, causal, read, mask, cache)
 
     def _refuse_beyond(self, length: int) -> None:
-        if length > self.config.context:
+        if length > self.config.context_length:
             raise ModelError(
-                f"bart has learned positions for {self.config.context:,} tokens on either side, and these are "
-                f"{length:,}: give fewer, or a larger model.context in training."
+                f"bart has learned positions for {self.config.context_length:,} tokens on either side, and these are "
+                f"{length:,}: give fewer, or a larger model.context_length in training."
             )
 
 

@@ -10,10 +10,10 @@ understanding, 2018 (NAACL 2019). <https://arxiv.org/abs/1810.04805>
     tags:      p(tag_t) = softmax(W_g z_t + b_g)
 
 Shapes, from token ids (N, T):
-    embedding, segments, positions           (N, T, embedding)
-    where embedding is not dim: projected    (N, T, dim)
+    embedding, segments, positions           (N, T, embedding_dim)
+    where that is not dim: projected         (N, T, dim)
     each block                               (N, T, dim)
-    masked                                   (N, T, vocabulary)
+    masked                                   (N, T, vocab_size)
     classes                                  (N, classes), from the first token (N, dim)
     tags                                     (N, T, tags)
 
@@ -48,18 +48,18 @@ HEADS = ("masked", "classes", "tags")
 class Config:
     """What can be set in the network, and all that tells BERT, RoBERTa, DistilBERT and ALBERT apart."""
 
-    vocabulary: int = 30_522  # token ids are below this
-    context: int = 512  # tokens that positions are learned for, at most that many can be read
+    vocab_size: int = 30_522  # token ids are below this
+    context_length: int = 512  # tokens that positions are learned for, at most that many can be read
     dim: int = 768  # numbers in a token
     layers: int = 12  # blocks
     heads: int = 12  # of attention, each on dim / heads numbers
-    hidden: int | None = None  # units of the MLP; none for 4 · dim
-    embedding: int | None = None  # numbers in a token's embedding, projected to dim; none for dim, not projected
-    shared: bool = False  # whether one block stands in all layers
-    types: int = 2  # segments that a token can be of; 0 knows none
+    ffn_dim: int | None = None  # units of the MLP; none for 4 · dim
+    embedding_dim: int | None = None  # numbers in a token's embedding, projected to dim; none for dim, not projected
+    share_layers: bool = False  # whether one block stands in all layers
+    token_types: int = 2  # segments that a token can be of; 0 knows none
     first_position: int = 0  # the row of the first token in the table of positions
     activation: str = "gelu"  # of the MLP and the masked head: gelu, gelu-tanh, relu, silu, tanh
-    pooled: str = "tanh"  # of the pooled first token: tanh or relu
+    pooler_activation: str = "tanh"  # of the pooled first token: tanh or relu
     eps: float = 1e-12  # of the normalizations
     dropout: float = 0.1  # of the embedding, and of what attention and MLP add, unless drops_… says otherwise
     attention_dropout: float | None = None  # of the weights of attention; none for dropout
@@ -72,17 +72,17 @@ class Config:
     num_classes: int = 2  # values of an answer of classes and tags
 
     def __post_init__(self) -> None:
-        for field in ("vocabulary", "context", "dim", "layers", "num_classes"):
+        for field in ("vocab_size", "context_length", "dim", "layers", "num_classes"):
             require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
         ok = self.heads >= 1 and self.dim % self.heads == 0
         require(ok, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
-        for field in ("hidden", "embedding"):
+        for field in ("ffn_dim", "embedding_dim"):
             size = getattr(self, field)
             require(size is None or size >= 1, field, size, "at least 1")
-        for field in ("types", "first_position"):
+        for field in ("token_types", "first_position"):
             require(getattr(self, field) >= 0, field, getattr(self, field), "at least 0")
         require(self.activation in ACTIVATIONS, "activation", self.activation, ", ".join(ACTIVATIONS))
-        require(self.pooled in ("tanh", "relu"), "pooled", self.pooled, "tanh or relu")
+        require(self.pooler_activation in ("tanh", "relu"), "pooler_activation", self.pooler_activation, "tanh or relu")
         require(self.eps > 0, "eps", self.eps, "above 0")
         for field in ("dropout", "attention_dropout", "head_dropout"):
             share = getattr(self, field)
@@ -93,9 +93,9 @@ class Config:
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
         """The preset with the vocabulary and the head that the target of `spec` asks for."""
         if isinstance(spec.target, Masked):
-            return dataclasses.replace(preset, vocabulary=spec.vocabulary, head="masked")
+            return dataclasses.replace(preset, vocab_size=spec.vocab_size, head="masked")
         head = "tags" if isinstance(spec.target, Tags) else "classes"
-        return dataclasses.replace(preset, vocabulary=spec.vocabulary, head=head, num_classes=spec.target.outputs)
+        return dataclasses.replace(preset, vocab_size=spec.vocab_size, head=head, num_classes=spec.target.outputs)
 
 
 class MaskedHead(nn.Module):
@@ -115,7 +115,7 @@ class MaskedHead(nn.Module):
         return logits
 
     def last(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """What the last matrix is multiplied with, (…, embedding), that matrix and what is added."""
+        """What the last matrix is multiplied with, (…, embedding_dim), that matrix and what is added."""
         return self.norm(self.activation(self.dense(z))), self.words.weight, self.words.bias
 
 
@@ -126,7 +126,7 @@ class ClassHead(nn.Module):
         super().__init__()
         self.before = nn.Dropout(dropout if config.drops_before else 0.0)
         self.pooler = nn.Linear(config.dim, config.dim)  # W_p
-        self.activation = ACTIVATIONS[config.pooled]
+        self.activation = ACTIVATIONS[config.pooler_activation]
         self.dropout = nn.Dropout(dropout)
         self.linear = nn.Linear(config.dim, config.num_classes)  # W_c
 
@@ -137,7 +137,7 @@ class ClassHead(nn.Module):
 
 
 class Bert(nn.Module):
-    """(N, T) token ids to logits: (N, T, vocabulary), (N, classes) or (N, T, tags)."""
+    """(N, T) token ids to logits: (N, T, vocab_size), (N, classes) or (N, T, tags)."""
 
     takes = (TextSpec,)
     targets = (Masked, Classes, Value, Tags)
@@ -146,20 +146,20 @@ class Bert(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        width = config.embedding or config.dim
-        self.embedding = nn.Embedding(config.vocabulary, width)  # E
-        self.positions = nn.Embedding(config.first_position + config.context, width)  # P
-        if config.types:
-            self.types = nn.Embedding(config.types, width)  # S
+        width = config.embedding_dim or config.dim
+        self.embedding = nn.Embedding(config.vocab_size, width)  # E
+        self.positions = nn.Embedding(config.first_position + config.context_length, width)  # P
+        if config.token_types:
+            self.types = nn.Embedding(config.token_types, width)  # S
         self.norm = nn.LayerNorm(width, eps=config.eps)
         self.dropout = nn.Dropout(config.dropout)
-        if config.embedding:
+        if config.embedding_dim:
             self.project = nn.Linear(width, config.dim)
         self.blocks = nn.ModuleList(
             Block(
                 config.dim,
                 config.heads,
-                config.hidden or 4 * config.dim,
+                config.ffn_dim or 4 * config.dim,
                 order="post",
                 activation=config.activation,
                 eps=config.eps,
@@ -167,7 +167,7 @@ class Bert(nn.Module):
                 attention_dropout=_or(config.attention_dropout, config.dropout),
                 drops=(config.drops_attention, config.drops_mlp),
             )
-            for _ in range(1 if config.shared else config.layers)
+            for _ in range(1 if config.share_layers else config.layers)
         )
         head_dropout = _or(config.head_dropout, config.dropout)
         tags_dropout = config.dropout if config.drops_tags_as_body else head_dropout
@@ -193,12 +193,12 @@ class Bert(nn.Module):
         """z⁰, what enters the first block, (N, T, dim). `mask` (N, T) is asked only where positions are counted over
         real tokens. Raises ModelError beyond the context, and for segments where there are none."""
         self._refuse(tokens.shape[1], types)
-        z = self.embedding(tokens)  # (N, T, embedding)
-        if self.config.types:
+        z = self.embedding(tokens)  # (N, T, embedding_dim)
+        if self.config.token_types:
             z = z + self.types(types if types is not None else torch.zeros_like(tokens))
         z = z + self.positions(self._rows(tokens, real_places(mask, tokens.shape)))
         z = self.dropout(self.norm(z))
-        y: Tensor = self.project(z) if self.config.embedding else z  # (N, T, dim)
+        y: Tensor = self.project(z) if self.config.embedding_dim else z  # (N, T, dim)
         return y
 
     def hidden(self, tokens: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
@@ -210,7 +210,7 @@ class Bert(nn.Module):
         z = self.embed(tokens, types, mask)
         seen = visible(mask, causal=False, length=tokens.shape[1])
         for i in range(self.config.layers):
-            z = self.blocks[0 if self.config.shared else i](z, seen)
+            z = self.blocks[0 if self.config.share_layers else i](z, seen)
         return z
 
     def features(self, tokens: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
@@ -227,7 +227,7 @@ class Bert(nn.Module):
         return y
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
-        """Logits, (N, T, vocabulary), (N, classes) or (N, T, tags), of token ids (N, T)."""
+        """Logits, (N, T, vocab_size), (N, classes) or (N, T, tags), of token ids (N, T)."""
         logits: Tensor = self.head(self.features(tokens, mask, types))
         return logits
 
@@ -239,13 +239,15 @@ class Bert(nn.Module):
         return first - 1 + mask.cumsum(1) * mask
 
     def _refuse(self, length: int, types: Tensor | None) -> None:
-        if length > self.config.context:
+        if length > self.config.context_length:
             raise ModelError(
-                f"Positions are learned for {self.config.context:,} tokens, and these are {length:,}: give fewer, "
-                "or a larger model.context in training."
+                f"Positions are learned for {self.config.context_length:,} tokens, and these are {length:,}: give "
+                "fewer, or a larger model.context_length in training."
             )
-        if types is not None and not self.config.types:
-            raise ModelError("This network knows no segments (types=0): give none, or train with model.types=2.")
+        if types is not None and not self.config.token_types:
+            raise ModelError(
+                "This network knows no segments (token_types=0): give none, or train with model.token_types=2."
+            )
 
 
 def _needed(mask: Tensor | None) -> Tensor | None:

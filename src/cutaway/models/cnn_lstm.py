@@ -51,7 +51,7 @@ from ..spec import Classes, Value, VideoSpec
 from .card import Card, Divergence, Published
 from .images import refuse_small
 
-READOUTS = ("last", "mean")
+POOLING = ("last", "mean")
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class Config:
     in_channels: int = 3  # 1 for grey, 3 for RGB
     channels: tuple[int, ...] = (16, 32, 64)  # of each convolution; each is followed by a halving
     grid: int = 3  # cells of the last map that are told apart, in height and width
-    hidden: int = 128  # units of the LSTM
+    hidden_dim: int = 128  # units of the LSTM
     layers: int = 1  # of the LSTM, one above the other
-    readout: str = "last"  # what the head sees: last, the state after the last frame; mean, of all states
+    pooling: str = "last"  # what the head sees: last, the state after the last frame; mean, of all states
     dropout: float = 0.0  # share of what leaves the CNN, and of what the head sees, that is dropped in training
     num_classes: int = 10  # values that the head gives: one for each class, 1 for a number
 
@@ -76,9 +76,9 @@ class Config:
             "one number or more, each at least 1",
         )
         require(self.grid >= 1, "grid", self.grid, "at least 1")
-        require(self.hidden >= 1, "hidden", self.hidden, "at least 1")
+        require(self.hidden_dim >= 1, "hidden_dim", self.hidden_dim, "at least 1")
         require(self.layers >= 1, "layers", self.layers, "at least 1")
-        require(self.readout in READOUTS, "readout", self.readout, " or ".join(READOUTS))
+        require(self.pooling in POOLING, "pooling", self.pooling, " or ".join(POOLING))
         require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
         require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
 
@@ -127,8 +127,8 @@ class CNNLSTM(nn.Module):
         widths = (config.in_channels, *config.channels)
         self.cnn = nn.Sequential(*(Stage(a, b) for a, b in itertools.pairwise(widths)))
         seen = config.channels[-1] * config.grid**2
-        self.lstm = nn.LSTM(seen, config.hidden, config.layers, batch_first=True)
-        self.fc = nn.Linear(config.hidden, config.num_classes)
+        self.lstm = nn.LSTM(seen, config.hidden_dim, config.layers, batch_first=True)
+        self.fc = nn.Linear(config.hidden_dim, config.num_classes)
 
     def frames(self, x: Tensor) -> Tensor:
         """φ_V: frames (M, C, H, W) to what the LSTM sees of each, (M, channels · grid · grid)."""
@@ -157,7 +157,7 @@ class CNNLSTM(nn.Module):
             states, _ = pad_packed_sequence(packed_states, batch_first=True)  # zeros behind the last state
             mean = states.sum(1) / mask.sum(1)[:, None]
         top: Tensor = last[-1]  # of the upper layer, (N, hidden)
-        return top if self.config.readout == "last" else mean
+        return top if self.config.pooling == "last" else mean
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Logits, (N, classes)."""

@@ -41,19 +41,19 @@ class Config:
     """What can be set in the networks."""
 
     approach: str = "window"  # window: a tag for each word; sentence: a class for each sentence
-    vocabulary: int = 10_000  # tokens, each with a row of the look-up table
+    vocab_size: int = 10_000  # tokens, each with a row of the look-up table
     dim: int = 50  # numbers in a row
     window: int = 5  # words that are seen at once, the one in question in their middle
-    hidden: int = 300  # units behind the windows
+    hidden_dim: int = 300  # units behind the windows
     second: int = 500  # sentence: units behind the maximum
     num_classes: int = 45  # tags or classes
 
     def __post_init__(self) -> None:
         require(self.approach in ("window", "sentence"), "approach", self.approach, "window or sentence")
-        require(self.vocabulary >= 2, "vocabulary", self.vocabulary, "at least 2: the border and one word")
+        require(self.vocab_size >= 2, "vocab_size", self.vocab_size, "at least 2: the border and one word")
         require(self.dim >= 1, "dim", self.dim, "at least 1")
         require(self.window >= 1 and self.window % 2 == 1, "window", self.window, "odd, so that it has a middle")
-        require(self.hidden >= 1, "hidden", self.hidden, "at least 1")
+        require(self.hidden_dim >= 1, "hidden_dim", self.hidden_dim, "at least 1")
         require(self.second >= 1, "second", self.second, "at least 1")
         require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
 
@@ -64,7 +64,7 @@ class Config:
         if tags != (preset.approach == "window"):
             other = "collobert-window" if tags else "collobert-sentence"
             raise ModelError(f"This text has {'tags for words' if tags else 'classes for sentences'}: take {other}.")
-        return dataclasses.replace(preset, vocabulary=spec.vocabulary, num_classes=spec.target.outputs)
+        return dataclasses.replace(preset, vocab_size=spec.vocab_size, num_classes=spec.target.outputs)
 
 
 class Collobert(nn.Module):
@@ -76,12 +76,12 @@ class Collobert(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.embedding = nn.Embedding(config.vocabulary, config.dim)
+        self.embedding = nn.Embedding(config.vocab_size, config.dim)
         # A linear layer of each window of words is a convolution over time, which copies no window.
-        self.conv = nn.Conv1d(config.dim, config.hidden, config.window)
-        ahead = config.hidden
+        self.conv = nn.Conv1d(config.dim, config.hidden_dim, config.window)
+        ahead = config.hidden_dim
         if config.approach == "sentence":
-            self.linear = nn.Linear(config.hidden, config.second)
+            self.linear = nn.Linear(config.hidden_dim, config.second)
             ahead = config.second
         self.fc = nn.Linear(ahead, config.num_classes)
 

@@ -38,29 +38,37 @@ from .card import Card, Divergence, Published
 class Config:
     """What can be set in the network."""
 
-    vocabulary: int = 10_000  # tokens, each with a vector
+    vocab_size: int = 10_000  # tokens, each with a vector
     dim: int = 48  # d, numbers in a word's vector: rows of the sentence's matrix
-    maps: tuple[int, ...] = (6, 14)  # of each layer
-    windows: tuple[int, ...] = (7, 5)  # words that each layer's filters see
+    feature_maps: tuple[int, ...] = (6, 14)  # of each layer
+    kernel_sizes: tuple[int, ...] = (7, 5)  # words that each layer's filters see
     k_top: int = 4  # numbers that the last layer keeps of each row
     dropout: float = 0.5  # of what the last layer keeps
     num_classes: int = 2  # values that the head gives
 
     def __post_init__(self) -> None:
-        require(self.vocabulary >= 2, "vocabulary", self.vocabulary, "at least 2: padding and one word")
-        require(len(self.maps) >= 1 and min(self.maps) >= 1, "maps", self.maps, "at least 1 in at least one layer")
+        require(self.vocab_size >= 2, "vocab_size", self.vocab_size, "at least 2: padding and one word")
         require(
-            len(self.windows) == len(self.maps), "windows", self.windows, f"one for each of {len(self.maps)} layers"
+            len(self.feature_maps) >= 1 and min(self.feature_maps) >= 1,
+            "feature_maps",
+            self.feature_maps,
+            "at least 1 in at least one layer",
         )
-        halves = 2 ** len(self.maps)
+        require(
+            len(self.kernel_sizes) == len(self.feature_maps),
+            "kernel_sizes",
+            self.kernel_sizes,
+            f"one for each of {len(self.feature_maps)} layers",
+        )
+        halves = 2 ** len(self.feature_maps)
         require(
             self.dim >= 1 and self.dim % halves == 0, "dim", self.dim, f"a multiple of {halves}: each layer folds it"
         )
         require(self.k_top >= 1, "k_top", self.k_top, "at least 1")
         require(
-            min(self.windows) >= self.k_top,
-            "windows",
-            self.windows,
+            min(self.kernel_sizes) >= self.k_top,
+            "kernel_sizes",
+            self.kernel_sizes,
             f"at least k_top, {self.k_top}: a sentence of one word leaves as many numbers as the window has words",
         )
         require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
@@ -69,7 +77,7 @@ class Config:
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
         """The preset with the vocabulary and classes of `spec`."""
-        return dataclasses.replace(preset, vocabulary=spec.vocabulary, num_classes=spec.target.outputs)
+        return dataclasses.replace(preset, vocab_size=spec.vocab_size, num_classes=spec.target.outputs)
 
 
 class Layer(nn.Module):
@@ -120,10 +128,10 @@ class DCNN(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.embedding = nn.Embedding(config.vocabulary, config.dim)
+        self.embedding = nn.Embedding(config.vocab_size, config.dim)
         self.layers = nn.ModuleList()
         rows, before = config.dim, 1
-        for maps, window in zip(config.maps, config.windows):
+        for maps, window in zip(config.feature_maps, config.kernel_sizes):
             self.layers.append(Layer((before, maps), rows, window))
             rows, before = rows // 2, maps
         self.dropout = nn.Dropout(config.dropout)

@@ -28,12 +28,12 @@ def fitted(preset: FittedConfig, spec: TextSpec) -> FittedConfig:
     tokens as the texts have, a classifier at least as many."""
     known: Any = preset
     if isinstance(spec.target, NextToken):
-        known = dataclasses.replace(known, vocabulary=spec.vocabulary, context=spec.longest, head="next")
+        known = dataclasses.replace(known, vocab_size=spec.vocab_size, context_length=spec.longest, head="next")
     else:
         known = dataclasses.replace(
             known,
-            vocabulary=spec.vocabulary,
-            context=max(known.context, spec.longest),
+            vocab_size=spec.vocab_size,
+            context_length=max(known.context_length, spec.longest),
             head="classes",
             num_classes=spec.target.outputs,
         )
@@ -62,9 +62,9 @@ def last_real(z: Tensor, mask: Tensor | None) -> Tensor:
 
 
 class Decoder(nn.Module):
-    """(N, T) token ids to (N, T, vocabulary) logits of the token behind each, or to (N, classes).
+    """(N, T) token ids to (N, T, vocab_size) logits of the token behind each, or to (N, classes).
 
-    A child has a `config` with `context`, `layers` and `head` (next or classes), the layer `head`, and `hidden`.
+    A child has a `config` with `context_length`, `layers` and `head` (next or classes), the layer `head`, and `hidden`.
     """
 
     takes = (TextSpec,)
@@ -86,26 +86,26 @@ class Decoder(nn.Module):
         return z if self.config.head == "next" else last_real(z, mask)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits, (N, T, vocabulary) or (N, classes), of token ids (N, T)."""
+        """Logits, (N, T, vocab_size) or (N, classes), of token ids (N, T)."""
         logits: Tensor = self.head(self.features(tokens, mask))
         return logits
 
     def extend(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> tuple[Tensor, Cache]:
-        """Logits of the token behind the last real one of each row, (N, vocabulary), and the cache, which knows
+        """Logits of the token behind the last real one of each row, (N, vocab_size), and the cache, which knows
         `tokens` (N, T) now. Without a cache the tokens are the beginning."""
         mask = real_places(mask, tokens.shape)
         if cache is None:
-            cache = Cache(self.config.layers, self.config.context)
+            cache = Cache(self.config.layers, self.config.context_length)
         return self.head(last_real(self.hidden(tokens, mask, cache), mask)), cache
 
     def place(self, tokens: Tensor, mask: Tensor | None, cache: Cache | None) -> tuple[Tensor, Tensor | None, bool]:
         """The positions of the tokens, (T,) or (N, T), and what their attention is told: a mask or none, and whether it
         is causal. Raises ModelError beyond the context."""
-        length, context = tokens.shape[1] + (cache.length if cache is not None else 0), self.config.context
+        length, context = tokens.shape[1] + (cache.length if cache is not None else 0), self.config.context_length
         if length > context:
             raise ModelError(
-                f"{self.limit} {context:,} tokens, and these are {length:,}: give fewer, or a larger model.context in "
-                "training."
+                f"{self.limit} {context:,} tokens, and these are {length:,}: give fewer, or a larger "
+                "model.context_length in training."
             )
         mask = real_places(mask, tokens.shape)
         if cache is not None:

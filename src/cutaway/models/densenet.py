@@ -66,8 +66,8 @@ from .images import refuse_small
 class Config:
     """What can be set in the network."""
 
-    blocks: tuple[int, ...] = (6, 12, 24, 16)  # layers in each dense block
-    growth: int = 32  # k: channels that each layer adds
+    layers: tuple[int, ...] = (6, 12, 24, 16)  # layers in each dense block
+    growth_rate: int = 32  # k: channels that each layer adds
     bottleneck: bool = True  # a layer's 3×3 convolution sees 4k channels, from a 1×1; without, it sees all there are
     compression: float = 0.5  # θ: share of the channels that a transition lets through; 1 for all
     stem: str = "imagenet"  # imagenet: 7×7 stride 2, norm, then max-pool; cifar: 3×3 alone, for images of few pixels
@@ -79,12 +79,12 @@ class Config:
 
     def __post_init__(self) -> None:
         require(
-            len(self.blocks) >= 1 and all(n >= 1 for n in self.blocks),
-            "blocks",
-            self.blocks,
+            len(self.layers) >= 1 and all(n >= 1 for n in self.layers),
+            "layers",
+            self.layers,
             "at least one block, each of at least one layer",
         )
-        require(self.growth >= 1, "growth", self.growth, "at least 1")
+        require(self.growth_rate >= 1, "growth_rate", self.growth_rate, "at least 1")
         require(0 < self.compression <= 1, "compression", self.compression, "above 0 and at most 1")
         require(self.stem in ("imagenet", "cifar"), "stem", self.stem, "imagenet or cifar")
         require(self.stem_channels >= 1, "stem_channels", self.stem_channels, "at least 1")
@@ -97,8 +97,8 @@ class Config:
     def enters(self) -> tuple[int, ...]:
         """The channels that enter each block."""
         channels = [self.stem_channels]
-        for layers in self.blocks[:-1]:
-            channels.append(int((channels[-1] + layers * self.growth) * self.compression))
+        for layers in self.layers[:-1]:
+            channels.append(int((channels[-1] + layers * self.growth_rate) * self.compression))
         return tuple(channels)
 
     @property
@@ -107,7 +107,7 @@ class Config:
 
         Each transition halves the map, rounding down; the ImageNet stem quarters the image, rounding up.
         """
-        first_map: int = 2 ** (len(self.blocks) - 1)
+        first_map: int = 2 ** (len(self.layers) - 1)
         return first_map if self.stem == "cifar" else 4 * (first_map - 1) + 1
 
     @classmethod
@@ -144,7 +144,7 @@ class DenseLayer(nn.Module):
 
     def __init__(self, in_channels: int, config: Config) -> None:
         super().__init__()
-        k = config.growth
+        k = config.growth_rate
         self.bottleneck, self.dropout, self.recompute = config.bottleneck, config.dropout, config.recompute
         self.norm1 = nn.BatchNorm2d(in_channels)
         if config.bottleneck:
@@ -186,7 +186,7 @@ class DenseBlock(nn.Sequential):
         super().__init__()
         self.recompute = config.recompute
         for i in range(layers):
-            self.add_module(f"denselayer{i + 1}", DenseLayer(in_channels + i * config.growth, config))
+            self.add_module(f"denselayer{i + 1}", DenseLayer(in_channels + i * config.growth_rate, config))
 
     def forward(self, x: Tensor) -> Tensor:
         """[x_0, …, x_L] of x_0."""
@@ -236,11 +236,11 @@ class DenseNet(nn.Module):
             self.conv0 = conv(config.in_channels, config.stem_channels, 3)
 
         channels = config.stem_channels
-        for i, (layers, enters) in enumerate(zip(config.blocks, config.enters), start=1):
+        for i, (layers, enters) in enumerate(zip(config.layers, config.enters), start=1):
             if i > 1:
                 self.add_module(f"transition{i - 1}", Transition(channels, enters, config))
             self.add_module(f"denseblock{i}", DenseBlock(layers, enters, config))
-            channels = enters + layers * config.growth
+            channels = enters + layers * config.growth_rate
 
         self.norm5 = nn.BatchNorm2d(channels)  # so named after the fourth block of the ImageNet family
         self.classifier = nn.Linear(channels, config.num_classes)
@@ -256,7 +256,7 @@ class DenseNet(nn.Module):
         if self.config.stem == "imagenet":
             x = self.pool0(F.relu(self.norm0(x), inplace=True))  # (N, stem_channels, H/4, W/4)
         x = self.get_submodule("denseblock1")(x)
-        for i in range(2, len(self.config.blocks) + 1):
+        for i in range(2, len(self.config.layers) + 1):
             x = self.get_submodule(f"transition{i - 1}")(x)
             x = self.get_submodule(f"denseblock{i}")(x)
         x = F.relu(self.norm5(x), inplace=True)
@@ -275,8 +275,8 @@ def cifar(layers: int, growth: int, bc: bool = False) -> Config:
     """The CIFAR family by its depth: three blocks of n layers, two transitions, the stem and the head."""
     n = (layers - 4) // (6 if bc else 3)
     return Config(
-        blocks=(n, n, n),
-        growth=growth,
+        layers=(n, n, n),
+        growth_rate=growth,
         bottleneck=bc,
         compression=0.5 if bc else 1.0,
         stem="cifar",
@@ -286,10 +286,10 @@ def cifar(layers: int, growth: int, bc: bool = False) -> Config:
 
 
 PRESETS = {
-    "densenet121": Config(blocks=(6, 12, 24, 16)),
-    "densenet161": Config(blocks=(6, 12, 36, 24), growth=48, stem_channels=96),
-    "densenet169": Config(blocks=(6, 12, 32, 32)),
-    "densenet201": Config(blocks=(6, 12, 48, 32)),
+    "densenet121": Config(layers=(6, 12, 24, 16)),
+    "densenet161": Config(layers=(6, 12, 36, 24), growth_rate=48, stem_channels=96),
+    "densenet169": Config(layers=(6, 12, 32, 32)),
+    "densenet201": Config(layers=(6, 12, 48, 32)),
     "densenet-40-12": cifar(40, 12),
     "densenet-bc-100-12": cifar(100, 12, bc=True),
 }

@@ -24,7 +24,12 @@ Model = Bert
 
 PRESETS = {
     "distilbert-base": Config(
-        layers=6, types=0, pooled="relu", head_dropout=0.2, drops_tags_as_body=True, drops_attention=False
+        layers=6,
+        token_types=0,
+        pooler_activation="relu",
+        head_dropout=0.2,
+        drops_tags_as_body=True,
+        drops_attention=False,
     )
 }
 

@@ -19,7 +19,7 @@ from ..spec import PairSpec, Tokens
 
 
 class EncoderDecoder(nn.Module):
-    """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocabulary).
+    """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocab_size).
 
     A network of this kind has `encoder` and `decoder`, lists of blocks, and `head`; it writes `encode` and `decode`.
     """
@@ -46,7 +46,7 @@ class EncoderDecoder(nn.Module):
         return self.decode(target_so_far, self.encode(source, mask), mask)
 
     def forward(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
-        """Logits of the token behind each place of the target so far, (N, S, vocabulary).
+        """Logits of the token behind each place of the target so far, (N, S, vocab_size).
 
         `source` (N, T) and its mask (N, T), True where a token is real, which it is everywhere where there is none;
         `target_so_far` (N, S) begins with its `begin`. What stands behind a place of it changes nothing there. Of a
@@ -72,7 +72,7 @@ class EncoderDecoder(nn.Module):
         return cache
 
     def step(self, token: Tensor, state: Cache) -> tuple[Tensor, Cache]:
-        """Logits of the next token, (N, vocabulary), and the state behind `token` (N,)."""
+        """Logits of the next token, (N, vocab_size), and the state behind `token` (N,)."""
         y = self.decode(token[:, None], None, state.source_mask, state)  # (N, 1, dim)
         return self.head(y[:, 0]), state
 
@@ -102,9 +102,9 @@ def placed(target: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor | None, 
 
 def refuse_sizes(config: Any, *more: str) -> None:
     """Raise ModelError, naming the field, for a size that cannot be. `more` are fields to be at least 1 as well."""
-    for field in ("vocabulary", "dim", "layers", *more):
+    for field in ("vocab_size", "dim", "layers", *more):
         require(getattr(config, field) >= 1, field, getattr(config, field), "at least 1")
-    for field in ("num_classes", "decoder_layers", "hidden"):
+    for field in ("num_classes", "decoder_layers", "ffn_dim"):
         value = getattr(config, field)
         require(value is None or value >= 1, field, value, "at least 1")
     require(config.heads >= 1, "heads", config.heads, "at least 1")
@@ -112,13 +112,13 @@ def refuse_sizes(config: Any, *more: str) -> None:
 
 def refuse_two_vocabularies(name: str, config: Any) -> None:
     """Raise ModelError where the target is to have another vocabulary than the source, and the network has one."""
-    ok = config.num_classes in (None, config.vocabulary)
-    require(ok, "num_classes", config.num_classes, f"vocabulary={config.vocabulary}: {name} has one for both sides")
+    ok = config.num_classes in (None, config.vocab_size)
+    require(ok, "num_classes", config.num_classes, f"vocab_size={config.vocab_size}: {name} has one for both sides")
 
 
 def refuse_apart(name: str, spec: PairSpec) -> None:
     """Raise ModelError for data whose sides have a vocabulary each."""
-    if not spec.shared:
+    if not spec.joint_vocab:
         raise ModelError(
-            f"{name} has one vocabulary for source and target, and this data has two: read it with shared=true."
+            f"{name} has one vocabulary for source and target, and this data has two: read it with joint_vocab=true."
         )

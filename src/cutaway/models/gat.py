@@ -51,27 +51,29 @@ class Config:
     """What can be set in the network."""
 
     in_features: int = 1433  # F, numbers that describe a node
-    hidden: int = 8  # values of a node in each head, between layers
+    hidden_dim: int = 8  # values of a node in each head, between layers
     heads: int = 8  # between layers, concatenated
-    out_heads: int = 1  # of the last layer, averaged; with many there is no such layer
+    out_heads: int = 1  # of the last layer, averaged; with graph_level there is no such layer
     layers: int = 2  # so many edges away a node sees
     num_classes: int = 7  # values that the head gives: one for each class, 1 for a number
     dropout: float = 0.6  # share of inputs, of transformed features and of attention that is blanked in training
-    slope: float = 0.2  # of LeakyReLU below 0
-    many: bool = False  # answers for whole graphs, not for nodes
-    read: str = "mean"  # how the nodes of a graph are read out: mean, max or sum
+    negative_slope: float = 0.2  # of LeakyReLU below 0
+    graph_level: bool = False  # answers for whole graphs, not for nodes
+    pooling: str = "mean"  # how the nodes of a graph are read out: mean, max or sum
 
     def __post_init__(self) -> None:
-        for field in ("hidden", "heads", "out_heads"):
+        for field in ("hidden_dim", "heads", "out_heads"):
             require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
-        require(self.slope >= 0, "slope", self.slope, "at least 0")
-        check_sizes(self.in_features, self.layers, self.num_classes, self.dropout, self.read)
+        require(self.negative_slope >= 0, "negative_slope", self.negative_slope, "at least 0")
+        check_sizes(self.in_features, self.layers, self.num_classes, self.dropout, self.pooling)
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
         """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
         refuse_target("gat", spec)
-        return dataclasses.replace(preset, in_features=spec.features, num_classes=spec.target.outputs, many=spec.many)
+        return dataclasses.replace(
+            preset, in_features=spec.features, num_classes=spec.target.outputs, graph_level=spec.graph_level
+        )
 
 
 class GATConv(nn.Module):
@@ -81,7 +83,7 @@ class GATConv(nn.Module):
         super().__init__()
         self.tap: Tap | None = None
         self.heads, self.width, self.concat = heads, width, concat
-        self.dropout, self.slope = config.dropout, config.slope
+        self.dropout, self.slope = config.dropout, config.negative_slope
         self.lin = NodeLinear(in_features, heads * width, bias=False, dropout=config.dropout)
         self.att_src = nn.Parameter(torch.empty(1, heads, width))  # the half of a that meets W h_j
         self.att_dst = nn.Parameter(torch.empty(1, heads, width))  # and the half that meets W h_i
@@ -136,14 +138,14 @@ class GAT(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        between = config.heads * config.hidden
-        inner = config.layers if config.many else config.layers - 1
+        between = config.heads * config.hidden_dim
+        inner = config.layers if config.graph_level else config.layers - 1
         self.layers = nn.ModuleList()
         width = config.in_features
         for _ in range(inner):
-            self.layers.append(GATConv(width, config.hidden, config.heads, True, config))
+            self.layers.append(GATConv(width, config.hidden_dim, config.heads, True, config))
             width = between
-        if config.many:
+        if config.graph_level:
             self.head = NodeLinear(between, config.num_classes, dropout=config.dropout)
         else:
             self.layers.append(GATConv(width, config.num_classes, config.out_heads, False, config))
@@ -153,7 +155,7 @@ class GAT(nn.Module):
     ) -> Tensor:
         """What the last layer sees: of the nodes `rows`, or of each graph, read out, (n, heads · hidden)."""
         h = self._hidden(x, edge_index)
-        return pooled(h, batch, self.config.read) if self.config.many else chosen(h, rows)
+        return pooled(h, batch, self.config.pooling) if self.config.graph_level else chosen(h, rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
         """Logits of the nodes `rows` (all without them), or of each graph that `batch` (V,) names.
@@ -161,15 +163,15 @@ class GAT(nn.Module):
         Raises ModelError where nodes or edges are not what the network takes.
         """
         h = self._hidden(x, edge_index)
-        if self.config.many:
-            logits: Tensor = self.head(pooled(h, batch, self.config.read))
+        if self.config.graph_level:
+            logits: Tensor = self.head(pooled(h, batch, self.config.pooling))
             return logits
         return chosen(self.layers[-1](h, edge_index), rows)
 
     def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """(V, heads · hidden): all layers, but for nodes the last one, which is their head."""
         refuse_features("gat", x, self.config.in_features)
-        for layer in self.layers if self.config.many else self.layers[:-1]:
+        for layer in self.layers if self.config.graph_level else self.layers[:-1]:
             x = F.elu(layer(x, edge_index))
         return x
 

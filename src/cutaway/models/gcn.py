@@ -39,23 +39,25 @@ class Config:
     """What can be set in the network."""
 
     in_features: int = 1433  # F, numbers that describe a node
-    hidden: int = 16  # values of a node between layers
+    hidden_dim: int = 16  # values of a node between layers
     layers: int = 2  # so many edges away a node sees
     num_classes: int = 7  # values that the head gives: one for each class, 1 for a number
     dropout: float = 0.5  # share of each layer's input that is blanked in training
     bias: bool = False  # one for each value of a layer, added behind the sum
-    many: bool = False  # answers for whole graphs, not for nodes
-    read: str = "mean"  # how the nodes of a graph are read out: mean, max or sum
+    graph_level: bool = False  # answers for whole graphs, not for nodes
+    pooling: str = "mean"  # how the nodes of a graph are read out: mean, max or sum
 
     def __post_init__(self) -> None:
-        require(self.hidden >= 1, "hidden", self.hidden, "at least 1")
-        check_sizes(self.in_features, self.layers, self.num_classes, self.dropout, self.read)
+        require(self.hidden_dim >= 1, "hidden_dim", self.hidden_dim, "at least 1")
+        check_sizes(self.in_features, self.layers, self.num_classes, self.dropout, self.pooling)
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
         """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
         refuse_target("gcn", spec)
-        return dataclasses.replace(preset, in_features=spec.features, num_classes=spec.target.outputs, many=spec.many)
+        return dataclasses.replace(
+            preset, in_features=spec.features, num_classes=spec.target.outputs, graph_level=spec.graph_level
+        )
 
 
 class GCNConv(nn.Module):
@@ -88,18 +90,18 @@ class GCN(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        last = config.hidden if config.many else config.num_classes
-        widths = (config.in_features, *[config.hidden] * (config.layers - 1), last)
+        last = config.hidden_dim if config.graph_level else config.num_classes
+        widths = (config.in_features, *[config.hidden_dim] * (config.layers - 1), last)
         self.layers = nn.ModuleList(GCNConv(i, o, config) for i, o in pairwise(widths))
-        if config.many:
-            self.head = NodeLinear(config.hidden, config.num_classes, dropout=config.dropout)
+        if config.graph_level:
+            self.head = NodeLinear(config.hidden_dim, config.num_classes, dropout=config.dropout)
 
     def features(
         self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
     ) -> Tensor:
         """What the last layer sees: of the nodes `rows`, (n, hidden), or of each graph, read out, (n, hidden)."""
         h = self._hidden(x, edge_index)
-        return pooled(h, batch, self.config.read) if self.config.many else chosen(h, rows)
+        return pooled(h, batch, self.config.pooling) if self.config.graph_level else chosen(h, rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
         """Logits of the nodes `rows` (all without them), or of each graph that `batch` (V,) names.
@@ -107,15 +109,15 @@ class GCN(nn.Module):
         Raises ModelError where nodes or edges are not what the network takes.
         """
         h = self._hidden(x, edge_index)
-        if self.config.many:
-            logits: Tensor = self.head(pooled(h, batch, self.config.read))
+        if self.config.graph_level:
+            logits: Tensor = self.head(pooled(h, batch, self.config.pooling))
             return logits
         return chosen(self.layers[-1](h, edge_index), rows)
 
     def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """(V, hidden): all layers, but for nodes the last one, which is their head."""
         refuse_features("gcn", x, self.config.in_features)
-        for layer in self.layers if self.config.many else self.layers[:-1]:
+        for layer in self.layers if self.config.graph_level else self.layers[:-1]:
             x = layer(x, edge_index).relu()
         return x
 

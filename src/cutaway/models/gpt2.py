@@ -10,7 +10,7 @@ A. Radford, J. Wu, R. Child, D. Luan, D. Amodei, I. Sutskever, Language models a
 Shapes, from token ids (N, T):
     embedding plus positions                 (N, T, dim)
     each block                               (N, T, dim)
-    normalized, times the embedding          (N, T, vocabulary)
+    normalized, times the embedding          (N, T, vocab_size)
 
 The MLP has 4·dim hidden units and the tanh form of GELU, the output layer is the embedding, and what each block adds
 to the stream begins smaller by 1/√(2·layers), so that the sum over all blocks keeps its variance. For classes the head
@@ -39,12 +39,12 @@ from .decoders import DEVIATION, Decoder, fitted, initialise
 class Config:
     """What can be set in the network."""
 
-    vocabulary: int = 50_257  # token ids are below this
-    context: int = 1024  # tokens that positions are learned for, at most that many can be read
+    vocab_size: int = 50_257  # token ids are below this
+    context_length: int = 1024  # tokens that positions are learned for, at most that many can be read
     dim: int = 768  # numbers in a token
     layers: int = 12  # blocks
     heads: int = 12  # of attention, each on dim / heads numbers
-    hidden: int | None = None  # units of the MLP; none for 4 · dim
+    ffn_dim: int | None = None  # units of the MLP; none for 4 · dim
     dropout: float = 0.1  # of what each layer adds
     embedding_dropout: float | None = None  # of embedding plus positions; none for dropout
     attention_dropout: float | None = None  # of the weights of attention; none for dropout
@@ -52,11 +52,11 @@ class Config:
     num_classes: int = 2  # values of an answer, where the head gives one
 
     def __post_init__(self) -> None:
-        for field in ("vocabulary", "context", "dim", "layers", "num_classes"):
+        for field in ("vocab_size", "context_length", "dim", "layers", "num_classes"):
             require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
         ok = self.heads >= 1 and self.dim % self.heads == 0
         require(ok, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
-        require(self.hidden is None or self.hidden >= 1, "hidden", self.hidden, "at least 1")
+        require(self.ffn_dim is None or self.ffn_dim >= 1, "ffn_dim", self.ffn_dim, "at least 1")
         for field in ("dropout", "embedding_dropout", "attention_dropout"):
             rate = getattr(self, field)
             require(rate is None or 0 <= rate < 1, field, rate, "at least 0 and below 1")
@@ -79,7 +79,7 @@ class Config:
 
 
 class GPT2(Decoder):
-    """(N, T) token ids to (N, T, vocabulary) logits of the token behind each, or to (N, classes)."""
+    """(N, T) token ids to (N, T, vocab_size) logits of the token behind each, or to (N, classes)."""
 
     limit = "gpt2 has learned positions for"
 
@@ -87,14 +87,14 @@ class GPT2(Decoder):
         super().__init__()
         self.config = config
         dim, (drop, of_embedding, of_attention) = config.dim, config.rates
-        self.embedding = nn.Embedding(config.vocabulary, dim)  # E
-        self.positions = nn.Embedding(config.context, dim)  # P
+        self.embedding = nn.Embedding(config.vocab_size, dim)  # E
+        self.positions = nn.Embedding(config.context_length, dim)  # P
         self.dropout = nn.Dropout(of_embedding)
         self.blocks = nn.ModuleList(
             Block(
                 dim,
                 config.heads,
-                config.hidden or 4 * dim,
+                config.ffn_dim or 4 * dim,
                 order="pre",
                 activation="gelu-tanh",
                 dropout=drop,

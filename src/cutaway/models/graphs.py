@@ -18,7 +18,7 @@ def check_sizes(in_features: int, layers: int, num_classes: int, dropout: float,
     require(layers >= 1, "layers", layers, "at least 1")
     require(num_classes >= 1, "num_classes", num_classes, "at least 1")
     require(0 <= dropout < 1, "dropout", dropout, "at least 0 and below 1")
-    require(read in READS, "read", read, ", ".join(READS))
+    require(read in READS, "pooling", read, ", ".join(READS))
 
 
 def refuse_target(name: str, spec: GraphSpec) -> None:

@@ -52,14 +52,14 @@ class GRU(Recurrent):
 
     def layer(self, inputs: int, ways: int) -> layers.GRU:
         """The layers of gated units, batch first."""
-        return layers.GRU(inputs, self.config.hidden, **self.settings(ways))
+        return layers.GRU(inputs, self.config.hidden_dim, **self.settings(ways))
 
 
 Model = GRU
 
 PRESETS = {
     "gru": Config(),
-    "gru-mnist1d": Config(hidden=6, bidirectional=True, read="flat", steps=40),
+    "gru-mnist1d": Config(hidden_dim=6, bidirectional=True, pooling="flat", steps=40),
 }
 
 CARD = Card(

@@ -57,7 +57,7 @@ class LSTM(Recurrent):
 
     def layer(self, inputs: int, ways: int) -> layers.LSTM:
         """The layers of cells, batch first, their forget gates open."""
-        hidden = self.config.hidden
+        hidden = self.config.hidden_dim
         cells = layers.LSTM(inputs, hidden, **self.settings(ways))
         with torch.no_grad():
             for name, bias in cells.named_parameters():

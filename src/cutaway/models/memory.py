@@ -30,7 +30,7 @@ MOST_LAYERS = 2_000  # of a kind, or blocks in a stage; ResNet-1202 has 200 in a
 MOST_TENSORS = 10_000  # parameters and buffers; ResNet-1202 would have 6 000
 SURELY = 500  # tensors that are counted in any case, so that what is refused is told to the byte where that is quick
 SIZES = 64  # models whose sizes are remembered
-LAYERS = ("layers", "decoder_layers", "depth", "blocks", "stages")  # settings that count layers
+LAYERS = ("layers", "decoder_layers", "stages")  # settings that count layers
 
 
 @dataclasses.dataclass(frozen=True)

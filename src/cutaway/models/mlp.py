@@ -36,7 +36,7 @@ class Config:
 
     in_features: int = 40  # numbers in one example
     num_classes: int = 10  # values that the head gives: one for each class, 1 for a number
-    hidden: tuple[int, ...] = (256, 256)  # width of each hidden layer; none makes one affine map
+    hidden_dims: tuple[int, ...] = (256, 256)  # width of each hidden layer; none makes one affine map
     activation: str = "relu"  # one of nn/activations.py
     norm: str = "none"  # before each activation: none, batch or layer
     dropout: float = 0.1  # share of each hidden layer's values that is blanked in training
@@ -45,7 +45,7 @@ class Config:
     def __post_init__(self) -> None:
         require(self.in_features >= 1, "in_features", self.in_features, "at least 1")
         require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
-        require(all(width >= 1 for width in self.hidden), "hidden", self.hidden, "widths of at least 1")
+        require(all(width >= 1 for width in self.hidden_dims), "hidden_dims", self.hidden_dims, "widths of at least 1")
         require(self.activation in ACTIVATIONS, "activation", self.activation, ", ".join(ACTIVATIONS))
         require(self.norm in NORMS, "norm", self.norm, ", ".join(NORMS))
         require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
@@ -79,7 +79,7 @@ class MLP(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        widths = (config.in_features, *config.hidden)
+        widths = (config.in_features, *config.hidden_dims)
         self.hidden = nn.Sequential(*(hidden_layer(i, o, config) for i, o in pairwise(widths)))
         self.head = nn.Linear(widths[-1], config.num_classes, bias=config.bias)
 
@@ -101,7 +101,7 @@ class MLP(nn.Module):
 
 Model = MLP
 
-# Inputs and classes are those of MNIST-1D, whose own benchmark has hidden=(100, 100); a data set brings its own.
+# Inputs and classes are those of MNIST-1D, whose own benchmark has hidden_dims=(100, 100); a data set brings its own.
 PRESETS = {"mlp": Config()}
 
 CARD = Card(

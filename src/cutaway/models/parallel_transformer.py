@@ -21,12 +21,12 @@ that the three can be compared, and so can the strengths α₁ and α₂ of what
 Shapes, from token ids (N, T):
     embedding                                (N, T, dim)
     each block                               (N, T, dim)
-    normalized, times the embedding          (N, T, vocabulary)
+    normalized, times the embedding          (N, T, vocab_size)
 
 Nothing is added for the positions: queries and keys are turned by theirs, so that their product depends on how far
-apart two tokens are (J. Su et al., RoFormer, 2021, <https://arxiv.org/abs/2104.09864>). `context` is what the model
-was trained for, and no more is read. Linear layers have no biases. Padding, `extend` and the head for classes are as
-in GPT-2 (`decoders.py`).
+apart two tokens are (J. Su et al., RoFormer, 2021, <https://arxiv.org/abs/2104.09864>). `context_length` is what the
+model was trained for, and no more is read. Linear layers have no biases. Padding, `extend` and the head for classes are
+as in GPT-2 (`decoders.py`).
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from .decoders import Decoder, fitted, initialise
 class Config:
     """What can be set in the network."""
 
-    vocabulary: int = 8192  # token ids are below this
-    context: int = 256  # tokens that are read at most
+    vocab_size: int = 8192  # token ids are below this
+    context_length: int = 256  # tokens that are read at most
     dim: int = 256  # numbers in a token
     layers: int = 6  # blocks
     heads: int = 8  # of attention, each on dim / heads numbers, an even number
     kv_heads: int | None = None  # heads of keys and values, a divisor of heads: 1 in PaLM; none for as many as heads
-    hidden: int | None = None  # units of the MLP; none for 4 · dim
+    ffn_dim: int | None = None  # units of the MLP; none for 4 · dim
     dropout: float = 0.0  # of the embedding, the weights of attention, and what each layer adds; PaLM has none
     order: str = "parallel"  # how a block adds attention and MLP: parallel, pre, post
     strengths: tuple[float, float] = (1.0, 1.0)  # α₁ and α₂, of what attention and MLP add
@@ -63,13 +63,13 @@ class Config:
     num_classes: int = 2  # values of an answer, where the head gives one
 
     def __post_init__(self) -> None:
-        for field in ("vocabulary", "context", "dim", "layers", "num_classes"):
+        for field in ("vocab_size", "context_length", "dim", "layers", "num_classes"):
             require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
         ok = self.heads >= 1 and self.dim % (2 * self.heads) == 0
         require(ok, "heads", self.heads, f"at least 1, and a divisor of dim={self.dim} with an even number for each")
         ok = self.kv_heads is None or (self.kv_heads >= 1 and self.heads % self.kv_heads == 0)
         require(ok, "kv_heads", self.kv_heads, f"at least 1 and a divisor of heads={self.heads}")
-        require(self.hidden is None or self.hidden >= 1, "hidden", self.hidden, "at least 1")
+        require(self.ffn_dim is None or self.ffn_dim >= 1, "ffn_dim", self.ffn_dim, "at least 1")
         require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
         require(self.order in ORDERS, "order", self.order, " or ".join(ORDERS))
         two = len(self.strengths) == 2 and all(math.isfinite(strength) for strength in self.strengths)
@@ -83,7 +83,7 @@ class Config:
 
 
 class ParallelTransformer(Decoder):
-    """(N, T) token ids to (N, T, vocabulary) logits of the token behind each, or to (N, classes)."""
+    """(N, T) token ids to (N, T, vocab_size) logits of the token behind each, or to (N, classes)."""
 
     limit = "parallel-transformer was trained for"
 
@@ -91,13 +91,13 @@ class ParallelTransformer(Decoder):
         super().__init__()
         self.config = config
         dim, drop = config.dim, config.dropout
-        self.embedding = nn.Embedding(config.vocabulary, dim)  # E
+        self.embedding = nn.Embedding(config.vocab_size, dim)  # E
         self.dropout = nn.Dropout(drop)
         self.blocks = nn.ModuleList(
             Block(
                 dim,
                 config.heads,
-                config.hidden or 4 * dim,
+                config.ffn_dim or 4 * dim,
                 order=config.order,
                 activation="gelu-tanh",
                 bias=False,

@@ -18,7 +18,7 @@ def differing(config: Any, other: Any, free: Collection[str] = ()) -> dict[str, 
 
     def differ(field: str) -> bool:
         mine, theirs = getattr(config, field), getattr(other, field)
-        if field == "hidden" and mine != theirs and None in (mine, theirs):
+        if field == "ffn_dim" and mine != theirs and None in (mine, theirs):
             mine, theirs = (4 * c.dim if x is None else x for x, c in ((mine, config), (theirs, other)))
         return bool(mine != theirs)
 

@@ -47,57 +47,59 @@ READ = ("auto", "last", "mean", "max", "flat", "every")
 class Config:
     """What can be set in the network."""
 
-    vocabulary: int = 0  # tokens that are told apart; 0 takes numbers
+    vocab_size: int = 0  # tokens that are told apart; 0 takes numbers
     in_features: int = 1  # F, the numbers at each step, where it takes numbers
-    embedding: int = 0  # numbers for each token; 0 takes as many as `hidden`
-    hidden: int = 128  # numbers in a state
+    embedding_dim: int = 0  # numbers for each token; 0 takes as many as `hidden_dim`
+    hidden_dim: int = 128  # numbers in a state
     layers: int = 1  # one above the other
     bidirectional: bool = False  # read backwards too; the head sees both
     dropout: float = 0.0  # share of numbers that is dropped between layers and before the head
-    read: str = "auto"  # what the head sees: last, mean, max, flat (all steps), every (an answer at each); auto suits
-    steps: int = 0  # T, where read is flat; else sequences of any length will do
-    tied: bool = False  # a language model's embedding is its output matrix too
+    pooling: str = (
+        "auto"  # what the head sees: last, mean, max, flat (all steps), every (an answer at each); auto suits
+    )
+    steps: int = 0  # T, where pooling is flat; else sequences of any length will do
+    tie_weights: bool = False  # a language model's embedding is its output matrix too
     horizon: int = 0  # H, the steps to forecast; 0 forecasts nothing
-    known: int = 0  # K, the variables known in advance of the steps to forecast
+    known_future: int = 0  # K, the variables known in advance of the steps to forecast
     recursive: bool = False  # forecast one step at a time, from the forecasts before it
     relative: bool | None = None  # read and forecast how far values are from the last one seen; auto does
     num_classes: int = 10  # values that the head gives: classes, tags, tokens, or horizon times columns
 
     def __post_init__(self) -> None:
-        for name in ("in_features", "hidden", "layers", "num_classes"):
+        for name in ("in_features", "hidden_dim", "layers", "num_classes"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
-        for name in ("vocabulary", "embedding", "steps", "horizon", "known"):
+        for name in ("vocab_size", "embedding_dim", "steps", "horizon", "known_future"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
         require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
-        require(self.read in READ, "read", self.read, " or ".join(READ))
+        require(self.pooling in READ, "pooling", self.pooling, " or ".join(READ))
         require(
-            not self.tied or self.embedding in (0, self.hidden),
-            "embedding",
-            self.embedding,
-            f"{self.hidden}, as many as hidden, or 0, where tied makes one matrix of embedding and output",
+            not self.tie_weights or self.embedding_dim in (0, self.hidden_dim),
+            "embedding_dim",
+            self.embedding_dim,
+            f"{self.hidden_dim}, as hidden_dim is, or 0, where tie_weights makes one matrix of embedding and output",
         )
         if self.bidirectional:
             way_out = "false where {}, for what is to be foretold would have been read"
-            require(not self.tied, "bidirectional", True, way_out.format("tied makes a language model"))
+            require(not self.tie_weights, "bidirectional", True, way_out.format("tie_weights makes a language model"))
             require(not self.recursive, "bidirectional", True, way_out.format("recursive forecasts one step at a time"))
 
     @classmethod
     def for_spec(cls, preset: Self, spec: TextSpec | SeriesSpec | SoundSpec) -> Self:
         """The preset fitted to what `spec` has and asks for. Raises ModelError where it cannot answer that."""
         target = spec.target
-        fitted: dict[str, Any] = {"num_classes": target.outputs, "horizon": 0, "known": 0}
+        fitted: dict[str, Any] = {"num_classes": target.outputs, "horizon": 0, "known_future": 0}
         if isinstance(spec, TextSpec):
-            fitted["vocabulary"] = spec.vocabulary
+            fitted["vocab_size"] = spec.vocab_size
         else:
-            fitted["vocabulary"] = 0
-            fitted["in_features"] = spec.features if isinstance(spec, SeriesSpec) else spec.bands
+            fitted["vocab_size"] = 0
+            fitted["in_features"] = spec.features if isinstance(spec, SeriesSpec) else spec.n_mels
 
         if isinstance(target, Tags | NextToken):
-            fitted["read"] = "every"
+            fitted["pooling"] = "every"
             require(
-                preset.read in ("auto", "every"),
-                "read",
-                preset.read,
+                preset.pooling in ("auto", "every"),
+                "pooling",
+                preset.pooling,
                 "every, or auto, where each token has an answer of its own",
             )
             require(
@@ -107,14 +109,17 @@ class Config:
                 "false in a language model: reading backwards it would see the token that it is to foretell",
             )
         elif isinstance(target, Horizon):
-            fitted |= {"horizon": target.steps, "known": spec.known if isinstance(spec, SeriesSpec) else 0}
+            fitted |= {
+                "horizon": target.steps,
+                "known_future": spec.known_future if isinstance(spec, SeriesSpec) else 0,
+            }
         elif not isinstance(target, Classes | Value):
             raise ModelError(
                 f"A recurrent network by itself does not learn the {target.column} of a token: it answers once for a "
                 "sequence, at each token, or with a forecast. `cutaway list` shows what other models take."
             )
-        if preset.read == "flat":
-            require(isinstance(spec, SeriesSpec), "read", "flat", "last, mean or max where lengths differ")
+        if preset.pooling == "flat":
+            require(isinstance(spec, SeriesSpec), "pooling", "flat", "last, mean or max where lengths differ")
             fitted["steps"] = spec.steps if isinstance(spec, SeriesSpec) else 0
         config = dataclasses.replace(preset, **fitted)
         config.check()
@@ -122,14 +127,20 @@ class Config:
 
     def check(self) -> None:
         """Raise ModelError where settings contradict each other; before the data is known they cannot be judged."""
-        each = self.read == "every"
-        if self.tied:
-            fit = each and self.vocabulary == self.num_classes
-            require(fit, "tied", True, "false in all but a language model, which answers with a token at each token")
-        require(self.read != "flat" or self.steps >= 1, "steps", self.steps, "the length of a sequence, for read=flat")
+        each = self.pooling == "every"
+        if self.tie_weights:
+            fit = each and self.vocab_size == self.num_classes
+            require(
+                fit, "tie_weights", True, "false in all but a language model, which answers with a token at each token"
+            )
+        require(
+            self.pooling != "flat" or self.steps >= 1, "steps", self.steps, "the length of a sequence, for pooling=flat"
+        )
         if self.horizon:
-            require(not each, "read", self.read, "last, mean, max or flat where the whole is answered by a forecast")
-            require(not self.vocabulary, "vocabulary", self.vocabulary, "0 in a forecaster, which takes numbers")
+            require(
+                not each, "pooling", self.pooling, "last, mean, max or flat where the whole is answered by a forecast"
+            )
+            require(not self.vocab_size, "vocab_size", self.vocab_size, "0 in a forecaster, which takes numbers")
             require(
                 self.num_classes % self.horizon == 0,
                 "num_classes",
@@ -144,32 +155,32 @@ class Config:
             )
             if self.by_step:
                 require(
-                    not self.bidirectional and self.read in ("auto", "last"),
-                    "bidirectional" if self.bidirectional else "read",
-                    self.bidirectional or self.read,
+                    not self.bidirectional and self.pooling in ("auto", "last"),
+                    "bidirectional" if self.bidirectional else "pooling",
+                    self.bidirectional or self.pooling,
                     "left as it is where forecasts go on from the last state",
                 )
             if self.recursive:
                 require(
-                    self.in_features == self.columns + self.known,
+                    self.in_features == self.columns + self.known_future,
                     "recursive",
                     True,
                     f"false here: to go on, it must know every variable of the next step, and of {self.in_features} "
-                    f"{self.columns} are forecast and {self.known} known in advance",
+                    f"{self.columns} are forecast and {self.known_future} known in advance",
                 )
         else:
-            for name in ("recursive", "relative", "known"):
+            for name in ("recursive", "relative", "known_future"):
                 require(not getattr(self, name), name, getattr(self, name), "left out where nothing is forecast")
 
     @property
     def embedded(self) -> int:
         """The numbers at each step that the first layer reads."""
-        return (self.embedding or self.hidden) if self.vocabulary else self.in_features
+        return (self.embedding_dim or self.hidden_dim) if self.vocab_size else self.in_features
 
     @property
     def reads(self) -> str:
-        """What the head sees of a sequence, where `read` may be auto."""
-        return "last" if self.read == "auto" else self.read
+        """What the head sees of a sequence, where `pooling` may be auto."""
+        return "last" if self.pooling == "auto" else self.pooling
 
     @property
     def columns(self) -> int:
@@ -184,7 +195,7 @@ class Config:
     @property
     def by_step(self) -> bool:
         """Whether a forecast is made step by step, with C answers at each."""
-        return bool(self.horizon and (self.known or self.recursive))
+        return bool(self.horizon and (self.known_future or self.recursive))
 
 
 class Recurrent(nn.Module):
@@ -199,14 +210,14 @@ class Recurrent(nn.Module):
         config.check()
         self.config = config
         ways = 2 if config.bidirectional else 1
-        self.embedding = nn.Embedding(config.vocabulary, config.embedded) if config.vocabulary else None
+        self.embedding = nn.Embedding(config.vocab_size, config.embedded) if config.vocab_size else None
         self.rnn = self.layer(config.embedded, ways)
-        if config.known and not config.recursive:
-            self.decoder = self.layer(config.known, 1)
-        seen = config.hidden * ways * (config.steps if config.reads == "flat" else 1)
+        if config.known_future and not config.recursive:
+            self.decoder = self.layer(config.known_future, 1)
+        seen = config.hidden_dim * ways * (config.steps if config.reads == "flat" else 1)
         self.drop = nn.Dropout(config.dropout)
         self.head = nn.Linear(seen, config.columns if config.by_step else config.num_classes)
-        if config.tied and self.embedding is not None:
+        if config.tie_weights and self.embedding is not None:
             nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
             self.head.weight = self.embedding.weight
 
@@ -223,7 +234,7 @@ class Recurrent(nn.Module):
     def forward(self, x: Tensor, beside: Tensor | None = None) -> Tensor:
         """What the head gives: (N, classes); (N, T, tags or tokens) where each step is answered; forecasts (N, H · C).
 
-        `beside` is the mask (N, T), or what is known of the steps to come, (N, H, K), where the config has `known`.
+        `beside` is the mask (N, T), or, with `known_future`, what is known of the steps to come, (N, H, K).
         Raises ModelError where shapes do not fit, and where a mask has padding elsewhere than on the right.
         """
         if self.config.recursive:
@@ -242,7 +253,7 @@ class Recurrent(nn.Module):
         config = self.config
         if config.recursive:
             return self._rolled(x, beside)[0]
-        if config.known:
+        if config.known_future:
             future = self._future(x, beside)
             _, state = self.rnn(self._from_last(self._steps(x)))
             states: Tensor = self.decoder(future, state)[0]
@@ -273,8 +284,8 @@ class Recurrent(nn.Module):
         if config.reads == "flat":
             if lengths is not None or outputs.shape[1] != config.steps:
                 raise ModelError(
-                    f"read=flat has weights for each of {config.steps} steps, and these sequences have others: "
-                    "cut or resample them, or choose read=last, mean or max."
+                    f"pooling=flat has weights for each of {config.steps} steps, and these sequences have others: "
+                    "cut or resample them, or choose pooling=last, mean or max."
                 )
             return outputs.flatten(1)  # (N, T · ways · hidden)
         if lengths is None:
@@ -296,7 +307,7 @@ class Recurrent(nn.Module):
         if config.reads != "every" or config.bidirectional:
             raise ModelError(
                 "Only a network that answers at each step and reads forwards alone can go on from a state: this one "
-                f"has read={config.reads} and bidirectional={str(config.bidirectional).lower()}."
+                f"has pooling={config.reads} and bidirectional={str(config.bidirectional).lower()}."
             )
         steps = self._steps(x)
         lengths = lengths_of(real_places(mask, steps.shape), steps.shape[1])
@@ -315,7 +326,7 @@ class Recurrent(nn.Module):
         config = self.config
         values, ahead = self._from_last(self._steps(x))[..., : config.columns], None
         inputs = values
-        if config.known:
+        if config.known_future:
             future = self._future(x, beside)
             ahead = torch.cat([x[:, 1:, config.columns :], future], dim=1)  # (N, T + H − 1, K)
             inputs = torch.cat([values, ahead[:, : x.shape[1]]], dim=2)  # (N, T, C + K)
@@ -338,7 +349,7 @@ class Recurrent(nn.Module):
         advance. Else the steps as they are."""
         if not self.config.goes_on:
             return steps
-        own = self.config.in_features - self.config.known
+        own = self.config.in_features - self.config.known_future
         return torch.cat([steps[..., :own] - steps[:, -1:, :own], steps[..., own:]], dim=2)
 
     def _steps(self, x: Tensor) -> Tensor:
@@ -350,7 +361,7 @@ class Recurrent(nn.Module):
                     f"{str(x.dtype).removeprefix('torch.')} of shape {tuple(x.shape)}."
                 )
             embedded: Tensor = self.embedding(x)
-            return embedded  # (N, T, embedding)
+            return embedded  # (N, T, embedding_dim)
         if x.ndim != 3 or x.shape[2] != self.config.in_features:
             raise ModelError(
                 f"This network takes sequences of shape (N, T, {self.config.in_features}), steps and the numbers at "
@@ -360,7 +371,7 @@ class Recurrent(nn.Module):
 
     def _future(self, x: Tensor, beside: Tensor | None) -> Tensor:
         """What is known in advance. Raises ModelError where it is missing or has another shape."""
-        expected = (len(x), self.config.horizon, self.config.known)
+        expected = (len(x), self.config.horizon, self.config.known_future)
         if beside is None or beside.shape != expected:
             found = "nothing" if beside is None else str(tuple(beside.shape))
             raise ModelError(

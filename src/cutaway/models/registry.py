@@ -24,6 +24,37 @@ from ..spec import Classes, ImageSizes, ImageSpec, Spec, Target, Value
 from .card import Card, PresetCard
 from .memory import FRACTION, refuse_too_large
 
+# What fields of a Config were called before 0.7, and what they are called now, in one family or another: whoever types
+# an old name is told the new one, and models of that time are read. To be dropped at 1.0.
+RENAMED = {
+    "blocks": ("layers",),
+    "buckets": ("num_buckets",),
+    "attention": ("attention_dim",),
+    "context": ("context_length",),
+    "depth": ("layers",),
+    "embedding": ("embedding_dim",),
+    "furthest": ("max_distance",),
+    "growth": ("growth_rate",),
+    "hidden": ("ffn_dim", "hidden_dim", "hidden_dims"),
+    "hidden_dropout": ("activation_dropout",),
+    "key_dim": ("head_dim",),
+    "known": ("known_future",),
+    "many": ("graph_level",),
+    "maps": ("feature_maps",),
+    "mlp_dim": ("ffn_dim",),
+    "patch": ("patch_size",),
+    "pool": ("pooling",),
+    "pooled": ("pooler_activation",),
+    "read": ("pooling",),
+    "readout": ("readout_dim", "pooling"),
+    "shared": ("share_layers", "joint_vocab"),
+    "slope": ("negative_slope",),
+    "tied": ("tie_weights",),
+    "types": ("token_types",),
+    "vocabulary": ("vocab_size",),
+    "windows": ("kernel_sizes",),
+}
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -58,10 +89,22 @@ class Preset:
         """The model's own settings: the fields of its Config."""
         return tuple(f.name for f in dataclasses.fields(self.config))
 
+    def name_now(self, field: str) -> str:
+        """What a field of the Config is called now that may have had another name."""
+        names = (field, *RENAMED.get(field, ()))
+        return next((name for name in names if name in self.setting_names), field)
+
+    def as_now(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of a Config that was written before, as they are called now."""
+        names = {field: self.name_now(field) for field in config}
+        return {field if names[field] in config else names[field]: value for field, value in config.items()}
+
     def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The model's own settings as typed, each turned into its field's type. Raises UnknownName, SettingError."""
         hints = typing.get_type_hints(type(self.config))
         for key in given:
+            if key not in hints and self.name_now(key) in hints:
+                raise SettingError(f"{key} is now {self.name_now(key)}: `cutaway show {self.name}` says what it takes.")
             if key not in hints:
                 raise UnknownName(
                     f"setting of {self.name} named", key, hints, f"`cutaway show {self.name}` lists them."
@@ -110,7 +153,7 @@ class Preset:
                 own = max(spec.height, spec.width)
             if value == own or value in (None, "auto"):
                 continue
-            if key == "context" or (key == "vocabulary" and value > own > 0):
+            if key == "context_length" or (key == "vocab_size" and value > own > 0):
                 beyond[key] = value
                 continue
             what = f" ({spec.target.column})" if key == "num_classes" else ""
@@ -131,11 +174,11 @@ class Preset:
 
     def _refuse_longer(self, config: Any, spec: Spec) -> None:
         """Raise ModelError where the data has longer texts than the model can read."""
-        context, longest = getattr(config, "context", None), getattr(spec, "longest", 0)
+        context, longest = getattr(config, "context_length", None), getattr(spec, "longest", 0)
         if context is not None and longest > context:
             raise ModelError(
-                f"{self.name} reads at most {context:,} tokens (model.context), and the longest text has {longest:,}: "
-                f"length={context} cuts texts there."
+                f"{self.name} reads at most {context:,} tokens (model.context_length), and the longest text has "
+                f"{longest:,}: length={context} cuts texts there."
             )
 
     def image_sizes(self, config: Any) -> ImageSizes:

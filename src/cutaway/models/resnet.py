@@ -58,7 +58,7 @@ from .card import Card, Divergence, Published
 class Config:
     """What can be set in the network."""
 
-    blocks: tuple[int, ...] = (2, 2, 2, 2)  # residual blocks in each stage
+    layers: tuple[int, ...] = (2, 2, 2, 2)  # residual blocks in each stage
     block: str = "basic"  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
     width: int = 64  # channels of the first stage; each further stage has twice as many
     stem: str = "imagenet"  # imagenet: 7×7 stride 2, then max-pool; cifar: 3×3 stride 1, for images of few pixels
@@ -69,9 +69,9 @@ class Config:
 
     def __post_init__(self) -> None:
         require(
-            len(self.blocks) >= 1 and all(n >= 1 for n in self.blocks),
-            "blocks",
-            self.blocks,
+            len(self.layers) >= 1 and all(n >= 1 for n in self.layers),
+            "layers",
+            self.layers,
             "at least one stage, each of at least one block",
         )
         require(self.block in BLOCKS, "block", self.block, " or ".join(BLOCKS))
@@ -190,7 +190,7 @@ class ResNet(nn.Module):
 
         Block = BLOCKS[config.block]
         channels = config.width
-        for stage, count in enumerate(config.blocks):
+        for stage, count in enumerate(config.layers):
             width = config.width * 2**stage
             blocks = []
             for i in range(count):
@@ -209,7 +209,7 @@ class ResNet(nn.Module):
         """What the head sees: the mean over the last map, (N, channels)."""
         x = F.relu(self.bn1(self.conv1(x)), inplace=True)  # (N, w, H/2, W/2); H, W with the CIFAR stem
         x = self.maxpool(x)  # (N, w, H/4, W/4)
-        for stage in range(len(self.config.blocks)):
+        for stage in range(len(self.config.layers)):
             x = getattr(self, f"layer{stage + 1}")(x)
         pooled: Tensor = self.avgpool(x)  # (N, channels, 1, 1)
         return pooled.flatten(1)  # (N, channels)
@@ -224,18 +224,18 @@ Model = ResNet
 
 
 def _bottlenecks(*blocks: int, stride_on: str = "3x3") -> Config:
-    return Config(blocks=blocks, block="bottleneck", stride_on=stride_on)
+    return Config(layers=blocks, block="bottleneck", stride_on=stride_on)
 
 
 def _cifar(layers: int) -> Config:
     """The CIFAR family: 6n + 2 layers are three stages of n blocks, the stem and the head."""
     n = (layers - 2) // 6
-    return Config(blocks=(n, n, n), width=16, stem="cifar", shortcut="A", num_classes=10)
+    return Config(layers=(n, n, n), width=16, stem="cifar", shortcut="A", num_classes=10)
 
 
 PRESETS = {
-    "resnet18": Config(blocks=(2, 2, 2, 2)),
-    "resnet34": Config(blocks=(3, 4, 6, 3)),
+    "resnet18": Config(layers=(2, 2, 2, 2)),
+    "resnet34": Config(layers=(3, 4, 6, 3)),
     "resnet50": _bottlenecks(3, 4, 6, 3),
     "resnet101": _bottlenecks(3, 4, 23, 3),
     "resnet152": _bottlenecks(3, 8, 36, 3),

@@ -50,7 +50,7 @@ class RNN(Recurrent):
 
     def layer(self, inputs: int, ways: int) -> layers.RNN:
         """Elman's layers, batch first."""
-        return layers.RNN(inputs, self.config.hidden, nonlinearity=self.config.activation, **self.settings(ways))
+        return layers.RNN(inputs, self.config.hidden_dim, nonlinearity=self.config.activation, **self.settings(ways))
 
 
 Model = RNN

@@ -23,7 +23,7 @@ from .card import Card, Divergence, Published
 
 Model = Bert
 
-PRESETS = {"roberta-base": Config(vocabulary=50_265, types=1, first_position=2, eps=1e-5, drops_before=True)}
+PRESETS = {"roberta-base": Config(vocab_size=50_265, token_types=1, first_position=2, eps=1e-5, drops_before=True)}
 
 CARD = Card(
     title="RoBERTa: A robustly optimized BERT pretraining approach",

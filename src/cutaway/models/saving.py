@@ -70,7 +70,7 @@ def load_model(folder: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, Any
             f"{folder} holds a model {description['preset']!r}, written by Cutaway {description['cutaway']}, that "
             f"this version, {__version__}, does not have. Use a version that has it."
         )
-    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in description["config"].items()}
+    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in found.as_now(description["config"]).items()}
     try:
         with torch.random.fork_rng(devices=[]):
             model = found.build(type(found.config)(**fields))

@@ -52,19 +52,19 @@ State = tuple[Tensor, Tensor, Tensor, Tensor]  # s (N, hidden), keys (N, T, atte
 class Config:
     """What can be set in the network."""
 
-    vocabulary: int = 32  # token ids of the source are below this
+    vocab_size: int = 32  # token ids of the source are below this
     num_classes: int = 48  # values that the head gives at each token: one for each token of the target
-    embedding: int = 128  # numbers that a token is looked up as, on either side
-    hidden: int = 256  # numbers of the decoder's state, and of the encoder's in each direction
-    attention: int = 128  # numbers in which state and source are compared
-    readout: int = 128  # numbers behind the maxout, which the head sees
+    embedding_dim: int = 128  # numbers that a token is looked up as, on either side
+    hidden_dim: int = 256  # numbers of the decoder's state, and of the encoder's in each direction
+    attention_dim: int = 128  # numbers in which state and source are compared
+    readout_dim: int = 128  # numbers behind the maxout, which the head sees
     layers: int = 1  # of the encoder, each in both directions
     dropout: float = 0.2  # of the embeddings, between the encoder's layers and before the head
 
     def __post_init__(self) -> None:
-        require(self.vocabulary >= 2, "vocabulary", self.vocabulary, "at least 2, padding and unknown")
+        require(self.vocab_size >= 2, "vocab_size", self.vocab_size, "at least 2, padding and unknown")
         require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
-        for field in ("embedding", "hidden", "attention", "readout", "layers"):
+        for field in ("embedding_dim", "hidden_dim", "attention_dim", "readout_dim", "layers"):
             require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
         require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
 
@@ -73,7 +73,7 @@ class Config:
         """The preset with the vocabularies of `spec`. Raises ModelError where the target is no sequence of tokens."""
         if not isinstance(spec.target, Tokens):
             raise ModelError(f"seq2seq-gru gives a sequence of tokens, and the target {spec.target.column!r} is none.")
-        return dataclasses.replace(preset, vocabulary=spec.vocabulary, num_classes=spec.target.outputs)
+        return dataclasses.replace(preset, vocab_size=spec.vocab_size, num_classes=spec.target.outputs)
 
 
 class AdditiveAttention(nn.Module):
@@ -94,7 +94,7 @@ class AdditiveAttention(nn.Module):
 
 
 class Seq2SeqGRU(nn.Module):
-    """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocabulary)."""
+    """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocab_size)."""
 
     takes = (PairSpec,)
     targets = (Tokens,)
@@ -102,8 +102,8 @@ class Seq2SeqGRU(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        embedding, hidden = config.embedding, config.hidden
-        self.embedding = nn.Embedding(config.vocabulary, embedding)
+        embedding, hidden = config.embedding_dim, config.hidden_dim
+        self.embedding = nn.Embedding(config.vocab_size, embedding)
         self.encoder = nn.GRU(
             embedding,
             hidden,
@@ -114,10 +114,10 @@ class Seq2SeqGRU(nn.Module):
         )
         self.initial = nn.Linear(hidden, hidden)  # W_s
         self.target_embedding = nn.Embedding(config.num_classes, embedding)  # E
-        self.attention = AdditiveAttention(hidden, 2 * hidden, config.attention)
+        self.attention = AdditiveAttention(hidden, 2 * hidden, config.attention_dim)
         self.decoder = nn.GRUCell(embedding + 2 * hidden, hidden)
-        self.readout = nn.Linear(hidden + 2 * hidden + embedding, 2 * config.readout)  # R
-        self.head = nn.Linear(config.readout, config.num_classes)  # W_o
+        self.readout = nn.Linear(hidden + 2 * hidden + embedding, 2 * config.readout_dim)  # R
+        self.head = nn.Linear(config.readout_dim, config.num_classes)  # W_o
         self.dropout = nn.Dropout(config.dropout)
 
     def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
@@ -133,7 +133,7 @@ class Seq2SeqGRU(nn.Module):
         return self._read(torch.stack(states, 1), torch.stack(contexts, 1), words)
 
     def forward(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
-        """Logits of the token behind each place of the target so far, (N, S, vocabulary).
+        """Logits of the token behind each place of the target so far, (N, S, vocab_size).
 
         `source` (N, T) and its mask (N, T), True where a token is real, which it is everywhere where there is none;
         `target_so_far` (N, S) begins with `begin`. What stands behind a place of it changes nothing there.
@@ -158,7 +158,7 @@ class Seq2SeqGRU(nn.Module):
         return s, self.attention.key(h), h, source_mask
 
     def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
-        """Logits of the next token, (N, vocabulary), and the state behind `token` (N,)."""
+        """Logits of the next token, (N, vocab_size), and the state behind `token` (N,)."""
         s, keys, h, mask = state
         word = self.dropout(self.target_embedding(token))  # (N, embedding)
         context, _ = self.attention(s, keys, h, mask)

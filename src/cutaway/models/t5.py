@@ -16,7 +16,7 @@ Shapes, from source ids (N, T) and the target so far (N, S), which begins with i
     embedding of the target                  (N, S, dim)
     bias of the decoder                      (1, heads, S, S)
     each block of the decoder, normalized    (N, S, dim)
-    times d^−½, times the embedding          (N, S, vocabulary)
+    times d^−½, times the embedding          (N, S, vocab_size)
 
 A distance is key − query. It falls in one of 32 buckets: in the encoder 16 for either direction, 8 of them for one
 distance each and 8 that grow with the logarithm up to 128; in the decoder all are for keys before the query. The look
@@ -53,46 +53,51 @@ EPS = 1e-6  # ε of the normalization
 class Config:
     """What can be set in the network."""
 
-    vocabulary: int = 32_128  # token ids are below this, on both sides
+    vocab_size: int = 32_128  # token ids are below this, on both sides
     num_classes: int | None = None  # those of the target: none, as there is one vocabulary
     dim: int = 512  # d, numbers in a token
     layers: int = 6  # blocks of the encoder
     decoder_layers: int | None = None  # of the decoder; none for as many
     heads: int = 8  # of attention
-    key_dim: int = 64  # numbers of a head's queries, keys and values, which need not come to dim
-    hidden: int | None = None  # units of the MLP; none for 4 · dim
-    buckets: int = 32  # of distances
-    furthest: int = 128  # distance from which on all fall in the last bucket
+    head_dim: int = 64  # numbers of a head's queries, keys and values, which need not come to dim
+    ffn_dim: int | None = None  # units of the MLP; none for 4 · dim
+    num_buckets: int = 32  # of distances
+    max_distance: int = 128  # distance from which on all fall in the last bucket
     dropout: float = 0.1  # of embedding, weights of attention, hidden units, what each layer adds, and either end
 
     def __post_init__(self) -> None:
-        refuse_sizes(self, "key_dim")
+        refuse_sizes(self, "head_dim")
         refuse_two_vocabularies("t5", self)
-        require(self.buckets >= 4 and self.buckets % 4 == 0, "buckets", self.buckets, "at least 4 and a multiple of 4")
-        ok = self.furthest > self.buckets // 2
-        require(ok, "furthest", self.furthest, f"more than half of buckets={self.buckets}")
+        require(
+            self.num_buckets >= 4 and self.num_buckets % 4 == 0,
+            "num_buckets",
+            self.num_buckets,
+            "at least 4 and a multiple of 4",
+        )
+        ok = self.max_distance > self.num_buckets // 2
+        require(ok, "max_distance", self.max_distance, f"more than half of num_buckets={self.num_buckets}")
         require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
         """The preset with the vocabulary of `spec`. Raises ModelError where its sides have one each."""
         refuse_apart("t5", spec)
-        return dataclasses.replace(preset, vocabulary=spec.vocabulary)
+        return dataclasses.replace(preset, vocab_size=spec.vocab_size)
 
 
 class T5(EncoderDecoder):
-    """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocabulary)."""
+    """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocab_size)."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
         dim = config.dim
-        self.embedding = nn.Embedding(config.vocabulary, dim)  # E
+        self.embedding = nn.Embedding(config.vocab_size, dim)  # E
         self.dropout = nn.Dropout(config.dropout)
-        self.encoder_bias = RelativeBias(config.heads, config.buckets, config.furthest, both=True)
+        self.encoder_bias = RelativeBias(config.heads, config.num_buckets, config.max_distance, both=True)
         self.encoder = self._blocks(config.layers, crosses=False)
         self.encoder_norm = nn.RMSNorm(dim, eps=EPS)
-        self.decoder_bias = RelativeBias(config.heads, config.buckets, config.furthest, both=False)
+        self.decoder_bias = RelativeBias(config.heads, config.num_buckets, config.max_distance, both=False)
         self.decoder = self._blocks(config.decoder_layers or config.layers, crosses=True)
         self.decoder_norm = nn.RMSNorm(dim, eps=EPS)
         self.head = Tied(self.embedding)
@@ -104,7 +109,7 @@ class T5(EncoderDecoder):
             Block(
                 c.dim,
                 c.heads,
-                c.hidden or 4 * c.dim,
+                c.ffn_dim or 4 * c.dim,
                 order="pre",
                 activation="relu",
                 norm="rms",
@@ -113,8 +118,8 @@ class T5(EncoderDecoder):
                 crosses=crosses,
                 dropout=c.dropout,
                 attention_dropout=c.dropout,
-                hidden_dropout=c.dropout,
-                key_dim=c.key_dim,
+                mlp_dropout=c.dropout,
+                key_dim=c.head_dim,
                 scale=1.0,
             )
             for _ in range(count)
@@ -128,17 +133,17 @@ class T5(EncoderDecoder):
         for bias in (self.encoder_bias, self.decoder_bias):
             nn.init.normal_(bias.table.weight, std=c.dim**-0.5)
         looks: list[tuple[Any, tuple[Tensor, ...]]] = []
-        rows = c.heads * c.key_dim
+        rows = c.heads * c.head_dim
         for block in (*self.encoder, *self.decoder):
             parts: Any = block
             looks.append((parts.attention, parts.attention.qkv.weight.split(rows)))
             nn.init.normal_(parts.mlp.fc1.weight, std=c.dim**-0.5)
-            nn.init.normal_(parts.mlp.fc2.weight, std=(c.hidden or 4 * c.dim) ** -0.5)
+            nn.init.normal_(parts.mlp.fc2.weight, std=(c.ffn_dim or 4 * c.dim) ** -0.5)
         for block in self.decoder:
             look: Any = block.cross_attention
             looks.append((look, (look.q.weight, *look.kv.weight.split(rows))))
         for look, weights in looks:
-            for weight, inputs in zip(weights, (c.dim * c.key_dim, c.dim, c.dim)):
+            for weight, inputs in zip(weights, (c.dim * c.head_dim, c.dim, c.dim)):
                 nn.init.normal_(weight, std=inputs**-0.5)
             nn.init.normal_(look.out.weight, std=rows**-0.5)
 

@@ -44,9 +44,9 @@ RANGE = 0.25  # of the uniform distribution that vectors of words begin with
 class Config:
     """What can be set in the network."""
 
-    vocabulary: int = 10_000  # tokens, each with a vector
+    vocab_size: int = 10_000  # tokens, each with a vector
     dim: int = 300  # numbers in a word's vector
-    windows: tuple[int, ...] = (3, 4, 5)  # words that a filter sees, a group of filters for each
+    kernel_sizes: tuple[int, ...] = (3, 4, 5)  # words that a filter sees, a group of filters for each
     filters: int = 100  # in each group
     channels: str = "random"  # random: vectors are learned; static, non-static, two-channel: for vectors=FILE
     dropout: float = 0.5  # of the features
@@ -54,12 +54,12 @@ class Config:
     num_classes: int = 2  # values that the head gives
 
     def __post_init__(self) -> None:
-        require(self.vocabulary >= 2, "vocabulary", self.vocabulary, "at least 2: padding and one word")
+        require(self.vocab_size >= 2, "vocab_size", self.vocab_size, "at least 2: padding and one word")
         require(self.dim >= 1, "dim", self.dim, "at least 1")
         require(
-            len(self.windows) >= 1 and all(h >= 1 for h in self.windows),
-            "windows",
-            self.windows,
+            len(self.kernel_sizes) >= 1 and all(h >= 1 for h in self.kernel_sizes),
+            "kernel_sizes",
+            self.kernel_sizes,
             "at least one, each of at least one word",
         )
         require(self.filters >= 1, "filters", self.filters, "at least 1")
@@ -71,7 +71,7 @@ class Config:
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
         """The preset with the vocabulary and classes of `spec`."""
-        return dataclasses.replace(preset, vocabulary=spec.vocabulary, num_classes=spec.target.outputs)
+        return dataclasses.replace(preset, vocab_size=spec.vocab_size, num_classes=spec.target.outputs)
 
 
 class TextCNN(nn.Module):
@@ -83,19 +83,19 @@ class TextCNN(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.embedding = nn.Embedding(config.vocabulary, config.dim)
+        self.embedding = nn.Embedding(config.vocab_size, config.dim)
         nn.init.uniform_(self.embedding.weight, -RANGE, RANGE)
         self.embedding.weight.requires_grad_(config.channels != "static")
         if config.channels == "two-channel":
-            self.static_embedding = nn.Embedding(config.vocabulary, config.dim)
+            self.static_embedding = nn.Embedding(config.vocab_size, config.dim)
             self.static_embedding.load_state_dict(self.embedding.state_dict())
             self.static_embedding.requires_grad_(False)
         self.convs = nn.ModuleList(
             nn.Conv1d(config.dim, config.filters, h, padding=h - 1)  # every window with a word of the sentence in it
-            for h in config.windows
+            for h in config.kernel_sizes
         )
         self.dropout = nn.Dropout(config.dropout)
-        self.fc = nn.Linear(config.filters * len(config.windows), config.num_classes)
+        self.fc = nn.Linear(config.filters * len(config.kernel_sizes), config.num_classes)
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """What the head sees: the largest answer of each filter, (N, filters · windows). `mask` (N, T) is True where a
@@ -108,7 +108,7 @@ class TextCNN(nn.Module):
             x = x * mask[:, :, None]
         x = x.transpose(1, 2)  # (N, k, T)
         found = []
-        for conv, h in zip(self.convs, self.config.windows):
+        for conv, h in zip(self.convs, self.config.kernel_sizes):
             c = conv(x)  # (N, filters, T + h − 1)
             if mask is not None:
                 some = F.pad(mask, (h - 1, h - 1)).unfold(1, h, 1).any(2)  # windows with a word, (N, T + h − 1)

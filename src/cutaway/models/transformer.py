@@ -13,7 +13,7 @@ Shapes, from source ids (N, T) and the target so far (N, S), which begins with i
     each block of the encoder                (N, T, dim)
     embedding of the target plus positions   (N, S, dim)
     each block of the decoder                (N, S, dim)
-    times the embedding                      (N, S, vocabulary)
+    times the embedding                      (N, S, vocab_size)
 
 One matrix E looks up the source, the target, and is the output layer, as both sides have one vocabulary. Where they
 have two, the source has a matrix of its own, and the target's is still the output layer. E begins at deviation 1/√d, so
@@ -50,14 +50,14 @@ from .encoder_decoder import EncoderDecoder, placed, refuse_sizes, refuse_two_vo
 class Config:
     """What can be set in the network."""
 
-    vocabulary: int = 37_000  # token ids of the source are below this
+    vocab_size: int = 37_000  # token ids of the source are below this
     num_classes: int | None = None  # those of the target; none for as many as the source's
-    shared: bool = True  # one matrix looks up source and target; else the source has one of its own
+    joint_vocab: bool = True  # one matrix looks up source and target; else the source has one of its own
     dim: int = 512  # d, numbers in a token
     layers: int = 6  # blocks of the encoder
     decoder_layers: int | None = None  # of the decoder; none for as many
     heads: int = 8  # of attention, each on dim / heads numbers
-    hidden: int | None = None  # units of the MLP; none for 4 · dim
+    ffn_dim: int | None = None  # units of the MLP; none for 4 · dim
     dropout: float = 0.1  # of what each sub-layer adds, and of embedding plus positions
     order: str = "post"  # where the normalization stands: post, behind each sum; pre, before each sub-layer
 
@@ -66,26 +66,28 @@ class Config:
         require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
         require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
         require(self.order in ("post", "pre"), "order", self.order, "post or pre")
-        if self.shared:
-            refuse_two_vocabularies("shared=true", self)
+        if self.joint_vocab:
+            refuse_two_vocabularies("joint_vocab=true", self)
 
     @classmethod
     def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
         """The preset with the vocabularies of `spec`."""
         return dataclasses.replace(
-            preset, vocabulary=spec.vocabulary, num_classes=spec.target.outputs, shared=spec.shared
+            preset, vocab_size=spec.vocab_size, num_classes=spec.target.outputs, joint_vocab=spec.joint_vocab
         )
 
 
 class Transformer(EncoderDecoder):
-    """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocabulary)."""
+    """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocab_size)."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
         dim = config.dim
-        self.embedding = nn.Embedding(config.vocabulary, dim)  # E, or the source's
-        self.target_embedding = None if config.shared else nn.Embedding(config.num_classes or config.vocabulary, dim)
+        self.embedding = nn.Embedding(config.vocab_size, dim)  # E, or the source's
+        self.target_embedding = (
+            None if config.joint_vocab else nn.Embedding(config.num_classes or config.vocab_size, dim)
+        )
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = self._blocks(config.layers, crosses=False)
         self.decoder = self._blocks(config.decoder_layers or config.layers, crosses=True)
@@ -100,7 +102,7 @@ class Transformer(EncoderDecoder):
             Block(
                 c.dim,
                 c.heads,
-                c.hidden or 4 * c.dim,
+                c.ffn_dim or 4 * c.dim,
                 order=c.order,
                 activation="relu",
                 crosses=crosses,
@@ -155,7 +157,7 @@ Model = Transformer
 PRESETS = {
     "transformer-base": Config(),
     "transformer-big": Config(dim=1024, heads=16, dropout=0.3),
-    "transformer-tiny": Config(vocabulary=10_000, dim=128, layers=4, heads=4, hidden=512),
+    "transformer-tiny": Config(vocab_size=10_000, dim=128, layers=4, heads=4, ffn_dim=512),
 }
 
 

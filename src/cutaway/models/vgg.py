@@ -50,7 +50,7 @@ class Config:
     width: int = 64  # channels of the first stage; each further stage has twice as many, up to 8 times
     batch_norm: bool = False  # batch normalization behind each convolution
     pool_to: int = 7  # side of the map that fc6 sees; 1 for images of few pixels, 32×32 for one
-    hidden: int = 4096  # units of fc6 and of fc7
+    hidden_dim: int = 4096  # units of fc6 and of fc7
     dropout: float = 0.5  # share of the units that training drops behind fc6 and fc7
     in_channels: int = 3  # 1 for grey, 3 for RGB
     num_classes: int = 1000  # logits
@@ -64,7 +64,7 @@ class Config:
         )
         require(self.width >= 1, "width", self.width, "at least 1")
         require(self.pool_to >= 1, "pool_to", self.pool_to, "at least 1")
-        require(self.hidden >= 1, "hidden", self.hidden, "at least 1")
+        require(self.hidden_dim >= 1, "hidden_dim", self.hidden_dim, "at least 1")
         require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
         require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
         require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
@@ -115,9 +115,9 @@ class VGG(nn.Module):
         self.config = config
         self.convolutions = convolutions(config)
         self.avgpool = nn.AdaptiveAvgPool2d(config.pool_to)
-        self.fc6 = nn.Linear(config.widths[-1] * config.pool_to**2, config.hidden)
-        self.fc7 = nn.Linear(config.hidden, config.hidden)
-        self.fc8 = nn.Linear(config.hidden, config.num_classes)
+        self.fc6 = nn.Linear(config.widths[-1] * config.pool_to**2, config.hidden_dim)
+        self.fc7 = nn.Linear(config.hidden_dim, config.hidden_dim)
+        self.fc8 = nn.Linear(config.hidden_dim, config.num_classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

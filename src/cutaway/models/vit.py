@@ -25,14 +25,14 @@ last normalization of the class token (N, D), logits (N, classes). Sides must be
 
 Positions are learned, one for each patch of a square image of `image_size`; for images of another shape they are
 interpolated as a map (section 3.2), so that one set of weights serves every size. For images of few pixels take small
-patches: `model.patch=4` makes 64 tokens of 32×32 pixels.
+patches: `model.patch_size=4` makes 64 tokens of 32×32 pixels.
 
 Where the paper, this file and the checkpoints in circulation differ:
 - Sizes. Base and large are the paper's table 1; tiny and small are from H. Touvron et al., Training data-efficient
   image transformers & distillation through attention, 2020 <https://arxiv.org/abs/2012.12877>, without its
   distillation, in patches of 16.
 - Head. The paper pre-trains with one hidden layer and fine-tunes with a linear one (section 3.1); here, and in
-  torchvision, always linear. Its appendix D.3 also tries the mean of all patches for the class token: `pool="mean"`,
+  torchvision, always linear. Its appendix D.3 also tries the mean of all patches for the class token: `pooling="mean"`,
   where there is no such token, as in the authors' code.
 - GELU. The authors' code calls its library's default, the tanh approximation; here the exact one, as in torchvision
   and transformers.
@@ -72,29 +72,31 @@ class Config:
     """What can be set in the network."""
 
     image_size: int = 224  # pixels a side that positions are learned for; images of other sizes will do
-    patch: int = 16  # pixels a side of a patch: 4 for images of about 32 pixels
+    patch_size: int = 16  # pixels a side of a patch: 4 for images of about 32 pixels
     dim: int = 768  # numbers in a token: D
-    depth: int = 12  # blocks: L
+    layers: int = 12  # blocks: L
     heads: int = 12  # of attention, each on dim / heads numbers
-    mlp_dim: int = 3072  # hidden units of the MLP, 4 · dim in all presets
-    pool: str = "token"  # what the head sees: token, the class token; mean, the mean of all patches and no such token
+    ffn_dim: int = 3072  # hidden units of the MLP, 4 · dim in all presets
+    pooling: str = (
+        "token"  # what the head sees: token, the class token; mean, the mean of all patches and no such token
+    )
     dropout: float = 0.0  # after positions, attention and both layers of the MLP
     in_channels: int = 3  # 1 for grey, 3 for RGB
     num_classes: int = 1000  # logits
 
     def __post_init__(self) -> None:
-        require(self.patch >= 1, "patch", self.patch, "at least 1")
+        require(self.patch_size >= 1, "patch_size", self.patch_size, "at least 1")
         require(self.image_size >= 1, "image_size", self.image_size, "at least 1")
         require(self.dim >= 1, "dim", self.dim, "at least 1")
-        require(self.depth >= 1, "depth", self.depth, "at least 1")
+        require(self.layers >= 1, "layers", self.layers, "at least 1")
         require(
             self.heads >= 1 and self.dim % self.heads == 0,
             "heads",
             self.heads,
             f"at least 1 and a divisor of dim={self.dim}",
         )
-        require(self.mlp_dim >= 1, "mlp_dim", self.mlp_dim, "at least 1")
-        require(self.pool in ("token", "mean"), "pool", self.pool, "token or mean")
+        require(self.ffn_dim >= 1, "ffn_dim", self.ffn_dim, "at least 1")
+        require(self.pooling in ("token", "mean"), "pooling", self.pooling, "token or mean")
         require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
         require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
         require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
@@ -102,22 +104,22 @@ class Config:
     @property
     def least_size(self) -> int:
         """The smallest height and width of an image: one patch."""
-        return self.patch
+        return self.patch_size
 
     @property
     def size_step(self) -> int:
         """Heights and widths are multiples of this: whole patches."""
-        return self.patch
+        return self.patch_size
 
     @property
     def grid(self) -> int:
         """Patches a side that positions are learned for; a part of a patch at the edge counts as one."""
-        return math.ceil(self.image_size / self.patch)
+        return math.ceil(self.image_size / self.patch_size)
 
     @property
     def tokens_before(self) -> int:
         """Tokens that stand before the patches': the class token, or none."""
-        return 1 if self.pool == "token" else 0
+        return 1 if self.pooling == "token" else 0
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -151,12 +153,12 @@ def _block(config: Config) -> Block:
     block = Block(
         config.dim,
         config.heads,
-        config.mlp_dim,
+        config.ffn_dim,
         order="pre",
         activation="gelu",
         eps=EPS,
         dropout=config.dropout,
-        hidden_dropout=config.dropout,
+        mlp_dropout=config.dropout,
     )
     for layer in (block.mlp.fc1, block.mlp.fc2):
         nn.init.xavier_uniform_(layer.weight)
@@ -172,12 +174,12 @@ class ViT(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.patches = nn.Conv2d(config.in_channels, config.dim, config.patch, stride=config.patch)  # E
-        if config.pool == "token":
+        self.patches = nn.Conv2d(config.in_channels, config.dim, config.patch_size, stride=config.patch_size)  # E
+        if config.pooling == "token":
             self.class_token = nn.Parameter(torch.zeros(1, 1, config.dim))
         self.positions = nn.Parameter(torch.empty(1, config.tokens_before + config.grid**2, config.dim))
         self.dropout = nn.Dropout(config.dropout)
-        self.blocks = nn.ModuleList(_block(config) for _ in range(config.depth))
+        self.blocks = nn.ModuleList(_block(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.dim, eps=EPS)
         self.head = nn.Linear(config.dim, config.num_classes)
 
@@ -197,7 +199,7 @@ class ViT(nn.Module):
         z: Tensor = self.patches(x)  # (N, D, H/P, W/P)
         grid = (z.shape[2], z.shape[3])
         z = z.flatten(2).transpose(1, 2)  # (N, T, D)
-        if self.config.pool == "token":
+        if self.config.pooling == "token":
             z = torch.cat([self.class_token.expand(len(z), -1, -1), z], dim=1)  # (N, 1 + T, D)
         # Without a class token z would stay transposed in memory, and every normalization would copy it again.
         z = z.contiguous() + interpolate_positions(self.positions, self.config.tokens_before, grid)
@@ -209,7 +211,7 @@ class ViT(nn.Module):
     def features(self, x: Tensor) -> Tensor:
         """What the head sees, (N, D): the class token, normalized, or the mean of the normalized patches."""
         z = self.tokens(x)
-        y: Tensor = self.norm(z[:, 0]) if self.config.pool == "token" else self.norm(z).mean(1)
+        y: Tensor = self.norm(z[:, 0]) if self.config.pooling == "token" else self.norm(z).mean(1)
         return y
 
     def forward(self, x: Tensor) -> Tensor:
@@ -231,27 +233,27 @@ class ViT(nn.Module):
 
     def _refuse_broken_patches(self, x: Tensor) -> None:
         height, width = x.shape[2:]
-        patch = self.config.patch
+        patch = self.config.patch_size
         if height % patch or width % patch:
             whole = math.ceil(max(height, width) / patch) * patch
             raise ModelError(
                 f"vit cuts images into patches of {patch}×{patch} pixels, and these are {height}×{width}: bring them "
-                f"to a multiple, as image_size={whole}, or take a patch that divides both sides, by model.patch."
+                f"to a multiple, as image_size={whole}, or take a patch that divides both sides, by model.patch_size."
             )
 
 
 Model = ViT
 
 
-def _size(dim: int, depth: int, heads: int, patch: int = 16) -> Config:
-    return Config(patch=patch, dim=dim, depth=depth, heads=heads, mlp_dim=4 * dim)
+def _size(dim: int, layers: int, heads: int, patch_size: int = 16) -> Config:
+    return Config(patch_size=patch_size, dim=dim, layers=layers, heads=heads, ffn_dim=4 * dim)
 
 
 PRESETS = {
     "vit-tiny/16": _size(192, 12, 3),
     "vit-small/16": _size(384, 12, 6),
     "vit-base/16": _size(768, 12, 12),
-    "vit-base/32": _size(768, 12, 12, patch=32),
+    "vit-base/32": _size(768, 12, 12, patch_size=32),
     "vit-large/16": _size(1024, 24, 16),
 }
 

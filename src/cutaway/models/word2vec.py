@@ -57,24 +57,24 @@ from .card import Card, Divergence, Published
 class Config:
     """What can be set in the network."""
 
-    vocabulary: int = 10_000  # words that have vectors, with padding (0) and unknown (1), which never learn
+    vocab_size: int = 10_000  # words that have vectors, with padding (0) and unknown (1), which never learn
     dim: int = 100  # numbers in a vector
     architecture: str = "skipgram"  # skipgram: a word foretells those around it; cbow: those around it foretell it
     output: str = "negative"  # negative: against noise words; softmax: against all words, for small vocabularies
     negative: int = 5  # noise words for each word that is foretold, in expectation
     window: int = 5  # words on either side that a context reaches at most
     whole_error: bool = True  # cbow: each context word takes the whole error, as in word2vec.c, not its share
-    num_classes: int = 10_000  # words that can be foretold: as many as `vocabulary`
+    num_classes: int = 10_000  # words that can be foretold: as many as `vocab_size`
 
     def __post_init__(self) -> None:
-        require(self.vocabulary >= 3, "vocabulary", self.vocabulary, "at least 3: padding, unknown and a word")
+        require(self.vocab_size >= 3, "vocab_size", self.vocab_size, "at least 3: padding, unknown and a word")
         require(self.dim >= 1, "dim", self.dim, "at least 1")
         require(self.architecture in ("skipgram", "cbow"), "architecture", self.architecture, "skipgram or cbow")
         require(self.output in ("negative", "softmax"), "output", self.output, "negative or softmax")
         require(self.negative >= 1, "negative", self.negative, "at least 1")
         require(self.window >= 1, "window", self.window, "at least 1")
         require(
-            self.num_classes == self.vocabulary, "num_classes", self.num_classes, f"vocabulary={self.vocabulary} too"
+            self.num_classes == self.vocab_size, "num_classes", self.num_classes, f"vocab_size={self.vocab_size} too"
         )
 
     @classmethod
@@ -82,8 +82,8 @@ class Config:
         """The preset with the vocabulary and the window of `spec`, whose target is Context: others are refused where
         the data is opened."""
         assert isinstance(spec.target, Context)
-        size = spec.target.vocabulary
-        return dataclasses.replace(preset, vocabulary=size, num_classes=size, window=spec.target.window)
+        size = spec.target.vocab_size
+        return dataclasses.replace(preset, vocab_size=size, num_classes=size, window=spec.target.window)
 
 
 class NegativeSampling(Function):
@@ -151,8 +151,8 @@ class Word2Vec(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.embedding = nn.Embedding(config.vocabulary, config.dim, sparse=True)  # v
-        self.context = nn.Embedding(config.vocabulary, config.dim, sparse=config.output == "negative")  # v'
+        self.embedding = nn.Embedding(config.vocab_size, config.dim, sparse=True)  # v
+        self.context = nn.Embedding(config.vocab_size, config.dim, sparse=config.output == "negative")  # v'
         nn.init.uniform_(self.embedding.weight, -0.5 / config.dim, 0.5 / config.dim)
         nn.init.zeros_(self.context.weight)
         self._windows: dict[tuple[int, int, torch.device], tuple[Tensor, Tensor]] = {}

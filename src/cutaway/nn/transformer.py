@@ -39,18 +39,18 @@ class MLP(nn.Module):
     """W₂ g(W₁ x), on each token by itself: (N, T, dim) to (N, T, dim)."""
 
     def __init__(
-        self, dim: int, hidden: int, activation: str = "gelu", dropout: float = 0.0, *, bias: bool = True
+        self, dim: int, ffn_dim: int, activation: str = "gelu", dropout: float = 0.0, *, bias: bool = True
     ) -> None:
         """`dropout` is that between the two layers."""
         super().__init__()
-        self.fc1 = nn.Linear(dim, hidden, bias=bias)
-        self.fc2 = nn.Linear(hidden, dim, bias=bias)
+        self.fc1 = nn.Linear(dim, ffn_dim, bias=bias)
+        self.fc2 = nn.Linear(ffn_dim, dim, bias=bias)
         self.activation = ACTIVATIONS[activation]
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, T, dim) to (N, T, dim)."""
-        y: Tensor = self.fc2(self.dropout(self.activation(self.fc1(x))))  # (N, T, hidden) between
+        y: Tensor = self.fc2(self.dropout(self.activation(self.fc1(x))))  # (N, T, ffn_dim) between
         return y
 
 
@@ -61,7 +61,7 @@ class Block(nn.Module):
         self,
         dim: int,
         heads: int,
-        hidden: int,
+        ffn_dim: int,
         *,
         order: str = "pre",
         activation: str = "gelu",
@@ -71,7 +71,7 @@ class Block(nn.Module):
         crosses: bool = False,
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
-        hidden_dropout: float = 0.0,
+        mlp_dropout: float = 0.0,
         drops: tuple[bool, bool] = (True, True),
         strengths: tuple[float, float] = (1.0, 1.0),
         key_dim: int | None = None,
@@ -80,7 +80,7 @@ class Block(nn.Module):
         rotates: bool = False,
     ) -> None:
         """`dropout` is of what attention and MLP add, where `drops` says so of each, `attention_dropout` of the weights
-        of attention, `hidden_dropout` within the MLP. `bias=False` takes the biases from attention and MLP. With
+        of attention, `mlp_dropout` within the MLP. `bias=False` takes the biases from attention and MLP. With
         `crosses` the block looks at a source. The rest is for the attention."""
         super().__init__()
         require(order in ORDERS, "order", order, ", ".join(ORDERS))
@@ -111,7 +111,7 @@ class Block(nn.Module):
             self.cross_attention = attention(dim, False)
         if order != "parallel":
             self.norm2 = NORMS[norm](dim, eps=eps)
-        self.mlp = MLP(dim, hidden, activation, hidden_dropout, bias=bias)
+        self.mlp = MLP(dim, ffn_dim, activation, mlp_dropout, bias=bias)
         self.dropout = nn.Dropout(dropout)
 
     def forward(

@@ -97,7 +97,7 @@ class Forecasting:
         """
         target = part.target
         assert target is not None
-        rivals = simple_forecasts(train, part, self.target.season)
+        rivals = simple_forecasts(train, part, self.target.season_length)
         baselines = []
         for rival in rivals:
             figures = self._measures(rival.outputs, target)
@@ -138,7 +138,7 @@ class Forecasting:
         """What is forecast, and what figures are in."""
         columns = list(self.target.columns)
         unit = columns[0] if len(columns) == 1 else "standard deviations of the training time"
-        return {"columns": columns, "horizon": self.target.steps, "season": self.target.season, "unit": unit}
+        return {"columns": columns, "horizon": self.target.steps, "season": self.target.season_length, "unit": unit}
 
     def _measures(self, outputs: Tensor, target: Tensor) -> dict[str, Measure]:
         error, there = self._by_step_and_column(outputs, target)

@@ -83,7 +83,7 @@ class Language:
 
         Every count is raised by one, so that what training did not have is unlikely and not impossible.
         """
-        counts = _real(train_target).bincount(minlength=self.target.vocabulary).double() + 1
+        counts = _real(train_target).bincount(minlength=self.target.vocab_size).double() + 1
         losses = -(counts / counts.sum()).log()
         name = "each token as likely as it is in training, whatever stands before it"
         return {"name": name, "value": losses[_real(target)].mean().item()}

@@ -131,7 +131,7 @@ class Transduction:
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
         """The loss of giving each token the probability that it has in training, whatever the source; each counts once
         more than it occurs there, so that none is impossible."""
-        counts = train_target[train_target != IGNORED].bincount(minlength=self.target.vocabulary).double() + 1
+        counts = train_target[train_target != IGNORED].bincount(minlength=self.target.vocab_size).double() + 1
         nll = -(counts / counts.sum()).log()[target[target != IGNORED]]
         return {"name": "each token as often as in training, whatever the source", "value": nll.mean().item()}
 

@@ -50,7 +50,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
             "columns": data.columns,
             "distributions": data.distributions(),
             "licence": data.licence,
-            "example": "graph" if getattr(spec, "many", False) else None,  # where the kind says another
+            "example": "graph" if getattr(spec, "graph_level", False) else None,  # where the kind says another
             "image_sizes": asdict(ready.sizes) if spec.kind in ("image", "video") else None,
         },
         "task": ready.task.name,

@@ -105,7 +105,7 @@ def _passing(trainer: Trainer, batch: Batch) -> int:
     bytes_each = torch.promote_types(trainer.place.dtype, torch.float32).itemsize
     tokens = batch.target.numel()
     count = min(words.chunk, tokens) if words.many(batch.target) else 3 * tokens
-    return count * words.vocabulary * bytes_each
+    return count * words.vocab_size * bytes_each
 
 
 def _held(parts: list[Part]) -> int:

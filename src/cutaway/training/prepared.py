@@ -83,7 +83,7 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     begun = find_weights(settings.weights, found) if settings.weights and not resumed else None
     if begun and kind in TOKENIZED:
         data_settings = _as_the_weights_were_cut(data_settings, begun, given)
-    shared = data_settings.shared
+    joint = data_settings.joint_vocab
     data_settings = _as_the_model_asks(data_settings, kind, found)
     found.refuse_kind(kind, read_otherwise(kind, found.takes, found.targets))
     typed = found.parse(model_settings)
@@ -93,7 +93,7 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     sizes = found.image_sizes(found.configure(settings=parsed))
     data = open_data(source, data_settings, sizes, found.targets)
     _refuse_unfit(settings, data)
-    data_settings = _with_whole_path(_as_the_sides_are_cut(data_settings, data, shared))
+    data_settings = _with_whole_path(_as_the_sides_are_cut(data_settings, data, joint))
     data.notes += _padding_notes(data, settings)
     if begun:
         parsed |= _rows(data, data_settings, settings, begun, typed)
@@ -154,7 +154,7 @@ def _as_the_model_asks(settings: DataSettings, kind: str, found: Preset) -> Data
         raise SettingError(f"stateful=true carries a state from step to step, and {found.name} has none: leave it out.")
     asked = {
         "text": {"stateful": hasattr(network, "advance"), "special_tokens": getattr(network, "framed", False)},
-        "pairs": {"shared": getattr(network, "shares_vocabulary", False)},
+        "pairs": {"joint_vocab": getattr(network, "shares_vocabulary", False)},
     }
     wanted = [key for key, wants in asked.get(kind, {}).items() if wants and getattr(settings, key) is None]
     return replace(settings, **dict.fromkeys(wanted, True))  # type: ignore[arg-type]  # they are yes or no
@@ -184,12 +184,12 @@ def _rows(
 
     Raises SettingError where the tokenizer does not belong to the weights: one of another size.
     """
-    ids, rows = getattr(data.spec, "vocabulary", None), getattr(begun.config, "vocabulary", None)
-    if not ids or not rows or "vocabulary" in typed or ids == rows:
+    ids, rows = getattr(data.spec, "vocab_size", None), getattr(begun.config, "vocab_size", None)
+    if not ids or not rows or "vocab_size" in typed or ids == rows:
         return {}
     own = begun.tokenizer is not None and settings.tokenizer == str(begun.tokenizer.resolve())
     if own and ids < rows:
-        return {"vocabulary": rows}
+        return {"vocab_size": rows}
     if settings.tokenizer in (AUTO, *KINDS):
         which = f"the tokenizer that was fitted on {data.name} has {ids:,}"
     else:
@@ -216,12 +216,12 @@ def _as_the_sides_are_cut(settings: DataSettings, data: DataSet, typed: bool | N
     gives way. Raises SettingError where the sides are cut differently and are to share one all the same."""
     if not isinstance(data.spec, PairSpec):
         return settings
-    if typed and not data.spec.shared:
+    if typed and not data.spec.joint_vocab:
         raise SettingError(
-            "shared=true cannot be: the two sides of this data are cut differently, and share no tokenizer. "
-            "tokenizer=bpe cuts both alike; or leave shared out."
+            "joint_vocab=true cannot be: the two sides of this data are cut differently, and share no tokenizer. "
+            "tokenizer=bpe cuts both alike; or leave joint_vocab out."
         )
-    return replace(settings, shared=data.spec.shared)
+    return replace(settings, joint_vocab=data.spec.joint_vocab)
 
 
 def _refuse_unfit(settings: TrainSettings, data: DataSet) -> None:

@@ -196,7 +196,7 @@ class Run:
         for sentence in getattr(part, "notes", ()):
             warnings.warn(sentence, stacklevel=2)
         refuse_longer = getattr(part, "refuse_longer", None)
-        context = getattr(getattr(self.model, "config", None), "context", None)
+        context = getattr(getattr(self.model, "config", None), "context_length", None)
         if refuse_longer is not None and context is not None:
             refuse_longer(context)
         results = (

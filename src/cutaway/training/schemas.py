@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import read_json
+from ..models.registry import presets
 from ..schema import NUMBER, refuse_unlike
 from ..settings import as_now
 
@@ -110,7 +111,8 @@ EVALUATION = {
 def read_run(folder: Path) -> dict[str, Any]:
     """The document run.json of a run's folder. Raises FileError, by file and key, where it is not what was written."""
     about = _read(folder / "run.json", RUN, "Take it from a copy, or train again.")
-    return about | {"settings": as_now(about["settings"])}
+    own, found = about["model_settings"], presets().get(about["model"])
+    return about | {"settings": as_now(about["settings"]), "model_settings": found.as_now(own) if found else own}
 
 
 def source_of(data: Mapping[str, Any]) -> str:

@@ -35,13 +35,13 @@ class Words:
     ) -> None:
         """`features` gives what `head` sees, (N, T, D). `chunk` is the setting of that name."""
         self.features, self.head, self.task = features, head, task
-        self.vocabulary = task.target.outputs
+        self.vocab_size = task.target.outputs
         self.decides = chunk is None
-        self.chunk = max(FEWEST, AT_ONCE // self.vocabulary) if chunk is None else chunk  # tokens at a time
+        self.chunk = max(FEWEST, AT_ONCE // self.vocab_size) if chunk is None else chunk  # tokens at a time
 
     def many(self, target: Tensor) -> bool:
         """Whether the outputs for this target (N, T) are not to be held whole."""
-        return target.numel() * self.vocabulary >= MANY if self.decides else self.chunk > 0
+        return target.numel() * self.vocab_size >= MANY if self.decides else self.chunk > 0
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
         """The task's loss, (), of the model's answers to `inputs`."""
@@ -56,7 +56,7 @@ class Words:
     def outputs(self, inputs: tuple[Tensor, ...]) -> Iterator[tuple[slice, Tensor]]:
         """The model's outputs (n, T, V) for some texts after others, and which these are."""
         seen = self.features(*inputs)  # (N, T, D)
-        texts = max(1, READ_AT_ONCE // (seen.shape[1] * self.vocabulary))
+        texts = max(1, READ_AT_ONCE // (seen.shape[1] * self.vocab_size))
         for start in range(0, len(seen), texts):
             rows = slice(start, start + texts)
             yield rows, self.head(seen[rows])

@@ -32,7 +32,7 @@ from .layers import HEAD, LAYERS, auxiliary, heads
 
 FITTED = ("in_channels", "in_features", "num_classes", "image_size", "auxiliary")  # of a Config: what shapes tell
 # And what the data asks for: no setting that goes along with weights.
-ASKED = ("vocabulary", "head", "read", "tied", "horizon", "known", "steps", "many", "output")
+ASKED = ("vocab_size", "head", "pooling", "tie_weights", "horizon", "known_future", "steps", "graph_level", "output")
 TOKENIZERS = ("tokenizer.json", "preprocessing.json")  # files beside weights that may hold a tokenizer
 
 
@@ -51,7 +51,7 @@ class Source:
             return {}
         names = [name for name in preset.setting_names if name not in (*FITTED, *ASKED)]
         theirs = {name: getattr(self.config, name) for name in names}
-        return {k: v for k, v in theirs.items() if k == "context" or v != getattr(preset.config, k)}
+        return {k: v for k, v in theirs.items() if k == "context_length" or v != getattr(preset.config, k)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +78,7 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
     if adapt is not None:
         found = adapt(found)
     own = model.state_dict()
-    of_text = bool(getattr(getattr(model, "config", None), "vocabulary", 0))
+    of_text = bool(getattr(getattr(model, "config", None), "vocab_size", 0))
     new = _new(own, found, heads(model), of_text)
     wanted = {key: value for key, value in own.items() if not _belongs(key, new)}
     # An auxiliary head in the file that the model was built without is no loss: it answers in training alone. Nor is
@@ -127,7 +127,7 @@ def find_weights(path: str, preset: Preset) -> Source:
     if meta is None:
         return Source(file)
     _refuse_other(file, meta, preset)
-    theirs = {k: _plain(v) for k, v in meta["config"].items() if k in preset.setting_names}
+    theirs = {k: _plain(v) for k, v in preset.as_now(meta["config"]).items() if k in preset.setting_names}
     return Source(file, dataclasses.replace(preset.config, **theirs), _tokenizer_beside(file))
 
 
@@ -180,11 +180,12 @@ def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Te
         return loaded.model.state_dict(), loaded.notes
     tensors, meta = read_tensors(file)
     _refuse_other(file, meta, preset)
-    theirs, ours = meta["config"], dataclasses.asdict(model.config)  # type: ignore[call-overload]  # every Model has one
+    theirs = preset.as_now(meta["config"])
+    ours = dataclasses.asdict(model.config)  # type: ignore[call-overload]  # every Model has one
     changed = [
         f"{key} {as_text(_plain(theirs[key]))} there, {as_text(_plain(value))} here"
         for key, value in ours.items()
-        if key not in (*FITTED, "vocabulary", "head") and key in theirs and _plain(theirs[key]) != _plain(value)
+        if key not in (*FITTED, "vocab_size", "head") and key in theirs and _plain(theirs[key]) != _plain(value)
     ]
     notes = (f"The model of these weights had other settings: {'; '.join(changed)}.",) if changed else ()
     return tensors, notes

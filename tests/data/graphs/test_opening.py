@@ -188,7 +188,7 @@ def molecules(features: bool = True) -> RawGraphs:
 def test_many_graphs_stand_side_by_side() -> None:
     graphs = molecules()
     data = graph_dataset(graphs, DataSettings(val=0.25, test=0.25), name="m", source="m")
-    assert data.spec.many  # type: ignore[union-attr]
+    assert data.spec.graph_level  # type: ignore[union-attr]
     assert sum(len(p) for p in data.parts.values()) == 12
     part = data.parts["train"]
     assert isinstance(part, GraphsPart)

@@ -27,7 +27,7 @@ def test_all_neighbours_give_what_the_whole_graph_gives(family: object, training
     nodes = 20
     edges, x = graph(nodes - 2, 40, seed), torch.randn(nodes, 3, dtype=torch.float64)
     torch.manual_seed(seed)
-    config = family.Config(in_features=3, num_classes=2, layers=layers, many=False)  # type: ignore[attr-defined]
+    config = family.Config(in_features=3, num_classes=2, layers=layers, graph_level=False)  # type: ignore[attr-defined]
     model: nn.Module = family.Model(config).double().eval()  # type: ignore[attr-defined]
     part = NodePart(x, edges, torch.arange(nodes), torch.arange(nodes), [""] * nodes, None, [40] * layers)
     whole = model(x, edges)

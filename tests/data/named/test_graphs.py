@@ -77,7 +77,7 @@ def test_cora_has_its_classes_by_name(here: None) -> None:
 def test_mutag_is_the_published_one(here: None) -> None:
     data = opened("mutag")
     assert counts(data) == {"mutagenic": 125, "not mutagenic": 63}
-    assert data.spec.many  # type: ignore[union-attr]
+    assert data.spec.graph_level  # type: ignore[union-attr]
     sizes = data.parts["train"].graphs.nodes  # type: ignore[attr-defined]
     assert (len(sizes), int(sizes.min()), int(sizes.max()), int(sizes.sum())) == (188, 10, 28, 3371)
     assert not any("not the published file" in note for note in data.notes)

@@ -86,28 +86,28 @@ def test_captions_have_their_parts(home: Path) -> None:
 
 def test_captions_may_share_their_pieces(home: Path) -> None:
     captions(home)
-    data = opened("multi30k", shared=True)
+    data = opened("multi30k", joint_vocab=True)
     assert isinstance(data.spec, PairSpec)
-    assert data.spec.shared
+    assert data.spec.joint_vocab
     assert data.spec.target.sentences
     assert data.spec.target.lower
-    assert any("at most vocabulary=10000 for this set" in n for n in data.notes)
+    assert any("at most vocab_size=10000 for this set" in n for n in data.notes)
     assert any("share a tokenizer: they are cut into byte pairs" in n for n in data.notes)
     assert not any("min_count=2" in n for n in data.notes)
     assert data.preprocessing.to_json()["source"]["kind"] == "bpe"
     assert data.parts["test"].texts(0) == ["A dog runs 0te ."]  # type: ignore[attr-defined]
-    small = opened("multi30k", shared=True, vocabulary=260)
+    small = opened("multi30k", joint_vocab=True, vocab_size=260)
     assert isinstance(small.spec, PairSpec)
-    assert small.spec.vocabulary == 262
-    words = opened("multi30k", shared=True, tokenizer="words").preprocessing.to_json()
+    assert small.spec.vocab_size == 262
+    words = opened("multi30k", joint_vocab=True, tokenizer="words").preprocessing.to_json()
     assert {"hund", "dog"} <= set(words["source"]["tokens"])
 
 
 def test_spelling_and_sound_share_nothing(home: Path) -> None:
     dictionary(home, [f"ab{a}{b} AE1 B {a.upper()} {b.upper()}" for a in "cdef" for b in "ghij"])
-    data = opened("cmudict", shared=True)
+    data = opened("cmudict", joint_vocab=True)
     assert isinstance(data.spec, PairSpec)
-    assert not data.spec.shared
+    assert not data.spec.joint_vocab
     assert any("share no tokenizer" in n for n in data.notes)
     assert not opened("cmudict", tokenizer="bpe").spec.target.sentences  # type: ignore[union-attr]
 
@@ -124,9 +124,9 @@ def test_the_real_dictionary(shared_data: Path, monkeypatch: pytest.MonkeyPatch)
         pytest.skip("needs cmudict")
     data = opened("cmudict", max_samples=2000)
     assert isinstance(data.spec.target, Tokens)
-    assert data.spec.target.vocabulary == 39 + 4  # the phonemes of the dictionary
+    assert data.spec.target.vocab_size == 39 + 4  # the phonemes of the dictionary
     assert isinstance(data.spec, PairSpec)
-    assert data.spec.vocabulary == 26 + 1 + 2
+    assert data.spec.vocab_size == 26 + 1 + 2
     assert any("Left out of 135,166 entries: 1,19" in n for n in data.notes)
     assert not any("not the published file" in n for n in data.notes)
 

@@ -55,7 +55,7 @@ def test_tiny_shakespeare_is_split_where_its_losses_are_published() -> None:
     data = opened("tinyshakespeare")
     # nanoGPT: 1 003 854 characters train, 111 540 validate, 65 are different.
     assert {part: len(held.target) for part, held in data.parts.items()} == {"train": 1_003_853, "val": 111_539}  # type: ignore[arg-type]
-    assert preprocessing_of(data).tokenizer.vocabulary == 65 + 2
+    assert preprocessing_of(data).tokenizer.vocab_size == 65 + 2
     assert "no part is kept for a test" in " ".join(data.notes)
     assert "not the published file" not in " ".join(data.notes)
     with pytest.raises(SettingError, match=r"val=0\.2 would"):
@@ -121,7 +121,7 @@ def test_a_book_without_its_marks_is_refused(own_data: Path) -> None:
 @pytest.mark.parametrize("name", ["tinyshakespeare", "wikitext2"])
 def test_hidden_tokens_are_learned_of_it(name: str) -> None:
     here(name)
-    data = open_named(name, DataSettings(length=32, vocabulary=1000, special_tokens=True), targets=(Masked,))
+    data = open_named(name, DataSettings(length=32, vocab_size=1000, special_tokens=True), targets=(Masked,))
     preprocessing = data.preprocessing
     assert isinstance(preprocessing, MaskedPreprocessing)
     assert isinstance(data.spec.target, Masked)

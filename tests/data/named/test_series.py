@@ -39,7 +39,7 @@ PARTS = {  # windows of train, val and test, the steps of history and horizon, a
 def test_they_are_as_published(name: str) -> None:
     data = open_named(name, DataSettings())
     sizes = tuple(len(data.parts[part]) for part in ("train", "val", "test"))
-    assert (*sizes, data.spec.shape[0], horizon(data).steps, horizon(data).season) == PARTS[name]
+    assert (*sizes, data.spec.shape[0], horizon(data).steps, horizon(data).season_length) == PARTS[name]
     assert horizon(data).columns == (NAMED[name].target,)
     assert not any("is not the published file" in note for note in data.notes)
     assert (data.name, data.licence) == (name, NAMED[name].licence)

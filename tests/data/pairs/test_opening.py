@@ -53,7 +53,7 @@ def test_letters_to_sounds(tmp_path: Path) -> None:
     data = opened(written(tmp_path / "words.tsv", pairs))
     assert isinstance(data.spec, PairSpec)
     target = data.spec.target
-    assert (data.name, data.spec.vocabulary) == ("words", 2 + 8)
+    assert (data.name, data.spec.vocab_size) == ("words", 2 + 8)
     assert target == Tokens(2 + 2 + 8, BEGIN, END, 9)  # eight sounds and the end
     assert data.spec.shape == (8,)
     assert [len(p) for p in data.parts.values()] == [
@@ -182,7 +182,7 @@ def test_preprocessing_comes_back_from_json(tmp_path: Path) -> None:
     text = ["habe", "fee"]
     assert all(torch.equal(a, b) for a, b in zip(again.sources(text), preprocessing(data).sources(text)))
     assert all(torch.equal(a, b) for a, b in zip(again.targets(["B K"]), preprocessing(data).targets(["B K"])))
-    document["spec"]["vocabulary"] += 1
+    document["spec"]["vocab_size"] += 1
     with pytest.raises(ValueError, match="tokenizers of"):
         PairPreprocessing.from_json(document)
 

@@ -47,9 +47,9 @@ def train(data: DataSet) -> PairsPart:
 
 
 def test_an_id_means_the_same_on_either_side(tmp_path: Path) -> None:
-    data, prepared, spec = opened(captions(tmp_path), shared=True, vocabulary=400)
-    assert spec.shared
-    assert spec.vocabulary == spec.target.vocabulary == len(prepared.source_tokenizer) + SHIFT
+    data, prepared, spec = opened(captions(tmp_path), joint_vocab=True, vocab_size=400)
+    assert spec.joint_vocab
+    assert spec.vocab_size == spec.target.vocab_size == len(prepared.source_tokenizer) + SHIFT
     assert prepared.source_tokenizer is prepared.target_tokenizer
     assert prepared.source_tokenizer.kind == "bpe"
     assert (spec.target.begin, spec.target.end, spec.target.padding, spec.target.unknown) == (2, 3, 0, 1)
@@ -71,7 +71,7 @@ def test_an_id_means_the_same_on_either_side(tmp_path: Path) -> None:
 def test_every_text_comes_back(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     tokenizer = train_tokenizer("bpe", [*GERMAN, *ENGLISH], 300)
     target = Tokens(len(tokenizer) + SHIFT, BEGIN, END, 9, sentences=True)
-    prepared = PairPreprocessing(PairSpec(target.vocabulary, 9, target, True), tokenizer, tokenizer)
+    prepared = PairPreprocessing(PairSpec(target.vocab_size, 9, target, True), tokenizer, tokenizer)
     ids, lengths = prepared.targets([text])
     assert int(ids[-1]) == END
     assert int(lengths) == len(ids)
@@ -79,7 +79,7 @@ def test_every_text_comes_back(tmp_path_factory: pytest.TempPathFactory, text: s
 
 
 def test_it_comes_back_from_json_and_is_written_once(tmp_path: Path) -> None:
-    _, prepared, _ = opened(captions(tmp_path), shared=True)
+    _, prepared, _ = opened(captions(tmp_path), joint_vocab=True)
     document = json.loads(json.dumps(prepared.to_json()))
     again = PairPreprocessing.from_json(document)
     assert document["target"] is None
@@ -87,7 +87,7 @@ def test_it_comes_back_from_json_and_is_written_once(tmp_path: Path) -> None:
     assert again.spec == prepared.spec
     assert all(torch.equal(a, b) for a, b in zip(again.sources(GERMAN), prepared.sources(GERMAN)))
     assert all(torch.equal(a, b) for a, b in zip(again.targets(ENGLISH), prepared.targets(ENGLISH)))
-    document["spec"]["target"]["vocabulary"] -= 1
+    document["spec"]["target"]["vocab_size"] -= 1
     with pytest.raises(ValueError, match="tokenizers of"):
         PairPreprocessing.from_json(document)
 
@@ -96,21 +96,21 @@ def test_sides_that_are_cut_differently_share_nothing(tmp_path: Path) -> None:
     words = ["abba", "cab", "bad", "dab", "add", "dada", "baa", "cabal", "bed", "dead", "face", "fade"] * 3
     pairs = "".join(f"{word}{'ab'[i % 2]}\t{' '.join(word.upper())}\n" for i, word in enumerate(words))
     (tmp_path / "words.tsv").write_text(pairs)
-    data, _, spec = opened(str(tmp_path / "words.tsv"), shared=True)
-    assert not spec.shared
+    data, _, spec = opened(str(tmp_path / "words.tsv"), joint_vocab=True)
+    assert not spec.joint_vocab
     assert not spec.target.sentences  # the blanks are those of a notation
     assert any("share no tokenizer, as sources are cut into characters" in note for note in data.notes)
-    _, prepared, spec = opened(str(tmp_path / "words.tsv"), shared=True, tokenizer="bpe")
-    assert spec.shared
+    _, prepared, spec = opened(str(tmp_path / "words.tsv"), joint_vocab=True, tokenizer="bpe")
+    assert spec.joint_vocab
     assert not spec.target.sentences
     assert prepared.source_tokenizer is prepared.target_tokenizer
-    assert opened(str(tmp_path / "words.tsv"))[2].shared is False
+    assert opened(str(tmp_path / "words.tsv"))[2].joint_vocab is False
 
 
 def test_a_kind_that_is_typed_is_that_of_both(tmp_path: Path) -> None:
     for kind in ("words", "characters", "wordpiece"):
-        _, prepared, spec = opened(captions(tmp_path), shared=True, tokenizer=kind)
-        assert (prepared.source_tokenizer.kind, spec.shared) == (kind, True)
+        _, prepared, spec = opened(captions(tmp_path), joint_vocab=True, tokenizer=kind)
+        assert (prepared.source_tokenizer.kind, spec.joint_vocab) == (kind, True)
         assert prepared.source_tokenizer is prepared.target_tokenizer
         assert spec.target.sentences
 
@@ -168,9 +168,9 @@ def test_a_tokenizer_keeps_its_ids(
     library = saved(tmp_path / "made", special, frame, {**config, "vocab_size": 384})
     data, prepared, spec = opened(captions(tmp_path), tokenizer=str(tmp_path / "made"))
     target = spec.target
-    assert spec.shared
+    assert spec.joint_vocab
     assert (target.begin, target.end, target.padding, target.unknown) == (begin, end, padding, unknown)
-    assert spec.vocabulary == target.vocabulary == 384  # as many as the model has rows
+    assert spec.vocab_size == target.vocab_size == 384  # as many as the model has rows
     framed = library.encode("Der Hund läuft").ids  # by the library's own post-processor
     assert prepared.sources(["Der Hund läuft"])[0].tolist() == framed
     plain = library.encode("The dog", add_special_tokens=False).ids
@@ -202,11 +202,11 @@ def test_without_a_config_the_tokens_tell(tmp_path: Path) -> None:
 
 
 def test_the_tokenizer_of_another_run(tmp_path: Path) -> None:
-    _, first, spec = opened(captions(tmp_path), shared=True)
+    _, first, spec = opened(captions(tmp_path), joint_vocab=True)
     (tmp_path / "run" / "model").mkdir(parents=True)
     (tmp_path / "run" / "model" / "preprocessing.json").write_text(json.dumps(first.to_json()))
     _, second, other = opened(captions(tmp_path, 60), tokenizer=str(tmp_path / "run"))
-    assert (other.vocabulary, other.shared) == (spec.vocabulary, True)
+    assert (other.vocab_size, other.joint_vocab) == (spec.vocab_size, True)
     assert torch.equal(first.sources(GERMAN)[0], second.sources(GERMAN)[0])
     saved(tmp_path / "made", *BART)
     _, third, _ = opened(captions(tmp_path), tokenizer=str(tmp_path / "made"))
@@ -223,7 +223,7 @@ def test_what_cannot_be_asked_of_it_is_refused(tmp_path: Path) -> None:
     saved(tmp_path / "made", *BART)
     source, made = captions(tmp_path), str(tmp_path / "made")
     with pytest.raises(SettingError, match="is one for both sides"):
-        opened(source, tokenizer=made, shared=False)
+        opened(source, tokenizer=made, joint_vocab=False)
     with pytest.raises(SettingError, match="lower=true"):
         opened(source, tokenizer=made, lower=True)
     with pytest.raises(SettingError, match="neither a kind of tokenizer"):

@@ -70,10 +70,10 @@ def file(tmp_path: Path) -> Path:
 def test_the_spec_says_what_is_forecast(file: Path) -> None:
     data = opened(file)
     assert isinstance(data.spec, SeriesSpec)
-    assert (data.spec.shape, data.spec.known) == ((24, 3), 1)
+    assert (data.spec.shape, data.spec.known_future) == ((24, 3), 1)
     target = data.spec.target
     assert isinstance(target, Horizon)
-    assert (target.steps, target.columns, target.season, target.outputs) == (6, ("load",), 24, 6)
+    assert (target.steps, target.columns, target.season_length, target.outputs) == (6, ("load",), 24, 6)
     assert data.name == "load"
     assert windows(data, "test").name(0).startswith("from 2024-01-")
     assert windows(data, "test").row(0) == {
@@ -87,11 +87,11 @@ def test_what_nobody_says_follows_from_the_horizon_and_the_calendar(file: Path) 
     assert data.spec.shape == (96, 3)
     assert isinstance(data.spec.target, Horizon)
     assert (data.spec.target.steps, data.spec.target.columns) == (24, ("load", "wind"))
-    assert opened(file, season_length=48).spec.target.season == 48  # type: ignore[union-attr]
+    assert opened(file, season_length=48).spec.target.season_length == 48  # type: ignore[union-attr]
     with pytest.raises(SettingError, match="season_length=300 is more than half of the training time"):
         opened(file, season_length=300)
     short = opened(write(file.with_name("short.csv"), values()[:60]), horizon=2, lookback=4)
-    assert short.spec.target.season == 1  # type: ignore[union-attr]
+    assert short.spec.target.season_length == 1  # type: ignore[union-attr]
     assert any("the calendar has is more than half of the training time" in note for note in short.notes)
 
 

@@ -401,7 +401,7 @@ def test_texts_stand_in_a_frame(tmp_path: Path, kind: str) -> None:
     tokenizer = data.preprocessing.tokenizer  # type: ignore[attr-defined]
     size = len(tokenizer)
     assert isinstance(data.spec, TextSpec)
-    assert (data.spec.vocabulary, data.spec.begin, data.spec.end) == (size + 3, size, size + 1)
+    assert (data.spec.vocab_size, data.spec.begin, data.spec.end) == (size + 3, size, size + 1)
     train = part(data, "train")
     texts = [train.row(i)["text"] for i in range(len(train))]  # type: ignore[index]
     assert rows(train) == framed(tokenizer, size, size + 1, texts)
@@ -442,7 +442,7 @@ def test_a_tokenizer_of_others_frames_by_its_own_tokens(tmp_path: Path) -> None:
     train = part(data, "train")
     texts = [train.row(i)["text"] for i in range(len(train))]  # type: ignore[index]
     assert isinstance(data.spec, TextSpec)
-    assert (data.spec.vocabulary, data.spec.begin, data.spec.end) == (len(tokenizer), 2, 3)
+    assert (data.spec.vocab_size, data.spec.begin, data.spec.end) == (len(tokenizer), 2, 3)
     assert rows(train) == framed(tokenizer, 2, 3, texts)
     assert any("[CLS] before it, [SEP] behind it" in note for note in data.notes)
     assert any("as the tokenizer has them that was given" in note for note in data.notes)
@@ -471,7 +471,7 @@ def test_the_tokenizer_of_a_run_gives_the_same_ids(tmp_path: Path) -> None:
     second = opened(path, text="t", target="k", tokenizer=str(tmp_path), special_tokens=True)
     assert isinstance(first.spec, TextSpec)
     assert isinstance(second.spec, TextSpec)
-    for field in ("vocabulary", "begin", "end"):
+    for field in ("vocab_size", "begin", "end"):
         assert getattr(second.spec, field) == getattr(first.spec, field)
     one, two = first.preprocessing, second.preprocessing
     assert one.tokenizer.to_json() == two.tokenizer.to_json()  # type: ignore[attr-defined]

@@ -155,7 +155,7 @@ def test_a_text_becomes_words_without_punctuation_and_rare_words() -> None:
     assert "The context of a word ends at a blank line." in told
     assert "in lower case without punctuation; 5 different ones have vectors" in told
     assert "1 of the 31 words of the training part (3.2 %) occur less than 3 times: they are left out" in told
-    limited = " ".join(dataset(text, min_count=3, lower=True, vocabulary=4, val=0.0, test=0.0).notes)
+    limited = " ".join(dataset(text, min_count=3, lower=True, vocab_size=4, val=0.0, test=0.0).notes)
     assert "or are not among the 2 commonest" in limited
 
 

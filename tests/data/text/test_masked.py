@@ -159,7 +159,7 @@ def test_json_gives_an_equal_preprocessing_back(tmp_path: Path, whole_words: boo
 
 
 def test_whole_words_are_hidden_whole(tmp_path: Path) -> None:
-    data = opened(poem(tmp_path), length=32, whole_words=True, vocabulary=60, val=0, test=0)
+    data = opened(poem(tmp_path), length=32, whole_words=True, vocab_size=60, val=0, test=0)
     tokens = data.preprocessing.tokenizer.tokens  # type: ignore[attr-defined]
     for (ids, _), target in data.parts["train"].batches([torch.arange(len(data.parts["train"]))], 1):
         for row, wanted in zip(ids, target):

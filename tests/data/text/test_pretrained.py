@@ -35,7 +35,7 @@ def test_a_tokenizer_keeps_its_ids_and_neither_cuts_nor_pads(tmp_path: Path) -> 
     library.no_padding()
     assert tokenizer.kind == "pretrained"
     assert ids_of(tokenizer) == list(BERT)
-    assert len(tokenizer) == tokenizer.vocabulary == library.get_vocab_size()
+    assert len(tokenizer) == tokenizer.vocab_size == library.get_vocab_size()
     for text in (*TEXTS, " ".join(TEXTS)):
         begin, end = frame_for(tokenizer)
         assert [begin, *tokenizer.encode(text), end] == library.encode(text).ids
@@ -169,9 +169,9 @@ def test_a_place_without_one_is_refused_with_the_way_out(tmp_path: Path) -> None
         open_tokenizer(tmp_path / "absent.json")
 
 
-@pytest.mark.parametrize("key", ["vocabulary", "min_count", "lower"])
+@pytest.mark.parametrize("key", ["vocab_size", "min_count", "lower"])
 def test_settings_of_a_tokenizer_to_be_fitted_are_refused(tmp_path: Path, key: str) -> None:
-    value = {"vocabulary": 99, "min_count": 2, "lower": False}[key]
+    value = {"vocab_size": 99, "min_count": 2, "lower": False}[key]
     asked = DataSettings(tokenizer=str(bert_like(tmp_path / "bert")), length=4, **{key: value})  # type: ignore[arg-type]
     with pytest.raises(SettingError, match=f"{key}=.*is fitted already"):
         running_dataset({"train": "the fox ran " * 9}, asked, name="", source="", fingerprint="")

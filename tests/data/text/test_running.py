@@ -50,7 +50,7 @@ def text_of(data: DataSet, part: str) -> str:
 def test_a_file_is_split_by_position(tmp_path: Path) -> None:
     data = opened(written(tmp_path, poem=POEM) / "poem.txt", val=0.2, test=0.1, length=8, stateful=True)
     assert data.name == "poem"
-    assert data.spec == TextSpec(data.spec.vocabulary, 8, NextToken(data.spec.vocabulary))  # type: ignore[union-attr]
+    assert data.spec == TextSpec(data.spec.vocab_size, 8, NextToken(data.spec.vocab_size))  # type: ignore[union-attr]
     texts = [text_of(data, part) for part in ("train", "val", "test")]
     assert "".join(texts) == POEM
     assert [round(len(t) / len(POEM), 2) for t in texts] == [0.7, 0.2, 0.1]
@@ -224,7 +224,7 @@ def test_json_gives_an_equal_preprocessing_back(tmp_path: Path, kind: str) -> No
 
 def test_what_is_told_of_tokens_frames_and_files(tmp_path: Path) -> None:
     poem = written(tmp_path, poem=POEM) / "poem.txt"
-    notes = opened(poem, tokenizer="wordpiece", vocabulary=60, length=4).notes
+    notes = opened(poem, tokenizer="wordpiece", vocab_size=60, length=4).notes
     assert "Tokens are pieces: blanks and line ends between them are left out." in notes
     with pytest.raises(SettingError, match="runs on: leave it out"):
         opened(poem, special_tokens=True)

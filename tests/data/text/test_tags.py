@@ -243,7 +243,7 @@ def test_the_tag_of_a_word_stands_at_its_first_piece(tmp_path: Path, how: str, f
 
 
 def test_pieces_of_a_word_are_told_from_the_next_word(tmp_path: Path) -> None:
-    data = opened(conll(tmp_path), tokenizer="wordpiece", vocabulary=40, min_count=9, val=0.2, test=0.2)
+    data = opened(conll(tmp_path), tokenizer="wordpiece", vocab_size=40, min_count=9, val=0.2, test=0.2)
     preprocessing = data.preprocessing
     assert isinstance(preprocessing, TagPreprocessing)
     found = preprocessing.encode([["saw", "Rome"], ["left"]])

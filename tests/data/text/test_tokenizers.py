@@ -36,8 +36,8 @@ CORPUS = [
 ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 
 
-def trained(kind: str, texts: list[str] = CORPUS, vocabulary: int = 400, **more: object) -> Tokenizer:
-    return train_tokenizer(kind, texts, vocabulary, **more)  # type: ignore[arg-type]
+def trained(kind: str, texts: list[str] = CORPUS, vocab_size: int = 400, **more: object) -> Tokenizer:
+    return train_tokenizer(kind, texts, vocab_size, **more)  # type: ignore[arg-type]
 
 
 TRAINED = {kind: trained(kind) for kind in KINDS}
@@ -47,7 +47,7 @@ TRAINED = {kind: trained(kind) for kind in KINDS}
 def test_0_is_padding_and_1_is_unknown(kind: str) -> None:
     tokenizer = TRAINED[kind]
     assert tuple(tokenizer.tokens[:2]) == SPECIAL[kind]
-    assert len(tokenizer) == tokenizer.vocabulary == len(tokenizer.tokens)
+    assert len(tokenizer) == tokenizer.vocab_size == len(tokenizer.tokens)
     assert tokenizer.decode([PAD, PAD]) == ""
     for text in (*CORPUS, *SPECIAL[kind], "<pad> [PAD] <unk>"):
         assert PAD not in tokenizer.encode(text)  # what stands in a text is never padding
@@ -195,24 +195,24 @@ def test_a_vocabulary_of_one_is_refused(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["characters", "words"])
 def test_a_vocabulary_of_one_by_the_settings_is_refused(kind: str) -> None:
-    for more in ({"vocabulary": 3}, {"min_count": 2}):
+    for more in ({"vocab_size": 3}, {"min_count": 2}):
         with pytest.raises(DataError, match=r"one only, 'a'.*min_count"):
             trained(kind, ["a a b"] if kind == "words" else ["aab"], **more)
 
 
 @pytest.mark.parametrize(
-    ("kind", "vocabulary", "min_count", "words"),
+    ("kind", "vocab_size", "min_count", "words"),
     [
-        ("bpe", 257, 1, "vocabulary=257.*258"),
-        ("words", 2, 1, "vocabulary=2"),
+        ("bpe", 257, 1, "vocab_size=257.*258"),
+        ("words", 2, 1, "vocab_size=2"),
         ("words", 9, 0, "min_count=0"),
         ("letters", 9, 1, "letters.*characters, words"),
-        ("wordpiece", 10, 1, "vocabulary=10 is too small.*two tokens for each"),
+        ("wordpiece", 10, 1, "vocab_size=10 is too small.*two tokens for each"),
     ],
 )
-def test_settings_that_cannot_be(kind: str, vocabulary: int, min_count: int, words: str) -> None:
+def test_settings_that_cannot_be(kind: str, vocab_size: int, min_count: int, words: str) -> None:
     with pytest.raises(SettingError, match=words):
-        train_tokenizer(kind, CORPUS, vocabulary, min_count)
+        train_tokenizer(kind, CORPUS, vocab_size, min_count)
     with pytest.raises(SettingError, match="blanks"):
         train_tokenizer("bpe", CORPUS, 300, blanks=True)
 

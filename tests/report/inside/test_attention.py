@@ -176,7 +176,7 @@ def test_one_token_and_a_full_context_are_drawn(count: int, length: int) -> None
 
 
 def test_a_deep_model_on_a_long_text_stays_small() -> None:
-    model = cutaway.create_model("gpt2", layers=20, heads=8, dim=32, context=300, vocabulary=50)
+    model = cutaway.create_model("gpt2", layers=20, heads=8, dim=32, context_length=300, vocab_size=50)
     ids = torch.randint(1, 50, (1, 300), generator=torch.Generator().manual_seed(0))
     subject = open_model(model, ids, torch.ones_like(ids, dtype=torch.bool))
     found = attention.view(dataclasses.replace(subject, options={"layer": "blocks.7.attention"}))

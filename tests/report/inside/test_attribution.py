@@ -153,7 +153,7 @@ def test_it_says_how_to_read_it_and_where_it_misleads() -> None:
 def test_variables_of_a_series_have_the_names_of_their_columns(tmp_path: Path) -> None:
     lines = [f"2024-01-{1 + i // 24:02} {i % 24:02}:00,{i % 7},{i % 5}" for i in range(300)]
     (tmp_path / "s.csv").write_text("\n".join(["time,visits,rain", *lines]), encoding="utf-8")
-    kept = {"forecast": "visits", "horizon": 4, "epochs": 1, "tensorboard": False, "model.hidden": 8}
+    kept = {"forecast": "visits", "horizon": 4, "epochs": 1, "tensorboard": False, "model.hidden_dim": 8}
     found = cutaway.train("gru", tmp_path / "s.csv", out=tmp_path / "run", **kept)
     shown = view(open_run(found, options={"method": "gradient"}))
     assert {series["name"] for series in shown["drawings"][0]["series"]} == {"visits", "rain"}
@@ -172,7 +172,7 @@ def test_of_an_untrained_answer_no_map_is_said_to_stand() -> None:
 
 
 def test_a_folder_without_a_head_is_known_to_have_an_untrained_one(tmp_path: Path) -> None:
-    model = cutaway.create_model("bert-base-uncased", layers=1, dim=8, heads=2, vocabulary=40, context=8)
+    model = cutaway.create_model("bert-base-uncased", layers=1, dim=8, heads=2, vocab_size=40, context_length=8)
     write_folder(model, "bert-base-uncased", tmp_path / "whole")
     assert open_subject(tmp_path / "whole").untrained == ""
     tensors = load_file(tmp_path / "whole" / "model.safetensors")

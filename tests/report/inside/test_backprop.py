@@ -60,7 +60,7 @@ def test_numbers_equal_autograd(
     hidden: list[int], activation: str, norm: str, bias: bool, inputs: int, seed: int, known: bool
 ) -> None:
     model: Any = create_model(
-        "mlp", in_features=inputs, num_classes=3, hidden=tuple(hidden), activation=activation, norm=norm, bias=bias
+        "mlp", in_features=inputs, num_classes=3, hidden_dims=tuple(hidden), activation=activation, norm=norm, bias=bias
     )
     randomized(model.double(), seed).eval()
     x = torch.randn(1, inputs, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
@@ -107,7 +107,7 @@ def test_presets_unfold(name: str) -> None:
 
 def test_sums_add_up_though_only_some_are_shown() -> None:
     """Of a wide layer what is not shown is one term, so that every sum can be followed to the end."""
-    model: Any = create_model("mlp", in_features=20, num_classes=12, hidden=(30, 15), dropout=0.0).double()
+    model: Any = create_model("mlp", in_features=20, num_classes=12, hidden_dims=(30, 15), dropout=0.0).double()
     subject = open_model(model, torch.randn(1, 20, dtype=torch.float64))
     layers = view(subject)["drawings"][0]["layers"]
     for before, layer in itertools.pairwise(layers):
@@ -131,7 +131,7 @@ def test_a_gradient_is_delta_times_what_came_in() -> None:
 
 
 def test_a_run_says_what_the_example_is(tmp_path: Path) -> None:
-    settings_ = {"model.hidden": "3", "model.dropout": 0.0}
+    settings_ = {"model.hidden_dims": "3", "model.dropout": 0.0}
     run = cutaway.train("mlp", "moons", epochs=1, out=tmp_path / "run", **settings_)
     found = view(open_run(run, options={"example": "2"}))
     assert "softmax(z) − t" in found["summary"]
@@ -143,7 +143,7 @@ def test_a_run_says_what_the_example_is(tmp_path: Path) -> None:
 
 
 def test_the_error_of_a_network_that_is_all_but_sure_is_not_rounded_away() -> None:
-    model = create_model("mlp", in_features=2, num_classes=3, hidden=(2,))
+    model = create_model("mlp", in_features=2, num_classes=3, hidden_dims=(2,))
     with torch.no_grad():
         model.head.weight.zero_()
         model.head.bias.copy_(torch.tensor([20.0, 0.0, 0.0]))

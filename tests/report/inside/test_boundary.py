@@ -57,7 +57,9 @@ def test_dense_models_of_tables_alone_have_a_boundary() -> None:
 @pytest.mark.parametrize("norm", ["none", "batch", "layer"])
 @pytest.mark.parametrize("classes", [1, 2, 4])
 def test_any_network_is_drawn(activation: str, norm: str, classes: int) -> None:
-    model = create_model("mlp", in_features=2, num_classes=classes, hidden=(5, 3), activation=activation, norm=norm)
+    model = create_model(
+        "mlp", in_features=2, num_classes=classes, hidden_dims=(5, 3), activation=activation, norm=norm
+    )
     subject = open_model(model.double(), torch.randn(3, 2, dtype=torch.float64))
     found = view(subject)
     json.dumps(found, allow_nan=False)
@@ -71,7 +73,7 @@ def test_any_network_is_drawn(activation: str, norm: str, classes: int) -> None:
 def test_the_maps_are_what_the_model_says_there(seed: int, x: float, y: float) -> None:
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
-        model: Any = create_model("mlp", in_features=2, num_classes=2, hidden=(4,), activation="tanh").eval()
+        model: Any = create_model("mlp", in_features=2, num_classes=2, hidden_dims=(4,), activation="tanh").eval()
         subject = open_model(model, torch.randn(20, 2))
     drawing = view(subject)["drawings"][0]
     for size, of in ((SIZE, "answer"), (SMALL, "neuron")):
@@ -109,7 +111,7 @@ def run_of(tmp_path: Path, model: str, data: Any, **settings: Any) -> cutaway.tr
     ],
 )
 def test_runs_keep_within_the_stream(tmp_path: Path, model: str, data: str, kind: str) -> None:
-    deep = {"model.hidden": "8,8", **QUIET} if model == "mlp" else {}
+    deep = {"model.hidden_dims": "8,8", **QUIET} if model == "mlp" else {}
     subject = open_run(run_of(tmp_path, model, data, **deep))
     found = view(subject)
     drawing = found["drawings"][0]

@@ -206,7 +206,9 @@ def test_a_word_that_does_not_stand_twice_is_refused(text_run: Run, word: str) -
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_shared_block_is_passed_as_often_as_it_is_run(count: int) -> None:
-    model = cutaway.create_model("albert-base-v2", layers=4, heads=2, dim=16, embedding=8, vocabulary=9, context=12)
+    model = cutaway.create_model(
+        "albert-base-v2", layers=4, heads=2, dim=16, embedding_dim=8, vocab_size=9, context_length=12
+    )
     ids = torch.tensor([[3, 4, 3, 5]] * count)
     subject = open_model(model, ids, torch.ones_like(ids, dtype=torch.bool))
     found = spring.occurrences(subject)
@@ -240,7 +242,7 @@ def test_words_that_are_signs_stand_in_quotes(text_run: Run) -> None:
 
 def test_tokens_beside_those_of_the_text_have_names(tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text(TEXT * 30, encoding="utf-8")
-    small_model = {"model.layers": 1, "model.heads": 2, "model.dim": 16, "vocabulary": 60}
+    small_model = {"model.layers": 1, "model.heads": 2, "model.dim": 16, "vocab_size": 60}
     found = cutaway.train(
         "bert-base-uncased", tmp_path / "book.txt", epochs=1, out=tmp_path / "run", tensorboard=False, **small_model
     )
@@ -252,7 +254,9 @@ def test_tokens_beside_those_of_the_text_have_names(tmp_path: Path) -> None:
 
 def test_the_words_at_hand_come_first_then_whole_words_and_never_what_nobody_wrote() -> None:
     written = ["[PAD]", "[unused0]", "[CLS]", "a", "##ing", "the", "river", "<s>", "Ġsea", "bank", "<|endoftext|>"]
-    subject = open_model(cutaway.create_model("bert-base-uncased", layers=1, dim=8, heads=2, vocabulary=12, context=8))
+    subject = open_model(
+        cutaway.create_model("bert-base-uncased", layers=1, dim=8, heads=2, vocab_size=12, context_length=8)
+    )
     assert [written[i] for i in _worth(subject, written, 11)] == ["the", "river", "Ġsea", "bank", "a", "##ing"]
     tokens = torch.tensor([[2, 4, 9, 3]])
     opened = dataclasses.replace(subject, inputs=(tokens, *subject.inputs[1:]), part=object(), rows=(0,))

@@ -93,7 +93,7 @@ def test_class_templates_are_rows_of_softmax(tmp_path: Path) -> None:
 
 
 def test_signals_and_pictures_of_dense_layers() -> None:
-    series = open_model(create_model("mlp", in_features=24, hidden=(5,)), torch.randn(2, 8, 3))
+    series = open_model(create_model("mlp", in_features=24, hidden_dims=(5,)), torch.randn(2, 8, 3))
     assert not suits(series)  # nothing says that these inputs are steps of a signal
     assert not suits(opened("mlp"))
     kernels = tiles(view(opened("cnn1d")))

@@ -110,14 +110,14 @@ def test_bad_options_are_refused(options: dict[str, str], error: type[Exception]
 
 @pytest.mark.parametrize("name", ["rnn", "lstm", "gru"])
 def test_a_single_step_has_gates_and_no_lag(name: str) -> None:
-    model = cutaway.create_model(name, in_features=2, hidden=3, num_classes=1).double()
+    model = cutaway.create_model(name, in_features=2, hidden_dim=3, num_classes=1).double()
     found = gates.view(open_model(model, torch.randn(1, 1, 2).double()))
     assert not any("steps back" in str(d.get("x")) for d in found["drawings"])
     json.dumps(found, allow_nan=False)
 
 
 def test_long_sequences_and_many_layers_stay_small() -> None:
-    model = cutaway.create_model("lstm", in_features=2, hidden=40, layers=4, bidirectional=True, num_classes=2)
+    model = cutaway.create_model("lstm", in_features=2, hidden_dim=40, layers=4, bidirectional=True, num_classes=2)
     found = gates.view(open_model(model, torch.randn(1, 700, 2)))
     assert len(json.dumps(found)) < 2_000_000
     assert any("the first 200 of 700 steps" in d["title"] for d in kinds(found["drawings"]))
@@ -203,7 +203,7 @@ def test_an_elman_network_of_one_unit_by_hand() -> None:
 
 def test_what_upper_and_backward_layers_read() -> None:
     torch.manual_seed(0)
-    model = cutaway.create_model("gru", in_features=2, hidden=3, layers=2, bidirectional=True, num_classes=2)
+    model = cutaway.create_model("gru", in_features=2, hidden_dim=3, layers=2, bidirectional=True, num_classes=2)
     x, mask = torch.randn(2, 5, 2), torch.tensor([[True] * 5, [True, True, True, False, False]])
     with torch.no_grad(), readings(model) as found:
         model(x, mask)

@@ -57,7 +57,7 @@ def test_the_gradient_of_an_output_is_the_one_that_reaches_it() -> None:
 
 
 def test_units_that_never_fire_are_counted() -> None:
-    model = cutaway.create_model("mlp", in_features=4, hidden=(10,), num_classes=3)
+    model = cutaway.create_model("mlp", in_features=4, hidden_dims=(10,), num_classes=3)
     first = next(m for m in model.modules() if isinstance(m, nn.Linear))
     with torch.no_grad():
         first.bias[:4] = -1e6
@@ -111,7 +111,7 @@ def test_weights_of_the_model_itself_stand_at_the_input_under_their_names() -> N
 
 def test_a_layer_whose_last_state_alone_is_read_has_a_gradient() -> None:
     torch.manual_seed(0)
-    model = cutaway.create_model("gru", in_features=2, vocabulary=0, num_classes=6, horizon=3).eval()
+    model = cutaway.create_model("gru", in_features=2, vocab_size=0, num_classes=6, horizon=3).eval()
     flow = {layer.name: layer for layer in gradient_flow(open_model(model, torch.randn(2, 9, 2))).layers}
     assert flow["rnn"].gradient > 0
     assert flow["rnn"].output > 0
@@ -126,7 +126,7 @@ def test_one_layer_is_not_compared_with_itself_and_random_targets_are_said() -> 
 
 def graphs() -> Subject:
     """Two graphs side by side."""
-    model = cutaway.create_model("gcn", in_features=3, num_classes=2, many=True)
+    model = cutaway.create_model("gcn", in_features=3, num_classes=2, graph_level=True)
     edges, batch = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]), torch.tensor([0, 0, 1, 1])
     return open_model(model, torch.randn(4, 3), edges, torch.arange(2), batch)
 
@@ -157,7 +157,7 @@ def test_steps_of_a_recurrent_network_are_those_of_its_input() -> None:
 def test_a_plain_rnn_forgets_what_an_lstm_with_open_gates_keeps() -> None:
     def ratio(name: str) -> float:
         torch.manual_seed(0)
-        model = cutaway.create_model(name, in_features=1, hidden=16, num_classes=2)
+        model = cutaway.create_model(name, in_features=1, hidden_dim=16, num_classes=2)
         for key, parameter in model.named_parameters():
             if name == "lstm" and "bias_ih" in key:
                 with torch.no_grad():
@@ -169,7 +169,7 @@ def test_a_plain_rnn_forgets_what_an_lstm_with_open_gates_keeps() -> None:
 
 
 def test_without_shortcuts_gradients_grow_with_depth_and_with_them_they_do_not_as_much() -> None:
-    config = resnet.Config(blocks=(8, 8, 8), width=8, stem="cifar", shortcut="A", num_classes=10)
+    config = resnet.Config(layers=(8, 8, 8), width=8, stem="cifar", shortcut="A", num_classes=10)
     residual, plain = (block_norms(config, shortcuts) for shortcuts in (True, False))
     assert len(residual) == len(plain) == 24
     assert plain[0] / plain[-1] > 20 * residual[0] / residual[-1]
@@ -177,7 +177,7 @@ def test_without_shortcuts_gradients_grow_with_depth_and_with_them_they_do_not_a
 
 
 def test_removing_shortcuts_leaves_the_other_weights() -> None:
-    config = resnet.Config(blocks=(2, 2), width=4, stem="cifar", num_classes=3)
+    config = resnet.Config(layers=(2, 2), width=4, stem="cifar", num_classes=3)
     models = []
     for shortcuts in (True, False):
         torch.manual_seed(0)

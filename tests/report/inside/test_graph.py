@@ -27,7 +27,7 @@ CHAIN = torch.tensor([[0, 1, 1, 2, 2, 3, 3], [1, 0, 2, 1, 3, 2, 4]])
 
 def opened(name: str, x: torch.Tensor, edges: torch.Tensor, *more: torch.Tensor, **options: str) -> Subject:
     torch.manual_seed(0)
-    settings_: dict[str, Any] = {"many": True} if more else {}
+    settings_: dict[str, Any] = {"graph_level": True} if more else {}
     model = cutaway.create_model(name, in_features=x.shape[1], num_classes=2, **settings_)
     return open_model(model, x, edges, *more, options=options)
 
@@ -93,7 +93,7 @@ def test_reach_is_where_a_nudge_arrives(nodes: int, data: st.DataObject) -> None
     """After L layers the answer of a node moves with exactly the nodes within L hops."""
     pairs = data.draw(st.lists(st.tuples(st.integers(0, nodes - 1), st.integers(0, nodes - 1)), max_size=20))
     edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).t().contiguous()
-    model = cutaway.create_model("gcn", in_features=2, hidden=4, num_classes=1).eval().double()
+    model = cutaway.create_model("gcn", in_features=2, hidden_dim=4, num_classes=1).eval().double()
     with torch.no_grad():
         for p in model.parameters():
             p.fill_(1.0)  # all positive: nothing cancels out
@@ -125,7 +125,7 @@ def test_many_layers_smooth() -> None:
     """Averages of averages: behind 12 layers the nodes of a connected graph are all but one."""
     ring = torch.stack([torch.arange(8), (torch.arange(8) + 1) % 8])
     torch.manual_seed(0)
-    model = cutaway.create_model("gcn", in_features=4, hidden=8, num_classes=3, layers=12)
+    model = cutaway.create_model("gcn", in_features=4, hidden_dim=8, num_classes=3, layers=12)
     found = graph.view(open_model(model, torch.randn(8, 4), torch.cat([ring, ring.flip(0)], 1)))
     energies = [row[3] for row in found["table"]["rows"]]
     assert energies[-1] < 0.01 < 0.3 < energies[0]

@@ -112,7 +112,7 @@ def test_local_response_looks_at_five_channels_of_a_place_also_where_it_is_a_fun
 
 def test_tables_and_single_examples() -> None:
     for norm in ("batch", "layer"):
-        model = cutaway.create_model("mlp", in_features=4, hidden=(5,), num_classes=2, norm=norm).eval()
+        model = cutaway.create_model("mlp", in_features=4, hidden_dims=(5,), num_classes=2, norm=norm).eval()
         assert view(open_model(model, torch.randn(1, 4)))["table"]["rows"][0][1] == norm
 
 

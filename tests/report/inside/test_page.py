@@ -71,7 +71,7 @@ def test_the_head_says_what_a_run_says_of_its_examples(tmp_path: Path) -> None:
         ("resnet20", {"num_classes": 3}, "Inside ResNet (resnet20 with num_classes=3)"),
         ("lenet5-modern", {"in_channels": 3, "image_size": 28}, "Inside LeNet5Modern (lenet5-modern with "),
         ("distilbert-base", {"layers": 1, "dim": 24, "heads": 2}, "Inside Bert (distilbert-base with dim=24, layers=1"),
-        ("gpt2-medium", {"layers": 1, "vocabulary": 90}, "Inside GPT2 (gpt2-medium with vocabulary=90 and layers=1)"),
+        ("gpt2-medium", {"layers": 1, "vocab_size": 90}, "Inside GPT2 (gpt2-medium with vocab_size=90 and layers=1)"),
     ],
 )
 def test_the_title_names_the_preset_that_it_is_or_is_nearest_to(name: str, settings: Any, title: str) -> None:
@@ -85,7 +85,7 @@ def test_the_title_names_the_preset_that_it_is_or_is_nearest_to(name: str, setti
 
 
 def test_what_a_folder_says_it_holds_is_what_the_page_is_called(tmp_path: Path) -> None:
-    model = cutaway.create_model("bert-base-uncased", layers=2, dim=24, heads=2, vocabulary=60, context=16)
+    model = cutaway.create_model("bert-base-uncased", layers=2, dim=24, heads=2, vocab_size=60, context_length=16)
     write_folder(model, "bert-base-uncased", tmp_path / "mini")
     look = cutaway.look(tmp_path / "mini", view="network")
     assert look.page["title"].startswith("Inside Bert (bert-base-uncased with ")
@@ -94,8 +94,8 @@ def test_what_a_folder_says_it_holds_is_what_the_page_is_called(tmp_path: Path) 
 
 def test_a_run_is_called_by_its_preset_and_by_what_was_asked_to_be_other(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    run = cutaway.train("mlp", "xor", epochs=1, tensorboard=False, out=out, **{"model.hidden": "3"})
-    assert page_title(open_run(run)) == "Inside MLP (mlp with hidden=3), learned from xor"
+    run = cutaway.train("mlp", "xor", epochs=1, tensorboard=False, out=out, **{"model.hidden_dims": "3"})
+    assert page_title(open_run(run)) == "Inside MLP (mlp with hidden_dims=3), learned from xor"
 
 
 def test_a_page_of_a_graph_counts_its_nodes(tmp_path: Path) -> None:

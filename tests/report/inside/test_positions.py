@@ -76,7 +76,7 @@ def test_likeness_is_the_cosine() -> None:
 
 def test_a_patch_is_most_like_itself() -> None:
     model = cutaway.create_model(
-        "vit-tiny/16", image_size=40, patch=8, dim=48, depth=1, heads=2, mlp_dim=48, num_classes=3
+        "vit-tiny/16", image_size=40, patch_size=8, dim=48, layers=1, heads=2, ffn_dim=48, num_classes=3
     )
     found = positions.view(open_model(model, torch.zeros(1, 3, 40, 40)))
     maps = drawing(found, "How alike each patch")["tiles"]
@@ -127,7 +127,7 @@ def test_the_real_score_at_distance_nothing_is_the_models_own() -> None:
 
 @pytest.mark.parametrize("context", [1, 2, 3, 700], ids=lambda n: f"context-{n}")
 def test_tables_of_any_length_are_drawn(context: int) -> None:
-    model = cutaway.create_model("gpt2", layers=1, heads=2, dim=16, context=context, vocabulary=9)
+    model = cutaway.create_model("gpt2", layers=1, heads=2, dim=16, context_length=context, vocab_size=9)
     ids = torch.ones(1, 1, dtype=torch.int64)
     found = positions.view(open_model(model, ids, torch.ones_like(ids, dtype=torch.bool)))
     text = json.dumps(found, allow_nan=False)

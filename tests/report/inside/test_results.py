@@ -38,7 +38,7 @@ def test_forecasts_have_theirs(tmp_path: Path) -> None:
     series.write_text("time,visits\n" + "".join(f"{i},{i % 7}\n" for i in range(200)))
     run = cutaway.train(
         "rnn", series, forecast="visits", horizon=3, epochs=1, tensorboard=False, out=tmp_path / "run",
-        **{"model.hidden": 8},
+        **{"model.hidden_dim": 8},
     )  # fmt: skip
     view = results.view(open_run(run))
     assert view["drawings"]

@@ -6,12 +6,12 @@ import { studio } from "./studio.js";
 const { alike, changes, read, untrained, write } = await studio("state.js");
 
 const HASH =
-  "#data=moons&noise=0.1&model=mlp&seed=3&model.hidden=8,8&lr=0.01&steps=140" +
-  "&log=120:lr=0.1;130:weight:hidden.0.linear.weight[0,1]=0.5&b.model.hidden=2&b.lr=0.1&views=boundary,curves&hide=lr,seed&sides=2";
+  "#data=moons&noise=0.1&model=mlp&seed=3&model.hidden_dims=8,8&lr=0.01&steps=140" +
+  "&log=120:lr=0.1;130:weight:hidden.0.linear.weight[0,1]=0.5&b.model.hidden_dims=2&b.lr=0.1&views=boundary,curves&hide=lr,seed&sides=2";
 
 test("what is written into the URL is read from it again, and stays readable", () => {
   const state = read(HASH);
-  assert.equal(state.a["model.hidden"], "8,8");
+  assert.equal(state.a["model.hidden_dims"], "8,8");
   assert.equal(state.a.log, "120:lr=0.1;130:weight:hidden.0.linear.weight[0,1]=0.5");
   assert.deepEqual(state.page, { views: "boundary,curves", hide: "lr,seed", sides: "2" });
   assert.deepEqual(read(write(state)), state);
@@ -20,7 +20,7 @@ test("what is written into the URL is read from it again, and stays readable", (
 
 test("the second model is as the first in all that is not said of it", () => {
   const { a, b } = read(HASH);
-  assert.deepEqual(b, { ...a, "model.hidden": "2", lr: "0.1" });
+  assert.deepEqual(b, { ...a, "model.hidden_dims": "2", lr: "0.1" });
   assert.equal(read("#data=moons&model=mlp").b, null);
   assert.deepEqual(read("#data=moons&sides=2").b, { data: "moons" });
   assert.deepEqual(read("#data=moons&b.lr=1").b, { data: "moons", lr: "1" });

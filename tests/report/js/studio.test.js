@@ -13,7 +13,7 @@ const { throttled } = await studio("controls.js");
 
 const of = (key, more = {}) => ({ key, type: "float", default: "", says: "", choices: null, ...more });
 const MODELS = [
-  { name: "mlp", family: "dense", takes: ["table", "image"], settings: [of("model.hidden"), of("model.in_features"), of("model.bias"), of("model.dropout", { live: true })] },
+  { name: "mlp", family: "dense", takes: ["table", "image"], settings: [of("model.hidden_dims"), of("model.in_features"), of("model.bias"), of("model.dropout", { live: true })] },
   { name: "lenet5", family: "cnn", takes: ["image"], settings: [of("model.activation")] },
   { name: "gcn", family: "graph", takes: ["graph"], settings: [] },
 ];
@@ -27,7 +27,7 @@ const CHOICES = {
 const KINDS = [
   { name: "gpt2", takes: ["text"], learns: ["NextToken"], small: { "model.layers": "2" }, settings: [of("model.layers"), of("model.dim")] },
   { name: "textcnn", takes: ["text"], learns: ["Classes"], settings: [of("model.dim")] },
-  { name: "gru", takes: ["text", "series"], learns: ["Classes", "Tags", "NextToken"], settings: [of("model.hidden")] },
+  { name: "gru", takes: ["text", "series"], learns: ["Classes", "Tags", "NextToken"], settings: [of("model.hidden_dim")] },
 ];
 const BOOK = { name: "book", kind: "text", learns: ["NextToken"], begins: { model: "gpt2", "model.dim": "64", lr: "0.004", length: "64" } };
 const REVIEWS = { name: "reviews", kind: "text", learns: ["Classes"], begins: { model: "textcnn", lr: "1" } };
@@ -42,9 +42,9 @@ test("only models that take the data and learn from it are offered", () => {
 });
 
 test("another architecture keeps what it has in common with the last, and a large one begins small", () => {
-  const state = { data: "digits", model: "mlp", "model.hidden": "8", "model.activation": "tanh", lr: "1" };
+  const state = { data: "digits", model: "mlp", "model.hidden_dims": "8", "model.activation": "tanh", lr: "1" };
   assert.deepEqual(rebuilt(state, MODELS[1]), { data: "digits", model: "lenet5", "model.activation": "tanh", lr: "1" });
-  const gru = { data: "book", model: "gru", "model.hidden": "9", length: "64", lr: "0.1" };
+  const gru = { data: "book", model: "gru", "model.hidden_dim": "9", length: "64", lr: "0.1" };
   assert.deepEqual(rebuilt(gru, KINDS[0], BOOK.begins), {
     data: "book", model: "gpt2", "model.layers": "2", "model.dim": "64", length: "64", lr: "0.1",
   }); // prettier-ignore
@@ -59,8 +59,8 @@ test("toys keep what was set, and all other data begins as suits it", () => {
   const digits = { name: "digits", kind: "image", learns: ["Classes"], begins: { model: "lenet5", lr: "0.002" } };
   assert.deepEqual(onData(state, digits, toy("moons"), MODELS), { data: "digits", seed: "2", model: "lenet5", lr: "0.002" });
   const mnist = { ...digits, name: "mnist" };
-  const own = { data: "digits", model: "mlp", "model.hidden": "4", lr: "0.1", speed: "5" };
-  assert.deepEqual(onData(own, mnist, digits, MODELS), { data: "mnist", model: "mlp", "model.hidden": "4", speed: "5" }, "an architecture that suits stays, a rate that somebody chose for other data does not");
+  const own = { data: "digits", model: "mlp", "model.hidden_dims": "4", lr: "0.1", speed: "5" };
+  assert.deepEqual(onData(own, mnist, digits, MODELS), { data: "mnist", model: "mlp", "model.hidden_dims": "4", speed: "5" }, "an architecture that suits stays, a rate that somebody chose for other data does not");
   assert.deepEqual(onData(state, { name: "t.csv", kind: "table", begins: {} }, toy("moons"), MODELS, "price").target, "price");
   assert.equal(onData({ data: "reviews", model: "textcnn" }, BOOK, REVIEWS, KINDS).model, "gpt2");
   assert.equal(onData({ data: "reviews", model: "gru" }, BOOK, REVIEWS, KINDS).model, "gpt2");
@@ -68,14 +68,14 @@ test("toys keep what was set, and all other data begins as suits it", () => {
 
 test("settings that the data decides are not offered; the commonest come first", () => {
   const [shown, more] = ofModel(MODELS[0]);
-  assert.deepEqual([shown, more].map((list) => list.map(({ key }) => key)), [["model.hidden", "model.dropout"], ["model.bias"]]);
+  assert.deepEqual([shown, more].map((list) => list.map(({ key }) => key)), [["model.hidden_dims", "model.dropout"], ["model.bias"]]);
   const [first, rest] = ofTraining(CHOICES);
   assert.deepEqual(first.map(({ key }) => key), ["lr", "optimizer", "weight_decay"]);
   assert.deepEqual(rest.map(({ key }) => key), ["grad_clip"]);
 });
 
 test("what has no weights of its own is changed while it trains", () => {
-  assert.deepEqual(["lr", "model.dropout", "seed", "model.hidden"].map((key) => isLive(CHOICES, key)), [true, true, false, false]);
+  assert.deepEqual(["lr", "model.dropout", "seed", "model.hidden_dims"].map((key) => isLive(CHOICES, key)), [true, true, false, false]);
 });
 
 test("widths are read and written, and none is a list too", () => {
@@ -120,7 +120,7 @@ test("how far and how fast it is, in words", () => {
 test("shares are said as percentages, other figures as numbers, and nothing as a dash", () => {
   const said = [["accuracy", 1], ["perplexity", 12.5], ["accuracy", null], ["rmse", 0.5], ["r2", 0.5]];
   assert.deepEqual(said.map(([name, value]) => words.figure(name, value)), ["100\u202f%", "12.5", "–", "0.5", "0.5"]);
-  assert.deepEqual(["lr", "model.hidden", "label_smoothing", "view.features.layer"].map(words.named), [
+  assert.deepEqual(["lr", "model.hidden_dims", "label_smoothing", "view.features.layer"].map(words.named), [
     "Learning rate", "Hidden layers", "Label smoothing", "Layer",
   ]); // prettier-ignore
 });

@@ -165,7 +165,7 @@ def test_choices_are_plain(client: TestClient) -> None:
     assert all(set(d) == known for d in found["data"])
     mlp = next(m for m in found["models"] if m["name"] == "mlp")
     by_key = {s["key"]: s for s in mlp["settings"]}
-    assert by_key["model.hidden"]["type"] == "ints"
+    assert by_key["model.hidden_dims"]["type"] == "ints"
     assert "tanh" in by_key["model.activation"]["choices"]
     assert "model.num_classes" not in by_key
     live = {s["key"] for s in found["settings"] if s["live"]}

@@ -20,7 +20,7 @@ from cutaway.report.studio.handing import Layout, shared_row
 from cutaway.report.studio.live import Live
 from cutaway.report.studio.state import Opening, read_log, written_log
 
-SMALL = {"model.hidden": "6,5", "model.dropout": "0.2", "batch_size": "50", "lr": "0.02"}
+SMALL = {"model.hidden_dims": "6,5", "model.dropout": "0.2", "batch_size": "50", "lr": "0.02"}
 
 
 def opened(folder: Path, model: str = "mlp", source: str = "moons", run: str | None = None, **given: str) -> Live:
@@ -57,11 +57,11 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 # --- the same training ---------------------------------------------------------------------------------------------
 
 SAME: list[tuple[str, str, dict[str, str]]] = [
-    ("mlp", "moons", {"model.hidden": "8,8", "model.dropout": "0.1"}),
+    ("mlp", "moons", {"model.hidden_dims": "8,8", "model.dropout": "0.1"}),
     ("perceptron", "iris", {}),
     ("lenet5-modern", "digits", {"max_samples": "200", "batch_size": "50"}),
     ("gcn", "karate", {}),
-    ("mlp", "spirals", {"noise": "0.1", "count": "200", "model.hidden": "4"}),
+    ("mlp", "spirals", {"noise": "0.1", "count": "200", "model.hidden_dims": "4"}),
 ]
 
 
@@ -82,8 +82,8 @@ def test_weights_are_those_of_train_bit_for_bit(model: str, source: str, given: 
 
 
 @pytest.mark.parametrize(("model", "source", "given", "steps"), [
-    ("mlp", "moons", {"model.hidden": "3", "count": "1000"}, 450),
-    ("mlp", "moons", {"model.hidden": "3", "count": "500", "batch_size": "17"}, 450),
+    ("mlp", "moons", {"model.hidden_dims": "3", "count": "1000"}, 450),
+    ("mlp", "moons", {"model.hidden_dims": "3", "count": "500", "batch_size": "17"}, 450),
     ("linear", "diabetes", {"batch_size": "1"}, 700),
 ])  # fmt: skip
 def test_the_validation_curve_goes_on_to_the_end(
@@ -101,7 +101,7 @@ def test_what_was_measured_before_training_is_soon_replaced(tmp_path: Path) -> N
     book = tmp_path / "book.txt"
     book.write_text("the cat sat on the mat. " * 300)
     live = opened(
-        tmp_path, "gru", str(book), **{"model.hidden": "4", "batch_size": "1", "length": "20", "max_samples": "200"}
+        tmp_path, "gru", str(book), **{"model.hidden_dim": "4", "batch_size": "1", "length": "20", "max_samples": "200"}
     )
     untrained = live.figures(patient=True)["perplexity"]
     assert live.measured_at == 0
@@ -209,9 +209,9 @@ def test_decay_begins_where_there_was_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "error", "words"),
     [
-        ("model.hidden", "9", ModelError, "open the model anew"),
+        ("model.hidden_dims", "9", ModelError, "open the model anew"),
         ("model.norm", "batch", ModelError, "open the model anew"),
-        ("model.hiden", "9", UnknownName, "hidden"),
+        ("model.hiden", "9", UnknownName, "hidden_dims"),
         ("model.dropout", "2", ModelError, "below 1"),
         ("model.activation", "rilu", ModelError, "relu"),
         ("lr", "-1", SettingError, "0 to 1e"),
@@ -343,7 +343,7 @@ def test_a_schedule_comes_to_its_end_and_goes_on(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("run") / "mine"
-    return cutaway.train("mlp", "moons", out=folder, epochs=2, schedule="constant", **{"model.hidden": (5,)})
+    return cutaway.train("mlp", "moons", out=folder, epochs=2, schedule="constant", **{"model.hidden_dims": (5,)})
 
 
 def test_a_run_goes_on_where_it_stood(run: Any, tmp_path: Path) -> None:
@@ -355,7 +355,7 @@ def test_a_run_goes_on_where_it_stood(run: Any, tmp_path: Path) -> None:
     assert equal(weights(live), kept)
     went_on = weights(epochs(live, 2))
     further = cutaway.train("mlp", "moons", out=tmp_path / "longer", epochs=4, schedule="constant",
-                            **{"model.hidden": (5,)})  # fmt: skip
+                            **{"model.hidden_dims": (5,)})  # fmt: skip
     longer = cutaway.training.checkpoint.load_weights(further.folder / "checkpoints" / "last.safetensors")
     assert equal(went_on, longer)
     assert files == {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
@@ -376,7 +376,7 @@ def test_a_run_without_a_checkpoint_goes_on_from_its_model(run: Any, tmp_path: P
 
 
 def test_another_model_learns_from_the_data_of_a_run(run: Any, tmp_path: Path) -> None:
-    live = opened(tmp_path, "mlp", "", run=str(run.folder), **{"model.hidden": "7"})
+    live = opened(tmp_path, "mlp", "", run=str(run.folder), **{"model.hidden_dims": "7"})
     assert live.step == 0
     assert "not the weights of the run" in live.notes[0]
     assert live.ready.data.fingerprint == run.data().fingerprint

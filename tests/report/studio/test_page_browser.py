@@ -20,7 +20,7 @@ from .served import Served
 pytestmark = [pytest.mark.browser, pytest.mark.waits]
 
 PATIENCE = 90.0  # seconds; where a whole suite runs beside it, two processes that import torch take their time
-SMALL = "model=mlp&model.hidden=3&model.activation=tanh&model.dropout=0&batch_size=64"
+SMALL = "model=mlp&model.hidden_dims=3&model.activation=tanh&model.dropout=0&batch_size=64"
 MOONS = f"data=moons&count=120&{SMALL}&speed=0"
 DRAWN = "[...document.querySelectorAll('#learned .stage')].some((stage) => stage.querySelector('svg'))"
 STEP = "Number((document.querySelector('.far').textContent.match(/step (.*)$/) ?? [0, '0'])[1].replace(/\\D/g, ''))"
@@ -225,15 +225,15 @@ def test_the_browsers_back_button_leads_to_what_was_open(browser: Any, address: 
 
 
 def test_a_link_can_hide_controls(browser: Any, address: str) -> None:
-    page = Page(browser, address, f"{MOONS}&hide=lr,data,model.hidden,compare,weights,views")
+    page = Page(browser, address, f"{MOONS}&hide=lr,data,model.hidden_dims,compare,weights,views")
     page.until_drawn()
-    for hidden in ("[data-control=lr]", "#data", "[data-control='model.hidden']", "[data-control=views]"):
+    for hidden in ("[data-control=lr]", "#data", "[data-control='model.hidden_dims']", "[data-control=views]"):
         assert page.tab.locator(hidden).count() == 1
         assert not page.tab.locator(hidden).is_visible(), hidden
     assert not page.tab.get_by_role("button", name="Compare").is_visible()
     assert page.tab.get_by_label("Architecture").is_visible()
     assert page.tab.get_by_label("Optimizer").is_visible()
-    assert page.state()["hide"] == "lr,data,model.hidden,compare,weights,views"
+    assert page.state()["hide"] == "lr,data,model.hidden_dims,compare,weights,views"
     page.close()
 
 
@@ -320,6 +320,9 @@ def test_what_is_refused_is_said_beside_the_control_that_asked(browser: Any, add
 
 
 def test_a_lost_connection_is_said_in_words_and_can_be_mended(browser: Any, address: str) -> None:
+    first = Page(browser, address, MOONS)  # whatever was open before may have nothing drawn
+    first.until_drawn()
+    first.close()
     page = Page(browser, address, script=DEAF)
     page.until(DRAWN)
     page.tab.evaluate("sources[0].dispatchEvent(new Event('error'))")
@@ -497,7 +500,7 @@ def test_a_thousand_frames_leave_no_more_behind_than_a_few(browser: Any, address
 
 # --- something of one's own, and what is kept ----------------------------------------------------------------------
 
-DIGITS = "data=digits&model=mlp&model.hidden=16&max_samples=200&speed=0"
+DIGITS = "data=digits&model=mlp&model.hidden_dims=16&max_samples=200&speed=0"
 FLAWS = """() => {
   const named = (e) => e.labels?.length || e.ariaLabel || e.getAttribute("aria-labelledby") || e.textContent.trim();
   const all = [...document.querySelectorAll("button, input, select, textarea, [role=img]")];

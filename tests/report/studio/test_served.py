@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.waits,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc"),
 ]
-SMALL = {"data": "spirals", "model": "mlp", "model__hidden": "4", "model__dropout": "0.2", "lr": "0.01"}
+SMALL = {"data": "spirals", "model": "mlp", "model__hidden_dims": "4", "model__dropout": "0.2", "lr": "0.01"}
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def test_changes_while_it_trains(page: Page) -> None:
     page.do("change", side="a", key="model.activation", value="tanh")
     page.do("change", side="a", key="noise", value="0.2")
     page.wait(lambda f: f["settings"]["noise"] == "0.2" and f["settings"]["model.activation"] == "tanh")
-    status, said = page.post("change", side="a", key="model.hidden", value="9")
+    status, said = page.post("change", side="a", key="model.hidden_dims", value="9")
     assert status == 422
     assert "open the model anew" in said["error"]
     step = page.frames["a"]["step"]
@@ -196,7 +196,7 @@ def test_a_file_of_ones_own(studio: Served, page: Page) -> None:
     headers = {"Content-Type": "application/octet-stream"}
     request = urllib.request.Request(f"{studio.url}upload?name=own.csv", f"a,b,more\n{rows}".encode(), headers)
     said = json.load(urllib.request.urlopen(request))
-    frame = page.open(data=said["data"], model="mlp", model__hidden="4")
+    frame = page.open(data=said["data"], model="mlp", model__hidden_dims="4")
     assert frame["data"]["target"] == "more"
     assert frame["views"][0]["id"] == "boundary"
     page.do("control", side="a", do="epoch")
@@ -211,13 +211,13 @@ def test_a_file_of_ones_own(studio: Served, page: Page) -> None:
     [
         ({"data": "moons", "model": "mpl"}, "mlp"),
         ({"data": "moons", "model": "gcn"}, "takes graph data"),
-        ({"data": "moons", "model": "mlp", "model.hidden": "0"}, "hidden"),
+        ({"data": "moons", "model": "mlp", "model.hidden_dims": "0"}, "hidden_dims"),
         ({"data": "moons", "model": "mlp", "lr": "fast"}, "lr=fast"),
         ({"data": "digits", "model": "lenet5", "noise": "0.1"}, "noise"),
         ({"data": "iris", "model": "mlp", "noise": "0.1"}, "moons"),
-        ({"data": "moons", "model": "mlp", "model.hidden": "99999999"}, "memory"),
-        ({"data": "moons", "model": "mlp", "model.hidden": "300000,300000"}, "memory"),
-        ({"data": "moons", "model": "mlp", "model.hidden": "9999999", "batch_size": "10000"}, "memory"),
+        ({"data": "moons", "model": "mlp", "model.hidden_dims": "99999999"}, "memory"),
+        ({"data": "moons", "model": "mlp", "model.hidden_dims": "300000,300000"}, "memory"),
+        ({"data": "moons", "model": "mlp", "model.hidden_dims": "9999999", "batch_size": "10000"}, "memory"),
         ({"data": "moons", "model": "mlp", "memory_fraction": "0"}, "memory_fraction is not set in the studio"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
@@ -336,14 +336,14 @@ def test_nothing_is_left_when_the_server_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_run_is_opened_and_left_as_it_is(tmp_path: Path) -> None:
-    run = cutaway.train("mlp", "moons", out=tmp_path / "run", epochs=2, **{"model.hidden": (4,)})
+    run = cutaway.train("mlp", "moons", out=tmp_path / "run", epochs=2, **{"model.hidden_dims": (4,)})
     files = {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
     with served(str(run.folder), folder=tmp_path) as studio:
         page = Page(studio.url)
         frame = page.wait(lambda f: bool(f["views"]))
         assert frame["state"]["data"] == "run"
         assert frame["step"] > 0
-        assert frame["settings"]["model.hidden"] == "4"
+        assert frame["settings"]["model.hidden_dims"] == "4"
         assert any("constant rate" in note for note in frame["notes"])
         page.do("control", side="a", do="play")
         page.wait(lambda f: f["step"] > frame["step"] + 5)

@@ -54,9 +54,10 @@ def test_what_is_no_state_is_refused(state: object) -> None:
 
 
 def test_settings_are_told_from_what_the_page_keeps() -> None:
-    state = {"data": "moons", "model": "mlp", "lr": "0.1", "model.hidden": "3", "views": "boundary", "example": "2",
-             "hide": "lr", "view.layer": "conv1", "steps": "4", "log": "", "speed": "9", "noise": "0.1"}  # fmt: skip
-    assert settings_of(state) == {"lr": "0.1", "model.hidden": "3", "noise": "0.1"}
+    state = {"data": "moons", "model": "mlp", "lr": "0.1", "model.hidden_dims": "3", "views": "boundary",
+             "example": "2", "hide": "lr", "view.layer": "conv1", "steps": "4", "log": "", "speed": "9",
+             "noise": "0.1"}  # fmt: skip
+    assert settings_of(state) == {"lr": "0.1", "model.hidden_dims": "3", "noise": "0.1"}
 
 
 @pytest.mark.parametrize(

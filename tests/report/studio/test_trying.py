@@ -48,7 +48,7 @@ def trying(live: Live, **asked: Any) -> dict[str, Any]:
 
 
 def test_a_picture_is_said_as_predict_says_it() -> None:
-    opening = Opening("mlp", "digits", {"model.hidden": "16", "max_samples": "200", "schedule": "constant"})
+    opening = Opening("mlp", "digits", {"model.hidden_dims": "16", "max_samples": "200", "schedule": "constant"})
     live = opened(opening)
     picture = Image.new("L", (90, 140), 0)
     picture.paste(255, (30, 20, 60, 120))
@@ -83,7 +83,7 @@ def test_the_next_token_follows_temperature_and_the_samples_are_those_of_generat
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     Path("book.txt").write_text(BOOK)
-    opening = Opening("gru", "book.txt", {"model.hidden": "16", "length": "16", "batch_size": "8", "lr": "0.01"})
+    opening = Opening("gru", "book.txt", {"model.hidden_dim": "16", "length": "16", "batch_size": "8", "lr": "0.01"})
     live = opened(opening, 25)
     before = weights(live)
     cold, hot = (trying(live, text="the ", temperature=t, count=20) for t in (0.1, 2.0))
@@ -106,14 +106,14 @@ def test_gaps_are_filled_and_pairs_are_answered() -> None:
     assert len(trying(masked, text="the [MASK] sat")["answers"]) >= 5
     assert "[MASK]" in trying(masked, text="the cat")["error"]
     Path("pairs.tsv").write_text("".join(f"{i}\t{i}{i}\n" for i in range(60)))
-    pairs = opened(Opening("seq2seq-gru", "pairs.tsv", {"pairs": "true", "model.hidden": "8"}), 2)
+    pairs = opened(Opening("seq2seq-gru", "pairs.tsv", {"pairs": "true", "model.hidden_dim": "8"}), 2)
     Path("5").write_text("a file")
     assert isinstance(trying(pairs, text="5")["said"], str)
     assert way_to_try(build_side(Opening("gcn", "karate", {}))) is None
 
 
 def test_what_is_saved_is_a_whole_run_and_training_goes_on_as_if_it_was_not() -> None:
-    opening = Opening("mlp", "moons", {"model.hidden": "4", "count": "200", "model.dropout": "0.3"})
+    opening = Opening("mlp", "moons", {"model.hidden_dims": "4", "count": "200", "model.dropout": "0.3"})
     alone, saved = opened(opening, 30), opened(opening, 17)
     before = weights(saved)
     folder = save(saved, opening, "")
@@ -136,7 +136,7 @@ def test_what_is_saved_is_a_whole_run_and_training_goes_on_as_if_it_was_not() ->
 
 
 def test_the_command_trains_the_same_weights() -> None:
-    opening = Opening("mlp", "moons", {"model.hidden": "4", "count": "200", "lr": "0.02", "seed": "3"})
+    opening = Opening("mlp", "moons", {"model.hidden_dims": "4", "count": "200", "lr": "0.02", "seed": "3"})
     live = opened(opening, 10)
     again = same_again(live, opening, "moons", "")
     words = shlex.split(again["command"])
@@ -155,7 +155,7 @@ def test_a_file_that_was_handed_over_is_kept_with_the_run() -> None:
     Path("away").mkdir()
     path = Path("away/own.csv")
     path.write_text("a,b,more\n" + "".join(f"{i % 7},{i % 5},{'yes' if i % 7 > i % 5 else 'no'}\n" for i in range(90)))
-    opening = Opening("mlp", str(path), {"target": "more", "model.hidden": "3"}, uploaded="own.csv")
+    opening = Opening("mlp", str(path), {"target": "more", "model.hidden_dims": "3"}, uploaded="own.csv")
     folder = save(opened(opening, 3), opening, "")
     path.unlink()
     assert cutaway.load(folder).evaluate()["accuracy"].value >= 0

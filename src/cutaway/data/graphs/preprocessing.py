@@ -124,8 +124,8 @@ class GraphPreprocessing:
     def _read(self, sources: Sequence[Any]) -> RawGraphs:
         graphs = [read_graphs(source, self.spec.target.column, self.written) for source in sources]
         for one in graphs:
-            if one.many != self.spec.many:
-                learned = ("whole graphs", "nodes of one graph")[:: 1 if self.spec.many else -1]
+            if one.many != self.spec.graph_level:
+                learned = ("whole graphs", "nodes of one graph")[:: 1 if self.spec.graph_level else -1]
                 raise DataError(f"The model answers for {learned[0]}, and {one.title} holds {learned[1]}.")
         return side_by_side(graphs)
 

@@ -94,11 +94,11 @@ def open_multi30k(request: Request) -> DataSet:
         sources += german
         targets += english
     notes = []
-    pieces = settings.shared is True and settings.tokenizer == "auto"
-    if pieces and settings.vocabulary == DataSettings.vocabulary:
-        settings = dataclasses.replace(settings, vocabulary=MULTI30K_PIECES)
+    pieces = settings.joint_vocab is True and settings.tokenizer == "auto"
+    if pieces and settings.vocab_size == DataSettings.vocab_size:
+        settings = dataclasses.replace(settings, vocab_size=MULTI30K_PIECES)
         notes = [
-            f"The pieces of words that both languages share are at most vocabulary={MULTI30K_PIECES} for this set."
+            f"The pieces of words that both languages share are at most vocab_size={MULTI30K_PIECES} for this set."
         ]
     elif not pieces and settings.tokenizer in ("auto", "words") and settings.min_count < MULTI30K_LEAST:
         settings = dataclasses.replace(settings, min_count=MULTI30K_LEAST)

@@ -132,8 +132,8 @@ def open_wikitext2(request: Request) -> DataSet:
             "This is the small part of WikiText-2: train.txt is not there, so valid.txt trains, a tenth of the text "
             f"that it should be. Scores do not compare with published ones. Put train.txt into {place} to have it all.",
         )
-    if settings.tokenizer in ("auto", "words") and settings.vocabulary == DataSettings().vocabulary:
-        settings = dataclasses.replace(settings, vocabulary=ALL_WORDS)  # rare ones are <unk> already
+    if settings.tokenizer in ("auto", "words") and settings.vocab_size == DataSettings().vocab_size:
+        settings = dataclasses.replace(settings, vocab_size=ALL_WORDS)  # rare ones are <unk> already
     if _word_vectors(request):
         return _context(request, given, notes[:1], files)  # which splits what is not given by itself
     request = dataclasses.replace(request, settings=settings)

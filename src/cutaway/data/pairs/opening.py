@@ -148,7 +148,7 @@ def _cuts(settings: DataSettings, suggested: tuple[Cut, Cut]) -> tuple[Cut, Cut]
     pairs, of which a word of one side and its like on the other have some in common."""
     if settings.tokenizer != "auto":
         return Cut(settings.tokenizer), Cut(settings.tokenizer)
-    if settings.shared and suggested == (Cut("words"), Cut("words")):
+    if settings.joint_vocab and suggested == (Cut("words"), Cut("words")):
         return Cut("bpe"), Cut("bpe")
     return suggested
 
@@ -162,14 +162,14 @@ def _fitted(
     sentences: bool,
 ) -> tuple[PairPreprocessing, list[str]]:
     """Tokenizers fitted on the training texts, and what to say of them."""
-    shared, notes = bool(settings.shared), []
-    if shared and cuts[0] != cuts[1]:
-        shared = False
+    joint, notes = bool(settings.joint_vocab), []
+    if joint and cuts[0] != cuts[1]:
+        joint = False
         notes = [
             f"The two sides share no tokenizer, as sources are cut into {cuts[0]} and targets into {cuts[1]}: "
             "tokenizer=bpe cuts both alike."
         ]
-    if shared:
+    if joint:
         ours = theirs = _tokenizer([*texts[0], *texts[1]], cuts[0], settings, lower, "texts")
         notes = [f"Both sides share a tokenizer: they are cut into {cuts[0]}, {len(ours) - 2:,} different ones"]
     else:
@@ -183,8 +183,8 @@ def _fitted(
         )
     notes[-1] += f"{', all in lower case' if lower else ''}."
     target = Tokens(len(theirs) + SHIFT, BEGIN, END, 1, column, sentences=sentences, lower=lower)
-    vocabulary = target.vocabulary if shared else len(ours)
-    return PairPreprocessing(PairSpec(vocabulary, 1, target, shared), ours, theirs), notes
+    vocab_size = target.vocab_size if joint else len(ours)
+    return PairPreprocessing(PairSpec(vocab_size, 1, target, joint), ours, theirs), notes
 
 
 def _made_elsewhere(
@@ -192,10 +192,10 @@ def _made_elsewhere(
 ) -> tuple[PairPreprocessing, list[str]]:
     """One tokenizer for both sides that is fitted already, and what to say of it. Raises SettingError where the sides
     are to have one each."""
-    if settings.shared is False:
+    if settings.joint_vocab is False:
         raise SettingError(
-            f"shared=false is for tokenizers that are fitted here, and that of tokenizer={settings.tokenizer} is one "
-            "for both sides: leave shared out."
+            "joint_vocab=false is for tokenizers that are fitted here, and that of "
+            f"tokenizer={settings.tokenizer} is one for both sides: leave joint_vocab out."
         )
     if tokenizer.kind == PRETRAINED:
         target = tokens_of(tokenizer, Path(settings.tokenizer).expanduser())
@@ -203,12 +203,12 @@ def _made_elsewhere(
         target = Tokens(len(tokenizer) + SHIFT, BEGIN, END, 1, lower=tokenizer.lower)
     target = dataclasses.replace(target, column=column, sentences=sentences)
     note = f"Both sides are cut by the tokenizer of {settings.tokenizer}, which tells {len(tokenizer):,} tokens apart."
-    return PairPreprocessing(PairSpec(target.vocabulary, 1, target, True), tokenizer, tokenizer), [note]
+    return PairPreprocessing(PairSpec(target.vocab_size, 1, target, True), tokenizer, tokenizer), [note]
 
 
 def _tokenizer(texts: Sequence[str], cut: Cut, settings: DataSettings, lower: bool, side: str) -> Tokenizer:
     try:
-        return train_tokenizer(cut.kind, texts, settings.vocabulary, settings.min_count, lower, blanks=cut.blanks)
+        return train_tokenizer(cut.kind, texts, settings.vocab_size, settings.min_count, lower, blanks=cut.blanks)
     except DataError as error:
         raise DataError(f"The {side} of the training part cannot be told apart. {error}") from error
 

@@ -57,7 +57,7 @@ class PairPreprocessing:
         if self.pretrained:
             return _flat(_framed(self.source_tokenizer, texts, self.spec))
         ids, lengths = _encoded(self.source_tokenizer, texts)
-        return (_moved(ids) if self.spec.shared else ids), lengths
+        return (_moved(ids) if self.spec.joint_vocab else ids), lengths
 
     def targets(self, texts: Sequence[str]) -> Encoded:
         """The ids of targets, each with `end` behind it."""
@@ -181,7 +181,7 @@ class PairPreprocessing:
             "kind": "pairs",
             "spec": specs.to_json(self.spec),
             "source": self.source_tokenizer.to_json(),
-            "target": None if self.spec.shared else self.target_tokenizer.to_json(),
+            "target": None if self.spec.joint_vocab else self.target_tokenizer.to_json(),
         }
 
     @classmethod
@@ -191,8 +191,8 @@ class PairPreprocessing:
         if not isinstance(spec, PairSpec):
             raise TypeError(f"a preprocessing of pairs with a spec of kind {spec.kind}")
         source = tokenizer_from_json(data["source"])
-        found = cls(spec, source, source if spec.shared else tokenizer_from_json(data["target"]))
-        sizes, said = found.sizes(), (spec.vocabulary, spec.target.vocabulary)
+        found = cls(spec, source, source if spec.joint_vocab else tokenizer_from_json(data["target"]))
+        sizes, said = found.sizes(), (spec.vocab_size, spec.target.vocab_size)
         # A model may have been given more rows than its tokenizer has tokens.
         if sizes != said and not (found.pretrained and said >= sizes):
             raise ValueError(f"tokenizers of {sizes} ids and a spec of {said[0]}, {said[1]}")
@@ -203,7 +203,7 @@ class PairPreprocessing:
         source, target = len(self.source_tokenizer), len(self.target_tokenizer)
         if self.pretrained:
             return source, target
-        return source + SHIFT * self.spec.shared, target + SHIFT
+        return source + SHIFT * self.spec.joint_vocab, target + SHIFT
 
 
 def ended(ids: Tensor, lengths: Tensor) -> Encoded:

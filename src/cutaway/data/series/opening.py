@@ -120,7 +120,7 @@ def _about_windows(
 ) -> list[str]:
     """How windows are cut, which part has which time, and what was left out."""
     history, horizon, clock = preprocessing.spec.steps, preprocessing.horizon.steps, series.clock
-    season = preprocessing.horizon.season
+    season = preprocessing.horizon.season_length
     repeats = "the last value" if season == 1 else f"the last {season} steps, a season"
     ends = {part: (clock.label(int(c[0])), clock.label(int(c[-1]) + horizon - 1)) for part, c in starts.items()}
     spans = [f"{part} {a} to {b} ({counted(len(starts[part]), 'window')})" for part, (a, b) in ends.items()]

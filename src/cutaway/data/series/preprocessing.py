@@ -64,7 +64,7 @@ class ForecastPreprocessing:
             season,
             _naive_errors(values[:, :count] / std[:count], season),
         )
-        spec = SeriesSpec(history, len(columns.names), target, known=len(columns.known))
+        spec = SeriesSpec(history, len(columns.names), target, known_future=len(columns.known))
         return cls(spec, columns, tuple(mean.tolist()), tuple(std.tolist()), series.clock.step, gaps)
 
     @property
@@ -115,7 +115,7 @@ class ForecastPreprocessing:
             torch.tensor(starts),
             self.spec.steps,
             self.horizon.steps,
-            self.spec.known,
+            self.spec.known_future,
             name=labels.__getitem__,
             notes=notes,
         )
@@ -209,7 +209,7 @@ class ForecastPreprocessing:
             torch.from_numpy(starts),
             self.spec.steps,
             self.horizon.steps,
-            self.spec.known,
+            self.spec.known_future,
             name=lambda i: f"from {series.clock.label(int(starts[i]))}",
             row=row,
             notes=notes,

@@ -87,7 +87,7 @@ class SoundPreprocessing:
         looks = list(in_threads(look_at, files))
         if any(isinstance(look, Problem) for look in looks):
             raise unusable(all_problems(files, looks), len(files))
-        frames, lengths = spectrograms(files, self.rate, self.spec.bands, self.seconds)
+        frames, lengths = spectrograms(files, self.rate, self.spec.n_mels, self.seconds)
         return SequencePart(self.normalise(frames), lengths, target, names)
 
 

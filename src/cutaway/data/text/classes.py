@@ -225,10 +225,10 @@ def _assembled(
     refuse_changed(settings, FOR_RUNNING_TEXT, "is for running text, and each of these texts has a target")
     fitted, given = fit_tokenizer(settings, tokenizer, [texts[i] for i in split["train"]], blanks=blanks)
     length = settings.length or AUTO_LENGTH.get(fitted.kind, OTHER_LENGTH)
-    vocabulary = vocabulary_of(fitted, bool(settings.special_tokens))
+    vocab_size = vocabulary_of(fitted, bool(settings.special_tokens))
     frame = framed(fitted, length) if settings.special_tokens else None
     around: tuple[int, ...] = frame or ()
-    unmeasured = TextPreprocessing(TextSpec(vocabulary, 1, target, *around), fitted, length, text_column)
+    unmeasured = TextPreprocessing(TextSpec(vocab_size, 1, target, *around), fitted, length, text_column)
     prepared = {
         part: unmeasured.part(
             [texts[i] for i in rows], values[part], [names[i] for i in rows], f"the {part} part's texts"
@@ -236,7 +236,7 @@ def _assembled(
         for part, rows in split.items()
     }
     longest = max(int(part.lengths.max()) for part in prepared.values())
-    preprocessing = dataclasses.replace(unmeasured, spec=TextSpec(vocabulary, longest, target, *around))
+    preprocessing = dataclasses.replace(unmeasured, spec=TextSpec(vocab_size, longest, target, *around))
     straddle = straddle_note(texts, split, names.__getitem__, "texts")
     return DataSet(
         name=name,

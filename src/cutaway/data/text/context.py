@@ -93,8 +93,8 @@ class ContextPreprocessing:
         if not isinstance(spec, TextSpec) or not isinstance(spec.target, Context):
             raise TypeError(f"a preprocessing of contexts with a spec of kind {spec.kind} for {spec.target.column}")
         counts = torch.tensor(data["counts"], dtype=torch.int64)
-        if len(counts) != spec.vocabulary:
-            raise ValueError(f"{len(counts)} counts of {spec.vocabulary} words")
+        if len(counts) != spec.vocab_size:
+            raise ValueError(f"{len(counts)} counts of {spec.vocab_size} words")
         draws = Draws(counts, spec.target.window, float(data["subsample"]))
         return cls(spec, tokenizer_from_json(data["tokenizer"]), draws)
 
@@ -226,7 +226,7 @@ def _words_of(text: str, settings: DataSettings) -> tuple[Tokenizer, Tensor, Ten
     notes = [f"The context of a word ends at {ends}."]
     kind = "words" if settings.tokenizer == "auto" else settings.tokenizer
     if kind != "words":
-        tokenizer = train_tokenizer(kind, pieces, settings.vocabulary, settings.min_count, lower)
+        tokenizer = train_tokenizer(kind, pieces, settings.vocab_size, settings.min_count, lower)
         return tokenizer, *known(*tokenizer.encode_flat(pieces)), notes
     every = train_tokenizer(kind, pieces, EVERY, 1, lower)
     flat, lengths = every.encode_flat(pieces)
@@ -238,7 +238,7 @@ def _words_of(text: str, settings: DataSettings) -> tuple[Tokenizer, Tensor, Ten
             f"{len(often)} of its {len(words):,} different words occur at least {settings.min_count} times.",
             mend="Give more text, or a smaller min_count.",
         )
-    often, beyond = often[: settings.vocabulary - 2], len(often) > settings.vocabulary - 2
+    often, beyond = often[: settings.vocab_size - 2], len(often) > settings.vocab_size - 2
     kept = Words([*every.tokens[:2], *(every.tokens[i] for i in often)], lower)
     new = np.full(len(every), UNKNOWN, np.int64)
     new[often] = np.arange(2, len(kept))

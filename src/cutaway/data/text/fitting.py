@@ -19,7 +19,7 @@ from ..settings import DataSettings
 from .tokenizers import KINDS, PRETRAINED, Tokenizer, open_tokenizer, train_tokenizer
 
 AUTO = "auto"
-OF_ITS_OWN = ("vocabulary", "min_count", "lower")  # settings of a tokenizer that is yet to be fitted
+OF_ITS_OWN = ("vocab_size", "min_count", "lower")  # settings of a tokenizer that is yet to be fitted
 LEAST_FRAMED = 3  # tokens: the frame and one within
 
 
@@ -65,7 +65,7 @@ def fit_tokenizer(
         return given, True
     kind = usual if settings.tokenizer == AUTO else settings.tokenizer
     lower, blanks = bool(settings.lower), blanks and kind == "words"
-    return train_tokenizer(kind, texts, settings.vocabulary, settings.min_count, lower, blanks=blanks), False
+    return train_tokenizer(kind, texts, settings.vocab_size, settings.min_count, lower, blanks=blanks), False
 
 
 def frame_for(tokenizer: Tokenizer) -> Frame:

@@ -21,7 +21,7 @@ PART = 100  # letters that such a stretch is cut into for fitting; WordPiece kno
 BYTES = 256  # tokens that byte-level byte-pair encoding begins with
 
 
-def train_bpe(texts: Iterable[str], vocabulary: int, min_count: int, lower: bool) -> Library:
+def train_bpe(texts: Iterable[str], vocab_size: int, min_count: int, lower: bool) -> Library:
     """Byte-level byte-pair encoding. Raises DataError where there is nothing to tell apart."""
     from tokenizers import Tokenizer as Library
     from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
@@ -32,7 +32,7 @@ def train_bpe(texts: Iterable[str], vocabulary: int, min_count: int, lower: bool
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
+        vocab_size=vocab_size,
         min_frequency=min_count,
         special_tokens=list(SPECIAL["bpe"]),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
@@ -44,7 +44,7 @@ def train_bpe(texts: Iterable[str], vocabulary: int, min_count: int, lower: bool
     return _without_added(library)
 
 
-def train_wordpiece(texts: Iterable[str], vocabulary: int, min_count: int, lower: bool) -> Library:
+def train_wordpiece(texts: Iterable[str], vocab_size: int, min_count: int, lower: bool) -> Library:
     """WordPiece. Raises DataError where there is nothing to tell apart, SettingError for too small a vocabulary."""
     from tokenizers import Tokenizer as Library
     from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
@@ -61,13 +61,13 @@ def train_wordpiece(texts: Iterable[str], vocabulary: int, min_count: int, lower
     refuse_one("characters", alphabet)
     # Where the trainer meets the pieces itself, their order, and with it who wins a tie, changes from run to run.
     pieces = [*alphabet, *(f"##{letter}" for letter in alphabet)]
-    if vocabulary < 2 + len(pieces):
+    if vocab_size < 2 + len(pieces):
         raise SettingError(
-            f"vocabulary={vocabulary} is too small for the {len(alphabet):,} different characters of the training "
+            f"vocab_size={vocab_size} is too small for the {len(alphabet):,} different characters of the training "
             f"text: wordpiece needs two tokens for each, so at least {2 + len(pieces)}."
         )
     trainer = trainers.WordPieceTrainer(
-        vocab_size=vocabulary,
+        vocab_size=vocab_size,
         min_frequency=min_count,
         special_tokens=[*SPECIAL["wordpiece"], *pieces],
         show_progress=False,

@@ -151,7 +151,7 @@ def _own(file: Path, document: dict[str, Any]) -> dict[str, Any]:
             return source
         raise FileError(
             f"{file} holds two tokenizers, one for each side of its pairs. Give a run whose sides share one "
-            "(shared=true), or one of text."
+            "(joint_vocab=true), or one of text."
         )
     raise FileError(f"{file} is about {document.get('kind', 'no')} data, and holds no tokenizer. {WAYS}")
 

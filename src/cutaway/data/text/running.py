@@ -209,8 +209,8 @@ def _next(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[
             "document into the next: add stateful=false."
         )
     length = settings.length or STEPS.get(tokenizer.kind, OTHER_STEPS)
-    vocabulary = len(tokenizer)
-    spec = TextSpec(vocabulary, length, NextToken(vocabulary))
+    vocab_size = len(tokenizer)
+    spec = TextSpec(vocab_size, length, NextToken(vocab_size))
     return RunningPreprocessing(spec, tokenizer, line_end, settings.documents, bool(settings.stateful)), []
 
 
@@ -223,14 +223,14 @@ def _masked(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tupl
     if settings.whole_words and tokenizer.kind == "words":
         raise SettingError("whole_words=true chooses the pieces of a word together, and tokens are words: leave it.")
     length = settings.length or MASKED_STEPS
-    vocabulary = fitting.vocabulary_of(tokenizer, with_frame=True)
+    vocab_size = fitting.vocabulary_of(tokenizer, with_frame=True)
     mask = fitting.mask_for(tokenizer)
-    target = Masked(vocabulary, mask, share=settings.mask_prob)
-    spec = TextSpec(vocabulary, length, target)
+    target = Masked(vocab_size, mask, share=settings.mask_prob)
+    spec = TextSpec(vocab_size, length, target)
     notes = []
     if settings.special_tokens:
         frame = fitting.framed(tokenizer, length)
-        spec = TextSpec(vocabulary, length, target, *frame)
+        spec = TextSpec(vocab_size, length, target, *frame)
         notes.append(fitting.frame_note(tokenizer, frame))
     what = "tokens, in whole words," if settings.whole_words else "tokens"
     notes.append(

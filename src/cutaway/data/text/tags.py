@@ -273,7 +273,7 @@ def tagged_dataset(
     split = complete_split(whole, ["sentence"], parts, settings)
     tokenizer, given = _fitted([tagged.sentences[i] for i in split["train"]], settings)
     length = settings.length or OTHER_LENGTH
-    vocabulary = vocabulary_of(tokenizer, bool(settings.special_tokens))
+    vocab_size = vocabulary_of(tokenizer, bool(settings.special_tokens))
     frame = framed(tokenizer, length) if settings.special_tokens else None
     around: tuple[int, ...] = frame or ()
     target = Tags(tuple(names), column)
@@ -283,12 +283,12 @@ def tagged_dataset(
         )
         for part, rows in split.items()
     }
-    unmeasured = TagPreprocessing(TextSpec(vocabulary, 1, target, *around), tokenizer, length)
+    unmeasured = TagPreprocessing(TextSpec(vocab_size, 1, target, *around), tokenizer, length)
     prepared = {
         part: unmeasured.part(sentences, f"the {part} part's sentences") for part, sentences in of_parts.items()
     }
     longest = max(int(part.lengths.max()) for part in prepared.values())
-    preprocessing = dataclasses.replace(unmeasured, spec=TextSpec(vocabulary, longest, target, *around))
+    preprocessing = dataclasses.replace(unmeasured, spec=TextSpec(vocab_size, longest, target, *around))
     learned = {tag for tags in of_parts["train"].tags or () for tag in tags}
     absent = [tag for tag in names if tag not in learned]
     keys = ["\t".join(sentence) for sentence in tagged.sentences]
@@ -324,7 +324,7 @@ def _fitted(sentences: Sequence[Sequence[str]], settings: DataSettings) -> tuple
         )
     if settings.tokenizer in (AUTO, "words"):
         words = itertools.chain.from_iterable(sentences)
-        return words_tokenizer(words, settings.vocabulary, settings.min_count, bool(settings.lower)), False
+        return words_tokenizer(words, settings.vocab_size, settings.min_count, bool(settings.lower)), False
     tokenizer, given = fit_tokenizer(settings, "words", (" ".join(sentence) for sentence in sentences))
     if tokenizer.kind == "characters":
         raise SettingError(f"tokenizer={settings.tokenizer} is one of characters, and each word here has one tag.")

@@ -77,7 +77,7 @@ class Tokenizer(Protocol):
         ...
 
     @property
-    def vocabulary(self) -> int:
+    def vocab_size(self) -> int:
         """The same."""
         ...
 
@@ -103,7 +103,7 @@ class Tokenizer(Protocol):
 
 
 def train_tokenizer(
-    kind: str, texts: Iterable[str], vocabulary: int, min_count: int = 1, lower: bool = False, *, blanks: bool = False
+    kind: str, texts: Iterable[str], vocab_size: int, min_count: int = 1, lower: bool = False, *, blanks: bool = False
 ) -> Tokenizer:
     """A tokenizer of one of the four kinds, fitted on `texts`.
 
@@ -116,33 +116,33 @@ def train_tokenizer(
     """
     require(kind in KINDS, "tokenizer", kind, f"one of {', '.join(KINDS)}", SettingError)
     require(min_count >= 1, "min_count", min_count, "at least 1", SettingError)
-    require(kind != "bpe" or vocabulary >= BYTES + 2, "vocabulary", vocabulary, "at least 258 for bpe", SettingError)
-    require(vocabulary >= 3, "vocabulary", vocabulary, "at least 3", SettingError)
+    require(kind != "bpe" or vocab_size >= BYTES + 2, "vocab_size", vocab_size, "at least 258 for bpe", SettingError)
+    require(vocab_size >= 3, "vocab_size", vocab_size, "at least 3", SettingError)
     if blanks and kind != "words":
         raise SettingError(f"Text that is cut at blanks has words, not {kind}: take tokenizer=words.")
     if kind == "characters":
         counts: Counter[str] = Counter()
         for text in texts:
             counts.update(refuse_surrogates(text.lower() if lower else text))
-        kept = sorted(_commonest(counts, vocabulary - 2, min_count))
+        kept = sorted(_commonest(counts, vocab_size - 2, min_count))
         refuse_one(kind, kept)
         return Characters([*SPECIAL[kind], *kept], lower)
     if kind == "words":
-        return _words(_count_words(texts, lower, blanks), vocabulary, min_count, lower, blanks)
+        return _words(_count_words(texts, lower, blanks), vocab_size, min_count, lower, blanks)
     if kind == "bpe":
-        return Pieces(kind, train_bpe(texts, vocabulary, max(2, min_count), lower), lower)
-    return Pieces(kind, train_wordpiece(texts, vocabulary, max(2, min_count), lower), lower)
+        return Pieces(kind, train_bpe(texts, vocab_size, max(2, min_count), lower), lower)
+    return Pieces(kind, train_wordpiece(texts, vocab_size, max(2, min_count), lower), lower)
 
 
-def words_tokenizer(words: Iterable[str], vocabulary: int, min_count: int = 1, lower: bool = False) -> Words:
+def words_tokenizer(words: Iterable[str], vocab_size: int, min_count: int = 1, lower: bool = False) -> Words:
     """A tokenizer of words that are cut already, fitted on them: `look_up` gives their ids.
 
     Raises as `train_tokenizer` does.
     """
     require(min_count >= 1, "min_count", min_count, "at least 1", SettingError)
-    require(vocabulary >= 3, "vocabulary", vocabulary, "at least 3", SettingError)
+    require(vocab_size >= 3, "vocab_size", vocab_size, "at least 3", SettingError)
     counts = Counter(refuse_surrogates(word).lower() if lower else refuse_surrogates(word) for word in words)
-    return _words(counts, vocabulary, min_count, lower, blanks=True)
+    return _words(counts, vocab_size, min_count, lower, blanks=True)
 
 
 def tokenizer_from_json(data: dict[str, Any]) -> Tokenizer:
@@ -221,7 +221,7 @@ class Characters(Ours):
         return len(self.tokens)
 
     @property
-    def vocabulary(self) -> int:
+    def vocab_size(self) -> int:
         """How many ids there are."""
         return len(self.tokens)
 
@@ -272,7 +272,7 @@ class OnLibrary:
         return len(self.tokens)
 
     @property
-    def vocabulary(self) -> int:
+    def vocab_size(self) -> int:
         """How many ids there are."""
         return len(self.tokens)
 
@@ -360,11 +360,11 @@ def _commonest(counts: Counter[str], most: int, min_count: int) -> list[str]:
     return ranked[:most]
 
 
-def _words(counts: Counter[str], vocabulary: int, min_count: int, lower: bool, blanks: bool) -> Words:
+def _words(counts: Counter[str], vocab_size: int, min_count: int, lower: bool, blanks: bool) -> Words:
     """The tokenizer of the commonest words. Raises DataError where there are fewer than two."""
     special = SPECIAL["words"]
     counts.pop(special[UNKNOWN], None)
-    kept = _commonest(counts, vocabulary - 2, min_count)
+    kept = _commonest(counts, vocab_size - 2, min_count)
     refuse_one("words", kept)
     return Words([*special, *kept], lower, blanks)
 

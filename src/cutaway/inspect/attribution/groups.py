@@ -75,7 +75,7 @@ def reach(model: nn.Module, inputs: tuple[Tensor, ...], place: int) -> Tensor:
     edges away as the network has layers."""
     config = getattr(model, "config", None)
     count, edges, more = len(inputs[0]), inputs[1], inputs[2:]
-    if getattr(config, "many", False):
+    if getattr(config, "graph_level", False):
         batch = more[1] if len(more) > 1 else torch.zeros(count, dtype=torch.int64)
         return (batch == place).nonzero()[:, 0]
     node = int(more[0][place]) if more and len(more[0]) else place

@@ -69,7 +69,7 @@ def _read(entry: Entry, rolled: Tensor) -> Tensor:
     if entry.target.place is not None:
         return rolled[rows, entry.target.place]
     if entry.kind == "image":
-        return rolled[:, 0] if getattr(config, "pool", "") == "token" else rolled.mean(1)
+        return rolled[:, 0] if getattr(config, "pooling", "") == "token" else rolled.mean(1)
     causal = getattr(type(entry.model), "framed", False) is False
     mask = entry.inputs[1] if len(entry.inputs) > 1 else torch.ones_like(entry.inputs[0], dtype=torch.bool)
     last = (mask * torch.arange(mask.shape[1], device=mask.device)).amax(1)
@@ -79,7 +79,7 @@ def _read(entry: Entry, rolled: Tensor) -> Tensor:
 def _on_pixels(row: Tensor, entry: Entry) -> Tensor:
     """Shares of patches as shares of their pixels, (N, T) to (N, H, W); a class token's own is left out."""
     height, width = entry.z.shape[-2:]
-    before = 1 if getattr(entry.model.config, "pool", "") == "token" else 0
+    before = 1 if getattr(entry.model.config, "pooling", "") == "token" else 0
     patches = row[:, before:]
     down = max(1, round(math.sqrt(patches.shape[1] * height / width)))  # rows of patches
     grid = patches.view(len(row), 1, down, -1)  # (N, 1, H/P, W/P)

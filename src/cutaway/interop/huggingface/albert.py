@@ -15,24 +15,29 @@ from .values import only, refuse_others
 
 def settings(config: Config) -> dict[str, Any]:
     """What AlbertConfig is built with. Raises ModelError for a network that ALBERT is not."""
-    same: dict[str, Any] = {"shared": True, "first_position": 0, "pooled": "tanh", "drops_before": False}
-    same |= {"types": config.types or 1, "embedding": config.embedding or config.dim}
+    same: dict[str, Any] = {
+        "share_layers": True,
+        "first_position": 0,
+        "pooler_activation": "tanh",
+        "drops_before": False,
+    }
+    same |= {"token_types": config.token_types or 1, "embedding_dim": config.embedding_dim or config.dim}
     refuse_unlike(config, "ALBERT", **same, **USUAL_DROPS | {"drops_mlp": False})
     found = sizes(config)
     found["classifier_dropout_prob"] = found.pop("classifier_dropout")
-    return {**found, "embedding_size": config.embedding}
+    return {**found, "embedding_size": config.embedding_dim}
 
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
     """Our config of a config.json. Raises ModelError for a value that this network does not have."""
     refuse_others(theirs, "num_hidden_groups", (1,))
     refuse_others(theirs, "inner_group_num", (1,))
-    defaults = {"vocabulary": 30_000, "dim": 4096, "hidden": 16_384, "heads": 64, "dropout": 0.0, "head_dropout": 0.1}
+    defaults = {"vocab_size": 30_000, "dim": 4096, "ffn_dim": 16_384, "heads": 64, "dropout": 0.0, "head_dropout": 0.1}
     return Config(
         **sizes_of(theirs, **defaults, head_field="classifier_dropout_prob"),
-        context=only(theirs, "max_position_embeddings", 512),
-        embedding=only(theirs, "embedding_size", 128),
-        shared=True,
+        context_length=only(theirs, "max_position_embeddings", 512),
+        embedding_dim=only(theirs, "embedding_size", 128),
+        share_layers=True,
         drops_mlp=False,
         activation=activation_of(theirs, "hidden_act", "gelu_new"),
         head=head_of(theirs, "Albert"),

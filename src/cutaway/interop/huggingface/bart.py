@@ -17,10 +17,10 @@ LAYER, CROSS = r"\1.layers.\2.", r"decoder.layers.\1."
 def settings(config: Config) -> dict[str, Any]:
     """What BartConfig is built with. Its tokens are those of the weights in circulation: <s> 0, padding 1, and the end
     </s> 2, which begins an answer too."""
-    hidden, decoder_layers = config.hidden or 4 * config.dim, config.decoder_layers or config.layers
+    hidden, decoder_layers = config.ffn_dim or 4 * config.dim, config.decoder_layers or config.layers
     return {
-        "vocab_size": config.vocabulary,
-        "max_position_embeddings": config.context,
+        "vocab_size": config.vocab_size,
+        "max_position_embeddings": config.context_length,
         "d_model": config.dim,
         "encoder_layers": config.layers,
         "decoder_layers": decoder_layers,
@@ -31,7 +31,7 @@ def settings(config: Config) -> dict[str, Any]:
         "activation_function": "gelu",
         "dropout": config.dropout,
         "attention_dropout": config.attention_dropout,
-        "activation_dropout": config.hidden_dropout,
+        "activation_dropout": config.activation_dropout,
         "bos_token_id": 0,
         "pad_token_id": 1,
         "eos_token_id": 2,
@@ -56,16 +56,16 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     decoder_layers = only(theirs, "decoder_layers", 12)
     hidden = _alike(theirs, "ffn_dim", 4096)
     return Config(
-        vocabulary=only(theirs, "vocab_size", 50_265),
-        context=only(theirs, "max_position_embeddings", 1024),
+        vocab_size=only(theirs, "vocab_size", 50_265),
+        context_length=only(theirs, "max_position_embeddings", 1024),
         dim=dim,
         layers=layers,
         decoder_layers=None if decoder_layers == layers else decoder_layers,
         heads=_alike(theirs, "attention_heads", 16),
-        hidden=None if hidden == 4 * dim else hidden,
+        ffn_dim=None if hidden == 4 * dim else hidden,
         dropout=number(theirs, "dropout", 0.1),
         attention_dropout=number(theirs, "attention_dropout", 0.0),
-        hidden_dropout=number(theirs, "activation_dropout", 0.0),
+        activation_dropout=number(theirs, "activation_dropout", 0.0),
     )
 
 

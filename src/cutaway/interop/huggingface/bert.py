@@ -43,17 +43,17 @@ def sizes(config: Config) -> dict[str, Any]:
     """What BertConfig and its kin are built with alike."""
     dropout, attention, head = dropouts(config)
     return {
-        "vocab_size": config.vocabulary,
+        "vocab_size": config.vocab_size,
         "hidden_size": config.dim,
         "num_hidden_layers": config.layers,
         "num_attention_heads": config.heads,
-        "intermediate_size": config.hidden or 4 * config.dim,
+        "intermediate_size": config.ffn_dim or 4 * config.dim,
         "hidden_act": THEIR_ACTIVATIONS[config.activation],
         "hidden_dropout_prob": dropout,
         "attention_probs_dropout_prob": attention,
         "classifier_dropout": head,
-        "max_position_embeddings": config.first_position + config.context,
-        "type_vocab_size": config.types,
+        "max_position_embeddings": config.first_position + config.context_length,
+        "type_vocab_size": config.token_types,
         "layer_norm_eps": config.eps,
         "num_labels": config.num_classes,
     }
@@ -61,8 +61,16 @@ def sizes(config: Config) -> dict[str, Any]:
 
 def settings(config: Config) -> dict[str, Any]:
     """What BertConfig is built with. Raises ModelError for a network that BERT is not."""
-    refuse_unlike(config, "BERT", embedding=None, shared=False, first_position=0, pooled="tanh", drops_before=False)
-    refuse_unlike(config, "BERT", types=config.types or 1, **USUAL_DROPS)
+    refuse_unlike(
+        config,
+        "BERT",
+        embedding_dim=None,
+        share_layers=False,
+        first_position=0,
+        pooler_activation="tanh",
+        drops_before=False,
+    )
+    refuse_unlike(config, "BERT", token_types=config.token_types or 1, **USUAL_DROPS)
     return sizes(config)
 
 
@@ -71,16 +79,16 @@ def sizes_of(theirs: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
     that this network does not have."""
     refuse_decoders(theirs)
     dim = only(theirs, "hidden_size", defaults.get("dim", 768))
-    hidden = only(theirs, "intermediate_size", defaults.get("hidden", 3072))
+    hidden = only(theirs, "intermediate_size", defaults.get("ffn_dim", 3072))
     dropout = number(theirs, "hidden_dropout_prob", defaults.get("dropout", 0.1))
     head = defaults.get("head_dropout", dropout)
     return {
-        "vocabulary": only(theirs, "vocab_size", defaults.get("vocabulary", 30_522)),
+        "vocab_size": only(theirs, "vocab_size", defaults.get("vocab_size", 30_522)),
         "dim": dim,
         "layers": only(theirs, "num_hidden_layers", 12),
         "heads": only(theirs, "num_attention_heads", defaults.get("heads", 12)),
-        "hidden": None if hidden == 4 * dim else hidden,
-        "types": only(theirs, "type_vocab_size", 2),
+        "ffn_dim": None if hidden == 4 * dim else hidden,
+        "token_types": only(theirs, "type_vocab_size", 2),
         "eps": number(theirs, "layer_norm_eps", 1e-12),
         "dropout": dropout,
         "attention_dropout": share(theirs, "attention_probs_dropout_prob", defaults.get("dropout", 0.1), dropout),
@@ -93,7 +101,7 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     """Our config of a config.json. Raises ModelError for a value that this network does not have."""
     return Config(
         **sizes_of(theirs),
-        context=only(theirs, "max_position_embeddings", 512),
+        context_length=only(theirs, "max_position_embeddings", 512),
         activation=activation_of(theirs, "hidden_act", "gelu"),
         head=head_of(theirs, "Bert"),
     )

@@ -24,17 +24,24 @@ from .values import number, only, share
 
 def settings(config: Config) -> dict[str, Any]:
     """What DistilBertConfig is built with. Raises ModelError for a network that DistilBERT is not."""
-    same = {"embedding": None, "shared": False, "pooled": "relu", "types": 0, "first_position": 0, "eps": 1e-12}
+    same = {
+        "embedding_dim": None,
+        "share_layers": False,
+        "pooler_activation": "relu",
+        "token_types": 0,
+        "first_position": 0,
+        "eps": 1e-12,
+    }
     drops = {"drops_before": False, "drops_tags_as_body": True, "drops_attention": False, "drops_mlp": True}
     refuse_unlike(config, "DistilBERT", **same, **drops)
     dropout, attention, head = dropouts(config)
     return {
-        "vocab_size": config.vocabulary,
-        "max_position_embeddings": config.context,
+        "vocab_size": config.vocab_size,
+        "max_position_embeddings": config.context_length,
         "dim": config.dim,
         "n_layers": config.layers,
         "n_heads": config.heads,
-        "hidden_dim": config.hidden or 4 * config.dim,
+        "hidden_dim": config.ffn_dim or 4 * config.dim,
         "activation": THEIR_ACTIVATIONS[config.activation],
         "dropout": dropout,
         "attention_dropout": attention,
@@ -50,15 +57,15 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     dim, hidden = only(theirs, "dim", 768), only(theirs, "hidden_dim", 3072)
     dropout = number(theirs, "dropout", 0.1)
     return Config(
-        vocabulary=only(theirs, "vocab_size", 30_522),
-        context=only(theirs, "max_position_embeddings", 512),
+        vocab_size=only(theirs, "vocab_size", 30_522),
+        context_length=only(theirs, "max_position_embeddings", 512),
         dim=dim,
         layers=only(theirs, "n_layers", 6),
         heads=only(theirs, "n_heads", 12),
-        hidden=None if hidden == 4 * dim else hidden,
-        types=0,
+        ffn_dim=None if hidden == 4 * dim else hidden,
+        token_types=0,
         activation=activation_of(theirs, "activation", "gelu"),
-        pooled="relu",
+        pooler_activation="relu",
         dropout=dropout,
         attention_dropout=share(theirs, "attention_dropout", 0.1, dropout),
         head_dropout=share(theirs, "seq_classif_dropout", 0.2, dropout),

@@ -16,12 +16,12 @@ def settings(config: Config) -> dict[str, Any]:
     """What GPT2Config is built with."""
     added, embedding, attention = config.rates
     return {
-        "vocab_size": config.vocabulary,
-        "n_positions": config.context,
+        "vocab_size": config.vocab_size,
+        "n_positions": config.context_length,
         "n_embd": config.dim,
         "n_layer": config.layers,
         "n_head": config.heads,
-        "n_inner": config.hidden,
+        "n_inner": config.ffn_dim,
         "activation_function": "gelu_new",
         "embd_pdrop": embedding,
         "attn_pdrop": attention,
@@ -40,12 +40,12 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     refuse_others(theirs, "scale_attn_by_inverse_layer_idx", (False,))
     dropout = number(theirs, "resid_pdrop", 0.1)
     return Config(
-        vocabulary=only(theirs, "vocab_size", 50_257),
-        context=only(theirs, "n_positions", 1024),
+        vocab_size=only(theirs, "vocab_size", 50_257),
+        context_length=only(theirs, "n_positions", 1024),
         dim=only(theirs, "n_embd", 768),
         layers=only(theirs, "n_layer", 12),
         heads=only(theirs, "n_head", 12),
-        hidden=None if theirs.get("n_inner") is None else only(theirs, "n_inner", 3072),
+        ffn_dim=None if theirs.get("n_inner") is None else only(theirs, "n_inner", 3072),
         dropout=dropout,
         embedding_dropout=share(theirs, "embd_pdrop", 0.1, dropout),
         attention_dropout=share(theirs, "attn_pdrop", 0.1, dropout),

@@ -43,14 +43,32 @@ HEADS = ("next", "masked", "classes", "tags", "tokens")  # kinds of heads that a
 ANSWERS = ("classes", "tags")  # heads with as many outputs as config.json has labels
 HEAD = "head"  # the child of a model that a bare body lacks
 # Fields of a Config that no preset is told by: those of the head and of training.
-FREE = ("head", "num_classes", "dropout", "attention_dropout", "embedding_dropout", "hidden_dropout", "head_dropout")
+FREE = (
+    "head",
+    "num_classes",
+    "dropout",
+    "attention_dropout",
+    "embedding_dropout",
+    "activation_dropout",
+    "head_dropout",
+)
 
 # What older versions saved beside weights, and what they called some of these.
 MADE_ANEW = (r"(.*\.)?(position_ids|token_type_ids|inv_freq)",)
 FORMER = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
 HALVES = (torch.float16, torch.bfloat16)
 # Fields of a Config that are at most a side of some tensor, and those of which each stands for at least one tensor.
-SIDES = ("vocabulary", "context", "dim", "hidden", "embedding", "types", "heads", "key_dim", "buckets")
+SIDES = (
+    "vocab_size",
+    "context_length",
+    "dim",
+    "ffn_dim",
+    "embedding_dim",
+    "token_types",
+    "heads",
+    "head_dim",
+    "num_buckets",
+)
 STACKS = ("layers", "decoder_layers")
 SHARED_LAYERS = 1_000  # of one block for all, which no tensors count
 NEW_CLASSES = 1_000_000  # of a head that is not there yet
@@ -98,7 +116,8 @@ class Folder:
         try:
             self.config = self._with_head(self.family.config(plain_fields(self.theirs, self.family.aliases)))
         except ModelError as error:
-            said = in_their_words(kind, str(error)).removeprefix(f"{CONFIG} has ")
+            said, theirs = str(error), f"{CONFIG} has "  # what is said of theirs begins so, else it is of our Config
+            said = said.removeprefix(theirs) if said.startswith(theirs) else in_their_words(kind, said)
             raise ModelError(f"{path / CONFIG}: {said}") from error
         if (path / WEIGHTS).is_file() or (path / INDEX).is_file():
             self._refuse_oversized()
@@ -167,7 +186,7 @@ class Folder:
         a number there costs nothing to write, and could take all memory, or days."""
         most = max((side for shape in self.shapes.values() for side in shape), default=0)
         bounds = dict.fromkeys(SIDES, most) | dict.fromkeys(STACKS, len(self.shapes))
-        if getattr(self.config, "shared", False):
+        if getattr(self.config, "share_layers", False):
             bounds["layers"] = max(bounds["layers"], SHARED_LAYERS)
         bounds["num_classes"] = max(most, NEW_CLASSES)  # a head may be new
         for field, bound in bounds.items():

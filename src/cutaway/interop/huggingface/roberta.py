@@ -17,13 +17,13 @@ def settings(config: Config) -> dict[str, Any]:
     """What RobertaConfig is built with. The first position is that behind padding's, whose row is its token id.
     Raises ModelError for a network that RoBERTa is not."""
     same: dict[str, Any] = {
-        "embedding": None,
-        "shared": False,
-        "pooled": "tanh",
+        "embedding_dim": None,
+        "share_layers": False,
+        "pooler_activation": "tanh",
         "activation": "gelu",
         "drops_before": True,
     }
-    same |= {"types": config.types or 1, "first_position": config.first_position or 1}
+    same |= {"token_types": config.token_types or 1, "first_position": config.first_position or 1}
     refuse_unlike(config, "RoBERTa", **same, **USUAL_DROPS)
     return sizes(config) | {"pad_token_id": config.first_position - 1}
 
@@ -33,8 +33,8 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     refuse_others(theirs, "hidden_act", ("gelu",))  # its masked head knows no other
     first = only(theirs, "pad_token_id", 1) + 1
     return Config(
-        **sizes_of(theirs, vocabulary=50_265),
-        context=only(theirs, "max_position_embeddings", 512) - first,
+        **sizes_of(theirs, vocab_size=50_265),
+        context_length=only(theirs, "max_position_embeddings", 512) - first,
         first_position=first,
         drops_before=True,
         head=head_of(theirs, "Roberta"),

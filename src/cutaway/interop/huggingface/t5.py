@@ -17,15 +17,15 @@ def settings(config: Config) -> dict[str, Any]:
     """What T5Config is built with. Its tokens are those of the weights in circulation: padding 0, which begins an
     answer too, and end 1."""
     return {
-        "vocab_size": config.vocabulary,
+        "vocab_size": config.vocab_size,
         "d_model": config.dim,
-        "d_kv": config.key_dim,
-        "d_ff": config.hidden or 4 * config.dim,
+        "d_kv": config.head_dim,
+        "d_ff": config.ffn_dim or 4 * config.dim,
         "num_layers": config.layers,
         "num_decoder_layers": config.decoder_layers or config.layers,
         "num_heads": config.heads,
-        "relative_attention_num_buckets": config.buckets,
-        "relative_attention_max_distance": config.furthest,
+        "relative_attention_num_buckets": config.num_buckets,
+        "relative_attention_max_distance": config.max_distance,
         "dropout_rate": config.dropout,
         "layer_norm_epsilon": EPS,
         "feed_forward_proj": "relu",
@@ -48,15 +48,15 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     decoder_layers = layers if theirs.get("num_decoder_layers") is None else only(theirs, "num_decoder_layers", layers)
     dim, hidden = only(theirs, "d_model", 512), only(theirs, "d_ff", 2048)
     return Config(
-        vocabulary=only(theirs, "vocab_size", 32_128),
+        vocab_size=only(theirs, "vocab_size", 32_128),
         dim=dim,
         layers=layers,
         decoder_layers=None if decoder_layers == layers else decoder_layers,
         heads=only(theirs, "num_heads", 8),
-        key_dim=only(theirs, "d_kv", 64),
-        hidden=None if hidden == 4 * dim else hidden,
-        buckets=only(theirs, "relative_attention_num_buckets", 32),
-        furthest=only(theirs, "relative_attention_max_distance", 128),
+        head_dim=only(theirs, "d_kv", 64),
+        ffn_dim=None if hidden == 4 * dim else hidden,
+        num_buckets=only(theirs, "relative_attention_num_buckets", 32),
+        max_distance=only(theirs, "relative_attention_max_distance", 128),
         dropout=number(theirs, "dropout_rate", 0.1),
     )
 

@@ -45,7 +45,11 @@ class PlainAlexNet(nn.Module):
         ]
         if config.stem == "small":
             shapes[0], side = (first, config.in_channels, 3, 3), 3
-        shapes += [(config.hidden, fifth * side**2), (config.hidden,) * 2, (config.num_classes, config.hidden)]
+        shapes += [
+            (config.hidden_dim, fifth * side**2),
+            (config.hidden_dim,) * 2,
+            (config.num_classes, config.hidden_dim),
+        ]
         self.side = side
         self.weights = nn.ParameterList(nn.Parameter(torch.zeros(shape)) for shape in shapes)
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(shape[0])) for shape in shapes)
@@ -136,5 +140,7 @@ ORACLES = dict.fromkeys(PRESETS, _build)
 
 # alexnet is compared whole; the original with fewer maps and units of the same kinds.
 REDUCED = {
-    "alexnet-2012": dataclasses.replace(PRESETS["alexnet-2012"], widths=(12, 16, 24, 24, 16), hidden=32, num_classes=10)
+    "alexnet-2012": dataclasses.replace(
+        PRESETS["alexnet-2012"], widths=(12, 16, 24, 24, 16), hidden_dim=32, num_classes=10
+    )
 }

@@ -39,14 +39,14 @@ def encoder_oracle(family: Family, name: str) -> Callable[[Config], Oracle]:
         padding = max(config.first_position - 1, 0)
 
         def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
-            tokens, mask = ragged_tokens(config.vocabulary)(generator)
+            tokens, mask = ragged_tokens(config.vocab_size)(generator)
             tokens = tokens.where(mask, padding)
-            if not config.types:
+            if not config.token_types:
                 return tokens, mask
-            return tokens, mask, torch.randint(0, config.types, tokens.shape, generator=generator)
+            return tokens, mask, torch.randint(0, config.token_types, tokens.shape, generator=generator)
 
         found = transformers_oracle(family, name, config, inputs=draw)
-        if not config.types:
+        if not config.token_types:
             return found
         model = found.module.model
         assert isinstance(model, nn.Module)
@@ -62,6 +62,6 @@ ORACLES = {
 }
 # ALBERT is compared whole. The others keep all but words, width and depth: as many heads, of two numbers each.
 REDUCED = {
-    name: dataclasses.replace(preset, vocabulary=50, context=16, dim=2 * preset.heads, layers=2)
+    name: dataclasses.replace(preset, vocab_size=50, context_length=16, dim=2 * preset.heads, layers=2)
     for name, preset in (bert.PRESETS | roberta.PRESETS | distilbert.PRESETS).items()
 }

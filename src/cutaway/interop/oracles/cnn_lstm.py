@@ -29,9 +29,9 @@ class LoopedCNNLSTM(nn.Module):
             self.register_buffer(f"batches{i}", torch.tensor(0))
             inputs = outputs
         seen = inputs * config.grid**2
-        sizes = [seen] + [config.hidden] * (config.layers - 1)
-        self.cells = nn.ModuleList(nn.LSTMCell(size, config.hidden) for size in sizes)
-        self.head = nn.Parameter(torch.zeros(config.num_classes, config.hidden))
+        sizes = [seen] + [config.hidden_dim] * (config.layers - 1)
+        self.cells = nn.ModuleList(nn.LSTMCell(size, config.hidden_dim) for size in sizes)
+        self.head = nn.Parameter(torch.zeros(config.num_classes, config.hidden_dim))
         self.head_bias = nn.Parameter(torch.zeros(config.num_classes))
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ class LoopedCNNLSTM(nn.Module):
         kept = []
         for video in seen.split(lengths):  # type: ignore[no-untyped-call]
             states = self._steps(video)
-            kept.append(states[-1] if self.config.readout == "last" else torch.stack(states).mean(0))
+            kept.append(states[-1] if self.config.pooling == "last" else torch.stack(states).mean(0))
         answers = F.dropout(torch.stack(kept), dropped, self.training)
         return torch.einsum("nd,kd->nk", answers, self.head) + self.head_bias
 
@@ -91,7 +91,7 @@ class LoopedCNNLSTM(nn.Module):
         """The states of the last layer, one for each frame (T, D)."""
         states = list(video)
         for cell in self.cells:
-            h = c = video.new_zeros(self.config.hidden)
+            h = c = video.new_zeros(self.config.hidden_dim)
             inputs, states = states, []
             for x in inputs:
                 h, c = cell(x, (h, c))

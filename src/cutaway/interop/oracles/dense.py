@@ -97,7 +97,7 @@ def sequential_mlp(config: mlp.Config) -> Oracle:
         layers.append(layer)
 
     inputs = config.in_features
-    for i, width in enumerate(config.hidden):
+    for i, width in enumerate(config.hidden_dims):
         add(f"hidden.{i}.linear", nn.Linear(inputs, width, bias=config.bias and config.norm != "batch"))
         if config.norm == "batch":
             add(f"hidden.{i}.norm", nn.BatchNorm1d(width))

@@ -17,8 +17,8 @@ def torchvision_densenet(config: Config) -> Oracle:
     """torchvision's network. The images are not square: the last maps have 1×2 pixels."""
     densenet = torchvision_models("densenet")
     module = densenet.DenseNet(
-        growth_rate=config.growth,
-        block_config=config.blocks,
+        growth_rate=config.growth_rate,
+        block_config=config.layers,
         num_init_features=config.stem_channels,
         num_classes=config.num_classes,
     )
@@ -40,9 +40,9 @@ class SourceBySource(nn.Module):
         self.kernels = nn.ParameterList()
         self.scales = nn.ParameterList()
         self.shifts = nn.ParameterList()
-        k, channels = config.growth, config.stem_channels
+        k, channels = config.growth_rate, config.stem_channels
         self._kernel(channels, config.in_channels, 3)
-        for block, layers in enumerate(config.blocks):
+        for block, layers in enumerate(config.layers):
             if block > 0:
                 self._norm(channels)
                 halved = int(channels * config.compression)
@@ -95,7 +95,7 @@ class SourceBySource(nn.Module):
             return F.dropout(x, self.config.dropout) if self.training and self.config.dropout else x
 
         sources = [convolved([x])]
-        for block, layers in enumerate(self.config.blocks):
+        for block, layers in enumerate(self.config.layers):
             if block > 0:
                 y = dropped(convolved(normalized(sources)))
                 sources = [y.unfold(2, 2, 2).unfold(3, 2, 2).mean((-2, -1))]  # the mean of each window of 2×2
@@ -156,6 +156,6 @@ ORACLES = dict.fromkeys(PRESETS, _build)
 
 # densenet121, densenet-40-12 and densenet-bc-100-12 are compared whole; the others have more or wider layers.
 REDUCED = {
-    name: dataclasses.replace(PRESETS[name], blocks=(2, 3, 2, 2))
+    name: dataclasses.replace(PRESETS[name], layers=(2, 3, 2, 2))
     for name in ("densenet161", "densenet169", "densenet201")
 }

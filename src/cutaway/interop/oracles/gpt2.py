@@ -19,6 +19,6 @@ def transformers_gpt2(name: str, config: Config) -> Oracle:
 ORACLES = {name: functools.partial(transformers_gpt2, name) for name in PRESETS}
 # All but words, width and depth: as many heads, of two numbers each.
 REDUCED = {
-    name: dataclasses.replace(preset, vocabulary=50, context=16, dim=2 * preset.heads, layers=2)
+    name: dataclasses.replace(preset, vocab_size=50, context_length=16, dim=2 * preset.heads, layers=2)
     for name, preset in PRESETS.items()
 }

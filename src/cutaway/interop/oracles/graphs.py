@@ -70,7 +70,7 @@ class _Net(nn.Module):
                 x = self.nonlinear(x)
         if self.head is None:
             return x[rows]
-        read = getattr(_library(), READS[self.config.read])
+        read = getattr(_library(), READS[self.config.pooling])
         answers: Tensor = self.head(_dropped(read(x, batch), self.config.dropout, self.training))
         return answers
 
@@ -123,33 +123,33 @@ class _GATNet(_Net):
 
 
 def _head(config: Any, width: int) -> nn.Module | None:
-    return nn.Linear(width, config.num_classes) if config.many else None
+    return nn.Linear(width, config.num_classes) if config.graph_level else None
 
 
 def _head_keys(config: Any) -> dict[str, str]:
-    return {f"head.{key}": f"head.{key}" for key in ("weight", "bias")} if config.many else {}
+    return {f"head.{key}": f"head.{key}" for key in ("weight", "bias")} if config.graph_level else {}
 
 
 def geometric_gcn(config: gcn.Config) -> Oracle:
     """GCNConv, which adds the loops that are missing and normalises by itself."""
-    last = config.hidden if config.many else config.num_classes
-    widths = [config.in_features, *[config.hidden] * (config.layers - 1), last]
+    last = config.hidden_dim if config.graph_level else config.num_classes
+    widths = [config.in_features, *[config.hidden_dim] * (config.layers - 1), last]
     convs = [_library().GCNConv(i, o, bias=config.bias) for i, o in pairwise(widths)]
     keys = ["lin.weight", *(["bias"] if config.bias else [])]
     key_map = {f"layers.{n}.{key}": f"convs.{n}.{key}" for n in range(config.layers) for key in keys}
-    net = _Net(convs, _head(config, config.hidden), config, "relu")
+    net = _Net(convs, _head(config, config.hidden_dim), config, "relu")
     return Oracle(net, graph_of(config.in_features), key_map | _head_keys(config))
 
 
 def geometric_gat(config: gat.Config) -> Oracle:
     """GATConv over edges that have their loops already."""
-    other = changed(config, gat.PRESETS["gat"], negative_slope="slope")
+    other = changed(config, gat.PRESETS["gat"], negative_slope="negative_slope")
     make = functools.partial(_library().GATConv, add_self_loops=False, **other)
     convs, width = [], config.in_features
-    for _ in range(config.layers - (not config.many)):
-        convs.append(make(width, config.hidden, heads=config.heads))
-        width = config.hidden * config.heads
-    if not config.many:
+    for _ in range(config.layers - (not config.graph_level)):
+        convs.append(make(width, config.hidden_dim, heads=config.heads))
+        width = config.hidden_dim * config.heads
+    if not config.graph_level:
         convs.append(make(width, config.num_classes, heads=config.out_heads, concat=False))
     keys = ("lin.weight", "att_src", "att_dst", "bias")
     key_map = {f"layers.{n}.{key}": f"convs.{n}.{key}" for n in range(config.layers) for key in keys}
@@ -159,13 +159,13 @@ def geometric_gat(config: gat.Config) -> Oracle:
 
 def geometric_graphconv(config: graphconv.Config) -> Oracle:
     """GraphConv, which sums over the edges first and transforms then."""
-    last = config.hidden if config.many else config.num_classes
-    widths = [config.in_features, *[config.hidden] * (config.layers - 1), last]
+    last = config.hidden_dim if config.graph_level else config.num_classes
+    widths = [config.in_features, *[config.hidden_dim] * (config.layers - 1), last]
     convs = [_library().GraphConv(i, o, bias=config.bias) for i, o in pairwise(widths)]
     keys = {"lin_rel.weight": "lin_rel.weight", "lin_root.weight": "lin_root.weight"}
     keys |= {"bias": "lin_rel.bias"} if config.bias else {}
     key_map = {f"layers.{n}.{ours}": f"convs.{n}.{its}" for n in range(config.layers) for ours, its in keys.items()}
-    net = _GraphConvNet(convs, _head(config, config.hidden), config, "relu")
+    net = _GraphConvNet(convs, _head(config, config.hidden_dim), config, "relu")
     return Oracle(net, graph_of(config.in_features), key_map | _head_keys(config))
 
 

@@ -62,7 +62,7 @@ def transformers_oracle(
     def converted(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         return {f"model.{key}": tensor for key, tensor in renamed(family, tensors).items()}
 
-    drawn = inputs or ragged_tokens(config.vocabulary)
+    drawn = inputs or ragged_tokens(config.vocab_size)
     return Oracle(Answering(module), drawn, converted=converted, compared=where_real)
 
 
@@ -107,13 +107,13 @@ def where_real(inputs: tuple[Tensor, ...], outputs: Tensor) -> Tensor:
     return outputs * inputs[1][..., None] if outputs.ndim == 3 and len(inputs) == 2 else outputs
 
 
-def ragged_tokens(vocabulary: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+def ragged_tokens(vocab_size: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
     """Token ids (N, T) of texts of different lengths, and their mask."""
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
         lengths = torch.tensor(LENGTHS)
         mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (N, T)
-        return torch.randint(2, vocabulary, mask.shape, generator=generator).where(mask, 0), mask
+        return torch.randint(2, vocab_size, mask.shape, generator=generator).where(mask, 0), mask
 
     return draw
 

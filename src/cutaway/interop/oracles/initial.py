@@ -76,7 +76,7 @@ def _airbench(weight: Tensor, config: Any) -> Drawn:
 
 def _t5_qkv(weight: Tensor, config: Any) -> Drawn:
     """Queries have 1/√d in them; keys and values not."""
-    return Drawn(0.0, math.sqrt((1 / config.key_dim + 2) / 3 / config.dim))
+    return Drawn(0.0, math.sqrt((1 / config.head_dim + 2) / 3 / config.dim))
 
 
 KEPT = deviation(lambda weight, config: math.sqrt(2 / fan_out(weight)))  # K. He et al., 2015, counting outputs
@@ -96,7 +96,7 @@ DECODER: Laws = (
     (r".*(attention\.out|mlp\.fc2)\.weight", deviation(lambda w, config: 0.02 / math.sqrt(2 * config.layers))),
     (r".*", deviation(0.02)),
 )
-CELLS = uniform(lambda weight, config: config.hidden**-0.5)
+CELLS = uniform(lambda weight, config: config.hidden_dim**-0.5)
 # LeNet-5's map m of C3 has 25 inputs for each of its 3, 4 or 6 sources, and 2.4 over their number bounds its weights.
 C3 = {3: 6, 4: 9, 6: 1}  # sources → maps
 BY_MAP = sum(maps / sources**2 for sources, maps in C3.items()) / 16
@@ -108,7 +108,7 @@ def _forgetting(mean: float | None) -> Law:
 
     def law(bias: Tensor, config: Any) -> Drawn:
         one = config.forget_bias if mean is None else mean
-        square = (3 / config.hidden / 3 + one**2) / 4
+        square = (3 / config.hidden_dim / 3 + one**2) / 4
         return Drawn(one / 4, math.sqrt(square - (one / 4) ** 2))
 
     return law
@@ -173,7 +173,7 @@ LAWS: Mapping[str, Laws] = {
     "textcnn": ((r".*embedding\.weight", uniform(lambda w, config: 0.25)),),
     "seq2seq_gru": (
         (r"(encoder|decoder)\..*", CELLS),
-        (r"attention\.v", uniform(lambda w, config: config.attention**-0.5)),
+        (r"attention\.v", uniform(lambda w, config: config.attention_dim**-0.5)),
     ),
     "transformer": (
         *BIASES,
@@ -187,14 +187,14 @@ LAWS: Mapping[str, Laws] = {
         (r"embedding\.weight", deviation(1.0)),
         (r".*table\.weight", deviation(lambda w, config: config.dim**-0.5)),
         (r".*\.attention\.qkv\.weight", _t5_qkv),
-        (r".*cross_attention\.q\.weight", deviation(lambda w, config: (config.dim * config.key_dim) ** -0.5)),
+        (r".*cross_attention\.q\.weight", deviation(lambda w, config: (config.dim * config.head_dim) ** -0.5)),
         (r".*", deviation(lambda w, config: fan_in(w) ** -0.5)),
     ),
     "bart": (*BIASES, (r".*", deviation(0.02))),
     "gcn": (*BIASES, (r".*lin\.weight", glorot())),
     "gat": (
         *BIASES,
-        (r"layers\.0\.lin\.weight", deviation(lambda w, config: math.sqrt(2 / (fan_in(w) + config.hidden)))),
+        (r"layers\.0\.lin\.weight", deviation(lambda w, config: math.sqrt(2 / (fan_in(w) + config.hidden_dim)))),
         (r".*lin\.weight", deviation(lambda w, config: math.sqrt(2 / (fan_in(w) + config.num_classes)))),
         (r".*att_\w+", deviation(lambda w, config: math.sqrt(2 / (w.shape[-1] + 1)))),
     ),

@@ -12,13 +12,13 @@ STEPS = 8  # tokens of each target
 
 
 def ragged_pairs(
-    vocabulary: int, target: int | None = None, *, lengths: tuple[int, ...] = LENGTHS, steps: int = STEPS
+    vocab_size: int, target: int | None = None, *, lengths: tuple[int, ...] = LENGTHS, steps: int = STEPS
 ) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
     """Source ids (N, T), their mask, and target ids (N, S) below `target`, or below the same `vocabulary`."""
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
         mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # (N, T)
-        source = torch.randint(2, vocabulary, mask.shape, generator=generator).where(mask, 0)
-        return source, mask, torch.randint(2, target or vocabulary, (len(lengths), steps), generator=generator)
+        source = torch.randint(2, vocab_size, mask.shape, generator=generator).where(mask, 0)
+        return source, mask, torch.randint(2, target or vocab_size, (len(lengths), steps), generator=generator)
 
     return draw

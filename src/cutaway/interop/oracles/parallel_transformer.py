@@ -22,13 +22,13 @@ class LoopedTransformer(nn.Module):
         d, h = config.dim, config.heads
         self.groups = config.kv_heads or h
         self.size = d // h
-        shapes: dict[str, tuple[int, ...]] = {"words": (config.vocabulary, d)}
+        shapes: dict[str, tuple[int, ...]] = {"words": (config.vocab_size, d)}
         for i in range(config.layers):
             shapes |= {
                 f"{i}_qkv": ((h + 2 * self.groups) * self.size, d),
                 f"{i}_out": (d, d),
-                f"{i}_up": (config.hidden or 4 * d, d),
-                f"{i}_down": (d, config.hidden or 4 * d),
+                f"{i}_up": (config.ffn_dim or 4 * d, d),
+                f"{i}_down": (d, config.ffn_dim or 4 * d),
             }
             for norm in ("norm1",) if config.order == "parallel" else ("norm1", "norm2"):
                 shapes |= {f"{i}_{norm}_weight": (d,), f"{i}_{norm}_bias": (d,)}
@@ -39,7 +39,7 @@ class LoopedTransformer(nn.Module):
         self.w = nn.ParameterDict({name: nn.Parameter(torch.zeros(shape)) for name, shape in shapes.items()})
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Logits (N, T, vocabulary), 0 at padding, or (N, classes), of token ids (N, T) and their mask."""
+        """Logits (N, T, vocab_size), 0 at padding, or (N, classes), of token ids (N, T) and their mask."""
         return torch.stack([self._one(row[real], len(row)) for row, real in zip(tokens, mask)])
 
     def _one(self, tokens: Tensor, length: int) -> Tensor:
@@ -120,7 +120,7 @@ def looped_transformer(config: Config) -> Oracle:
         for ours, there in renames:
             theirs = theirs.replace(ours, there)
         key_map[name] = f"w.{theirs}"
-    return Oracle(LoopedTransformer(config), ragged_tokens(config.vocabulary), key_map, compared=where_real)
+    return Oracle(LoopedTransformer(config), ragged_tokens(config.vocab_size), key_map, compared=where_real)
 
 
 ORACLES = {"parallel-transformer": looped_transformer}

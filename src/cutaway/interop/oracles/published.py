@@ -1,7 +1,7 @@
 """What each preset is by its paper, or by the configuration that its weights in circulation have: written down a second
 time, beside the presets and not from them, so that a preset that was changed is found.
 
-A size that a Config leaves open (`hidden=None` for 4 · dim) stands here as the number that it comes to. What no paper
+A size that a Config leaves open (`ffn_dim=None` for 4 · dim) stands here as the number that it comes to. What no paper
 says, because the data decides it, is in `BY_DATA`.
 """
 
@@ -11,45 +11,89 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-BY_DATA = ("in_channels", "in_features", "num_classes", "vocabulary", "steps", "head", "recompute", "many", "horizon")
+BY_DATA = (
+    "in_channels",
+    "in_features",
+    "num_classes",
+    "vocab_size",
+    "steps",
+    "head",
+    "recompute",
+    "graph_level",
+    "horizon",
+)
 
 _BERT = (
-    {"vocabulary": 30_522, "context": 512, "dim": 768, "layers": 12, "heads": 12, "hidden": 3072, "embedding": None}
-    | {"shared": False, "types": 2, "first_position": 0, "activation": "gelu", "pooled": "tanh", "eps": 1e-12}
+    {
+        "vocab_size": 30_522,
+        "context_length": 512,
+        "dim": 768,
+        "layers": 12,
+        "heads": 12,
+        "ffn_dim": 3072,
+        "embedding_dim": None,
+    }
+    | {
+        "share_layers": False,
+        "token_types": 2,
+        "first_position": 0,
+        "activation": "gelu",
+        "pooler_activation": "tanh",
+        "eps": 1e-12,
+    }
     | {"dropout": 0.1, "attention_dropout": 0.1, "head_dropout": 0.1, "drops_before": False}
     | {"drops_tags_as_body": False, "drops_attention": True, "drops_mlp": True}
 )
-_GPT2 = {"vocabulary": 50_257, "context": 1024, "dropout": 0.1, "embedding_dropout": 0.1, "attention_dropout": 0.1}
-_T5 = {"vocabulary": 32_128, "key_dim": 64, "buckets": 32, "furthest": 128, "dropout": 0.1}
-_BART = {"vocabulary": 50_265, "context": 1024, "dropout": 0.1, "attention_dropout": 0.1, "hidden_dropout": 0.1}
-_TRANSFORMER = {"vocabulary": 37_000, "shared": True, "layers": 6, "decoder_layers": 6, "order": "post"}
-_ALEXNET = {"stem": "imagenet", "hidden": 4096, "dropout": 0.5, "num_classes": 1000}
-_VGG = {"width": 64, "pool_to": 7, "hidden": 4096, "dropout": 0.5, "num_classes": 1000}
+_GPT2 = {
+    "vocab_size": 50_257,
+    "context_length": 1024,
+    "dropout": 0.1,
+    "embedding_dropout": 0.1,
+    "attention_dropout": 0.1,
+}
+_T5 = {"vocab_size": 32_128, "head_dim": 64, "num_buckets": 32, "max_distance": 128, "dropout": 0.1}
+_BART = {
+    "vocab_size": 50_265,
+    "context_length": 1024,
+    "dropout": 0.1,
+    "attention_dropout": 0.1,
+    "activation_dropout": 0.1,
+}
+_TRANSFORMER = {"vocab_size": 37_000, "joint_vocab": True, "layers": 6, "decoder_layers": 6, "order": "post"}
+_ALEXNET = {"stem": "imagenet", "hidden_dim": 4096, "dropout": 0.5, "num_classes": 1000}
+_VGG = {"width": 64, "pool_to": 7, "hidden_dim": 4096, "dropout": 0.5, "num_classes": 1000}
 _GOOGLENET = {"auxiliary": True, "stem": "imagenet", "width": 64, "num_classes": 1000}
 _RESNET = {"block": "basic", "width": 64, "stem": "imagenet", "shortcut": "B", "stride_on": "3x3", "num_classes": 1000}
 _NECK = _RESNET | {"block": "bottleneck"}
 _CIFAR = _RESNET | {"width": 16, "stem": "cifar", "shortcut": "A", "num_classes": 10}
-_DENSENET = {"growth": 32, "bottleneck": True, "compression": 0.5, "stem": "imagenet", "stem_channels": 64} | {
+_DENSENET = {"growth_rate": 32, "bottleneck": True, "compression": 0.5, "stem": "imagenet", "stem_channels": 64} | {
     "dropout": 0.0,
     "num_classes": 1000,
 }
-_DENSE_CIFAR = _DENSENET | {"growth": 12, "stem": "cifar", "num_classes": 10}
-_VIT = {"image_size": 224, "patch": 16, "pool": "token", "dropout": 0.0, "num_classes": 1000}
-_RECURRENT = {"embedding": 0, "hidden": 128, "layers": 1, "bidirectional": False, "dropout": 0.0, "read": "auto"} | {
-    "tied": False,
-    "known": 0,
+_DENSE_CIFAR = _DENSENET | {"growth_rate": 12, "stem": "cifar", "num_classes": 10}
+_VIT = {"image_size": 224, "patch_size": 16, "pooling": "token", "dropout": 0.0, "num_classes": 1000}
+_RECURRENT = {
+    "embedding_dim": 0,
+    "hidden_dim": 128,
+    "layers": 1,
+    "bidirectional": False,
+    "dropout": 0.0,
+    "pooling": "auto",
+} | {
+    "tie_weights": False,
+    "known_future": 0,
     "recursive": False,
     "relative": None,
 }
 _WORD2VEC = {"dim": 100, "output": "negative", "negative": 5, "window": 5, "whole_error": True}
-_COLLOBERT = {"dim": 50, "hidden": 300, "second": 500}
+_COLLOBERT = {"dim": 50, "hidden_dim": 300, "second": 500}
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "perceptron": {},
     "linear": {"output": "identity"},
     "logistic": {"output": "sigmoid"},
     "softmax": {"output": "softmax"},
-    "mlp": {"hidden": (256, 256), "activation": "relu", "norm": "none", "dropout": 0.1, "bias": True},
+    "mlp": {"hidden_dims": (256, 256), "activation": "relu", "norm": "none", "dropout": 0.1, "bias": True},
     "lenet5": {"in_channels": 1, "num_classes": 10, "image_size": 32},
     "lenet5-modern": {"in_channels": 1, "num_classes": 10, "image_size": 32},
     "simplecnn": {"widths": (32, 64)},
@@ -61,7 +105,14 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "cnn-attention": {"widths": (48, 96, 192), "heads": 4},
     "airbench94": {"widths": (64, 256, 256)},
     "cnn1d": {"channels": 25},
-    "cnn-lstm": {"channels": (16, 32, 64), "grid": 3, "hidden": 128, "layers": 1, "readout": "last", "dropout": 0.0},
+    "cnn-lstm": {
+        "channels": (16, 32, 64),
+        "grid": 3,
+        "hidden_dim": 128,
+        "layers": 1,
+        "pooling": "last",
+        "dropout": 0.0,
+    },
     **{
         f"vgg{layers}{bn}": _VGG | {"stages": stages, "batch_norm": bool(bn)}
         for layers, stages in {
@@ -72,67 +123,83 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         }.items()
         for bn in ("", "-bn")
     },
-    "resnet18": _RESNET | {"blocks": (2, 2, 2, 2)},
-    "resnet34": _RESNET | {"blocks": (3, 4, 6, 3)},
+    "resnet18": _RESNET | {"layers": (2, 2, 2, 2)},
+    "resnet34": _RESNET | {"layers": (3, 4, 6, 3)},
     **{
-        f"resnet{layers}{form}": _NECK | {"blocks": blocks, "stride_on": "1x1" if form else "3x3"}
+        f"resnet{layers}{form}": _NECK | {"layers": blocks, "stride_on": "1x1" if form else "3x3"}
         for layers, blocks in {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}.items()
         for form in ("", "-v1")
     },
-    **{f"resnet{6 * n + 2}": _CIFAR | {"blocks": (n, n, n)} for n in (3, 5, 7, 9, 18)},
-    "densenet121": _DENSENET | {"blocks": (6, 12, 24, 16)},
-    "densenet161": _DENSENET | {"blocks": (6, 12, 36, 24), "growth": 48, "stem_channels": 96},
-    "densenet169": _DENSENET | {"blocks": (6, 12, 32, 32)},
-    "densenet201": _DENSENET | {"blocks": (6, 12, 48, 32)},
+    **{f"resnet{6 * n + 2}": _CIFAR | {"layers": (n, n, n)} for n in (3, 5, 7, 9, 18)},
+    "densenet121": _DENSENET | {"layers": (6, 12, 24, 16)},
+    "densenet161": _DENSENET | {"layers": (6, 12, 36, 24), "growth_rate": 48, "stem_channels": 96},
+    "densenet169": _DENSENET | {"layers": (6, 12, 32, 32)},
+    "densenet201": _DENSENET | {"layers": (6, 12, 48, 32)},
     "densenet-40-12": _DENSE_CIFAR
-    | {"blocks": (12, 12, 12), "bottleneck": False, "compression": 1.0, "stem_channels": 16},
-    "densenet-bc-100-12": _DENSE_CIFAR | {"blocks": (16, 16, 16), "stem_channels": 24},
-    "vit-tiny/16": _VIT | {"dim": 192, "depth": 12, "heads": 3, "mlp_dim": 768},
-    "vit-small/16": _VIT | {"dim": 384, "depth": 12, "heads": 6, "mlp_dim": 1536},
-    "vit-base/16": _VIT | {"dim": 768, "depth": 12, "heads": 12, "mlp_dim": 3072},
-    "vit-base/32": _VIT | {"dim": 768, "depth": 12, "heads": 12, "mlp_dim": 3072, "patch": 32},
-    "vit-large/16": _VIT | {"dim": 1024, "depth": 24, "heads": 16, "mlp_dim": 4096},
+    | {"layers": (12, 12, 12), "bottleneck": False, "compression": 1.0, "stem_channels": 16},
+    "densenet-bc-100-12": _DENSE_CIFAR | {"layers": (16, 16, 16), "stem_channels": 24},
+    "vit-tiny/16": _VIT | {"dim": 192, "layers": 12, "heads": 3, "ffn_dim": 768},
+    "vit-small/16": _VIT | {"dim": 384, "layers": 12, "heads": 6, "ffn_dim": 1536},
+    "vit-base/16": _VIT | {"dim": 768, "layers": 12, "heads": 12, "ffn_dim": 3072},
+    "vit-base/32": _VIT | {"dim": 768, "layers": 12, "heads": 12, "ffn_dim": 3072, "patch_size": 32},
+    "vit-large/16": _VIT | {"dim": 1024, "layers": 24, "heads": 16, "ffn_dim": 4096},
     "rnn": _RECURRENT | {"activation": "tanh"},
     "lstm": _RECURRENT | {"forget_bias": 1.0},
     "gru": _RECURRENT,
-    "gru-mnist1d": _RECURRENT | {"hidden": 6, "bidirectional": True, "read": "flat", "steps": 40},
+    "gru-mnist1d": _RECURRENT | {"hidden_dim": 6, "bidirectional": True, "pooling": "flat", "steps": 40},
     "word2vec-skipgram": _WORD2VEC | {"architecture": "skipgram"},
     "word2vec-cbow": _WORD2VEC | {"architecture": "cbow"},
     "collobert-window": _COLLOBERT | {"approach": "window", "window": 5},
     "collobert-sentence": _COLLOBERT | {"approach": "sentence", "window": 3},
     "textcnn": (
-        {"dim": 300, "windows": (3, 4, 5), "filters": 100, "channels": "random", "dropout": 0.5, "max_norm": 3.0}
+        {"dim": 300, "kernel_sizes": (3, 4, 5), "filters": 100, "channels": "random", "dropout": 0.5, "max_norm": 3.0}
     ),
-    "dcnn": {"dim": 48, "maps": (6, 14), "windows": (7, 5), "k_top": 4, "dropout": 0.5},
-    "seq2seq-gru": {"embedding": 128, "hidden": 256, "attention": 128, "readout": 128, "layers": 1, "dropout": 0.2},
-    "transformer-base": _TRANSFORMER | {"dim": 512, "heads": 8, "hidden": 2048, "dropout": 0.1},
-    "transformer-big": _TRANSFORMER | {"dim": 1024, "heads": 16, "hidden": 4096, "dropout": 0.3},
+    "dcnn": {"dim": 48, "feature_maps": (6, 14), "kernel_sizes": (7, 5), "k_top": 4, "dropout": 0.5},
+    "seq2seq-gru": {
+        "embedding_dim": 128,
+        "hidden_dim": 256,
+        "attention_dim": 128,
+        "readout_dim": 128,
+        "layers": 1,
+        "dropout": 0.2,
+    },
+    "transformer-base": _TRANSFORMER | {"dim": 512, "heads": 8, "ffn_dim": 2048, "dropout": 0.1},
+    "transformer-big": _TRANSFORMER | {"dim": 1024, "heads": 16, "ffn_dim": 4096, "dropout": 0.3},
     "transformer-tiny": _TRANSFORMER
-    | {"vocabulary": 10_000, "layers": 4, "decoder_layers": 4, "dim": 128, "heads": 4, "hidden": 512, "dropout": 0.1},
+    | {"vocab_size": 10_000, "layers": 4, "decoder_layers": 4, "dim": 128, "heads": 4, "ffn_dim": 512, "dropout": 0.1},
     "bert-base-uncased": _BERT,
-    "bert-large-uncased": _BERT | {"dim": 1024, "layers": 24, "heads": 16, "hidden": 4096},
-    "roberta-base": _BERT | {"vocabulary": 50_265, "types": 1, "first_position": 2, "eps": 1e-5, "drops_before": True},
+    "bert-large-uncased": _BERT | {"dim": 1024, "layers": 24, "heads": 16, "ffn_dim": 4096},
+    "roberta-base": _BERT
+    | {"vocab_size": 50_265, "token_types": 1, "first_position": 2, "eps": 1e-5, "drops_before": True},
     "distilbert-base": _BERT
-    | {"layers": 6, "types": 0, "pooled": "relu", "head_dropout": 0.2}
+    | {"layers": 6, "token_types": 0, "pooler_activation": "relu", "head_dropout": 0.2}
     | {"drops_tags_as_body": True, "drops_attention": False},
     "albert-base-v2": _BERT
-    | {"vocabulary": 30_000, "embedding": 128, "shared": True, "activation": "gelu-tanh"}
+    | {"vocab_size": 30_000, "embedding_dim": 128, "share_layers": True, "activation": "gelu-tanh"}
     | {"dropout": 0.0, "attention_dropout": 0.0, "drops_mlp": False},
-    "gpt2": _GPT2 | {"dim": 768, "layers": 12, "heads": 12, "hidden": 3072},
-    "gpt2-medium": _GPT2 | {"dim": 1024, "layers": 24, "heads": 16, "hidden": 4096},
-    "gpt2-large": _GPT2 | {"dim": 1280, "layers": 36, "heads": 20, "hidden": 5120},
-    "gpt2-xl": _GPT2 | {"dim": 1600, "layers": 48, "heads": 25, "hidden": 6400},
+    "gpt2": _GPT2 | {"dim": 768, "layers": 12, "heads": 12, "ffn_dim": 3072},
+    "gpt2-medium": _GPT2 | {"dim": 1024, "layers": 24, "heads": 16, "ffn_dim": 4096},
+    "gpt2-large": _GPT2 | {"dim": 1280, "layers": 36, "heads": 20, "ffn_dim": 5120},
+    "gpt2-xl": _GPT2 | {"dim": 1600, "layers": 48, "heads": 25, "ffn_dim": 6400},
     "parallel-transformer": (
-        {"context": 256, "dim": 256, "layers": 6, "heads": 8, "kv_heads": None, "hidden": 1024, "dropout": 0.0}
+        {"context_length": 256, "dim": 256, "layers": 6, "heads": 8, "kv_heads": None, "ffn_dim": 1024, "dropout": 0.0}
         | {"order": "parallel", "strengths": (1.0, 1.0)}
     ),
-    "t5-small": _T5 | {"dim": 512, "layers": 6, "decoder_layers": 6, "heads": 8, "hidden": 2048},
-    "t5-base": _T5 | {"dim": 768, "layers": 12, "decoder_layers": 12, "heads": 12, "hidden": 3072},
-    "bart-base": _BART | {"dim": 768, "layers": 6, "decoder_layers": 6, "heads": 12, "hidden": 3072},
-    "bart-large": _BART | {"dim": 1024, "layers": 12, "decoder_layers": 12, "heads": 16, "hidden": 4096},
-    "gcn": {"hidden": 16, "layers": 2, "dropout": 0.5, "bias": False, "read": "mean"},
-    "gat": {"hidden": 8, "heads": 8, "out_heads": 1, "layers": 2, "dropout": 0.6, "slope": 0.2, "read": "mean"},
-    "graphconv": {"hidden": 64, "layers": 3, "dropout": 0.5, "bias": True, "read": "mean"},
+    "t5-small": _T5 | {"dim": 512, "layers": 6, "decoder_layers": 6, "heads": 8, "ffn_dim": 2048},
+    "t5-base": _T5 | {"dim": 768, "layers": 12, "decoder_layers": 12, "heads": 12, "ffn_dim": 3072},
+    "bart-base": _BART | {"dim": 768, "layers": 6, "decoder_layers": 6, "heads": 12, "ffn_dim": 3072},
+    "bart-large": _BART | {"dim": 1024, "layers": 12, "decoder_layers": 12, "heads": 16, "ffn_dim": 4096},
+    "gcn": {"hidden_dim": 16, "layers": 2, "dropout": 0.5, "bias": False, "pooling": "mean"},
+    "gat": {
+        "hidden_dim": 8,
+        "heads": 8,
+        "out_heads": 1,
+        "layers": 2,
+        "dropout": 0.6,
+        "negative_slope": 0.2,
+        "pooling": "mean",
+    },
+    "graphconv": {"hidden_dim": 64, "layers": 3, "dropout": 0.5, "bias": True, "pooling": "mean"},
 }
 
 # Of the presets that transformers has: what the config.json of the published weights has other than the defaults of
@@ -164,7 +231,7 @@ TRANSFORMERS: Mapping[str, Mapping[str, Any]] = {
 def resolved(config: Any) -> dict[str, Any]:
     """The settings of a Config, with what it leaves open as what that comes to."""
     found = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    open_for = {"hidden": 4 * found.get("dim", 0), "decoder_layers": found.get("layers")}
+    open_for = {"ffn_dim": 4 * found.get("dim", 0), "decoder_layers": found.get("layers")}
     open_for |= {name: found.get("dropout") for name in found if name.endswith("_dropout")}
     return {name: open_for.get(name) if value is None else value for name, value in found.items()}
 

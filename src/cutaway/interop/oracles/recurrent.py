@@ -54,15 +54,15 @@ class StepByStep(nn.Module):
         super().__init__()
         self.config = config
         ways = 1 + config.bidirectional
-        if config.vocabulary:
-            self.words = nn.Parameter(torch.zeros(config.vocabulary, config.embedded))
-        self.reader = Stack(make, config.embedded, config.hidden, config.layers, ways)
-        forecasts_by_step = config.horizon > 0 and (config.known > 0 or config.recursive)
-        if config.known and not config.recursive:
-            self.writer = Stack(make, config.known, config.hidden, config.layers, 1)
+        if config.vocab_size:
+            self.words = nn.Parameter(torch.zeros(config.vocab_size, config.embedded))
+        self.reader = Stack(make, config.embedded, config.hidden_dim, config.layers, ways)
+        forecasts_by_step = config.horizon > 0 and (config.known_future > 0 or config.recursive)
+        if config.known_future and not config.recursive:
+            self.writer = Stack(make, config.known_future, config.hidden_dim, config.layers, 1)
         outputs = config.num_classes // config.horizon if forecasts_by_step else config.num_classes
-        seen = config.hidden * ways * (config.steps if config.read == "flat" else 1)
-        self.matrix = None if config.tied else nn.Parameter(torch.zeros(outputs, seen))
+        seen = config.hidden_dim * ways * (config.steps if config.pooling == "flat" else 1)
+        self.matrix = None if config.tie_weights else nn.Parameter(torch.zeros(outputs, seen))
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def head(self, seen: Tensor) -> Tensor:
@@ -78,9 +78,9 @@ class StepByStep(nn.Module):
                 answers.append(self.forecast(sequence, None if beside is None else beside[i]))
                 continue
             length = len(sequence) if beside is None else int(beside[i].sum())
-            steps = [self.words[int(k)] for k in sequence[:length]] if self.config.vocabulary else [*sequence[:length]]
+            steps = [self.words[int(k)] for k in sequence[:length]] if self.config.vocab_size else [*sequence[:length]]
             shown, after = self.reader(steps)
-            if self.config.read == "every":
+            if self.config.pooling == "every":
                 zeros = [torch.zeros_like(shown[0])] * (len(sequence) - length)
                 answers.append(torch.stack(shown + zeros))
             else:
@@ -91,13 +91,13 @@ class StepByStep(nn.Module):
 
     def read(self, shown: list[Tensor], after: list[State]) -> Tensor:
         """What the head sees of one sequence."""
-        if self.config.read in ("auto", "last"):
+        if self.config.pooling in ("auto", "last"):
             top = after[-self.reader.ways :]
             return torch.cat([state[0] if isinstance(state, tuple) else state for state in top])
-        if self.config.read == "flat":
+        if self.config.pooling == "flat":
             return torch.cat(shown)
         stacked = torch.stack(shown)
-        return stacked.sum(0) / len(shown) if self.config.read == "mean" else stacked.max(0).values
+        return stacked.sum(0) / len(shown) if self.config.pooling == "mean" else stacked.max(0).values
 
     def forecast(self, sequence: Tensor, future: Tensor | None) -> Tensor:
         """The steps to come of one series, (H · C,)."""
@@ -105,13 +105,13 @@ class StepByStep(nn.Module):
         relative = config.relative is None or config.relative
         base = sequence[-1, :columns] if relative else torch.zeros_like(sequence[-1, :columns])
         if relative:  # what is known in advance stays as it is
-            own = torch.tensor([float(i < config.in_features - config.known) for i in range(config.in_features)])
+            own = torch.tensor([float(i < config.in_features - config.known_future) for i in range(config.in_features)])
             sequence = sequence - own.to(sequence) * sequence[-1]
         if config.recursive:
             told = [*sequence[1:, columns:], *(sequence[:0] if future is None else future)]
             values, said = [*sequence[:, :columns]], []
             for _ in range(config.horizon):  # from the beginning each time
-                steps = [torch.cat([v, told[t]]) if config.known else v for t, v in enumerate(values)]
+                steps = [torch.cat([v, told[t]]) if config.known_future else v for t, v in enumerate(values)]
                 value = self.head(self.reader(steps)[0][-1])
                 value = value + values[-1] if relative else value
                 values.append(value)
@@ -129,17 +129,17 @@ def step_by_step(config: Config) -> Oracle:
         activation = config.activation
 
         def make(inputs: int) -> nn.Module:
-            return nn.RNNCell(inputs, config.hidden, nonlinearity=activation)
+            return nn.RNNCell(inputs, config.hidden_dim, nonlinearity=activation)
     else:
         cell = nn.LSTMCell if isinstance(config, lstm.Config) else nn.GRUCell
         assert isinstance(config, lstm.Config | gru.Config)
 
         def make(inputs: int) -> nn.Module:
-            return cell(inputs, config.hidden)
+            return cell(inputs, config.hidden_dim)
 
     module = StepByStep(config, make)
-    key_map = {"head.weight": "words" if config.tied else "matrix", "head.bias": "bias"}
-    if config.vocabulary:
+    key_map = {"head.weight": "words" if config.tie_weights else "matrix", "head.bias": "bias"}
+    if config.vocab_size:
         key_map["embedding.weight"] = "words"
     stacks = {"rnn": "reader", "decoder": "writer"} if hasattr(module, "writer") else {"rnn": "reader"}
     for ours, theirs in stacks.items():
@@ -155,14 +155,14 @@ def inputs_for(config: Config, count: int = 4, longest: int = 7) -> Callable[[to
     """Random inputs of that network: sequences of many lengths where it takes them, with numbers in their padding."""
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
-        steps = config.steps if config.read == "flat" else longest
-        if config.vocabulary:
-            x = torch.randint(config.vocabulary, (count, steps), generator=generator)
+        steps = config.steps if config.pooling == "flat" else longest
+        if config.vocab_size:
+            x = torch.randint(config.vocab_size, (count, steps), generator=generator)
         else:
             x = torch.randn(count, steps, config.in_features, generator=generator, dtype=torch.float64)
-        if config.known:
-            return x, torch.randn(count, config.horizon, config.known, generator=generator, dtype=torch.float64)
-        if config.horizon or config.read == "flat":
+        if config.known_future:
+            return x, torch.randn(count, config.horizon, config.known_future, generator=generator, dtype=torch.float64)
+        if config.horizon or config.pooling == "flat":
             return (x,)
         lengths = torch.randint(1, steps + 1, (count,), generator=generator)
         return x, torch.arange(steps) < lengths[:, None]

@@ -17,7 +17,7 @@ def torchvision_resnet(config: Config) -> Oracle:
     """torchvision's network, with the strides of its bottlenecks moved where `config` has them on the first 1×1."""
     resnet = torchvision_models("resnet")
     block: Any = resnet.BasicBlock if config.block == "basic" else resnet.Bottleneck
-    module = resnet.ResNet(block, list(config.blocks), num_classes=config.num_classes)
+    module = resnet.ResNet(block, list(config.layers), num_classes=config.num_classes)
     if config.stride_on == "1x1":
         for part in module.modules():
             if isinstance(part, resnet.Bottleneck):
@@ -40,7 +40,7 @@ class FlatResNet(nn.Module):
         self.shifts = nn.ParameterList()
         self._layer(config.in_channels, config.width, 3)
         channels = config.width
-        for stage, count in enumerate(config.blocks):
+        for stage, count in enumerate(config.layers):
             for block in range(count):
                 width = config.width * 2**stage
                 self._layer(channels, width, 3)
@@ -83,7 +83,7 @@ class FlatResNet(nn.Module):
             return x
 
         x = torch.clamp(layer(x), min=0)
-        for stage, count in enumerate(self.config.blocks):
+        for stage, count in enumerate(self.config.layers):
             for block in range(count):
                 stride = 2 if stage > 0 and block == 0 else 1
                 y = layer(torch.clamp(layer(x, stride), min=0))
@@ -120,7 +120,7 @@ def flat_resnet(config: Config) -> Oracle:
 
 def _build(config: Config) -> Oracle:
     """torchvision's where it has this network: its stem, its width, its shortcut."""
-    like_torchvision = (config.stem, config.width, config.shortcut, config.in_channels, len(config.blocks))
+    like_torchvision = (config.stem, config.width, config.shortcut, config.in_channels, len(config.layers))
     if like_torchvision == ("imagenet", 64, "B", 3, 4):
         return torchvision_resnet(config)
     if config.stem == "cifar" and config.block == "basic":
@@ -132,7 +132,7 @@ ORACLES = dict.fromkeys(PRESETS, _build)
 
 # resnet18 and resnet20 are compared whole; the others have more blocks of the same kinds.
 REDUCED = {
-    name: dataclasses.replace(config, blocks=(2, 2, 1, 1) if config.stem == "imagenet" else (2, 2, 2))
+    name: dataclasses.replace(config, layers=(2, 2, 1, 1) if config.stem == "imagenet" else (2, 2, 2))
     for name, config in PRESETS.items()
     if name not in ("resnet18", "resnet20")
 }

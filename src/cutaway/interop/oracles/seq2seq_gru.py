@@ -22,8 +22,8 @@ class LoopedSeq2Seq(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        e, n, a, r = config.embedding, config.hidden, config.attention, config.readout
-        self.source_words = nn.Parameter(torch.zeros(config.vocabulary, e))
+        e, n, a, r = config.embedding_dim, config.hidden_dim, config.attention_dim, config.readout_dim
+        self.source_words = nn.Parameter(torch.zeros(config.vocab_size, e))
         self.target_words = nn.Parameter(torch.zeros(config.num_classes, e))
         inputs = [e] + [2 * n] * (config.layers - 1)
         self.forwards = nn.ModuleList(nn.GRUCell(size, n) for size in inputs)
@@ -44,14 +44,14 @@ class LoopedSeq2Seq(nn.Module):
         self.w = nn.ParameterDict({name: nn.Parameter(torch.zeros(shape)) for name, shape in shapes.items()})
 
     def forward(self, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
-        """Logits (N, S, vocabulary) of source ids (N, T), their mask and the target so far (N, S)."""
+        """Logits (N, S, vocab_size) of source ids (N, T), their mask and the target so far (N, S)."""
         config = self.config
         kept = [
             F.dropout(torch.ones(*places, width, dtype=torch.float64), config.dropout, self.training)
             for places, width in (
-                (source.shape, config.embedding),
-                (target.shape, config.embedding),
-                (target.shape, config.readout),
+                (source.shape, config.embedding_dim),
+                (target.shape, config.embedding_dim),
+                (target.shape, config.readout_dim),
             )
         ]
         examples = [(source[i][mask[i]], target[i], *(k[i] for k in kept)) for i in range(len(source))]
@@ -113,7 +113,7 @@ def looped_seq2seq(config: Config) -> Oracle:
     def inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
         lengths = torch.tensor(LENGTHS)
         mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (N, T)
-        source = torch.randint(1, config.vocabulary, mask.shape, generator=generator).where(mask, 0)
+        source = torch.randint(1, config.vocab_size, mask.shape, generator=generator).where(mask, 0)
         target = torch.randint(0, config.num_classes, (len(LENGTHS), STEPS), generator=generator)
         return source, mask, target
 

@@ -29,7 +29,7 @@ class Rescaled(nn.Module):
 
 def transformers_t5(name: str, config: Config) -> Oracle:
     """T5ForConditionalGeneration, its normalizations in float64. Its sources are long enough for most distances."""
-    drawn = ragged_pairs(config.vocabulary, lengths=(40, 4, 7, 1), steps=24)
+    drawn = ragged_pairs(config.vocab_size, lengths=(40, 4, 7, 1), steps=24)
     oracle = transformers_oracle(FAMILY, name, config, inputs=drawn)
     for module in list(oracle.module.modules()):
         for part, child in list(module.named_children()):
@@ -42,5 +42,5 @@ def transformers_t5(name: str, config: Config) -> Oracle:
 ORACLES = {name: functools.partial(transformers_t5, name) for name in PRESETS}
 # All but words, width and depth.
 REDUCED = {
-    name: dataclasses.replace(preset, vocabulary=50, dim=24, layers=2, key_dim=5) for name, preset in PRESETS.items()
+    name: dataclasses.replace(preset, vocab_size=50, dim=24, layers=2, head_dim=5) for name, preset in PRESETS.items()
 }

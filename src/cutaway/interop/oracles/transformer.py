@@ -33,14 +33,14 @@ class PlainTransformer(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         c = self.config = config
-        target = c.num_classes or c.vocabulary
-        self.words = nn.Parameter(torch.zeros(c.vocabulary, c.dim))
-        self.answers = self.words if c.shared else nn.Parameter(torch.zeros(target, c.dim))
+        target = c.num_classes or c.vocab_size
+        self.words = nn.Parameter(torch.zeros(c.vocab_size, c.dim))
+        self.answers = self.words if c.joint_vocab else nn.Parameter(torch.zeros(target, c.dim))
         first = c.order == "pre"
 
         def layers(kind: type[nn.Module], count: int) -> nn.ModuleList:
             made = [
-                kind(c.dim, c.heads, c.hidden or 4 * c.dim, c.dropout, batch_first=True, norm_first=first)
+                kind(c.dim, c.heads, c.ffn_dim or 4 * c.dim, c.dropout, batch_first=True, norm_first=first)
                 for _ in range(count)
             ]
             for layer in made:
@@ -57,7 +57,7 @@ class PlainTransformer(nn.Module):
         self.norms = nn.ModuleDict({n: nn.LayerNorm(c.dim) for n in ("reading", "writing")} if first else {})
 
     def forward(self, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
-        """Logits (N, S, vocabulary) of source ids (N, T), their mask and the target so far (N, S)."""
+        """Logits (N, S, vocab_size) of source ids (N, T), their mask and the target so far (N, S)."""
         x = self._bottom(self.words, source)
         for layer in self.reading:
             x = layer(x, src_key_padding_mask=~mask)
@@ -124,11 +124,11 @@ def converted(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def plain_transformer(config: Config) -> Oracle:
     """PyTorch's layers, given our weights. Both draw the same dropout, in the same order."""
-    return Oracle(PlainTransformer(config), ragged_pairs(config.vocabulary, config.num_classes), converted=converted)
+    return Oracle(PlainTransformer(config), ragged_pairs(config.vocab_size, config.num_classes), converted=converted)
 
 
 ORACLES = dict.fromkeys(PRESETS, plain_transformer)
 REDUCED = {  # but for the smallest, which is compared whole
-    name: dataclasses.replace(PRESETS[name], vocabulary=50, dim=24, layers=2, heads=PRESETS[name].heads // 4)
+    name: dataclasses.replace(PRESETS[name], vocab_size=50, dim=24, layers=2, heads=PRESETS[name].heads // 4)
     for name in ("transformer-base", "transformer-big")
 }

@@ -26,11 +26,11 @@ def torchvision_vgg(config: Config) -> Oracle:
         )
         if config.in_channels != 3:
             module.features[0] = nn.Conv2d(config.in_channels, config.width, 3, padding=1)
-        if (config.widths[-1], config.pool_to, config.hidden) != (512, 7, 4096):
+        if (config.widths[-1], config.pool_to, config.hidden_dim) != (512, 7, 4096):
             module.avgpool = nn.AdaptiveAvgPool2d(config.pool_to)
-            module.classifier[0] = nn.Linear(config.widths[-1] * config.pool_to**2, config.hidden)
-            module.classifier[3] = nn.Linear(config.hidden, config.hidden)
-            module.classifier[6] = nn.Linear(config.hidden, config.num_classes)
+            module.classifier[0] = nn.Linear(config.widths[-1] * config.pool_to**2, config.hidden_dim)
+            module.classifier[3] = nn.Linear(config.hidden_dim, config.hidden_dim)
+            module.classifier[6] = nn.Linear(config.hidden_dim, config.num_classes)
         ours = VGG(config).state_dict()
     key_map = {key: torchvision_key("vgg11", key) for key in ours}  # the names are the same for every depth
     size = (config.least_size + 5, 2 * config.least_size)  # the last map is 1×2, spread over the grid
@@ -42,8 +42,8 @@ ORACLES = dict.fromkeys(PRESETS, torchvision_vgg)
 # Whole, the smallest takes 7 GB in float64, for three quarters of its weights are fc6. So vgg11 keeps every convolution
 # as it is, with fewer units behind; the others, with more convolutions of the same kinds, have fewer channels too.
 REDUCED = {
-    name: dataclasses.replace(config, hidden=32, num_classes=10)
+    name: dataclasses.replace(config, hidden_dim=32, num_classes=10)
     if name == "vgg11"
-    else dataclasses.replace(config, width=4, hidden=32, num_classes=10)
+    else dataclasses.replace(config, width=4, hidden_dim=32, num_classes=10)
     for name, config in PRESETS.items()
 }

@@ -15,24 +15,24 @@ from . import Oracle, changed, images, torchvision_models
 def torchvision_vit(config: Config) -> Oracle:
     """torchvision's network, with other input channels or the mean of the patches where `config` has them so."""
     vision_transformer = torchvision_models("vision_transformer")
-    size = config.grid * config.patch
+    size = config.grid * config.patch_size
     module = vision_transformer.VisionTransformer(
         image_size=size,
-        patch_size=config.patch,
-        num_layers=config.depth,
+        patch_size=config.patch_size,
+        num_layers=config.layers,
         num_heads=config.heads,
         hidden_dim=config.dim,
-        mlp_dim=config.mlp_dim,
+        mlp_dim=config.ffn_dim,
         **changed(config, PRESETS["vit-base/16"], dropout="dropout"),
         num_classes=config.num_classes,
     )
     if config.in_channels != 3:
-        module.conv_proj = nn.Conv2d(config.in_channels, config.dim, config.patch, stride=config.patch)
-    if config.pool == "mean":
+        module.conv_proj = nn.Conv2d(config.in_channels, config.dim, config.patch_size, stride=config.patch_size)
+    if config.pooling == "mean":
         module = Averaged(module)
     with torch.device("meta"):
         ours = ViT(config).state_dict()
-    inside = "vit." if config.pool == "mean" else ""
+    inside = "vit." if config.pooling == "mean" else ""
     # The names are those of all of torchvision's Vision Transformers, of which vit_b_16 is one.
     key_map = {key: inside + torchvision_key("vit-base/16", key) for key in ours}
     batch = 1 if size > 64 else 2  # of large images one is enough, for the sake of time
@@ -60,7 +60,12 @@ ORACLES = dict.fromkeys(PRESETS, torchvision_vit)
 # vit-tiny/16 is compared whole; the others have more and wider blocks of the same kind.
 REDUCED = {
     name: dataclasses.replace(
-        config, image_size=2 * config.patch, dim=16 * config.heads, depth=3, mlp_dim=64 * config.heads, num_classes=10
+        config,
+        image_size=2 * config.patch_size,
+        dim=16 * config.heads,
+        layers=3,
+        ffn_dim=64 * config.heads,
+        num_classes=10,
     )
     for name, config in PRESETS.items()
     if name != "vit-tiny/16"

@@ -17,8 +17,8 @@ class PairwiseWord2Vec(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.given = nn.Parameter(torch.zeros(config.vocabulary, config.dim))
-        self.foretold = nn.Parameter(torch.zeros(config.vocabulary, config.dim))
+        self.given = nn.Parameter(torch.zeros(config.vocab_size, config.dim))
+        self.foretold = nn.Parameter(torch.zeros(config.vocab_size, config.dim))
 
     def forward(self, words: Tensor, mask: Tensor, reach: Tensor, noise: Tensor) -> Tensor:
         """(N, L), as the model gives it."""
@@ -62,10 +62,10 @@ def pairwise_word2vec(config: Config) -> Oracle:
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
         margin = config.window
-        words = torch.randint(2, config.vocabulary, (STRETCHES, WORDS + 2 * margin), generator=generator)
+        words = torch.randint(2, config.vocab_size, (STRETCHES, WORDS + 2 * margin), generator=generator)
         reach = torch.randint(0, margin + 1, (STRETCHES, WORDS, 2), generator=generator)
         reach[0, 0] = 0  # a word without context
-        noise = torch.randint(2, config.vocabulary, (STRETCHES, NOISE), generator=generator)
+        noise = torch.randint(2, config.vocab_size, (STRETCHES, NOISE), generator=generator)
         noise[:, 1] = noise[:, 0]  # drawn twice
         words[1, margin] = noise[1, 0]  # noise that is a word of the stretch
         return words, words != 0, reach, noise

@@ -17,11 +17,11 @@ from . import Oracle
 LENGTHS = (9, 1, 4, 6)  # of the sentences that are compared
 
 
-def sentences(vocabulary: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+def sentences(vocab_size: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
     """Token ids (4, 9) of sentences of four lengths, and their mask."""
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
-        tokens = torch.randint(1, vocabulary, (len(LENGTHS), max(LENGTHS)), generator=generator)
+        tokens = torch.randint(1, vocab_size, (len(LENGTHS), max(LENGTHS)), generator=generator)
         mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
         return tokens * mask, mask
 
@@ -50,12 +50,12 @@ class SummedTextCNN(BySentence):
 
     def __init__(self, c: TextCNNConfig) -> None:
         super().__init__()
-        self.windows, self.dropout = c.windows, nn.Dropout(c.dropout)
-        self.table = nn.Parameter(torch.zeros(c.vocabulary, c.dim))
-        self.filters = nn.ParameterList(torch.zeros(c.filters, c.dim, h) for h in c.windows)
-        self.biases = nn.ParameterList(torch.zeros(c.filters) for _ in c.windows)
-        self.fc = nn.Linear(c.filters * len(c.windows), c.num_classes)
-        self.second = nn.Parameter(torch.zeros(c.vocabulary, c.dim)) if c.channels == "two-channel" else None
+        self.windows, self.dropout = c.kernel_sizes, nn.Dropout(c.dropout)
+        self.table = nn.Parameter(torch.zeros(c.vocab_size, c.dim))
+        self.filters = nn.ParameterList(torch.zeros(c.filters, c.dim, h) for h in c.kernel_sizes)
+        self.biases = nn.ParameterList(torch.zeros(c.filters) for _ in c.kernel_sizes)
+        self.fc = nn.Linear(c.filters * len(c.kernel_sizes), c.num_classes)
+        self.second = nn.Parameter(torch.zeros(c.vocab_size, c.dim)) if c.channels == "two-channel" else None
         for table, still in ((self.table, c.channels == "static"), (self.second, True)):
             if table is not None and still:
                 table.requires_grad_(False)
@@ -84,9 +84,9 @@ def summed_textcnn(config: TextCNNConfig) -> Oracle:
     key_map = {"embedding.weight": "table", "fc.weight": "fc.weight", "fc.bias": "fc.bias"}
     if config.channels == "two-channel":
         key_map["static_embedding.weight"] = "second"
-    for i in range(len(config.windows)):
+    for i in range(len(config.kernel_sizes)):
         key_map |= {f"convs.{i}.weight": f"filters.{i}", f"convs.{i}.bias": f"biases.{i}"}
-    return Oracle(SummedTextCNN(config), sentences(config.vocabulary), key_map)
+    return Oracle(SummedTextCNN(config), sentences(config.vocab_size), key_map)
 
 
 class SummedDCNN(BySentence):
@@ -95,10 +95,10 @@ class SummedDCNN(BySentence):
     def __init__(self, c: DCNNConfig) -> None:
         super().__init__()
         self.c, self.dropout = c, nn.Dropout(c.dropout)
-        self.table = nn.Parameter(torch.zeros(c.vocabulary, c.dim))
+        self.table = nn.Parameter(torch.zeros(c.vocab_size, c.dim))
         self.filters, self.biases = nn.ParameterList(), nn.ParameterList()
         rows, before = c.dim, 1
-        for maps, window in zip(c.maps, c.windows):
+        for maps, window in zip(c.feature_maps, c.kernel_sizes):
             self.filters.append(nn.Parameter(torch.zeros(rows * maps, before, window)))  # as ours are written
             self.biases.append(nn.Parameter(torch.zeros(rows // 2, maps)))
             rows, before = rows // 2, maps
@@ -106,7 +106,7 @@ class SummedDCNN(BySentence):
 
     def one(self, words: Tensor) -> Tensor:
         """The features of one sentence."""
-        s, layers = len(words), len(self.c.maps)
+        s, layers = len(words), len(self.c.feature_maps)
         rows = [self.table[words, r][None] for r in range(self.c.dim)]  # of each row (maps, s)
         for number, (filters, bias) in enumerate(zip(self.filters, self.biases), 1):
             by_row = filters.unflatten(0, (len(rows), -1))  # (rows, maps', maps, window)
@@ -134,9 +134,9 @@ class SummedDCNN(BySentence):
 def summed_dcnn(config: DCNNConfig) -> Oracle:
     """The sums, and which of our weights is which of theirs."""
     key_map = {"embedding.weight": "table", "fc.weight": "fc.weight", "fc.bias": "fc.bias"}
-    for i in range(len(config.maps)):
+    for i in range(len(config.feature_maps)):
         key_map |= {f"layers.{i}.conv.weight": f"filters.{i}", f"layers.{i}.bias": f"biases.{i}"}
-    return Oracle(SummedDCNN(config), sentences(config.vocabulary), key_map)
+    return Oracle(SummedDCNN(config), sentences(config.vocab_size), key_map)
 
 
 class WindowByWindow(BySentence):
@@ -145,12 +145,12 @@ class WindowByWindow(BySentence):
     def __init__(self, c: CollobertConfig) -> None:
         super().__init__()
         self.c = c
-        self.table = nn.Parameter(torch.zeros(c.vocabulary, c.dim))
-        self.first = nn.Parameter(torch.zeros(c.hidden, c.dim, c.window))
-        self.first_bias = nn.Parameter(torch.zeros(c.hidden))
+        self.table = nn.Parameter(torch.zeros(c.vocab_size, c.dim))
+        self.first = nn.Parameter(torch.zeros(c.hidden_dim, c.dim, c.window))
+        self.first_bias = nn.Parameter(torch.zeros(c.hidden_dim))
         sentence = c.approach == "sentence"
-        self.second = nn.Linear(c.hidden, c.second) if sentence else None
-        self.fc = nn.Linear(c.second if sentence else c.hidden, c.num_classes)
+        self.second = nn.Linear(c.hidden_dim, c.second) if sentence else None
+        self.fc = nn.Linear(c.second if sentence else c.hidden_dim, c.num_classes)
 
     def one(self, words: Tensor) -> Tensor:
         """The answer for one sentence."""
@@ -184,7 +184,7 @@ def windowed_collobert(config: CollobertConfig) -> Oracle:
     for theirs in layers:
         ours = {"second": "linear"}.get(theirs, theirs)
         key_map |= {f"{ours}.{k}": f"{theirs}.{k}" for k in ("weight", "bias")}
-    return Oracle(WindowByWindow(config), sentences(config.vocabulary), key_map)
+    return Oracle(WindowByWindow(config), sentences(config.vocab_size), key_map)
 
 
 ORACLES = {

@@ -178,7 +178,7 @@ def _strongest(y: Tensor) -> Seen:
 
 def _tokens(model: ViT, subject: Subject, z: Tensor) -> Seen:
     """The length of every patch's token and their principal components, as maps of the patches, from z (T, D)."""
-    side = model.config.patch
+    side = model.config.patch_size
     height, width = (n // side for n in subject.inputs[0].shape[2:])
     z = z[-height * width :].detach().float().cpu()  # without the class token
     centred = z - z.mean(0)

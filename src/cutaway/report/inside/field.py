@@ -149,7 +149,7 @@ def _gradients(subject: Subject, x: Tensor, names: list[str]) -> dict[str, Tenso
         if name in middles or not isinstance(y, Tensor):
             return
         if y.ndim == 3:  # tokens: the middle patch
-            rows, columns = (n // subject.config.patch for n in x.shape[2:])
+            rows, columns = (n // subject.config.patch_size for n in x.shape[2:])
             middles[name] = y[:, y.shape[1] - rows * columns + (rows // 2) * columns + columns // 2].sum()
         else:
             middles[name] = y[:, :, y.shape[2] // 2, y.shape[3] // 2].sum()

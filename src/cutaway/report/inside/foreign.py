@@ -58,16 +58,16 @@ def _pictures(preset: Preset, config: Any) -> tuple[Preprocessing, str]:
 
 def _texts(config: Any, file: Path) -> Preprocessing:
     tokenizer = open_tokenizer(file)
-    length = min(LENGTH, getattr(config, "context", None) or LENGTH)
-    vocabulary, head = config.vocabulary, getattr(config, "head", "classes")
+    length = min(LENGTH, getattr(config, "context_length", None) or LENGTH)
+    vocab_size, head = config.vocab_size, getattr(config, "head", "classes")
     target: Any = _classes(config)
     if head == "masked":
-        target = Masked(vocabulary, tokenizer.mask or 0)
+        target = Masked(vocab_size, tokenizer.mask or 0)
     elif head == "next":
-        target = NextToken(vocabulary)
+        target = NextToken(vocab_size)
     framed = tokenizer.begin is not None and tokenizer.end is not None and tokenizer.begin != tokenizer.end
     frame = (tokenizer.begin, tokenizer.end) if framed else (None, None)
-    return TextPreprocessing(TextSpec(vocabulary, length, target, *frame), tokenizer, length)
+    return TextPreprocessing(TextSpec(vocab_size, length, target, *frame), tokenizer, length)
 
 
 def _classes(config: Any) -> Classes | Value:

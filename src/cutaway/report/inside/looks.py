@@ -176,7 +176,7 @@ def _passes(model: nn.Module, name: str) -> int:
     blocks: Any = getattr(model, "blocks", None)
     if not name.startswith("blocks.") or not isinstance(model, Bert):
         return 1
-    return int(model.config.layers) if len(blocks) == 1 and model.config.shared else 1
+    return int(model.config.layers) if len(blocks) == 1 and model.config.share_layers else 1
 
 
 def _hides_what_follows(mask: Tensor) -> bool:

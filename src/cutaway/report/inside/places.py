@@ -79,7 +79,7 @@ def _patches(subject: Subject) -> Side:
     config: Any = subject.config
     before = int(getattr(config, "tokens_before", 0))
     # A ViT cuts patches; cnn-attention halves its map between convolutions.
-    step = int(getattr(config, "patch", 0)) or 2 ** (len(config.widths) - 1)
+    step = int(getattr(config, "patch_size", 0)) or 2 ** (len(config.widths) - 1)
     rows, columns = (int(size) // step for size in subject.inputs[0].shape[2:])
     labels = ["class token"] * before + [f"r{r} c{c}" for r in range(rows) for c in range(columns)]  # as cells
     return Side(labels, torch.arange(len(labels)), (rows, columns), before, step)

@@ -48,7 +48,7 @@ def beside_plain(subject: Subject) -> Compared | None:
     if not isinstance(config, resnet.Config):
         return None
     depths = [_small(config, part) for part in PARTS]
-    depths = list({small.blocks: small for small in depths}.values())
+    depths = list({small.layers: small for small in depths}.values())
     found = [(_layers(small), block_norms(small, True), block_norms(small, False)) for small in depths]
     depth, residual, plain = found[-1]
     drawings = [
@@ -105,9 +105,9 @@ def _note(norms: dict[int, float], i: int) -> Any:
 
 def _small(config: resnet.Config, part: float) -> resnet.Config:
     """The blocks of a network, or a part of them, at a size that takes no time."""
-    part *= min(1.0, MOST / sum(config.blocks))
-    blocks = tuple(max(1, round(part * n)) for n in config.blocks)
-    return dataclasses.replace(config, blocks=blocks, width=WIDTH, stem="cifar", in_channels=3, num_classes=CLASSES)
+    part *= min(1.0, MOST / sum(config.layers))
+    blocks = tuple(max(1, round(part * n)) for n in config.layers)
+    return dataclasses.replace(config, layers=blocks, width=WIDTH, stem="cifar", in_channels=3, num_classes=CLASSES)
 
 
 def _written(ratio: float) -> str:
@@ -118,7 +118,7 @@ def _written(ratio: float) -> str:
 
 def _layers(config: resnet.Config) -> int:
     """The layers with weights on the way from input to output."""
-    return sum(config.blocks) * (2 if config.block == "basic" else 3) + 2
+    return sum(config.layers) * (2 if config.block == "basic" else 3) + 2
 
 
 def _points(pairs: Any) -> list[list[Any]]:

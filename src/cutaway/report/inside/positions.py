@@ -309,7 +309,7 @@ def _of_rotation(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]
     d = module.key_dim
     rates = 10000 ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)  # radians a token, (d/2,)
     lengths = 2 * math.pi / rates
-    context = int(getattr(subject.config, "context", CURVE))
+    context = int(getattr(subject.config, "context_length", CURVE))
     reach = min(context, CURVE)
     places = torch.arange(reach)
     pairs = _spread(d // 2, 4)

@@ -118,7 +118,7 @@ class Subject:
         if tokenizer is None:
             return []
         ours = isinstance(self.spec, PairSpec) and not getattr(given, "pretrained", False)
-        shifted = ours and (side == 1 or getattr(self.spec, "shared", False))
+        shifted = ours and (side == 1 or getattr(self.spec, "joint_vocab", False))
         words = [*tokenizer.tokens, *self._beyond(len(tokenizer.tokens))]
         return ["(padding)", "(unknown)", "(begin)", "(end)", *words[2:]] if shifted else words
 

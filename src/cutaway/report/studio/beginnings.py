@@ -21,26 +21,26 @@ LEARNS = {
     "transduction": ("Tokens",),
 }
 TOY = {
-    "model": "mlp", "model.hidden": "8,8", "model.activation": "tanh", "model.dropout": "0", "lr": "0.01",
+    "model": "mlp", "model.hidden_dims": "8,8", "model.activation": "tanh", "model.dropout": "0", "lr": "0.01",
     "batch_size": "64",
 }  # fmt: skip
-WIDE = {"hidden": "256", "key_dim": "16"}  # where a model says them
+WIDE = {"ffn_dim": "256", "head_dim": "16"}  # where a model says them
 SMALL = {"model.layers": "2", "model.heads": "4", "model.dim": "64"}
 BEGINNINGS: Mapping[tuple[str, str], dict[str, str]] = {
-    ("table", "classification"): {"model": "mlp", "model.hidden": "16,16", "lr": "0.01", "batch_size": "64"},
-    ("table", "regression"): {"model": "mlp", "model.hidden": "32,32", "lr": "0.005", "batch_size": "128"},
+    ("table", "classification"): {"model": "mlp", "model.hidden_dims": "16,16", "lr": "0.01", "batch_size": "64"},
+    ("table", "regression"): {"model": "mlp", "model.hidden_dims": "32,32", "lr": "0.005", "batch_size": "128"},
     ("image", "classification"): {"model": "lenet5-modern"},
     ("series", "classification"): {"model": "cnn1d"},
-    ("series", "forecasting"): {"model": "gru", "model.hidden": "32", "lr": "0.005"},
+    ("series", "forecasting"): {"model": "gru", "model.hidden_dim": "32", "lr": "0.005"},
     ("text", "classification"): {"model": "textcnn", "model.dim": "64", "model.filters": "32"},
-    ("text", "tagging"): {"model": "gru", "model.hidden": "64", "lr": "0.005"},
+    ("text", "tagging"): {"model": "gru", "model.hidden_dim": "64", "lr": "0.005"},
     ("text", "language modelling"): {
         "model": "gpt2", **SMALL, "model.dropout": "0", "lr": "0.004", "batch_size": "16", "length": "64",
     },
     ("graph", "classification"): {"model": "gcn"},
-    ("pairs", ""): {"model": "seq2seq-gru", "model.hidden": "64", "model.embedding": "32", "batch_size": "32"},
-    ("sound", "classification"): {"model": "gru", "model.hidden": "64"},
-    ("video", "classification"): {"model": "cnn-lstm", "model.hidden": "64"},
+    ("pairs", ""): {"model": "seq2seq-gru", "model.hidden_dim": "64", "model.embedding_dim": "32", "batch_size": "32"},
+    ("sound", "classification"): {"model": "gru", "model.hidden_dim": "64"},
+    ("video", "classification"): {"model": "cnn-lstm", "model.hidden_dim": "64"},
 }  # fmt: skip
 OF_ONE = {  # long texts of many words: by characters they are quick, and a small split says enough
     "wikitext2": {"tokenizer": "characters"},

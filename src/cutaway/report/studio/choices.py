@@ -39,7 +39,17 @@ DATA = (
     "test",
 )
 # The data decides these.
-FITTED = ("in_features", "in_channels", "num_classes", "vocabulary", "image_size", "many", "horizon", "known", "types")
+FITTED = (
+    "in_features",
+    "in_channels",
+    "num_classes",
+    "vocab_size",
+    "image_size",
+    "graph_level",
+    "horizon",
+    "known_future",
+    "token_types",
+)
 ALWAYS_LIVE = ("activation", "dropout")  # of a model: they are no weights
 SPEED = {
     "key": "speed",

@@ -1,6 +1,6 @@
 """What a side is opened with: flat words, as they stand in the page's URL, and what they mean.
 
-data=spirals  model=mlp  model.hidden=8,8  lr=0.01  seed=0  noise=0.1
+data=spirals  model=mlp  model.hidden_dims=8,8  lr=0.01  seed=0  noise=0.1
 steps=200     how far it is trained when it is opened
 log=120:lr=0.1;130:weight:head.weight[0,1]=0.5    what was changed by hand, and at which step: done again there
 """
@@ -33,7 +33,7 @@ DATA = tuple(key for key in keys(DataSettings) if key not in NOT_HERE)
 FIRST = {  # what is on the screen when nothing is asked for
     "data": "spirals",
     "model": "mlp",
-    "model.hidden": "8,8",
+    "model.hidden_dims": "8,8",
     "model.activation": "tanh",
     "model.dropout": "0",
     "lr": "0.01",

@@ -38,7 +38,6 @@ export function control(setting, changed) {
   if (usual) return slider({ ...setting, ...usual }, changed, usual.low > 0);
   const inShares = type === "float" && typeof low === "number" && typeof high === "number" && high <= 1;
   if (inShares) return slider(setting, changed);
-  if (key === "model.hidden" && type === "int") return counter({ ...setting, label: "Hidden units" }, changed);
   if (type === "int") return counter(setting, changed);
   return entry(setting, changed);
 }

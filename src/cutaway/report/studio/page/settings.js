@@ -12,9 +12,9 @@
  */
 
 // The data decides these.
-const FITTED = /^model\.(in_features|in_channels|num_classes|image_size|vocabulary|classes|channels)$/;
+const FITTED = /^model\.(in_features|in_channels|num_classes|image_size|vocab_size|classes|channels)$/;
 // Settings that are shown at once; the rest wait behind "More".
-const SHOWN = /^model\.(hidden|activation|layers|heads|dim|dropout|norm|width|pool|cell)$/;
+const SHOWN = /^model\.(hidden_dims?|ffn_dim|activation|layers|heads|dim|dropout|norm|width|pooling)$/;
 const SHOWN_TRAINING = ["lr", "batch_size", "optimizer", "weight_decay", "speed"];
 const OF_DATA = ["noise", "count", "seed", "target"];
 const OF_TRAINING = ["lr", "batch_size", "optimizer", "weight_decay", "momentum", "grad_clip"];

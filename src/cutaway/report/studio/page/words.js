@@ -19,8 +19,9 @@ const SHARES = /accuracy|precision|recall|^f1|error_rate|auc|exact|overlap|iou/;
 const NAMES = {
   data: "Data", target: "Column to predict", noise: "Noise (standard deviation)", count: "Examples", seed: "Seed", model: "Architecture",
   lr: "Learning rate", batch_size: "Batch size", weight_decay: "Weight decay", optimizer: "Optimizer",
-  momentum: "Momentum", clip: "Gradient clipping (norm)", val: "Validation fraction", test: "Test fraction", schedule: "Schedule", speed: "Speed",
-  "model.hidden": "Hidden layers", "model.dim": "Model dimension", "model.mlp_ratio": "Feed-forward dimension, as a multiple",
+  momentum: "Momentum", grad_clip: "Gradient clipping (norm)", val: "Validation fraction", test: "Test fraction", schedule: "Schedule", speed: "Speed",
+  "model.hidden_dims": "Hidden layers", "model.hidden_dim": "Hidden dimension", "model.dim": "Model dimension",
+  "model.ffn_dim": "Feed-forward dimension", "model.embedding_dim": "Embedding dimension",
   "model.heads": "Heads", "model.layers": "Layers", "model.norm": "Normalization", "model.bias": "Biases",
 }; // prettier-ignore
 
