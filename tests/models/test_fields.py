@@ -1,0 +1,65 @@
+"""The fields of a Config: what cannot be is refused by the field's name, and None only where a field begins as None."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from cutaway.errors import ModelError
+from cutaway.models.fields import Checked, at_least, fraction, one_of, positive, several
+
+
+@dataclass(frozen=True)
+class Config(Checked):
+    """One field of each kind."""
+
+    layers: int = positive(2)
+    ffn_dim: int | None = positive(None)
+    channels: tuple[int, ...] = positive((3, 4))
+    hidden_dims: tuple[int, ...] = several((5,))
+    horizon: int = at_least(0, 0)
+    dropout: float = fraction(0.1)
+    head: str = one_of("next", ("next", "classes"))
+    norm: str = one_of("none", ("none", "batch", "layer"))
+    free: int = -3
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("layers", 0, "layers=0 cannot be: it must be at least 1."),
+        ("ffn_dim", 0, "ffn_dim=0 cannot be: it must be at least 1."),
+        ("channels", (), "channels=() cannot be: it must be one number or more, each at least 1."),
+        ("channels", (2, 0), "channels=(2, 0) cannot be: it must be one number or more, each at least 1."),
+        ("hidden_dims", (0,), "hidden_dims=(0,) cannot be: it must be numbers of at least 1."),
+        ("horizon", -1, "horizon=-1 cannot be: it must be at least 0."),
+        ("dropout", 1.0, "dropout=1.0 cannot be: it must be at least 0 and below 1."),
+        ("dropout", math.nan, "dropout=nan cannot be: it must be at least 0 and below 1."),
+        ("head", "tags", "head='tags' cannot be: it must be next or classes."),
+        ("norm", "group", "norm='group' cannot be: it must be none, batch, layer."),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(field: str, value: Any, said: str) -> None:
+    with pytest.raises(ModelError) as error:
+        Config(**{field: value})
+    assert str(error.value) == said
+    with pytest.raises(ModelError):
+        dataclasses.replace(Config(), **{field: value})
+
+
+def test_what_can_be_is_kept() -> None:
+    given: dict[str, Any] = {
+        "layers": 1,
+        "ffn_dim": None,
+        "channels": (1,),
+        "hidden_dims": (),
+        "dropout": 0.0,
+        "free": 9,
+    }
+    config = Config(**given)
+    assert {key: getattr(config, key) for key in given} == given
+    assert Config(ffn_dim=7).ffn_dim == 7
