@@ -28,7 +28,7 @@ from cutaway.data.lengths import bucketed
 from cutaway.data.opening import open_data
 from cutaway.data.sets import IGNORED, SequencePart
 from cutaway.data.settings import DataSettings
-from cutaway.data.text.tokenizers import open_tokenizer
+from cutaway.data.text.tokenizer_files import open_tokenizer
 from cutaway.generation.text import generate
 from cutaway.inspect.layers import layer_table
 from cutaway.interop.huggingface import family_of, renamed

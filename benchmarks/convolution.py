@@ -9,8 +9,8 @@ from __future__ import annotations
 import scipy.signal
 import torch
 
+from cutaway.draw.words import by
 from cutaway.nn.convolution import convolve, fast_convolve, faster_method
-from cutaway.report.words import by
 
 from .pairs import Pair, race
 

@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cutaway.report.studio.building import build_side
-from cutaway.report.studio.live import Live
-from cutaway.report.studio.state import Opening
+from cutaway.studio.building import build_side
+from cutaway.studio.live import Live
+from cutaway.studio.state import Opening
 
 from .pairs import Pair, race
 

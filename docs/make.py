@@ -14,14 +14,14 @@ from html import escape
 from pathlib import Path
 from types import ModuleType
 
-from cutaway.commands.show import setting_sentences
+from cutaway.draw.words import by, count
 from cutaway.inspect.layers import LayerTable, Row, alike, names_of, table_of
 from cutaway.models.card import Card
+from cutaway.models.fields import sentences_of
 from cutaway.models.registry import Preset, presets
-from cutaway.report.inside import VIEWS
-from cutaway.report.inside.sayings import sayings
-from cutaway.report.words import by, count
 from cutaway.settings import as_text
+from cutaway.views import VIEWS
+from cutaway.views.sayings import sayings
 
 HERE = Path(__file__).parent
 BOXES = 20  # blocks of a picture, at most
@@ -295,7 +295,7 @@ def preset_table(page: Page, of_family: list[Preset]) -> str:
 
 def setting_list(module: ModuleType) -> str:
     """The model's settings with what they mean."""
-    said = setting_sentences(module.Config)
+    said = sentences_of(module.Config)
     default = next(iter(module.PRESETS.values()))
     lines = [f"- `{key}={as_text(getattr(default, key))}`: {what}" for key, what in said.items() if what]
     return f"Settings, as `model.KEY=value`, with those of `{next(iter(module.PRESETS))}`:\n\n" + "\n".join(lines)

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cutaway.data.text.tokenizers import open_tokenizer
+from cutaway.data.text.tokenizer_files import open_tokenizer
 from cutaway.interop.huggingface.folders import read_folder
 
 from . import minilm

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cutaway.models.registry import presets
-from cutaway.report.inside import VIEWS, module_of
+from cutaway.views import VIEWS, module_of
 
 DOCS = Path(__file__).parents[1] / "docs"
 

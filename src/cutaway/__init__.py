@@ -19,9 +19,7 @@ from .errors import CutawayError
 
 if TYPE_CHECKING:
     from . import inspect
-    from .commands.looking import look
-    from .commands.opening import load
-    from .commands.train import train
+    from .api import load, look, train
     from .interop.word_vectors import Vectors
     from .models.registry import card, create_model, list_models
     from .training.run import Run
@@ -32,10 +30,10 @@ _LAZY = {
     "card": "models.registry",
     "create_model": "models.registry",
     "list_models": "models.registry",
-    "load": "commands.opening",
-    "look": "commands.looking",
+    "load": "api",
+    "look": "api",
     "Run": "training.run",
-    "train": "commands.train",
+    "train": "api",
     "Vectors": "interop.word_vectors",
 }
 

@@ -17,8 +17,8 @@ from PIL import Image
 import cutaway
 from cutaway.commands import main
 from cutaway.errors import DataError, FileError, ModelError, SettingError, UnknownName
-from cutaway.report.inside import VIEWS, module_of
-from cutaway.report.inside.sayings import sayings
+from cutaway.views import VIEWS, module_of
+from cutaway.views.sayings import sayings
 
 from .conftest import Answer
 

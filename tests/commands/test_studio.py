@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from cutaway.errors import SettingError
-from cutaway.report.studio import serving
-from cutaway.report.studio.guard import refuse_open_host
+from cutaway.studio import serving
+from cutaway.studio.guard import refuse_open_host
 
 from .conftest import Answer
 
@@ -21,7 +21,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What would have been served; nothing is."""
     calls: list[Any] = []
     monkeypatch.setattr(serving, "serve", lambda *words: calls.append(words))
-    monkeypatch.setattr("cutaway.report.studio.workers.warm_up", lambda: None)
+    monkeypatch.setattr("cutaway.studio.workers.warm_up", lambda: None)
     return calls
 
 
@@ -68,7 +68,7 @@ def test_two_of_a_kind_are_refused(cli: Callable[..., Answer], started: list[Any
 
 
 def test_what_is_no_run_is_refused(cli: Callable[..., Answer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cutaway.report.studio.workers.warm_up", lambda: None)
+    monkeypatch.setattr("cutaway.studio.workers.warm_up", lambda: None)
     answer = cli("studio", str(tmp_path))
     assert answer.status == 2
     assert "is not a run" in answer.said

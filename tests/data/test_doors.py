@@ -18,7 +18,7 @@ from cutaway.data.opening import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.tables.reading import read_table
 from cutaway.data.text.piece_training import train_bpe
-from cutaway.data.text.pretrained import open_path
+from cutaway.data.text.tokenizer_files import open_tokenizer
 from cutaway.errors import CutawayError, DataError, FileError
 
 
@@ -152,7 +152,7 @@ def test_token_ids_that_no_vocabulary_has(tmp_path: Path, vocab_size: dict[str, 
     document = {"version": "1.0", "model": {"type": "WordLevel", "vocab": vocab_size, "unk_token": "a"}}
     (tmp_path / "tokenizer.json").write_text(str(document).replace("'", '"'))
     with pytest.raises(FileError):
-        open_path(tmp_path / "tokenizer.json")
+        open_tokenizer(tmp_path / "tokenizer.json")
 
 
 def test_a_tokenizer_that_cannot_cut_a_text_says_so(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_tokenizer_that_cannot_cut_a_text_says_so(tmp_path: Path) -> None:
             f'{{"version": "1.0", "pre_tokenizer": {rule}, "model": '
             f'{{"type": "WordLevel", "vocab": {{"a": 0, "b": 1, "c": 2}}, "unk_token": "{unknown}"}}}}'
         )
-        tokenizer = open_path(tmp_path / "tokenizer.json")
+        tokenizer = open_tokenizer(tmp_path / "tokenizer.json")
         with pytest.raises(DataError, match="cannot cut this text"):
             tokenizer.encode(text)
 

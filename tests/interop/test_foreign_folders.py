@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import cutaway
-from cutaway.data.text.pretrained import open_path
+from cutaway.data.text.tokenizer_files import open_tokenizer
 from cutaway.errors import CutawayError, FileError, ModelError
 from cutaway.interop.convert import convert
 from cutaway.interop.huggingface.folders import read_folder, write_folder
@@ -91,7 +91,7 @@ def test_a_deep_document_is_refused(folder: Path) -> None:
     deep = "[" * 200_000 + "]" * 200_000
     (folder / "tokenizer.json").write_text(deep, encoding="utf-8")
     with pytest.raises(FileError, match=r"tokenizer\.json"):
-        open_path(folder / "tokenizer.json")
+        open_tokenizer(folder / "tokenizer.json")
     (folder / "config.json").write_text('{"model_type": ' + deep + "}", encoding="utf-8")
     with pytest.raises(CutawayError, match=r"config\.json"):
         read_folder(folder)
@@ -101,7 +101,7 @@ def test_ids_of_a_tokenizer_are_bounded(tmp_path: Path) -> None:
     model = {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "c": 2, "d": 10**9}, "unk_token": "a"}
     (tmp_path / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": model}), encoding="utf-8")
     with pytest.raises(FileError, match="4 tokens with an id of 1,000,000,000"):
-        open_path(tmp_path / "tokenizer.json")
+        open_tokenizer(tmp_path / "tokenizer.json")
 
 
 HEADS = {

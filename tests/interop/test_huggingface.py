@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from cutaway.data.text.tokenizers import open_tokenizer, train_tokenizer
+from cutaway.data.text.tokenizer_files import open_tokenizer
+from cutaway.data.text.tokenizers import train_tokenizer
 from cutaway.errors import FileError, ModelError
 from cutaway.interop.huggingface import families, gpt2
 from cutaway.interop.huggingface.folders import Loaded, read_folder, write_folder

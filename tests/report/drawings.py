@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cutaway.report.description import Drawing, Page, View, table
+from cutaway.draw.description import Drawing, Page, View, table
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 WORDS = ["The", "quick", "brown", HOSTILE, "fox", "."]
@@ -85,7 +85,7 @@ def overlay() -> Drawing:
     """Two maps over one picture; the second fails its check."""
     import torch
 
-    from cutaway.report.inside.numbers import pixels_of
+    from cutaway.views.numbers import pixels_of
 
     picture = pixels_of(torch.linspace(0, 1, 64).reshape(1, 8, 8))
     warning = "fails its check: the parts sum to 3.1, the output is 7.9"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from cutaway.report.page import write_report
+from cutaway.report.writing import write_report
 
 from . import samples
 from .opened import Opened

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from cutaway.report.page import page
+from cutaway.draw.page import page
 
 from . import drawings
 from .opened import Opened

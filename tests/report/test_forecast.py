@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from cutaway.data.series.windows import WindowPart
-from cutaway.report.forecast import by_step, forecast_views, some_forecasts
 from cutaway.spec import Horizon
 from cutaway.tasks.forecasting import Forecasting
+from cutaway.views.run.forecast import by_step, forecast_views, some_forecasts
 
 
 def forecast(columns: int = 1, horizon: int = 5) -> dict[str, Any]:

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.report.chosen import settings, typed
-from cutaway.report.description import View
-from cutaway.report.documents import Documents, read_documents
-from cutaway.report.examples import samples, translations
-from cutaway.report.making import data, network
-from cutaway.report.outcome import worst
-from cutaway.report.scores import calibration, discrimination, importance
-from cutaway.report.views import describe, head
+from cutaway.draw.description import View
+from cutaway.report.contents import describe, head
 from cutaway.spec import Classes
 from cutaway.tasks.classification import Classification
 from cutaway.tasks.scores import scores
+from cutaway.views.run.chosen import settings, typed
+from cutaway.views.run.documents import Documents, read_documents
+from cutaway.views.run.examples import samples, translations
+from cutaway.views.run.making import data, network
+from cutaway.views.run.outcome import worst
+from cutaway.views.run.scores import calibration, discrimination, importance
 
 from . import samples as documents
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cutaway.draw.description import View
 from cutaway.errors import FileError
-from cutaway.report.classes import confusion, per_class
-from cutaway.report.description import View
-from cutaway.report.documents import Documents, read_documents
-from cutaway.report.making import curves, data, network, repeat
-from cutaway.report.outcome import phrase, worst
-from cutaway.report.values import bins, residuals
-from cutaway.report.views import describe, head
+from cutaway.report.contents import describe, head
+from cutaway.views.run.classes import confusion, per_class
+from cutaway.views.run.documents import Documents, read_documents
+from cutaway.views.run.making import curves, data, network, repeat
+from cutaway.views.run.outcome import phrase, worst
+from cutaway.views.run.values import bins, residuals
 
 from . import samples
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.report.words import count, duration, measure, moment, number, plural, share, signed, written
+from cutaway.draw.words import count, duration, measure, moment, number, plural, share, signed, written
 
 FORMATS = json.loads(Path(__file__).with_name("formats.json").read_text(encoding="utf-8"))
 

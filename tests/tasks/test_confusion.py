@@ -11,13 +11,13 @@ import pytest
 import sklearn.metrics as sk
 import torch
 
-from cutaway.report.classes import confusion as confusion_view
-from cutaway.report.classes import per_class
 from cutaway.spec import Classes, Tags
 from cutaway.tasks import confusion as confusion_module
 from cutaway.tasks.classification import Classification
 from cutaway.tasks.confusion import Confusion
 from cutaway.tasks.tagging import Tagging
+from cutaway.views.run.classes import confusion as confusion_view
+from cutaway.views.run.classes import per_class
 
 
 def drawn(n: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

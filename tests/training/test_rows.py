@@ -12,11 +12,11 @@ import torch
 
 from cutaway.data.sets import DataSet
 from cutaway.files import write_csv
-from cutaway.report.documents import read_metrics
 from cutaway.training import rows as rows_module
 from cutaway.training.checkpoint import State
 from cutaway.training.loop import Trainer
 from cutaway.training.rows import is_due
+from cutaway.views.run.documents import read_metrics
 
 from .conftest import rows
 

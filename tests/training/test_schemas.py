@@ -14,12 +14,12 @@ import pytest
 
 import cutaway
 from cutaway.errors import FileError
-from cutaway.report.documents import read_documents
-from cutaway.report.views import describe
+from cutaway.report.contents import describe
 from cutaway.settings import RENAMED
 from cutaway.training.progress import Progress
 from cutaway.training.schemas import read_run
 from cutaway.training.session import fit
+from cutaway.views.run.documents import read_documents
 
 from ..commands import own_files
 

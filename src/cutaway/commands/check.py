@@ -103,8 +103,8 @@ def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from ..draw.words import plural
     from ..inspect.layers import alike, names_of
-    from ..report.words import plural
     from .output import console
 
     out, data, cost = console(), found["data"], found["cost"]

@@ -12,7 +12,7 @@ from ..files import exists
 from .words import PAIR
 
 if TYPE_CHECKING:
-    from .looking import Look
+    from ..api import Look
 
 SUMMARY = "what can be seen inside a model, trained or not"
 WIDTH = 80
@@ -54,8 +54,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _views() -> list[str]:
     """Every view with its sentence and its options."""
-    from ..report.inside import VIEWS
-    from ..report.inside.sayings import sayings
+    from ..views import VIEWS
+    from ..views.sayings import sayings
 
     lines = ["\nviews and their options (layer=c1: all that have it, filters.layer=c1: one)"]
     for name in VIEWS:
@@ -77,8 +77,9 @@ def run(args: argparse.Namespace) -> int:
     """Open, describe, write the page, and say in a line what each view shows."""
     import warnings
 
+    from ..api import Look
     from ..files import refuse_overwriting
-    from .looking import Look, open_subject
+    from ..views.named import open_subject
     from .output import emit_json, note, open_page
 
     names, words = _told_apart(args.view, args.words)
@@ -119,7 +120,7 @@ def _told_apart(after: list[str], words: list[str]) -> tuple[list[str], list[str
 
     Raises UnknownName for a word there that is nothing of these.
     """
-    from ..report.inside import VIEWS
+    from ..views import VIEWS
 
     views: list[str] = []
     others: list[str] = []

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _line(row: dict[str, Any]) -> tuple[str, ...]:
     """One model as it is printed."""
-    from ..report.words import count
+    from ..draw.words import count
 
     first_author = row["authors"].split(",")[0].removesuffix(" et al.").split()[-1]
     return (

@@ -43,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
     """Predict, and print or write one row for each example, in the order given."""
     import warnings
 
+    from ..draw.words import plural
     from ..files import refuse_overwriting, write_csv, write_text
-    from ..report.words import plural
     from ..spec import PairSpec
     from ..training.run import Run
     from .output import emit_json, note, say
@@ -106,7 +106,7 @@ def _lines(row: dict[str, Any]) -> list[str]:
 
 def _written(value: Any) -> str:
     """A value as it is printed: words as they are, numbers to six digits."""
-    from ..report.words import UNKNOWN
+    from ..draw.words import UNKNOWN
 
     if value is None:
         return UNKNOWN

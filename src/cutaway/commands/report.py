@@ -15,7 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page and print its path."""
-    from ..report.run_report import report_on
+    from ..report.writing import report_on
     from ..training.folder import RunInUse, clear_leftovers, locked
     from ..training.run import Run
     from .output import console, note, open_page

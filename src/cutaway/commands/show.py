@@ -68,9 +68,9 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def _layers(found: Preset, config: Any, shape: tuple[int, ...] | None) -> LayerTable:
+    from ..draw.words import by
     from ..errors import ModelError
     from ..inspect.layers import table_of
-    from ..report.words import by
 
     try:
         return table_of(found, config, shape)
@@ -95,6 +95,7 @@ def _document(found: Preset, config: Any, layers: LayerTable, as_published: bool
 
 
 def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> None:
+    from ..models.fields import sentences_of
     from ..settings import as_text
     from .output import console, say
 
@@ -107,7 +108,7 @@ def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -
     out.print(
         "\n[bold]settings[/]", f"of the model: key=value here, model.key=value in `cutaway train {found.name} DATA`"
     )
-    sentences = setting_sentences(type(config))
+    sentences = sentences_of(type(config))
     settings = {name: as_text(getattr(config, name)) for name in sentences}
     widths = [max(map(len, column), default=0) for column in (settings, settings.values())]
     for name, value in settings.items():
@@ -127,7 +128,7 @@ def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -
 
 
 def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None:
-    from ..report.words import by, count
+    from ..draw.words import by, count
     from .output import console
     from .tables import print_table
 
@@ -173,8 +174,8 @@ def _or(words: tuple[str, ...]) -> str:
 def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     """The rows as they are printed; of blocks that follow each other and are alike the first is shown, and how many
     there are besides."""
+    from ..draw.words import count
     from ..inspect.layers import alike, names_of
-    from ..report.words import count
 
     lines: list[tuple[str, ...]] = []
     for (_, first), *others in alike(rows):
@@ -189,7 +190,7 @@ def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 
 def _line(row: Row) -> tuple[str, ...]:
     """One layer as it is printed; what would be 0 by its nature is left empty."""
-    from ..report.words import UNKNOWN, by, count
+    from ..draw.words import UNKNOWN, by, count
 
     called = bool(row.shape)  # if not, its parent used its weights, or nothing did
     cost = UNKNOWN if row.multiply_adds is None else count(row.multiply_adds)
@@ -201,13 +202,3 @@ def _line(row: Row) -> tuple[str, ...]:
         cost if row.multiply_adds != 0 else "",
         str(row.receptive_field or ""),
     )
-
-
-def setting_sentences(config: type) -> dict[str, str]:
-    """What each field of a Config is: the comment beside it in the source, which every model file has."""
-    import dataclasses
-    import inspect
-
-    source = "".join(inspect.getsource(c) for c in reversed(config.__mro__) if dataclasses.is_dataclass(c))
-    said = dict(re.findall(r"^    (\w+): .*?  # (.*)$", source, flags=re.MULTILINE))
-    return {f.name: said.get(f.name, "") for f in dataclasses.fields(config)}

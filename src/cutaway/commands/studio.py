@@ -43,14 +43,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    from ..report.studio.guard import refuse_open_host
-    from ..report.studio.workers import warm_up
+    from ..studio.guard import refuse_open_host
+    from ..studio.workers import warm_up
     from .output import note
 
     run, state = _run_and_state(args.opened)
     refuse_open_host(args.host, args.open_to_the_network)
     warm_up()  # before what follows, which takes as long
-    from ..report.studio.serving import serve
+    from ..studio.serving import serve
 
     if args.open_to_the_network:
         note(

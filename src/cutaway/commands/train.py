@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SettingError, short
@@ -80,6 +79,7 @@ def _wrapped(left: str, right: str) -> list[str]:
 
 def run(args: argparse.Namespace) -> int:
     """Train, then say in a few lines what was reached and where it is."""
+    from ..api import train
     from .output import console, emit_json, note, open_page
 
     names, given = sort_words(args.words, names=2)
@@ -113,33 +113,6 @@ def _refuse_options(given: dict[str, Any]) -> None:
             )
 
 
-def train(
-    model: str | None = None,
-    data: Any = None,
-    *,
-    out: str | Path | None = None,
-    resume: str | Path | None = None,
-    overwrite: bool = False,
-    **settings: Any,
-) -> Run:
-    """Train `model` on `data`, write the run's folder and its report, and give the run.
-
-    `data` is what DATA is on the command line, or a graph as PyTorch Geometric has it (`Data`).
-
-    `out` is the run's folder, which is new unless `overwrite` lets it be a run, whose files are replaced; `resume` goes
-    on with a run where it stands. `settings` are those of `cutaway train --help`; a model's own go as
-    `**{"model.hidden_dims": (64, 64)}`.
-    Raises CutawayError for what a person can mend, KeyboardInterrupt (the checkpoint is written) when stopped.
-    """
-    from ..report.run_report import report_on
-    from ..training.session import fit
-
-    source = str(data) if isinstance(data, str | Path) else data
-    run = fit(model, source, settings, out=out, resume=resume, overwrite=overwrite)
-    report_on(run)
-    return run
-
-
 def summary(run: Run) -> dict[str, Any]:
     """The run's result as one JSON document."""
     from ..training.schemas import read_evaluation
@@ -161,7 +134,7 @@ def lines(run: Run) -> list[str]:
     """What was reached, and where it is, in rich's markup."""
     from rich.markup import escape
 
-    from ..report.words import plural
+    from ..draw.words import plural
 
     result = summary(run)
     watch = run.task.watch
@@ -194,7 +167,7 @@ def _mean(average: dict[str, Any], watch: str) -> str:
 
 def figure(name: str, value: float | None) -> str:
     """A figure as people write it: shares in per cent, values to five digits."""
-    from ..report.words import UNKNOWN, measure
+    from ..draw.words import UNKNOWN, measure
 
     if value is None:
         return UNKNOWN

@@ -36,8 +36,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check every claim. 0 if none failed, 1 otherwise."""
+    from ..draw.words import plural
     from ..models.registry import preset, presets
-    from ..report.words import plural
     from .output import console, emit_json, note
 
     found = [preset(name) for name in args.models] or list(presets().values())
@@ -88,8 +88,8 @@ def claims_of(found: Preset) -> Iterator[Claim]:
 
 def _counts(found: Preset) -> Iterator[Claim]:
     """Parameters and multiply-adds are those of the card."""
+    from ..draw.words import count
     from ..inspect.layers import table_of
-    from ..report.words import count
 
     layers = table_of(found, found.config)
     at_least = "" if layers.complete else "at least "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -243,3 +244,40 @@ def _by_group(classes: Rows, groups: Rows, shares: Array, rng: np.random.Generat
         needed[p] -= held[g]
         empty.discard(int(p))
     return part_of[groups]
+
+
+def split_by_position(
+    texts: Mapping[str, str], settings: DataSettings, *, whole_words: bool
+) -> tuple[dict[str, str], list[str]]:
+    """The text of each part, and what a person should know of it: parts that are not given are cut from the end of
+    the train part, by their shares of its characters; with `whole_words` at the blank before that place.
+
+    Raises SettingError or DataError where nothing would be left to train on, or nothing for another part.
+    """
+    val = 0.0 if "val" in texts else settings.val
+    test = 0.0 if "test" in texts else settings.test
+    if val + test >= 1:
+        raise SettingError(f"val={val:g} and test={test:g} leave nothing to train on: together they must be below 1.")
+    whole = texts["train"]
+    shares = {"train": 1 - val - test, "val": val, "test": test}
+    cut = [part for part in PARTS if shares[part]]
+    places = [0]
+    for part in cut:
+        place = min(len(whole), places[-1] + round(shares[part] * len(whole)))
+        if part == cut[-1]:
+            place = len(whole)
+        elif whole_words:
+            place = max(whole.rfind(blank, places[-1], place) + 1 for blank in (" ", "\n")) or place
+        places.append(place)
+    parts = {part: whole[begin:end] for part, (begin, end) in zip(cut, pairwise(places))}
+    parts |= {part: text for part, text in texts.items() if part != "train"}
+    for part, text in parts.items():
+        if not text:
+            raise DataError(
+                f"The {part} part gets no text: val={val:g} and test={test:g} of {len(whole):,} characters.",
+                mend="Give more text, or shares that leave some to each part.",
+            )
+    if len(cut) == 1:
+        return parts, []
+    said = ", ".join(f"{part} {len(parts[part]):,}" for part in cut)
+    return parts, [f"The text is split by position, the training part first (characters: {said})."]

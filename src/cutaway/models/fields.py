@@ -13,6 +13,8 @@ What two fields must be to each other is said in a `__post_init__` that begins w
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -70,3 +72,10 @@ def one_of(default: str | None, choices: Iterable[str]) -> Any:
 
 def _field(default: Any, holds: Callable[[Any], bool], allowed: str) -> Any:
     return dataclasses.field(default=default, metadata={"rule": Rule(holds, allowed)})
+
+
+def sentences_of(config: type) -> dict[str, str]:
+    """What each field of a Config is: the comment beside it in the source, which every model file has."""
+    source = "".join(inspect.getsource(c) for c in reversed(config.__mro__) if dataclasses.is_dataclass(c))
+    said = dict(re.findall(r"^    (\w+): .*?  # (.*)$", source, flags=re.MULTILINE))
+    return {f.name: said.get(f.name, "") for f in dataclasses.fields(config)}

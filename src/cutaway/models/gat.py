@@ -30,17 +30,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import require
-from ..nn.graphs import (
-    MOST_ENTRIES,
-    NodeLinear,
-    Pattern,
-    Tap,
-    dropout,
-    edge_scores,
-    edge_softmax,
-    neighbours,
-    product,
-)
+from ..nn.graphs import MOST_ENTRIES, NodeLinear, Pattern, Tap, dropout, edge_scores, edge_softmax, neighbours, product
 from ..spec import GraphSpec
 from .card import Card, Divergence, Published
 from .graphs import LEARNED, check_sizes, chosen, pooled, refuse_features, refuse_target

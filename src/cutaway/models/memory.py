@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -22,15 +23,23 @@ from torch.overrides import TorchFunctionMode
 from ..errors import ModelError
 from ..settings import as_text, short
 
-if TYPE_CHECKING:
-    from .registry import Preset
-
 FRACTION = 0.9  # of the memory that is free, from which on a model is refused
 MOST_LAYERS = 2_000  # of a kind, or blocks in a stage; ResNet-1202 has 200 in a stage, and DeepNet 1 000 layers
 MOST_TENSORS = 10_000  # parameters and buffers; ResNet-1202 would have 6 000
 SURELY = 500  # tensors that are counted in any case, so that what is refused is told to the byte where that is quick
 SIZES = 64  # models whose sizes are remembered
 LAYERS = ("layers", "decoder_layers", "stages")  # settings that count layers
+
+
+class Named(Protocol):
+    """A preset, as far as its memory goes."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def module(self) -> ModuleType: ...
+    @property
+    def config(self) -> Any: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +52,7 @@ class Size:
     whole: bool = True  # whether all of it was counted
 
 
-def shaped(found: Preset, config: Any, most: float = float("inf")) -> nn.Module:
+def shaped(found: Named, config: Any, most: float = float("inf")) -> nn.Module:
     """The preset's model of that config with shapes and no numbers: as large as it may be, it takes no memory, and
     torch's random state stays as it is.
 
@@ -72,7 +81,7 @@ def shaped(found: Preset, config: Any, most: float = float("inf")) -> nn.Module:
 _sizes: dict[tuple[type, Any], Size] = {}
 
 
-def size_of(found: Preset, config: Any, most: float = float("inf")) -> Size:
+def size_of(found: Named, config: Any, most: float = float("inf")) -> Size:
     """The size of the preset's model of that config; of one that is larger than `most` bytes perhaps a lower bound.
     Raises ModelError where it has more layers than any network."""
     if (known := _sizes.get((found.module.Model, config))) is not None:
@@ -94,7 +103,7 @@ def size_of(found: Preset, config: Any, most: float = float("inf")) -> Size:
 
 
 def refuse_too_large(
-    found: Preset,
+    found: Named,
     config: Any,
     *,
     taken: Callable[[Size], int] = lambda size: size.bytes,
@@ -199,7 +208,7 @@ class _Uninitialised(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _refuse_deep(found: Preset, config: Any) -> None:
+def _refuse_deep(found: Named, config: Any) -> None:
     """Raise ModelError for more layers than any network has: lists of them would be made before the first tensor."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -220,7 +229,7 @@ def _numbers(config: Any) -> Iterator[tuple[str, int]]:
                 yield field.name, one
 
 
-def _changes(found: Preset, config: Any) -> str:
+def _changes(found: Named, config: Any) -> str:
     """The settings in which this model is larger than its preset, in words: ` with hidden=4096`."""
     own = dict(_numbers(found.config))
     larger = [name for name, value in _numbers(config) if value > own.get(name, 0)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,42 +16,15 @@ from torch import Tensor, nn
 from ..data.sets import Batch
 from ..errors import SettingError
 from ..models.images import answers_of
-from ..models.memory import Size, in_bytes, refuse_too_large, size_of
-from ..models.registry import Preset
+from ..models.memory import in_bytes, size_of
 from ..spec import ImageSpec, TableSpec
 from .batches import batches_of
-from .place import Place, find_device, free_memory
-from .settings import TrainSettings
-
-if TYPE_CHECKING:
-    from .prepared import Prepared
+from .learning_memory import bytes_to_learn
+from .place import Place, free_memory
+from .prepared import Prepared
 
 WORTH_SAYING = 0.5  # of the fraction that may be taken: from there on, what training takes is told
 TRIED = (2, 4)  # examples that go through the model, where a batch has more
-
-# Copies of each weight that an optimizer remembers. Muon has one of matrices, and two of all that it leaves to AdamW.
-REMEMBERED = {"sgd": 0, "momentum": 1, "nesterov": 1, "adagrad": 1, "rmsprop": 1, "muon": 1}
-OTHERS_REMEMBER = 2  # adadelta, adam, adamw
-
-
-def bytes_to_learn(size: Size, settings: TrainSettings) -> int:
-    """Bytes of a model that learns: its weights, their gradients, what the optimizer remembers, a moving average."""
-    copies = 1 + REMEMBERED.get(settings.optimizer, OTHERS_REMEMBER)
-    doubled = 2 if settings.precision == "float64" else 1
-    return doubled * (size.bytes + copies * size.trained + (size.bytes if settings.ema else 0))
-
-
-def refuse_too_large_to_learn(found: Preset, config: Any, settings: TrainSettings) -> None:
-    """Raise ModelError where a model of that config would not fit into memory with all that it needs to learn."""
-    refuse_too_large(
-        found,
-        config,
-        taken=lambda size: bytes_to_learn(size, settings),
-        free=free_memory(find_device(settings.device)),
-        fraction=settings.memory_fraction,
-        what=f" to learn with optimizer={settings.optimizer} (weights, gradients, what the optimizer remembers)",
-        way_out="; memory_fraction=0 goes on all the same",
-    )
 
 
 def refuse_step_beyond_memory(ready: Prepared) -> list[str]:

@@ -25,8 +25,8 @@ from ..spec import Classes, ImageSizes, ImageSpec, PairSpec
 from ..tasks.task import Task, task_for
 from .applicable import refuse_without_effect
 from .evaluation import carries
-from .fitting import refuse_too_large_to_learn
 from .layers import frozen, heads
+from .learning_memory import refuse_too_large_to_learn
 from .place import Place, find_device, find_place, refuse_without_compiler
 from .settings import TrainSettings
 from .tokens import words_of

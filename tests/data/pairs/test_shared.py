@@ -18,7 +18,8 @@ from cutaway.data.pairs.part import PairsPart
 from cutaway.data.pairs.preprocessing import BEGIN, END, SHIFT, PairPreprocessing, joined
 from cutaway.data.sets import IGNORED, DataSet
 from cutaway.data.settings import DataSettings
-from cutaway.data.text.tokenizers import open_tokenizer, train_tokenizer
+from cutaway.data.text.tokenizer_files import open_tokenizer
+from cutaway.data.text.tokenizers import train_tokenizer
 from cutaway.errors import DataError, FileError, SettingError
 from cutaway.spec import PairSpec, Tokens
 

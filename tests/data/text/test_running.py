@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
-from cutaway.data.text import running
+from cutaway.data.splits import split_by_position
 from cutaway.data.text.running import RunningPreprocessing, open_running, running_dataset
 from cutaway.data.text.running_preprocessing import pieces_of
 from cutaway.data.text.stream import StreamPart
@@ -74,7 +74,7 @@ def test_words_are_not_cut_in_two(tmp_path: Path) -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.text("ab \n", min_size=30, max_size=300), st.sampled_from([0.1, 0.4]), st.floats(0.1, 0.4), st.booleans())
 def test_a_split_by_position_loses_nothing(text: str, val: float, test: float, whole_words: bool) -> None:
-    parts, _ = running.split_by_position({"train": text}, DataSettings(val=val, test=test), whole_words=whole_words)
+    parts, _ = split_by_position({"train": text}, DataSettings(val=val, test=test), whole_words=whole_words)
     assert parts["train"] + parts["val"] + parts["test"] == text
     assert all(parts.values())
 
@@ -194,7 +194,7 @@ def test_settings_that_mean_nothing_here_are_refused(tmp_path: Path, given_: dic
 
 def test_a_part_that_gets_nothing_is_named() -> None:
     with pytest.raises(DataError, match="The val part gets no text"):
-        running.split_by_position({"train": "abc"}, DataSettings(val=0.1, test=0.3), whole_words=False)
+        split_by_position({"train": "abc"}, DataSettings(val=0.1, test=0.3), whole_words=False)
     with pytest.raises(DataError, match="its val part has 1 tokens"):
         running_dataset({"train": POEM, "val": "T"}, DataSettings(), name="p", source="p", fingerprint="")
 

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutaway.data.text.tokenizer_files import tokenizer_from_json
 from cutaway.data.text.tokenizers import (
     KINDS,
     PAD,
@@ -19,7 +20,6 @@ from cutaway.data.text.tokenizers import (
     UNKNOWN,
     Tokenizer,
     Words,
-    tokenizer_from_json,
     train_tokenizer,
     words_tokenizer,
 )

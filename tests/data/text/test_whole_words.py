@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cutaway.data.text.tokenizers import Tokenizer, open_tokenizer, train_tokenizer
+from cutaway.data.text.tokenizer_files import open_tokenizer
+from cutaway.data.text.tokenizers import Tokenizer, train_tokenizer
 from cutaway.data.text.whole_words import continuing, marks_blanks
 
 from .tokenizer_files import bert_like, gpt2_like

@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -15,12 +15,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ...errors import DataError, Problem
+from ...spec import ImageSpec
 from ..sets import Batch
 from .files import unusable
-from .pictures import Source, picture
-
-if TYPE_CHECKING:
-    from .preprocessing import ImagePreprocessing
+from .pictures import Pixels, Source, picture
 
 Progress = Callable[[int, int], None]  # how many are done, of how many
 Item = TypeVar("Item")
@@ -42,6 +40,15 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> Ite
             yield from threads.map(function, items[start : start + AT_ONCE])
 
 
+class Drawn(Protocol):
+    """How a picture becomes a tensor: the preprocessing, as far as it is needed here."""
+
+    @property
+    def spec(self) -> ImageSpec: ...
+    def pixels(self, source: Source, name: str) -> Pixels: ...
+    def normalise(self, pixels: Tensor) -> Tensor: ...
+
+
 class FilePart:
     """Pictures brought to size in worker processes, as bytes, and normalised here, a batch at a time.
 
@@ -53,7 +60,7 @@ class FilePart:
         self,
         sources: Sequence[Source],
         target: Tensor | None,
-        preprocessing: ImagePreprocessing,
+        preprocessing: Drawn,
         names: Sequence[str] | None = None,
         workers: int | None = None,
     ) -> None:
@@ -146,7 +153,7 @@ class _Order:
 class _Reader(Dataset[Any]):
     """What a worker process holds."""
 
-    def __init__(self, sources: Sequence[Source], names: Sequence[str], preprocessing: ImagePreprocessing) -> None:
+    def __init__(self, sources: Sequence[Source], names: Sequence[str], preprocessing: Drawn) -> None:
         self.sources, self.names, self.preprocessing = sources, names, preprocessing
 
     def __getitem__(self, numbers: list[int]) -> tuple[list[int], Tensor] | Problem:

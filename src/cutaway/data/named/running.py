@@ -13,8 +13,9 @@ from ...settings import as_text
 from ...spec import Context, NextToken
 from ..sets import DataSet
 from ..settings import DataSettings
+from ..splits import split_by_position
 from ..text.documents import documents_of, split_documents
-from ..text.running import learns_masked, read_text, running_dataset, split_by_position
+from ..text.running import learns_masked, read_text, running_dataset
 from ..text.running_files import Read
 from .catalogue import NamedSet, Request, at
 from .download import Remote

@@ -21,7 +21,8 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError, Problem
 from ...spec import PairSpec
-from ..text.tokenizers import PRETRAINED, UNKNOWN, Tokenizer, tokenizer_from_json
+from ..text.tokenizer_files import tokenizer_from_json
+from ..text.tokenizers import PRETRAINED, UNKNOWN, Tokenizer
 from .part import Ids, PairsPart
 from .reading import Pairs, read_lines, read_pairs
 

@@ -33,10 +33,11 @@ from ...spec import Context, TextSpec
 from ..applicable import refuse_changed, refuse_settings_for_others
 from ..sets import DataSet, Part
 from ..settings import DataSettings
-from ..splits import PARTS
+from ..splits import PARTS, split_by_position
 from .running_files import BLANK_LINE, find_texts, joined, read_text, texts_of
 from .stretches import STRETCH, ContextPart, Draws
-from .tokenizers import UNKNOWN, Tokenizer, Words, tokenizer_from_json, train_tokenizer
+from .tokenizer_files import tokenizer_from_json
+from .tokenizers import UNKNOWN, Tokenizer, Words, train_tokenizer
 
 Numbers = npt.NDArray[np.int64]
 EVERY = 100_000_000  # more different words than any text has
@@ -132,8 +133,6 @@ def context_dataset(
     The vocabulary is that of the training part. `max_samples` keeps the first so many stretches of 16 words of it.
     Raises DataError where there is too little text, SettingError.
     """
-    from .running import split_by_position
-
     refuse_settings_for_others(settings, "text")
     refuse_changed(settings, NOT_FOR_CONTEXTS, "means nothing for word vectors, which are learned from running text")
     whole = dict(texts) if isinstance(texts, Mapping) else {"train": "\n\n".join(texts)}

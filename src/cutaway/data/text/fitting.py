@@ -16,7 +16,8 @@ from ...files import exists, refuse_address
 from ...spec import TextSpec
 from ..applicable import refuse_changed
 from ..settings import DataSettings
-from .tokenizers import KINDS, PRETRAINED, Tokenizer, open_tokenizer, train_tokenizer
+from .tokenizer_files import open_tokenizer
+from .tokenizers import KINDS, PRETRAINED, Tokenizer, train_tokenizer
 
 AUTO = "auto"
 OF_ITS_OWN = ("vocab_size", "min_count", "lower")  # settings of a tokenizer that is yet to be fitted

@@ -24,7 +24,8 @@ from ..tables.targets import read_labels
 from .fitting import Frame, frame_of, padding_of, stand_in
 from .reading import TEXT, pair_table, read_files, read_pair, read_text_table
 from .tagged import TAGGED
-from .tokenizers import Tokenizer, tokenizer_from_json
+from .tokenizer_files import tokenizer_from_json
+from .tokenizers import Tokenizer
 
 Numbers = npt.NDArray[np.int64]
 AUTO_LENGTH = {"characters": 2048}  # tokens at which texts are cut where nothing is asked for

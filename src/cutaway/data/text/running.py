@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -22,15 +21,16 @@ from ...spec import Context, Masked, NextToken, Target, TextSpec
 from ..applicable import refuse_changed, refuse_settings_for_others
 from ..sets import DataSet, Part
 from ..settings import DataSettings
-from ..splits import PARTS
+from ..splits import PARTS, split_by_position
 from . import fitting
+from .context import open_context
 from .documents import documents_of, split_documents
 from .masked import MaskedPreprocessing
 from .running_files import Read, find_texts, joined, read_text
 from .running_preprocessing import Reading, RunningPreprocessing, pieces_of
 from .tokenizers import PRETRAINED, Tokenizer
 
-__all__ = ["RunningPreprocessing", "learns_masked", "open_running", "read_text", "running_dataset", "split_by_position"]
+__all__ = ["RunningPreprocessing", "learns_masked", "open_running", "read_text", "running_dataset"]
 
 STEPS = {"characters": 64}  # tokens of a step, unless `length` is given
 OTHER_STEPS = 35  # of words or pieces of words, as in W. Zaremba et al., 2014 <https://arxiv.org/abs/1409.2329>
@@ -50,8 +50,6 @@ def open_running(path: Path, settings: DataSettings, targets: tuple[type[Target]
     """
     refuse_settings_for_others(settings, "text")
     if Context in targets and NextToken not in targets:
-        from .context import open_context
-
         return open_context(path, settings)
     files = find_texts(path)
     read = {part: [read_text(file) for file in of_part] for part, of_part in files.items()}
@@ -156,43 +154,6 @@ def running_dataset(
         split_hash=hashlib.sha256(f"{digests} {sum(map(len, streams['train']))}".encode()).hexdigest(),
         notes=notes,
     )
-
-
-def split_by_position(
-    texts: Mapping[str, str], settings: DataSettings, *, whole_words: bool
-) -> tuple[dict[str, str], list[str]]:
-    """The text of each part, and what a person should know of it: parts that are not given are cut from the end of
-    the train part, by their shares of its characters; with `whole_words` at the blank before that place.
-
-    Raises SettingError or DataError where nothing would be left to train on, or nothing for another part.
-    """
-    val = 0.0 if "val" in texts else settings.val
-    test = 0.0 if "test" in texts else settings.test
-    if val + test >= 1:
-        raise SettingError(f"val={val:g} and test={test:g} leave nothing to train on: together they must be below 1.")
-    whole = texts["train"]
-    shares = {"train": 1 - val - test, "val": val, "test": test}
-    cut = [part for part in PARTS if shares[part]]
-    places = [0]
-    for part in cut:
-        place = min(len(whole), places[-1] + round(shares[part] * len(whole)))
-        if part == cut[-1]:
-            place = len(whole)
-        elif whole_words:
-            place = max(whole.rfind(blank, places[-1], place) + 1 for blank in (" ", "\n")) or place
-        places.append(place)
-    parts = {part: whole[begin:end] for part, (begin, end) in zip(cut, pairwise(places))}
-    parts |= {part: text for part, text in texts.items() if part != "train"}
-    for part, text in parts.items():
-        if not text:
-            raise DataError(
-                f"The {part} part gets no text: val={val:g} and test={test:g} of {len(whole):,} characters.",
-                mend="Give more text, or shares that leave some to each part.",
-            )
-    if len(cut) == 1:
-        return parts, []
-    said = ", ".join(f"{part} {len(parts[part]):,}" for part in cut)
-    return parts, [f"The text is split by position, the training part first (characters: {said})."]
 
 
 def _next(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[RunningPreprocessing, list[str]]:

@@ -19,7 +19,8 @@ from ..sets import Part
 from .fitting import padding_of
 from .running_files import Read, joined, parted, texts_of
 from .stream import StreamPart
-from .tokenizers import UNKNOWN, Tokenizer, tokenizer_from_json
+from .tokenizer_files import tokenizer_from_json
+from .tokenizers import UNKNOWN, Tokenizer
 
 PIECE = 1 << 16  # characters that are given to a tokenizer at a time, at least
 

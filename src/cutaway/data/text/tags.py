@@ -44,7 +44,8 @@ from .fitting import (
 from .preprocessing import OTHER_LENGTH, gathered, length_notes, placed, shown, text_itself
 from .reading import TEXT, read_lines, read_pair
 from .tagged import TAGGED, Tagged, read_tagged, tagged_lines
-from .tokenizers import Tokenizer, Words, tokenizer_from_json, words_tokenizer
+from .tokenizer_files import tokenizer_from_json
+from .tokenizers import Tokenizer, Words, words_tokenizer
 from .whole_words import marks_blanks
 
 __all__ = ["TAGGED", "TagPreprocessing", "open_tagged", "tagged_dataset"]

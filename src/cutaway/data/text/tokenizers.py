@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
 
 __all__ = ["KINDS", "PAD", "PRETRAINED", "SPECIAL", "UNKNOWN", "Characters", "OnLibrary", "Ours", "Pieces"]
-__all__ += ["Tokenizer", "Words", "library_from", "open_tokenizer", "tokenizer_from_json", "train_tokenizer"]
+__all__ += ["Tokenizer", "Words", "library_from", "train_tokenizer"]
 __all__ += ["words_tokenizer"]
 
 KINDS = ("characters", "words", "bpe", "wordpiece")  # that are fitted here
@@ -143,32 +142,6 @@ def words_tokenizer(words: Iterable[str], vocab_size: int, min_count: int = 1, l
     require(vocab_size >= 3, "vocab_size", vocab_size, "at least 3", SettingError)
     counts = Counter(refuse_surrogates(word).lower() if lower else refuse_surrogates(word) for word in words)
     return _words(counts, vocab_size, min_count, lower, blanks=True)
-
-
-def tokenizer_from_json(data: dict[str, Any]) -> Tokenizer:
-    """The tokenizer that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is none."""
-    kind, lower = data["kind"], bool(data["lower"])
-    if kind == PRETRAINED:
-        from .pretrained import Pretrained
-
-        return Pretrained.from_json(data)
-    if kind == "characters":
-        return Characters(list(data["tokens"]), lower)
-    if kind == "words":
-        return Words(list(data["tokens"]), lower, bool(data["blanks"]))
-    if kind not in KINDS:
-        raise ValueError(f"a tokenizer of kind {kind!r}")
-    return Pieces(kind, library_from(data["library"], kind), lower)
-
-
-def open_tokenizer(path: str | Path) -> Tokenizer:
-    """The tokenizer in a tokenizer.json or a preprocessing.json; in a folder that holds one of these; or that of a run.
-
-    Raises FileError where there is none, or a broken one.
-    """
-    from .pretrained import open_path
-
-    return open_path(Path(path).expanduser())
 
 
 def library_from(document: str, kind: str) -> Library:

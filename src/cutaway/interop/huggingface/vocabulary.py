@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...data.text.tokenizers import Tokenizer, open_tokenizer
+from ...data.text.tokenizer_files import open_tokenizer
+from ...data.text.tokenizers import Tokenizer
 from ...spec import Masked, PairSpec, Spec, TextSpec
 
 TOKENIZER = "tokenizer.json"

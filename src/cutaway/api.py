@@ -1,0 +1,178 @@
+"""The Python interface: train, load, look. The command line says the same."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, overload
+
+from torch import nn
+
+from .draw.description import Page, View
+from .draw.page import page
+from .errors import FileError, UnknownName
+from .files import refuse_overwriting, write_text
+from .interop.convert import open_model, refuse_absent
+from .interop.hub import here
+from .interop.huggingface.reading import is_folder
+from .models.saving import CONFIG
+from .report.writing import report_on
+from .training.run import Run
+from .training.session import fit
+from .views.looking import resting
+from .views.named import open_subject
+from .views.page import describe
+from .views.subject import Subject
+
+MARK = " · Cutaway</title>"  # by which a page that was written here is known
+HEAD = 4096  # bytes within which it stands
+HEIGHT = 760  # pixels of a page in a notebook; it scrolls within
+
+
+def train(
+    model: str | None = None,
+    data: Any = None,
+    *,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    overwrite: bool = False,
+    **settings: Any,
+) -> Run:
+    """Train `model` on `data`, write the run's folder and its report, and give the run.
+
+    `data` is what DATA is on the command line, or a graph as PyTorch Geometric has it (`Data`).
+
+    `out` is the run's folder, which is new unless `overwrite` lets it be a run, whose files are replaced; `resume` goes
+    on with a run where it stands. `settings` are those of `cutaway train --help`; a model's own go as
+    `**{"model.hidden_dims": (64, 64)}`.
+    Raises CutawayError for what a person can mend, KeyboardInterrupt (the checkpoint is written) when stopped.
+    """
+    source = str(data) if isinstance(data, str | Path) else data
+    run = fit(model, source, settings, out=out, resume=resume, overwrite=overwrite)
+    report_on(run)
+    return run
+
+
+@overload
+def load(path: str | os.PathLike[str], model: None = None) -> Any: ...
+@overload
+def load(path: str | os.PathLike[str], model: str) -> nn.Module: ...
+def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Module:
+    """Open a run, to evaluate, predict, look inside; or, with `model=NAME`, the bare model, in eval mode on the CPU.
+
+        load("runs/lenet5-digits-1").predict(["seven.png"])
+        load("resnet18.pth", model="resnet18")(images)       # torchvision's checkpoint
+        load("runs/lenet5-digits-1", model="lenet5")         # what the run trained
+        load("minilm/")(tokens, mask)                        # a Hugging Face folder, which says itself what it is
+        load("hub:ORG/NAME@REVISION")                        # the same, fetched from the Hugging Face Hub
+
+    A checkpoint's shapes tell channels, classes and image size; which preset it is for must be said. What should be
+    known of one, such as counters that it lacks, is warned of. Raises FileError where `path` is not what was asked
+    for, UnknownName or ModelError for a preset that does not exist, or that the other format does not have.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise FileError(
+            f"load opens a path: a run's folder, a model's, or Hugging Face's, or a file of weights; and this is a "
+            f"{type(path).__name__}. cutaway.look(model, x) looks inside a model at hand."
+        )
+    path = here(path)
+    refuse_absent(path)
+    if model is not None or is_folder(path):
+        found, _, notes = open_model(path, model)
+        for sentence in notes:
+            warnings.warn(f"{path}: {sentence}", stacklevel=2)
+        return found
+    if path.is_file():
+        raise FileError(
+            f"{path} is a file, not a run's folder. If it is torchvision's checkpoint, say for which model, as in "
+            f'load("{path}", model="resnet18").'
+        )
+    if (path / CONFIG).is_file():
+        raise FileError(f'{path} is a model without its run: name the model too, as in load("{path}", model=NAME).')
+    return Run(path)
+
+
+class Look:
+    """A page of views. In a notebook it shows itself; `save` writes it, `views` are its descriptions."""
+
+    def __init__(self, subject: Subject, names: Sequence[str] = ()) -> None:
+        self.subject = subject
+        self.page: Page = describe(subject, names)
+
+    @property
+    def views(self) -> list[View]:
+        """The views without the head, in order."""
+        return self.page["views"][1:]
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know of it, in sentences."""
+        return [said for drawing in self.page["views"][0]["drawings"] for said in drawing["sentences"]]
+
+    def __getitem__(self, name: str) -> View:
+        """The view of that name. Raises UnknownName where the page has none."""
+        found = {view["id"]: view for view in self.views}
+        if name not in found:
+            raise UnknownName("view on this page named", name, found)
+        return found[name]
+
+    def __repr__(self) -> str:
+        return f"Look({self.page['title']!r}, {', '.join(view['id'] for view in self.views)})"
+
+    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> Path:
+        """Write the page as one HTML file that opens offline, and give its path. A page that was written here before is
+        written anew. Raises FileError where another file stands there, unless `overwrite`, or it cannot be written."""
+        path = Path(path)
+        refuse_overwriting(path, overwrite=overwrite or is_page(path))
+        write_text(path, page(self.page))
+        return path
+
+    def to_json(self) -> str:
+        """The description of the page as one JSON document."""
+        return json.dumps(self.page, ensure_ascii=False, allow_nan=False)
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, which can do nothing but draw: it has no network and no access to the
+        notebook."""
+        return (
+            f'<iframe title="{html.escape(self.page["title"])}" sandbox="allow-scripts" '
+            f'style="width: 100%; height: {HEIGHT}px; border: 0; resize: vertical" '
+            f'srcdoc="{html.escape(page(self.page))}"></iframe>'
+        )
+
+
+def look(
+    what: Run | nn.Module | str | os.PathLike[str],
+    *inputs: Any,
+    view: str | Sequence[str] = (),
+    model: str | None = None,
+    **options: Any,
+) -> Look:
+    """Look inside a model, trained or not.
+
+        cutaway.look("runs/lenet5-digits-1", "seven.png")             # a run, and files as for predict
+        cutaway.look("resnet18", view="network")                      # a preset, untrained, with random examples
+        cutaway.look("gpt2", view="attention", head=3)                # a view's own options
+        cutaway.look("resnet18", **{"model.num_classes": 10})         # a preset with settings of its own
+        cutaway.look(model, images)                                   # a model at hand, with what its forward takes
+
+    `what` may also be a Hugging Face folder, `hub:ORG/NAME`, a model's folder, or torchvision's file with `model=NAME`.
+    `view` is one name or several; without it, all that suit. Raises UnknownName for a view or an option that does not
+    exist, ModelError for a view that has nothing to show, and what reading raises.
+    """
+    names = (view,) if isinstance(view, str) else tuple(view)
+    with resting(what) if isinstance(what, nn.Module) else nullcontext():  # which is in training, perhaps
+        return Look(open_subject(what, inputs, options, model), names)
+
+
+def is_page(path: Path) -> bool:
+    """Whether a page stands there that was written here, and can be again."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return MARK.encode() in file.read(HEAD)

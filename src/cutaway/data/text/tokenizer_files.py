@@ -1,0 +1,102 @@
+"""Tokenizers as files hold them: out of the JSON that they were written to, a tokenizer.json, a folder, a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...errors import FileError
+from ...files import exists, read_bytes, refuse_address
+from .pretrained import Pretrained, specials
+from .tokenizers import KINDS, PRETRAINED, Characters, Pieces, Tokenizer, Words, library_from
+
+TOKENIZER, PREPROCESSING = "tokenizer.json", "preprocessing.json"
+HELD = (TOKENIZER, PREPROCESSING, f"model/{PREPROCESSING}", f"model/{TOKENIZER}")  # where a folder may hold one
+BESIDE = ("special_tokens_map.json", "tokenizer_config.json")  # files that say which token is which
+WAYS = (
+    "Give a tokenizer.json of the `tokenizers` library, a folder that holds one, or a run of cutaway. Of older files "
+    "(vocab.txt, vocab.json and merges.txt, sentencepiece) transformers' `AutoTokenizer.from_pretrained(FOLDER)` makes "
+    "one, by its `save_pretrained`."
+)
+
+
+def open_tokenizer(path: str | Path) -> Tokenizer:
+    """The tokenizer in a tokenizer.json or a preprocessing.json; in a folder that holds one of these; or that of a run.
+
+    Raises FileError where there is none, or a broken one.
+    """
+    path = Path(path).expanduser()
+    if not exists(path):
+        refuse_address(path)
+        raise FileError(f"There is no tokenizer {str(path)!r}, seen from {Path.cwd()}. {WAYS}")
+    file = path
+    if path.is_dir():
+        held = next((path / name for name in HELD if (path / name).is_file()), None)
+        if held is None:
+            raise FileError(f"{path} holds no tokenizer: none of {', '.join(HELD)} is there. {WAYS}")
+        file = held
+    document = _read(file)
+    try:
+        if "model" in document and "kind" not in document:
+            return _of_library(file, document)
+        return tokenizer_from_json(_own(file, document))
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise FileError(
+            f"{file} is no tokenizer that can be read: {type(error).__name__} {error}. Was it edited, or cut short?"
+        ) from error
+
+
+def tokenizer_from_json(data: dict[str, Any]) -> Tokenizer:
+    """The tokenizer that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is none."""
+    kind, lower = data["kind"], bool(data["lower"])
+    if kind == PRETRAINED:
+        return Pretrained.from_json(data)
+    if kind == "characters":
+        return Characters(list(data["tokens"]), lower)
+    if kind == "words":
+        return Words(list(data["tokens"]), lower, bool(data["blanks"]))
+    if kind not in KINDS:
+        raise ValueError(f"a tokenizer of kind {kind!r}")
+    return Pieces(kind, library_from(data["library"], kind), lower)
+
+
+def _of_library(file: Path, document: Mapping[str, Any]) -> Pretrained:
+    """The tokenizer of a file of the `tokenizers` library, with what the files beside it say."""
+    library = library_from(json.dumps(document), PRETRAINED)
+    said: dict[str, Any] = {}
+    for name in BESIDE:
+        if (beside := file.parent / name).is_file():
+            said = {**_read(beside), **said}
+    return Pretrained(library, specials(library, said))
+
+
+def _own(file: Path, document: dict[str, Any]) -> dict[str, Any]:
+    """The document of a tokenizer in that of a preprocessing, or the document itself. Raises FileError."""
+    if document.get("kind") in (*KINDS, PRETRAINED):
+        return document
+    if isinstance(found := document.get("tokenizer"), dict):
+        return found
+    if document.get("kind") == "pairs":
+        source, target = document["source"], document["target"]
+        if isinstance(source, dict) and target in (None, source):
+            return source
+        raise FileError(
+            f"{file} holds two tokenizers, one for each side of its pairs. Give a run whose sides share one "
+            "(joint_vocab=true), or one of text."
+        )
+    raise FileError(f"{file} is about {document.get('kind', 'no')} data, and holds no tokenizer. {WAYS}")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """What a JSON file holds. Raises FileError where it is no JSON object."""
+    try:
+        document = json.loads(read_bytes(file))
+    except RecursionError as error:
+        raise FileError(f"{file} nests its values too deep to be a tokenizer.") from error
+    except ValueError as error:
+        raise FileError(f"{file} is not JSON: {error}. Was it cut short, or is it another kind of file?") from error
+    if not isinstance(document, dict):
+        raise FileError(f"{file} is JSON, and no tokenizer: it holds a {type(document).__name__}. {WAYS}")
+    return document

@@ -1,0 +1,146 @@
+"""The views of a run, in the order they are read.
+
+Pure functions from a run's documents to plain JSON descriptions: nothing here reads a file or draws.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..draw.description import Drawing, Page, View, table
+from ..draw.words import count, duration, measure, moment, plural, written
+from ..models.recognition import with_settings
+from ..views.run.classes import confusion, per_class
+from ..views.run.documents import Documents
+from ..views.run.examples import samples, translations
+from ..views.run.forecast import forecast_views
+from ..views.run.making import curves, data, network, repeat
+from ..views.run.outcome import figure, measures_rows, noun, result, trust, worst
+from ..views.run.scores import calibration, discrimination, importance
+from ..views.run.values import residuals
+
+# Each document that can be absent, and what would be seen of it.
+OPTIONAL = {
+    "metrics": ("metrics.csv", "loss, figures and learning rate of every epoch"),
+    "evaluation": ("evaluation.json", "figures with intervals, confusion or residuals, the worst mistakes"),
+    "layers": ("layers.json", "the layer table and the paper that the network comes from"),
+}
+
+DECIDED = ("num_classes", "in_features", "in_channels")  # settings of a model that are the data's, whoever types them
+
+
+def describe(documents: Documents) -> Page:
+    """The whole page of a run. What a run that ended early has no documents for is named in a view of its own."""
+    run, metrics, evaluation, layers = documents.run, documents.metrics, documents.evaluation, documents.layers
+    views = [head(run, evaluation)]
+    absent = [key for key in OPTIONAL if not getattr(documents, key)]
+    if absent:
+        views.append(missing(run, absent))
+    if metrics:
+        views.append(curves(run, metrics))
+    if evaluation and evaluation.get("classes"):
+        views += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["part"])]
+    if evaluation and evaluation.get("forecast"):
+        views += forecast_views(evaluation["forecast"])
+    if evaluation and evaluation.get("values"):
+        views.append(residuals(evaluation["values"], evaluation["count"]))
+    if evaluation:
+        views += _beyond(evaluation)
+        views.append(worst(run, evaluation))
+    views.append(data(run))
+    if layers:
+        views.append(network(layers, documents.folder, documents.inside))
+    views.append(repeat(run, layers.get("config") if layers else None))
+    return Page(title=views[0]["title"], views=views, colophon=_colophon(run))
+
+
+def _beyond(evaluation: dict[str, Any]) -> list[View]:
+    """The views of what only some evaluations have."""
+    part, total = evaluation["part"], evaluation["count"]
+    views = []
+    if evaluation.get("discrimination"):
+        views.append(discrimination(evaluation["discrimination"], total))
+    if evaluation.get("calibration"):
+        views.append(calibration(evaluation["calibration"], total))
+    if evaluation.get("importance"):
+        views.append(importance(evaluation["importance"], part))
+    if evaluation.get("samples"):
+        views.append(samples(evaluation["samples"], part))
+    if evaluation.get("translations"):
+        views.append(translations(evaluation["translations"], part))
+    return views
+
+
+def head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
+    """The head of the page: what was trained on what, and the one figure that matters."""
+    drawings: list[Drawing] = []
+    if evaluation:
+        says, summary = f"{_trained(run)} {trust(run, evaluation)}", result(run, evaluation)
+        rows = measures_rows(evaluation)
+        drawings.append(figure(run, evaluation))
+        signatures = evaluation.get("signatures", {})
+        if signatures:
+            sentences = [f"{measure(key)[0]} was computed by sacrebleu: {how}." for key, how in signatures.items()]
+            drawings.append({"kind": "prose", "sentences": sentences})
+    else:
+        says, summary = f"{_trained(run)} It has not been tested.", "There are no figures yet."
+        rows = []
+        best = run.get("best") or {}
+        if best.get("value") is not None:
+            name, format = measure(best["metric"])
+            value = written(best["value"], format)
+            summary = f"The best validation {name} so far is {value}, in epoch {count(best['epoch'])}."
+            rows = [[f"best validation {name}", value, "", ""]]
+    findings = run["data"].get("findings") or []
+    if findings and evaluation:
+        bears = "bears" if len(findings) == 1 else "bear"
+        title = f"{plural(len(findings), 'finding')} in the data {bears} on these figures"
+        drawings.append({"kind": "prose", "title": title, "sentences": findings})
+    if run.get("verdict"):
+        drawings.append({"kind": "prose", "sentences": [run["verdict"]]})
+    return View(
+        id="result",
+        title=f"{called(run)} on {run['data']['name']}",
+        says=says,
+        summary=summary,
+        table=table({"figure": "text", "value": "written", "95 % from": "written", "to": "written"}, rows),
+        drawings=drawings,
+    )
+
+
+def called(run: dict[str, Any]) -> str:
+    """The model's preset, with the settings by which it is another network: "gpt2 with layers=2 and dim=64". What the
+    data decides makes it none."""
+    own = {key: value for key, value in run["model_settings"].items() if key not in DECIDED}
+    return f"{run['model']}{with_settings(own)}"
+
+
+def missing(run: dict[str, Any], absent: list[str]) -> View:
+    """What is not there, and how to come by it; `absent` holds keys of OPTIONAL."""
+    names = " and ".join(OPTIONAL[key][0] for key in absent)
+    state = run.get("stopped") or run.get("status") or "not finished"
+    return View(
+        id="missing",
+        title="What is missing",
+        says=f"Not in the run's folder: {names}. What they would show is left out of this page.",
+        summary=f"Training: {state}. `cutaway train --resume RUN` takes it up again; "
+        "`cutaway report RUN` writes this page again.",
+        table=table({"document": "text", "would show": "text"}, [list(OPTIONAL[key]) for key in absent]),
+        drawings=[],
+    )
+
+
+def _trained(run: dict[str, Any]) -> str:
+    """61 706 parameters, learned from 1 077 images in 10 epochs, 12.3 s on cpu."""
+    said = f"{count(run['parameters'])} parameters, learned from "
+    said += plural(run["data"]["parts"]["train"], noun(run))
+    if run.get("epochs_done") is not None:
+        said += f" in {plural(run['epochs_done'], 'epoch')}"
+    if run.get("seconds") is not None:
+        said += f", {duration(run['seconds'])} on {run['machine']['device']}"
+    return f"{said}."
+
+
+def _colophon(run: dict[str, Any]) -> str:
+    date = moment(run.get("finished") or run["started"])
+    return f"Cutaway {run['cutaway']} · {date} · This page holds all that it shows and asks no network for more."

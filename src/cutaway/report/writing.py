@@ -1,0 +1,43 @@
+"""The report of a run: its model's layers are traced, then its page is written."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..draw.page import page
+from ..files import write_json, write_text
+from ..inspect.example import inputs_like
+from ..inspect.layers import layer_table
+from ..models.registry import preset
+from ..training.run import Run
+from ..views.network import drawing_of
+from ..views.run.documents import read_documents
+from .contents import describe
+
+
+def report_on(run: Run) -> Path:
+    """Write layers.json and report.html into the run's folder; the path of the page."""
+    if (run.folder / "model").is_dir():
+        card = preset(run.about["model"]).card.card
+        dtype = next(run.model.parameters()).dtype
+        inputs = [x.to(dtype) if x.is_floating_point() else x for x in inputs_like(run.spec)]
+        layers = layer_table(run.model, *inputs)
+        tree = drawing_of(layers, run.model)
+        config: Any = run.model.config
+        write_json(
+            run.folder / "layers.json",
+            {**layers.to_json(), "tree": tree, "card": card.to_json(), "config": asdict(config)},
+        )
+    return write_report(run.folder)
+
+
+def write_report(run_folder: Path) -> Path:
+    """Write report.html into a run's folder, from the documents there, and give its path.
+
+    Raises FileError where a document is damaged or the page cannot be written.
+    """
+    path = run_folder / "report.html"
+    write_text(path, page(describe(read_documents(run_folder))))
+    return path

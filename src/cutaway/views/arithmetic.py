@@ -1,0 +1,315 @@
+"""The arithmetic of a convolution, cell by cell, with the numbers of the real layer."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..draw.description import Drawing, View, table
+from ..draw.words import by, count, number, plural
+from ..errors import ModelError
+from .looking import Convolution, chosen, convolutions, run, seeing, whole
+from .numbers import plain
+from .subject import Subject
+
+SAYS = "Convolution arithmetic: the window slides over the layer's input, and the products sum to the number shown"
+READ = (
+    "On the left is a part of one channel of what the layer is given, on the right what it gives. Point at a cell on "
+    "the right, or go there with the arrow keys: the window on the left shows which numbers it is made of. In between "
+    "stand the weights, and under them the products, weight times number. Their sum, with those of the other channels "
+    "and the bias, is the cell. Hatched cells are padding, which counts as zero."
+)
+MISLEADS = (
+    "Only a few cells of one output channel are shown, and of many input channels those with the longest weights; the "
+    "others are one number in the sum. Numbers are rounded to four digits, so that a sum by hand may differ in the "
+    "last. What is computed is a cross-correlation: the kernel is not turned round, as it would be in a convolution of "
+    "signal processing. The layer itself may get there by another way, as Winograd's or Fourier's, to the same number."
+)
+OPTIONS = {
+    "layer": "the layer, by its name",
+    "example": "the example, counted from 0",
+    "channel": "the output channel, counted from 0",
+}
+
+OUT = 8  # cells of the output to a side, at most
+IN = 14  # cells of the input to a side, where the window leaves a choice
+STEPS = 20  # cells of a signal
+CHANNELS = 6  # input channels that are shown by themselves
+
+
+class Pool(NamedTuple):
+    """A layer that takes the largest or the mean of each window."""
+
+    name: str
+    what: str  # max or mean
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+
+
+class Seen(NamedTuple):
+    """What went through the layer: one example's input (C, *pixels) and output (O, *pixels)."""
+
+    x: Tensor
+    y: Tensor
+
+
+class Crop(NamedTuple):
+    """The part that is shown along one axis: outputs from `first` on, and the entries of the padded input they need."""
+
+    first: int
+    outputs: int
+    begin: int  # of the padded input
+    entries: int
+
+
+def suits(subject: Subject) -> bool:
+    """Models with a convolution."""
+    return bool(convolutions(subject.model))
+
+
+def view(subject: Subject) -> View:
+    """The window over one channel of the input, products and sums for a part of one output channel."""
+    i = whole(subject.options, "example", 0, subject.count)
+    layers: dict[str, Convolution | Pool] = {**convolutions(subject.model), **_pools(subject.model)}
+    name = chosen(subject.options, "layer", list(layers), "layer with a window") or _first(subject, layers)
+    layer = layers[name]
+    seen = _see(subject, i, name)
+    channel = whole(subject.options, "channel", _strongest(seen.y), len(seen.y))
+    crops = [_crop(seen, layer, channel, axis) for axis in range(seen.y.ndim - 1)]
+    if isinstance(layer, Pool):
+        drawing, parts = _pooling(subject, i, layer, seen, channel, crops)
+    else:
+        drawing, parts = _convolving(subject, i, layer, seen, channel, crops)
+    cell = drawing["output"][0][0]
+    terms = ", ".join(f"{part['name']} {number(part['sums'][0][0])}" for part in parts)
+    bias = f", bias {number(drawing['bias'])}" if drawing.get("bias") is not None else ""
+    how = {"sum": f"the sum of {terms}{bias}", "max": "the largest of its window", "mean": "the mean of its window"}
+    at = " and ".join(f"{word} {crop.first + 1}" for word, crop in zip(_axes(crops), crops, strict=True))
+    return View(
+        id="arithmetic",
+        title="Convolution arithmetic" if isinstance(layer, Convolution) else "Pooling arithmetic",
+        says=f"How {name} makes the numbers of its channel {channel} from {subject.name(i)}: slide the window.",
+        summary=(
+            f"{name} has a window of {by(layer.kernel)}, stride {by(layer.stride)}, padding {by(layer.padding)}. "
+            f"Its output at {at} is {number(cell)}: {how[drawing['what']]}."
+        ),
+        table=_table(drawing, parts, crops),
+        drawings=[drawing],
+    )
+
+
+def _axes(crops: list[Crop]) -> list[str]:
+    return ["row", "column"] if len(crops) == 2 else ["step"]
+
+
+# --- what went through ----------------------------------------------------------------------------------------
+
+
+def _pools(model: nn.Module) -> dict[str, Pool]:
+    found = {}
+    for name, module in model.named_modules():
+        if not isinstance(module, nn.MaxPool2d | nn.AvgPool2d | nn.MaxPool1d | nn.AvgPool1d):
+            continue
+        axes = 2 if isinstance(module, nn.MaxPool2d | nn.AvgPool2d) else 1
+        if getattr(module, "dilation", 1) != 1 or module.ceil_mode or getattr(module, "divisor_override", None):
+            continue
+        what = "max" if isinstance(module, nn.MaxPool2d | nn.MaxPool1d) else "mean"
+        sizes = (_each(v, axes) for v in (module.kernel_size, module.stride, module.padding))
+        found[name] = Pool(name, what, *sizes)
+    return found
+
+
+def _each(value: Any, axes: int) -> tuple[int, ...]:
+    """One number for each axis."""
+    return (value,) * axes if isinstance(value, int) else tuple(value) * (axes // len(value))
+
+
+def _first(subject: Subject, layers: dict[str, Convolution | Pool]) -> str:
+    """The first convolution whose window has more than one entry."""
+    names = [name for name, layer in layers.items() if isinstance(layer, Convolution)]
+    return next((name for name in names if max(layers[name].kernel) > 1), names[0])
+
+
+def _see(subject: Subject, i: int, name: str) -> Seen:
+    """What the layer is given and gives for the example, where it is called first."""
+    found: list[Seen] = []
+
+    def see(_: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if not found and isinstance(output, Tensor) and len(output):
+            found.append(Seen(_copied(args[0]), _copied(output)))
+
+    with seeing(subject.model, see, [name]):
+        run(subject, i)
+    if not found:
+        raise ModelError(f"{name} is not called for {subject.name(i)}: choose another layer.")
+    return found[0]
+
+
+def _copied(x: Tensor) -> Tensor:
+    """The first example in float64, by itself: what comes behind may write over x."""
+    return x[0].detach().to("cpu", torch.float64, copy=True)
+
+
+def _strongest(y: Tensor) -> int:
+    """The channel whose numbers differ most."""
+    return int(y.flatten(1).nan_to_num(0.0, 0.0, 0.0).std(1, correction=0).argmax())
+
+
+def _crop(seen: Seen, layer: Convolution | Pool, channel: int, axis: int) -> Crop:
+    """A part of an axis that has room, where the output differs most."""
+    kernel, stride = layer.kernel[axis], layer.stride[axis]
+    span = layer.span[axis] if isinstance(layer, Convolution) else kernel
+    most = (IN if seen.y.ndim == 3 else STEPS, OUT if seen.y.ndim == 3 else STEPS)
+    n = seen.y.shape[1 + axis]
+    outputs = max(1, min(most[1], n, (most[0] - span) // stride + 1))
+    if outputs == 1 and n > 1 and span + stride <= 2 * most[0]:
+        outputs = 2
+    y = seen.y[channel].nan_to_num(0.0, 0.0, 0.0)
+    line = (y - y.mean()).abs().movedim(axis, 0).reshape(n, -1).sum(1)  # (n,)
+    sums = line.unfold(0, outputs, 1).sum(1)
+    first = int(sums.argmax())
+    return Crop(first, outputs, first * stride, (outputs - 1) * stride + span)
+
+
+# --- arithmetic -----------------------------------------------------------------------------------------------
+
+
+def _windows(x: Tensor, layer: Convolution | Pool, crops: list[Crop], fill: float) -> tuple[Tensor, Tensor]:
+    """The padded input's part (C, *entries), and its windows (C, *outputs, *kernel)."""
+    around = [p for padding in reversed(layer.padding) for p in (padding, padding + max(layer.kernel))]
+    part = F.pad(x, around, value=fill)
+    for axis, crop in enumerate(crops):
+        part = part.narrow(axis + 1, crop.begin, crop.entries)
+    dilation = layer.dilation if isinstance(layer, Convolution) else (1,) * len(crops)
+    windows = part
+    for axis, (crop, s, d, k) in enumerate(zip(crops, layer.stride, dilation, layer.kernel, strict=True)):
+        places = torch.arange(crop.outputs)[:, None] * s + torch.arange(k) * d  # (outputs, k)
+        windows = windows.movedim(axis + 1, -1)[..., places].movedim(-2, axis + 1)
+    return part, windows
+
+
+def sums(seen: Seen, layer: Convolution, channel: int, crops: list[Crop]) -> Tensor:
+    """Σ w·x over the window for each input channel of the output channel's group, (C / groups, *outputs)."""
+    inputs = layer.weight.shape[1]
+    group = channel // (len(layer.weight) // layer.groups)
+    x = seen.x[group * inputs : (group + 1) * inputs]
+    _, windows = _windows(x, layer, crops, 0.0)
+    weight = layer.weight[channel].double().cpu()  # (C / groups, *kernel)
+    products = windows * weight.view(inputs, *(1 for _ in crops), *layer.kernel)  # (C / groups, *outputs, *kernel)
+    return products.flatten(1 + len(crops)).sum(-1)
+
+
+def _convolving(
+    subject: Subject, i: int, layer: Convolution, seen: Seen, channel: int, crops: list[Crop]
+) -> tuple[Drawing, list[dict[str, Any]]]:
+    weight = layer.weight[channel].double().cpu()  # (C / groups, *kernel)
+    inputs = len(weight)
+    group = channel // (len(layer.weight) // layer.groups)
+    x = seen.x[group * inputs : (group + 1) * inputs]
+    part, _ = _windows(x, layer, crops, 0.0)
+    by_channel = sums(seen, layer, channel, crops)  # (C / groups, *outputs)
+    order = weight.flatten(1).norm(dim=1).argsort(descending=True)[:CHANNELS].sort().values.tolist()
+    shown = [
+        {
+            "name": f"channel {group * inputs + c}" if inputs > 1 else "products",
+            "input": _grid(part[c]),
+            "weights": _grid(weight[c]),
+            "sums": _grid(by_channel[c]),
+        }
+        for c in order
+    ]
+    if inputs > len(order):
+        rest = by_channel.sum(0) - by_channel[order].sum(0)
+        shown.append({"name": f"{plural(inputs - len(order), 'other channel')}", "sums": _grid(rest)})
+    bias = float(layer.bias[channel]) if layer.bias is not None else None
+    drawing = _drawing(subject, i, layer, seen, channel, crops) | {
+        "what": "sum",
+        "channels": shown,
+        "bias": None if bias is None else float(f"{bias:.4g}"),
+        "dilation": list(_two(layer.dilation)),
+    }
+    return drawing, shown
+
+
+def _pooling(
+    subject: Subject, i: int, layer: Pool, seen: Seen, channel: int, crops: list[Crop]
+) -> tuple[Drawing, list[dict[str, Any]]]:
+    fill = float("-inf") if layer.what == "max" else 0.0
+    part, windows = _windows(seen.x[channel : channel + 1], layer, crops, fill)
+    values = windows[0].flatten(len(crops))
+    found = values.amax(-1) if layer.what == "max" else values.mean(-1)
+    shown = [{"name": f"channel {channel}", "input": _grid(part[0]), "sums": _grid(found)}]
+    drawing = _drawing(subject, i, layer, seen, channel, crops) | {
+        "what": layer.what,
+        "channels": shown,
+        "bias": None,
+        "dilation": [1, 1],
+    }
+    return drawing, shown
+
+
+# --- drawing --------------------------------------------------------------------------------------------------
+
+
+def _drawing(
+    subject: Subject, i: int, layer: Convolution | Pool, seen: Seen, channel: int, crops: list[Crop]
+) -> Drawing:
+    """What all windows have: where they are, and what came out."""
+    y = seen.y[channel]
+    begins, sizes = [], []
+    for axis, crop in enumerate(crops):
+        y = y.narrow(axis, crop.first, crop.outputs)
+        begins.append(crop.begin - layer.padding[axis])  # of the real input; below 0 in the padding before it
+        sizes.append(seen.x.shape[1 + axis])
+    if len(crops) == 1:
+        begins, sizes = [0, *begins], [1, *sizes]
+    firsts = [crop.first for crop in crops]
+    whole_ = " of ".join(("a part", by(seen.y.shape[1:]))) if list(y.shape) != list(seen.y.shape[1:]) else "all"
+    return {
+        "kind": "convolve",
+        "title": f"{layer.name}, channel {channel} of {count(len(seen.y))}: {whole_}",
+        "kernel": list(_two(layer.kernel)),
+        "stride": list(_two(layer.stride)),
+        "begin": begins,
+        "size": sizes,
+        "first": firsts if len(firsts) == 2 else [0, *firsts],
+        "output": _grid(y),
+        "columns": _columns(subject, i, layer, seen, crops),
+    }
+
+
+def _two(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return sizes if len(sizes) == 2 else (1, *sizes)
+
+
+def _grid(x: Tensor) -> list[list[float | None]]:
+    """One row where there is one axis."""
+    grid: list[list[float | None]] = plain(x if x.ndim == 2 else x[None])
+    return grid
+
+
+def _columns(subject: Subject, i: int, layer: Convolution | Pool, seen: Seen, crops: list[Crop]) -> list[str]:
+    """The words over the columns of the input, where a text goes into the layer itself."""
+    if subject.kind != "text" or len(crops) != 1:
+        return []
+    words = subject.tokens(i)
+    if seen.x.shape[1] != len(words):
+        return []
+    begin = crops[0].begin - layer.padding[0]
+    return [words[k] if 0 <= k < len(words) else "" for k in range(begin, begin + crops[0].entries)]
+
+
+def _table(drawing: Drawing, parts: list[dict[str, Any]], crops: list[Crop]) -> Any:
+    """Every output shown, with its terms."""
+    bias = [drawing["bias"]] if drawing["bias"] is not None else []
+    rows = []
+    for r, line in enumerate(drawing["output"]):
+        for c, value in enumerate(line):
+            place = [drawing["first"][0] + r + 1, drawing["first"][1] + c + 1][2 - len(crops) :]
+            rows.append([*place, *(part["sums"][r][c] for part in parts), *bias, value])
+    columns = dict.fromkeys(_axes(crops), "count") | {part["name"]: "number" for part in parts}
+    return table(columns | ({"bias": "number"} if bias else {}) | {"output": "number"}, rows)

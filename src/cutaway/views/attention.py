@@ -1,0 +1,181 @@
+"""View 11: attention, per layer and head, from the whole map down to the arithmetic of one query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..draw.description import Drawing, Table, View, table
+from ..draw.words import number, plural
+from .heads import Head, drawings_of, layer_of, picture_for
+from .looking import chosen, spread_over, whole
+from .looks import Look, alone, attentions, names_of, watch
+from .places import sides
+from .subject import Subject
+
+SAYS = "attention per layer and head, over tokens or patches, down to the arithmetic of one query"
+READ = (
+    "A row of a map is a query, a column a key; the shade is the share of itself that the query takes from there, and "
+    "a row sums to 1. Point at a token to see what it looks at, or choose a head and read the matrix: a diagonal is a "
+    "head that looks at itself or its neighbour, a column one that all look at. Below, one query is followed from its "
+    "numbers to its result. Entropy says how widely a head looks: 0 bits is one key, and each bit doubles their number."
+)
+MISLEADS = (
+    "A weight is what is taken, not what matters: values can be small, other paths go around, and quite other weights "
+    "can give the same answer (Jain and Wallace 2019, https://arxiv.org/abs/1902.10186; against it Wiegreffe and "
+    "Pinter 2019, https://arxiv.org/abs/1908.04626). Behind the first layer a place holds a mixture of many tokens and "
+    "no longer its own (Brunner et al. 2020, https://arxiv.org/abs/1908.04211). Many heads rest on the first token or "
+    "a separator where they have nothing to do (Clark et al. 2019, https://arxiv.org/abs/1906.04341)."
+)
+OPTIONS: dict[str, str] = {
+    "layer": "which attention is opened first, by its module's name: layer=blocks.3.attention",
+    "head": "which head is opened first, counted from 0",
+    "query": "the place whose arithmetic is shown, counted from 0; the last real token unless said",
+    "example": "which of the examples, counted from 0",
+}
+
+LAYERS = 12  # that are drawn at most
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is kept of one look."""
+
+    name: str
+    over: str  # what it looks over
+    keys: int
+    heads: list[Head]
+    drawings: list[Drawing] | None  # of those that are drawn
+
+
+def suits(subject: Subject) -> bool:
+    """Whether the model attends to tokens, patches or places. Attention over edges belongs to the graph."""
+    return subject.kind in ("text", "pairs", "image") and bool(attentions(subject.model))
+
+
+def view(subject: Subject) -> View:
+    """Attention in one example. Raises UnknownName and SettingError for options that cannot be."""
+    i = whole(subject.options, "example", 0, len(subject.inputs[0]))
+    both = sides(subject, i)
+    known = names_of(subject.model)
+    names = list(known)
+    wanted = chosen(subject.options, "layer", names, "layer with attention")
+    shown = spread_over(names, LAYERS)
+    if wanted is not None and wanted not in shown:
+        shown = sorted([*shown[1:], wanted], key=names.index)
+    head = whole(subject.options, "head", 0, max(known.values()))
+    longest = max(len(side.labels) for side in both)
+    asked = whole(subject.options, "query", 0, longest) if "query" in subject.options else None
+
+    picture = picture_for(subject, i, len(shown)) if subject.kind == "image" else None
+
+    def see(look: Look) -> Found:
+        layer = layer_of(look, both)
+        over = "the source" if look.crosses else "what stands before" if look.causal else "itself"
+        drawn = drawings_of(layer, head, asked, len(shown), picture) if look.name in shown else None
+        return Found(look.name, over, len(layer.keys.labels), layer.heads, drawn)
+
+    found = watch(subject.model, alone(subject.inputs, i), see)
+    pixels = subject.kind == "image"
+    options = [{"name": one.name, "drawings": one.drawings} for one in found if one.drawings is not None]
+    start = next((k for k, option in enumerate(options) if option["name"] == wanted), 0)
+    return View(
+        id="attention",
+        title="Attention",
+        says=(
+            f"How much each {'place of the picture' if pixels else 'token'} takes from each other, layer by layer and "
+            "head by head; point at one to see where it looks, and read one query's arithmetic below."
+        ),
+        summary=_summary(subject.name(i), found, shown, pixels),
+        table=_numbers(found, pixels),
+        drawings=[
+            *_by_depth(found, pixels),
+            {
+                "kind": "choice",
+                "title": f"In {subject.name(i)}",
+                "label": "layer",
+                "slider": False,
+                "start": start,
+                "options": options,
+            },
+        ],
+    )
+
+
+def _summary(name: str, found: list[Found], shown: list[str], pixels: bool) -> str:
+    """The widest and the sharpest head, the nearest and the furthest, and what is left out."""
+    heads = [(one, h, head) for one in found for h, head in enumerate(one.heads)]
+    words = [f"In {name}: {plural(len(found), 'layer')} with {plural(len(heads), 'head')} of attention."]
+    sharp = min(heads, key=lambda entry: entry[2].entropy)
+    broad = max(heads, key=lambda entry: entry[2].entropy)
+    if len(heads) > 1:
+        words.append(
+            f"The sharpest is head {sharp[1]} of {sharp[0].name}, {number(sharp[2].entropy)} bits; the broadest head "
+            f"{broad[1]} of {broad[0].name}, {number(broad[2].entropy)} bits over {plural(broad[0].keys, 'key')}."
+        )
+    else:
+        words.append(f"Its entropy is {number(sharp[2].entropy)} bits over {plural(sharp[0].keys, 'key')}.")
+    placed = [(one, h, head.distance) for one, h, head in heads if head.distance is not None]
+    if len(placed) > 1:
+        near, far = min(placed, key=lambda entry: entry[2]), max(placed, key=lambda entry: entry[2])
+        words.append(
+            f"Head {near[1]} of {near[0].name} looks nearest, {number(near[2])} {'pixels' if pixels else 'tokens'} "
+            f"away in the mean; head {far[1]} of {far[0].name} furthest, {number(far[2])}."
+        )
+    if len(shown) < len(found):
+        words.append(f"{len(shown)} of {len(found)} layers are drawn; layer= chooses another. The table has all.")
+    return " ".join(words)
+
+
+def _numbers(found: list[Found], pixels: bool) -> Table:
+    columns = {
+        "layer": "text",
+        "head": "count",
+        "looks over": "text",
+        "entropy, bits": "number",
+        "of at most": "number",
+        f"mean distance, {'pixels' if pixels else 'tokens'}": "number",
+        "on itself": "share",
+        "on the first": "share",
+    }
+    rows = [
+        [one.name, h, one.over, head.entropy, head.most, head.distance, head.own, head.first]
+        for one in found
+        for h, head in enumerate(one.heads)
+    ]
+    return table(columns, rows)
+
+
+def _by_depth(found: list[Found], pixels: bool) -> list[Drawing]:
+    """Mean distance and entropy of each head by depth, as in figure 7 of Dosovitskiy et al. 2020."""
+    if len(found) < 2:
+        return []
+    unit = "pixels" if pixels else "tokens"
+    drawn = []
+    looks = [one for one in found if one.heads[0].distance is not None]
+    if len(looks) > 1:
+        drawn.append(_curves(f"How far heads look, {unit}", looks, lambda head: head.distance))
+    return [*drawn, _curves("How widely heads look, bits", found, lambda head: head.entropy)]
+
+
+def _curves(title: str, looks: list[Found], measure: Callable[[Head], float | None]) -> Drawing:
+    """The least, the mean and the most of a layer's heads, by the layer's number."""
+
+    def of(put: Callable[[list[float]], float]) -> list[list[float]]:
+        return [[k, put([float(measure(head) or 0) for head in one.heads])] for k, one in enumerate(looks)]
+
+    several = any(len(one.heads) > 1 for one in looks)
+    named = [("mean", lambda values: sum(values) / len(values))]
+    named = [("most", max), *named, ("least", min)] if several else named
+    alone = {} if several else {"part": "all"}
+    series = [{"name": name if several else "", **alone, "points": of(put)} for name, put in named]
+    return {
+        "kind": "lines",
+        "title": title,
+        "x": "layer, in order",
+        "format": "number",
+        "log": False,
+        "zero": True,
+        "mark": None,
+        "series": series,
+    }

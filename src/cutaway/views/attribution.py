@@ -1,0 +1,417 @@
+"""Which parts of an example made the output what it is, by several methods, each with its check beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..draw.description import Drawing, View, table
+from ..draw.words import count, number, share
+from ..errors import DataError, ModelError, SettingError, UnknownName
+from ..inspect.attribution import METHODS, Attribution, attribute
+from ..inspect.attribution.budget import plan, seconds
+from ..inspect.attribution.groups import reach
+from ..inspect.concepts import Concept, concept
+from ..nn.attention import MultiHeadAttention
+from ..spec import Classes, Horizon, Masked, Tags, Value
+from .looking import whole
+from .maps import NAMES, columns_of, drawn, node_names
+from .subject import Subject, with_examples
+
+SAYS = "Attribution: which parts of an example made the output what it is, and whether each map can be believed"
+READ = (
+    "Purple parts raise the number that is explained, green ones lower it; grey ones do nothing. Methods stand side by "
+    "side, since they ask different questions: integrated gradients share the change from a baseline out among the "
+    "parts, occlusion covers a part and looks at what is lost, Grad-CAM shows where the last maps were active, and "
+    "roll-out follows attention alone. Under the maps stand their checks: whether the values add up to the change of "
+    "the output, and how much of the map is left when the weights are made random from the output down. A map that "
+    "fails says so."
+)
+MISLEADS = (
+    "A map shows what moved this output of this model, not what the thing is or why the model learned it. What stands "
+    "for nothing is a choice, and another baseline gives another map: a black image is not nothing to a model that "
+    "looks for black (P. Sturmfels, S. Lundberg, S.-I. Lee, Visualizing the impact of feature attribution baselines, "
+    "2020). Two parts that do the same work cover for each other, and occlusion finds neither. Some maps look right "
+    "because they show the edges of the input, whatever the weights are (J. Adebayo et al., Sanity checks for "
+    "saliency maps, 2018): that is what the second check is for, and to pass it does not make a map true. Roll-out "
+    "knows nothing of values and MLPs and is the same for every class. Of a network that has learned nothing the maps "
+    "explain noise."
+)
+OPTIONS = {
+    "method": "one method in place of the usual: gradient, input_x_gradient, integrated_gradients, gradient_shap, "
+    "kernel_shap, occlusion, edges, grad_cam, rollout",
+    "target": "the class or output that is explained, by name or number; 3:7 is output 7 at place 3 of a text",
+    "example": "the example, counted from 0",
+    "layer": "the layer of Grad-CAM, or of a concept",
+    "concept": "a folder of examples of a concept, to ask whether it counts for the class (TCAV)",
+}
+
+CLASS, POOL = 60, 120  # examples of the class, and of the concept and others, that it is tested with
+CLASSED = 600  # that are looked through for them
+
+
+def suits(subject: Subject) -> bool:
+    """Every model that answers with numbers which hang on its input."""
+    return subject.inputs[0].numel() > 0
+
+
+def view(subject: Subject) -> View:
+    """The maps of one example with their checks; with concept=, TCAV as well."""
+    i = whole(subject.options, "example", 0, subject.count)
+    one, place = alone(subject, i)
+    asked = _target(one, place)
+    left: list[str] = []
+    found = _maps(one, asked, left)
+    drawings = drawn(one, 0 if subject.kind != "graph" else i, found)
+    drawings += [d for d in (_cascade(found),) if d]
+    drawings.append(_checks(one, found))
+    words = [_answer(one, found[0]), *_untrained(one), _strongest(one, found[0]), *_found(one, found), *left]
+    if "concept" in subject.options:
+        tested = _concept(subject, found[0])
+        drawings.append(_tested(subject, tested))
+        words.append(tested.says)
+    return View(
+        id="attribution",
+        title="Attribution",
+        says=f"Which parts of {subject.name(i)} raised (purple) or lowered (green) {_what(one, found[0])}, by "
+        f"{_listed([NAMES[f.method] for f in found])}.",
+        summary=" ".join(words),
+        table=_table(one, found),
+        drawings=drawings,
+    )
+
+
+def alone(subject: Subject, i: int) -> tuple[Subject, int | None]:
+    """Example i by itself, without padding, and the place of its answer where the model would not know: the node or
+    graph of a graph, the hidden token of a text."""
+    if subject.kind == "graph":
+        return subject, i
+    inputs = tuple(x[i : i + 1] if len(x) == len(subject.inputs[0]) else x for x in subject.inputs)
+    if subject.kind in ("text", "pairs") and len(inputs) > 1 and inputs[1].dtype == torch.bool:
+        length = max(1, int(inputs[1].sum()))
+        if len(inputs) <= 3 and bool(inputs[1][0, :length].all()):
+            inputs = (inputs[0][:, :length], inputs[1][:, :length], *inputs[2:])
+    if subject.kind == "pairs":
+        padding = getattr(getattr(subject.spec, "target", None), "padding", 0)
+        real = (inputs[2][0] != padding).nonzero()
+        if len(real) and subject.part is not None:
+            inputs = (*inputs[:2], inputs[2][:, : int(real[-1]) + 1])
+    rows = subject.rows[i : i + 1]
+    one = dataclasses.replace(subject, inputs=inputs, rows=rows, target=None)
+    target = getattr(subject.spec, "target", None)
+    hidden = (inputs[0][0] == target.mask).nonzero().flatten().tolist() if isinstance(target, Masked) else []
+    return one, hidden[0] if hidden else None
+
+
+# --- what is asked --------------------------------------------------------------------------------------------------
+
+
+def _target(one: Subject, place: int | None) -> Any:
+    """The target as typed, or what the model says itself. Raises SettingError, UnknownName."""
+    typed = one.options.get("target")
+    if typed is None:
+        return (place, None) if place is not None else None
+    names = _names(one)
+    at, colon, output = typed.rpartition(":")
+    if typed in names:
+        return (place, names.index(typed)) if place is not None else names.index(typed)
+    if not output.strip().isdecimal() or (colon and not at.strip().isdecimal()):
+        if names:
+            raise UnknownName("target", typed, names)
+        raise SettingError(f"target={typed} cannot be: it is the number of an output, or PLACE:OUTPUT of a text.")
+    chosen = int(at) if colon else place
+    return (chosen, int(output)) if chosen is not None else int(output)
+
+
+def _names(one: Subject) -> list[str]:
+    """The names of the outputs, where they have some."""
+    target = getattr(one.spec, "target", None)
+    return list(target.names) if isinstance(target, Classes | Tags) else []
+
+
+def _methods(one: Subject) -> list[str]:
+    """The usual ones for this model and kind of data."""
+    modules = list(one.model.modules())
+    attends = any(isinstance(m, MultiHeadAttention) for m in modules)
+    convolves = any(isinstance(m, nn.Conv1d | nn.Conv2d) for m in modules)
+    if one.kind == "graph":
+        return ["integrated_gradients", "occlusion", "edges"]
+    if one.inputs[0].ndim == 2 and one.inputs[0].is_floating_point():
+        return ["integrated_gradients", "kernel_shap"]
+    if one.kind in ("text", "pairs"):
+        return ["integrated_gradients", "occlusion", *(["rollout"] if attends else [])]
+    own = ["grad_cam"] if convolves else []
+    own = ["rollout"] if attends and one.kind == "image" and type(one.model).__name__ == "ViT" else own
+    return ["integrated_gradients", *own, "occlusion"]
+
+
+def _maps(one: Subject, asked: Any, left: list[str]) -> list[Attribution]:
+    """The maps, as many as time allows; what is left out is said in `left`."""
+    method = one.options.get("method")
+    if method is not None and method not in METHODS:
+        raise UnknownName("method of attribution", method, METHODS)
+    if method == "edges" and one.kind != "graph":
+        raise ModelError(f"Edges are parts of a graph, and this is {one.kind} data: take occlusion.")
+    cost = seconds(one.model, one.inputs)
+    place = asked[0] if isinstance(asked, tuple) else 0
+    near = reach(one.model, one.inputs, place or 0) if one.kind == "graph" else None
+    found: list[Attribution] = []
+    layer = one.options.get("layer") if "concept" not in one.options else None
+    for usual in [method] if method else _methods(one):
+        name = usual
+        planned = plan(name, one.inputs, cost, near)
+        if planned is None and method is None:
+            left.append(f"{_capital(NAMES[name])} would take long here: method={name} asks for it.")
+            if name != "integrated_gradients":
+                continue
+            name = "input_x_gradient"  # one gradient stands in for many
+            planned = plan(name, one.inputs, cost, near)
+        try:
+            result = attribute(
+                one.model,
+                one.inputs,
+                name,
+                asked,
+                steps=planned.steps if planned else None,
+                layer=layer if name == "grad_cam" else None,
+                window=planned.window if planned else None,
+                randomise=bool(planned and planned.randomise),
+            )
+        except ModelError:
+            if method is not None:
+                raise
+            continue  # not of this model's kind
+        found.append(result)
+        if planned and planned.brief:
+            left.append(f"To save time, {_saved(name, result, planned.window)}.")
+    return found
+
+
+def _saved(name: str, result: Attribution, window: int | None) -> str:
+    if window is not None:
+        return f"occlusion covers squares of {count(window)} pixels"
+    return f"{NAMES[name]} takes {count(result.steps or 0)} steps"
+
+
+# --- what was found, in words ---------------------------------------------------------------------------------------
+
+
+def _what(one: Subject, result: Attribution) -> str:
+    """The number that is explained: a class by its name, a token, a value."""
+    target = getattr(one.spec, "target", None)
+    if result.target.whole:
+        return "the sum over all words"
+    k = int(result.target.output[0]) if result.target.output is not None else 0
+    names = _names(one)
+    place = int(result.target.place[0]) if result.target.place is not None else None
+    if one.kind in ("text", "pairs") and place is not None:
+        token = names[k] if names else _token(one, k)
+        behind = "at" if names or isinstance(target, Masked) else "behind"
+        return f"the score of {token!r} {behind} token {place + 1}"
+    if names:
+        binary = len(names) == 2 and _outputs(one, result) == 1
+        return f"the score of {names[1 if binary else k]!r}"
+    if isinstance(target, Value):
+        return f"the value of {target.column}"
+    if getattr(one.config, "horizon", 0):
+        columns = getattr(target, "columns", ("the series",))
+        return f"the forecast of {columns[k % len(columns)]}, step {k // len(columns) + 1}"
+    return f"the score of output {k}"
+
+
+def _outputs(one: Subject, result: Attribution) -> int:
+    """How many outputs there are."""
+    return int(one.outputs().shape[-1])
+
+
+def _token(one: Subject, k: int) -> str:
+    """A token that could come, as it is written."""
+    ids = torch.tensor([[k]])
+    side = 1 if one.kind == "pairs" else 0
+    inputs = (ids, torch.ones_like(ids, dtype=torch.bool), *((ids,) if side else ()))
+    return dataclasses.replace(one, inputs=inputs).tokens(0, side)[0]
+
+
+def _answer(one: Subject, result: Attribution) -> str:
+    target, value = getattr(one.spec, "target", None), float(result.output[0])
+    said = f"Explained is {_what(one, result)}, {number(value)}"
+    if not isinstance(target, Value | Horizon) or result.target.output is None:
+        return f"{said}."
+    k = int(result.target.output[0]) % len(target.columns) if isinstance(target, Horizon) else 0
+    mean, scale = (x[k] if isinstance(x, tuple) else x for x in (target.mean, target.scale))
+    return f"{said} on the scale that the model learns on, which is {number(value * scale + mean)} in its own units."
+
+
+def _untrained(one: Subject) -> list[str]:
+    """That the answer itself means nothing, where nobody trained what gives it."""
+    if not one.untrained:
+        return []
+    what = "The head of this model is" if one.untrained == "head" else "This model is"
+    return [f"{what} untrained: the answer comes from random weights, and no map of it says anything of the example."]
+
+
+def _found(one: Subject, found: list[Attribution]) -> list[str]:
+    """Which maps stand and which do not; of an untrained answer only that the method did what it promises."""
+    made = [f for f in found if any(check.passed is not None for check in f.checks)]
+    stand, fall = ([NAMES[f.method] for f in made if f.passed is ok] for ok in (True, False))
+    s = "s" if len(stand) == 1 else ""
+    said = [f"{_capital(_listed(stand))} stand{s} up to the checks."] if stand else []
+    if stand and one.untrained:
+        passes = "passes" if s else "pass"
+        said = [f"{_capital(_listed(stand))} {passes} the checks, which are of the method and not of such an answer."]
+    said += [f"{_capital(_listed(fall))} fail{'s' if len(fall) == 1 else ''} a check."] if fall else []
+    unchecked = [NAMES[f.method] for f in found if f not in made]
+    return said + ([f"{_capital(_listed(unchecked))}: not checked."] if unchecked else [])
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _strongest(one: Subject, result: Attribution) -> str:
+    """The three parts with the largest values, in words."""
+    sizes = [(name, value) for name, value in _parts(one, result)]
+    best = sorted(sizes, key=lambda pair: -abs(pair[1]))[:3]
+    said = [f"{name} ({number(value)})" for name, value in best if value]
+    return f"{_capital(NAMES[result.method])} put most on {_listed(said)}." if said else "No part did anything."
+
+
+def _parts(one: Subject, result: Attribution) -> list[tuple[str, float]]:
+    """The parts of the example with their values: columns, tokens, steps, nodes; of an image, its quarters."""
+    values = result.values if one.kind == "graph" else result.values[0]
+    if result.kind == "table":
+        return list(zip(columns_of(one, len(values)), values.tolist()))
+    if result.kind == "graph":
+        if values.ndim == 1:
+            return [(f"edge {k}", v) for k, v in enumerate(values.tolist())]
+        return list(zip(node_names(one), values.sum(1).tolist()))
+    if result.kind in ("text", "pairs"):
+        tokens = [(repr(t), float(v)) for t, v in zip(one.tokens(0), values)]
+        beside = result.beside[0] if result.beside is not None else torch.zeros(0)
+        target = one.tokens(0, 1) if len(beside) else []
+        return tokens + [(f"{t!r} of the target", float(v)) for t, v in zip(target, beside)]
+    if result.kind == "series":
+        return [(f"step {t}", v) for t, v in enumerate(values.sum(1).tolist())]
+    if result.kind == "video":
+        return [(f"frame {t + 1}", v) for t, v in enumerate(values.sum((1, 2)).tolist())]
+    thirds = [(row, column) for row in range(3) for column in range(3)]
+    names = [f"the {a} {b}".replace("middle middle", "middle") for a in _DOWN for b in _ACROSS]
+    return list(zip(names, [_third(values, row, column) for row, column in thirds]))
+
+
+_DOWN, _ACROSS = ("upper", "middle", "lower"), ("left", "middle", "right")
+
+
+def _third(values: Tensor, row: int, column: int) -> float:
+    height, width = values.shape
+    part = values[row * height // 3 : (row + 1) * height // 3, column * width // 3 : (column + 1) * width // 3]
+    return float(part.sum())
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+# --- checks ---------------------------------------------------------------------------------------------------------
+
+
+def _cascade(found: list[Attribution]) -> Drawing | None:
+    """What is left of each map as layers become random."""
+    series = [
+        {
+            "name": NAMES[f.method],
+            "points": [[0, 1.0], *([k + 1, float(f"{c:.3g}")] for k, c in enumerate(f.randomisation.correlation))],
+        }
+        for f in found
+        if f.randomisation is not None
+    ]
+    title = "What is left of each map when weights become random: rank correlation"
+    x = "stages, from the output down"
+    drawing = {"kind": "lines", "title": title, "x": x, "format": "number", "log": False, "zero": True}
+    return drawing | {"series": series, "mark": None} if series else None
+
+
+def _checks(one: Subject, found: list[Attribution]) -> Drawing:
+    """The checks in words."""
+    facts = []
+    for f in found:
+        based = f" The baseline is {f.about}." if f.baseline is not None else ""
+        verdict = "Passes. " if f.passed else "Fails. "
+        made = any(c.passed is not None for c in f.checks)
+        facts.append([NAMES[f.method], f"{verdict if made else ''}{f.says}{based}"])
+    title = "Checks of the method, on an answer of random weights" if one.untrained else "Checks"
+    return {"kind": "prose", "title": title, "facts": facts}
+
+
+def _table(one: Subject, found: list[Attribution]) -> Any:
+    """The checks of each method, or, where the parts have names, the value of each part by each method."""
+    same = [f for f in found if f.method != "edges"] or found
+    if one.kind in ("image", "video") or found[0].kind in ("image", "video"):
+        columns = {"method": "text", "sum of values": "number", "change of output": "number", "gap": "share"}
+        columns |= {"correlation with random weights": "number", "verdict": "text"}
+        return table(columns, [_row(f) for f in found])
+    parts = [_parts(one, f) for f in same]
+    order = sorted(range(len(parts[0])), key=lambda k: -abs(parts[0][k][1]))[:200]
+    if found[0].kind in ("text", "pairs", "series"):
+        order.sort()
+    rows = [[parts[0][k][0], *(p[k][1] for p in parts)] for k in order]
+    return table({"part": "text"} | {NAMES[f.method]: "number" for f in same}, rows)
+
+
+def _row(f: Attribution) -> list[Any]:
+    c, r = f.completeness, f.randomisation
+    made = any(check.passed is not None for check in f.checks)
+    promised = c.tolerance is not None
+    return [
+        NAMES[f.method],
+        float(c.sum[0]),
+        float(c.change[0]),
+        c.relative if promised else None,
+        r.last if r else None,
+        ("passes" if f.passed else "fails") if made else "not checked",
+    ]
+
+
+# --- concepts -------------------------------------------------------------------------------------------------------
+
+
+def _concept(subject: Subject, result: Attribution) -> Concept:
+    """TCAV of the examples in a folder. Raises FileError and DataError for what cannot be read, or is not at hand."""
+    typed = subject.options["concept"]
+    folder = Path(typed)
+    if subject.preprocessing is None or subject.data is None:
+        raise DataError("A concept is compared with examples of the data: open a run whose data is at hand.")
+    if not typed.strip() or not folder.is_dir():
+        raise DataError(f"concept={typed} cannot be: it is a folder of examples, and there is none.")
+    files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+    part = subject.preprocessing.examples(files)
+    examples = with_examples(subject, part, range(min(len(part), POOL))).inputs
+    k = int(result.target.output[0]) if result.target.output is not None else 0
+    others = subject.others(CLASSED)
+    assert others is not None, "the data is at hand"
+    with torch.no_grad():
+        answers = others.outputs()
+    said = answers.argmax(1) if answers.ndim == 2 and answers.shape[1] > 1 else torch.full((len(answers),), k)
+    of_class = (said == k).nonzero()[:CLASS, 0]
+    if not len(of_class):
+        of_class = torch.arange(min(CLASS, len(answers)))
+    inputs = tuple(x[of_class] for x in others.inputs)
+    pool = tuple(x[:: max(1, len(answers) // POOL)][:POOL] for x in others.inputs)
+    return concept(subject.model, inputs, examples, pool, layer=subject.options.get("layer"), target=k)
+
+
+def _tested(subject: Subject, tested: Concept) -> Drawing:
+    facts = [
+        ["concept", Path(subject.options["concept"]).name],
+        ["layer", tested.layer],
+        ["TCAV", f"{number(tested.score)} of the class gains towards the concept"],
+        ["random examples in its place", number(sum(tested.chance) / len(tested.chance))],
+        ["p, two-sided", number(tested.p)],
+        ["told from other examples", f"{share(tested.accuracy)} of unseen ones"],
+        ["verdict", tested.says.rpartition("). ")[2]],
+    ]
+    return {"kind": "prose", "title": "A concept (TCAV)", "facts": facts}

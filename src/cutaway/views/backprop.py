@@ -1,0 +1,319 @@
+"""Back-propagation by numbers: what every neuron adds up going forward, and what blame it gets going back."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..draw.description import Drawing, View, table
+from ..draw.words import number
+from ..models.linear import Linear
+from ..models.mlp import MLP
+from ..models.perceptron import Perceptron
+from ..nn.activations import ACTIVATIONS, softmax
+from ..spec import Classes, Value
+from .looking import resting, target_of, whole
+from .numbers import plain
+from .plane import features
+from .subject import Subject
+
+SAYS = "Back-propagation by numbers: z, a, δ and the gradients of every neuron, for one example"
+READ = (
+    "Go from left to right: each neuron adds up what comes in, times its weights, to z, and gives a = g(z). Then from "
+    "right to left: δ = ∂L/∂z says how the loss would change with its z; each neuron gets it from those behind it, "
+    "through the same weights, times the slope g′(z). A weight's gradient is δ where it ends times a where it begins. "
+    "Click a neuron to see its sums unfolded."
+)
+MISLEADS = (
+    "It is one example: a step of training follows the mean over a batch, in which examples pull in different "
+    "directions. A large gradient is not a large step: the optimizer scales it. Of wide layers eight neurons are "
+    "shown, those with the largest δ, and the sums name the rest as one term. Numbers are rounded to four digits. "
+    "Dropout is off, and batch normalization takes its running statistics, as in prediction and not as in training."
+)
+OPTIONS = {"example": "the example, counted from 0"}
+
+SHOWN = 8  # neurons of a layer
+
+
+class Numbers(NamedTuple):
+    """One layer for one example. Of the output layer a is z, and `back` is not there."""
+
+    name: str  # of its linear module
+    title: str
+    activation: str
+    weight: Tensor  # (out, in)
+    bias: Tensor | None  # (out,)
+    x: Tensor  # (in,) what comes in
+    z: Tensor  # (out,) W x + b
+    u: Tensor  # (out,) z, normalized where the model does that
+    a: Tensor  # (out,) g(u)
+    back: Tensor | None  # (out,) ∂L/∂a = Wᵀδ of the layer behind
+    slope: Tensor | None  # (out,) ∂a/∂z; None where neurons share statistics
+    delta: Tensor  # (out,) ∂L/∂z
+
+    @property
+    def weight_gradient(self) -> Tensor:
+        """∂L/∂W = δ xᵀ, (out, in)."""
+        return self.delta[:, None] * self.x
+
+
+def suits(subject: Subject) -> bool:
+    """Networks of dense layers."""
+    return isinstance(subject.model, MLP | Linear | Perceptron)
+
+
+def view(subject: Subject) -> View:
+    """The neurons with their numbers, one example forward and back."""
+    i = whole(subject.options, "example", 0, subject.count)
+    one = _precisely(_one(subject, i))
+    layers, loss = propagate(one)
+    kept = [_kept(layers[0].x.abs()), *(_kept(layer.delta.abs()) for layer in layers)]
+    how = _how(one, layers[-1])
+    rows = [
+        [layer.title, j + 1, z, a, d]
+        for layer, js in zip(layers, kept[1:], strict=True)
+        for j, z, a, d in zip(js, plain(layer.z[js]), plain(layer.a[js]), plain(layer.delta[js]), strict=True)
+    ]
+    largest = max(rows, key=lambda row: abs(row[4]))
+    drawing: Drawing = {
+        "kind": "neurons",
+        "title": f"{subject.name(i)}: loss {number(loss)}",
+        "layers": [
+            _inputs(subject, layers[0], kept[0]),
+            *(_layer(one, layers, k, kept, how) for k in range(len(layers))),
+        ],
+    }
+    return View(
+        id="backprop",
+        title="Back-propagation by numbers",
+        says=f"One example, {subject.name(i)}, forward through every neuron, and its error back; click a neuron.",
+        summary=(
+            f"The loss is {number(loss)}{_target(one)}. The largest error δ among the neurons shown is "
+            f"{number(largest[4])}, of neuron {largest[1]} of {largest[0]}. At the output δ = {how[0]}."
+        ),
+        table=table({"layer": "text", "neuron": "count", "z": "number", "a": "number", "δ": "number"}, rows),
+        drawings=[drawing],
+    )
+
+
+# --- the arithmetic -------------------------------------------------------------------------------------------
+
+
+def _one(subject: Subject, i: int) -> Subject:
+    """The subject with example i alone."""
+    return dataclasses.replace(
+        subject,
+        inputs=tuple(x[i : i + 1] for x in subject.inputs),
+        target=None if subject.target is None else subject.target[i : i + 1],
+        rows=subject.rows[i : i + 1],
+    )
+
+
+def _precisely(one: Subject) -> Subject:
+    """The same in float64: where a network is all but sure, 1 − p is lost in float32, and δ and the loss would be 0."""
+    target = one.target
+    return dataclasses.replace(
+        one,
+        model=copy.deepcopy(one.model).double(),
+        inputs=tuple(x.double() if x.is_floating_point() else x for x in one.inputs),
+        target=target.double() if target is not None and target.is_floating_point() else target,
+    )
+
+
+def propagate(one: Subject) -> tuple[list[Numbers], float]:
+    """Every layer's numbers for the one example of the subject, forward and backward written out, and its loss.
+
+    As `nn/backprop.py` has it, with normalization between the sum and the activation:
+
+        z = W x + b,  u = norm(z),  a = g(u);      δ = ∂u/∂z · g′(u) ⊙ Wᵀδ of the layer behind
+    """
+    model, forward = one.model, []
+    with resting(model), torch.no_grad():
+        x = one.inputs[0].flatten(1)[0]
+        for title, name, linear, norm, activation in _parts(model):
+            z = linear.weight @ x + (linear.bias if linear.bias is not None else 0)
+            u = norm(z[None])[0] if norm is not None else z
+            a = ACTIVATIONS[activation].function(u)
+            forward.append((title, name, linear, norm, activation, x, z, u, a))
+            x = a
+    delta, loss = _at_output(one, forward[-1][-1])
+    layers: list[Numbers] = []
+    for title, name, linear, norm, activation, x, z, u, a in reversed(forward):
+        back: Tensor | None = None
+        slope: Tensor | None = torch.ones_like(z)
+        if layers:
+            back = layers[0].weight.T @ layers[0].delta  # (out,)
+            inner = ACTIVATIONS[activation].derivative(u)
+            slope, delta = _through(norm, z, inner, back)
+        bias = linear.bias.detach() if linear.bias is not None else None
+        weight = linear.weight.detach()
+        layers.insert(0, Numbers(name, title, activation, weight, bias, x, z, u, a, back, slope, delta))
+    return layers, loss
+
+
+Part = tuple[str, str, nn.Linear, nn.Module | None, str]
+
+
+def _parts(model: nn.Module) -> list[Part]:
+    """Title, name, linear map, normalization and activation of each layer, first to last."""
+    found: list[Part] = []
+    if isinstance(model, MLP):
+        for i, block in enumerate(model.hidden):
+            linear, norm = block.get_submodule("linear"), getattr(block, "norm", None)
+            assert isinstance(linear, nn.Linear)
+            found.append((f"hidden {i + 1}", f"hidden.{i}.linear", linear, norm, model.config.activation))
+    head = model.get_submodule("head")
+    assert isinstance(head, nn.Linear)
+    return [*found, ("output", "head", head, None, "identity")]
+
+
+def _through(norm: nn.Module | None, z: Tensor, inner: Tensor, back: Tensor) -> tuple[Tensor | None, Tensor]:
+    """The slope ∂a/∂z and δ, from g′(u) and ∂L/∂a, through no normalization, batch or layer normalization."""
+    if norm is None:
+        return inner, inner * back
+    if isinstance(norm, nn.BatchNorm1d):  # with running statistics an affine map of each neuron
+        assert norm.running_var is not None
+        slope = inner * norm.weight.detach() / (norm.running_var + norm.eps).sqrt()
+        return slope, slope * back
+    assert isinstance(norm, nn.LayerNorm)
+    scale = (z.var(correction=0) + norm.eps).sqrt()
+    normal = (z - z.mean()) / scale
+    error = inner * back * norm.weight.detach()  # ∂L/∂ of the normalized z
+    return None, (error - error.mean() - normal * (error * normal).mean()) / scale
+
+
+class _Given(nn.Module):
+    """In the place of the model: outputs that are there already."""
+
+    def __init__(self, outputs: Tensor) -> None:
+        super().__init__()
+        self.outputs = outputs
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Those outputs."""
+        return self.outputs
+
+
+def _at_output(one: Subject, z: Tensor) -> tuple[Tensor, float]:
+    """∂L/∂z of the outputs (K,), from the loss itself, and the loss."""
+    with torch.enable_grad():
+        outputs = z.detach()[None].requires_grad_()
+        loss = dataclasses.replace(one, model=_Given(outputs)).loss()
+        (delta,) = torch.autograd.grad(loss, outputs)
+    return delta[0] + 0.0, float(loss.detach())  # no −0
+
+
+def _how(one: Subject, last: Numbers) -> tuple[str, list[str]]:
+    """The formula of δ at the outputs in words, and for each output in numbers, where it is one of the usual."""
+    z, delta = last.z.double(), last.delta.double()
+    k, width = _class(one), len(z)
+    if k is not None and width > 1:
+        hot = torch.zeros_like(z)
+        hot[k] = 1
+        p = softmax(z)
+        if torch.allclose(p - hot, delta, atol=1e-5):
+            return "softmax(z) − t", [f"{number(a)} − {b:.0f}" for a, b in zip(plain(p), hot.tolist(), strict=True)]
+    if k is not None and width == 1:
+        q = float(z.sigmoid())
+        if abs(q - k - float(delta)) < 1e-5:
+            return "σ(z) − t", [f"{number(q)} − {k}"]
+    if one.target is not None and one.target.is_floating_point() and one.target.ndim == 1 and width == 1:
+        t = float(one.target[0])
+        if abs(2 * (float(z) - t) - float(delta)) < 1e-5 * max(1.0, abs(float(delta))):
+            return "2 (z − t)", [f"2 ({number(float(z))} − {number(t)})"]
+    return "∂L/∂z", ["∂L/∂z of the loss"] * width
+
+
+def _class(one: Subject) -> int | None:
+    target = one.target
+    return int(target[0]) if target is not None and not target.is_floating_point() and target.ndim == 1 else None
+
+
+# --- drawing --------------------------------------------------------------------------------------------------
+
+
+def _kept(size: Tensor) -> list[int]:
+    """The neurons that are shown: all, or the eight with the largest numbers, in their order."""
+    if len(size) <= SHOWN:
+        return list(range(len(size)))
+    found: list[int] = size.nan_to_num().argsort(descending=True, stable=True)[:SHOWN].sort().values.tolist()
+    return found
+
+
+def _inputs(subject: Subject, first: Numbers, kept: list[int]) -> dict[str, Any]:
+    names = {f.place: f.name for f in features(subject)} if subject.kind == "table" else {}
+    columns = getattr(subject.spec, "columns", ())
+    said = [names.get(i) or (columns[i] if i < len(columns) else f"x{i + 1}") for i in kept]
+    values = plain(first.x[kept])
+    neurons = [{"name": name, "a": value} for name, value in zip(said, values, strict=True)]
+    return {"title": "inputs", "of": len(first.x), "neurons": neurons}
+
+
+def _layer(
+    one: Subject, layers: list[Numbers], k: int, kept: list[list[int]], how: tuple[str, list[str]]
+) -> dict[str, Any]:
+    """A layer with the neurons that are shown, and the weights and gradients from those shown before it."""
+    layer, js, sources = layers[k], kept[k + 1], kept[k]
+    last = k + 1 == len(layers)
+    shown = layer.weight[js][:, sources]  # (shown, sources)
+    rest = layer.weight[js] @ layer.x - shown @ layer.x[sources]
+    neurons = []
+    for n, j in enumerate(js):
+        neuron = {
+            "name": _named(one, layer, j),
+            "index": j,
+            "z": plain(layer.z[j]),
+            "a": plain(layer.a[j]),
+            "delta": plain(layer.delta[j]),
+            "bias": None if layer.bias is None else plain(layer.bias[j]),
+            "rest": plain(rest[n]) if len(sources) < len(layer.x) else None,
+        }
+        if layer.u is not layer.z:
+            neuron["normalized"] = plain(layer.u[j])
+        if last:
+            neuron["how"] = how[1][j]
+        else:
+            behind = layers[k + 1]
+            assert layer.back is not None
+            neuron["back"] = plain(layer.back[j])
+            neuron["slope"] = None if layer.slope is None else plain(layer.slope[j])
+            there = behind.weight[kept[k + 2], j] @ behind.delta[kept[k + 2]]
+            neuron["back_rest"] = plain(layer.back[j] - there) if len(kept[k + 2]) < len(behind.delta) else None
+        neurons.append(neuron)
+    return {
+        "title": layer.title,
+        "of": len(layer.z),
+        "name": layer.name,
+        "activation": layer.activation.replace("_", " "),
+        "sources": sources,
+        "weights": plain(shown),
+        "gradients": plain(layer.weight_gradient[js][:, sources]),
+        "hidden_inputs": len(layer.x) - len(sources),
+        "neurons": neurons,
+    }
+
+
+def _named(one: Subject, layer: Numbers, j: int) -> str:
+    target = target_of(one)
+    if layer.title != "output":
+        return f"neuron {j + 1}"
+    if isinstance(target, Classes):
+        return target.names[j if len(layer.z) > 1 else -1]
+    return target.column if isinstance(target, Value) else f"output {j + 1}"
+
+
+def _target(one: Subject) -> str:
+    """What the example is, in words."""
+    target, k = target_of(one), _class(one)
+    if isinstance(target, Classes) and k is not None:
+        return f"; the example is {target.names[k]}"
+    if isinstance(target, Value) and one.target is not None:
+        return f"; the example's {target.column} is {number(float(one.target[0]) * target.scale + target.mean)}"
+    return ", against a target drawn at random"
+
+
+__all__ = ["MISLEADS", "OPTIONS", "READ", "SAYS", "Numbers", "propagate", "suits", "view"]

@@ -1,0 +1,349 @@
+"""The decision boundary over two features, and what every neuron makes of the same plane."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..draw.description import Drawing, View, table
+from ..draw.words import number, plural, share
+from ..models.linear import Linear
+from ..models.mlp import MLP
+from ..models.perceptron import Perceptron
+from ..spec import Classes, Value
+from .looking import resting, seeing, target_of
+from .plane import Plane, features, plane
+from .subject import Subject
+
+SAYS = "Decision boundary over two features of a table, and every neuron's own map of the same plane"
+READ = (
+    "Each small map is one neuron, drawn over the same two features as the large one: purple where its value is above "
+    "zero, green where it is below, stronger the further away. The line in it is where its weighted sum is zero. Lines "
+    "between maps are weights, in the same two colours and the wider the larger. The large map is the answer; dots are "
+    "examples, filled those of training and ringed those of the test part."
+)
+MISLEADS = (
+    "A model of more than two features is seen in one slice only: the others are held at the mean or the commonest "
+    "value of training, and an example may lie on the other side of the boundary because its own values are others. "
+    "Colours of small maps are scaled to each neuron by itself, so that a faint neuron looks as strong as a loud one. "
+    "Far from all dots the map shows what the formula says there, not what was learned (M. Hein, M. Andriushchenko, J. "
+    "Bitterwolf, Why ReLU networks yield high-confidence predictions far away from the training data, 2019)."
+)
+OPTIONS = {"features": "the two columns that are the axes, as age,income"}
+
+SIZE, SMALL = 60, 24  # cells to a side of the large map and of a neuron's
+NEURONS = 8  # of a layer that are shown
+LEVELS = 254  # steps of a map's bytes: an even number, so that the middle is one of them
+
+
+class Layer(NamedTuple):
+    """A layer whose neurons are shown."""
+
+    title: str
+    linear: str  # the name of its linear module
+    gives: str  # the module whose output is the neurons' values
+    sums: str  # the module whose output is zero on the neurons' lines
+
+
+def suits(subject: Subject) -> bool:
+    """Networks of dense layers over two or more numbers."""
+    return (
+        isinstance(subject.model, MLP | Linear | Perceptron)
+        and subject.kind == "table"
+        and subject.inputs[0].ndim == 2
+        and len(features(subject)) >= 2
+    )
+
+
+def layers(model: nn.Module) -> list[Layer]:
+    """The layers of a dense network, first to last."""
+    hidden = range(len(model.hidden)) if isinstance(model, MLP) else range(0)
+    normed = isinstance(model, MLP) and model.config.norm != "none"
+    return [
+        *(
+            Layer(
+                f"hidden {i + 1}", f"hidden.{i}.linear", f"hidden.{i}", f"hidden.{i}.{'norm' if normed else 'linear'}"
+            )
+            for i in hidden
+        ),
+        Layer("output", "head", "head", "head"),
+    ]
+
+
+def view(subject: Subject) -> View:
+    """The large map, the neurons' maps layer by layer, the weights between them, and the examples."""
+    on = plane(subject)
+    maps, _ = _through(subject, on, SMALL)
+    _, fine = _through(subject, on, SIZE)
+    answer = _answer(subject, fine, on)
+    drawing: Drawing = {
+        "kind": "boundary",
+        "title": f"What the model says over {on.axes[0].name} and {on.axes[1].name}",
+        "axes": [
+            {"name": f.name, "low": _short(low), "high": _short(high)}
+            for f, (low, high) in zip(on.axes, on.bounds, strict=True)
+        ],
+        "size": SIZE,
+        "small": SMALL,
+        "answer": answer,
+        "columns": _columns(subject, on, maps),
+        "points": _points(subject, on),
+        "note": _note(on),
+    }
+    x, y = (f.name for f in on.axes)
+    return View(
+        id="boundary",
+        title="Decision boundary",
+        says=f"The model's answer at every {x} and {y}, and on the small maps what each neuron makes of them.",
+        summary=_summary(subject, on, answer, fine),
+        table=_weights(subject.model),
+        drawings=[drawing],
+    )
+
+
+def _through(subject: Subject, on: Plane, size: int) -> tuple[dict[str, Tensor], Tensor]:
+    """What the neurons' modules and the head give on the grid, (size², width) each."""
+    model = subject.model
+    dtype = next(model.parameters()).dtype
+    found: dict[str, Tensor] = {}
+
+    def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
+        found[name] = output.detach()[:, :NEURONS].clone()
+
+    wanted = [name for layer in layers(model) for name in (layer.gives, layer.sums)] if size == SMALL else []
+    with resting(model), torch.no_grad(), seeing(model, see, wanted):
+        outputs = model(on.grid(size).to(dtype))
+    return found, outputs
+
+
+# --- the answer -----------------------------------------------------------------------------------------------
+
+
+def _answer(subject: Subject, outputs: Tensor, on: Plane) -> dict[str, Any]:
+    """The large map of outputs (n, K): a signed score of two classes, the class of more, or a value."""
+    target = target_of(subject)
+    outputs = outputs.double()
+    if isinstance(target, Value):
+        values = outputs[:, 0] * target.scale + target.mean
+        low, high = _ends(
+            torch.cat([values, *(_in_units(was, target) for _, was in on.points.values() if was is not None)])
+        )
+        return {"kind": "value", "name": target.column, **_bytes(values, signed=False, low=low, high=high)}
+    names = list(target.names) if isinstance(target, Classes) else _classes(subject, outputs)
+    if outputs.shape[1] == 1 and not names:
+        return {"kind": "value", "name": "output", **_bytes(outputs[:, 0], signed=False)}
+    probabilities = _probabilities(subject, outputs)
+    if len(names) == 2:
+        score = _bytes(_difference(outputs), signed=True)
+        if probabilities is None:
+            return {"kind": "score", "names": names, **score}
+        return {
+            "kind": "share",
+            "names": names,
+            "sums": score,
+            **_bytes(2 * probabilities[:, 1] - 1, signed=True, most=1.0),
+        }
+    best, said = (probabilities if probabilities is not None else outputs).topk(2, 1)  # (n, 2)
+    if probabilities is not None:
+        strength = _bytes(best[:, 0], signed=False, low=1 / outputs.shape[1], high=1.0)
+    else:
+        strength = _bytes(best[:, 0] - best[:, 1], signed=False, low=0.0)
+    sure = "probability" if probabilities is not None else "lead"
+    return {"kind": "classes", "names": names, "sure": sure, "said": _coded(said[:, 0].clamp(max=255)), **strength}
+
+
+def _in_units(was: Tensor, target: Value) -> Tensor:
+    """Targets (n,) as the person has them."""
+    return was.double() * target.scale + target.mean
+
+
+def _ends(values: Tensor) -> tuple[float, float]:
+    """What the ends of a scale stand for: all but the outermost hundredth of the values."""
+    values = values[values.isfinite()]
+    if not len(values):
+        return 0.0, 1.0
+    low, high = values.quantile(torch.tensor([0.01, 0.99], dtype=values.dtype)).tolist()
+    return low, high
+
+
+def _classes(subject: Subject, outputs: Tensor) -> list[str]:
+    """Names of classes where no data names them; none where the output is a number."""
+    config = subject.config
+    if getattr(config, "output", None) == "identity" or (outputs.shape[1] == 1 and isinstance(subject.model, MLP)):
+        return []
+    return [f"class {k}" for k in range(max(2, outputs.shape[1]))]
+
+
+def _probabilities(subject: Subject, outputs: Tensor) -> Tensor | None:
+    """(n, K) probabilities, None of a model whose scores are none."""
+    task = subject.task
+    if task is not None and hasattr(task, "probabilities"):
+        given: Tensor | None = task.probabilities(outputs)
+        return given
+    if isinstance(subject.model, Perceptron):
+        return None
+    if outputs.shape[1] == 1:
+        p = outputs[:, 0].sigmoid()
+        return torch.stack([1 - p, p], 1)
+    return outputs.softmax(1)
+
+
+def _difference(outputs: Tensor) -> Tensor:
+    """The score of the second class over the first, (n,)."""
+    return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
+
+
+# --- the network ----------------------------------------------------------------------------------------------
+
+
+def _columns(subject: Subject, on: Plane, maps: dict[str, Tensor]) -> list[dict[str, Any]]:
+    """The two inputs, and each layer with its neurons' maps and the weights that lead to them."""
+    across = (torch.arange(SMALL, dtype=torch.float64) + 0.5) / SMALL * 2 - 1
+    places = {0: across.repeat(SMALL), 1: -across.repeat_interleave(SMALL)}
+    width = subject.inputs[0].shape[1]
+    columns: list[dict[str, Any]] = [
+        {
+            "title": "inputs",
+            "of": width,
+            "neurons": [{"name": f.name, "input": i, **_bytes(places[i], signed=True)} for i, f in enumerate(on.axes)],
+        }
+    ]
+    sources = [f.place for f in on.axes]
+    modules = dict(subject.model.named_modules())
+    for layer in layers(subject.model):
+        linear = modules[layer.linear]
+        assert isinstance(linear, nn.Linear)
+        neurons = []
+        for j in range(min(NEURONS, linear.out_features)):
+            neuron: dict[str, Any] = {
+                "name": _named(subject, layer, j, linear.out_features),
+                **_bytes(maps[layer.gives][:, j].double(), signed=True),
+            }
+            if layer.sums != layer.gives:
+                neuron["sums"] = _bytes(maps[layer.sums][:, j].double(), signed=True)
+            if linear.bias is not None:
+                neuron["bias"] = _short(float(linear.bias.detach()[j]))
+            neurons.append(neuron)
+        columns.append(
+            {
+                "title": layer.title,
+                "of": linear.out_features,
+                "name": layer.linear,
+                "sources": sources,
+                "weights": [[_short(v) for v in row] for row in linear.weight[: len(neurons), sources].tolist()],
+                "neurons": neurons,
+            }
+        )
+        sources = list(range(len(neurons)))
+    return columns
+
+
+def _named(subject: Subject, layer: Layer, j: int, width: int) -> str:
+    """What a neuron is called: of the output by its class."""
+    if layer.title != "output":
+        return f"{layer.title}, neuron {j + 1}"
+    target = target_of(subject)
+    if isinstance(target, Classes):
+        return target.names[j if width > 1 else -1]
+    return target.column if isinstance(target, Value) else "output" if width == 1 else f"class {j}"
+
+
+# --- points, words and numbers --------------------------------------------------------------------------------
+
+
+def _points(subject: Subject, on: Plane) -> list[dict[str, Any]]:
+    """The examples of each part: places, and what each is."""
+    target = target_of(subject)
+    found = []
+    for part, (at, was) in on.points.items():
+        if isinstance(target, Value) and was is not None:
+            values: list[Any] | None = [_short(v) for v in _in_units(was, target).tolist()]
+        elif isinstance(target, Classes) and was is not None and not was.is_floating_point():
+            values = was.tolist()
+        else:
+            values = None
+        found.append({"part": part, "at": [[_short(x), _short(y)] for x, y in at.tolist()], "is": values})
+    return found
+
+
+def _note(on: Plane) -> str:
+    """What is held fast, in a sentence."""
+    if not on.held:
+        return ""
+    most = 6
+    rest = f" and {plural(len(on.held) - most, 'other')}" if len(on.held) > most else ""
+    return f"Held fast: {', '.join(on.held[:most])}{rest}."
+
+
+def _summary(subject: Subject, on: Plane, answer: dict[str, Any], outputs: Tensor) -> str:
+    names = answer.get("names")
+    note = _note(on)
+    if not names:
+        values = answer["low"], answer["high"]
+        said = f"Over the plane {answer['name']} goes from {number(values[0])} to {number(values[1])}."
+        return f"{said} {note}".strip()
+    if len(names) == 2:
+        decided = (_difference(outputs.double()) > 0).long()
+    else:
+        decided = outputs.argmax(1)
+    parts = decided.bincount(minlength=len(names)).double() / len(decided)
+    order = parts.argsort(descending=True)[:4].tolist()
+    areas = ", ".join(f"{share(float(parts[k]))} to {names[k]}" for k in order if parts[k] > 0)
+    said = f"Of the plane shown the model gives {areas}."
+    test = _right(subject)
+    return " ".join(s for s in (said, test, note) if s)
+
+
+def _right(subject: Subject) -> str:
+    """How many of the examples it has right, with all of their own features."""
+    if subject.task is None or subject.target is None or subject.run is None:
+        return ""
+    figures = subject.task.quick(subject.outputs(), subject.target)
+    if "accuracy" not in figures:
+        return ""
+    return f"Of the {plural(subject.count, 'example')} opened it has {share(figures['accuracy'])} right."
+
+
+def _weights(model: nn.Module) -> Any:
+    """Every weight shown, as rows."""
+    rows = []
+    modules = dict(model.named_modules())
+    for layer in layers(model):
+        linear = modules[layer.linear]
+        assert isinstance(linear, nn.Linear)
+        for j in range(min(NEURONS, linear.out_features)):
+            if linear.bias is not None:
+                rows.append([layer.title, j + 1, "bias", _short(float(linear.bias.detach()[j]))])
+            some = linear.weight.detach()[j, :NEURONS].tolist()
+            rows += [[layer.title, j + 1, f"from {i + 1}", _short(w)] for i, w in enumerate(some)]
+    return table({"layer": "text", "neuron": "count", "weight": "text", "value": "number"}, rows)
+
+
+def _bytes(
+    values: Tensor, signed: bool, most: float | None = None, low: float | None = None, high: float | None = None
+) -> dict[str, Any]:
+    """A map (n,) as `bytes`, base64 of one byte each: low + byte / 254 · (high − low); signed maps have 0 at 127.
+    What is not finite counts as the nearest that is."""
+    values = values.detach().double()
+    finite = values[values.isfinite()]
+    if signed:
+        most = most if most is not None else (float(finite.abs().max()) if len(finite) else 0.0) or 1.0
+        low, high = -most, most
+    else:
+        low = low if low is not None else float(finite.min()) if len(finite) else 0.0
+        high = high if high is not None else float(finite.max()) if len(finite) else 1.0
+        high = high if high > low else low + 1.0
+    values = values.nan_to_num(low, posinf=high, neginf=low).clamp(low, high)
+    return {"bytes": _coded((values - low) / (high - low) * LEVELS), "low": _short(low), "high": _short(high)}
+
+
+def _coded(values: Tensor) -> str:
+    return base64.b64encode(values.round().to(torch.uint8).numpy().tobytes()).decode()
+
+
+def _short(value: float) -> float | None:
+    """Four significant digits, None of what is not finite."""
+    return float(f"{value:.4g}") if value - value == 0 else None

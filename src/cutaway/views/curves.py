@@ -1,0 +1,33 @@
+"""View 2: how loss, figures and learning rate went while a run was trained."""
+
+from __future__ import annotations
+
+from ..draw.description import View
+from .run.documents import read_documents
+from .run.making import curves
+from .subject import Subject
+
+SAYS = "how loss, figures and learning rate went, epoch by epoch"
+READ = (
+    "Each curve is one part of the data: training as the mean over an epoch in which the weights still move, "
+    "validation at its end. Both should fall together and flatten out. Where training goes on falling and validation "
+    "rises, the model has begun to learn its examples by heart. The dashed line is the epoch whose weights were kept."
+)
+MISLEADS = (
+    "Training loss is measured on weights that are older than those of validation, with dropout and augmentation on: "
+    "it can lie above validation without anything being wrong. Small validation parts make curves that jump by chance. "
+    "A curve that is flat on this scale may still fall on a logarithmic one."
+)
+OPTIONS: dict[str, str] = {}
+
+
+def suits(subject: Subject) -> bool:
+    """Whether it is a run that has finished an epoch."""
+    return subject.run is not None and bool(read_documents(subject.run.folder).metrics)
+
+
+def view(subject: Subject) -> View:
+    """The curves of the run, as its report has them."""
+    assert subject.run is not None, "curves are those of a run"
+    documents = read_documents(subject.run.folder)
+    return curves(documents.run, documents.metrics)

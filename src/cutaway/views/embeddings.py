@@ -1,0 +1,309 @@
+"""View 13: where words and examples stand in a model's own space, who is near, and one word through the layers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..data.sets import IGNORED
+from ..draw.description import Drawing, Table, View, table
+from ..draw.words import count, number, plural, share
+from ..inspect.layers import layer_table
+from ..inspect.projection import MEASURES, neighbours, pca, tsne
+from ..spec import Classes, Value
+from . import spring
+from .looking import resting
+from .numbers import picture_of
+from .subject import Subject
+
+SAYS = "words and examples as the model sees them: PCA and t-SNE, nearest neighbours, one word through the layers"
+READ = (
+    "Each mark is a vector with many numbers, brought to a plane: what lies together is alike to the model. Point at a "
+    "mark and lines tie it to its nearest neighbours in the whole space, which need not be those in the plane. PCA "
+    "keeps the directions of most variance, and its axes say how much; t-SNE keeps neighbourhoods. In the last "
+    "drawings one word is followed through the blocks: it begins as one vector and becomes as many as it has senses."
+)
+MISLEADS = (
+    "In t-SNE sizes of clusters and distances between them mean nothing, and clusters can appear in noise (Wattenberg, "
+    "Viégas and Johnson 2016, https://doi.org/10.23915/distill.00002). PCA shows only the share of the variance that "
+    "its axes name: what lies together may be far apart along the rest. The dot product favours long vectors, so that "
+    "frequent words are everybody's neighbours. Vectors of a Transformer all lean one way, which makes any two cosines "
+    "look alike (Ethayarajh 2019, https://arxiv.org/abs/1909.00512): compare cosines with each other, not with 0."
+)
+OPTIONS: dict[str, str] = {"word": "the word that is followed through the layers: word=spring"}
+
+WORDS, EXAMPLES = 500, 500  # that are shown at most
+COST = 20e9  # multiply-adds that may be spent on examples
+CHUNK = 32  # examples in one pass
+NEAR = 5  # neighbours
+SMALL, PICTURES = 28, 700_000  # pixels of an example's picture; characters of all of them
+NOBODY = {"<pad>", "<unk>", "(padding)", "(unknown)", "(begin)", "(end)", "[PAD]", "[UNK]", ""}
+BLANKS = "\u0120\u2581"  # what stands for a blank before a word: of GPT-2's bytes, and of SentencePiece
+
+
+def suits(subject: Subject) -> bool:
+    """Whether there are words, or examples enough to be near to each other."""
+    return (
+        _table_of(subject.model) is not None or subject.run is not None or subject.whole is not None or _enough(subject)
+    )
+
+
+def view(subject: Subject) -> View:
+    """Examples, words, and one word. Raises SettingError for a word that does not stand twice in the examples."""
+    parts = [part for part in (_examples(subject), _words(subject), _one_word(subject)) if part is not None]
+    drawings = [drawing for drawn, _, _ in parts for drawing in drawn]
+    said = " ".join(words for _, words, _ in parts if words)
+    if not drawings:
+        said = said or "There are too few examples to be near to each other: it takes three, or the data of the run."
+        drawings = [{"kind": "prose", "title": "Nothing to draw", "sentences": [said]}]
+    return View(
+        id="embeddings",
+        title="Embeddings",
+        says="What lies together is alike to the model; point at a mark to see its nearest neighbours.",
+        summary=said,
+        table=_numbers([row for _, _, rows in parts for row in rows]),
+        drawings=drawings,
+    )
+
+
+Part = tuple[list[Drawing], str, list[list[Any]]]  # drawings, what there is to see, rows of the table
+
+
+def _numbers(rows: list[list[Any]]) -> Table:
+    return table({"of": "text", "at": "text", "what": "text", "value": "number"}, rows)
+
+
+def _table_of(model: nn.Module) -> nn.Embedding | None:
+    """The table that the model looks words up in."""
+    found = getattr(model, "embedding", None)
+    return found if isinstance(found, nn.Embedding) and found.num_embeddings > 2 else None
+
+
+def _enough(subject: Subject) -> bool:
+    """Whether the opened examples are enough: of one graph its nodes are the examples."""
+    if subject.preset.card.card.family == "words":
+        return False
+    return len(subject.inputs[0]) >= 3
+
+
+# --- words --------------------------------------------------------------------------------------------------------
+
+
+def _words(subject: Subject) -> Part | None:
+    found = _table_of(subject.model)
+    if found is None or subject.kind not in ("text", "pairs"):
+        return None
+    written = subject.vocabulary(0)
+    ids = _worth(subject, written, found.num_embeddings)
+    shown = ids[:WORDS]
+    vectors = found.weight.detach()[shown]
+    labels = [written[i] if i < len(written) else f"token {i}" for i in shown]
+    points = [{"label": label, "group": None, "tip": [f"token {i}"]} for label, i in zip(labels, shown)]
+    most = f", {count(len(shown))} of {count(len(ids))}: those of the examples, then the first of the vocabulary"
+    more = most if len(shown) < len(ids) else ""
+    return _part(f"Words{more}", points, [], vectors, labels=True, what="word")
+
+
+def _worth(subject: Subject, written: list[str], size: int) -> list[int]:
+    """The tokens that are worth a place, in order: those of the opened examples, then the vocabulary's in its own
+    order, which is that of their frequency in nearly all of them; whole words before pieces and single letters, and
+    nothing that stands for no text, such as BERT's [unused7]."""
+    ids = [i for i in range(size) if i >= len(written) or not _nobody(written[i])]
+    here = set(subject.inputs[0].flatten().tolist()) if subject.part is not None and subject.rows else set()
+
+    def rank(i: int) -> tuple[bool, bool]:
+        word = written[i].lstrip(BLANKS) if i < len(written) else ""
+        return i not in here, not (len(word) > 1 and word.isalpha())
+
+    return sorted(ids, key=rank)
+
+
+def _nobody(token: str) -> bool:
+    return token in NOBODY or re.fullmatch(r"\[[A-Za-z]+\d*\]|<[/a-z|]+\d*\|?>", token) is not None
+
+
+# --- examples -----------------------------------------------------------------------------------------------------
+
+
+def _examples(subject: Subject) -> Part | None:
+    """What the head sees of each example, coloured by class."""
+    if subject.preset.card.card.family == "words":
+        return None
+    known = subject.run is not None or subject.whole is not None
+    others = subject.others(_affordable(subject)) if known else None
+    many = others or subject
+    if others is None and not _enough(subject):
+        return None
+    vectors = _features(many)
+    finite = vectors.isfinite().all(1)
+    if int(finite.sum()) < 1:
+        return [], "The vectors of the examples are not finite numbers, and have no place.", []
+    which = finite.nonzero()[:, 0].tolist()
+    groups, group_of = _groups(many, len(vectors))
+    pictures = _pictures(many, which)
+    points: list[dict[str, Any]] = []
+    for i in which:
+        point: dict[str, Any] = {"label": _name(many, i), "group": group_of[i]}
+        points.append(point | ({"picture": pictures[i]} if i in pictures else {}))
+    what = "node" if many.kind == "graph" and len(many.inputs) < 4 else "example"
+    title = f"{plural(len(points), what)} as the head sees them"
+    valued = isinstance(getattr(many.spec, "target", None), Value)
+    alike = "in the same third of the values" if valued else "of the same class"
+    return _part(title, points, groups, vectors[finite], labels=False, what=what, alike=alike)
+
+
+def _affordable(subject: Subject) -> int:
+    """How many examples can be run within a second or so."""
+    if subject.kind == "graph":
+        return EXAMPLES
+    costs = layer_table(subject.model, *(x[:1] for x in subject.inputs)).multiply_adds
+    return max(16, min(EXAMPLES, int(COST / max(1, costs))))
+
+
+@torch.no_grad()
+def _features(subject: Subject) -> Tensor:
+    """What the head sees, (n, dim); the mean over the real places where it sees each of them."""
+    model: Any = subject.model
+    inputs = subject.inputs
+    with resting(subject.model):
+        if subject.kind == "graph":
+            found = [model.features(*inputs)]
+        else:
+            starts = range(0, len(inputs[0]), CHUNK)
+            found = [_flat(subject, model.features(*(x[a : a + CHUNK] for x in inputs)), a) for a in starts]
+    return torch.cat(found).flatten(1)
+
+
+def _flat(subject: Subject, x: Tensor, start: int) -> Tensor:
+    """(n, T, dim) to its mean over real places, (n, dim)."""
+    if x.ndim != 3:
+        return x.flatten(1)
+    size, real = x.shape[:2], None
+    for mask in subject.inputs[1:]:
+        part = mask[start : start + len(x)]
+        if mask.dtype == torch.bool and part.shape == size and subject.kind != "pairs":
+            real = part
+    target = subject.target
+    if subject.kind == "pairs" and target is not None and target[start : start + len(x)].shape == size:
+        real = target[start : start + len(x)] != IGNORED
+    if real is None:
+        return x.mean(1)
+    weights = real.to(x)[..., None]  # (n, T, 1)
+    return (x * weights).sum(1) / weights.sum(1).clamp(min=1)
+
+
+def _groups(subject: Subject, n: int) -> tuple[list[str], list[int | None]]:
+    """The names of the classes and each example's; of values, thirds from low to high."""
+    target, aim = subject.target, getattr(subject.spec, "target", None)
+    nobody: tuple[list[str], list[int | None]] = ([], [None] * n)
+    if target is None or len(target) != n or target.numel() != n:
+        return nobody
+    flat = target.flatten()
+    if isinstance(aim, Classes):
+        found = [int(k) for k in flat.tolist()]
+        if all(0 <= k < len(aim.names) for k in found):
+            return [str(name) for name in aim.names], list(found)
+        return nobody
+    if isinstance(aim, Value) and n >= 3:
+        bounds = flat.double().quantile(torch.tensor([1 / 3, 2 / 3], dtype=torch.float64))
+        shown = bounds * aim.scale + aim.mean  # in the target's own units
+        low, high = (number(float(bound)) for bound in shown)
+        thirds = torch.bucketize(flat.double(), bounds).tolist()
+        return [f"up to {low}", f"{low} to {high}", f"above {high}"], [int(k) for k in thirds]
+    return nobody
+
+
+def _name(subject: Subject, i: int) -> str:
+    if subject.part is None and subject.kind == "graph":
+        return f"node {i}"
+    return subject.name(i)
+
+
+def _pictures(subject: Subject, which: Sequence[int]) -> dict[int, str]:
+    """Small pictures of the first examples, as many as have room."""
+    found: dict[int, str] = {}
+    room = PICTURES
+    for i in which:
+        given = subject.picture(i) if subject.part is not None else None
+        if given is None:
+            break
+        found[i] = picture_of(given, SMALL)
+        room -= len(found[i])
+        if room < 0:
+            break
+    return found
+
+
+# --- both ---------------------------------------------------------------------------------------------------------
+
+
+def _part(
+    title: str,
+    points: list[dict[str, Any]],
+    groups: list[str],
+    vectors: Tensor,
+    *,
+    labels: bool,
+    what: str,
+    alike: str = "of the same class",
+) -> Part:
+    """A drawing of vectors (n, dim), the neighbours of each, and what there is to see."""
+    flat = pca(vectors)
+    planes = [("PCA", flat), *([("t-SNE", found)] if (found := tsne(vectors)) is not None else [])]
+    near = {name: neighbours(vectors, name, NEAR) for name in MEASURES}
+    drawing: Drawing = {
+        "kind": "scatter",
+        "title": title,
+        "points": points,
+        "groups": groups,
+        "places": [{"name": name, **spring.axes(plane.shares), "at": _rounded(plane.places)} for name, plane in planes],
+        "measures": [
+            {"name": name, "of": indices.tolist(), "values": _rounded(values)}
+            for name, (indices, values) in near.items()
+        ],
+        "labels": labels,
+        "point": 0,
+    }
+    assert flat.shares is not None, "PCA has axes"
+    kept = sum(flat.shares)
+    said = [
+        f"{plural(len(points), what)} of {plural(vectors.shape[1], 'number')}; the plane of PCA holds {share(kept)} of "
+        f"the variance ({share(flat.shares[0])} and {share(flat.shares[1])})."
+    ]
+    indices, values = near["cosine"]
+    if len(points) > 1:
+        best = int(values[:, 0].argmax())
+        said.append(
+            f"The nearest two by cosine are {_pair(points, best, int(indices[best, 0]), what)}, "
+            f"{number(float(values[best, 0]))}."
+        )
+    if groups and len(points) > 1:
+        own = torch.tensor([point["group"] for point in points])
+        same = (own[indices] == own[:, None]).double().mean()
+        said.append(f"Of the {indices.shape[1]} nearest by cosine {share(float(same))} are {alike}.")
+    rows = [
+        [points[i]["label"], points[int(indices[i, 0])]["label"], "cosine of the nearest", float(values[i, 0])]
+        for i in range(len(points) if len(points) > 1 else 0)
+    ]
+    return [drawing], " ".join(said), rows
+
+
+def _pair(points: list[dict[str, Any]], first: int, second: int, what: str) -> str:
+    """Two points by name; words, which may be a comma, in quotes."""
+    names = [str(points[i]["label"]) for i in (first, second)]
+    return " and ".join(repr(name) if what == "word" else name for name in names)
+
+
+def _rounded(values: Tensor) -> list[list[float]]:
+    return [[float(f"{value:.3g}") for value in row] for row in values.tolist()]
+
+
+def _one_word(subject: Subject) -> Part | None:
+    """One word through the layers of a Transformer for text."""
+    if subject.family != "transformer" or subject.kind not in ("text", "pairs") or not spring.blocks_of(subject.model):
+        return None
+    return spring.drawings(subject)

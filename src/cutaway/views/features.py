@@ -1,0 +1,320 @@
+"""What each layer makes of one example, as maps."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..draw.description import Drawing, View, table
+from ..draw.words import by, count, number, plural, share
+from ..models.vit import ViT
+from .looking import chosen, convolutions, run, seeing, spread_over, whole
+from .numbers import averaged, picture_of, pixels_of, plain
+from .subject import Subject
+
+SAYS = "Feature maps: what each channel of a layer makes of one example"
+READ = (
+    "The picture that goes in stands first; every other tile is one channel of the layer, at its own places: purple "
+    "where it is above zero, green below, grey where it is silent. The strongest channels come first, by the mean of "
+    "their size; the number is the channel's. Move through the layers to see places get fewer and what they hold get "
+    "more abstract. Of a vision transformer the tiles are the principal components of its tokens, laid out as their "
+    "patches lie."
+)
+MISLEADS = (
+    "Maps are of one example: a channel that is silent here may be loud for the next. What a channel is for cannot be "
+    "read off one picture. Maps are scaled by themselves, so that weak ones look as bold as strong ones; choose one "
+    "range for all to compare them. Layers are shown as their module gives them, many of them before the activation. "
+    "Tokens late in a transformer need not be about their own patch (T. Darcet, M. Oquab, J. Mairal, P. Bojanowski, "
+    "Vision transformers need registers, 2023)."
+)
+OPTIONS = {"layer": "the layer, by its name", "example": "the example, counted from 0"}
+
+MAPS = 20  # of a layer that are shown
+LAYERS = 12  # to choose from
+PIXELS = 28  # to a side of a map
+GIVEN = 112  # of the picture that goes in
+STEPS = 160  # along a signal
+VARIABLES = 4  # of a series that are drawn
+COMPONENTS = 6  # of tokens
+
+
+class Seen(NamedTuple):
+    """What is kept of a layer: the strongest of its maps, made small at once."""
+
+    kept: list[int]  # the channels shown
+    maps: Tensor  # (kept, H, W) or (kept, T)
+    size: tuple[int, ...]  # channels, then places, before they were made small
+    strength: list[float]  # of the channels shown, the mean size of their values
+    silent: float  # the share of all channels that are zero everywhere
+
+
+def suits(subject: Subject) -> bool:
+    """Models whose layers have maps: those with convolutions, and vision transformers."""
+    return bool(convolutions(subject.model)) or isinstance(subject.model, ViT)
+
+
+def view(subject: Subject) -> View:
+    """Up to twelve layers to choose from, or the one asked for, with one example's strongest maps."""
+    i = whole(subject.options, "example", 0, subject.count)
+    names = _layers(subject, i)
+    asked = chosen(subject.options, "layer", names, "layer with maps")
+    some = [asked] if asked else spread_over(_main(names), LAYERS)
+    seen = _look(subject, i, some)
+    rows: list[list[Any]] = [[name, by(s.size), s.strength[0], s.silent] for name, s in seen.items()]
+    options: list[dict[str, Any]] = [
+        {"name": name, "drawings": _drawings(subject, i, name, s)} for name, s in seen.items()
+    ]
+    drawing: Drawing = {
+        "kind": "choice",
+        "title": "Feature maps",
+        "label": "layer",
+        "slider": True,
+        "start": 0,
+        "options": options,
+    }
+    first, last = rows[0], rows[-1]
+    went = (
+        f"{first[0]} has {first[1]} values and {last[0]} {last[1]}"
+        if len(rows) > 1
+        else f"{first[0]} has {first[1]} values"
+    )
+    silent = max(rows, key=lambda row: row[3])
+    dead = f" In {silent[0]}, {share(silent[3])} of the channels are zero everywhere." if silent[3] > 0 else ""
+    left = (
+        f" {len(rows)} of {len(names)} layers with maps are shown; layer= names any other."
+        if len(rows) < len(names)
+        else ""
+    )
+    columns = {
+        "layer": "text",
+        "channels and places": "text",
+        "strongest channel, mean size": "number",
+        "silent channels": "share",
+    }
+    return View(
+        id="features",
+        title="Feature maps",
+        says=f"What the layers make of {subject.name(i)}: one tile for each channel, the strongest first.",
+        summary=f"Channels and places: {went}.{dead}{left}",
+        table=table(columns, rows),
+        drawings=[*_signal(subject, i), *(options[0]["drawings"] if len(options) == 1 else [drawing])],
+    )
+
+
+# --- looking --------------------------------------------------------------------------------------------------
+
+
+def _map_of(module: nn.Module, output: Any) -> Tensor | None:
+    """The first example's maps of a module's output, (C, H, W), or (C, T) of a convolution over steps; None where it
+    has none: three axes elsewhere are those of tokens."""
+    y = output[0] if isinstance(output, tuple) and output else output
+    if not isinstance(y, Tensor) or not y.is_floating_point() or not len(y):
+        return None
+    if y.ndim == 4 and y.shape[2] * y.shape[3] > 1:
+        return y[0].detach()
+    return y[0].detach() if y.ndim == 3 and isinstance(module, nn.Conv1d) else None
+
+
+def _has_tokens(model: nn.Module, name: str) -> bool:
+    """Whether a module is a block of a vision transformer."""
+    return isinstance(model, ViT) and name.startswith("blocks.") and name.count(".") == 1
+
+
+def _layers(subject: Subject, i: int) -> list[str]:
+    """The modules with maps, in the order in which they are called."""
+    found: dict[str, None] = {}
+
+    def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
+        if _has_tokens(subject.model, name) or _map_of(module, output) is not None:
+            found.setdefault(name)
+
+    with seeing(subject.model, see):
+        run(subject, i)
+    return list(found)
+
+
+def _main(names: list[str]) -> list[str]:
+    """The outermost ones, where there are too many to choose from."""
+    depth = 0
+    while len(names) > LAYERS and depth < 4:
+        outer = [name for name in names if name.count(".") <= depth]
+        if len(outer) >= 4:
+            return outer
+        depth += 1
+    return names
+
+
+def _look(subject: Subject, i: int, names: list[str]) -> dict[str, Seen]:
+    """What is kept of those layers, made small as they are computed."""
+    found: dict[str, Seen] = {}
+    model = subject.model
+
+    def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
+        if isinstance(model, ViT) and _has_tokens(model, name):
+            found.setdefault(name, _tokens(model, subject, output[0]))
+        elif (y := _map_of(module, output)) is not None:
+            found.setdefault(name, _strongest(y.float().cpu()))
+
+    with seeing(model, see, names):
+        run(subject, i)
+    return found
+
+
+def _strongest(y: Tensor) -> Seen:
+    """The strongest maps of y (C, H, W) or (C, T). What is not finite, as the mask of a maximum, counts as zero."""
+    y = y.nan_to_num(0.0, 0.0, 0.0)
+    strength = y.abs().flatten(1).mean(1)  # (C,)
+    kept = strength.argsort(descending=True)[:MAPS]
+    maps = y[kept].clone()
+    if maps.ndim == 3:
+        maps = averaged(maps, PIXELS)
+    elif maps.shape[1] > STEPS:
+        maps = torch.nn.functional.adaptive_avg_pool1d(maps, STEPS)
+    silent = float((y.flatten(1) == 0).all(1).double().mean())
+    return Seen(kept.tolist(), maps, tuple(y.shape), plain(strength[kept]), silent)
+
+
+def _tokens(model: ViT, subject: Subject, z: Tensor) -> Seen:
+    """The length of every patch's token and their principal components, as maps of the patches, from z (T, D)."""
+    side = model.config.patch_size
+    height, width = (n // side for n in subject.inputs[0].shape[2:])
+    z = z[-height * width :].detach().float().cpu()  # without the class token
+    centred = z - z.mean(0)
+    _, scales, directions = torch.linalg.svd(centred, full_matrices=False)
+    most = min(COMPONENTS, len(scales))
+    maps = (centred @ directions[:most].T).T.view(most, height, width)  # (components, H, W)
+    parts = scales[:most].square() / scales.square().sum().clamp(min=1e-30)
+    lengths = z.norm(dim=1).view(1, height, width)
+    return Seen(
+        [-1, *range(most)],
+        torch.cat([lengths, maps]),
+        (z.shape[1], height, width),
+        plain(torch.cat([lengths.mean()[None], parts])),
+        0.0,
+    )
+
+
+# --- drawing --------------------------------------------------------------------------------------------------
+
+
+def _drawings(subject: Subject, i: int, name: str, seen: Seen) -> list[Drawing]:
+    if -1 in seen.kept:
+        return _of_tokens(subject, i, name, seen)
+    if seen.maps.ndim == 2:
+        return [_over_steps(subject, i, name, seen)]
+    tiles = [
+        {
+            "label": str(k),
+            "values": plain(values),
+            "tip": [
+                f"channel {k}",
+                f"mean size {number(s)}",
+            ],
+        }
+        for k, s, values in zip(seen.kept, seen.strength, seen.maps, strict=True)
+    ]
+    given = _given(subject, i)
+    some = (
+        f"the {len(tiles)} strongest of {count(seen.size[0])} channels"
+        if len(tiles) < seen.size[0]
+        else plural(len(tiles), "channel")
+    )
+    title = f"{name}: {some}, {by(seen.size[1:])} places each"
+    return [{"kind": "tiles", "title": title, "scale": "signed", "range": "unit", "tiles": [*given, *tiles]}]
+
+
+def _given(subject: Subject, i: int) -> list[dict[str, Any]]:
+    """The picture that goes in, as a tile."""
+    picture = subject.picture(i)
+    x = subject.inputs[0][i]
+    if picture is None and x.ndim == 4:
+        x = x[0]  # the first frame of a video
+    if picture is None and x.ndim != 3:
+        return []
+    url = picture_of(picture, GIVEN) if picture is not None else pixels_of(averaged(x.float(), GIVEN))
+    return [{"label": "input", "picture": url, "tip": ["input", subject.name(i)]}]
+
+
+def _signal(subject: Subject, i: int) -> list[Drawing]:
+    """The series that goes in, as lines, standardised as the model sees it."""
+    x = subject.inputs[0][i]
+    if subject.kind != "series" or x.ndim != 2:
+        return []
+    series = [
+        {"name": f"variable {v + 1}", "part": "", "points": [[t + 1, y] for t, y in enumerate(plain(x[:, v]))]}
+        for v in range(min(VARIABLES, x.shape[1]))
+    ]
+    shape = {"x": "step", "format": "number", "log": False, "zero": False, "mark": None}
+    return [{"kind": "lines", "title": f"Input: {subject.name(i)}", **shape, "series": series}]
+
+
+def _of_tokens(subject: Subject, i: int, name: str, seen: Seen) -> list[Drawing]:
+    places = by(seen.size[1:])
+    first = [
+        {
+            "label": "length",
+            "values": plain(seen.maps[0]),
+            "tip": ["length of each token", f"mean {number(seen.strength[0])}"],
+        }
+    ]
+    components = [
+        {
+            "label": f"component {k + 1}",
+            "values": plain(values),
+            "tip": [f"principal component {k + 1}", f"{share(part)} of the tokens' variance"],
+        }
+        for k, part, values in zip(seen.kept[1:], seen.strength[1:], seen.maps[1:], strict=True)
+    ]
+    return [
+        {
+            "kind": "tiles",
+            "title": f"{name}: principal components of {places} tokens",
+            "scale": "signed",
+            "range": "unit",
+            "tiles": [*_given(subject, i), *components],
+        },
+        {
+            "kind": "tiles",
+            "title": f"{name}: how long each token is",
+            "scale": "amount",
+            "range": "unit",
+            "tiles": first,
+        },
+    ]
+
+
+def _over_steps(subject: Subject, i: int, name: str, seen: Seen) -> Drawing:
+    """Channels by steps, the strongest channels first."""
+    steps = seen.maps.shape[1]
+    some = (
+        f"the {len(seen.kept)} strongest of {count(seen.size[0])} channels"
+        if len(seen.kept) < seen.size[0]
+        else plural(len(seen.kept), "channel")
+    )
+    fewer = f", means over {number(seen.size[1] / steps)} steps each" if steps < seen.size[1] else ""
+    return {
+        "kind": "matrix",
+        "title": f"{name}: {some}, {seen.size[1]} steps{fewer}",
+        "rows": [f"channel {k}" for k in seen.kept],
+        "columns": _steps(subject, i, name, steps),
+        "values": plain(seen.maps),
+        "scale": "signed",
+        "format": "number",
+        "row_name": "channel",
+        "column_name": "step",
+    }
+
+
+def _steps(subject: Subject, i: int, name: str, steps: int) -> list[str]:
+    """A name for each step: of text the words of its window, where each step is one."""
+    numbers = [str(k + 1) for k in range(steps)]
+    if subject.kind != "text":
+        return numbers
+    layer = convolutions(subject.model).get(name)
+    words = subject.tokens(i)
+    if layer is None or steps != len(words) + 2 * layer.padding[0] - layer.span[0] + 1:
+        return numbers
+    padded = ["·"] * layer.padding[0] + words + ["·"] * layer.padding[0]
+    return [" ".join(padded[k : k + layer.span[0]]) for k in range(steps)]

@@ -1,0 +1,268 @@
+"""The receptive field of each layer: how far it can see, and where what it sees matters."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from PIL import Image, ImageDraw
+from torch import Tensor, nn
+
+from ..draw.description import Drawing, View, table
+from ..draw.words import count, number, plural, share
+from ..errors import ModelError
+from ..inspect.layers import LayerTable, layer_table, table_of
+from ..inspect.receptive import ORANGE
+from ..models.vit import ViT
+from .looking import chosen, convolutions, resting, seeing, spread_over, whole
+from .numbers import averaged, picture_of, plain
+from .subject import Subject
+
+SAYS = "Receptive field of each layer on the picture: how far it can see, and where a change would matter"
+READ = (
+    "The orange frame is the theoretical field of the middle of the layer's map: no pixel outside can change it. The "
+    "colour is the effective field: how much each pixel does change it, by the gradient, averaged over examples. Going "
+    "deeper, frames grow with every layer, and colours more slowly: with the square root of the depth."
+)
+MISLEADS = (
+    "The frame says what could matter, and most of it hardly does: the gradient is strongest in the middle and dies "
+    "towards the edges about like a Gaussian (W. Luo, Y. Li, R. Urtasun, R. Zemel, Understanding the effective "
+    "receptive field in deep convolutional neural networks, 2016). Gradients are those of small changes to these "
+    "examples; another example opens other units. Where the field is larger than the picture, the frame lies partly "
+    "outside it."
+)
+OPTIONS = {"layer": "one layer, by its name", "example": "the example whose picture is shown, counted from 0"}
+
+LAYERS = 6
+DEAR = 4  # layers, where one example alone is more work than may be spent
+EXAMPLES = 8  # that gradients are averaged over, at most
+WORK = 6e9  # multiply-adds that may be spent
+HELD = 0.95  # of the gradient, that the effective field holds
+SIDE = 256  # pixels of the picture that the frame is drawn on
+CELLS = 56  # to a side of the map
+
+
+class Field(NamedTuple):
+    """What one layer sees."""
+
+    theoretical: int  # pixels across
+    map: Tensor  # (H, W), the share of the gradient at each pixel
+    effective: int  # pixels across of the square around the gradient's middle that holds 95 % of it
+    frame: tuple[tuple[int, int], tuple[int, int]]  # first and behind the last pixel, down and across
+
+
+def suits(subject: Subject) -> bool:
+    """Models of images with convolutions, vision transformers among them."""
+    return subject.kind == "image" and subject.inputs[0].ndim == 4 and bool(convolutions(subject.model))
+
+
+def view(subject: Subject) -> View:
+    """The fields of up to six layers on one example's picture."""
+    i = whole(subject.options, "example", 0, subject.count)
+    layers = _table(subject)
+    known = _fields(subject, layers)
+    asked = chosen(subject.options, "layer", list(known), "layer with a receptive field")
+    names = [asked] if asked else _growing(known)
+    if layers.multiply_adds > WORK:
+        names = spread_over(names, DEAR)
+    n = _affordable(subject, layers, len(names))
+    order = [i, *(k for k in range(subject.count) if k != i)][:n]
+    maps = _gradients(subject, subject.inputs[0][order], names)
+    found = {name: _field(known[name], maps[name]) for name in names if name in maps}
+    if not found:
+        raise ModelError(
+            f"No gradient arrives from {', '.join(names)} with this example: take another layer or example."
+        )
+    height, width = subject.inputs[0].shape[2:]
+    rows = [[name, f.theoretical, f.effective, _inside(f)] for name, f in found.items()]
+    last, end = list(found)[-1], list(found.values())[-1]
+    columns = {
+        "layer": "text",
+        "theoretical field, pixels": "count",
+        "holds 95 % of the gradient, pixels": "count",
+        "gradient in the middle half": "share",
+    }
+    return View(
+        id="field",
+        title="Receptive field",
+        says="How far each layer sees (orange frame) and which pixels change what it finds in the middle (colour).",
+        summary=(
+            f"{last} can see {plural(end.theoretical, 'pixel')} across of a picture of {count(max(height, width))}; "
+            f"95\u202f% of its gradient lies within {count(end.effective)}. "
+            f"Gradients are averaged over {plural(len(order), 'example')}."
+        ),
+        table=table(columns, rows),
+        drawings=[_overlay(subject, i, found), *_bars(found)],
+    )
+
+
+# --- which layers, and how far they can see -------------------------------------------------------------------
+
+
+def _table(subject: Subject) -> LayerTable:
+    shape = tuple(subject.inputs[0].shape[1:])
+    try:
+        return table_of(subject.preset, subject.config, shape)
+    except ModelError:
+        return layer_table(subject.model, subject.inputs[0][:1])
+
+
+def _fields(subject: Subject, layers: LayerTable) -> dict[str, int]:
+    """The theoretical field of every module that has one, in the order in which they answer. Tokens see everything."""
+    found = {}
+    height, width = subject.inputs[0].shape[2:]
+    for name, row in layers.blocks.items():
+        if isinstance(subject.model, ViT) and name.startswith("blocks.") and name.count(".") == 1:
+            found[name] = max(height, width)
+        elif name and row.receptive_field and len(row.shape) == 4 and row.shape[2] * row.shape[3] > 1:
+            found[name] = row.receptive_field
+    return found
+
+
+def _growing(known: dict[str, int]) -> list[str]:
+    """The layers by which the field grows: of each size the first that has it, evenly spaced; and the last layer."""
+    first: dict[int, str] = {}
+    for name, size in known.items():
+        if size > max(first, default=1):
+            first[size] = name
+    names = list(first.values()) or list(known)[:1]
+    last = list(known)[-1]
+    return spread_over(names if last in names else [*names, last], LAYERS)
+
+
+def _affordable(subject: Subject, layers: LayerTable, names: int) -> int:
+    """How many examples' gradients may be taken."""
+    for_one = layers.multiply_adds / max(1, layers.input[0]) * (1 + names / 2)
+    return max(1, min(EXAMPLES, subject.count, int(WORK / max(1.0, for_one))))
+
+
+# --- where it matters -----------------------------------------------------------------------------------------
+
+
+def _gradients(subject: Subject, x: Tensor, names: list[str]) -> dict[str, Tensor]:
+    """Of each layer, how much every pixel moves the middle of its map, (H, W), summing to 1; layers that no gradient
+    comes from are left out. One pass forward, and one back from each layer."""
+    middles: dict[str, Tensor] = {}
+
+    def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
+        y = output[0] if isinstance(output, tuple) else output
+        if name in middles or not isinstance(y, Tensor):
+            return
+        if y.ndim == 3:  # tokens: the middle patch
+            rows, columns = (n // subject.config.patch_size for n in x.shape[2:])
+            middles[name] = y[:, y.shape[1] - rows * columns + (rows // 2) * columns + columns // 2].sum()
+        else:
+            middles[name] = y[:, :, y.shape[2] // 2, y.shape[3] // 2].sum()
+
+    x = x.detach().clone().requires_grad_()
+    with resting(subject.model), torch.enable_grad(), seeing(subject.model, see, names):
+        subject.model(x.clone())  # not x itself, which a first layer may write over
+    found = {}
+    for k, (name, middle) in enumerate(middles.items()):
+        (gradient,) = torch.autograd.grad(
+            middle, x, retain_graph=k + 1 < len(middles), allow_unused=True, materialize_grads=True
+        )
+        spread = gradient.detach().abs().sum(1).mean(0).double()  # (H, W)
+        if float(spread.sum()) > 0:
+            found[name] = spread / spread.sum()
+    return {name: found[name] for name in names if name in found}
+
+
+def _field(theoretical: int, spread: Tensor) -> Field:
+    height, width = spread.shape
+    frame = (_ends(spread.sum(1), theoretical), _ends(spread.sum(0), theoretical))
+    rows, columns = torch.arange(height), torch.arange(width)
+    y, x = float((spread.sum(1) * rows).sum()), float((spread.sum(0) * columns).sum())
+    far = torch.maximum((rows - y).abs()[:, None], (columns - x).abs()[None])  # (H, W), from the gradient's middle
+    order = far.flatten().argsort()
+    enough = int((spread.flatten()[order].cumsum(0) < HELD).sum())
+    radius = float(far.flatten()[order[min(enough, len(order) - 1)]])
+    effective = min(theoretical, round(2 * radius) + 1, max(height, width))
+    return Field(theoretical, spread, effective, frame)
+
+
+def _ends(line: Tensor, size: int) -> tuple[int, int]:
+    """Where a field of `size` begins and ends along an axis, from where gradient arrives on it: from the end that lies
+    within the picture; in the middle where neither or both do."""
+    places = (line > 0).nonzero().flatten()
+    first, last, n = int(places[0]), int(places[-1]) + 1, len(line)
+    if first > 0 and last == n:
+        return first, first + size
+    if first == 0 and last < n:
+        return last - size, last
+    begin = round((first + last - size) / 2)
+    return begin, begin + size
+
+
+def _inside(f: Field) -> float:
+    """The share of the gradient in the middle half of the frame, a quarter of its area."""
+    (top, bottom), (left, right) = f.frame
+    quarter = f.theoretical / 4
+    rows, columns = torch.arange(f.map.shape[0]) + 0.5, torch.arange(f.map.shape[1]) + 0.5
+    down = (rows > top + quarter) & (rows < bottom - quarter)
+    across = (columns > left + quarter) & (columns < right - quarter)
+    return float(plain(f.map[down][:, across].sum()))
+
+
+# --- drawing --------------------------------------------------------------------------------------------------
+
+
+def _overlay(subject: Subject, i: int, found: dict[str, Field]) -> Drawing:
+    items = []
+    x = subject.inputs[0][i]
+    for name, f in found.items():
+        tip = [
+            name,
+            f"can see {plural(f.theoretical, 'pixel')} across",
+            f"95\u202f% of the gradient within {count(f.effective)}",
+            f"{share(_inside(f))} of it in the middle quarter of the frame's area",
+        ]
+        values = averaged(f.map.float()[None], CELLS)[0]
+        items.append(
+            {
+                "label": name,
+                "picture": _framed(x, f.frame),
+                "values": plain(values / values.max()),
+                "tip": tip,
+                "warning": None,
+            }
+        )
+    height, width = x.shape[1:]
+    title = f"Fields on {subject.name(i)}, {number(height)}×{number(width)} pixels"
+    return {"kind": "overlay", "title": title, "scale": "amount", "items": items, "opacity": 0.75}
+
+
+def _framed(x: Tensor, frame: tuple[tuple[int, int], tuple[int, int]]) -> str:
+    """The picture as the model sees it (C, H, W), in grey, with the frame drawn on it."""
+    grey = x.detach().float().cpu().mean(0)
+    grey = (grey - grey.min()) / (grey.max() - grey.min()).clamp(min=1e-12)
+    image = Image.fromarray((grey * 255).round().to(torch.uint8).numpy()).convert("RGB")
+    scale = max(1, SIDE // max(image.size))
+    image = image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST)
+    (top, bottom), (left, right) = ((first * scale, behind * scale - 1) for first, behind in frame)
+    thick = max(2, max(image.size) // 100)
+    inner = (max(left, -thick), max(top, -thick), min(right, image.width + thick), min(bottom, image.height + thick))
+    ImageDraw.Draw(image).rectangle(inner, outline=ORANGE, width=thick)
+    return picture_of(image.quantize(64).convert("RGB"), SIDE)
+
+
+def _bars(found: dict[str, Field]) -> list[Drawing]:
+    if len(found) < 2:
+        return []
+    rows = [
+        {
+            "label": name,
+            "cells": [{"value": f.theoretical}, {"value": f.effective}],
+            "tip": [
+                name,
+                f"can see {plural(f.theoretical, 'pixel')} across",
+                f"95\u202f% of the gradient within {count(f.effective)}",
+            ],
+        }
+        for name, f in found.items()
+    ]
+    columns = [
+        {"name": "can see, pixels", "format": "count", "mark": "bar"},
+        {"name": "95\u202f% within", "format": "count", "mark": "bar"},
+    ]
+    return [{"kind": "rows", "title": "Fields by layer", "columns": columns, "rows": rows}]

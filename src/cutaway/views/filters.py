@@ -1,0 +1,236 @@
+"""The weights of layers that look at pictures or signals, as pictures themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from ..draw.description import Drawing, View, table
+from ..draw.words import by, count, number, plural
+from ..errors import SettingError
+from .looking import Convolution, chosen, convolutions, spread_over, target_of, whole
+from .numbers import averaged, picture_of, plain
+from .subject import Subject
+
+SAYS = "Filters of convolutions, patch embeddings and first dense layers, as pictures of their weights"
+READ = (
+    "Each tile is a filter: purple where it adds what it sees, green where it takes it away, grey where it does not "
+    "look. A filter answers most to what looks like its tile. Filters that see red, green and blue are shown in those "
+    "colours around grey. Choose whether the strongest colour is that of each tile by itself, of the layer, or of all."
+)
+MISLEADS = (
+    "Only the first layer sees the picture itself: a filter further in sees maps that other filters made, and its "
+    "shape says little without them. There the strongest of its many slices is shown, not the whole. Scaled by itself, "
+    "a filter that hardly does anything looks as bold as the rest; its norm stands with it."
+)
+OPTIONS = {
+    "layer": "the layer, by its name",
+    "filter": "one filter of it, counted from 0, with all its slices",
+    "range": "what the strongest colour is: unit, layer or global",
+}
+
+MOST = 64  # tiles of a layer
+LAYERS = 16  # layers to choose from
+PIXELS = 32  # to a side of a tile
+CHANNELS = 64  # that a tile of a filter over signals has
+STEEP = 8  # times as many channels as steps, from which on the steps of a filter are its rows
+RANGES = ("unit", "layer", "global")
+
+
+def suits(subject: Subject) -> bool:
+    """Models with a convolution, and those whose first dense layer sees a picture or a signal."""
+    return bool(convolutions(subject.model)) or _dense(subject) is not None
+
+
+def view(subject: Subject) -> View:
+    """Tiles of every layer with filters, up to sixteen of them, or of the one asked for."""
+    range_ = subject.options.get("range", "unit")
+    if range_ not in RANGES:
+        raise SettingError(f"range={range_} cannot be: choose from {', '.join(RANGES)}.")
+    found = convolutions(subject.model)
+    dense = _dense(subject)
+    names = [*found, *([dense[0]] if dense else [])]
+    asked = chosen(subject.options, "layer", names, "layer with filters")
+    wide = [name for name, c in found.items() if max(c.kernel) > 1] or list(found)
+    names = (
+        [asked]
+        if asked
+        else [names[0]]
+        if "filter" in subject.options
+        else spread_over([*wide, *names[len(found) :]], LAYERS)
+    )
+    options: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
+    for name in names:
+        if name in found:
+            drawing, said = _tiles(subject, found[name], range_, first=name == next(iter(found)))
+        else:
+            assert dense is not None
+            drawing, said = _templates(subject, *dense, range_)
+        options.append({"name": name, "drawings": [drawing, {"kind": "prose", "sentences": [said]}]})
+        rows += [[name, tile["label"], tile["norm"]] for tile in drawing["tiles"]]
+    for option in options:
+        for tile in option["drawings"][0]["tiles"]:
+            del tile["norm"]
+    drawings = options[0]["drawings"] if len(options) == 1 else [_choice(options)]
+    total = len(wide) + (dense is not None)
+    some = (
+        f" {len(options)} of {total} layers are shown; layer= names any other."
+        if asked is None and len(options) < total
+        else ""
+    )
+    return View(
+        id="filters",
+        title="Filters",
+        says="The weights of each filter as a picture: it answers most to what looks like it.",
+        summary=_summary(options, rows) + some,
+        table=table({"layer": "text", "filter": "text", "norm of its weights": "number"}, rows),
+        drawings=drawings,
+    )
+
+
+def _choice(options: list[dict[str, Any]]) -> Drawing:
+    return {"kind": "choice", "title": "Filters", "label": "layer", "slider": False, "start": 0, "options": options}
+
+
+def _summary(options: list[dict[str, Any]], rows: list[list[Any]]) -> str:
+    first = options[0]["name"]
+    norms = [(row[2], row[1]) for row in rows if row[0] == first]
+    high, low = max(norms), min(norms)
+    return (
+        f"{first} shows {plural(len(norms), 'tile')}; the longest weights are those of {high[1]} ({number(high[0])}), "
+        f"the shortest those of {low[1]} ({number(low[0])})."
+    )
+
+
+# --- convolutions ---------------------------------------------------------------------------------------------
+
+
+def _tiles(subject: Subject, layer: Convolution, range_: str, first: bool) -> tuple[Drawing, str]:
+    """The filters of one convolution, and what is shown of them in a sentence."""
+    weight = layer.weight.detach().float().cpu()  # (O, C, *kernel)
+    if "filter" in subject.options:
+        k = whole(subject.options, "filter", 0, len(weight))
+        return _slices(layer, weight[k], k, range_)
+    norms = weight.flatten(1).norm(dim=1)  # (O,)
+    kept = range(min(MOST, len(weight)))
+    some = f"{len(kept)} of {count(len(weight))} filters" if len(weight) > len(kept) else f"all {len(weight)} filters"
+    what = f"{layer.name}: {some}, {by(weight.shape[1:])} weights each."
+    words = _words(subject, layer, weight, kept)
+    tiles = []
+    colour = weight.ndim == 4 and weight.shape[1] == 3
+    largest = float(weight.abs().max()) if range_ != "unit" else 0.0
+    for k in kept:
+        w = weight[k]  # (C, *kernel)
+        tip = [f"filter {k}", f"norm {number(float(norms[k]))}", *words.get(k, [])]
+        tile = {"label": str(k), "tip": tip, "norm": float(plain(norms[k]))}
+        if colour:
+            tiles.append(tile | {"picture": _coloured(w, largest)})
+        elif w.ndim == 2:
+            tiles.append(tile | {"values": plain(w.T[:, :CHANNELS] if len(w) > STEEP * w.shape[1] else w)})
+        else:
+            strongest = int(w.flatten(1).norm(dim=1).argmax())
+            if len(w) > 1:
+                tip.append(f"its strongest slice, of input channel {strongest}")
+            tiles.append(tile | {"values": plain(averaged(w[strongest], PIXELS))})
+    return _drawing(layer.name, tiles, range_), f"{what} {_how(layer, weight, colour, bool(words), first)}".strip()
+
+
+def _how(layer: Convolution, weight: Tensor, colour: bool, words: bool, first: bool) -> str:
+    if colour:
+        return "They see red, green and blue, and are drawn in what they see, around grey."
+    if weight.ndim == 3:
+        steps = "words" if words else "steps"
+        channels, long = weight.shape[1:]
+        some = f", the first {CHANNELS} of {channels}" if channels > CHANNELS else ""
+        ways = ("down", "a column") if channels > STEEP * long else ("from left to right", "a row")
+        said = f"A tile has the {steps} of its window {ways[0]} and {ways[1]} for each input channel{some}."
+        return f"{said} Point at a filter for the words it answers most to." if words else said
+    if weight.shape[1] > 1:
+        slices = f"Each has {weight.shape[1]} slices, one for each input channel; shown is the strongest"
+        return f"{slices}. filter= shows all of one."
+    return "They see the picture itself." if first else ""
+
+
+def _slices(layer: Convolution, w: Tensor, k: int, range_: str) -> tuple[Drawing, str]:
+    """Every slice of one filter (C, *kernel)."""
+    norms = w.flatten(1).norm(dim=1)
+    tiles = [
+        {
+            "label": f"{k} ← {c}",
+            "values": plain(averaged(w[c], PIXELS)) if w.ndim == 3 else [plain(w[c])],
+            "tip": [f"filter {k}, input channel {c}", f"norm {number(float(norms[c]))}"],
+            "norm": float(plain(norms[c])),
+        }
+        for c in range(min(MOST, len(w)))
+    ]
+    some = f"{len(tiles)} of {len(w)} slices" if len(tiles) < len(w) else f"all {plural(len(w), 'slice')}"
+    return _drawing(layer.name, tiles, range_), f"{layer.name}, filter {k}: {some}, one for each input channel."
+
+
+def _coloured(w: Tensor, largest: float) -> str:
+    """A filter of red, green and blue (3, H, W), 0 as grey, as a picture."""
+    most = largest or float(w.abs().max()) or 1.0
+    values = averaged(w / most, PIXELS).clamp(-1, 1)
+    bytes_ = ((values + 1) / 2 * 255).round().to(torch.uint8)
+    return picture_of(Image.fromarray(bytes_.movedim(0, -1).contiguous().numpy()))
+
+
+def _words(subject: Subject, layer: Convolution, weight: Tensor, kept: range) -> dict[int, list[str]]:
+    """Of filters over words: the word that each place of the window answers most to."""
+    embedding = getattr(subject.model, "embedding", None)
+    if not isinstance(embedding, nn.Embedding) or weight.ndim != 3 or weight.shape[1] != embedding.embedding_dim:
+        return {}
+    tokenizer = getattr(subject.preprocessing, "tokenizer", None)
+    if tokenizer is None:
+        return {}
+    written = list(tokenizer.tokens)
+    vectors = embedding.weight.detach().float()[: len(written)]  # (V, C)
+    best = torch.einsum("vc,ock->okv", vectors[2:], weight[: len(kept)]).argmax(2) + 2  # (O, k), padding left out
+    return {k: [f"answers most to: {' '.join(written[t] for t in best[k].tolist())}"] for k in kept}
+
+
+def _drawing(title: str, tiles: list[dict[str, Any]], range_: str) -> Drawing:
+    return {"kind": "tiles", "title": title, "scale": "signed", "range": range_, "tiles": tiles}
+
+
+# --- dense layers over pictures -------------------------------------------------------------------------------
+
+
+def _dense(subject: Subject) -> tuple[str, Tensor, tuple[int, ...]] | None:
+    """The first dense layer where it sees whole pictures or signals: its name, weights (O, F), their shape."""
+    if subject.family != "dense" or subject.kind not in ("image", "series") or subject.inputs[0].ndim < 3:
+        return None
+    name, layer = next((n, m) for n, m in subject.model.named_modules() if isinstance(m, nn.Linear))
+    return name, layer.weight.detach(), tuple(subject.inputs[0].shape[1:])
+
+
+def _templates(subject: Subject, name: str, weight: Tensor, shape: tuple[int, ...], range_: str) -> tuple[Drawing, str]:
+    """The rows of a dense layer as pictures of what they see."""
+    rows = weight.float().cpu().view(-1, *shape)  # (O, C, H, W) or (O, T, F)
+    target = target_of(subject)
+    names = getattr(target, "names", None) if name == "head" else None
+    if names is not None and len(rows) == 1:
+        names = names[1:]
+    tiles = []
+    largest = float(rows.abs().max()) if range_ != "unit" else 0.0
+    for k, row in enumerate(rows[:MOST]):
+        label = str(names[k]) if names else str(k)
+        norm = float(row.norm())
+        tile = {"label": label, "tip": [label, f"norm {number(norm)}"], "norm": float(f"{norm:.4g}")}
+        if row.ndim == 3 and len(row) == 3:
+            tiles.append(tile | {"picture": _coloured(row, largest)})
+        elif row.ndim == 3:
+            tiles.append(tile | {"values": plain(averaged(row[0], PIXELS))})
+        else:
+            tiles.append(tile | {"values": plain(row.T[:CHANNELS])})  # variables by steps
+    some = f"{len(tiles)} of {len(rows)}" if len(tiles) < len(rows) else f"all {len(rows)}"
+    what = (
+        "classes, each with the picture that it looks for"
+        if names
+        else "neurons, each with the weights of its inputs in their places"
+    )
+    return _drawing(name, tiles, range_), f"{name}: {some} {what}."

@@ -1,0 +1,322 @@
+"""View 14: the gates of a recurrent network at every step, and how far back it remembers."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..draw.description import Drawing, View, table
+from ..draw.words import count, number, plural, share
+from ..errors import UnknownName
+from ..inspect.gates import mode_of, replay, step, weights_of_cell
+from ..inspect.memory import PROBES, by_lag, plain_network, readings, steps_of
+from ..nn.recurrent import State
+from .looking import resting, whole
+from .numbers import plain
+from .subject import Subject
+
+SAYS = "the gates, cell and state of a recurrent network step by step, and how far back it remembers"
+READ = (
+    "A gate is a number between 0, closed, and 1, open, for each unit and step. An LSTM's forget gate near 1 keeps "
+    "what the cell holds, its input gate lets the candidate in, its output gate shows the cell; a GRU's update gate "
+    "near 1 keeps the state, its reset gate near 0 lets the candidate ignore it. In the maps a row is a unit and a "
+    "column a step: a row that keeps its colour is a unit that holds on to something. The last curves say how much of "
+    "what is remembered still depends on what was held so many steps before: a curve that stays near 1 remembers, one "
+    "that falls forgets (gradients vanish), one that climbs has gradients that explode."
+)
+MISLEADS = (
+    "The mean of a gate over its units hides that some are always open and others always closed: look at the maps. An "
+    "open forget gate shows that something is kept, not that it matters for the answer; taking units out one by one "
+    "(cutaway.inspect.ablate) tells that. The curves of memory are of one example and of small changes: they are "
+    "derivatives, and a state that has settled in one of two places can remember for ever with a derivative near 0. "
+    "The plain network beside it has weights as they begin: training may teach it to remember longer, or less long. "
+    "The inputs are held fast: where a decoder's input depends on its own state, that way back is not counted."
+)
+OPTIONS = {
+    "layer": "which layer, as rnn.l0 or encoder.l1_reverse",
+    "unit": "a unit that is shown first, counted from 0",
+    "example": "which example, counted from 0",
+}
+
+STEPS = 200  # that are drawn and followed back
+ROWS, NUMBERS = 64, 90_000  # units in a map, and numbers in all maps of all layers
+UNITS, FEW = 12, 4  # units that can be looked at one by one: of one layer, and of each of several
+LAYERS = 8  # that can be chosen from
+WORDS = 60  # tokens that have room as names of columns
+MOST_WORK = 2_000_000_000  # multiplications in following a layer back through time
+OPEN, SHUT = 0.9, 0.1
+FAR = 30  # times as large, from which on a scale is logarithmic
+GATES = ("input", "forget", "output", "reset", "update")  # numbers between 0 and 1
+HELD = ("cell", "state", "candidate")  # numbers with a sign
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer in one direction, over one example."""
+
+    name: str  # rnn.l0_reverse
+    module: nn.Module
+    level: int
+    way: int
+    gates: dict[str, Tensor]  # (T, hidden) each, in the order of the sequence
+    x: Tensor  # (T, inputs), in the order in which it is read
+    first: State  # (hidden,) each
+
+    @property
+    def kind(self) -> str:
+        """What it is called."""
+        return "LSTM" if "forget" in self.gates else "GRU" if "update" in self.gates else "RNN"
+
+    @property
+    def hidden(self) -> int:
+        """Units."""
+        return self.gates["state"].shape[1]
+
+    @property
+    def steps(self) -> int:
+        """Real steps."""
+        return self.gates["state"].shape[0]
+
+
+def suits(subject: Subject) -> bool:
+    """Whether there is a recurrence."""
+    return bool(_modules(subject.model))
+
+
+def view(subject: Subject) -> View:
+    """Gates over time of one example, layer by layer, and the gradient by time lag."""
+    example = whole(subject.options, "example", 0, len(subject.inputs[0]))
+    layers = look(subject, example)
+    asked = subject.options.get("layer")
+    if asked is not None and asked not in {layer.name for layer in layers}:
+        raise UnknownName("recurrent layer", asked, [layer.name for layer in layers])
+    layers.sort(key=lambda layer: layer.name != asked)
+    shown = layers[:LAYERS]
+    options: list[dict[str, Any]] = [
+        {"name": layer.name, "drawings": _drawings(subject, layer, example, len(shown))} for layer in shown
+    ]
+    drawings: list[Drawing] = [_choice("Layer", "layer", options)]
+    if len(options) == 1:
+        drawings = list(options[0]["drawings"])
+    lags = _lags(subject, layers[0])
+    if lags:
+        drawings.append(_memory(lags, f" of {layers[0].name}" if len(options) > 1 else ""))
+    columns = {"layer": "text", "gate": "text", "mean": "number", f"above {OPEN}": "share", f"below {SHUT}": "share"}
+    return View(
+        id="gates",
+        title="Gates over time",
+        says=f"What each gate does at each step of {subject.name(example)}, from 0, closed, to 1, open, and how much "
+        "of what is held lasts.",
+        summary=_summary(layers[0], lags),
+        table=table(
+            {**columns, "lowest": "number", "highest": "number"}, [row for layer in layers for row in _rows(layer)]
+        ),
+        drawings=drawings,
+    )
+
+
+def _modules(model: nn.Module) -> dict[str, nn.Module]:
+    found = {name: m for name, m in model.named_modules() if isinstance(m, nn.RNNBase | nn.RNNCellBase)}
+    return {name: m for name, m in found.items() if not getattr(m, "proj_size", 0)}
+
+
+def look(subject: Subject, example: int) -> list[Layer]:
+    """Every layer and direction, over the real steps of one example."""
+    alone = dataclasses.replace(subject, inputs=tuple(x[example : example + 1] for x in subject.inputs))
+    with resting(alone.model), torch.no_grad(), readings(alone.model) as seen:
+        alone.model(*alone.inputs)
+    layers = []
+    for name, module in _modules(subject.model).items():
+        if name not in seen:
+            continue
+        reading = seen[name][0]  # of a layer that reads again, what it reads first
+        if isinstance(module, nn.RNNCellBase):
+            x, first = steps_of(module, reading, 0)
+            layers.append(Layer(f"{name}.l0", module, 0, 0, _of_cell(module, x, first), x, first))
+            continue
+        assert isinstance(module, nn.RNNBase)
+        gates = replay(module, reading)
+        for level in range(module.num_layers):
+            for way in range(2 if module.bidirectional else 1):
+                x, first = steps_of(module, reading, 0, level, way)
+                key = f"l{level}{'_reverse' * way}"
+                own = {k.removeprefix(f"{key}."): g[0, : len(x)] for k, g in gates.items() if k.startswith(f"{key}.")}
+                layers.append(Layer(f"{name}.{key}", module, level, way, own, x, first))
+    return layers
+
+
+def _of_cell(cell: nn.RNNCellBase, x: Tensor, first: State) -> dict[str, Tensor]:
+    """The gates of a cell, (T, hidden) each, as it takes the steps x (T, inputs)."""
+    state = tuple(part[None] for part in first)
+    found: list[dict[str, Tensor]] = []
+    with torch.no_grad():
+        for row in x:
+            gates = step(mode_of(cell), row[None], state, weights_of_cell(cell))
+            state = (gates["state"], gates["cell"]) if "cell" in gates else (gates["state"],)
+            found.append(gates)
+    return {name: torch.cat([gates[name] for gates in found]) for name in found[0]}
+
+
+# --- how it is drawn --------------------------------------------------------------------------------------------------
+
+
+def _drawings(subject: Subject, layer: Layer, example: int, layers: int) -> list[Drawing]:
+    """Means, maps and single units of one layer, of so many that are drawn."""
+    drawn = min(layer.steps, STEPS)
+    gates = {name: gate[:drawn] for name, gate in layer.gates.items()}
+    sized = [name for name in GATES if name in gates]
+    held = [name for name in HELD if name in gates]
+    cut = f", the first {drawn} of {count(layer.steps)} steps" if drawn < layer.steps else ""
+    words = _words(subject, layer, example)
+    found: list[Drawing] = []
+    if words is not None and sized:
+        means = torch.stack([gates[name].mean(1) for name in sized])
+        matrix = {"kind": "matrix", "title": "Gates, mean over the units, by token", "rows": sized, "columns": words}
+        values = {"values": plain(means), "scale": "amount", "format": "number", "low": 0, "high": 1}
+        found.append({**matrix, **values, "row_name": "gate", "column_name": "token"})
+    elif sized:
+        found.append(_lines(f"Gates, mean over the units{cut}", {n: gates[n].mean(1) for n in sized}))
+    sizes = {f"|{name}|": gates[name].abs().mean(1) for name in held if name != "candidate"}
+    found.append(_lines(f"What is held, mean size over the units{cut}", sizes))
+    for title, names, scale in (("Gates of each unit", sized, "amount"), ("What each unit holds", held, "signed")):
+        if names:
+            rows = max(4, min(ROWS, NUMBERS // (layers * len(gates) * drawn), max(16, 3 * drawn)))
+            found.append(_maps(f"{title}{cut}", {name: gates[name] for name in names}, scale, rows))
+            # A cell has no bound and a state lies within ±1: on one scale the state would be grey.
+            found[-1]["range"] = "global" if names is sized else "unit"
+    return [*found, _units(subject, layer, gates, UNITS if layers == 1 else FEW)]
+
+
+def _words(subject: Subject, layer: Layer, example: int) -> list[str] | None:
+    """The tokens that the layer reads, where they have room."""
+    if subject.kind not in ("text", "pairs") or layer.steps > WORDS:
+        return None
+    for side in (0, 1) if subject.kind == "pairs" else (0,):
+        found = subject.tokens(example, side)
+        if len(found) == layer.steps and (side == 1) == isinstance(layer.module, nn.RNNCellBase):
+            return found
+    return None
+
+
+def _maps(title: str, gates: dict[str, Tensor], scale: str, most: int) -> Drawing:
+    tiles = []
+    for name, gate in gates.items():
+        rows = gate.t()[:most]  # (units, T)
+        of = f"{most} of {count(gate.shape[1])} units" if gate.shape[1] > most else plural(gate.shape[1], "unit")
+        tip = [
+            name,
+            f"{of}, one a row; {plural(len(gate), 'step')}, one a column",
+            f"mean {number(float(gate.mean()))}",
+        ]
+        tiles.append({"label": name, "group": "", "values": plain(rows), "tip": tip})
+    return {"kind": "tiles", "title": title, "scale": scale, "range": "global", "tiles": tiles}
+
+
+def _units(subject: Subject, layer: Layer, gates: dict[str, Tensor], most: int) -> Drawing:
+    """Units one by one: the one asked for, and those whose state moves most."""
+    state = gates["state"]
+    moves = (state.diff(dim=0) if layer.steps > 1 else state).abs().sum(0)  # (hidden,)
+    shown = sorted(moves.argsort(descending=True, stable=True)[:most].tolist())
+    if "unit" in subject.options:
+        first = whole(subject.options, "unit", 0, layer.hidden)
+        shown = [first, *(unit for unit in shown if unit != first)]
+    options = []
+    for unit in shown:
+        sized = {name: gates[name][:, unit] for name in GATES if name in gates}
+        held = {name: gates[name][:, unit] for name in HELD if name in gates}
+        drawings = [_lines(f"Gates of unit {unit}", sized)] if sized else []
+        options.append({"name": f"unit {unit}", "drawings": [*drawings, _lines(f"What unit {unit} holds", held)]})
+    of = f"{len(shown)} of {count(layer.hidden)}, those that move most" if len(shown) < layer.hidden else "each of them"
+    return _choice(f"One unit by itself: {of}", "unit", options)
+
+
+def _choice(title: str, label: str, options: list[dict[str, Any]]) -> Drawing:
+    return {"kind": "choice", "title": title, "label": label, "slider": False, "start": 0, "options": options}
+
+
+def _lines(title: str, curves: dict[str, Tensor]) -> Drawing:
+    series = [{"name": name, "points": _points(values)} for name, values in curves.items()]
+    bare = {"kind": "lines", "title": title, "x": "step", "format": "number", "log": False}
+    return {**bare, "zero": not any(name in curves for name in HELD), "series": series, "mark": None}
+
+
+def _points(values: Tensor, start: int = 1) -> list[list[Any]]:
+    return [[i + start, value] for i, value in enumerate(plain(values))]
+
+
+# --- how far back it remembers ----------------------------------------------------------------------------------------
+
+
+def _lags(subject: Subject, layer: Layer) -> dict[str, Tensor]:
+    """How much of what was held lasts, by the number of steps: of this layer, of it before training, and of a plain
+    network. Long sequences and large layers are followed back over their last steps alone."""
+    if layer.steps < 2:
+        return {}
+    hidden, inputs = layer.hidden, layer.x.shape[1]
+    each = 3 * 4 * PROBES * hidden * (hidden + inputs)  # multiplications in a step and its gradient
+    before = layer.steps - max(2, min(layer.steps, STEPS, MOST_WORK // each))
+    x, first = layer.x[before:], layer.first
+    if before:  # what the layer holds where the last steps begin
+        held = [layer.gates[name] for name in ("state", "cell") if name in layer.gates]
+        first = tuple((gate.flip(0) if layer.way else gate)[before - 1] for gate in held)
+    what = "cell" if layer.kind == "LSTM" else "state"
+    found = {f"the {what} of this {layer.kind}": by_lag(layer.module, x, first, layer.level, layer.way)}
+    if subject.run is not None:
+        with torch.random.fork_rng([]):
+            torch.manual_seed(0)
+            fresh = subject.preset.build(subject.config).to(x.dtype)
+        own = fresh.get_submodule(layer.name.rpartition(".")[0])
+        found["the same before training"] = by_lag(own, x, first, layer.level, layer.way)
+    if layer.kind != "RNN":
+        found["a plain RNN as it begins"] = by_lag(plain_network(inputs, hidden, x), x, (torch.zeros_like(first[0]),))
+    return found
+
+
+def _memory(lags: dict[str, Tensor], of: str) -> Drawing:
+    seen = {name: _seen(values) for name, values in lags.items()}
+    known = torch.cat([values[values.isfinite()] for values in seen.values()])
+    log = len(known) > 0 and float(known.max() / known.min()) > FAR
+    series = [{"name": name, "points": _points(values, start=0)} for name, values in seen.items()]
+    title = f"How much of what was held{of} lasts so many steps"
+    drawing = {"kind": "lines", "title": title, "x": "steps back", "format": "number", "log": log, "zero": not log}
+    return {**drawing, "series": series, "mark": None}
+
+
+def _seen(values: Tensor) -> Tensor:
+    """What is too small to be told from 0 is not drawn: a logarithmic scale has no place for it."""
+    return torch.where(values > 1e-12, values, torch.full_like(values, torch.nan))
+
+
+def _rows(layer: Layer) -> list[list[Any]]:
+    rows: list[list[Any]] = []
+    for name in (*GATES, *HELD):
+        if name in layer.gates:
+            gate = layer.gates[name].double()
+            low, high, mean = plain(torch.stack([gate.min(), gate.max(), gate.mean()]))
+            opens = [float((gate > OPEN).double().mean()), float((gate < SHUT).double().mean())]
+            rows.append([layer.name, name, mean, *(opens if name in GATES else [None, None]), low, high])
+    return rows
+
+
+def _summary(layer: Layer, lags: dict[str, Tensor]) -> str:
+    article = "a" if layer.kind == "GRU" else "an"
+    said = [
+        f"{layer.name} is {article} {layer.kind} of {plural(layer.hidden, 'unit')} over {plural(layer.steps, 'step')}."
+    ]
+    for name in GATES:
+        if name in layer.gates:
+            gate = layer.gates[name]
+            opens, shuts = (float(part.double().mean()) for part in (gate > OPEN, gate < SHUT))
+            said.append(
+                f"Its {name} gate is at {number(float(gate.mean()))} on average, above {OPEN} in {share(opens)} of "
+                f"units and steps and below {SHUT} in {share(shuts)}."
+            )
+    if lags:
+        at = min(20, *(len(values) - 1 for values in lags.values()))
+        kept = ", ".join(f"{number(float(values[at]))} for {name}" for name, values in lags.items())
+        said.append(f"After {plural(at, 'step')} the share that lasts is {kept}.")
+    return " ".join(said)

@@ -1,0 +1,359 @@
+"""View 15: a graph: what travels along its edges in each layer, how far a node sees, and how alike nodes become.
+
+Reach and likeness are measured in `nets.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..data.graphs.parts import NodePart
+from ..draw.description import Drawing, View, table
+from ..draw.words import count, number, plural, share
+from ..errors import UnknownName
+from ..inspect.probes import OF, capture
+from ..spec import Classes
+from .looking import resting, target_of, whole
+from .nets import HOPS, Alike, Net, Reach, hops_to, links_among, reach, rounded
+from .nets import alike as likeness
+from .numbers import plain
+from .subject import Subject
+
+SAYS = "the graph: messages along edges by layer and head, how far a node sees, how alike nodes become"
+READ = (
+    "Lines are as wide as the coefficient with which a node takes what its neighbour sends. Point at a node: what "
+    "comes to it stays dark, and the words above name its strongest neighbours; another layer or head can be chosen. "
+    "The curve of reach says which share of the graph can have changed a node's answer after so many layers, with a "
+    "mark where this model stops. Where the cosine of linked nodes climbs towards 1 from layer to layer, and the "
+    "energy falls from 1 towards 0, nodes become alike and can be told apart less and less: that is over-smoothing."
+)
+MISLEADS = (
+    "Where a node stands in the drawing means nothing: places are drawn by springs, and other springs would put it "
+    "elsewhere. In gcn and graphconv coefficients are given by the number of edges alone and learned by nothing; in "
+    "gat they are learned, but a large one need not matter for the answer (Jain and Wallace 2019, "
+    "https://arxiv.org/abs/1902.10186, on attention in text), and a small one times a large vector can. Reach is what "
+    "a node can see, not what it uses: much of it fades with distance (Alon and Yahav 2021, "
+    "https://arxiv.org/abs/2006.05205). Linked nodes of one class should become alike: a rising cosine is harm only "
+    "where those of different classes do as well. Each layer is measured before its activation."
+)
+OPTIONS = {
+    "node": "the node in the middle, by its number or its name",
+    "example": "which graph, counted from 0, where there are many",
+}
+
+SHOWN, LINKS, HEADS = 150, 1500, 8  # nodes, links and heads that are drawn at most
+NAMED = 40  # nodes up to which all names are shown
+TYPES = 20  # kinds of nodes that are told apart by colour
+
+
+@dataclass(frozen=True)
+class Travel:
+    """What one layer sends along the edges of the graph."""
+
+    layer: str
+    edges: Tensor  # (2, E), with the loops that the layer adds
+    weights: Tensor  # (E, heads)
+    output: Tensor  # (V, F')
+
+
+def suits(subject: Subject) -> bool:
+    """Whether there are layers that send messages."""
+    return bool(_layers(subject))
+
+
+def view(subject: Subject) -> View:
+    """The graph with its messages, the reach of its nodes, and how alike they are behind each layer."""
+    net, travels = look(subject)
+    node = _middle(subject, net)
+    hops = hops_to(net, node)
+    shown = _shown(net, node, hops)
+    alike = [likeness("input", net.x, net.edges), *(likeness(t.layer, t.output, net.edges) for t in travels)]
+    reached = reach(net, node, hops, depth=len(travels))
+    drawings = [
+        _graph(subject, net, travels, node, hops, shown),
+        _reach(net, node, reached, len(travels)),
+        *_smooth(alike),
+    ]
+    rows = [
+        [one.name, one.linked, one.every, one.energy, reached.own[min(k, len(reached.own) - 1)]]
+        for k, one in enumerate(alike)
+    ]
+    columns = {
+        "behind": "text",
+        "cosine of linked nodes": "number",
+        "cosine of all pairs": "number",
+        "relative energy": "number",
+        f"reached by {net.name(node)}": "share",
+    }
+    return View(
+        id="graph",
+        title="The graph",
+        says="Lines are as wide as the messages along them: point at a node to see what comes to it.",
+        summary=_summary(net, travels, node, shown, alike, reached),
+        table=table(columns, rows),
+        drawings=drawings,
+    )
+
+
+def _layers(subject: Subject) -> list[str]:
+    """The layers that send messages, by name."""
+    return [name for name, module in subject.model.named_modules() if name and isinstance(module, OF["messages"])]
+
+
+def look(subject: Subject) -> tuple[Net, list[Travel]]:
+    """The graph that is looked at, and what each layer sends along its edges."""
+    x, edges = subject.inputs[:2]
+    batch = subject.inputs[3] if len(subject.inputs) > 3 else None
+    capturing = capture(subject.model, ("messages", "features"), *_layers(subject))
+    with resting(subject.model), torch.no_grad(), capturing as seen:
+        outputs = subject.model(x, edges, None, batch)
+    graphs = int(batch.max()) + 1 if batch is not None and len(batch) else 1
+    which = whole(subject.options, "example", 0, graphs)
+    inside = torch.ones(len(x), dtype=torch.bool) if batch is None else batch == which
+    nodes = inside.nonzero()[:, 0]
+    place = torch.full((len(x),), -1)
+    place[nodes] = torch.arange(len(nodes))
+
+    def within(pairs: Tensor) -> Tensor:
+        return inside[pairs[0]] & inside[pairs[1]] if pairs.shape[1] else torch.zeros(0, dtype=torch.bool)
+
+    travels = []
+    for name in seen["messages"]:
+        pairs = seen["edges"][name]
+        own = within(pairs)
+        output = seen["features"][name][nodes]
+        travels.append(Travel(name, place[pairs[:, own]], seen["messages"][name][own], output))
+    names, classes = _known(subject, nodes) if batch is None else ({}, None)
+    classed = isinstance(target_of(subject), Classes) and batch is None and outputs.shape[1] > 1
+    return (
+        Net(
+            x[nodes],
+            place[edges[:, within(edges)].long()],
+            nodes,
+            names,
+            classes,
+            outputs.argmax(1) if classed else None,
+        ),
+        travels,
+    )
+
+
+def _known(subject: Subject, nodes: Tensor) -> tuple[dict[int, str], Tensor | None]:
+    """Names and classes of the nodes, from all parts of the data that have this very graph."""
+    names: dict[int, str] = {}
+    classes = torch.full((len(nodes),), -1)
+    parts = list(subject.data.parts.values()) if subject.data is not None else []
+    for part in (*parts, subject.part):
+        if not isinstance(part, NodePart) or part.neighbours or len(part.x) != len(nodes):
+            continue
+        for i, row in enumerate(part.rows.tolist()):
+            names[row] = part.name(i)
+        if part.target is not None and part.target.dtype == torch.int64 and part.target.ndim == 1:
+            classes[part.rows] = part.target
+    return names, classes if bool((classes >= 0).any()) else None
+
+
+def _middle(subject: Subject, net: Net) -> int:
+    """The node that was asked for; else the first that the examples name; else the one with the most edges."""
+    asked = subject.options.get("node")
+    if asked is not None:
+        by_name = {name: node for node, name in net.names.items()}
+        if asked in by_name:
+            return by_name[asked]
+        if asked.strip().isdecimal() and int(asked) < len(net):
+            return int(asked)
+        raise UnknownName(
+            "node", asked, by_name or map(str, range(min(len(net), 1000))), f"There are {count(len(net))}."
+        )
+    rows = subject.inputs[2] if len(subject.inputs) > 2 else torch.empty(0)
+    if len(rows) and len(net) == len(subject.inputs[0]):
+        return int(rows[0])
+    return int(torch.bincount(net.edges.flatten(), minlength=len(net)).argmax())
+
+
+# --- how it is drawn --------------------------------------------------------------------------------------------------
+
+
+def _shown(net: Net, node: int, hops: Tensor) -> list[int]:
+    """The nodes that are drawn: all, or those nearest to the one in the middle."""
+    near = hops_to(net, node, undirected=True)
+    order = torch.where(near < 0, len(net), near).argsort(stable=True)
+    many = min(len(net), SHOWN)
+    while many > 2 and links_among(net, order[:many]).shape[1] > LINKS:
+        many = int(many * 0.8)
+    return order[:many].tolist()
+
+
+def _graph(subject: Subject, net: Net, travels: list[Travel], node: int, hops: Tensor, shown: list[int]) -> Drawing:
+    place = {v: i for i, v in enumerate(shown)}
+    sent = _between(travels, place)
+    pairs = sorted({(min(a, b), max(a, b)) for weights in sent.values() for a, b in weights})
+    degree = torch.bincount(net.edges[1], minlength=len(net))
+    weights = [
+        {"name": name, "values": [[_one(w.get((b, a))), _one(w.get((a, b))) if a != b else None] for a, b in pairs]}
+        for name, w in sent.items()
+    ]
+    nodes = [
+        {
+            "label": net.name(v),
+            "at": at,
+            "tip": [f"{plural(int(degree[v]), 'edge')} lead to it", _far(int(hops[v]), net.name(node))],
+            "key": str(v),
+        }
+        for v, at in zip(shown, _places(pairs, len(shown)))
+    ]
+    note = f"{count(len(shown))} of {count(len(net))} nodes: those nearest to {net.name(node)}"
+    drawing: Drawing = {
+        "kind": "graph",
+        "title": "What travels along the edges",
+        "nodes": nodes,
+        "links": [list(pair) for pair in pairs],
+        "weights": weights,
+        "colours": _colours(subject, net, node, hops, shown),
+        "node": place[node],
+        "labels": len(shown) <= NAMED,
+    }
+    return drawing | ({"note": note} if len(shown) < len(net) else {})
+
+
+def _far(hops: int, middle: str) -> str:
+    return (
+        "the node in the middle"
+        if hops == 0
+        else f"{plural(hops, 'hop')} from {middle}"
+        if hops > 0
+        else "out of reach"
+    )
+
+
+def _between(travels: list[Travel], place: dict[int, int]) -> dict[str, dict[tuple[int, int], float]]:
+    """The weight from one shown node to another, by layer and head; edges that are listed twice added up."""
+    found: dict[str, dict[tuple[int, int], float]] = {}
+    for travel in travels:
+        where = torch.full((int(travel.edges.max()) + 1 if travel.edges.numel() else 1,), -1)
+        for v, i in place.items():
+            if v < len(where):
+                where[v] = i
+        pairs = where[travel.edges]  # (2, E)
+        own = (pairs >= 0).all(0)
+        heads = travel.weights.shape[1]
+        columns = {travel.layer: travel.weights[own].mean(1)}
+        if heads > 1:
+            columns = {f"{travel.layer}, mean of {heads} heads": travel.weights[own].mean(1)}
+            columns |= {f"{travel.layer}, head {k}": travel.weights[own, k] for k in range(min(heads, HEADS))}
+        ends = [(int(a), int(b)) for a, b in pairs[:, own].t().tolist()]
+        for name, values in columns.items():
+            sums = found.setdefault(name, {})
+            for end, value in zip(ends, values.tolist()):
+                sums[end] = sums.get(end, 0.0) + value
+    return found
+
+
+def _one(value: float | None) -> float | None:
+    return None if value is None else rounded(torch.tensor(value, dtype=torch.float64))
+
+
+def _places(pairs: list[tuple[int, int]], nodes: int) -> list[list[float]]:
+    """Where each node is drawn, as springs put it (T. Fruchterman, E. Reingold, 1991); the same every time."""
+    import networkx  # here, because it takes a while
+
+    net = networkx.Graph()
+    net.add_nodes_from(range(nodes))
+    net.add_edges_from((a, b) for a, b in pairs if a != b)
+    at = networkx.spring_layout(net, seed=0, iterations=100)
+    return [plain(torch.tensor([float(v) for v in at[i]])) for i in range(nodes)]
+
+
+def _colours(subject: Subject, net: Net, node: int, hops: Tensor, shown: list[int]) -> list[dict[str, Any]]:
+    """Ways to colour the nodes: their class, what the model says, their kind, how far they are."""
+    found: list[dict[str, Any]] = []
+    target = target_of(subject)
+    names = list(target.names) if isinstance(target, Classes) else []
+    for title, of in (("class", net.classes), ("said by the model", net.predicted)):
+        if of is not None and names:
+            classes = [int(of[v]) if int(of[v]) >= 0 else None for v in shown]
+            found.append({"name": title, "groups": names, "of": classes})
+    hot = bool(((net.x == 0) | (net.x == 1)).all()) and bool((net.x.sum(1) == 1).all())
+    if not found and hot and 1 < net.x.shape[1] <= TYPES:
+        kinds = [f"feature {k}" for k in range(net.x.shape[1])]
+        found.append({"name": "feature", "groups": kinds, "of": [int(net.x[v].argmax()) for v in shown]})
+    most = max(0, min(HOPS, max(int(hops[v]) for v in shown)))
+    groups = [net.name(node), *(plural(hop, "hop") for hop in range(1, most + 1))]
+    far = [min(int(hops[v]), most) if int(hops[v]) >= 0 else None for v in shown]
+    return [*found, {"name": "hops away", "groups": groups, "of": far, "ordered": True}]
+
+
+def _reach(net: Net, node: int, reached: Reach, depth: int) -> Drawing:
+    of_all = f"mean of {count(reached.starts)} nodes" if reached.starts < len(net) else "mean of all nodes"
+    series = [
+        {"name": name, "points": [[hop, _one(value)] for hop, value in enumerate(values)]}
+        for name, values in ((net.name(node), reached.own), (of_all, reached.mean))
+    ]
+    mark = {"x": depth, "label": f"{plural(depth, 'layer')} of this model"}
+    return _lines("Share of the graph within so many hops", "hops", "share", True, series, mark)
+
+
+def _lines(
+    title: str, x: str, format: str, zero: bool, series: list[dict[str, Any]], mark: dict[str, Any] | None = None
+) -> Drawing:
+    drawing = {"kind": "lines", "title": title, "x": x, "format": format, "log": False, "zero": zero}
+    return {**drawing, "series": series, "mark": mark}
+
+
+def _smooth(alike: list[Alike]) -> list[Drawing]:
+    """Curves over the layers, of what could be measured."""
+    drawings: list[Drawing] = []
+    cosines = {"linked nodes": [a.linked for a in alike], "all pairs": [a.every for a in alike]}
+    energies = {"": [a.energy for a in alike]}
+    for title, curves, zero in (
+        ("Mean cosine of nodes behind each layer", cosines, False),
+        ("Dirichlet energy behind each layer, relative", energies, True),
+    ):
+        known = {name: values for name, values in curves.items() if any(value is not None for value in values)}
+        if known:
+            series = [
+                {"name": name, "points": [[k, v] for k, v in enumerate(values)]} for name, values in known.items()
+            ]
+            drawings.append(_lines(title, "layer", "number", zero, series))
+    return drawings
+
+
+def _summary(net: Net, travels: list[Travel], node: int, shown: list[int], alike: list[Alike], reached: Reach) -> str:
+    links = links_among(net, torch.arange(len(net)))
+    pairs = int((links[0] != links[1]).sum())
+    words = [f"{plural(len(net), 'node')} and {plural(pairs, 'link')} between them."]
+    if len(shown) < len(net):
+        words.append(f"The {count(len(shown))} nearest to {net.name(node)} are drawn.")
+    for travel in travels[:1]:
+        own = travel.edges[1] == node
+        if bool(own.any()):
+            weights = travel.weights[own].mean(1)
+            k = int(weights.abs().argmax())
+            source = int(travel.edges[0][own][k])
+            who = "itself" if source == node else net.name(source)
+            many = plural(int(own.sum()), "message")
+            if len(weights) > 1 and torch.allclose(weights, weights[:1].expand_as(weights)):
+                words.append(
+                    f"In {travel.layer} all {many} to {net.name(node)} have the coefficient "
+                    f"{number(float(weights[0]))}: none counts more than another."
+                )
+            else:
+                words.append(
+                    f"In {travel.layer} the strongest of {many} to {net.name(node)} comes "
+                    f"from {who}, with {number(float(weights[k]))}."
+                )
+    depth = len(travels)
+    words.append(
+        f"After {plural(depth, 'layer')} it has seen {share(reached.own[depth])} of the graph, a node on average "
+        f"{share(reached.mean[depth])}."
+    )
+    first, last = alike[0], alike[-1]
+    if first.linked is not None and last.linked is not None:
+        words.append(f"The mean cosine of linked nodes goes from {number(first.linked)} to {number(last.linked)}.")
+    if first.energy is not None and last.energy is not None:
+        words.append(f"Their relative energy goes from {number(first.energy)} to {number(last.energy)}.")
+    return " ".join(words)

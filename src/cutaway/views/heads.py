@@ -1,0 +1,272 @@
+"""Attention as drawings: all heads of a layer as small maps, some in whole, and what patches look at in a picture."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..draw.description import Drawing
+from ..draw.words import count, number, plural
+from .asking import arithmetic
+from .looks import Look
+from .numbers import averaged, picture_of, pixels_of
+from .places import Side, of
+from .subject import Subject
+
+TILES, MAPS = 50_000, 130_000  # numbers that the small maps and the whole ones of all layers may have
+PICTURES = 600_000  # characters of pictures
+LONG, WIDE = 128, 40  # tokens that are shown at most, in words and as a matrix
+QUERIES = 5  # patches whose sight is drawn
+
+
+@dataclass(frozen=True)
+class Head:
+    """What is known of one head, as means over the queries."""
+
+    entropy: float  # bits
+    most: float  # bits that it could have: of all that the queries may see, evenly
+    distance: float | None  # of what is looked at, in tokens or pixels; None across two texts
+    own: float | None  # weight on the query's own place
+    first: float  # weight on the first key
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One look, with what is kept of it."""
+
+    look: Look
+    queries: Side
+    keys: Side
+    heads: list[Head]
+
+
+@dataclass(frozen=True)
+class Room:
+    """How much of each layer there is room for."""
+
+    tile: int  # pixels of a small map's side
+    heads: int  # that are drawn in whole
+    long: int  # tokens in words
+    wide: int  # tokens in a matrix
+
+
+def layer_of(look: Look, both: tuple[Side, Side]) -> Layer:
+    """The look without padding, and what its heads do."""
+    queries, keys = of(look, both)
+    t, s = queries.real, keys.real
+    mask = None if look.mask is None else look.mask[:, t][:, :, s]
+    bare = dataclasses.replace(look, q=look.q[:, t], k=look.k[:, s], v=look.v[:, s], mask=mask, output=look.output[t])
+    distances = None if look.crosses else queries.distances()
+    visible = _visible(bare)
+    heads = [_head(bare.weights(h), distances, visible) for h in range(bare.heads)]
+    return Layer(bare, queries, keys, heads)
+
+
+def _visible(look: Look) -> float:
+    """The bits of looking evenly at all that may be seen, as a mean over the queries."""
+    mask = look.mask_of(0)
+    if mask is None:
+        return math.log2(look.k.shape[1])
+    seen = mask if mask.dtype == torch.bool else ~mask.isneginf()
+    return float(seen.sum(1).clamp(min=1).double().log2().mean())
+
+
+def _head(weights: Tensor, distances: Tensor | None, most: float) -> Head:
+    """Means over the queries of weights (T, S), which are `distances` (T, S) apart."""
+    bits = -(weights * weights.clamp(min=torch.finfo(weights.dtype).tiny).log2()).sum(1)  # (T,)
+    distance = None
+    if distances is not None:
+        placed = ~distances.isnan()
+        seen = weights * placed
+        near = (seen * distances.nan_to_num().to(weights)).sum(1) / seen.sum(1).clamp(min=1e-12)
+        rows = placed.any(1)
+        distance = float(near[rows].mean()) if bool(rows.any()) else None
+    own = float(weights.diagonal().mean()) if distances is not None else None
+    return Head(float(bits.mean()), most, distance, own, float(weights[:, 0].mean()))
+
+
+def drawings_of(layer: Layer, head: int, asked: int | None, layers: int, picture: str | None) -> list[Drawing]:
+    """All heads of a layer as small maps, then some in whole, each with the arithmetic of one query."""
+    look = layer.look
+    room = _room(len(layer.queries.labels), len(layer.keys.labels), look.heads, layers)
+    last = len(layer.queries.labels) - 1
+    # The class token asks for the picture; of a text the last token, which has read most.
+    usual = 0 if layer.queries.grid is not None else last
+    query = usual if asked is None else min(asked, last)
+    first = min(head, look.heads - 1)
+    whole_heads = sorted({first, *[h for h in range(look.heads) if h != first][: room.heads - 1]})
+    maps = [look.weights(h) for h in range(look.heads)]
+    small = {
+        "kind": "tiles",
+        "title": f"All {plural(look.heads, 'head')}" if look.heads > 1 else "The head",
+        "scale": "amount",
+        "range": "unit",
+        "tiles": [
+            {
+                "label": f"head {h}",
+                "group": look.name,
+                "values": _shares(averaged(maps[h][None], room.tile)[0]),
+                "tip": _tip(layer.heads[h], layer.queries.grid is not None),
+            }
+            for h in range(look.heads)
+        ],
+    }
+    options = [{"name": f"head {h}", "drawings": _whole(layer, h, maps[h], query, room)} for h in whole_heads]
+    missing = f", {len(whole_heads)} of {look.heads} here: head= chooses" if len(whole_heads) < look.heads else ""
+    chosen_head = {
+        "kind": "choice",
+        "title": f"One head{missing}",
+        "label": "head",
+        "slider": False,
+        "start": whole_heads.index(first),
+        "options": options,
+    }
+    seen = _overlays(layer, maps, asked, layers, picture) if layer.queries.grid is not None else []
+    return [*seen, small, chosen_head]
+
+
+def _room(queries: int, keys: int, heads: int, layers: int) -> Room:
+    tile = max(6, min(32, math.isqrt(TILES // (layers * heads))))
+    long = min(LONG, math.isqrt(MAPS // layers))
+    t, s = min(queries, long), min(keys, long)
+    wide = min(WIDE, long)
+    each = t * s + min(t, wide) * min(s, wide) + 1000
+    return Room(tile, max(1, min(heads, MAPS // (layers * each))), long, wide)
+
+
+def _whole(layer: Layer, h: int, weights: Tensor, query: int, room: Room) -> list[Drawing]:
+    """One head: its tokens, its matrix, and the arithmetic of the query."""
+    look, queries, keys = layer.look, layer.queries, layer.keys
+    found: list[Drawing] = []
+    t, s = _window(len(queries.labels), room.long, query), _window(len(keys.labels), room.long, query)
+    if look.crosses:
+        s = slice(0, room.long)
+    if queries.grid is None:
+        items = [_item("source" if look.crosses else "", keys.labels[s])]
+        items += [_item("target", queries.labels[t])] if look.crosses else []
+        found.append(
+            {
+                "kind": "tokens",
+                "title": "What a token looks at" + _of(t, len(queries.labels)),
+                "scale": "amount",
+                "items": items,
+                "weights": _shares(weights[t, s]),
+                "query": query - t.start,
+            }
+        )
+    if queries.grid is None or len(queries.labels) <= room.wide + 10:
+        wide = room.wide if queries.grid is None else room.wide + 10
+        t, s = _window(len(queries.labels), wide, query), _window(len(keys.labels), wide, query)
+        if look.crosses:
+            s = slice(0, wide)
+        found.append(
+            {
+                "kind": "matrix",
+                "title": "Weights" + _of(t, len(queries.labels)),
+                "rows": queries.labels[t],
+                "columns": keys.labels[s],
+                "values": _shares(weights[t, s]),
+                "scale": "amount",
+                "format": "share",
+                "low": 0,
+                "row_name": "query",
+                "column_name": "key",
+            }
+        )
+    return [*found, *arithmetic(look, h, query, queries.labels[query], keys.labels)]
+
+
+def _overlays(layer: Layer, maps: list[Tensor], asked: int | None, layers: int, picture: str | None) -> list[Drawing]:
+    """What some patches look at, over the picture, one map for each head."""
+    side = layer.queries
+    assert side.grid is not None, "patches have places"
+    rows, columns = side.grid
+    before, patches = side.before, rows * columns
+    room = max(1, min(QUERIES, MAPS // (2 * layers * len(maps) * patches)))
+    corners = [(rows // 2, columns // 2), (rows // 4, columns // 4), (rows // 4, 3 * columns // 4)]
+    corners += [(3 * rows // 4, columns // 4), (3 * rows // 4, 3 * columns // 4)]
+    first = [asked] if asked is not None else list(range(before))
+    queries = list(dict.fromkeys([*first, *(before + r * columns + c for r, c in corners)]))[:room]
+    options: list[dict[str, Any]] = [
+        {
+            "name": _named(side, q),
+            "drawings": [
+                {
+                    "kind": "overlay",
+                    "title": f"What {_named(side, q)} looks at",
+                    "scale": "amount",
+                    "opacity": 0.6,
+                    "picture": picture,
+                    "items": [
+                        {
+                            "label": f"head {h}",
+                            "picture": None,
+                            "values": _shares(weights[q, before:].reshape(rows, columns)),
+                            "tip": [f"head {h}", *_tip(layer.heads[h], True)],
+                            "warning": None,
+                        }
+                        for h, weights in enumerate(maps)
+                    ],
+                }
+            ],
+        }
+        for q in queries
+    ]
+    if len(options) == 1:
+        return list(options[0]["drawings"])
+    return [{"kind": "choice", "title": "", "label": "from", "slider": False, "start": 0, "options": options}]
+
+
+def picture_for(subject: Subject, i: int, layers: int) -> str:
+    """The example as a picture small enough to stand with each query of so many layers."""
+    most = PICTURES // (layers * QUERIES)
+    given, x = subject.picture(i), subject.inputs[0][i]
+    url = ""
+    for side in (224, 160, 112, 80, 56, 40):
+        url = pixels_of(averaged(x, side)) if given is None else picture_of(given, side)
+        if len(url) <= most:
+            break
+    return url
+
+
+def _named(side: Side, q: int) -> str:
+    """A place of a picture in words."""
+    if side.grid is None or q < side.before:
+        return f"the {side.labels[q]}"
+    row, column = divmod(q - side.before, side.grid[1])
+    return f"the patch in row {row}, column {column}"
+
+
+def _window(length: int, most: int, query: int) -> slice:
+    """The places shown: all, or as many as may be, up to the query."""
+    if length <= most:
+        return slice(0, length)
+    end = max(most, query + 1)
+    return slice(end - most, end)
+
+
+def _of(shown: slice, length: int) -> str:
+    many = shown.stop - shown.start
+    return "" if many >= length else f", places {shown.start} to {shown.stop - 1} of {count(length)}"
+
+
+def _item(label: str, tokens: Sequence[str]) -> dict[str, Any]:
+    return {"label": label, "tokens": list(tokens), "values": [], "warning": None}
+
+
+def _shares(weights: Tensor) -> Any:
+    """Shares with three decimals: more would not be seen."""
+    return [[round(value, 3) for value in row] for row in weights.double().tolist()]
+
+
+def _tip(head: Head, pixels: bool) -> list[str]:
+    said = [f"entropy {number(head.entropy)} bits"]
+    if head.distance is not None:
+        said.append(f"looks {number(head.distance)} {'pixels' if pixels else 'tokens'} away")
+    return said

@@ -1,0 +1,156 @@
+"""What views of layers share: a model that rests while it is looked at, its convolutions, and options as typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..draw.words import count, plural
+from ..errors import SettingError, UnknownName
+from ..models.airbench import Whitening
+from ..models.lenet5 import TableConv2d
+from ..spec import Target
+from .subject import Subject
+
+Seeing = Callable[[str, nn.Module, tuple[Any, ...], Any], None]
+
+
+@contextmanager
+def resting(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside the block; afterwards every module is as it was."""
+    training = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, was in training.items():
+            module.training = was
+
+
+@contextmanager
+def seeing(model: nn.Module, see: Seeing, names: Sequence[str] | None = None) -> Iterator[None]:
+    """Inside the block, `see(name, module, inputs, output)` is called behind each module, or each of `names`; what it
+    keeps it should copy, because what follows may write over it. No hook stays."""
+    wanted = None if names is None else set(names)
+    handles = [
+        module.register_forward_hook(_hook(see, name))
+        for name, module in model.named_modules()
+        if name and (wanted is None or name in wanted)
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _hook(see: Seeing, name: str) -> Any:
+    def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        see(name, module, args, output)
+
+    return hook
+
+
+def examples_said(subject: Subject) -> str:
+    """What is opened with the model, in words: 8 examples, a graph of 34 nodes, 8 graphs of 165 nodes."""
+    if subject.kind != "graph":
+        return plural(subject.count, "random example" if subject.part is None else "example")
+    nodes = plural(len(subject.inputs[0]), "node")
+    batch = subject.inputs[3] if len(subject.inputs) > 3 else None
+    graphs = int(batch.max()) + 1 if batch is not None and len(batch) else 1
+    return f"a graph of {nodes}" if graphs == 1 else f"{count(graphs)} graphs of {nodes} together"
+
+
+def run(subject: Subject, i: int) -> None:
+    """Example i through the model, alone, resting and without gradients; of a text without the padding of its batch."""
+    inputs = [x[i : i + 1] for x in subject.inputs]
+    if subject.kind == "text" and len(inputs) > 1 and inputs[1].dtype == torch.bool:
+        last = int(inputs[1][0].nonzero().max()) + 1 if inputs[1].any() else 1
+        inputs = [x[:, :last] for x in inputs]
+    with resting(subject.model), torch.no_grad():
+        subject.model(*inputs)
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A layer that lays a window on its input: y = Σ w·x + b, over 1 or 2 axes."""
+
+    name: str
+    weight: Tensor  # (O, C / groups, *kernel)
+    bias: Tensor | None  # (O,)
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]  # zeros before and behind each axis
+    dilation: tuple[int, ...]
+    groups: int = 1
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """Entries of a window along each axis."""
+        return tuple(self.weight.shape[2:])
+
+    @property
+    def span(self) -> tuple[int, ...]:
+        """From the first entry of a window to its last, along each axis."""
+        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation))
+
+
+def convolutions(model: nn.Module) -> dict[str, Convolution]:
+    """The convolutions of a model by their names, in the order in which it has them. Weights are detached."""
+    found = (_convolution(name, module) for name, module in model.named_modules())
+    return {c.name: c for c in found if c is not None}
+
+
+def _convolution(name: str, module: nn.Module) -> Convolution | None:
+    bias = getattr(module, "bias", None)
+    bias = bias.detach() if isinstance(bias, Tensor) else None
+    if isinstance(module, TableConv2d):  # kernels of connections that are not there are zeros
+        weight = module.weight.new_zeros(module.dense_shape)
+        weight = weight.index_put((module.target, module.source), module.weight.detach())
+        return Convolution(name, weight, bias, (1, 1), (0, 0), (1, 1))
+    if isinstance(module, Whitening):
+        return Convolution(name, module.weight.detach(), bias, (1, 1), (0, 0), (1, 1))
+    if not isinstance(module, nn.Conv1d | nn.Conv2d):
+        return None
+    padding = module.padding
+    if isinstance(padding, str):
+        padding = tuple(
+            d * (k - 1) // 2 if padding == "same" else 0 for k, d in zip(module.kernel_size, module.dilation)
+        )
+    return Convolution(name, module.weight.detach(), bias, module.stride, padding, module.dilation, module.groups)
+
+
+def target_of(subject: Subject) -> Target | None:
+    """What the model learned to say; None where it has not met data."""
+    return subject.spec.target if subject.spec is not None else None
+
+
+def chosen(options: Mapping[str, str], key: str, known: Sequence[str], kind: str) -> str | None:
+    """The option `key`, one of `known`; None where it was not given. Raises UnknownName with the nearest."""
+    value = options.get(key)
+    if value is not None and value not in known:
+        raise UnknownName(kind, value, known)
+    return value
+
+
+def whole(options: Mapping[str, str], key: str, default: int, below: int) -> int:
+    """The option `key` as a whole number from 0 on and below `below`. Raises SettingError."""
+    value = options.get(key)
+    if value is None:
+        return default
+    number = int(value) if value.strip().isdecimal() else -1
+    if not 0 <= number < below:
+        raise SettingError(f"{key}={value} cannot be: it must be a whole number from 0 to {below - 1}.")
+    return number
+
+
+def spread_over(names: Sequence[str], most: int) -> list[str]:
+    """At most `most` of the names, evenly spaced, with the first and the last."""
+    if len(names) <= most:
+        return list(names)
+    places = sorted({round(i * (len(names) - 1) / (most - 1)) for i in range(most)})
+    return [names[i] for i in places]

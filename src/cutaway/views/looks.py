@@ -1,0 +1,187 @@
+"""What every attention of a model did with one example: queries, keys, values and mask, read beside the fused kernel.
+
+Each is handed on as soon as its module has run, and what is not kept is gone: a deep model on a long text does not hold
+the weights of all its layers at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ..models.bert import Bert
+from ..models.seq2seq_gru import AdditiveAttention
+from ..nn.attention import MultiHeadAttention, dot
+from ..nn.masks import causal_mask, combined, masked_softmax
+from .looking import resting
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Look:
+    """One attention on one example: h heads, T queries, S keys."""
+
+    name: str  # of its module; with the number of the call where it is called again: blocks.0.attention#2
+    module: nn.Module
+    q: Tensor  # (h, T, d)
+    k: Tensor  # (h, S, d)
+    v: Tensor  # (h, S, d_v)
+    mask: Tensor | None  # (1 or h, T, S), boolean or added to the scores
+    scale: float  # what q · k is multiplied with, 1 / √d unless said otherwise
+    output: Tensor  # what the module gave, (T, dim)
+    crosses: bool = False  # over a source, not over itself
+    causal: bool = False
+    compared: Tensor | None = None  # v of vᵀ tanh(q + k), (d,), where the score is additive
+
+    @property
+    def heads(self) -> int:
+        """How many heads it has."""
+        return len(self.q)
+
+    def products(self, head: int) -> Tensor:
+        """How well each key suits each query before scale and mask, (T, S): q · k, or vᵀ tanh(q + k)."""
+        if self.compared is not None:
+            return torch.tanh(self.q[head][:, None] + self.k[head][None]) @ self.compared  # (T, S, d) · (d,)
+        return dot(self.q[head], self.k[head])
+
+    def mask_of(self, head: int) -> Tensor | None:
+        """The mask of that head, (T, S)."""
+        if self.mask is None:
+            return None
+        return self.mask[head if len(self.mask) > 1 else 0].expand(self.q.shape[1], self.k.shape[1])
+
+    def weights(self, head: int) -> Tensor:
+        """How much each query took from each key, (T, S): rows sum to 1, or are 0 where nothing may be seen."""
+        return masked_softmax(self.products(head) * self.scale, self.mask_of(head))
+
+    def results(self) -> Tensor:
+        """weights · V of all heads, (h, T, d_v)."""
+        return torch.stack([self.weights(head) @ self.v[head] for head in range(self.heads)])
+
+
+def attentions(model: nn.Module) -> dict[str, nn.Module]:
+    """The modules that attend, by name."""
+    return {k: m for k, m in model.named_modules() if isinstance(m, (MultiHeadAttention, AdditiveAttention))}
+
+
+def names_of(model: nn.Module) -> dict[str, int]:
+    """The looks of one example by name, each with its number of heads, in the order in which the model has them."""
+    found: dict[str, int] = {}
+    for name, module in attentions(model).items():
+        heads, passes = int(getattr(module, "heads", 1)), _passes(model, name)
+        found |= {_named(name, k): heads for k in range(1, passes + 1)}
+    return found
+
+
+def watch(model: nn.Module, inputs: tuple[Any, ...], see: Callable[[Look], Result]) -> list[Result]:
+    """What `see` makes of every look, in the order of the computation, while the model runs on one example, (1, …)."""
+    found: list[Result] = []
+    times: Counter[str] = Counter()
+    steps: dict[str, list[tuple[Tensor, ...]]] = {}
+
+    def many_headed(name: str) -> Any:
+        def hook(module: MultiHeadAttention, args: Any, kwargs: Any, output: Tensor) -> None:
+            times[name] += 1
+            said = _named(name, times[name])
+            found.append(see(_look(said, module, args, kwargs, output)))
+
+        return hook
+
+    def additive(name: str) -> Any:
+        def hook(module: AdditiveAttention, args: Any, kwargs: Any, output: tuple[Tensor, Tensor]) -> None:
+            s, keys, h, mask = args
+            steps.setdefault(name, []).append((module.query(s)[0], keys[0], h[0], mask[0], output[0][0]))
+
+        return hook
+
+    handles = [
+        module.register_forward_hook(
+            many_headed(name) if isinstance(module, MultiHeadAttention) else additive(name), with_kwargs=True
+        )
+        for name, module in attentions(model).items()
+    ]
+    try:
+        with torch.no_grad(), resting(model):
+            model(*inputs)
+            for name, taken in steps.items():
+                found.append(see(_stepped(name, model.get_submodule(name), taken)))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+def alone(inputs: tuple[Tensor, ...], i: int) -> tuple[Tensor, ...]:
+    """The inputs of example i by itself, (1, …)."""
+    return tuple(x[i : i + 1] for x in inputs)
+
+
+def _named(name: str, k: int) -> str:
+    """The name of a module's k-th call, as `capture` has it."""
+    return name if k == 1 else f"{name}#{k}"
+
+
+def _look(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output: Tensor) -> Look:
+    given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    q, k, v = module.split(given["x"], given.get("source"), None, given.get("positions"))
+    causal = bool(given.get("causal", False))
+    own = causal_mask(q.shape[2], k.shape[2], q.device) if causal else None
+    mask = combined(given.get("mask"), own)
+    if mask is not None:
+        mask = mask.expand(1, *mask.shape[-3:])[0] if mask.ndim == 4 else mask.expand(1, *mask.shape[-2:])
+        mask = mask.expand(len(mask), q.shape[2], k.shape[2])  # (1 or h, T, S)
+        causal = causal or _hides_what_follows(mask)
+    shared = module.heads // module.kv_heads
+    return Look(
+        name,
+        module,
+        q[0],
+        k[0].repeat_interleave(shared, dim=0),
+        v[0].repeat_interleave(shared, dim=0),
+        mask,
+        module.scale,
+        output[0].detach(),
+        crosses=module.crosses,
+        causal=causal and not module.crosses,
+    )
+
+
+def _stepped(name: str, module: nn.Module, taken: list[tuple[Tensor, ...]]) -> Look:
+    """The additive attention of all steps of the target as one look with one head."""
+    queries, keys, h, mask, contexts = zip(*taken)
+    compared: Any = module
+    return Look(
+        name,
+        module,
+        torch.stack(queries)[None],
+        keys[0][None],
+        h[0][None],
+        mask[0].expand(1, len(queries), -1),
+        1.0,
+        torch.stack(contexts),
+        crosses=True,
+        compared=compared.v.detach(),
+    )
+
+
+def _passes(model: nn.Module, name: str) -> int:
+    """How often the model runs that module: ALBERT's one block is all of its blocks."""
+    blocks: Any = getattr(model, "blocks", None)
+    if not name.startswith("blocks.") or not isinstance(model, Bert):
+        return 1
+    return int(model.config.layers) if len(blocks) == 1 and model.config.share_layers else 1
+
+
+def _hides_what_follows(mask: Tensor) -> bool:
+    """Whether no query may look behind itself: T5's decoder says so in its bias."""
+    if mask.shape[-1] != mask.shape[-2] or mask.shape[-1] < 2:
+        return False
+    hidden = ~mask if mask.dtype == torch.bool else mask.isneginf()
+    return bool(hidden.triu(1).sum() == len(mask) * mask.shape[-1] * (mask.shape[-1] - 1) // 2)

@@ -1,0 +1,272 @@
+"""Attributions as drawings: over a picture, over words, beside the names of columns, along time, over nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..draw.description import Drawing
+from ..draw.words import count, number, plural
+from ..inspect.attribution import Attribution
+from .numbers import averaged, picture_of, pixels_of, plain
+from .subject import Subject
+
+NAMES = {
+    "gradient": "gradient",
+    "input_x_gradient": "input × gradient",
+    "integrated_gradients": "integrated gradients",
+    "gradient_shap": "GradientShap",
+    "kernel_shap": "KernelShap",
+    "occlusion": "occlusion",
+    "edges": "edges taken out",
+    "grad_cam": "Grad-CAM",
+    "rollout": "attention roll-out",
+}
+PIXELS = 64  # to a side of a map
+ROWS = 24  # of columns, nodes or edges
+TOKENS = 400  # of a text
+STEPS = 240  # of a series
+VARIABLES = 40  # beside each other at one step
+FRAMES = 6  # of a video
+UNSIGNED = ("grad_cam", "rollout")
+
+
+def drawn(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
+    """The maps of one example, by the kind of data."""
+    draw = {"image": _over_picture, "video": _over_frames, "series": _along_time, "graph": _over_nodes}
+    if found[0].kind in ("text", "pairs"):
+        return [_over_words(subject, i, one) for one in found]
+    if found[0].kind == "table":
+        return [_beside_columns(subject, found)]
+    return draw[found[0].kind](subject, i, found)
+
+
+def short(result: Attribution) -> str | None:
+    """The warning that fits on a picture, or None."""
+    failed = [type(check).__name__ for check in result.checks if check.passed is False]
+    words = {"Completeness": "does not add up to the output", "Randomisation": "the same with random weights"}
+    return f"Fails its check: {' and '.join(words[name] for name in failed)}" if failed else None
+
+
+def _scale(found: Sequence[Attribution]) -> str:
+    return "amount" if all(one.method in UNSIGNED for one in found) else "signed"
+
+
+# --- pictures ------------------------------------------------------------------------------------------------------
+
+
+def _over_picture(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
+    image = subject.picture(i)
+    picture = picture_of(image) if image is not None else pixels_of(subject.inputs[0][i])
+    items = [
+        {
+            "label": NAMES[one.method],
+            "picture": None,
+            "values": plain(averaged(one.values, PIXELS)[0]),
+            "tip": [_titled(one)],
+            "warning": short(one),
+        }
+        for one in found
+    ]
+    title = f"What counts in {subject.name(i)}"
+    drawing = {"kind": "overlay", "title": title, "scale": _scale(found), "items": items, "opacity": 0.75}
+    return [drawing | {"picture": picture}]
+
+
+def _over_frames(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
+    frames = subject.inputs[0][i]  # (T, C, H, W)
+    mask = subject.inputs[1] if len(subject.inputs) > 1 else None
+    real = int(mask[i].sum()) if mask is not None else len(frames)
+    places = sorted({round(k * (real - 1) / max(1, FRAMES - 1)) for k in range(FRAMES)})
+    drawings: list[Drawing] = []
+    for one in found:
+        maps = averaged(one.values, PIXELS)[0]
+        items = [
+            {
+                "label": f"frame {t + 1} of {real}",
+                "picture": pixels_of(frames[t]),
+                "values": plain(maps[t]),
+                "tip": [_titled(one), f"frame {t + 1}"],
+                "warning": short(one) if t == 0 else None,
+            }
+            for t in places
+        ]
+        drawings.append(
+            {"kind": "overlay", "title": _titled(one), "scale": _scale([one]), "items": items, "opacity": 0.75}
+        )
+    return drawings
+
+
+def _titled(one: Attribution) -> str:
+    name = NAMES[one.method]
+    name = name[0].upper() + name[1:]
+    return f"{name} of {one.layer}" if one.layer else name
+
+
+# --- words ---------------------------------------------------------------------------------------------------------
+
+
+def _over_words(subject: Subject, i: int, one: Attribution) -> Drawing:
+    sides = [("source" if one.beside is not None else "", subject.tokens(i), one.values[0])]
+    if one.beside is not None:
+        sides.append(("target so far", subject.tokens(i, 1), one.beside[0]))
+    items: list[dict[str, Any]] = []
+    for label, tokens, values in sides:
+        tokens = tokens[: len(values)]
+        first = _from(one, len(tokens))
+        shown = tokens[first : first + TOKENS]
+        said = f"{label}: {count(len(shown))} of {plural(len(tokens), 'token')}" if len(shown) < len(tokens) else label
+        warning = short(one) if not items else None
+        part = plain(values[first : first + len(shown)])
+        items.append({"label": said.lstrip(": "), "tokens": shown, "values": part, "warning": warning})
+    signed = "amount" if one.method in (*UNSIGNED, "gradient") else "signed"
+    return {"kind": "tokens", "title": _titled(one), "scale": signed, "items": items, "range": "global"}
+
+
+def _from(one: Attribution, length: int) -> int:
+    """Where the shown stretch of a long text begins: it ends behind the place that is answered."""
+    place = int(one.target.place[0]) if one.target.place is not None and one.beside is None else 0
+    return max(0, min(place + 1, length) - TOKENS)
+
+
+# --- columns, steps, nodes ------------------------------------------------------------------------------------------
+
+
+def columns_of(subject: Subject, features: int) -> list[str]:
+    """What the columns of a table are called."""
+    known = list(getattr(subject.spec, "columns", ()))
+    return known if len(known) == features else [f"column {k + 1}" for k in range(features)]
+
+
+def _beside_columns(subject: Subject, found: Sequence[Attribution]) -> Drawing:
+    names = columns_of(subject, found[0].values.shape[1])
+    values = [one.values[0] for one in found]
+    order = values[0].abs().argsort(descending=True, stable=True)[:ROWS].tolist()
+    title = "What counts, by column"
+    if len(order) < len(names):
+        title += f": the first {len(order)} of {count(len(names))}"
+    return _rows(title, [(names[k], "", [float(v[k]) for v in values]) for k in order], found)
+
+
+def _rows(title: str, rows: list[tuple[str, str, list[float]]], found: Sequence[Attribution]) -> Drawing:
+    heads = [NAMES[one.method] + (" · fails its check" if not one.passed else "") for one in found]
+    columns = [{"name": head, "format": "number", "mark": "signed"} for head in heads]
+    given = [
+        {
+            "label": label,
+            "note": note,
+            "cells": [{"value": float(f"{v:.4g}")} for v in values],
+            "tip": [label, *(f"{head}: {number(v)}" for head, v in zip(heads, values))],
+        }
+        for label, note, values in rows
+    ]
+    return {"kind": "rows", "title": title, "columns": columns, "rows": given}
+
+
+def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
+    x = subject.inputs[0][i]  # (T, F)
+    real = _frames(subject, i)
+    x = x[:real]
+    steps = _spread(real, STEPS)
+    drawings: list[Drawing] = []
+    if x.shape[1] <= 6:
+        series = [
+            {"name": name, "points": [[t, v] for t, v in zip(steps, plain(x[steps, f]))]}
+            for f, name in enumerate(_variables(subject, x.shape[1]))
+        ]
+        lines: Drawing = {"kind": "lines", "title": f"What goes in: {subject.name(i)}", "x": "step", "format": "number"}
+        drawings.append(lines | {"log": False, "zero": False, "series": series, "mark": None})
+    if x.shape[1] == 1:  # one curve for each method, by its own strongest value
+        curves = [one.values[0, :real, 0] / one.values[0, :real].abs().max().clamp(min=1e-12) for one in found]
+        names = [NAMES[one.method] + (" · fails its check" if not one.passed else "") for one in found]
+        series = [
+            {"name": name, "points": [[t, v] for t, v in zip(steps, plain(curve[steps]))]}
+            for name, curve in zip(names, curves)
+        ]
+        title = "What counts, by step: 1 is the strongest of each method"
+        curved: Drawing = {"kind": "lines", "title": title, "x": "step", "format": "number", "log": False, "zero": True}
+        return [*drawings, curved | {"series": series, "mark": None}]
+    variables = _variables(subject, x.shape[1])
+    kept = _spread(len(variables), VARIABLES)
+    for one in found:
+        title = _titled(one) + ("" if one.passed else " · fails its check")
+        values = plain(one.values[0, :real][steps][:, kept].T)  # (F, T)
+        named = [variables[f] for f in kept]
+        drawing: Drawing = {
+            "kind": "matrix",
+            "title": title,
+            "rows": named,
+            "columns": [str(t) for t in steps],
+            "values": values,
+        }
+        sides = {"row_name": "variable", "column_name": "step"}
+        drawings.append(drawing | sides | {"scale": "signed", "format": "number"})
+    return drawings
+
+
+def _frames(subject: Subject, i: int) -> int:
+    """Steps that are real."""
+    mask = subject.inputs[1] if len(subject.inputs) > 1 else None
+    return int(mask[i].sum()) if mask is not None and mask.dtype == torch.bool else subject.inputs[0].shape[1]
+
+
+def _variables(subject: Subject, features: int) -> list[str]:
+    if subject.kind == "sound":
+        return [f"band {f + 1}" for f in range(features)]
+    names = getattr(getattr(subject.preprocessing, "columns", None), "names", ())
+    if len(names) == features:
+        return [str(name) for name in names]
+    return ["signal"] if features == 1 else [f"variable {f + 1}" for f in range(features)]
+
+
+def _spread(length: int, most: int) -> list[int]:
+    """At most `most` of the places, evenly spaced."""
+    return sorted({round(k * (length - 1) / max(1, min(most, length) - 1)) for k in range(min(most, length))})
+
+
+def _over_nodes(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
+    nodes = [one for one in found if one.method != "edges"]
+    names = node_names(subject)
+    drawings: list[Drawing] = []
+    if nodes:
+        sums = [one.values.sum(1) for one in nodes]  # (V,) each
+        order = _strongest(sums[0])
+        rows = [(names[v], "", [float(s[v]) for s in sums]) for v in order]
+        drawings.append(_rows(f"What counts, by node, for {subject.name(i)}", rows, nodes))
+        features = nodes[0].values.sum(0)  # (F,)
+        drawings.append(
+            _rows(
+                "What counts, by feature of the nodes",
+                [(f"feature {f}", "", [float(features[f])]) for f in _strongest(features)],
+                nodes[:1],
+            )
+        )
+    for one in found:
+        if one.method == "edges":
+            pairs = subject.inputs[1]
+            strongest = _strongest(one.values)
+            ends = [[names[v] for v in pairs[:, e].tolist()] for e in strongest]
+            rows = [(" → ".join(pair), "", [float(one.values[e])]) for pair, e in zip(ends, strongest)]
+            drawings.append(_rows("What is lost without an edge", rows, [one]))
+    return drawings
+
+
+def node_names(subject: Subject) -> list[str]:
+    """What the nodes are called: by the data where it names them, else by their numbers."""
+    names = [f"node {v}" for v in range(len(subject.inputs[0]))]
+    whole = subject.data is not None and len(subject.inputs) == 3  # one graph, all of it
+    for part in subject.data.parts.values() if whole and subject.data is not None else ():
+        rows = getattr(part, "rows", None)
+        if isinstance(rows, Tensor) and len(getattr(part, "x", ())) == len(names):
+            for k, v in enumerate(rows.tolist()):
+                names[v] = part.name(k)
+    return names
+
+
+def _strongest(values: Tensor) -> list[int]:
+    """The places of the largest, at most 24; those that are 0 are left out unless all are."""
+    order = values.abs().argsort(descending=True, stable=True)[:ROWS].tolist()
+    return [k for k in order if float(values[k]) != 0] or order[:3]

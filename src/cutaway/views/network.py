@@ -1,0 +1,292 @@
+"""View 1: the network, block by block, down to the arithmetic of each layer."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..draw.description import Drawing, Table, View, table
+from ..draw.words import by, count, plural, share
+from ..inspect.layers import LayerTable, Row, layer_table, on_meta
+from ..models.registry import preset
+from .subject import Subject
+
+SAYS = "layers with shapes, parameters, multiply-adds, memory and receptive field, down to their arithmetic"
+READ = (
+    "One line is one block, and a click opens it: first into the blocks within, at last into the products that its "
+    "counts are made of. Bars of one column have one scale. Blocks that follow each other and are the same stand as "
+    "one line. Look where the long bars are: parameters are what is stored and learned, multiply-adds what an example "
+    "costs, memory what training keeps of it."
+)
+MISLEADS = (
+    "Multiply-adds count convolutions and matrix products alone; normalizations, activations and softmax take time "
+    "too, and small layers take longer than their counts say. Memory is what every layer gives, kept once, in the "
+    "precision of the weights: frameworks keep more, or less where they compute again. The receptive field is what "
+    "could be seen, not what is; the centre counts far more (Luo et al. 2016, https://arxiv.org/abs/1701.04128)."
+)
+OPTIONS: dict[str, str] = {}
+
+COLUMNS = {"parameters": "count", "multiply-adds": "count", "memory, kB": "number", "sees, pixels": "count"}
+MEMORY = 2  # which of them
+LINES = 14  # that are open to begin with, at most
+Node = dict[str, Any]
+
+
+def suits(subject: Subject) -> bool:
+    """Every model has layers."""
+    return True
+
+
+def view(subject: Subject) -> View:
+    """The layers of the model, for one example as large as the first of the subject's."""
+    layers = layers_of(subject)
+    drawing = drawing_of(layers, subject.model)
+    nodes = subject.kind == "graph"
+    of = f"a graph of shape {by(layers.input)}" if nodes else f"one example of shape {by(layers.input[1:])}"
+    return View(
+        id="network",
+        title="Network",
+        says=f"Block by block, for {of}: what each gives, has and costs; a click opens a block, down to its products.",
+        summary=summary(layers),
+        table=numbers(layers, element_size(subject.model)),
+        drawings=[drawing],
+    )
+
+
+def layers_of(subject: Subject) -> LayerTable:
+    """The layer table for the first example. Nothing is computed, unless the model must see numbers."""
+    inputs = subject.inputs if subject.kind == "graph" else tuple(x[:1] for x in subject.inputs)
+    try:
+        return _of_shapes(subject.preset.name, subject.config, tuple((tuple(x.shape), x.dtype) for x in inputs))
+    except (RuntimeError, NotImplementedError):
+        return layer_table(subject.model, *inputs)
+
+
+@functools.lru_cache(maxsize=4)
+def _of_shapes(name: str, config: Any, inputs: tuple[tuple[tuple[int, ...], torch.dtype], ...]) -> LayerTable:
+    """The table of a network that has shapes and no numbers. Raises RuntimeError where it must see numbers."""
+    model = on_meta(preset(name), config)
+    floating = next((dtype for _, dtype in inputs if dtype.is_floating_point), None)
+    model = model.to(floating) if floating is not None else model
+    return layer_table(model, *(torch.empty(shape, dtype=dtype, device="meta") for shape, dtype in inputs))
+
+
+def summary(layers: LayerTable) -> str:
+    """How large it is, and where most of it stands."""
+    at_least = "" if layers.complete else "at least "
+    said = f"{plural(layers.parameters, 'parameter')}; {at_least}{count(layers.multiply_adds)} multiply-adds."
+    blocks = [row for row in layers.at(1) if row.shape or row.parameters]
+    for what, whole in (("parameters", layers.parameters), ("multiply_adds", layers.multiply_adds)):
+        most = max(blocks, key=lambda row: getattr(row, what) or 0)
+        if whole and len(blocks) > 1:
+            part = share((getattr(most, what) or 0) / whole)
+            said += f" The block with the most {what.replace('_', '-')} is {most.name}, with {part} of them."
+    return said
+
+
+def numbers(layers: LayerTable, element: int) -> Table:
+    """Every layer as a row; `element` is how many bytes a number takes."""
+    rows = [[row.name, row.type, _gives(row), *_cells(row, element)] for row in layers.rows]
+    return table({"layer": "text", "type": "text", "gives": "text"} | COLUMNS, rows)
+
+
+# --- the drawing ----------------------------------------------------------------------------------------------
+
+
+def drawing_of(layers: LayerTable, model: nn.Module) -> Drawing:
+    """The layers as a tree. Each line has a name, what it is and gives, a number for each column, and either the lines
+    within or the words of its arithmetic."""
+    blocks: dict[str, Row] = {}  # of each name the outermost: with all that is within
+    for depth in range(1, layers.depth + 1):
+        blocks = {row.name: row for row in layers.at(depth)} | blocks
+    rows = _nodes(layers.rows, 0, blocks, dict(model.named_modules()), element_size(model))
+    kept = [k for k in range(len(COLUMNS)) if any(row["cells"][k] for row in rows)]
+    _keep(rows, kept)
+    return {
+        "kind": "tree",
+        "title": "What each block gives, has and costs",
+        "columns": [{"name": name, "format": f} for k, (name, f) in enumerate(COLUMNS.items()) if k in kept],
+        "rows": rows,
+        "open": _opened(rows),
+    }
+
+
+def element_size(model: nn.Module) -> int:
+    """Bytes of a number."""
+    return next((p.element_size() for p in model.parameters()), 4)
+
+
+def _nodes(
+    rows: Iterable[Row], depth: int, blocks: Mapping[str, Row], modules: Mapping[str, nn.Module], element: int
+) -> list[Node]:
+    """The lines of rows whose names agree in their first `depth` parts."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(".".join(row.name.split(".")[: depth + 1]), []).append(row)
+    found = []
+    for name, inside in groups.items():
+        if len(inside) == 1 and inside[0].name.count(".") <= depth:
+            found.append(_leaf(inside[0], modules.get(inside[0].name), element))
+        else:
+            deeper = [row for row in inside if row.name != name]
+            own = [_leaf(row, modules.get(name), element, "(itself)") for row in inside if row.name == name]
+            found.append(_block(blocks[name], [*own, *_nodes(deeper, depth + 1, blocks, modules, element)]))
+    return _folded(found)
+
+
+def _leaf(row: Row, module: nn.Module | None, element: int, called: str = "") -> Node:
+    return {
+        "name": called or row.name.rpartition(".")[2],
+        "full": f"{row.name} {called}".strip(),
+        "note": _note(row),
+        "cells": _cells(row, element),
+        "words": arithmetic(row, module),
+    }
+
+
+def _block(row: Row, inside: list[Node]) -> Node:
+    memory = [node["cells"][MEMORY] for node in inside]
+    return {
+        "name": row.name.rpartition(".")[2],
+        "full": row.name,
+        "note": _note(row),
+        "cells": [row.parameters, row.multiply_adds, round(sum(m or 0 for m in memory), 3), row.receptive_field],
+        "inside": inside,
+    }
+
+
+def _cells(row: Row, element: int) -> list[float | None]:
+    """The numbers of a layer, as COLUMNS are."""
+    memory = round(math.prod(row.shape) * element / 1000, 3) if row.shape else None
+    return [row.parameters, row.multiply_adds, memory, row.receptive_field]
+
+
+def _folded(nodes: list[Node]) -> list[Node]:
+    """Blocks of a list that follow each other and are the same inside as one line, after the first of them."""
+    folded: list[Node] = []
+    for node in nodes:
+        last = folded[-1] if folded else None
+        if last and node["name"].isdigit() and _likeness(node) == last.get("likeness", _likeness(last)):
+            if "likeness" not in last:
+                last = {
+                    "name": node["name"], "full": node["full"], "cells": [0, 0, 0, None], "times": 0,
+                    "same": last["full"], "note": last["note"], "likeness": _likeness(last),
+                }  # fmt: skip
+                folded.append(last)
+            last["times"] += 1
+            last["cells"] = [*(_sum(a, b) for a, b in zip(last["cells"][:3], node["cells"][:3])), node["cells"][3]]
+            last["until"] = node["name"]
+        else:
+            folded.append(node)
+    for node in folded:
+        if node.pop("likeness", None) is not None:
+            until = node.pop("until")
+            each = plural(node["times"], "block")
+            node["words"] = [f"{each}, the same inside as {node['same']}"]
+            node["name"] = node["name"] if node["times"] == 1 else f"{node['name']} to {until}"
+    return folded
+
+
+def _likeness(node: Node) -> tuple[Any, ...]:
+    """What is the same in blocks that are the same: all but their names and how far they see."""
+    inside = tuple((child["name"], _likeness(child)) for child in node.get("inside", ()))
+    return (node["note"], *node["cells"][:3], inside)
+
+
+def _sum(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else round(a + b, 3)
+
+
+def _keep(rows: list[Node], columns: list[int]) -> None:
+    """Keep these columns of every line."""
+    for row in rows:
+        row["cells"] = [row["cells"][k] for k in columns]
+        _keep(row.get("inside", []), columns)
+
+
+def _opened(rows: list[Node]) -> list[str]:
+    """The blocks that are open to begin with: as many as there is room for, outermost first."""
+    opened: list[str] = []
+    lines, level = len(rows), rows
+    while level:
+        blocks = [row for row in level if row.get("inside")]
+        more = sum(len(row["inside"]) for row in blocks)
+        if lines + more > LINES:
+            break
+        opened += [row["full"] for row in blocks]
+        lines += more
+        level = [child for row in blocks for child in row["inside"]]
+    return opened
+
+
+def _note(row: Row) -> str:
+    """What a line is, and what it gives."""
+    return _gives(row) if row.type == "operation" else f"{row.type}  {_gives(row)}".strip()
+
+
+def _gives(row: Row) -> str:
+    """The shape without the batch; a product of matrices has its heads there."""
+    if not row.shape:
+        return "not called"
+    return by(row.shape if row.name.rpartition(".")[2].startswith("bmm()") else row.shape[1:])
+
+
+# --- arithmetic -----------------------------------------------------------------------------------------------
+
+
+def arithmetic(row: Row, module: nn.Module | None) -> list[str]:
+    """How the counts of a layer come about, a line for each: weights, biases, and the products.
+
+    Every product that is written comes to the number that was counted; where that is not so, the count stands alone.
+    """
+    weights = dict(module.named_parameters(recurse=False)) if module is not None else {}
+    said = [_counted(name, weight) for name, weight in weights.items()]
+    if row.multiply_adds is None:
+        return [*said, f"the multiply-adds of {', '.join(row.unknown)} are not known"]
+    if row.multiply_adds == 0:
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+            said.append("rows are looked up: nothing is multiplied")
+        elif not said:
+            said.append("no weights and no products")
+        return said
+    return [*said, _products(row, module, weights)]
+
+
+def _counted(name: str, weight: Tensor) -> str:
+    """weight: 64·3·7·7 = 9 408."""
+    shape = "·".join(map(count, weight.shape))
+    return f"{name}: {shape} = {count(weight.numel())}" if weight.ndim > 1 else f"{name}: {count(weight.numel())}"
+
+
+def _products(row: Row, module: nn.Module | None, weights: Mapping[str, Tensor]) -> str:
+    """147 weights × 64·112·112 numbers = 118 013 952 multiply-adds, or the number alone."""
+    assert row.multiply_adds is not None, "what is not known has no products"
+    total = f"{count(row.multiply_adds)} multiply-adds"
+    gives = row.shape if row.shape and (row.shape[0] > 1 or row.type == "operation") else row.shape[1:]
+    numbers = f"{'·'.join(map(count, gives))} numbers"
+    matrices = sum(weight.numel() for weight in weights.values() if weight.ndim > 1)
+    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) and row.shape:
+        kernel = "×".join(map(str, module.kernel_size))
+        each = module.weight[0].numel() if module.weight.ndim else 0
+        if each * math.prod(row.shape) == row.multiply_adds:
+            inside = module.in_channels // module.groups
+            return (
+                f"{kernel} window × {plural(inside, 'channel')} = {plural(each, 'product')} for each of "
+                f"{numbers} = {total}"
+            )
+    if matrices and row.multiply_adds % matrices == 0:
+        places = row.multiply_adds // matrices
+        if places == 1:
+            return f"each weight once: {total}"
+        spatial = row.shape[1:-1] if len(row.shape) > 2 else ()
+        where = f" ({'·'.join(map(count, spatial))})" if len(spatial) > 1 and math.prod(spatial) == places else ""
+        return f"{plural(matrices, 'weight')} × {plural(places, 'place')}{where} = {total}"
+    if row.shape and row.multiply_adds % math.prod(row.shape) == 0:
+        each = row.multiply_adds // math.prod(row.shape)
+        return f"{plural(each, 'product')} for each of {numbers} = {total}"
+    return total

@@ -1,0 +1,330 @@
+"""Which values share a mean in each normalization, and what it does to the means and deviations of these examples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..draw.description import Drawing, View, table
+from ..draw.words import by, count, number, plural
+from ..models.alexnet import AlexNet, local_response
+from ..models.googlenet import ResponseNorm
+from .looking import chosen, resting, seeing, spread_over
+from .numbers import plain
+from .subject import FEW, Subject
+
+SAYS = "Normalization: which values share a mean, and what it does to the means and deviations"
+READ = (
+    "The block is what enters the layer: a tile for each example, a row for each channel, a column for each place. "
+    "Dark are the values that share their statistics with one of them; the other sets are striped pale. Below stand "
+    "the mean and the deviation of every set, over these examples, before and behind the layer, and how all its values "
+    "are spread out. Behind the layer a set has mean β and deviation γ, which are learned, and 0 and 1 where they are "
+    "not."
+)
+MISLEADS = (
+    "Batch normalization is shown in evaluation, where it takes the running means of training and not those of these "
+    "examples: behind it their means need not be 0, and examples no longer touch each other (S. Ioffe, C. Szegedy, "
+    "2015). In training every example of a batch would share them. The means and deviations that are drawn are those "
+    "of the few examples that are open. That normalization helps because it keeps the distribution of what a layer "
+    "sees from shifting is doubted (S. Santurkar et al., How does batch normalization help optimization?, 2018), and "
+    "the pictures say nothing of it."
+)
+OPTIONS = {"layer": "the normalization, by its name"}
+
+LAYERS = 12  # to choose from
+SETS = 256  # whose mean and deviation are shown
+SHOWN = (3, 8, 16)  # examples, channels and places of the block
+BINS = 48
+PALE, PALER, DARK = 0.3, 0.12, 1.0
+
+KINDS: dict[str, tuple[type[nn.Module], ...]] = {
+    "batch": (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d),
+    "layer": (nn.LayerNorm,),
+    "RMS": (nn.RMSNorm,),
+    "group": (nn.GroupNorm,),
+    "local response": (ResponseNorm, nn.LocalResponseNorm),
+}
+REACH = 5  # channels whose squares a local response sums up
+SHARED = {
+    "batch": "the same channel of all examples, at every place",
+    "layer": "all numbers of the same {}",
+    "RMS": "all numbers of the same {}, whose mean is not subtracted",
+    "group": "the same group of channels of one example, at every place",
+    "local response": f"the {REACH} channels around them at the same place, and nothing is subtracted",
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is kept of a layer, and of what went through it."""
+
+    kind: str
+    shape: tuple[int, ...]  # of what enters
+    block: Tensor  # (examples, channels, places), the shades
+    whole: tuple[int, int, int]  # how many there are of them
+    sets: str  # what a set is called
+    total: int  # sets
+    centre: tuple[Tensor, Tensor]  # their means, before and behind, (sets,)
+    spread: tuple[Tensor, Tensor]  # their deviations, or the roots of their mean squares
+    running: tuple[Tensor, Tensor] | None  # the means and deviations that it takes in their place
+    histogram: tuple[list[list[float]], list[list[float]]]  # [value, share] before and behind
+
+
+def suits(subject: Subject) -> bool:
+    """Models with a normalization."""
+    return bool(layers(subject.model))
+
+
+def view(subject: Subject) -> View:
+    """Up to twelve normalizations to choose from, or the one asked for."""
+    names = layers(subject.model)
+    asked = chosen(subject.options, "layer", list(names), "normalization")
+    some = [asked] if asked else spread_over(list(names), LAYERS)
+    seen = _look(subject, {name: names[name] for name in some})
+    drawings = {name: _drawings(name, one) for name, one in seen.items()}
+    options = [{"name": name, "drawings": inside} for name, inside in drawings.items()]
+    drawing: Drawing = {"kind": "choice", "title": "Normalization", "label": "layer", "slider": True, "start": 0}
+    return View(
+        id="normalization",
+        title="Normalization",
+        says="Which values share a mean in each normalization (dark in the block), and the means and deviations of "
+        "those sets before it and behind it.",
+        summary=_summary(names, seen),
+        table=_table(seen),
+        drawings=next(iter(drawings.values())) if len(drawings) == 1 else [drawing | {"options": options}],
+    )
+
+
+def layers(model: nn.Module) -> dict[str, str]:
+    """The normalizations of a model by their names, and their kinds. The AlexNet of 2012 has its behind the first two
+    convolutions, as functions."""
+    if isinstance(model, AlexNet):
+        return dict.fromkeys(("conv1", "conv2"), "local response") if model.config.form == "2012" else {}
+    found = {}
+    for name, module in model.named_modules():
+        for kind, types in KINDS.items():
+            if isinstance(module, types):
+                found[name] = kind
+    return found
+
+
+# --- looking --------------------------------------------------------------------------------------------------------
+
+
+def _look(subject: Subject, names: dict[str, str]) -> dict[str, Seen]:
+    """What is kept of those layers in one pass, computed as they run; of one that runs several times, its first run."""
+    found: dict[str, Seen] = {}
+    inputs = subject.inputs if subject.kind == "graph" else tuple(x[:FEW] for x in subject.inputs)
+    mask = inputs[1] if len(inputs) > 1 and inputs[1].dtype == torch.bool else None
+
+    def see(name: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if name not in found:
+            before, behind = _through(subject.model, args[0].detach(), output.detach())
+            found[name] = _seen(names[name], module, before, behind, mask)
+
+    with resting(subject.model), torch.no_grad(), seeing(subject.model, see, list(names)):
+        subject.model(*inputs)
+    return {name: found[name] for name in names if name in found}
+
+
+def _through(model: nn.Module, given: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
+    """What enters a normalization and what leaves it."""
+    if isinstance(model, AlexNet):
+        active = F.relu(output)  # what its local response is taken of
+        return active, local_response(active)
+    return given, output
+
+
+def _seen(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | None) -> Seen:
+    sets, name = _sets(kind, module, x)
+    behind, _ = _sets(kind, module, y)
+    if name == "token" and mask is not None and mask.shape == x.shape[:2]:  # padding is nothing
+        real = mask.flatten()
+        sets, behind = sets[real], behind[real]
+    squares = kind in ("RMS", "local response")
+    block, whole = _block(kind, module, x)
+    return Seen(
+        kind=kind,
+        shape=tuple(x.shape),
+        block=block,
+        whole=whole,
+        sets=name,
+        total=len(sets),
+        centre=(sets[:SETS].mean(1), behind[:SETS].mean(1)),
+        spread=(_spread(sets[:SETS], squares), _spread(behind[:SETS], squares)),
+        running=_running(module),
+        histogram=_histograms(sets, behind),
+    )
+
+
+def _sets(kind: str, module: nn.Module, x: Tensor) -> tuple[Tensor, str]:
+    """x with a row for each set that shares its statistics, (sets, n), and what a set is called. The sets of a local
+    response overlap: channels stand for them."""
+    if kind in ("batch", "local response"):
+        return x.transpose(0, 1).flatten(1).double(), "channel"  # (C, N·P)
+    if isinstance(module, nn.GroupNorm):
+        return x.reshape(len(x) * module.num_groups, -1).double(), "group"  # (N·G, C/G·P)
+    axes = len(module.normalized_shape)  # type: ignore[arg-type]  # layer or RMS
+    rows = x.flatten(x.ndim - axes).reshape(-1, x[(0,) * (x.ndim - axes)].numel())  # (N·T, d)
+    return rows.double(), "token" if x.ndim - axes == 2 else "example"
+
+
+def _spread(x: Tensor, squares: bool) -> Tensor:
+    """The deviation of each row, or the root of its mean square."""
+    return x.square().mean(1).sqrt() if squares else x.std(1, correction=0)
+
+
+def _running(module: nn.Module) -> tuple[Tensor, Tensor] | None:
+    mean, var = getattr(module, "running_mean", None), getattr(module, "running_var", None)
+    if not isinstance(mean, Tensor) or not isinstance(var, Tensor):
+        return None
+    return mean[:SETS].double(), var[:SETS].double().sqrt()
+
+
+def _histograms(x: Tensor, y: Tensor) -> tuple[list[list[float]], list[list[float]]]:
+    """The share of all values in each of 48 bins, before and behind, over one range that leaves out the far ends."""
+    some = torch.cat([_thinned(x), _thinned(y)])
+    low, high = (float(torch.quantile(some, q)) for q in (0.002, 0.998))
+    high = high if high > low else low + 1
+    middles = [low + (high - low) * (k + 0.5) / BINS for k in range(BINS)]
+
+    def shares(values: Tensor) -> list[list[float]]:
+        bins = ((values.flatten() - low) / (high - low) * BINS).long().clamp(0, BINS - 1)
+        part = torch.bincount(bins, minlength=BINS).double() / values.numel()
+        return [[float(f"{m:.4g}"), p] for m, p in zip(middles, plain(part))]
+
+    return shares(x), shares(y)
+
+
+def _thinned(x: Tensor, most: int = 100_000) -> Tensor:
+    flat = x.flatten()
+    return flat[:: max(1, len(flat) // most)]
+
+
+def _block(kind: str, module: nn.Module, x: Tensor) -> tuple[Tensor, tuple[int, int, int]]:
+    """The shades of the first examples, channels and places, and how many of each there are.
+
+    Dark is the set of one value in the middle of them; sets that alternate are pale and paler.
+    """
+    tokens = kind in ("layer", "RMS") and x.ndim == 3
+    channels = x.shape[2] if tokens else x.shape[1]
+    places = x.shape[1] if tokens else max(1, x[0, 0].numel())
+    whole = (len(x), channels, places)
+    n, c, p = (min(size, most) for size, most in zip(whole, SHOWN))
+    example, channel, place = torch.meshgrid(torch.arange(n), torch.arange(c), torch.arange(p), indexing="ij")
+    middle = (0, c // 2, p // 2)
+    if kind == "local response":
+        half = REACH // 2
+        same = (example == 0) & (place == middle[2]) & ((channel - middle[1]).abs() <= half)
+        return torch.where(same, DARK, PALER), whole
+    if kind == "batch":
+        group = channel
+    elif isinstance(module, nn.GroupNorm):
+        group = example * module.num_groups + channel // max(1, channels // module.num_groups)
+    else:
+        group = example * places + place if tokens else example
+    shade = torch.where(group % 2 == 0, PALE, PALER)
+    return torch.where(group == group[middle], DARK, shade), whole
+
+
+# --- drawing --------------------------------------------------------------------------------------------------------
+
+
+def _drawings(name: str, one: Seen) -> list[Drawing]:
+    word = "root mean square" if one.kind in ("RMS", "local response") else "deviation"
+    running = one.running or (None, None)
+    return [
+        _tiles(name, one),
+        _lines(f"Mean of each {one.sets}", one, one.centre, running[0]),
+        _lines(f"{word[0].upper()}{word[1:]} of each {one.sets}", one, one.spread, running[1]),
+        {
+            "kind": "lines",
+            "title": "How all values are spread out",
+            "x": "value",
+            "format": "share",
+            "log": False,
+            "zero": True,
+            "series": [{"name": n, "points": p} for n, p in zip(("before", "behind"), one.histogram)],
+            "mark": None,
+        },
+    ]
+
+
+def _tiles(name: str, one: Seen) -> Drawing:
+    """The block, a tile for each example."""
+    shared = SHARED[one.kind].format(one.sets)
+    n, c, p = one.block.shape
+    cut = [f"{s} of {plural(w, what)}" for s, w, what in zip((n, c, p), one.whole, _WHAT) if s < w]
+    shown = f" ({', '.join(cut)} shown)" if cut else ""
+    tip = [f"Dark: {shared}", f"rows are channels, columns places{shown}"]
+    names = [f"example {k + 1}" for k in range(n)]
+    blocks = [plain(part) for part in one.block]
+    tiles = [{"label": x, "group": "the block", "values": v, "tip": [x, *tip]} for x, v in zip(names, blocks)]
+    title = f"{one.kind[0].upper()}{one.kind[1:]} normalization, {name}: what shares its statistics{shown}"
+    return {"kind": "tiles", "title": title, "scale": "amount", "range": "global", "tiles": tiles, "pixel": 9}
+
+
+_WHAT = ("example", "channel", "place")
+
+
+def _lines(title: str, one: Seen, values: tuple[Tensor, Tensor], running: Tensor | None) -> Drawing:
+    before, behind = (plain(v) for v in values)
+    series = [("before", before), ("behind", behind)]
+    if running is not None:
+        series.append(("running", plain(running)))
+    title += "" if one.total <= SETS else f": the first {SETS} of {count(one.total)}"
+    return {
+        "kind": "lines",
+        "title": title,
+        "x": one.sets,
+        "format": "number",
+        "log": False,
+        "zero": True,
+        "series": [{"name": name, "points": [[k, v] for k, v in enumerate(vs)]} for name, vs in series],
+        "mark": None,
+    }
+
+
+def _summary(names: dict[str, str], seen: dict[str, Seen]) -> str:
+    kinds = {kind: sum(k == kind for k in names.values()) for kind in KINDS}
+    said = ", ".join(f"{plural(n, f'{kind} normalization')}" for kind, n in kinds.items() if n)
+    words = [f"The model has {said}."]
+    for name, one in list(seen.items())[:1]:
+        shared = SHARED[one.kind].format(one.sets)
+        words.append(f"In {name}, values of shape {by(one.shape)} share their statistics with {shared}.")
+    worst = max(seen, key=lambda name: float(seen[name].centre[0].abs().max() / _typical(seen[name])), default=None)
+    if worst is not None:
+        one = seen[worst]
+        words.append(
+            f"Before {worst} the means reach from {number(float(one.centre[0].min()))} to "
+            f"{number(float(one.centre[0].max()))}, behind it from {number(float(one.centre[1].min()))} to "
+            f"{number(float(one.centre[1].max()))}."
+        )
+    if any(one.kind == "batch" for one in seen.values()):
+        words.append("In evaluation batch normalization takes running means, which training has left behind.")
+    if len(seen) < len(names):
+        words.append(f"{len(seen)} of {len(names)} are shown; layer= names any other.")
+    return " ".join(words)
+
+
+def _typical(one: Seen) -> float:
+    return float(one.spread[0].median()) or 1.0
+
+
+def _table(seen: dict[str, Seen]) -> Any:
+    columns = {"layer": "text", "kind": "text", "input": "text", "sets": "count"}
+    heads = ("mean", "deviation or root mean square")
+    columns |= {f"{head}, {when}": "text" for head in heads for when in ("before", "behind")}
+    rows = []
+    for name, one in seen.items():
+        ranges = [_range(v) for pair in (one.centre, one.spread) for v in pair]
+        rows.append([name, one.kind, by(one.shape), one.total, *ranges])
+    return table(columns, rows)
+
+
+def _range(values: Tensor) -> str:
+    return f"{number(float(values.min()))} to {number(float(values.max()))}"

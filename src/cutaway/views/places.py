@@ -1,0 +1,85 @@
+"""What stands at each place that attention looks from or at: a token's writing, or a patch's place in the picture."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..data.sets import IGNORED
+from .looks import Look
+from .subject import Subject
+
+
+@dataclass(frozen=True)
+class Side:
+    """The places of one side of a look."""
+
+    labels: list[str]
+    real: Tensor  # which places of the batch's row they are, (n,): padding is left out
+    grid: tuple[int, int] | None = None  # rows and columns of patches, behind `before` tokens with no place
+    before: int = 0
+    step: int = 1  # pixels from one patch to the next
+
+    def distances(self) -> Tensor:
+        """How far apart places are, (n, n): in tokens, or in pixels between the middles of patches. NaN for tokens
+        that have no place."""
+        place = torch.arange(len(self.labels), dtype=torch.float32)
+        if self.grid is None:
+            return (place[:, None] - place[None]).abs()
+        at = place - self.before
+        point = torch.stack([at // self.grid[1], at % self.grid[1]], dim=1) * self.step  # (n, 2)
+        apart = torch.cdist(point, point)
+        apart[: self.before] = math.nan
+        apart[:, : self.before] = math.nan
+        return apart
+
+
+def sides(subject: Subject, i: int) -> tuple[Side, Side]:
+    """The places of example i: of what is read, and of the target that is written; the same where there is one."""
+    if subject.kind == "image":
+        found = _patches(subject)
+        return found, found
+    source = _tokens(subject, i, 0)
+    return source, _tokens(subject, i, 1) if subject.kind == "pairs" else source
+
+
+def of(look: Look, both: tuple[Side, Side]) -> tuple[Side, Side]:
+    """Where the queries of a look stand, and where its keys."""
+    source, target = both
+    if look.crosses:
+        return target, source
+    own = target if look.name.startswith("decoder") else source
+    return own, own
+
+
+def _tokens(subject: Subject, i: int, side: int) -> Side:
+    ids = subject.inputs[0 if side == 0 else 2][i]
+    if side == 0:
+        mask = subject.inputs[1][i] if len(subject.inputs) > 1 else torch.ones_like(ids, dtype=torch.bool)
+        real = mask.nonzero()[:, 0]
+    else:
+        real = torch.arange(_written(subject, ids, i))
+    labels = subject.tokens(i, side)
+    return Side(labels[: len(real)] if side else labels, real)
+
+
+def _written(subject: Subject, ids: Tensor, i: int) -> int:
+    """How many tokens of the target so far are real: those before which something is foretold."""
+    target = subject.target
+    if target is not None and target.ndim == 2 and target.shape[1] == len(ids):
+        return max(1, int((target[i] != IGNORED).sum()))
+    return len(ids)
+
+
+def _patches(subject: Subject) -> Side:
+    config: Any = subject.config
+    before = int(getattr(config, "tokens_before", 0))
+    # A ViT cuts patches; cnn-attention halves its map between convolutions.
+    step = int(getattr(config, "patch_size", 0)) or 2 ** (len(config.widths) - 1)
+    rows, columns = (int(size) // step for size in subject.inputs[0].shape[2:])
+    labels = ["class token"] * before + [f"r{r} c{c}" for r in range(rows) for c in range(columns)]  # as cells
+    return Side(labels, torch.arange(len(labels)), (rows, columns), before, step)

@@ -1,0 +1,173 @@
+"""Two features of a table as a plane: its axes in the person's own units, and the inputs of the points on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from ..data.sets import Part
+from ..data.tables.columns import show
+from ..data.tables.encoders import Category, Encoder, Numeric
+from ..data.tables.preprocessing import TablePreprocessing
+from ..draw.words import number
+from ..errors import SettingError, UnknownName
+from .subject import Subject
+
+MARGIN = 0.08  # of the points' range, that the plane goes beyond it
+POINTS = 200  # of each part that are shown
+HELD = 1000  # training examples that the held features take their middle from
+
+
+Shown = dict[str, tuple[Tensor, Tensor | None]]  # of each part: places (n, 2) in the person's units, targets (n,)
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One axis: a column of the person's, or one of the numbers that the model takes."""
+
+    name: str
+    place: int  # which of the F inputs it is
+    encoder: Numeric | None  # None: the input as it is
+
+    def inputs(self, values: Tensor) -> Tensor:
+        """Values (n,) in the person's units as the model takes them."""
+        if self.encoder is None:
+            return values
+        cells = pl.Series(values.double().tolist(), dtype=pl.Float64)
+        return torch.from_numpy(self.encoder.encode(cells)[:, 0].copy()).to(values)
+
+    def values(self, inputs: Tensor) -> Tensor:
+        """Inputs (n,) in the person's units."""
+        if self.encoder is None:
+            return inputs
+        return torch.from_numpy(_unscaled(self.encoder, inputs.double().numpy())).to(inputs)
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Where the model is asked: all inputs but two are held fast."""
+
+    axes: tuple[Feature, Feature]
+    base: Tensor  # (F,) what the inputs are held at
+    held: tuple[str, ...]  # the other columns, each with its value in words
+    bounds: tuple[tuple[float, float], tuple[float, float]]  # of x and y
+    points: Shown
+
+    def grid(self, size: int) -> Tensor:
+        """Inputs (size², F) of the middles of size × size cells, row by row from the top, where y is largest."""
+        centres = (torch.arange(size, dtype=torch.float64) + 0.5) / size
+        x, y = (low + centres * (high - low) for low, high in self.bounds)
+        inputs = self.base.repeat(size, size, 1)  # (size, size, F)
+        inputs[:, :, self.axes[0].place] = self.axes[0].inputs(x).to(inputs)
+        inputs[:, :, self.axes[1].place] = self.axes[1].inputs(y.flip(0)).to(inputs)[:, None]
+        return inputs.flatten(0, 1)
+
+
+def features(subject: Subject) -> list[Feature]:
+    """What can be an axis: columns of numbers, or, where nothing is known of them, the inputs themselves."""
+    given = subject.preprocessing
+    if isinstance(given, TablePreprocessing):
+        return [
+            Feature(e.name, place, e) for place, e in _places(given) if isinstance(e, Numeric) and e.kind == "number"
+        ]
+    return [Feature(f"x{i + 1}", i, None) for i in range(subject.inputs[0].shape[1])]
+
+
+def plane(subject: Subject) -> Plane:
+    """The plane of the two features that `features=A,B` names, else of the first two."""
+    axes = _asked(features(subject), subject.options)
+    parts = subject.data.parts if subject.data is not None else {}
+    places = {f.place for f in axes}
+    if parts:
+        training = _inputs(parts.get("train", next(iter(parts.values()))), HELD)
+        shown: Shown = {name: _shown(parts[name], axes) for name in ("train", "test") if name in parts}
+    else:
+        training = subject.inputs[0]
+        target = subject.target if subject.task is not None else None
+        shown = {"examples": (_at(training, axes), target)}
+    base, held = _held(subject, training, places)
+    everywhere = torch.cat([at for at, _ in shown.values()]).double()
+    low, high = everywhere.amin(0), everywhere.amax(0)
+    beyond = MARGIN * (high - low).where(high > low, torch.ones(2, dtype=torch.float64))
+    bounds = tuple(zip((low - beyond).tolist(), (high + beyond).tolist(), strict=True))
+    return Plane(axes, base, held, (bounds[0], bounds[1]), shown)
+
+
+def _asked(known: list[Feature], options: Mapping[str, str]) -> tuple[Feature, Feature]:
+    by_name = {f.name: f for f in known}
+    names = [name.strip() for name in options.get("features", "").split(",") if name.strip()]
+    for name in names:
+        if name not in by_name:
+            raise UnknownName("column of numbers", name, by_name)
+    if names and (len(names) != 2 or names[0] == names[1]):
+        raise SettingError(f"features={options['features']} cannot be: name two columns, as in features=age,income.")
+    first, second = (by_name[name] for name in names) if names else known[:2]
+    return first, second
+
+
+def _places(given: TablePreprocessing) -> list[tuple[int, Encoder]]:
+    """Each column's encoder with the place of its first input."""
+    found, place = [], 0
+    for encoder in given.encoders:
+        found.append((place, encoder))
+        place += len(encoder.features)
+    return found
+
+
+def _held(subject: Subject, training: Tensor, free: set[int]) -> tuple[Tensor, tuple[str, ...]]:
+    """What the inputs are held at: of numbers the mean, of categories, yes and no the commonest; and in words."""
+    base = training.mean(0)
+    given = subject.preprocessing
+    if not isinstance(given, TablePreprocessing):
+        words = [f"x{i + 1} = {number(v)}" for i, v in enumerate(base.tolist()) if i not in free]
+        return base, tuple(words)
+    said = []
+    for place, encoder in _places(given):
+        block = slice(place, place + len(encoder.features))
+        if isinstance(encoder, Category):
+            commonest = int(training[:, block].sum(0).argmax())
+            base[block] = 0
+            base[place + commonest] = 1
+            said.append(f"{encoder.features[commonest]}")
+            continue
+        if encoder.missing:
+            base[block.stop - 1] = 0
+        if encoder.kind == "yes/no" and place not in free:  # nobody is a third of a yes
+            base[place] = training[:, place].median()
+        if place not in free:
+            value = float(_unscaled(encoder, np.array([float(base[place])]))[0])
+            said.append(f"{encoder.name} = {_cell(encoder, value)}")
+    return base, tuple(said)
+
+
+def _cell(encoder: Numeric, value: float) -> str:
+    """A value as a person writes it: a number, a day, one of two words."""
+    return number(value) if encoder.kind == "number" else show(round(value), encoder.type)
+
+
+def _unscaled(encoder: Numeric, inputs: np.ndarray) -> np.ndarray:
+    """Inputs (n,) as what the cells stood for."""
+    if encoder.curve:
+        quantiles, places = np.array(encoder.curve).T
+        return np.asarray(np.interp(inputs, places, quantiles))
+    return np.asarray(inputs * encoder.scale + encoder.mean)
+
+
+def _inputs(part: Part, most: int) -> Tensor:
+    """The inputs of the part's first examples, (n, F)."""
+    return next(iter(part.batches([torch.arange(min(most, len(part)))]))).inputs[0]
+
+
+def _shown(part: Part, axes: tuple[Feature, Feature]) -> tuple[Tensor, Tensor | None]:
+    inputs = _inputs(part, POINTS)
+    return _at(inputs, axes), None if part.target is None else part.target[: len(inputs)]
+
+
+def _at(inputs: Tensor, axes: tuple[Feature, Feature]) -> Tensor:
+    """The places (n, 2) of inputs (n, F), in the person's units."""
+    return torch.stack([f.values(inputs[:, f.place].double()) for f in axes], 1)

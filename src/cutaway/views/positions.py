@@ -1,0 +1,383 @@
+"""View 12: how a model knows where a token stands: tables, sinusoids, rotations, distances."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..draw.description import Drawing, Table, View, table
+from ..draw.words import count, number, plural
+from ..models.bart import OFFSET, Bart
+from ..models.bert import Bert
+from ..models.transformer import Transformer
+from ..models.vit import ViT
+from ..nn.attention import MultiHeadAttention
+from ..nn.position import RelativeBias, distance_buckets, rotary, sinusoids
+from .looks import alone, watch
+from .numbers import plain
+from .subject import Subject
+
+SAYS = "how the model knows places: sinusoids, learned tables, rotations or distances"
+READ = (
+    "A table of positions is a row for each place; two places are told apart by how unlike their rows are, which the "
+    "matrix of cosines shows: a bright diagonal that fades evenly means that near places are alike. For pictures each "
+    "small map is one patch's likeness to all others: learned well, it is brightest at its own row and column. With "
+    "rotations and relative biases there is no table: the curves show how a score changes with the distance alone."
+)
+MISLEADS = (
+    "Cosines of positions are not what attention computes: queries and keys are products of these rows with learned "
+    "matrices, and can undo or sharpen what is seen here. Rows of a learned table that training hardly met, at the end "
+    "of a long context, keep the noise they began with. The decay of rotations with distance holds for vectors whose "
+    "pairs are alike (Su et al. 2021, https://arxiv.org/abs/2104.09864, section 3.4.3); real queries and keys need not "
+    "follow it (Barbero et al. 2024, https://arxiv.org/abs/2410.06205). A causal model knows of order without any of "
+    "this (Haviv et al. 2022, https://arxiv.org/abs/2203.16634)."
+)
+OPTIONS: dict[str, str] = {}
+
+BEYOND = 3.0  # times the size of nearly all values: what is larger stands out
+ROWS, COLUMNS = 64, 64  # positions and numbers of a table that are shown
+CURVE = 256  # places along a curve
+PATCHES = 196  # whose likeness is drawn at most
+DISTANCE = 64  # tokens to either side
+
+
+@dataclass(frozen=True)
+class Positions:
+    """A row for each place."""
+
+    name: str
+    rows: Tensor  # (places, dim)
+    learned: bool
+    grid: tuple[int, int] | None = None  # of a picture's patches, which stand in rows
+    total: int = 0  # places there are, where fewer rows are given
+
+
+def suits(subject: Subject) -> bool:
+    """Whether the model is told of places at all."""
+    return bool(tables_of(subject.model) or biases_of(subject.model) or rotating_of(subject.model))
+
+
+def tables_of(model: nn.Module) -> list[Positions]:
+    """The model's tables of positions, learned or computed."""
+    found: list[Positions] = []
+    if isinstance(model, ViT):
+        before, side = model.config.tokens_before, model.config.grid
+        found.append(Positions("positions", model.positions.detach()[0, before:], True, (side, side)))
+        return found
+    if isinstance(model, Transformer):
+        rows = sinusoids(torch.arange(CURVE), model.config.dim)
+        found.append(Positions("sinusoids", rows, False))
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Embedding) and name.rpartition(".")[2].endswith("positions"):
+            # The first rows are nobody's in some tables: places are counted from behind them.
+            first = model.config.first_position if isinstance(model, Bert) else OFFSET if isinstance(model, Bart) else 0
+            found.append(Positions(name, module.weight.detach()[first:], True))
+    return found
+
+
+def biases_of(model: nn.Module) -> dict[str, RelativeBias]:
+    """Numbers for each head and distance, by the name of their module."""
+    return {name: module for name, module in model.named_modules() if isinstance(module, RelativeBias)}
+
+
+def rotating_of(model: nn.Module) -> dict[str, MultiHeadAttention]:
+    """The attentions that turn queries and keys by their places."""
+    found = {k: m for k, m in model.named_modules() if isinstance(m, MultiHeadAttention)}
+    return {name: module for name, module in found.items() if module.rotates}
+
+
+def view(subject: Subject) -> View:
+    """All ways in which this model knows places."""
+    drawings: list[Drawing] = []
+    words: list[str] = []
+    rows: list[list[Any]] = []
+    for found in tables_of(subject.model):
+        drawn, said, numbers = _of_table(found)
+        drawings += drawn
+        words.append(said)
+        rows += numbers
+    if biases_of(subject.model):
+        for name, bias in biases_of(subject.model).items():
+            drawn, said, numbers = _of_bias(name, bias)
+            drawings += drawn
+            words.append(said)
+            rows += numbers
+    if rotating_of(subject.model):
+        drawn, said, numbers = _of_rotation(subject)
+        drawings += drawn
+        words.append(said)
+        rows += numbers
+    if subject.preprocessing is None and any(found.learned for found in tables_of(subject.model)):
+        words.append("Unless these weights were trained, a learned table is noise.")
+    return View(
+        id="positions",
+        title="Positions",
+        says="How the model knows where a token stands, and how alike it takes two places to be.",
+        summary=" ".join(words),
+        table=_table(rows),
+        drawings=drawings,
+    )
+
+
+def _table(rows: list[list[Any]]) -> Table:
+    return table({"of": "text", "at": "text", "what": "text", "value": "number"}, rows)
+
+
+def _of_table(found: Positions) -> tuple[list[Drawing], str, list[list[Any]]]:
+    places, dim = found.rows.shape
+    alike = _cosines(found.rows)
+    beside = float(alike.diagonal(1).mean()) if places > 1 else 1.0
+    far = float(alike[0, -1])
+    kind = "learned" if found.learned else "fixed"
+    said = (
+        f"The {kind} table {found.name} has {plural(places, 'place')} of {plural(dim, 'number')}; "
+        f"neighbours have a cosine of {number(beside)} in the mean, the first and the last {number(far)}."
+    )
+    if not found.learned:
+        said = (
+            f"Places are told by {plural(dim, 'sinusoid')}, which have no end; of the first {count(places)} places "
+            f"neighbours have a cosine of {number(beside)}."
+        )
+    said += _outlier(found)
+    numbers = [
+        [found.name, _place(found, i), "cosine with the first place", float(alike[0, i])] for i in _spread(places, 32)
+    ]
+    if found.grid is not None:
+        return [_patches(found, alike), _values(found)], said, numbers
+    return [_values(found), _alike(found, alike), *_likeness(found, alike)], said, numbers
+
+
+def _cosines(rows: Tensor) -> Tensor:
+    unit = F.normalize(rows.double(), dim=1)
+    return (unit @ unit.T).clamp(-1, 1)  # (places, places)
+
+
+def _place(found: Positions, i: int) -> str:
+    if found.grid is None:
+        return f"place {i}"
+    return f"row {i // found.grid[1]}, column {i % found.grid[1]}"
+
+
+def _spread(size: int, most: int) -> list[int]:
+    """At most so many numbers below `size`, evenly spaced, with the first and the last."""
+    if size <= most:
+        return list(range(size))
+    return sorted({round(i * (size - 1) / (most - 1)) for i in range(most)})
+
+
+def _values(found: Positions) -> Drawing:
+    """The table itself: places down, its numbers across."""
+    places, dim = found.rows.shape
+    rows, columns = list(range(min(places, ROWS))), list(range(dim))
+    if dim > COLUMNS:  # pairs, so that a sine keeps its cosine
+        columns = [i for pair in _spread(dim // 2, COLUMNS // 2) for i in (2 * pair, 2 * pair + 1)]
+    cut = [
+        f"the first {len(rows)} of {count(places)} places" if len(rows) < places else "",
+        f"{len(columns)} of {count(dim)} numbers" if len(columns) < dim else "",
+    ]
+    more = ", ".join(part for part in cut if part)
+    shown = found.rows[rows][:, columns]
+    end = _end(found.rows)
+    return {
+        "kind": "matrix",
+        "title": f"{found.name.capitalize() if not found.learned else found.name}{': ' + more if more else ''}",
+        **({} if end is None else {"low": -end, "high": end}),
+        "rows": [_place(found, i) if found.grid else str(i) for i in rows],
+        "columns": [str(i) for i in columns],
+        "values": plain(shown),
+        "scale": "signed",
+        "format": "number",
+        "row_name": "place",
+        "column_name": "number",
+    }
+
+
+def _end(values: Tensor) -> float | None:
+    """The size at which the colours end, where few values are so much larger that all others would be grey: three times
+    that below which 99 % lie. None where the largest is no farther than that."""
+    sizes = values.abs().flatten()
+    end = BEYOND * float(np.quantile(sizes.float().numpy(), 0.99))
+    return end if 0 < end < float(sizes.max()) else None
+
+
+def _outlier(found: Positions) -> str:
+    """Which value stands far beyond all others; empty where none does."""
+    end = _end(found.rows)
+    if end is None:
+        return ""
+    beyond = int((found.rows.abs() > end).sum())
+    place, column = divmod(int(found.rows.abs().argmax()), found.rows.shape[1])
+    others = f" ({plural(beyond, 'number')} of the table go beyond it)" if beyond > 1 else ""
+    value = number(float(found.rows[place, column]))
+    return (
+        f" Number {count(column)} of {_place(found, place)} is {value}, far beyond the others: colours end at "
+        f"±{number(end)}{others}."
+    )
+
+
+def _alike(found: Positions, alike: Tensor) -> Drawing:
+    which = _spread(len(alike), ROWS)
+    return {
+        "kind": "matrix",
+        "title": "How alike two places are",
+        "rows": [str(i) for i in which],
+        "columns": [str(i) for i in which],
+        "values": plain(alike[which][:, which]),
+        "scale": "signed",
+        "format": "number",
+        "low": -1,
+        "high": 1,
+        "row_name": "place",
+        "column_name": "place",
+    }
+
+
+def _likeness(found: Positions, alike: Tensor) -> list[Drawing]:
+    """The rows of three places, as curves."""
+    places = len(alike)
+    if places < 3:
+        return []
+    which = _spread(places, CURVE)
+    fixed = list(dict.fromkeys([0, places // 2, places - 1]))
+    series = [{"name": f"place {p}", "points": [[i, _digits(alike[p, i])] for i in which]} for p in fixed]
+    return [_lines(f"How alike the others are to these, {found.name}", "place", series)]
+
+
+def _patches(found: Positions, alike: Tensor) -> Drawing:
+    """One patch's likeness to all, for each: figure 7, middle, of Dosovitskiy et al. 2020."""
+    assert found.grid is not None, "patches stand in a grid"
+    rows, columns = found.grid
+    side = math.isqrt(PATCHES)
+    which = [r * columns + c for r in _spread(rows, side) for c in _spread(columns, side)]
+    return {
+        "kind": "tiles",
+        "title": "How alike each patch's place is to all"
+        + (f", {len(which)} of {count(len(alike))} patches" if len(which) < len(alike) else ""),
+        "scale": "signed",
+        "range": "global",
+        "tiles": [
+            {
+                "label": _place(found, i),
+                "group": found.name,
+                "values": _rounded(alike[i].reshape(rows, columns)),
+                "tip": [f"the patch in {_place(found, i)}"],
+            }
+            for i in which
+        ],
+    }
+
+
+def _of_bias(name: str, bias: RelativeBias) -> tuple[list[Drawing], str, list[list[Any]]]:
+    """What each head adds to a score, by the distance of key and query (Raffel et al. 2019, section 2.1)."""
+    ahead = DISTANCE if bias.both else 0
+    distances = torch.arange(-2 * DISTANCE if not bias.both else -DISTANCE, ahead + 1)
+    buckets = distance_buckets(distances, bias.buckets, bias.furthest, both=bias.both)
+    values = bias.table.weight.detach()[buckets]  # (distances, heads)
+    heads = values.shape[1]
+    series = [
+        {
+            "name": f"head {h}",
+            "points": [[d, _digits(v)] for d, v in zip(distances.tolist(), values[:, h])],
+        }
+        for h in range(heads)
+    ]
+    steep = int((values.max(0).values - values.min(0).values).argmax())
+    span = float(values[:, steep].max() - values[:, steep].min())
+    said = (
+        f"{name} adds a number for each of {bias.buckets} buckets of distances to the scores of "
+        f"{plural(heads, 'head')}; that of head {steep} varies most, by {number(span)} over {len(distances)} distances."
+    )
+    drawn = _lines(f"{name}: what is added to a score", "key − query, tokens", series)
+    numbers = [
+        [name, f"distance {distances[i]}", f"bias of head {h}", float(values[i, h])]
+        for h in range(heads)
+        for i in _spread(len(distances), 9)
+    ]
+    return [drawn], said, numbers
+
+
+def _of_rotation(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
+    """How fast each pair turns, and what a score becomes with the distance."""
+    name, module = next(iter(rotating_of(subject.model).items()))
+    d = module.key_dim
+    rates = 10000 ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)  # radians a token, (d/2,)
+    lengths = 2 * math.pi / rates
+    context = int(getattr(subject.config, "context_length", CURVE))
+    reach = min(context, CURVE)
+    places = torch.arange(reach)
+    pairs = _spread(d // 2, 4)
+    turns = [
+        {
+            "name": f"pair {i}",
+            "points": [[p, _digits(torch.cos(p * rates[i]))] for p in range(min(reach, DISTANCE))],
+        }
+        for i in pairs
+    ]
+    ones = torch.ones(1, 1, 1, d, dtype=torch.float64) / math.sqrt(d)
+    alike = _by_distance(ones, ones, places)
+    q, k = _real_pair(subject, name)
+    real = _by_distance(q, k, places) * module.scale
+    series = [{"name": "", "part": "all", "points": [[p, _digits(alike[p])] for p in places.tolist()]}]
+    own = [{"name": "", "part": "all", "points": [[p, _digits(real[p])] for p in places.tolist()]}]
+    zero = next((p for p in places.tolist() if alike[p] < 0.5), None)
+    fallen = f" falls below half at distance {zero}" if zero is not None else " stays above half"
+    said = (
+        f"Queries and keys of {plural(d, 'number')} a head are turned pair by pair: the first pair once in "
+        f"{number(float(lengths[0]))} tokens, the last once in {number(float(lengths[-1]))}. Of two vectors of ones, "
+        f"the product{fallen}. The real query and key are those of the last token in head 0 of {name}."
+    )
+    drawn = [
+        _lines("How far a pair is turned: the cosine of its angle", "place", turns),
+        _lines("Product of two vectors of ones, by distance", "distance, tokens", series),
+        _lines("Score of a real query and its key, moved apart", "distance, tokens", own),
+    ]
+    wave = [[name, f"pair {i}", "tokens of one turn", float(length)] for i, length in enumerate(lengths)]
+    apart = [[name, f"distance {p}", "product of ones", float(alike[p])] for p in _spread(reach, 17)]
+    return drawn, said, [*wave, *apart]
+
+
+def _by_distance(q: Tensor, k: Tensor, places: Tensor) -> Tensor:
+    """q · k where the key stands so many places before the query, (places,): of both (1, 1, 1, d), not turned yet."""
+    keys = rotary(k.expand(1, 1, len(places), -1), -places)  # the query stands at 0
+    return (q * keys).sum(-1)[0, 0]
+
+
+def _real_pair(subject: Subject, name: str) -> tuple[Tensor, Tensor]:
+    """The query and the key of the last token of the first example, head 0, turned back to place 0: (1, 1, 1, d)."""
+    found = watch(
+        subject.model,
+        alone(subject.inputs, 0),
+        lambda look: (look.name, look.q[:1, -1:], look.k[:1, -1:], look.q.shape[1]),
+    )
+    _, q, k, length = next(entry for entry in found if entry[0] == name)
+    back = -torch.arange(length - 1, length)
+    return rotary(q[None].double(), back), rotary(k[None].double(), back)
+
+
+def _lines(title: str, x: str, series: Sequence[dict[str, Any]]) -> Drawing:
+    return {
+        "kind": "lines",
+        "title": title,
+        "x": x,
+        "format": "number",
+        "log": False,
+        "zero": True,
+        "mark": None,
+        "series": list(series),
+    }
+
+
+def _digits(value: Tensor) -> float:
+    return float(f"{float(value):.4g}")
+
+
+def _rounded(values: Tensor) -> list[list[float]]:
+    """Cosines with three decimals."""
+    return [[round(value, 3) for value in row] for row in values.tolist()]

@@ -1,0 +1,57 @@
+"""View 3: what a run gets right and wrong on its test part."""
+
+from __future__ import annotations
+
+from ..draw.description import Drawing, View, table
+from .run.classes import confusion, per_class
+from .run.documents import read_documents
+from .run.forecast import forecast_views
+from .run.outcome import measures_rows, result, worst
+from .run.values import residuals
+from .subject import Subject
+
+SAYS = "what it gets right and wrong: confusion or residuals, and the worst mistakes"
+READ = (
+    "Rows of the matrix are what examples are, columns what the model said: what is right stands on the diagonal, and "
+    "a dark cell beside it is a confusion worth looking at. For numbers, each dot is an example, and a dot on the line "
+    "was foretold exactly. Below stand the examples that cost most: where the model was surest and wrong. Look at "
+    "those first, as many are labels that are wrong in the data."
+)
+MISLEADS = (
+    "Shades are shares of a row: a class of three examples looks as weighty as one of three thousand, so read the "
+    "counts. The intervals are for examples drawn as these were and say nothing of other data. The worst mistakes are "
+    "the tail, not what is typical."
+)
+OPTIONS: dict[str, str] = {}
+
+
+def suits(subject: Subject) -> bool:
+    """Whether it is a run that has been tested."""
+    return subject.run is not None and (subject.run.folder / "evaluation.json").is_file()
+
+
+def view(subject: Subject) -> View:
+    """The views of the report on what was reached, as one."""
+    assert subject.run is not None, "results are those of a run"
+    documents = read_documents(subject.run.folder)
+    evaluation = documents.evaluation
+    assert evaluation is not None, "a run that suits has been tested"
+    parts: list[View] = []
+    if evaluation.get("classes"):
+        parts += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["part"])]
+    if evaluation.get("forecast"):
+        parts += forecast_views(evaluation["forecast"])
+    if evaluation.get("values"):
+        parts.append(residuals(evaluation["values"], evaluation["count"]))
+    parts.append(worst(documents.run, evaluation))
+    drawings: list[Drawing] = [drawing for part in parts for drawing in part["drawings"]]
+    return View(
+        id="results",
+        title="Right and wrong",
+        says=parts[0]["says"],
+        summary=" ".join([result(documents.run, evaluation), *(part["summary"] for part in parts)]),
+        table=table(
+            {"figure": "text", "value": "written", "95 % from": "written", "to": "written"}, measures_rows(evaluation)
+        ),
+        drawings=drawings,
+    )

@@ -1,0 +1,138 @@
+"""Views of a classification: what was taken for what, and the figures of each class."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...draw.description import Drawing, View, table
+from ...draw.words import UNKNOWN, count, plural, share
+
+MOST_CLASSES = 100  # beyond these a matrix cannot be read, and the commonest confusions stand alone
+SHOWN_CONFUSIONS = 12
+FIGURES = {"recall": "recall", "precision": "precision", "f1": "F1"}  # key in the document → name
+
+Confusion = tuple[str, str, int, float]  # actual, predicted, examples, share of the actual class
+
+
+def confusion(classes: dict[str, Any]) -> View:
+    """The matrix, and the commonest confusions by name."""
+    names, counts = classes["names"], classes.get("confusion")  # of many classes there are the commonest cells alone
+    if counts is None:
+        cells: list[Confusion] = [(was, said, n, n / of) for was, said, n, of in classes.get("cells") or ()]
+    else:
+        cells = [
+            (was, said, n, n / sum(row)) for was, row in zip(names, counts) for said, n in zip(names, row) if n > 0
+        ]
+    wrong = sorted((c for c in cells if c[0] != c[1]), key=lambda c: (-c[2], -c[3]))
+    drawings: list[Drawing] = []
+    says = "A row is a class, a column what the model took it for; the shade is the share of the row."
+    if counts is not None and len(names) <= MOST_CLASSES:
+        drawings.append({"kind": "heat", "title": "Actual and predicted", "names": names, "counts": counts})
+    else:
+        says = f"{count(len(names))} classes are too many for a matrix: these pairs are most often confused."
+    summary = "No example was taken for another class."
+    if wrong:
+        drawings.append(_commonest(wrong[:SHOWN_CONFUSIONS]))
+        summary = f"Most often, {wrong[0][0]} was taken for {wrong[0][1]}: {_of_row(wrong[0])}."
+    return View(
+        id="confusion",
+        title="Confusion matrix",
+        says=says,
+        summary=summary,
+        table=table(
+            {"actual": "text", "predicted": "text", "examples": "count", "share of actual": "share"},
+            [list(c) for c in cells],
+        ),
+        drawings=drawings,
+    )
+
+
+def _commonest(wrong: list[Confusion]) -> Drawing:
+    return {
+        "kind": "rows",
+        "title": "Commonest confusions, actual → predicted",
+        "columns": [{"name": "examples", "format": "count", "mark": "bar"}],
+        "rows": [
+            {
+                "label": f"{c[0]} → {c[1]}",
+                "cells": [{"value": c[2]}],
+                "tip": [f"{c[0]} taken for {c[1]}", _of_row(c)],
+            }
+            for c in wrong
+        ],
+    }
+
+
+def _of_row(c: Confusion) -> str:
+    """3 of 35, 8.6 %."""
+    _, _, n, part = c
+    return f"{count(n)} of {count(n / part)}, {share(part)}"
+
+
+def per_class(classes: dict[str, Any], part: str) -> View:
+    """Recall, precision and F1 of each class with their intervals, lowest recall first."""
+    found = [c for c in classes["per_class"] if c["recall"]["value"] is not None]
+    absent = [c for c in classes["per_class"] if c["recall"]["value"] is None]
+    order = sorted(found, key=lambda c: (c["recall"]["value"], -c["count"])) + absent
+    lows = [c[f]["low"] for c in order for f in FIGURES if c[f]["low"] is not None]
+    domain = [math.floor(10 * min(lows, default=0.0)) / 10, 1]
+    drawing = {
+        "kind": "rows",
+        "title": "Figures of each class",
+        "columns": [
+            {"name": name, "format": "share", "mark": "dot", "part": part, "domain": domain}
+            for name in FIGURES.values()
+        ],
+        "rows": [
+            {
+                "label": c["name"],
+                "note": count(c["count"]),
+                "cells": [c[f] for f in FIGURES],
+                "tip": [
+                    f"{c['name']}, {plural(c['count'], 'example')}",
+                    *(f"{name} {_with_interval(c[f])}" for f, name in FIGURES.items()),
+                ],
+            }
+            for c in order
+        ],
+    }
+    columns = {"class": "text", "examples": "count"}
+    for name in FIGURES.values():
+        columns |= {name: "share", f"{name} from": "share", f"{name} to": "share"}
+    rows = [[c["name"], c["count"], *(c[f][k] for f in FIGURES for k in ("value", "low", "high"))] for c in order]
+    says = (
+        "Recall is the share of a class that was found, precision the share of its calls that were right, "
+        "F1 their harmonic mean; bars are 95\u202f% intervals."
+    )
+    if len(classes["names"]) > len(order):
+        says += f" Of {count(len(classes['names']))} classes, these {count(len(order))} have most examples."
+    return View(
+        id="classes",
+        title="Class by class",
+        says=says,
+        summary=_extremes(order[: len(found)]),
+        table=table(columns, rows),
+        drawings=[drawing],
+    )
+
+
+def _extremes(order: list[dict[str, Any]]) -> str:
+    """Which classes are found least and most, of those that have examples, lowest recall first."""
+    if not order:
+        return "No class has an example in this part."
+    low, high = order[0], order[-1]
+    if low["recall"]["value"] == high["recall"]["value"]:
+        return f"Every class has a recall of {share(low['recall']['value'])}."
+    return (
+        f"Recall is lowest for {low['name']}, {_with_interval(low['recall'])}, "
+        f"and highest for {high['name']}, {_with_interval(high['recall'])}."
+    )
+
+
+def _with_interval(m: dict[str, float | None]) -> str:
+    """88.6 % (74.0 % – 95.5 %)."""
+    value, low, high = m["value"], m["low"], m["high"]
+    if value is None:
+        return UNKNOWN
+    return share(value) + (f" ({share(low)} – {share(high)})" if low is not None and high is not None else "")

@@ -1,0 +1,128 @@
+"""The views of a forecast: how the error grows from step to step ahead, beside simple forecasts, and a few windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...draw.description import Drawing, View, table
+from ...draw.words import count, number, plural
+
+# The colour that each curve has: those of the parts, of which none is drawn here.
+COLOURS = {"model": "test", "last": "", "season": "train", "linear": "val", "actual": ""}
+SHORT = {"model": "model", "last": "last value", "season": "last season", "linear": "linear"}
+
+
+def forecast_views(forecast: dict[str, Any]) -> list[View]:
+    """The error by step ahead and, where there are windows to show, some forecasts."""
+    views = [by_step(forecast)]
+    if forecast["examples"]:
+        views.append(some_forecasts(forecast))
+    return views
+
+
+def by_step(forecast: dict[str, Any]) -> View:
+    """RMSE of the model and of the simple forecasts at each step ahead."""
+    curves = forecast["steps"]
+    horizon, unit = forecast["horizon"], forecast["unit"]
+    return View(
+        id="steps",
+        title="Error by step ahead",
+        says=f"RMSE in {_unit(forecast)}, at each step ahead. A model is worth its cost where its curve lies below "
+        "those of the simple forecasts.",
+        summary=_compared(curves),
+        table=table(
+            {"step ahead": "count", **{curve["name"]: "number" for curve in curves}},
+            [[h + 1, *(curve["rmse"][h] for curve in curves)] for h in range(horizon)],
+        ),
+        drawings=[
+            _lines(
+                f"RMSE of {unit}" if len(forecast["columns"]) == 1 else "RMSE, standardised",
+                "step ahead",
+                {curve["key"]: [[h + 1, v] for h, v in enumerate(curve["rmse"])] for curve in curves},
+                zero=True,
+            )
+        ],
+    )
+
+
+def some_forecasts(forecast: dict[str, Any]) -> View:
+    """A few windows: what was seen, what came, what the model and the best simple forecast said."""
+    column, best = forecast["columns"][0], forecast["best"]
+    key = next(curve["key"] for curve in forecast["steps"] if curve["name"] == best)
+    rows = []
+    for window in forecast["examples"]:
+        ahead = zip(window["actual"], window["model"], window["best"])
+        rows += [[window["name"], h + 1, *values] for h, values in enumerate(ahead)]
+    return View(
+        id="forecasts",
+        title="Some forecasts",
+        says=f"{plural(len(forecast['examples']), 'window')} of the part, an even choice over its time. Step 0 is the "
+        f"last one that was seen; behind it stand what came, what the model said, and {best}.",
+        summary=" ".join(_missed(window, column) for window in forecast["examples"]),
+        table=table(
+            {"window": "text", "step ahead": "count", "actual": "number", "model": "number", best: "number"}, rows
+        ),
+        drawings=[_window(window, column, key) for window in forecast["examples"]],
+    )
+
+
+def _compared(curves: list[dict[str, Any]]) -> str:
+    """Where the model begins and ends, and for how many steps it is the best."""
+    model, others = curves[0], curves[1:]
+    known = [v for v in model["rmse"] if v is not None]
+    if not known:
+        return "No step was measured."
+    said = f"The model's error goes from {number(known[0])} one step ahead to {number(known[-1])} at the last step."
+    for other in others:
+        pairs = [(a, b) for a, b in zip(model["rmse"], other["rmse"]) if a is not None and b is not None]
+        better = sum(a < b for a, b in pairs)
+        said += f" It is below {other['name']} at {count(better)} of {plural(len(pairs), 'step')}."
+    return said
+
+
+def _missed(window: dict[str, Any], column: str) -> str:
+    """The largest error of the model in a window."""
+    pairs = [(a, m) for a, m in zip(window["actual"], window["model"]) if a is not None]
+    if not pairs:
+        return f"Of the forecast {window['name']} nothing was measured."
+    actual, said = max(pairs, key=lambda pair: abs(pair[1] - pair[0]))
+    return (
+        f"The forecast {window['name']} is farthest off where {column} was {number(actual)} and it says {number(said)}."
+    )
+
+
+def _window(window: dict[str, Any], column: str, key: str) -> Drawing:
+    """One window as curves over a common axis, in which step 0 is the last one that was seen."""
+    seen, horizon = window["seen"], len(window["actual"])
+    steps = range(1 - len(seen), horizon + 1)
+    last = seen[-1]
+    curves = {
+        "actual": [*seen, *window["actual"]],
+        "model": [None] * (len(seen) - 1) + [last, *window["model"]],
+        key: [None] * (len(seen) - 1) + [last, *window["best"]],
+    }
+    drawing = _lines(
+        f"{column}, {window['name']}", "step", {k: [[x, y] for x, y in zip(steps, c)] for k, c in curves.items()}
+    )
+    drawing["series"][-1]["part"] = COLOURS["linear"]  # whichever is the best: the axis has room for one more colour
+    return {**drawing, "mark": {"x": 0, "label": "forecast"}}
+
+
+def _lines(title: str, x: str, curves: dict[str, list[list[Any]]], zero: bool = False) -> Drawing:
+    return {
+        "kind": "lines",
+        "title": title,
+        "x": x,
+        "format": "number",
+        "log": False,
+        "zero": zero,
+        "series": [
+            {"name": SHORT.get(key, key), "part": COLOURS.get(key, ""), "points": points}
+            for key, points in curves.items()
+        ],
+        "mark": None,
+    }
+
+
+def _unit(forecast: dict[str, Any]) -> str:
+    return f"the units of {forecast['unit']}" if len(forecast["columns"]) == 1 else str(forecast["unit"])

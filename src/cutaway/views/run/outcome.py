@@ -1,0 +1,197 @@
+"""Views of what came out: the one figure that matters, and the worst mistakes."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from ...draw.description import Drawing, View, table
+from ...draw.words import measure, number, plural, share, written
+
+NOUNS = {
+    "image": "image",
+    "table": "row",
+    "text": "text",
+    "pairs": "pair",
+    "series": "signal",
+    "sound": "sound",
+    "video": "video",
+    "graph": "node",
+}
+ONE_FOR_ALL = {"xor"}  # named data whose few examples are training, validation and test split alike
+TASK_NOUNS = {"language modelling": "window", "forecasting": "forecast", "tagging": "sentence"}
+SHOWN = 160  # characters of a text in the gallery
+
+
+def noun(run: dict[str, Any]) -> str:
+    """What one example of the run's data is called: image, row, signal."""
+    if run["data"].get("example"):
+        return str(run["data"]["example"])
+    return TASK_NOUNS.get(run["task"]) or NOUNS.get(run["data"]["kind"], "example")
+
+
+# --- the figure -----------------------------------------------------------------------------------------------
+
+
+def headline(evaluation: dict[str, Any]) -> str:
+    """The figure that matters most: the one that chose the weights, or the first."""
+    measures = evaluation["measures"]
+    watched = [k for k in (evaluation.get("watch"), "accuracy", "rmse") if k in measures]
+    return str((watched or list(measures))[0])
+
+
+def trust(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
+    """How far the figures can be trusted: the test part is opened once, the others had a say in training."""
+    part = evaluation["part"]
+    these = f"the {plural(evaluation['count'], f'{part} {noun(run)}')}"
+    if run["data"].get("source") in ONE_FOR_ALL:
+        return f"Tested on {these}, from which it learned too: there are no others."
+    if part == "test":
+        return f"Tested once, at the end, on {these}, which had no part in training."
+    if part == "val":
+        return f"There is no test part: {these} also chose the weights, so the figures flatter."
+    return f"There is no other part: the model learned from {these}, so the figures flatter."
+
+
+def phrase(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
+    """What the figure at the head is of: "of 360 test images right", "RMSE of price, over 90 test rows"."""
+    examples = plural(evaluation["count"], f"{evaluation['part']} {noun(run)}")
+    key = headline(evaluation)
+    if key == "accuracy":
+        return f"of {'the tokens of ' if run['task'] == 'tagging' else ''}{examples} right"
+    values = evaluation.get("values") or {}
+    of = f" of {values['column']}" if values else ""
+    return f"{values.get('unit') or ''} {measure(key)[0]}{of}, over {examples}".lstrip()
+
+
+def result(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
+    """The figure in words, with its interval and what the simplest guess would reach."""
+    key = headline(evaluation)
+    format = measure(key)[1]
+    value, baseline = evaluation["measures"][key], evaluation.get("baseline")
+    said = f"{written(value['value'], format)} {phrase(run, evaluation)}"
+    if value["low"] is not None and value["high"] is not None:
+        said += f"; 95\u202f% interval: {written(value['low'], format)} to {written(value['high'], format)}"
+    if baseline:
+        said += f". For comparison, {baseline['name']}: {written(baseline['value'], format)}"
+    return f"{said}."
+
+
+def figure(run: dict[str, Any], evaluation: dict[str, Any]) -> Drawing:
+    """The figure in large type, its interval and the simplest guess on a line."""
+    key = headline(evaluation)
+    name, format = measure(key)
+    return {
+        "kind": "figure",
+        "title": f"{name[:1].upper()}{name[1:]} on the {evaluation['part']} part",
+        "phrase": phrase(run, evaluation),
+        "format": format,
+        "part": evaluation["part"],
+        **evaluation["measures"][key],
+        "end": 1 if format == "share" else None,
+        "baseline": evaluation.get("baseline"),
+    }
+
+
+def measures_rows(evaluation: dict[str, Any]) -> list[list[str]]:
+    """A row for every figure: name, value, low, high, each written in its own format."""
+    rows = []
+    for key, m in evaluation["measures"].items():
+        name, format = measure(key)
+        rows.append([name, *(written(m[k], format) for k in ("value", "low", "high"))])
+    baseline = evaluation.get("baseline")
+    if baseline:
+        rows.append([baseline["name"], written(baseline["value"], measure(headline(evaluation))[1]), "", ""])
+    return rows
+
+
+# --- mistakes -------------------------------------------------------------------------------------------------
+
+
+def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
+    """The mistakes with the largest loss, with what a person needs to see of them."""
+    mistakes = evaluation["worst"]
+    heads = {
+        "example": "text",
+        "actual": "text",
+        "predicted": "text",
+        "confidence": "share",
+        "loss": "number",
+    }
+    columns = list(
+        dict.fromkeys(name for m in [*mistakes, *(evaluation.get("right") or ())] for name in m.get("row") or ())
+    )
+    # A column of the data can have the name of one of ours: the data's is told apart.
+    named = {(f"{c} (data)" if c in heads else c): "text" for c in columns}
+    says = f"The {noun(run)}s of the {evaluation['part']} part with the largest loss, worst first."
+    summary = "No example was got wrong."
+    if mistakes:
+        actual, predicted = _said(mistakes[0], evaluation)
+        summary = f"The worst, {mistakes[0]['name']}, was {actual}"
+        if run["task"] != "word vectors":  # which foretell no words
+            summary += f"; the model said {predicted or 'nothing'}"
+        summary += f", {_sure(mistakes[0])}." if _sure(mistakes[0]) else "."
+    right = evaluation.get("right") or []
+    if right:
+        says += " Beside them are some that it got right." if _is_right(right) else " Beside them are the best."
+    return View(
+        id="worst",
+        title="Worst mistakes",
+        says=says,
+        summary=summary,
+        table=table(
+            heads | named,
+            [
+                [*(m[k] for k in ("name", "actual", "predicted", "confidence", "loss")), *_cells(m, columns)]
+                for m in [*mistakes, *right]
+            ],
+        ),
+        drawings=[
+            *([_gallery("Wrong, actual → predicted", mistakes, evaluation)] if mistakes else []),
+            *([_gallery("Right" if _is_right(right) else "Smallest loss", right, evaluation)] if right else []),
+        ],
+    )
+
+
+def _is_right(examples: list[dict[str, Any]]) -> bool:
+    return all(m["actual"] == m["predicted"] for m in examples)
+
+
+def _gallery(title: str, examples: list[dict[str, Any]], evaluation: dict[str, Any]) -> Drawing:
+    return {
+        "kind": "gallery",
+        "title": title,
+        "items": [
+            {
+                "name": m["name"],
+                "picture": m["picture"],
+                "words": " → ".join(dict.fromkeys(_said(m, evaluation))),
+                "note": _sure(m),
+                "lines": [textwrap.shorten(f"{k} {v}", SHOWN, placeholder=" …") for k, v in _columns(m, evaluation)],
+            }
+            for m in examples
+        ],
+    }
+
+
+def _columns(example: dict[str, Any], evaluation: dict[str, Any]) -> list[tuple[str, str]]:
+    """The columns of an example, those that count most first, where that is known."""
+    counts = [column["name"] for column in (evaluation.get("importance") or {}).get("columns", ())]
+    rank = {name: place for place, name in enumerate(counts)}
+    return sorted((example.get("row") or {}).items(), key=lambda item: rank.get(item[0], len(rank)))
+
+
+def _said(mistake: dict[str, Any], evaluation: dict[str, Any]) -> tuple[str, str]:
+    """Actual and predicted in words: classes by name, values to four digits."""
+    actual, predicted = mistake["actual"], mistake["predicted"]
+    if evaluation.get("values"):
+        return number(float(actual)), number(float(predicted))
+    return actual, predicted
+
+
+def _sure(mistake: dict[str, Any]) -> str:
+    return f"{share(mistake['confidence'])} sure" if mistake["confidence"] is not None else ""
+
+
+def _cells(mistake: dict[str, Any], columns: list[str]) -> list[str | None]:
+    return [(mistake.get("row") or {}).get(c) for c in columns]

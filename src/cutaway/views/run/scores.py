@@ -1,0 +1,274 @@
+"""Views of how far scores can be trusted: how well they tell classes apart, and whether probabilities come true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...draw.description import Drawing, View, table
+from ...draw.words import UNKNOWN, count, number, share
+
+GRID = np.linspace(0, 1, 101).tolist()  # where tasks/scores.py has read the curves off
+Curve = dict[str, Any]
+
+
+# --- telling classes apart ------------------------------------------------------------------------------------
+
+
+def discrimination(found: dict[str, Any], total: int) -> View:
+    """ROC and precision–recall, of the second of two classes or of each against all others."""
+    curves: list[Curve] = found["classes"]
+    two = found["of"] == 2
+    drawn = [curve for curve in curves if curve.get("roc") and curve.get("precision")]
+    says = (
+        "Left, how much of a class is found over how much of the others is taken for it, at every threshold; right, "
+        "how many of those taken for it are of it. The area under the left curve (AUC) is 1 at best and 0.5 by chance, "
+        "under the right one (average precision) 1 at best and the class's share by chance."
+    )
+    if not two:
+        says += f" Each class is held against all others{_most(drawn, found)}."
+    operating = curves[0].get("operating") if two else None
+    if operating:
+        says += f" The ring is where the model decides: at a {found['score']} above {number(operating['threshold'])}."
+    return View(
+        id="discrimination",
+        title="ROC and precision–recall",
+        says=says + _choice(found["examples"], total),
+        summary=_best(curves[0]) if two else _several(curves),
+        table=table(
+            {
+                "class": "text",
+                "examples": "count",
+                "AUC": "number",
+                "AUC from": "number",
+                "to": "number",
+                "average precision": "number",
+                "from": "number",
+                "to ": "number",
+                "by chance": "number",
+            },
+            [
+                [c["name"], c["examples"], *_three(c["auc"]), *_three(c["average_precision"]), c["share"]]
+                for c in curves
+            ],
+        ),
+        drawings=[_roc(drawn, two), _precision(drawn, two)],
+    )
+
+
+def _roc(curves: list[Curve], two: bool) -> Drawing:
+    drawing = _over("ROC", "false positive rate", {c["name"]: _at(c["roc"]) for c in curves}, two)
+    drawing["series"].append(_grey("chance", GRID))
+    operating = curves[0].get("operating")
+    if operating:
+        drawing["ring"] = {"x": operating["false_positives"], "y": operating["recall"], "label": _decides(operating)}
+    return drawing
+
+
+def _precision(curves: list[Curve], two: bool) -> Drawing:
+    drawing = _over("Precision–recall", "recall", {c["name"]: _at(c["precision"]) for c in curves}, two)
+    operating = curves[0].get("operating")
+    if two:
+        drawing["series"].append(_grey("chance", [curves[0]["share"]] * len(GRID)))
+    if operating and operating["precision"] is not None:
+        at = {"x": operating["recall"], "y": operating["precision"]}
+        drawing["ring"] = {**at, "label": _decides(operating), "left": True}
+    return drawing
+
+
+def _decides(operating: dict[str, Any]) -> str:
+    return f"above {number(operating['threshold'])}"
+
+
+def _over(title: str, x: str, curves: dict[str, list[Any]], two: bool) -> Drawing:
+    return {
+        "kind": "lines",
+        "title": title,
+        "x": x,
+        "x_format": "share",
+        "format": "share",
+        "log": False,
+        "zero": True,
+        "series": [
+            {"name": "model" if two else name, "points": points, **({"part": "test"} if two else {})}
+            for name, points in curves.items()
+        ],
+        "mark": None,
+    }
+
+
+def _grey(name: str, values: list[float]) -> dict[str, Any]:
+    return {"name": name, "part": "train", "points": _at(values)}
+
+
+def _at(values: list[float]) -> list[list[float]]:
+    return [[round(x, 2), y] for x, y in zip(GRID, values)]
+
+
+def _three(m: dict[str, float | None]) -> list[float | None]:
+    return [m["value"], m["low"], m["high"]]
+
+
+def _best(curve: Curve) -> str:
+    """Of two classes: the areas with their intervals, and what the threshold gives."""
+    said = f"Of class {curve['name']}: AUC {_interval(curve['auc'])}; average precision "
+    said += f"{_interval(curve['average_precision'])}, {number(curve['share'])} by chance."
+    operating = curve.get("operating")
+    if operating:
+        precision = operating["precision"]
+        said += f" Where it decides it finds {share(operating['recall'])} of them, and takes "
+        said += f"{share(operating['false_positives'])} of the others for one"
+        said += f"; {share(precision)} of those that it calls so are." if precision is not None else "."
+    return said
+
+
+def _several(curves: list[Curve]) -> str:
+    order = sorted(curves, key=lambda c: c["auc"]["value"])
+    mean = sum(c["auc"]["value"] for c in curves) / len(curves)
+    low = order[0]
+    lowest = f"{low['name']}, {_interval(low['auc'])}, average precision {_interval(low['average_precision'])}"
+    return f"The mean AUC over {count(len(curves))} classes is {number(mean)}; lowest is that of {lowest}."
+
+
+def _interval(m: dict[str, float | None]) -> str:
+    """0.95 (0.91 – 0.99)."""
+    value, low, high = (number(round(x, 4)) if x is not None else None for x in (m["value"], m["low"], m["high"]))
+    return f"{value} ({low} – {high})" if low is not None and high is not None else value or UNKNOWN
+
+
+def _most(drawn: list[Curve], found: dict[str, Any]) -> str:
+    known = len(found["classes"])
+    if len(drawn) == known == found["of"]:
+        return ""
+    drawn_of = f"; drawn are the {count(len(drawn))} with the most examples" if len(drawn) < known else ""
+    return f"{drawn_of}; {count(known)} of {count(found['of'])} have curves in the numbers"
+
+
+def _choice(examples: int, total: int) -> str:
+    return f" Made of an even choice of {count(examples)} of the {count(total)} examples." if examples < total else ""
+
+
+# --- calibration ----------------------------------------------------------------------------------------------
+
+
+def calibration(found: dict[str, Any], total: int) -> View:
+    """The reliability diagram, and how many examples have which probability."""
+    of = f"the probability of class {found['of']}" if found["of"] else "the probability of the class that was chosen"
+    was = f"how often it was class {found['of']}" if found["of"] else "how often that class was right"
+    bins = found["bins"]
+    error = found["error"]
+    return View(
+        id="calibration",
+        title="Calibration",
+        says=f"Over {of}, {was}, in tenths; on the line a probability means what it says, below it the model is too "
+        f"sure. The expected calibration error is the mean distance from the line, weighted by examples; few examples "
+        f"make it larger than it is.{_choice(found['examples'], total)}",
+        summary=f"Expected calibration error {share(error['value'])} ({share(error['low'])} – {share(error['high'])}); "
+        f"Brier score {number(round(found['brier'], 4))}. {_sure(bins)}",
+        table=table(
+            {"said": "share", "was": "share", "examples": "count"}, [[b["said"], b["was"], b["count"]] for b in bins]
+        ),
+        drawings=[
+            {
+                "kind": "lines",
+                "title": "Reliability: how often it was so",
+                "x": "said probability",
+                "x_format": "share",
+                "format": "share",
+                "log": False,
+                "zero": True,
+                "series": [
+                    {"name": "exact", "part": "train", "points": [[0, 0], [1, 1]]},
+                    {"name": "model", "part": "test", "points": [[b["said"], b["was"]] for b in bins]},
+                ],
+                "mark": None,
+            },
+            {
+                "kind": "histogram",
+                "title": "Examples by said probability",
+                "edges": [round(e, 6) for e in found["edges"]],
+                "counts": found["counts"],
+                "of": "probability",
+                "x": "said probability",
+                "x_format": "share",
+            },
+        ],
+    )
+
+
+def _sure(bins: list[dict[str, Any]]) -> str:
+    """Whether it is too sure or not sure enough, all in all."""
+    total = sum(b["count"] for b in bins)
+    apart = sum(b["count"] * (b["said"] - b["was"]) for b in bins) / total
+    if abs(apart) < 0.01:
+        return "All in all it is as sure as it may be."
+    return f"All in all it is {'too sure' if apart > 0 else 'less sure than it may be'}, by {share(abs(apart))}."
+
+
+# --- importance -----------------------------------------------------------------------------------------------
+
+SHOWN = 40  # columns that are drawn
+
+
+def importance(found: dict[str, Any], part: str) -> View:
+    """What is lost where a column is shuffled."""
+    columns = found["columns"]
+    rmse = found["metric"] == "rmse"
+    format = "number" if rmse else "share"
+    written = number if rmse else share
+    lost = "RMSE gained" if rmse else "accuracy lost"
+    ends = [x for c in columns for x in (c["low"], c["high"], 0.0)]
+    low, high = min(ends), max(ends)
+    first = columns[0]
+    cost = (
+        f"{number(first['value'])} of RMSE" if rmse else f"{number(round(100 * first['value'], 1))} points of accuracy"
+    )
+    summary = f"{first['name']} counts most: shuffling it costs {cost}."
+    tied = [c["name"] for c in columns if c["value"] == first["value"]]
+    if len(tied) > 1:
+        summary = f"{', '.join(tied[:-1])} and {tied[-1]} count most: shuffling one of them costs {cost}."
+    if high <= 0:
+        summary = "No column counts: shuffling any of them loses nothing."
+    elif first["value"] > 0 and all(c["value"] <= 0.1 * first["value"] for c in columns[1:]):
+        summary += " All others count less than a tenth of that: see whether it gives the answer away."
+    return View(
+        id="importance",
+        title="What each column counts",
+        says=f"Permutation importance: {lost} where one column is shuffled among {count(found['rows'])} {part} rows; "
+        f"the dot is the mean of {found['repeats']} shuffles, the bar reaches from the least to the most. Columns that "
+        "tell the same share what they count, and each can seem to count nothing.",
+        summary=summary,
+        table=table(
+            {"column": "text", lost: format, "least": format, "most": format},
+            [[c["name"], c["value"], c["low"], c["high"]] for c in columns],
+        ),
+        drawings=[
+            {
+                "kind": "rows",
+                "title": f"{lost.capitalize() if not rmse else lost} by shuffling"
+                + (f", the first {SHOWN} of {count(len(columns))}" if len(columns) > SHOWN else ""),
+                "columns": [
+                    {
+                        "name": lost,
+                        "format": format,
+                        "mark": "dot",
+                        "part": part,
+                        "domain": [low, high if high > low else low + 1],
+                    }
+                ],
+                "rows": [
+                    {
+                        "label": c["name"],
+                        "cells": [{"value": c["value"], "low": c["low"], "high": c["high"]}],
+                        "tip": [
+                            c["name"],
+                            f"{lost} {written(c['value'])}",
+                            f"{written(c['low'])} to {written(c['high'])}",
+                        ],
+                    }
+                    for c in columns[:SHOWN]
+                ],
+            }
+        ],
+    )

@@ -1,0 +1,78 @@
+"""The view of a regression: what the model said over what it was, and how its errors are spread."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...draw.description import View, table
+from ...draw.words import count, number, signed
+
+MOST_BINS = 48
+
+
+def residuals(values: dict[str, Any], total: int) -> View:
+    """Predicted over actual, and the errors; `total` is how many examples there were to choose from."""
+    predicted = np.asarray(values["predicted"], dtype=np.float64)  # (n,)
+    actual = np.asarray(values["actual"], dtype=np.float64)  # (n,)
+    error = predicted - actual
+    edges = bins(error)
+    unit = values.get("unit") or ""
+    named = f"{values['column']} ({unit})" if unit else values["column"]
+    largest = float(error[np.abs(error).argmax()])
+    says = "Each dot is one example: on the line the model is exact, above it says too much, below too little."
+    if len(error) < total:
+        says += f" Shown is an even choice of {count(len(error))} of the {count(total)} examples."
+    return View(
+        id="residuals",
+        title="Predictions and residuals",
+        says=says,
+        summary=f"Half of the errors are at most {number(float(np.median(np.abs(error))))} in size; "
+        f"their mean is {signed(float(error.mean()))}, the largest {signed(largest)}{f' {unit}' if unit else ''}.",
+        table=table(
+            {"actual": "number", "predicted": "number", "error": "number"},
+            np.stack([actual, predicted, error], axis=1).tolist(),
+        ),
+        drawings=[
+            {
+                "kind": "points",
+                "title": f"Predicted {named}",
+                "x": f"actual {named}",
+                "points": np.stack([actual, predicted], axis=1).tolist(),
+                "scale": abs(largest) or 1.0,
+            },
+            {
+                "kind": "histogram",
+                "title": "Examples by error, predicted − actual",
+                "edges": edges.tolist(),
+                "counts": np.histogram(error, edges)[0].tolist(),
+                "below": "too little",
+                "above": "too much",
+                "scale": abs(largest) or 1.0,
+            },
+        ],
+    )
+
+
+def bins(error: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Edges of equal bins over the errors (n,), one of them 0, so that no bin mixes signs.
+
+    Width by Freedman and Diaconis (1981), 2 IQR n^(−1/3), brought up to 1, 2 or 5 times a power of ten.
+    """
+    q1, q3 = np.percentile(error, [25, 75])
+    low, high = float(error.min()), float(error.max())
+    wanted = max(2 * float(q3 - q1) / len(error) ** (1 / 3), (high - low) / MOST_BINS)
+    if wanted:  # errors far from 0 are close to each other for the way to 0, which the bins fill too
+        wanted = max(wanted, (max(high, 0) - min(low, 0)) / MOST_BINS)
+    width = _round_up(wanted or abs(high) or 1.0)
+    first, last = min(math.floor(low / width), 0), max(math.ceil(high / width), 0)
+    return width * np.arange(first, max(last, first + 1) + 1, dtype=np.float64)
+
+
+def _round_up(value: float) -> float:
+    """The least of 1, 2, 5 × 10ᵏ that is not below the value."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next((m * power for m in (1, 2, 5) if m * power >= value), 10 * power)

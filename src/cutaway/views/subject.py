@@ -1,0 +1,247 @@
+"""What is opened: a model, examples that go through it, and as much as is known of where both come from."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from PIL.Image import Image
+from torch import Tensor, nn
+
+from ..data.sets import DataSet, Part, Preprocessing
+from ..errors import DataError, FileError, ModelError
+from ..inspect.example import example_inputs, example_shape, kind_taken
+from ..models.images import answers_of
+from ..models.recognition import differing, nearest, with_settings
+from ..models.registry import Preset, preset, presets
+from ..spec import Masked, PairSpec, Spec
+from ..tasks.task import Task
+from ..training.run import Run
+
+FEW = 8  # examples that are looked at, where the person names none
+TOKENS = 32  # of a random text
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One model, opened with some examples. `inputs` are what its `forward` takes, (N, …); of a graph, the graph."""
+
+    model: nn.Module  # in evaluation mode, on the CPU
+    preset: Preset
+    inputs: tuple[Tensor, ...]
+    target: Tensor | None = None  # of these examples, as the task has it; None where nobody knows it
+    part: Part | None = None  # where the examples come from: their names, pictures and rows
+    rows: tuple[int, ...] = ()  # which examples of the part they are
+    preprocessing: Preprocessing | None = None  # None: nothing was learned from, and numbers are random
+    task: Task | None = None
+    run: Run | None = None
+    notes: tuple[str, ...] = ()  # sentences that a person should read
+    options: Mapping[str, str] = field(default_factory=dict)  # what was asked of the views, as typed
+    untrained: str = ""  # what of the model is known to be as it began: "model", "head" or nothing
+    whole: DataSet | None = None  # the data, where it is at hand already
+
+    @property
+    def config(self) -> Any:
+        """The model's settings."""
+        return self.model.config
+
+    @property
+    def called(self) -> str:
+        """What the model is called: its preset's name, where it is that preset, and else its architecture's with what
+        is other. What the data of a run decides, such as the classes, makes it no other model."""
+        plain = self.preset.configure(self.run.spec) if self.run is not None else self.preset.config
+        other = differing(self.config, plain)
+        named = f"{self.preset.name}{with_settings(other)}"
+        return f"{type(self.model).__name__} ({named})" if other else named
+
+    @property
+    def family(self) -> str:
+        """dense, cnn, rnn, graph or transformer."""
+        return self.preset.card.card.family
+
+    @property
+    def kind(self) -> str:
+        """The kind of data that it takes: table, image, text, …"""
+        return self.spec.kind if self.spec else kind_taken(self.preset, self.config)
+
+    @property
+    def spec(self) -> Spec | None:
+        """What an example looks like; None where the model has not met data."""
+        return self.preprocessing.spec if self.preprocessing else None
+
+    @property
+    def count(self) -> int:
+        """How many examples there are; of a graph, how many nodes are asked for."""
+        return len(self.rows) or len(self.inputs[0])
+
+    @functools.cached_property
+    def data(self) -> DataSet | None:
+        """The data that was learned from; None where there is none, or it is not at hand any more."""
+        if self.whole is not None or self.run is None:
+            return self.whole
+        try:
+            return _data_of(self.run)
+        except (DataError, FileError):
+            return None
+
+    def name(self, i: int) -> str:
+        """What a person calls example i."""
+        if not self.part or not self.rows:
+            return f"random example {i + 1}"
+        name = self.part.name(self.rows[i])
+        return f"the forecast {name}" if name.startswith("from ") and self.kind == "series" else name
+
+    def picture(self, i: int) -> Image | None:
+        """Example i as an image as the person gave it, or None."""
+        return self.part.picture(self.rows[i]) if self.part and self.rows else None
+
+    def tokens(self, i: int, side: int = 0) -> list[str]:
+        """The tokens of example i as they are written, padding left out; `side` 1 is the target of a pair. Where there
+        is no tokenizer they are their numbers. Raises ModelError where examples are not made of tokens."""
+        if self.kind not in ("text", "pairs"):
+            raise ModelError(f"{self.preset.name} was opened with {self.kind} data, which has no tokens.")
+        ids, mask = (self.inputs[0], self.inputs[1]) if side == 0 else (self.inputs[2], None)
+        real = ids[i] if mask is None else ids[i][mask[i]]
+        written = self.vocabulary(side)
+        return [written[t] if t < len(written) else f"token {t}" for t in real.tolist()]
+
+    def vocabulary(self, side: int = 0) -> list[str]:
+        """Every token as it is written, by its id; none where there is no tokenizer. `side` as in `tokens`."""
+        given = self.preprocessing
+        name = ("source_tokenizer", "target_tokenizer")[side] if isinstance(self.spec, PairSpec) else "tokenizer"
+        tokenizer = getattr(given, name, None)
+        if tokenizer is None:
+            return []
+        ours = isinstance(self.spec, PairSpec) and not getattr(given, "pretrained", False)
+        shifted = ours and (side == 1 or getattr(self.spec, "joint_vocab", False))
+        words = [*tokenizer.tokens, *self._beyond(len(tokenizer.tokens))]
+        return ["(padding)", "(unknown)", "(begin)", "(end)", *words[2:]] if shifted else words
+
+    def _beyond(self, known: int) -> list[str]:
+        """The tokens that are not the tokenizer's, of which there are `known`: those that frame a text, and the one
+        that stands for what is hidden."""
+        begin, end = (getattr(self.spec, name, None) for name in ("begin", "end"))
+        target = getattr(self.spec, "target", None)
+        mask = target.mask if isinstance(target, Masked) else None
+        names = {i: name for i, name in ((begin, "[CLS]"), (end, "[SEP]"), (mask, "[MASK]")) if i is not None}
+        return [names.get(i, f"token {i}") for i in range(known, max(names, default=0) + 1)]
+
+    def outputs(self) -> Tensor:
+        """What the head gives for the examples, without gradients."""
+        with torch.no_grad():
+            return answers_of(self.model(*self.inputs))[0]
+
+    def loss(self) -> Tensor:
+        """The mean loss of the examples, to be differentiated. What has no target is compared with targets drawn at
+        random, the same every time: enough to see how gradients travel."""
+        outputs = answers_of(self.model(*self.inputs))[0]
+        if self.task is not None and self.target is not None:
+            return self.task.loss(outputs, self.target) / self.task.count(self.target)
+        flat = outputs.flatten(0, -2) if outputs.ndim > 1 else outputs[:, None]
+        generator = torch.Generator().manual_seed(0)
+        if flat.shape[1] == 1:
+            return F.mse_loss(flat, torch.randn(flat.shape, generator=generator).to(flat))
+        return F.cross_entropy(flat, torch.randint(flat.shape[1], (len(flat),), generator=generator))
+
+    def others(self, count: int, part: str = "test") -> Subject | None:
+        """The same model with up to `count` examples of a part of its data, the same every time; None where there is
+        no data at hand. Of a part that is not there the next is taken: test, val, train."""
+        if self.data is None:
+            return None
+        here = dataclasses.replace(self, whole=self.data)  # so that nobody reads it again
+        names = [part, *(name for name in ("test", "val", "train") if name != part)]
+        found = next(self.data.parts[name] for name in names if name in self.data.parts)
+        return with_examples(here, found, range(min(count, len(found))))
+
+
+@functools.lru_cache(maxsize=1)
+def _data_of(run: Run) -> DataSet:
+    """The data of a run, read once for all views of it."""
+    return run.data()
+
+
+def with_examples(subject: Subject, part: Part, rows: Sequence[int]) -> Subject:
+    """The subject with these examples of a part."""
+    index = torch.as_tensor(list(rows), dtype=torch.int64)
+    batch = next(iter(part.batches([index])))
+    dtype = next((p.dtype for p in subject.model.parameters() if p.is_floating_point()), torch.float32)
+    inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in batch.inputs)
+    target = batch.target if part.target is not None else None
+    return dataclasses.replace(subject, inputs=inputs, target=target, part=part, rows=tuple(rows))
+
+
+def open_run(run: Run, sources: Sequence[Any] = (), options: Mapping[str, str] | None = None) -> Subject:
+    """A run, with new examples through its own preprocessing, or with the first of its test part where none are named.
+
+    Where its data is not at hand any more, random examples stand in, and a note says so. Raises what reading raises.
+    """
+    found = preset(run.about["model"])
+    bare = Subject(
+        run.model, found, (), preprocessing=run.preprocessing, task=run.task, run=run, options=dict(options or {})
+    )
+    if sources:
+        part = run.preprocessing.examples(sources)
+        return with_examples(bare, part, range(len(part)))
+    subject = bare.others(FEW)
+    if subject is not None:
+        return subject
+    note = (
+        f"The data of this run, {run.about['data']['source']}, is not at hand or not what it was: examples are random."
+    )
+    return dataclasses.replace(bare, inputs=_like(run.spec, run.model), notes=(note,))
+
+
+def open_preset(
+    name: str, settings: Mapping[str, Any] | None = None, options: Mapping[str, str] | None = None, count: int = 2
+) -> Subject:
+    """A preset with weights as they begin (seed 0) and `count` random examples, which are noise."""
+    found = preset(name)
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        model = found.build(found.configure(settings=settings)).eval()
+    return dataclasses.replace(open_model(model, options=options, count=count), preset=found, untrained="model")
+
+
+def open_model(model: nn.Module, *inputs: Tensor, options: Mapping[str, str] | None = None, count: int = 2) -> Subject:
+    """A model of this package with what its `forward` takes, or with `count` random examples. Left in evaluation mode.
+    It is called by the preset that its config is, or is nearest to.
+
+    Raises ModelError for a model that is not of this package.
+    """
+    of_kind = [p for p in presets().values() if type(model) is p.module.Model]
+    if not of_kind:
+        raise ModelError(f"{type(model).__name__} is not one of the models here: views are of those. `cutaway list`.")
+    found = nearest(model.config, of_kind)
+    notes: tuple[str, ...] = ()
+    if not inputs:
+        generator = torch.Generator().manual_seed(0)
+        shape = example_shape(found, model.config)
+        shape = (min(TOKENS, *shape),) if kind_taken(found, model.config) in ("text", "pairs") else shape
+        inputs = example_inputs(found, model.config, shape, count=count, generator=generator)
+        notes = ("Nothing was learned from data here: the examples are random numbers.",)
+    return Subject(model.eval(), found, inputs, notes=notes, options=dict(options or {}))
+
+
+def open_data(model: nn.Module, found: Preset, data: DataSet, task: Task, run: Run | None = None) -> Subject:
+    """A model that learns from data at hand, with the first examples of its test part."""
+    bare = Subject(model, found, (), preprocessing=data.preprocessing, task=task, run=run, whole=data)
+    subject = bare.others(FEW)
+    assert subject is not None, "the data is at hand"
+    return subject
+
+
+def _like(spec: Spec, model: nn.Module) -> tuple[Tensor, ...]:
+    """One random example of that spec, in the precision of the model."""
+    from ..inspect.example import inputs_like
+
+    dtype = next(model.parameters()).dtype
+    inputs = inputs_like(spec, generator=torch.Generator().manual_seed(0))
+    return tuple(x.to(dtype) if x.is_floating_point() else x for x in inputs)
+
+
+__all__ = ["FEW", "Subject", "open_data", "open_model", "open_preset", "open_run", "with_examples"]

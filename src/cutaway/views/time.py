@@ -1,0 +1,185 @@
+"""View 18: one of the other views at several moments of training, from the weights that a run kept."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..draw.description import Drawing, View, table
+from ..draw.words import count, number, share
+from ..errors import ModelError, SettingError
+from ..training.checkpoint import load_weights
+from ..training.snapshots import kept
+from . import VIEWS, module_of
+from .run.documents import read_metrics
+from .subject import Subject
+
+SAYS = "one of the other views at several moments of training, along a slider"
+READ = (
+    "The slider goes from the first weights that the run kept to the last ones. Look for what is there from the start, "
+    "which is chance and architecture, and for what comes with training, and when: most of it often comes early. "
+    "`snapshots=12` has a run keep weights at twelve moments, closer together at the beginning."
+)
+MISLEADS = (
+    "There is nothing between two moments: what looks like a jump may have been gradual, and a curve that seems smooth "
+    "may have jumped. Where colours are scaled by what a drawing shows, the same colour stands for another number at "
+    "another moment. The best weights were chosen by validation, so they need not lie where training stood longest."
+)
+OPTIONS = {
+    "of": "the view that is shown at each moment, as filters; its own options go with it",
+    "moments": "how many moments at most, 2 to 24",
+}
+
+NOT_OF = ("network", "curves", "results", "arithmetic", "time")  # views that time changes nothing of, or that are it
+FIRST = {  # what each family shows unless asked otherwise: the first that suits
+    "dense": ("boundary", "features"),
+    "cnn": ("filters", "features"),
+    "rnn": ("gates", "embeddings"),
+    "graph": ("graph", "embeddings"),
+    "transformer": ("attention", "embeddings"),
+}
+MOMENTS, LARGE, OF_LARGE = 12, 10_000_000, 6  # fewer for models of many parameters
+MOST = 2_000_000  # letters of the whole description
+MANY = 24
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Weights that a run kept."""
+
+    name: str  # as a person calls it: update 120, best
+    path: Path
+
+
+def suits(subject: Subject) -> bool:
+    """Whether it is a run that kept its weights at two moments or more, and some view shows them."""
+    return subject.run is not None and len(moments_of(subject)) > 1 and bool(_views(subject))
+
+
+def view(subject: Subject) -> View:
+    """The drawings of another view for each moment."""
+    of, most = _asked(subject)
+    every = moments_of(subject)
+    moments = _spread(every, most)
+    model = copy.deepcopy(subject.model)
+    own = {k: v for k, v in subject.options.items() if k not in OPTIONS}
+    then = dataclasses.replace(subject, model=model, whole=subject.data, options=own)
+    found: list[tuple[Moment, View]] = []
+    while moments:
+        moment, *moments = moments
+        _take(model, moment)
+        found.append((moment, _fitting(module_of(of).view(then), most)))
+        if len(found) == 1:
+            size = len(json.dumps(found[0][1]["drawings"]))
+            moments = _spread([moment, *moments], max(2, min(most, MOST // max(1, size))))[1:]
+    rows = [_row(then, model, moment, found[0][0]) for moment, _ in found]
+    shown = found[-1][1]
+    return View(
+        id="time",
+        title=f"{shown['title']} over time",
+        says=f"{shown['says'].rstrip('.')}, at {len(found)} moments of training, from the first to the last.",
+        summary=_said(found, rows, len(every)),
+        table=table({"moment": "text", "loss of these examples": "number", "moved since the first": "share"}, rows),
+        drawings=[_choice(found)],
+    )
+
+
+def moments_of(subject: Subject) -> list[Moment]:
+    """All the weights that a run kept, in order: its snapshots, and the best and the last of its checkpoints."""
+    if subject.run is None:
+        return []
+    folder, about = subject.run.folder, subject.run.about
+    found = {update: Moment(f"update {count(update)}", path) for update, path in kept(folder).items()}
+    steps = {row.get("epoch"): row.get("step") for row in read_metrics(folder / "metrics.csv")}
+    for name, epoch in (("last", about.get("epochs_done")), ("best", (about.get("best") or {}).get("epoch"))):
+        path, step = folder / "checkpoints" / f"{name}.safetensors", steps.get(epoch)
+        if path.is_file() and isinstance(step, float):
+            found[int(step)] = Moment(f"update {count(step)}, {name}", path)
+    return [moment for _, moment in sorted(found.items())]
+
+
+def _views(subject: Subject) -> list[str]:
+    """The views that can be shown at each moment, the usual one first."""
+    first = FIRST.get(subject.family, ())
+    names = [*first, *(name for name in VIEWS if name not in first)]
+    return [name for name in names if name in VIEWS and name not in NOT_OF and module_of(name).suits(subject)]
+
+
+def _asked(subject: Subject) -> tuple[str, int]:
+    """Which view, and how many moments. Raises ModelError and SettingError for what cannot be."""
+    known = _views(subject)
+    of = subject.options.get("of", known[0])
+    if of not in known:
+        raise ModelError(f"of={of} cannot be shown over time here. These can: {', '.join(known)}.")
+    large = sum(p.numel() for p in subject.model.parameters()) > LARGE
+    typed = subject.options.get("moments", str(OF_LARGE if large else MOMENTS))
+    if not typed.isdigit() or not 2 <= int(typed) <= MANY:
+        raise SettingError(f"moments={typed} cannot be: it must be a whole number from 2 to {MANY}.")
+    return of, int(typed)
+
+
+def _spread(moments: list[Moment], most: int) -> list[Moment]:
+    """So many of them at most, the first and the last among them."""
+    if len(moments) <= most:
+        return moments
+    return [moments[round(k * (len(moments) - 1) / (most - 1))] for k in range(most)]
+
+
+def _take(model: nn.Module, moment: Moment) -> None:
+    """Give the model the weights of a moment. Raises FileError where they cannot be read."""
+    model.load_state_dict(load_weights(moment.path))
+
+
+def _fitting(found: View, moments: int) -> View:
+    """The view with as many of its drawings as there is room for at so many moments, at least one."""
+    drawings: list[Drawing] = []
+    size = 0
+    for drawing in found["drawings"]:
+        size += len(json.dumps(drawing))
+        if drawings and size > MOST // moments:
+            break
+        drawings.append(drawing)
+    return {**found, "drawings": drawings}
+
+
+def _row(subject: Subject, model: nn.Module, moment: Moment, first: Moment) -> list[Any]:
+    """The moment, the loss of the examples then, and how far weights have moved, ‖W − W₀‖ / ‖W₀‖."""
+    _take(model, moment)
+    with torch.no_grad():
+        loss = float(subject.loss())
+    return [moment.name, loss if math.isfinite(loss) else None, _moved(load_weights(first.path), model.state_dict())]
+
+
+def _moved(before: dict[str, Tensor], now: dict[str, Tensor]) -> float:
+    floating = [name for name, x in now.items() if x.is_floating_point()]
+    far = math.sqrt(sum(float((now[k].double() - before[k].double()).square().sum()) for k in floating))
+    return far / (math.sqrt(sum(float(before[k].double().square().sum()) for k in floating)) or 1.0)
+
+
+def _choice(found: list[tuple[Moment, View]]) -> Drawing:
+    return {
+        "kind": "choice",
+        "title": f"{found[0][1]['title']} over time",
+        "label": "moment",
+        "slider": True,
+        "start": len(found) - 1,
+        "options": [{"name": moment.name, "drawings": shown["drawings"]} for moment, shown in found],
+    }
+
+
+def _said(found: list[tuple[Moment, View]], rows: list[list[Any]], every: int) -> str:
+    """What there is to see, at the first moment and at the last."""
+    (first, before), (last, after) = found[0], found[-1]
+    some = f" {len(found)} of {every} moments are shown." if len(found) < every else ""
+    loss = [row[1] for row in (rows[0], rows[-1])]
+    went = f" The loss of these examples goes from {number(loss[0])} to {number(loss[1])}" if None not in loss else ""
+    moved = f"{went}, and weights move by {share(rows[-1][2])} of their size." if went else ""
+    return f"At {first.name}: {before['summary']} At {last.name}: {after['summary']}{moved}{some}"

@@ -1,0 +1,15 @@
+// The studio's modules name those of the drawings as the server has them, beside their own folder: ../draw/NAME.
+// On the disk they stand one folder further up, and node is told so here.
+
+import { register } from "node:module";
+
+const hook = `export function resolve(name, context, next) {
+  const inside = context.parentURL?.includes("/studio/page/");
+  return next(inside ? name.replace(/^\\.\\.\\/draw\\//, "../../draw/") : name, context);
+}`;
+register(`data:text/javascript,${encodeURIComponent(hook)}`);
+
+/** A module of the studio's page. */
+export function studio(name) {
+  return import(`../../src/cutaway/studio/page/${name}`);
+}
