@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from . import attention, convolution, graphs, images, loops, memory, sequences, sounds, startup, studio, vision, words
+from . import attention, graphs, images, loops, memory, sequences, sounds, startup, studio, vision, words
 from .pairs import Pair
 
 GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
@@ -21,7 +21,6 @@ GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
     "attention": attention.rows,
     "graphs": graphs.rows,
     "words": words.rows,
-    "convolution": convolution.rows,
     "images": images.rows,
     "sounds": sounds.rows,
     "startup": startup.rows,
@@ -49,7 +48,7 @@ lengths, the same network on the batch padded to its longest; of text, the `toke
 `generate` with its cache, fused attention and fused AdamW; of graphs,
 PyTorch Geometric's layers with their cached normalization; of word vectors, gensim with as many workers; of starting,
 `python -c "import torch"`; of the studio, the same training in the same process while nobody watches, and the loop of
-`cutaway train`; of convolution, the method that `fast_convolve` did not take, and `scipy.signal.convolve`.
+`cutaway train`.
 Ours infers with batch normalization folded into the layers before it, where there is any.
 
 Of peak: the operations of our step in a second, as a share of those of a matrix product of 2048×2048, measured in turn.

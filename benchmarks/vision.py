@@ -30,8 +30,8 @@ from cutaway.interop.names import torchvision_key, torchvision_names
 from cutaway.interop.oracles.compare import difference
 from cutaway.models.images import answers_of
 from cutaway.models.registry import create_model
-from cutaway.nn.folding import fold_batch_norm
 from cutaway.settings import as_text
+from cutaway.textbook.folding import fold_batch_norm
 from cutaway.training.optimizers import build_optimizers
 from cutaway.training.place import Place, find_place
 from cutaway.training.settings import TrainSettings

@@ -16,13 +16,13 @@ from torch import nn
 from cutaway.generation.decoding import PENALTIES
 from cutaway.models.registry import card, create_model
 from cutaway.nn.attention import attention_weights, scaled_dot_product
-from cutaway.nn.backprop import Layer, backward, delta_half_squared_error, forward
-from cutaway.nn.convolution import convolve, correlate, sobel_x, sobel_y
 from cutaway.nn.masks import causal_mask
-from cutaway.nn.pooling import k_max
 from cutaway.nn.position import sinusoids
 from cutaway.nn.recurrent import gru_step
 from cutaway.tasks.measures import share
+from cutaway.textbook.backprop import Layer, backward, delta_half_squared_error, forward
+from cutaway.textbook.convolution import convolve, correlate, sobel_x, sobel_y
+from cutaway.textbook.pooling import k_max
 from cutaway.training.schedules import factor
 from cutaway.training.settings import TrainSettings
 

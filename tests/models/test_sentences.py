@@ -17,8 +17,8 @@ from cutaway.interop.oracles.words import summed_textcnn
 from cutaway.models import dcnn, textcnn
 from cutaway.models.dcnn import k_max_of_each
 from cutaway.models.registry import create_model, preset
-from cutaway.nn.pooling import dynamic_k, k_max
 from cutaway.spec import Classes, Tags, TextSpec, Value
+from cutaway.textbook.pooling import dynamic_k, k_max
 
 from .contract import assert_keeps_the_contract
 

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from ..interop.oracles.compare import difference
 from ..models.registry import Preset
 from ..nn.attention import MultiHeadAttention
-from ..nn.convolution import correlate
 from ..nn.normalization import batch_norm, layer_norm, rms_norm
 from ..nn.recurrent import as_state, unroll
+from ..textbook.convolution import correlate
 
 STEPS, RATE_STEPS = 7, 3  # tokens of a text; updates of a parameter
 WORDS = 40

@@ -175,7 +175,7 @@ CARD = Card(
     link="https://arxiv.org/abs/1404.2188",
     family="words",
     equation="F_j = tanh(k-max(fold(Σ_k m_jk ∗ F_k)) + b_j), k_l = max(k_top, ⌈(L − l)/L · s⌉)",
-    oracle="the equations for one sentence at a time, with the pooling of `nn/pooling.py`",
+    oracle="the equations for one sentence at a time, with the pooling of `textbook/pooling.py`",
     published={
         "dcnn": Published(
             493_754, None, (), "computed from the paper's sizes for sentiment of two classes, with 10 000 words"

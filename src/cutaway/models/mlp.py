@@ -6,7 +6,7 @@ After D. Rumelhart, G. Hinton, R. Williams, Learning representations by back-pro
     a₀ = x,   a_l = g(W_l a_{l−1} + b_l),   z = W a_L + b
 
 Shapes: x (N, F), images and series flattened; hidden layers (N, width); z (N, classes) logits, or (N, 1) for
-a number. `nn/backprop.py` has its forward and backward propagation written out.
+a number. `textbook/backprop.py` has its forward and backward propagation written out.
 
 A hidden layer is linear → norm → activation → dropout, without what is not asked for. Weights and biases
 begin as PyTorch's Linear has them, uniform in ±1/√fan-in. Where this differs from the paper stands in CARD.

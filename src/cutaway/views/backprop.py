@@ -16,6 +16,7 @@ from ..models.mlp import MLP
 from ..models.perceptron import Perceptron
 from ..nn.activations import ACTIVATIONS, softmax
 from ..spec import Classes, Value
+from ..textbook.backprop import Layer, backward, forward, slope
 from .looking import resting, target_of, whole
 from .numbers import plain
 from .plane import features
@@ -125,34 +126,32 @@ def _precisely(one: Subject) -> Subject:
 
 
 def propagate(one: Subject) -> tuple[list[Numbers], float]:
-    """Every layer's numbers for the one example of the subject, forward and backward written out, and its loss.
+    """Every layer's numbers for the one example of the subject, as `textbook/backprop.py` has them, and its loss."""
+    found = _parts(one.model)
+    layers = [
+        Layer(linear.weight.detach(), None if linear.bias is None else linear.bias.detach(), activation, norm)
+        for _, _, linear, norm, activation in found
+    ]
+    with resting(one.model), torch.no_grad():
+        trace = forward(layers, one.inputs[0].flatten(1))
+        delta, loss = _at_output(one, trace.a[-1][0])
+        gradients = backward(layers, trace, delta[None])
+        return [
+            Numbers(
+                name, title, layer.activation, layer.weight, layer.bias, trace.a[i][0], trace.z[i][0], trace.u[i][0],
+                trace.a[i + 1][0], None if step.back is None else step.back[0], _slope(layer, trace.u[i][0]),
+                step.delta[0],
+            )
+            for i, ((title, name, *_), layer, step) in enumerate(zip(found, layers, gradients, strict=True))
+        ], loss  # fmt: skip
 
-    As `nn/backprop.py` has it, with normalization between the sum and the activation:
 
-        z = W x + b,  u = norm(z),  a = g(u);      δ = ∂u/∂z · g′(u) ⊙ Wᵀδ of the layer behind
-    """
-    model, forward = one.model, []
-    with resting(model), torch.no_grad():
-        x = one.inputs[0].flatten(1)[0]
-        for title, name, linear, norm, activation in _parts(model):
-            z = linear.weight @ x + (linear.bias if linear.bias is not None else 0)
-            u = norm(z[None])[0] if norm is not None else z
-            a = ACTIVATIONS[activation].function(u)
-            forward.append((title, name, linear, norm, activation, x, z, u, a))
-            x = a
-    delta, loss = _at_output(one, forward[-1][-1])
-    layers: list[Numbers] = []
-    for title, name, linear, norm, activation, x, z, u, a in reversed(forward):
-        back: Tensor | None = None
-        slope: Tensor | None = torch.ones_like(z)
-        if layers:
-            back = layers[0].weight.T @ layers[0].delta  # (out,)
-            inner = ACTIVATIONS[activation].derivative(u)
-            slope, delta = _through(norm, z, inner, back)
-        bias = linear.bias.detach() if linear.bias is not None else None
-        weight = linear.weight.detach()
-        layers.insert(0, Numbers(name, title, activation, weight, bias, x, z, u, a, back, slope, delta))
-    return layers, loss
+def _slope(layer: Layer, u: Tensor) -> Tensor | None:
+    """∂a/∂z of each neuron; none where neurons share statistics."""
+    inner = ACTIVATIONS[layer.activation].derivative(u)
+    if isinstance(layer.norm, nn.BatchNorm1d):
+        return inner * slope(layer.norm)
+    return inner if layer.norm is None else None
 
 
 Part = tuple[str, str, nn.Linear, nn.Module | None, str]
@@ -169,21 +168,6 @@ def _parts(model: nn.Module) -> list[Part]:
     head = model.get_submodule("head")
     assert isinstance(head, nn.Linear)
     return [*found, ("output", "head", head, None, "identity")]
-
-
-def _through(norm: nn.Module | None, z: Tensor, inner: Tensor, back: Tensor) -> tuple[Tensor | None, Tensor]:
-    """The slope ∂a/∂z and δ, from g′(u) and ∂L/∂a, through no normalization, batch or layer normalization."""
-    if norm is None:
-        return inner, inner * back
-    if isinstance(norm, nn.BatchNorm1d):  # with running statistics an affine map of each neuron
-        assert norm.running_var is not None
-        slope = inner * norm.weight.detach() / (norm.running_var + norm.eps).sqrt()
-        return slope, slope * back
-    assert isinstance(norm, nn.LayerNorm)
-    scale = (z.var(correction=0) + norm.eps).sqrt()
-    normal = (z - z.mean()) / scale
-    error = inner * back * norm.weight.detach()  # ∂L/∂ of the normalized z
-    return None, (error - error.mean() - normal * (error * normal).mean()) / scale
 
 
 class _Given(nn.Module):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ...models.collobert import Config as CollobertConfig
 from ...models.dcnn import Config as DCNNConfig
 from ...models.textcnn import Config as TextCNNConfig
-from ...nn.pooling import k_max
+from ...textbook.pooling import k_max
 from . import Oracle
 
 LENGTHS = (9, 1, 4, 6)  # of the sentences that are compared

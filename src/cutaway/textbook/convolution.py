@@ -48,11 +48,6 @@ from ..errors import ModelError, UnknownName, require
 Sizes = int | Sequence[int]  # one number for each axis, or one for all
 WORDS = ("valid", "same", "full", "circular")
 
-# Nanoseconds, as `faster_method` says; `benchmarks/convolution.py` shows what they decide.
-SUM, LANES = 0.3, 16  # a multiply-add, and how many output channels run side by side
-TRANSFORM, ROWS = 0.6, 6  # a step of a transform, and how many rows run side by side
-PRODUCT, START = 2.0, 40_000.0  # a product of two entries of spectra, and the calls
-
 
 def output_size(n: int, kernel: int, stride: int = 1, padding: int = 0, dilation: int = 1) -> int:
     """⌊(n + 2p − d(k − 1) − 1)/s⌋ + 1 for n entries with p zeros at either end; 0 where no window fits."""
@@ -128,66 +123,6 @@ def convolve(
     """
     windows = _windows(kernel, padding, stride, dilation, turned=True)
     return _apply(x, _turned(kernel), windows, groups, method)
-
-
-def fast_convolve(
-    x: Tensor,
-    kernel: Tensor,
-    *,
-    padding: Sizes | str = "valid",
-    stride: Sizes = 1,
-    dilation: Sizes = 1,
-    groups: int = 1,
-) -> Tensor:
-    """`convolve`, as fast as either PyTorch's convolution or the Fourier transform can (`faster_method`).
-
-    A transform rounds relative to the largest entry of all, the sum relative to those in its window: where a signal's
-    entries differ by many orders of magnitude and the small ones matter, ask `convolve` for method="fused".
-    """
-    method = faster_method(x, kernel, padding=padding, stride=stride, dilation=dilation, groups=groups)
-    return convolve(x, kernel, padding=padding, stride=stride, dilation=dilation, groups=groups, method=method)
-
-
-def faster_method(
-    x: Tensor,
-    kernel: Tensor,
-    *,
-    padding: Sizes | str = "valid",
-    stride: Sizes = 1,
-    dilation: Sizes = 1,
-    groups: int = 1,
-) -> str:
-    """What `fast_convolve` takes: "fft" or "fused", or "direct" for whole numbers, which PyTorch's kernels refuse.
-
-    With N examples, C and O channels in g groups, m outputs, k kernel entries and M padded pixels it compares, in
-    nanoseconds,
-
-        the sum         0.3 · N·O·(C/g)·m·k / min(16, O)
-        the transform   0.6 · (N·C + O·C/g + N·O) · M log₂ M / min(6, R) + 2 · N·O·(C/g)·M + 40 000
-
-    with R rows to transform: N·max(C, O), in two dimensions times the height. The rates were fitted to 247 shapes on
-    one core of an x86 processor with AVX-512, where PyTorch runs 16 output channels side by side. There it takes the
-    faster one, or one less than a quarter slower, 95 times in 100. A transform would spread what is not finite over
-    everything: it is not taken for such an x or kernel.
-    """
-    windows = _windows(kernel, padding, stride, dilation, turned=True)
-    signals, weight = _as_layer(x, kernel, windows, groups)
-    if not (x.is_floating_point() or x.is_complex()):
-        return "direct"
-    if x.dtype not in (torch.float32, torch.float64):
-        return "fused"
-    batch, channels, *size = signals.shape
-    outputs, inputs = weight.shape[:2]
-    padded = [n + window.before + window.after for n, window in zip(size, windows)]
-    counts, points = [window.count(n) for n, window in zip(size, windows)], math.prod(padded)
-    pairs, transforms = batch * outputs * inputs, batch * channels + outputs * inputs + batch * outputs
-    rows = max(1, batch * max(channels, outputs) * math.prod(padded[:-1]))
-    the_sum = SUM * pairs * math.prod(counts) * math.prod(weight.shape[2:]) / min(LANES, outputs)
-    a_step = TRANSFORM / min(ROWS, rows)
-    the_transform = a_step * transforms * points * math.log2(points) + PRODUCT * pairs * points + START
-    # A sum is not finite if one entry is not: cheaper than to look at each.
-    fft = the_transform < the_sum and bool((x.sum() + kernel.sum()).isfinite())
-    return "fft" if fft else "fused"
 
 
 def correlation_matrix(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway.errors import ModelError
-from cutaway.nn.pooling import (
+from cutaway.textbook.pooling import (
     adaptive_average_pool,
     adaptive_cells,
     adaptive_max_pool,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,15 +15,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway.errors import ModelError, UnknownName
-from cutaway.nn.convolution import (
+from cutaway.textbook.convolution import (
     METHODS,
     binomial,
     convolution_matrix,
     convolve,
     correlate,
     correlation_matrix,
-    fast_convolve,
-    faster_method,
     output_size,
     sobel_x,
     sobel_y,
@@ -157,7 +154,6 @@ def test_a_bare_kernel_takes_each_signal_by_itself(way: str) -> None:
 
 
 def test_no_signals_give_none() -> None:
-    assert fast_convolve(torch.ones(0, 20_000), torch.ones(500)).shape == (0, 19_501)
     assert correlate(torch.ones(2, 0, 9), torch.ones(3)).shape == (2, 0, 7)
 
 
@@ -357,56 +353,36 @@ def test_a_stride_is_not_equivariant_to_other_shifts(s: int) -> None:
     assert all(not torch.allclose(moved, y.roll(m)) for m in range(len(y)))
 
 
-# --- the fast way -------------------------------------------------------------------------------------------------
+# --- the transform ------------------------------------------------------------------------------------------------
 
-SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], str]] = {
-    "long signal, long kernel": ((20_000,), (500,), {"padding": "same"}, "fft"),
-    "long signal, short kernel": ((20_000,), (3,), {"padding": "full"}, "fused"),
-    "short signal": ((50,), (20,), {}, "fused"),
-    "image, large kernel": ((2, 200, 190), (31, 30), {"padding": "full", "stride": 2}, "fft"),
-    "image, small kernel": ((2, 200, 190), (3, 3), {"padding": 1}, "fused"),
-    "layer, large kernel": ((2, 1, 128, 128), (2, 1, 21, 21), {"padding": "circular"}, "fft"),
-    "grouped layer": ((1, 2, 6_000), (2, 1, 1_500), {"groups": 2, "dilation": 2}, "fft"),
-    "layer of many channels": ((2, 32, 32, 32), (32, 32, 3, 3), {"padding": 1}, "fused"),
+SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "long signal, long kernel": ((20_000,), (500,), {"padding": "same"}),
+    "long signal, short kernel": ((20_000,), (3,), {"padding": "full"}),
+    "short signal": ((50,), (20,), {}),
+    "image, large kernel": ((2, 200, 190), (31, 30), {"padding": "full", "stride": 2}),
+    "image, small kernel": ((2, 200, 190), (3, 3), {"padding": 1}),
+    "layer, large kernel": ((2, 1, 128, 128), (2, 1, 21, 21), {"padding": "circular"}),
+    "grouped layer": ((1, 2, 6_000), (2, 1, 1_500), {"groups": 2, "dilation": 2}),
+    "layer of many channels": ((2, 32, 32, 32), (32, 32, 3, 3), {"padding": 1}),
 }
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_the_fast_way_is_the_sum_with_its_gradients(name: str) -> None:
-    shape, kernel, asked, expected_method = SHAPES[name]
+def test_the_transform_is_the_sum_with_its_gradients(name: str) -> None:
+    shape, kernel, asked = SHAPES[name]
     x, w = draw(0, *shape).requires_grad_(), draw(1, *kernel).requires_grad_()
-    assert faster_method(x, w, **asked) == expected_method
-    found, expected = fast_convolve(x, w, **asked), convolve(x, w, **asked, method="fused")
+    found, expected = (convolve(x, w, **asked, method=method) for method in ("fft", "fused"))
     assert_close(found, expected)
     weights = draw(2, *expected.shape)
     for ours, theirs in zip(*(torch.autograd.grad((y * weights).sum(), (x, w)) for y in (found, expected))):
         assert_close(ours, theirs)
 
 
-def test_the_fast_way_rounds_relative_to_the_largest() -> None:
+def test_the_transform_rounds_relative_to_the_largest() -> None:
     x, w = draw(0, 20_000).float(), draw(1, 500).float()
     exact = convolve(x.double(), w.double(), method="fft")
-    error = (fast_convolve(x, w) - exact).abs().max() / exact.abs().max()
+    error = (convolve(x, w, method="fft") - exact).abs().max() / exact.abs().max()
     assert error < 1e-6
-
-
-@pytest.mark.parametrize("value", [math.inf, math.nan])
-def test_what_is_not_finite_stays_where_it_is(value: float) -> None:
-    x, w = draw(0, 20_000), draw(1, 500)
-    assert faster_method(x, w) == "fft"
-    x[0] = value
-    y = fast_convolve(x, w)
-    assert not y[0].isfinite()
-    assert y[1:].isfinite().all()
-
-
-@pytest.mark.parametrize("dtype", [torch.int64, torch.float16, torch.bfloat16, torch.complex64])
-def test_other_types_take_a_way_that_has_them(dtype: torch.dtype) -> None:
-    x, w = (3 * draw(0, 4_000)).to(dtype), (3 * draw(1, 1_000)).to(dtype)
-    y = fast_convolve(x, w)
-    assert y.dtype == dtype
-    exact = convolve(*(v.to(torch.complex128 if dtype.is_complex else torch.float64) for v in (x, w)), method="fused")
-    assert (y.to(exact.dtype) - exact).abs().max() <= 0.02 * exact.abs().max()
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
