@@ -23,7 +23,7 @@ PATIENCE = 90.0  # seconds; where a whole suite runs beside it, two processes th
 SMALL = "model=mlp&model.hidden_dims=3&model.activation=tanh&model.dropout=0&batch_size=64"
 MOONS = f"data=moons&count=120&{SMALL}&speed=0"
 DRAWN = "[...document.querySelectorAll('#learned .stage')].some((stage) => stage.querySelector('svg'))"
-STEP = "Number((document.querySelector('.far').textContent.match(/step (.*)$/) ?? [0, '0'])[1].replace(/\\D/g, ''))"
+STEP = "Number((document.querySelector('.far').textContent.match(/step ([^(]*)/) ?? [0, '0'])[1].replace(/\\D/g, ''))"
 PICTURE = "[...document.querySelectorAll('#learned svg image')].map((image) => image.getAttribute('href')).join()"
 # An EventSource that nothing comes through but what a test sends.
 DEAF = """
