@@ -1,11 +1,14 @@
-"""What all tests share: where the real data is, and the same threads and random state whatever ran before."""
+"""What all tests share: where the real data is, a browser, the same threads and random state whatever ran before."""
 
 from __future__ import annotations
 
 import gc
 import os
 import random
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +23,14 @@ import torch  # noqa: E402
 
 torch.set_num_threads(int(THREADS))
 SEED = int(os.environ.get("CUTAWAY_TEST_SEED", "0"))
+CHROMIUM = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +48,19 @@ def shared_data() -> Path:
     if not Path(folder).is_dir():
         pytest.skip("needs the real data sets: set CUTAWAY_DATA to their folder")
     return Path(folder)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Headless Chromium; the tests are skipped by name where there is none."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        pytest.skip("needs Chromium to look at the page")
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright to look at the page")
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=found, args=CHROMIUM)
+        yield chromium
+        chromium.close()
 
 
 @pytest.hookimpl(trylast=True)
