@@ -17,9 +17,8 @@ from cutaway.errors import ModelError
 from cutaway.inspect.layers import layer_table
 from cutaway.interop.oracles import oracle_for
 from cutaway.interop.oracles.compare import BOUND, compare
-from cutaway.models.parallel_transformer import CARD, PRESETS, Config, Model
+from cutaway.models.parallel_transformer import CARD, ORDERS, PRESETS, Config, Model
 from cutaway.models.registry import preset
-from cutaway.nn.transformer import ORDERS
 from cutaway.spec import Classes, NextToken, TextSpec, Value
 
 NAME = "parallel-transformer"
@@ -119,7 +118,7 @@ def test_positions_count_by_their_distance_alone(shift: int, order: str, seed: i
     for positions in (places, places + shift):
         y = z
         for block in model.blocks:
-            y = block(y, causal=True, positions=positions)
+            y = block(y, positions)
         found.append(model.norm(y))
     torch.testing.assert_close(found[1], found[0], rtol=1e-9, atol=1e-9)
     assert torch.equal(found[0], model.hidden(ids))

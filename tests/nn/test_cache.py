@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,7 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway.nn.cache import FIRST, Cache, Slot
-from cutaway.nn.transformer import Block
+from cutaway.nn.position import rotation
+from tests.models.blocks import CACHED, CROSSING, DIM, block
+from tests.models.blocks import through as through_block
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -119,34 +123,27 @@ def test_the_cache_knows_how_many_are_read() -> None:
     assert len(cache.select(torch.tensor([0, 0, 1, 2]))) == 4
 
 
-ORDERS = ("pre", "post", "parallel")
-SHAPES = {"plain": {}, "grouped": {"kv_heads": 1}, "turned": {"rotates": True}}
-
-
-def stack(shape: str, order: str) -> list[Block]:
-    """Two causal blocks in float64."""
-    torch.manual_seed(0)
-    return [Block(8, 2, 12, order=order, **SHAPES[shape]).double().eval() for _ in range(2)]
+FORMS = sorted(form for form in CACHED if form not in CROSSING)
 
 
 @torch.no_grad()
-def through(blocks: list[Block], z: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
-    """What leaves the blocks, which read on from the cache."""
+def through(blocks: list[Any], z: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
+    """What leaves the causal blocks, which read on from the cache."""
     positions, seen, causal = cache.read(z[..., 0].long(), mask)
-    for i, block in enumerate(blocks):
-        z = block(z, seen, causal=causal, cache=cache.slots[i], positions=positions)
+    turn = rotation(positions, DIM // 2, z.dtype)
+    for i, one in enumerate(blocks):
+        z = through_block(one, z, seen, causal=causal, cache=cache.slots[i], positions=turn)
     return z
 
 
 @settings(max_examples=30, deadline=None)
 @given(
     pieces=st.lists(st.integers(1, 5), min_size=1, max_size=5),
-    shape=st.sampled_from(sorted(SHAPES)),
-    order=st.sampled_from(ORDERS),
+    form=st.sampled_from(FORMS),
     capacity=st.sampled_from([0, 3, 40]),
 )
-def test_any_pieces_are_the_whole(pieces: list[int], shape: str, order: str, capacity: int) -> None:
-    blocks, z = stack(shape, order), normal(2, sum(pieces), 8)
+def test_any_pieces_are_the_whole(pieces: list[int], form: str, capacity: int) -> None:
+    blocks, z = [block(form), block(form)], normal(2, sum(pieces), 8)
     whole = through(blocks, z, None, Cache(2))
     cache = Cache(2, capacity)
     parts = [through(blocks, part, None, cache) for part in z.split(pieces, 1)]
@@ -154,11 +151,11 @@ def test_any_pieces_are_the_whole(pieces: list[int], shape: str, order: str, cap
 
 
 @settings(max_examples=30, deadline=None)
-@given(data=st.data(), shape=st.sampled_from(sorted(SHAPES)), order=st.sampled_from(ORDERS))
-def test_rows_that_grow_by_different_pieces_are_the_rows_alone(data: st.DataObject, shape: str, order: str) -> None:
+@given(data=st.data(), form=st.sampled_from(FORMS))
+def test_rows_that_grow_by_different_pieces_are_the_rows_alone(data: st.DataObject, form: str) -> None:
     """Each piece has so many real tokens of each row, none among them, and padding behind; some of the rows are chosen
     on the way."""
-    blocks = stack(shape, order)
+    blocks = [block(form), block(form)]
     sizes = data.draw(st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=4))
     sizes = [[max(n, 1) for n in sizes[0]], *(piece for piece in sizes[1:] if max(piece))]
     lengths = [sum(piece[row] for piece in sizes) for row in range(3)]

@@ -11,46 +11,34 @@ from torch import Tensor, nn
 from cutaway.nn.attention import recording
 from cutaway.nn.cache import Cache
 from cutaway.nn.position import rotation
-from cutaway.nn.transformer import Block
 from cutaway.nn.unrolled import Unrolled
+from tests.models.blocks import CACHED, CROSSING, DIM, block, through
 
-DIM, HEADS, N = 12, 4, 3
-FORMS: dict[str, dict[str, Any]] = {
-    "pre": {"order": "pre", "activation": "gelu-tanh"},
-    "post": {"order": "post", "activation": "relu"},
-    "parallel": {"order": "parallel", "strengths": (0.5, 2.0)},
-    "strengths": {"order": "pre", "strengths": (0.5, 2.0)},
-    "rms, no bias, keys of their own size": {"norm": "rms", "eps": 1e-6, "bias": False, "key_dim": 5, "scale": 1.0},
-    "rotary, shared keys": {"rotates": True, "key_dim": 6, "kv_heads": 2},
-    "one head of keys": {"kv_heads": 1, "order": "parallel"},
-    "over a source, pre": {"crosses": True, "norm": "rms", "bias": False},
-    "over a source, post": {"crosses": True, "order": "post"},
-}
+N = 3
 
 
 class Stack(nn.Module):
     """Blocks one after the other, from a cache."""
 
-    def __init__(self, **form: Any) -> None:
+    def __init__(self, form: str = "gpt2") -> None:
         super().__init__()
-        torch.manual_seed(0)
-        self.blocks = nn.ModuleList(Block(DIM, HEADS, 20, dropout=0.5, mlp_dropout=0.5, **form) for _ in range(2))
-        self.crosses, self.rotates = form.get("crosses", False), form.get("rotates", False)
+        self.blocks = nn.ModuleList(block(form, dropout=0.5) for _ in range(2))
+        self.crosses = form in CROSSING
         for parameter in self.parameters():
             nn.init.normal_(parameter)
 
     def forward(self, x: Tensor, mask: Tensor | None, cache: Cache, source: Tensor) -> Tensor:
-        """x (N, T, dim) behind what the cache knows; `source` (N, S, dim)."""
+        """x (N, T, dim) after what the cache knows; `source` (N, S, dim)."""
         positions, seen, causal = cache.read(x[:, :, 0], mask)
-        for i, block in enumerate(self.blocks):
-            more: dict[str, Any] = {"positions": rotation(positions, 6, x.dtype)} if self.rotates else {}
+        more: dict[str, Any] = {"positions": rotation(positions, DIM // 2, x.dtype)}
+        for i, one in enumerate(self.blocks):
             if self.crosses:
                 known = cache.crossing[i].keys is not None
                 more |= {"source": None if known else source, "crossing": cache.crossing[i]}
                 more["source_mask"] = (
                     torch.arange(source.shape[1])[None, None, None] < torch.tensor([5, 2, 4])[:, None, None, None]
                 )
-            x = block(x, seen, causal=causal, cache=cache.slots[i], **more)
+            x = through(one, x, seen, causal=causal, cache=cache.slots[i], **more)
         return x
 
 
@@ -58,11 +46,11 @@ def answers(model: Stack, mask: Tensor | None, lean: Any) -> list[Tensor]:
     """What the model gives for a prompt (N, 4) and five tokens behind it."""
     generator = torch.Generator().manual_seed(1)
     cache = Cache(2, crosses=model.crosses)
-    source = torch.randn(N, 5, DIM, generator=generator)
+    source = torch.randn(N, 5, DIM, generator=generator, dtype=torch.float64)
     found = []
     with torch.no_grad():
         for count in (4, 1, 1, 2, 1):
-            x = torch.randn(N, count, DIM, generator=generator)
+            x = torch.randn(N, count, DIM, generator=generator, dtype=torch.float64)
             with lean():
                 found.append(model(x, mask if count == 4 else None, cache, source))
     return found
@@ -90,10 +78,10 @@ def as_ever() -> Any:
     return nullcontext()
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", CACHED)
 @pytest.mark.parametrize("padded", [False, True])
 def test_a_token_alone_is_answered_to_the_last_bit(form: str, padded: bool) -> None:
-    model = Stack(**FORMS[form]).eval()
+    model = Stack(form).eval()
     mask = torch.arange(4) < torch.tensor([[4], [2], [1]]) if padded else None
     counted = Counted(model)
     assert len(counted.lean.blocks) == 2
@@ -106,9 +94,9 @@ def test_a_token_alone_is_answered_to_the_last_bit(form: str, padded: bool) -> N
 def test_a_parameter_that_is_replaced_is_used() -> None:
     model = Stack().eval()
     lean = Unrolled(model)
-    block: Any = model.blocks[0]
-    block.mlp.fc1.weight = nn.Parameter(torch.ones_like(block.mlp.fc1.weight))
-    block.norm1.bias = nn.Parameter(torch.ones_like(block.norm1.bias))
+    first: Any = model.blocks[0]
+    first.mlp.fc1.weight = nn.Parameter(torch.ones_like(first.mlp.fc1.weight))
+    first.norm1.bias = nn.Parameter(torch.ones_like(first.norm1.bias))
     for found, plain in zip(answers(model, None, lean), answers(model, None, as_ever)):
         assert torch.equal(found, plain)
 
@@ -116,8 +104,8 @@ def test_a_parameter_that_is_replaced_is_used() -> None:
 def test_who_listens_hears_every_part() -> None:
     model = Stack().eval()
     lean, heard = Unrolled(model), []
-    block: Any = model.blocks[1]
-    hook = block.mlp.fc2.register_forward_hook(lambda *_: heard.append(1))
+    second: Any = model.blocks[1]
+    hook = second.mlp.fc2.register_forward_hook(lambda *_: heard.append(1))
     answers(model, None, lean)
     assert len(heard) == 5
     hook.remove()
@@ -140,9 +128,9 @@ def test_blocks_that_were_changed_are_left_to_their_modules() -> None:
             return 2 * super().forward(x)
 
     model = Stack()
-    block: Any = model.blocks[0]
-    block.mlp.fc1 = Louder(DIM, 20)
+    one: Any = model.blocks[0]
+    one.mlp.fc1 = Louder(DIM, 12)
     assert [found for found, _ in Unrolled(model).blocks] == [model.blocks[1]]
-    block = model.blocks[1]
-    block.attention.forward = block.attention.forward  # somebody's own
+    one = model.blocks[1]
+    one.attention.forward = one.attention.forward  # somebody's own
     assert Unrolled(model).blocks == []

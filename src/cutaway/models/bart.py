@@ -34,8 +34,10 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ModelError, require
-from ..nn.cache import Cache
-from ..nn.transformer import Block, Tied
+from ..nn.attention import MultiHeadAttention
+from ..nn.cache import Cache, Slot
+from ..nn.masks import real_places, visible
+from ..nn.transformer import MLP, Tied
 from ..spec import PairSpec
 from .card import Card, Divergence, Published
 from .encoder_decoder import EncoderDecoder, placed, refuse_apart, refuse_sizes, refuse_two_vocabularies
@@ -78,6 +80,41 @@ class Config:
         )
 
 
+class Block(nn.Module):
+    """Self-attention, in the decoder cross-attention, and an MLP on each token; after each sum a normalization."""
+
+    def __init__(self, config: Config, *, cross_attends: bool = False) -> None:
+        super().__init__()
+        dim, dropout = config.dim, config.attention_dropout
+        self.cross_attends = cross_attends
+        self.norm1 = nn.LayerNorm(dim)
+        self.attention = MultiHeadAttention(dim, config.heads, dropout=dropout)
+        if cross_attends:
+            self.cross_norm = nn.LayerNorm(dim)
+            self.cross_attention = MultiHeadAttention(dim, config.heads, source=dim, dropout=dropout)
+        self.norm2 = nn.LayerNorm(dim)
+        self.mlp = MLP(dim, config.ffn_dim or 4 * dim, "gelu", config.activation_dropout)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        causal: bool = False,
+        cache: Slot | None = None,
+        source: Tensor | None = None,
+        source_mask: Tensor | None = None,
+        crossing: Slot | None = None,
+    ) -> Tensor:
+        """(N, T, dim) to (N, T, dim). `mask`, `causal` and `cache` are for self-attention; `source` (N, S, dim), its
+        mask (N, 1, 1, S) and `crossing`, which keeps its keys and values, for cross-attention."""
+        x = self.norm1(x + self.dropout(self.attention(x, mask=mask, causal=causal, cache=cache)))  # (N, T, dim)
+        if self.cross_attends:
+            x = self.cross_norm(x + self.dropout(self.cross_attention(x, source, mask=source_mask, cache=crossing)))
+        y: Tensor = self.norm2(x + self.dropout(self.mlp(x)))  # (N, T, dim)
+        return y
+
+
 class Output(Tied):
     """The embedding as output layer, and a constant c that is added: x Eᵀ + c."""
 
@@ -103,29 +140,13 @@ class Bart(EncoderDecoder):
         self.dropout = nn.Dropout(config.dropout)
         self.encoder_positions = nn.Embedding(config.context_length + OFFSET, dim)
         self.encoder_norm = nn.LayerNorm(dim)  # at the bottom
-        self.encoder = self._blocks(config.layers, crosses=False)
+        self.encoder = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.decoder_positions = nn.Embedding(config.context_length + OFFSET, dim)
         self.decoder_norm = nn.LayerNorm(dim)  # at the bottom
-        self.decoder = self._blocks(config.decoder_layers or config.layers, crosses=True)
+        layers = config.decoder_layers or config.layers
+        self.decoder = nn.ModuleList(Block(config, cross_attends=True) for _ in range(layers))
         self.head = Output(self.embedding)
         self._initialise()
-
-    def _blocks(self, count: int, *, crosses: bool) -> nn.ModuleList:
-        c = self.config
-        return nn.ModuleList(
-            Block(
-                c.dim,
-                c.heads,
-                c.ffn_dim or 4 * c.dim,
-                order="post",
-                activation="gelu",
-                crosses=crosses,
-                dropout=c.dropout,
-                attention_dropout=c.attention_dropout,
-                mlp_dropout=c.activation_dropout,
-            )
-            for _ in range(count)
-        )
 
     @torch.no_grad()
     def _initialise(self) -> None:
@@ -143,7 +164,7 @@ class Bart(EncoderDecoder):
         words = self.embedding(source) + self.encoder_positions(positions + OFFSET)  # (N, T, dim)
         x: Tensor = self.dropout(self.encoder_norm(words))
         for block in self.encoder:
-            x = block(x, mask)
+            x = block(x, mask)  # (N, T, dim)
         return x
 
     def decode(self, target: Tensor, read: Tensor | None, mask: Tensor | None, cache: Cache | None = None) -> Tensor:
@@ -152,9 +173,24 @@ class Bart(EncoderDecoder):
         Raises ModelError beyond the context."""
         self._refuse_beyond(target.shape[1] + (cache.length if cache is not None else 0))
         positions, seen, causal = placed(target, cache)
-        y = self.embedding(target) + self.decoder_positions(positions + OFFSET)  # (N, S, dim)
-        y = self.dropout(self.decoder_norm(y))
-        return self.through_decoder(y, seen, causal, read, mask, cache)
+        words = self.embedding(target) + self.decoder_positions(positions + OFFSET)  # (N, S, dim)
+        y: Tensor = self.dropout(self.decoder_norm(words))  # (N, S, dim)
+        for i, block in enumerate(self.decoder):
+            own, crossing = (cache.slots[i], cache.crossing[i]) if cache is not None else (None, None)
+            y = block(y, seen, causal, own, read, mask, crossing)  # (N, S, dim)
+        return y
+
+    def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
+        """What the head sees at each place of the target, (N, S, dim)."""
+        mask = visible(real_places(source_mask, source.shape), causal=False, length=source.shape[1])  # (N, 1, 1, T)
+        read = self.encode(source, mask)  # (N, T, dim)
+        return self.decode(target_so_far, read, mask)  # (N, S, dim)
+
+    def forward(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
+        """Logits of the token after each place of the target so far, (N, S, vocab_size), from source ids (N, T), their
+        mask (N, T), True where a token is real, and the target so far (N, S), which begins with its `begin`."""
+        logits: Tensor = self.head(self.features(source, source_mask, target_so_far))
+        return logits
 
     def _refuse_beyond(self, length: int) -> None:
         if length > self.config.context_length:

@@ -35,8 +35,9 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ModelError, require
+from ..nn.attention import MultiHeadAttention
 from ..nn.masks import real_places, visible
-from ..nn.transformer import ACTIVATIONS, Block, Tied
+from ..nn.transformer import ACTIVATIONS, MLP, Tied
 from ..spec import Classes, Masked, Tags, TextSpec, Value
 from .card import Card, Divergence, Published
 
@@ -98,6 +99,26 @@ class Config:
         return dataclasses.replace(preset, vocab_size=spec.vocab_size, head=head, num_classes=spec.target.outputs)
 
 
+class Block(nn.Module):
+    """Attention over all tokens, then an MLP on each; after each sum a normalization."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        dim, dropout = config.dim, config.dropout
+        self.norm1 = nn.LayerNorm(dim, eps=config.eps)
+        self.attention = MultiHeadAttention(dim, config.heads, dropout=_or(config.attention_dropout, dropout))
+        self.norm2 = nn.LayerNorm(dim, eps=config.eps)
+        self.mlp = MLP(dim, config.ffn_dim or 4 * dim, config.activation)
+        self.dropout1 = nn.Dropout(dropout if config.drops_attention else 0.0)
+        self.dropout2 = nn.Dropout(dropout if config.drops_mlp else 0.0)
+
+    def forward(self, z: Tensor, mask: Tensor | None) -> Tensor:
+        """(N, T, dim) to (N, T, dim). `mask` (N, 1, 1, T) is True where a token is real."""
+        z = self.norm1(z + self.dropout1(self.attention(z, mask=mask)))  # (N, T, dim)
+        y: Tensor = self.norm2(z + self.dropout2(self.mlp(z)))  # (N, T, dim)
+        return y
+
+
 class MaskedHead(nn.Module):
     """Which token stands there: E LN(g(W z + b)) + c, (…, dim) to (…, vocabulary)."""
 
@@ -155,20 +176,7 @@ class Bert(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         if config.embedding_dim:
             self.project = nn.Linear(width, config.dim)
-        self.blocks = nn.ModuleList(
-            Block(
-                config.dim,
-                config.heads,
-                config.ffn_dim or 4 * config.dim,
-                order="post",
-                activation=config.activation,
-                eps=config.eps,
-                dropout=config.dropout,
-                attention_dropout=_or(config.attention_dropout, config.dropout),
-                drops=(config.drops_attention, config.drops_mlp),
-            )
-            for _ in range(1 if config.share_layers else config.layers)
-        )
+        self.blocks = nn.ModuleList(Block(config) for _ in range(1 if config.share_layers else config.layers))
         head_dropout = _or(config.head_dropout, config.dropout)
         tags_dropout = config.dropout if config.drops_tags_as_body else head_dropout
         self.tags_dropout = nn.Dropout(tags_dropout if config.head == "tags" else 0.0)
@@ -210,7 +218,7 @@ class Bert(nn.Module):
         z = self.embed(tokens, types, mask)
         seen = visible(mask, causal=False, length=tokens.shape[1])
         for i in range(self.config.layers):
-            z = self.blocks[0 if self.config.share_layers else i](z, seen)
+            z = self.blocks[0 if self.config.share_layers else i](z, seen)  # (N, T, dim)
         return z
 
     def features(self, tokens: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:

@@ -62,9 +62,9 @@ def last_real(z: Tensor, mask: Tensor | None) -> Tensor:
 
 
 class Decoder(nn.Module):
-    """(N, T) token ids to (N, T, vocab_size) logits of the token behind each, or to (N, classes).
+    """What a language model has beside its forward: `extend`, which reads on from a cache, and where tokens stand.
 
-    A child has a `config` with `context_length`, `layers` and `head` (next or classes), the layer `head`, and `hidden`.
+    A child has a `config` with `context_length` and `layers`, the layer `head`, and `hidden`.
     """
 
     takes = (TextSpec,)
@@ -78,17 +78,6 @@ class Decoder(nn.Module):
         """What leaves the last block, normalized, (N, T, dim). `mask` (N, T) is True where a token is real; with a
         `cache` the tokens go on where it ends. Raises ModelError beyond the context."""
         raise NotImplementedError
-
-    def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What the head sees: each token, (N, T, dim), or the last real one, (N, dim), where the answer is one."""
-        mask = real_places(mask, tokens.shape)
-        z = self.hidden(tokens, mask)
-        return z if self.config.head == "next" else last_real(z, mask)
-
-    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits, (N, T, vocab_size) or (N, classes), of token ids (N, T)."""
-        logits: Tensor = self.head(self.features(tokens, mask))
-        return logits
 
     def extend(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> tuple[Tensor, Cache]:
         """Logits of the token behind the last real one of each row, (N, vocab_size), and the cache, which knows

@@ -1,8 +1,7 @@
-"""What every encoder–decoder of attention offers, whatever its blocks are: one pass, or one token after another.
+"""What every encoder–decoder of attention offers beside its forward: a source read once, then token after token.
 
-The encoder reads the source once, all tokens seeing all. The decoder reads the target so far, each token seeing those
-before it, and in every block looks over what the encoder made of the source. `transformer.py`, `t5.py` and `bart.py`
-say how tokens are looked up, where they stand, and what the blocks are; the rest is here, as it is the same.
+`transformer.py`, `t5.py` and `bart.py` say how tokens are looked up, where they stand, what the blocks are, and how a
+sequence goes through all of them. The rest is here, as it is the same.
 """
 
 from __future__ import annotations
@@ -21,13 +20,14 @@ from ..spec import PairSpec, Tokens
 class EncoderDecoder(nn.Module):
     """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocab_size).
 
-    A network of this kind has `encoder` and `decoder`, lists of blocks, and `head`; it writes `encode` and `decode`.
+    A network of this kind has `decoder`, a list of blocks with `cross_attention`, and `head`; it writes `encode` and
+    `decode`. The source's mask (N, T) is True where a token is real, which it is everywhere where there is none. Of a
+    source without a real token the decoder takes nothing: its cross-attention gives 0.
     """
 
     takes = (PairSpec,)
     targets = (Tokens,)
     shares_vocabulary = True  # data is read with one vocabulary for both sides, unless it is told otherwise
-    encoder: nn.ModuleList
     decoder: nn.ModuleList
     head: nn.Module
 
@@ -40,23 +40,8 @@ class EncoderDecoder(nn.Module):
         a source with that `mask` (N, 1, 1, T). With a `cache` the ids go on where it ends, and it knows the source."""
         raise NotImplementedError
 
-    def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
-        """What the head sees at each place of the target, (N, S, dim)."""
-        mask = visible(real_places(source_mask, source.shape), causal=False, length=source.shape[1])  # (N, 1, 1, T)
-        return self.decode(target_so_far, self.encode(source, mask), mask)
-
-    def forward(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
-        """Logits of the token behind each place of the target so far, (N, S, vocab_size).
-
-        `source` (N, T) and its mask (N, T), True where a token is real, which it is everywhere where there is none;
-        `target_so_far` (N, S) begins with its `begin`. What stands behind a place of it changes nothing there. Of a
-        source without a real token the decoder takes nothing: it looks over it and gets 0.
-        """
-        logits: Tensor = self.head(self.features(source, source_mask, target_so_far))
-        return logits
-
     def begin(self, source: Tensor, source_mask: Tensor | None = None) -> Cache:
-        """Read source ids (N, T): the state for `step`, with the keys and values of every look over the source.
+        """Read source ids (N, T): the state for `step`, with the keys and values of every block's cross-attention.
 
         Raises ModelError for a source without a real token: an answer to nothing is made up.
         """
@@ -72,24 +57,9 @@ class EncoderDecoder(nn.Module):
         return cache
 
     def step(self, token: Tensor, state: Cache) -> tuple[Tensor, Cache]:
-        """Logits of the next token, (N, vocab_size), and the state behind `token` (N,)."""
+        """Logits of the next token, (N, vocab_size), and the state after `token` (N,)."""
         y = self.decode(token[:, None], None, state.source_mask, state)  # (N, 1, dim)
         return self.head(y[:, 0]), state
-
-    def through_decoder(
-        self,
-        y: Tensor,
-        seen: Tensor | None,
-        causal: bool,
-        read: Tensor | None,
-        mask: Tensor | None,
-        cache: Cache | None,
-    ) -> Tensor:
-        """y (N, S, dim) through every block of the decoder; `seen` and `causal` are for its look over itself."""
-        for i, block in enumerate(self.decoder):
-            own, crossing = (cache.slots[i], cache.crossing[i]) if cache is not None else (None, None)
-            y = block(y, seen, causal=causal, cache=own, source=read, source_mask=mask, crossing=crossing)
-        return y
 
 
 def placed(target: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor | None, bool]:

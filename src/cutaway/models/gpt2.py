@@ -28,11 +28,13 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from ..errors import require
-from ..nn.cache import Cache
-from ..nn.transformer import Block, Tied
+from ..nn.attention import MultiHeadAttention
+from ..nn.cache import Cache, Slot
+from ..nn.masks import real_places
+from ..nn.transformer import MLP, Tied
 from ..spec import TextSpec
 from .card import Card, Divergence, Published
-from .decoders import DEVIATION, Decoder, fitted, initialise
+from .decoders import DEVIATION, Decoder, fitted, initialise, last_real
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,25 @@ class Config:
         return fitted(preset, spec)
 
 
+class Block(nn.Module):
+    """Attention over the tokens so far, then an MLP on each, both added to the residual stream."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        dim, (dropout, _, attention_dropout) = config.dim, config.rates
+        self.norm1 = nn.LayerNorm(dim)
+        self.attention = MultiHeadAttention(dim, config.heads, dropout=attention_dropout)
+        self.norm2 = nn.LayerNorm(dim)
+        self.mlp = MLP(dim, config.ffn_dim or 4 * dim, "gelu-tanh")
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, z: Tensor, mask: Tensor | None = None, causal: bool = True, cache: Slot | None = None) -> Tensor:
+        """(N, T, dim) to (N, T, dim). `mask` (N or 1, 1, T or 1, S) is True where a token may look."""
+        z = z + self.dropout(self.attention(self.norm1(z), mask=mask, causal=causal, cache=cache))  # (N, T, dim)
+        y: Tensor = z + self.dropout(self.mlp(self.norm2(z)))  # (N, T, dim)
+        return y
+
+
 class GPT2(Decoder):
     """(N, T) token ids to (N, T, vocab_size) logits of the token behind each, or to (N, classes)."""
 
@@ -86,22 +107,11 @@ class GPT2(Decoder):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        dim, (drop, of_embedding, of_attention) = config.dim, config.rates
+        dim, (_, embedding_dropout, _) = config.dim, config.rates
         self.embedding = nn.Embedding(config.vocab_size, dim)  # E
         self.positions = nn.Embedding(config.context_length, dim)  # P
-        self.dropout = nn.Dropout(of_embedding)
-        self.blocks = nn.ModuleList(
-            Block(
-                dim,
-                config.heads,
-                config.ffn_dim or 4 * dim,
-                order="pre",
-                activation="gelu-tanh",
-                dropout=drop,
-                attention_dropout=of_attention,
-            )
-            for _ in range(config.layers)
-        )
+        self.dropout = nn.Dropout(embedding_dropout)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(dim)
         tied = config.head == "next"
         self.head = Tied(self.embedding) if tied else nn.Linear(dim, config.num_classes, bias=False)
@@ -114,9 +124,20 @@ class GPT2(Decoder):
         positions, seen, causal = self.place(tokens, mask, cache)
         z = self.dropout(self.embedding(tokens) + self.positions(positions))  # (N, T, dim)
         for i, block in enumerate(self.blocks):
-            z = block(z, seen, causal=causal, cache=cache.slots[i] if cache is not None else None)
+            z = block(z, seen, causal, cache.slots[i] if cache is not None else None)  # (N, T, dim)
         y: Tensor = self.norm(z)  # (N, T, dim)
         return y
+
+    def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """What the head sees: each token, (N, T, dim), or the last real one, (N, dim), where the answer is one."""
+        mask = real_places(mask, tokens.shape)
+        z = self.hidden(tokens, mask)
+        return z if self.config.head == "next" else last_real(z, mask)
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Logits, (N, T, vocab_size) or (N, classes), of token ids (N, T)."""
+        logits: Tensor = self.head(self.features(tokens, mask))
+        return logits
 
 
 Model = GPT2

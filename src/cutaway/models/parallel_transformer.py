@@ -37,12 +37,16 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from ..errors import require
-from ..nn.cache import Cache
-from ..nn.position import rotation
-from ..nn.transformer import ORDERS, Block, Tied
+from ..nn.attention import MultiHeadAttention
+from ..nn.cache import Cache, Slot
+from ..nn.masks import real_places
+from ..nn.position import Rotation, rotation
+from ..nn.transformer import MLP, Tied
 from ..spec import TextSpec
 from .card import Card, Divergence, Published
-from .decoders import Decoder, fitted, initialise
+from .decoders import Decoder, fitted, initialise, last_real
+
+ORDERS = ("parallel", "pre", "post")
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,50 @@ class Config:
         return fitted(preset, spec)
 
 
+class Block(nn.Module):
+    """Causal attention and an MLP, both added to the residual stream: side by side, or one after the other."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        dim, dropout = config.dim, config.dropout
+        self.order, self.strengths = config.order, config.strengths
+        self.norm1 = nn.LayerNorm(dim)
+        self.attention = MultiHeadAttention(
+            dim, config.heads, kv_heads=config.kv_heads, bias=False, dropout=dropout, rotates=True
+        )
+        if config.order != "parallel":
+            self.norm2 = nn.LayerNorm(dim)
+        self.mlp = MLP(dim, config.ffn_dim or 4 * dim, "gelu-tanh", bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        z: Tensor,
+        positions: Tensor | Rotation,
+        mask: Tensor | None = None,
+        causal: bool = True,
+        cache: Slot | None = None,
+    ) -> Tensor:
+        """(N, T, dim) to (N, T, dim). Queries and keys are turned by their `positions`, (T,) or (N, T), or the
+        `rotation` of these; `mask` (N or 1, 1, T or 1, S) is True where a token may look."""
+        how = {"positions": positions, "mask": mask, "causal": causal, "cache": cache}
+        a1, a2 = self.strengths
+        if self.order == "parallel":
+            x = self.norm1(z)
+            z = z + _scaled(a1, self.dropout(self.attention(x, **how))) + _scaled(a2, self.dropout(self.mlp(x)))
+        elif self.order == "pre":
+            z = z + _scaled(a1, self.dropout(self.attention(self.norm1(z), **how)))
+            z = z + _scaled(a2, self.dropout(self.mlp(self.norm2(z))))
+        else:
+            z = self.norm1(z + _scaled(a1, self.dropout(self.attention(z, **how))))
+            z = self.norm2(z + _scaled(a2, self.dropout(self.mlp(z))))
+        return z
+
+
+def _scaled(strength: float, y: Tensor) -> Tensor:
+    return y if strength == 1.0 else strength * y
+
+
 class ParallelTransformer(Decoder):
     """(N, T) token ids to (N, T, vocab_size) logits of the token behind each, or to (N, classes)."""
 
@@ -90,25 +138,10 @@ class ParallelTransformer(Decoder):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        dim, drop = config.dim, config.dropout
+        dim = config.dim
         self.embedding = nn.Embedding(config.vocab_size, dim)  # E
-        self.dropout = nn.Dropout(drop)
-        self.blocks = nn.ModuleList(
-            Block(
-                dim,
-                config.heads,
-                config.ffn_dim or 4 * dim,
-                order=config.order,
-                activation="gelu-tanh",
-                bias=False,
-                dropout=drop,
-                attention_dropout=drop,
-                strengths=config.strengths,
-                kv_heads=config.kv_heads,
-                rotates=True,
-            )
-            for _ in range(config.layers)
-        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         # A block whose normalization stands behind the sum has normalized already.
         self.norm = nn.Identity() if config.order == "post" else nn.LayerNorm(dim)
         tied = config.head == "next"
@@ -122,10 +155,20 @@ class ParallelTransformer(Decoder):
         z = self.dropout(self.embedding(tokens))  # (N, T, dim)
         turn = rotation(positions, self.config.dim // self.config.heads, z.dtype)  # once for all blocks
         for i, block in enumerate(self.blocks):
-            slot = cache.slots[i] if cache is not None else None
-            z = block(z, seen, causal=causal, cache=slot, positions=turn)
+            z = block(z, turn, seen, causal, cache.slots[i] if cache is not None else None)  # (N, T, dim)
         y: Tensor = self.norm(z)  # (N, T, dim)
         return y
+
+    def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """What the head sees: each token, (N, T, dim), or the last real one, (N, dim), where the answer is one."""
+        mask = real_places(mask, tokens.shape)
+        z = self.hidden(tokens, mask)
+        return z if self.config.head == "next" else last_real(z, mask)
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Logits, (N, T, vocab_size) or (N, classes), of token ids (N, T)."""
+        logits: Tensor = self.head(self.features(tokens, mask))
+        return logits
 
 
 Model = ParallelTransformer

@@ -32,16 +32,18 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import require
-from ..nn.cache import Cache
-from ..nn.masks import causal_mask, combined
+from ..nn.attention import MultiHeadAttention
+from ..nn.cache import Cache, Slot
+from ..nn.masks import causal_mask, combined, real_places, visible
 from ..nn.position import RelativeBias
-from ..nn.transformer import Block, Tied
+from ..nn.transformer import MLP, Tied
 from ..spec import PairSpec
 from .card import Card, Divergence, Published
 from .encoder_decoder import EncoderDecoder, placed, refuse_apart, refuse_sizes, refuse_two_vocabularies
@@ -85,6 +87,45 @@ class Config:
         return dataclasses.replace(preset, vocab_size=spec.vocab_size)
 
 
+class Block(nn.Module):
+    """Self-attention, in the decoder cross-attention, and an MLP on each token, each added to the residual stream."""
+
+    def __init__(self, config: Config, *, cross_attends: bool = False) -> None:
+        super().__init__()
+        dim, dropout = config.dim, config.dropout
+        norm = partial(nn.RMSNorm, dim, eps=EPS)
+        attention = partial(
+            MultiHeadAttention, dim, config.heads, key_dim=config.head_dim, bias=False, scale=1.0, dropout=dropout
+        )
+        self.cross_attends = cross_attends
+        self.norm1 = norm()
+        self.attention = attention()
+        if cross_attends:
+            self.cross_norm = norm()
+            self.cross_attention = attention(source=dim)
+        self.norm2 = norm()
+        self.mlp = MLP(dim, config.ffn_dim or 4 * dim, "relu", dropout, bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        bias: Tensor | None,
+        cache: Slot | None = None,
+        source: Tensor | None = None,
+        source_mask: Tensor | None = None,
+        crossing: Slot | None = None,
+    ) -> Tensor:
+        """(N, T, dim) to (N, T, dim). `bias` (N or 1, heads, T, keys), of distances, −∞ where a token may not look, and
+        `cache` are for self-attention; `source` (N, S, dim), its mask (N, 1, 1, S) and `crossing`, which keeps its keys
+        and values, for cross-attention."""
+        x = x + self.dropout(self.attention(self.norm1(x), mask=bias, cache=cache))  # (N, T, dim)
+        if self.cross_attends:
+            x = x + self.dropout(self.cross_attention(self.cross_norm(x), source, mask=source_mask, cache=crossing))
+        y: Tensor = x + self.dropout(self.mlp(self.norm2(x)))  # (N, T, dim)
+        return y
+
+
 class T5(EncoderDecoder):
     """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocab_size)."""
 
@@ -95,35 +136,14 @@ class T5(EncoderDecoder):
         self.embedding = nn.Embedding(config.vocab_size, dim)  # E
         self.dropout = nn.Dropout(config.dropout)
         self.encoder_bias = RelativeBias(config.heads, config.num_buckets, config.max_distance, both=True)
-        self.encoder = self._blocks(config.layers, crosses=False)
+        self.encoder = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.encoder_norm = nn.RMSNorm(dim, eps=EPS)
         self.decoder_bias = RelativeBias(config.heads, config.num_buckets, config.max_distance, both=False)
-        self.decoder = self._blocks(config.decoder_layers or config.layers, crosses=True)
+        layers = config.decoder_layers or config.layers
+        self.decoder = nn.ModuleList(Block(config, cross_attends=True) for _ in range(layers))
         self.decoder_norm = nn.RMSNorm(dim, eps=EPS)
         self.head = Tied(self.embedding)
         self._initialise()
-
-    def _blocks(self, count: int, *, crosses: bool) -> nn.ModuleList:
-        c = self.config
-        return nn.ModuleList(
-            Block(
-                c.dim,
-                c.heads,
-                c.ffn_dim or 4 * c.dim,
-                order="pre",
-                activation="relu",
-                norm="rms",
-                eps=EPS,
-                bias=False,
-                crosses=crosses,
-                dropout=c.dropout,
-                attention_dropout=c.dropout,
-                mlp_dropout=c.dropout,
-                key_dim=c.head_dim,
-                scale=1.0,
-            )
-            for _ in range(count)
-        )
 
     @torch.no_grad()
     def _initialise(self) -> None:
@@ -151,9 +171,9 @@ class T5(EncoderDecoder):
         """What the encoder makes of source ids (N, T), (N, T, dim); `mask` (N, 1, 1, T) is True where one is real."""
         length = source.shape[1]
         x = self.dropout(self.embedding(source))  # (N, T, dim)
-        seen = combined(self.encoder_bias(length, length), mask)  # (N or 1, heads, T, T)
+        bias = combined(self.encoder_bias(length, length), mask)  # (N or 1, heads, T, T)
         for block in self.encoder:
-            x = block(x, seen)
+            x = block(x, bias)  # (N, T, dim)
         read: Tensor = self.dropout(self.encoder_norm(x))
         return read
 
@@ -166,9 +186,24 @@ class T5(EncoderDecoder):
         if causal:
             seen = causal_mask(length, keys, target.device)
         y = self.dropout(self.embedding(target))  # (N, S, dim)
-        seen = combined(self.decoder_bias(length, keys), seen)  # (1, heads, S, keys)
-        said: Tensor = self.dropout(self.decoder_norm(self.through_decoder(y, seen, False, read, mask, cache)))
+        bias = combined(self.decoder_bias(length, keys), seen)  # (1, heads, S, keys)
+        for i, block in enumerate(self.decoder):
+            own, crossing = (cache.slots[i], cache.crossing[i]) if cache is not None else (None, None)
+            y = block(y, bias, own, read, mask, crossing)  # (N, S, dim)
+        said: Tensor = self.dropout(self.decoder_norm(y))  # (N, S, dim)
         return said * float(self.config.dim**-0.5)
+
+    def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
+        """What the head sees at each place of the target, (N, S, dim)."""
+        mask = visible(real_places(source_mask, source.shape), causal=False, length=source.shape[1])  # (N, 1, 1, T)
+        read = self.encode(source, mask)  # (N, T, dim)
+        return self.decode(target_so_far, read, mask)  # (N, S, dim)
+
+    def forward(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
+        """Logits of the token after each place of the target so far, (N, S, vocab_size), from source ids (N, T), their
+        mask (N, T), True where a token is real, and the target so far (N, S), which begins with its `begin`."""
+        logits: Tensor = self.head(self.features(source, source_mask, target_so_far))
+        return logits
 
 
 Model = T5

@@ -37,10 +37,11 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import require
-from ..nn.cache import Cache
-from ..nn.masks import places_among_real
+from ..nn.attention import MultiHeadAttention
+from ..nn.cache import Cache, Slot
+from ..nn.masks import places_among_real, real_places, visible
 from ..nn.position import sinusoids
-from ..nn.transformer import Block, Tied
+from ..nn.transformer import MLP, Tied
 from ..spec import PairSpec
 from .card import Card, Divergence, Published
 from .encoder_decoder import EncoderDecoder, placed, refuse_sizes, refuse_two_vocabularies
@@ -77,6 +78,47 @@ class Config:
         )
 
 
+class Block(nn.Module):
+    """Self-attention, in the decoder cross-attention, and an MLP on each token, each added to the residual stream."""
+
+    def __init__(self, config: Config, *, cross_attends: bool = False) -> None:
+        super().__init__()
+        dim = config.dim
+        self.order, self.cross_attends = config.order, cross_attends
+        self.norm1 = nn.LayerNorm(dim)
+        self.attention = MultiHeadAttention(dim, config.heads)
+        if cross_attends:
+            self.cross_norm = nn.LayerNorm(dim)
+            self.cross_attention = MultiHeadAttention(dim, config.heads, source=dim)
+        self.norm2 = nn.LayerNorm(dim)
+        self.mlp = MLP(dim, config.ffn_dim or 4 * dim, "relu")
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        causal: bool = False,
+        cache: Slot | None = None,
+        source: Tensor | None = None,
+        source_mask: Tensor | None = None,
+        crossing: Slot | None = None,
+    ) -> Tensor:
+        """(N, T, dim) to (N, T, dim). `mask`, `causal` and `cache` are for self-attention; `source` (N, S, dim), its
+        mask (N, 1, 1, S) and `crossing`, which keeps its keys and values, for cross-attention."""
+        if self.order == "pre":
+            x = x + self.dropout(self.attention(self.norm1(x), mask=mask, causal=causal, cache=cache))  # (N, T, dim)
+            if self.cross_attends:
+                x = x + self.dropout(self.cross_attention(self.cross_norm(x), source, mask=source_mask, cache=crossing))
+            x = x + self.dropout(self.mlp(self.norm2(x)))  # (N, T, dim)
+        else:
+            x = self.norm1(x + self.dropout(self.attention(x, mask=mask, causal=causal, cache=cache)))  # (N, T, dim)
+            if self.cross_attends:
+                x = self.cross_norm(x + self.dropout(self.cross_attention(x, source, mask=source_mask, cache=crossing)))
+            x = self.norm2(x + self.dropout(self.mlp(x)))  # (N, T, dim)
+        return x
+
+
 class Transformer(EncoderDecoder):
     """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocab_size)."""
 
@@ -89,27 +131,13 @@ class Transformer(EncoderDecoder):
             None if config.joint_vocab else nn.Embedding(config.num_classes or config.vocab_size, dim)
         )
         self.dropout = nn.Dropout(config.dropout)
-        self.encoder = self._blocks(config.layers, crosses=False)
-        self.decoder = self._blocks(config.decoder_layers or config.layers, crosses=True)
+        self.encoder = nn.ModuleList(Block(config) for _ in range(config.layers))
+        layers = config.decoder_layers or config.layers
+        self.decoder = nn.ModuleList(Block(config, cross_attends=True) for _ in range(layers))
         last = nn.LayerNorm if config.order == "pre" else nn.Identity
         self.encoder_norm, self.decoder_norm = last(dim), last(dim)
         self.head = Tied(self._words)
         self._initialise()
-
-    def _blocks(self, count: int, *, crosses: bool) -> nn.ModuleList:
-        c = self.config
-        return nn.ModuleList(
-            Block(
-                c.dim,
-                c.heads,
-                c.ffn_dim or 4 * c.dim,
-                order=c.order,
-                activation="relu",
-                crosses=crosses,
-                dropout=c.dropout,
-            )
-            for _ in range(count)
-        )
 
     @torch.no_grad()
     def _initialise(self) -> None:
@@ -139,7 +167,7 @@ class Transformer(EncoderDecoder):
         """What the encoder makes of source ids (N, T), (N, T, dim); `mask` (N, 1, 1, T) is True where one is real."""
         x = self._looked_up(self.embedding, source, torch.arange(source.shape[1], device=source.device), mask)
         for block in self.encoder:
-            x = block(x, mask)
+            x = block(x, mask)  # (N, T, dim)
         read: Tensor = self.encoder_norm(x)
         return read
 
@@ -148,8 +176,23 @@ class Transformer(EncoderDecoder):
         a source with that `mask` (N, 1, 1, T). With a `cache` the ids go on where it ends, and it knows the source."""
         positions, seen, causal = placed(target, cache)
         y = self._looked_up(self._words, target, positions)
-        said: Tensor = self.decoder_norm(self.through_decoder(y, seen, causal, read, mask, cache))
+        for i, block in enumerate(self.decoder):
+            own, crossing = (cache.slots[i], cache.crossing[i]) if cache is not None else (None, None)
+            y = block(y, seen, causal, own, read, mask, crossing)  # (N, S, dim)
+        said: Tensor = self.decoder_norm(y)  # (N, S, dim)
         return said
+
+    def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
+        """What the head sees at each place of the target, (N, S, dim)."""
+        mask = visible(real_places(source_mask, source.shape), causal=False, length=source.shape[1])  # (N, 1, 1, T)
+        read = self.encode(source, mask)  # (N, T, dim)
+        return self.decode(target_so_far, read, mask)  # (N, S, dim)
+
+    def forward(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
+        """Logits of the token after each place of the target so far, (N, S, vocab_size), from source ids (N, T), their
+        mask (N, T), True where a token is real, and the target so far (N, S), which begins with its `begin`."""
+        logits: Tensor = self.head(self.features(source, source_mask, target_so_far))
+        return logits
 
 
 Model = Transformer

@@ -59,7 +59,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ModelError, require
-from ..nn.transformer import Block
+from ..nn.attention import MultiHeadAttention
+from ..nn.transformer import MLP
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
 from .images import refuse_small
@@ -148,22 +149,25 @@ def interpolate_positions(positions: Tensor, before: int, grid: tuple[int, int])
     return torch.cat([first, picture.flatten(2).transpose(1, 2)], dim=1)  # (1, before + rows·columns, D)
 
 
-def _block(config: Config) -> Block:
+class Block(nn.Module):
     """Equations 2 and 3, with the MLP drawn as in the authors' code."""
-    block = Block(
-        config.dim,
-        config.heads,
-        config.ffn_dim,
-        order="pre",
-        activation="gelu",
-        eps=EPS,
-        dropout=config.dropout,
-        mlp_dropout=config.dropout,
-    )
-    for layer in (block.mlp.fc1, block.mlp.fc2):
-        nn.init.xavier_uniform_(layer.weight)
-        nn.init.normal_(layer.bias, std=1e-6)
-    return block
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(config.dim, eps=EPS)
+        self.attention = MultiHeadAttention(config.dim, config.heads)
+        self.norm2 = nn.LayerNorm(config.dim, eps=EPS)
+        self.mlp = MLP(config.dim, config.ffn_dim, "gelu", config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
+        for layer in (self.mlp.fc1, self.mlp.fc2):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.normal_(layer.bias, std=1e-6)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """(N, T, D) to (N, T, D)."""
+        z = z + self.dropout(self.attention(self.norm1(z)))  # (N, T, D)
+        y: Tensor = z + self.dropout(self.mlp(self.norm2(z)))  # (N, T, D)
+        return y
 
 
 class ViT(nn.Module):
@@ -179,7 +183,7 @@ class ViT(nn.Module):
             self.class_token = nn.Parameter(torch.zeros(1, 1, config.dim))
         self.positions = nn.Parameter(torch.empty(1, config.tokens_before + config.grid**2, config.dim))
         self.dropout = nn.Dropout(config.dropout)
-        self.blocks = nn.ModuleList(_block(config) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.dim, eps=EPS)
         self.head = nn.Linear(config.dim, config.num_classes)
 
@@ -205,7 +209,7 @@ class ViT(nn.Module):
         z = z.contiguous() + interpolate_positions(self.positions, self.config.tokens_before, grid)
         z = self.dropout(z)
         for block in self.blocks:
-            z = block(z)
+            z = block(z)  # (N, T, D)
         return z
 
     def features(self, x: Tensor) -> Tensor:

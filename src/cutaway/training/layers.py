@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 from ..errors import SettingError, nearest
-from ..nn.transformer import Block
+from ..nn.transformer import is_block
 from ..settings import as_text, short
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -92,7 +92,7 @@ def _groups(module: nn.Module, prefix: str, large: float) -> list[list[str]]:
         inside = {f"{prefix}{name}.{key}": p for key, p in child.named_parameters()}
         if not prefix and auxiliary(name):
             continue
-        stack = isinstance(child, nn.ModuleList) and all(isinstance(block, Block) for block in child)
+        stack = isinstance(child, nn.ModuleList) and all(map(is_block, child))
         if (stack or sum(p.numel() for p in inside.values()) > large) and any(child.children()):
             groups += _groups(child, f"{prefix}{name}.", large)
         elif all(p.ndim < 2 for p in inside.values()) and any(groups):
