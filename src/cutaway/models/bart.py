@@ -40,34 +40,33 @@ from ..nn.masks import real_places, visible
 from ..nn.transformer import MLP, Tied
 from ..spec import PairSpec
 from .card import Card, Divergence, Published
-from .encoder_decoder import EncoderDecoder, placed, refuse_apart, refuse_sizes, refuse_two_vocabularies
+from .encoder_decoder import EncoderDecoder, placed, refuse_apart, refuse_two_vocabularies
+from .fields import Checked, fraction, positive
 
 OFFSET = 2  # rows of the positions that are nobody's
 DEVIATION = 0.02  # of the weights at first
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    vocab_size: int = 50_265  # token ids are below this, on both sides
-    num_classes: int | None = None  # those of the target: none, as there is one vocabulary
-    context_length: int = 1024  # tokens that positions are learned for, at most that many can be read on either side
-    dim: int = 768  # numbers in a token
-    layers: int = 6  # blocks of the encoder
-    decoder_layers: int | None = None  # of the decoder; none for as many
-    heads: int = 12  # of attention, each on dim / heads numbers
-    ffn_dim: int | None = None  # units of the MLP; none for 4 · dim
-    dropout: float = 0.1  # of the embedding and what each layer adds
-    attention_dropout: float = 0.1  # of the weights of attention
-    activation_dropout: float = 0.1  # of the hidden units
+    vocab_size: int = positive(50_265)  # token ids are below this, on both sides
+    num_classes: int | None = positive(None)  # those of the target: none, as there is one vocabulary
+    context_length: int = positive(1024)  # tokens that positions are learned for: no more are read on either side
+    dim: int = positive(768)  # model dimension: numbers in a token
+    layers: int = positive(6)  # blocks of the encoder
+    decoder_layers: int | None = positive(None)  # of the decoder; none for as many
+    heads: int = positive(12)  # of attention, each on dim / heads numbers
+    ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
+    dropout: float = fraction(0.1)  # of the embedding and what each layer adds
+    attention_dropout: float = fraction(0.1)  # of the attention weights
+    activation_dropout: float = fraction(0.1)  # of the hidden units
 
     def __post_init__(self) -> None:
-        refuse_sizes(self, "context_length")
+        super().__post_init__()
         refuse_two_vocabularies("bart", self)
         require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
-        for field in ("dropout", "attention_dropout", "activation_dropout"):
-            require(0 <= getattr(self, field) < 1, field, getattr(self, field), "at least 0 and below 1")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: PairSpec) -> Config:

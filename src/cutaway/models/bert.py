@@ -40,55 +40,44 @@ from ..nn.masks import real_places, visible
 from ..nn.transformer import ACTIVATIONS, MLP, Tied
 from ..spec import Classes, Masked, Tags, TextSpec, Value
 from .card import Card, Divergence, Published
+from .fields import Checked, at_least, fraction, one_of, positive
 
 DEVIATION = 0.02  # of the weights at first, none further from 0 than two deviations
 HEADS = ("masked", "classes", "tags")
+POOLERS = ("tanh", "relu")
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network, and all that tells BERT, RoBERTa, DistilBERT and ALBERT apart."""
 
-    vocab_size: int = 30_522  # token ids are below this
-    context_length: int = 512  # tokens that positions are learned for, at most that many can be read
-    dim: int = 768  # numbers in a token
-    layers: int = 12  # blocks
-    heads: int = 12  # of attention, each on dim / heads numbers
-    ffn_dim: int | None = None  # units of the MLP; none for 4 · dim
-    embedding_dim: int | None = None  # numbers in a token's embedding, projected to dim; none for dim, not projected
+    vocab_size: int = positive(30_522)  # token ids are below this
+    context_length: int = positive(512)  # tokens that positions are learned for, at most that many can be read
+    dim: int = positive(768)  # model dimension: numbers in a token
+    layers: int = positive(12)  # blocks
+    heads: int = positive(12)  # of attention, each on dim / heads numbers
+    ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
+    embedding_dim: int | None = positive(None)  # numbers in an embedding, projected to dim; none for dim, not projected
     share_layers: bool = False  # whether one block stands in all layers
-    token_types: int = 2  # segments that a token can be of; 0 knows none
-    first_position: int = 0  # the row of the first token in the table of positions
-    activation: str = "gelu"  # of the MLP and the masked head: gelu, gelu-tanh, relu, silu, tanh
-    pooler_activation: str = "tanh"  # of the pooled first token: tanh or relu
+    token_types: int = at_least(0, 2)  # segments that a token can be of; 0 knows none
+    first_position: int = at_least(0, 0)  # the row of the first token in the table of positions
+    activation: str = one_of("gelu", ACTIVATIONS)  # of the MLP and the masked head: gelu, gelu-tanh, relu, silu, tanh
+    pooler_activation: str = one_of("tanh", POOLERS)  # of the pooled first token: tanh or relu
     eps: float = 1e-12  # of the normalizations
-    dropout: float = 0.1  # of the embedding, and of what attention and MLP add, unless drops_… says otherwise
-    attention_dropout: float | None = None  # of the weights of attention; none for dropout
-    head_dropout: float | None = None  # before the last layer of classes and tags; none for dropout
+    dropout: float = fraction(0.1)  # of the embedding, and of what attention and MLP add, unless drops_… says otherwise
+    attention_dropout: float | None = fraction(None)  # of the attention weights; none for dropout
+    head_dropout: float | None = fraction(None)  # before the last layer of classes and tags; none for dropout
     drops_before: bool = False  # whether head_dropout stands before the pooled layer too
     drops_tags_as_body: bool = False  # whether it is dropout, not head_dropout, that stands before the tags
     drops_attention: bool = True  # whether dropout falls on what attention adds
     drops_mlp: bool = True  # whether dropout falls on what the MLP adds
-    head: str = "masked"  # masked, the token at each place; classes, one answer for a text; tags, one for each token
-    num_classes: int = 2  # values of an answer of classes and tags
+    head: str = one_of("masked", HEADS)  # masked, the token there; classes, one answer for a text; tags, one a token
+    num_classes: int = positive(2)  # values of an answer of classes and tags
 
     def __post_init__(self) -> None:
-        for field in ("vocab_size", "context_length", "dim", "layers", "num_classes"):
-            require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
-        ok = self.heads >= 1 and self.dim % self.heads == 0
-        require(ok, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
-        for field in ("ffn_dim", "embedding_dim"):
-            size = getattr(self, field)
-            require(size is None or size >= 1, field, size, "at least 1")
-        for field in ("token_types", "first_position"):
-            require(getattr(self, field) >= 0, field, getattr(self, field), "at least 0")
-        require(self.activation in ACTIVATIONS, "activation", self.activation, ", ".join(ACTIVATIONS))
-        require(self.pooler_activation in ("tanh", "relu"), "pooler_activation", self.pooler_activation, "tanh or relu")
+        super().__post_init__()
+        require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
         require(self.eps > 0, "eps", self.eps, "above 0")
-        for field in ("dropout", "attention_dropout", "head_dropout"):
-            share = getattr(self, field)
-            require(share is None or 0 <= share < 1, field, share, "at least 0 and below 1")
-        require(self.head in HEADS, "head", self.head, ", ".join(HEADS))
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:

@@ -20,6 +20,7 @@ from ..nn.masks import places_among_real, real_first, real_places, visible
 from ..spec import Classes, NextToken, TextSpec, Value
 
 DEVIATION = 0.02  # of the weights at first
+HEADS = ("next", "classes")
 FittedConfig = TypeVar("FittedConfig")
 
 

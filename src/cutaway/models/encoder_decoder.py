@@ -70,16 +70,6 @@ def placed(target: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor | None, 
     return cache.read(target)
 
 
-def refuse_sizes(config: Any, *more: str) -> None:
-    """Raise ModelError, naming the field, for a size that cannot be. `more` are fields to be at least 1 as well."""
-    for field in ("vocab_size", "dim", "layers", *more):
-        require(getattr(config, field) >= 1, field, getattr(config, field), "at least 1")
-    for field in ("num_classes", "decoder_layers", "ffn_dim"):
-        value = getattr(config, field)
-        require(value is None or value >= 1, field, value, "at least 1")
-    require(config.heads >= 1, "heads", config.heads, "at least 1")
-
-
 def refuse_two_vocabularies(name: str, config: Any) -> None:
     """Raise ModelError where the target is to have another vocabulary than the source, and the network has one."""
     ok = config.num_classes in (None, config.vocab_size)

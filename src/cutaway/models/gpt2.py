@@ -34,35 +34,29 @@ from ..nn.masks import real_places
 from ..nn.transformer import MLP, Tied
 from ..spec import TextSpec
 from .card import Card, Divergence, Published
-from .decoders import DEVIATION, Decoder, fitted, initialise, last_real
+from .decoders import DEVIATION, HEADS, Decoder, fitted, initialise, last_real
+from .fields import Checked, fraction, one_of, positive
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    vocab_size: int = 50_257  # token ids are below this
-    context_length: int = 1024  # tokens that positions are learned for, at most that many can be read
-    dim: int = 768  # numbers in a token
-    layers: int = 12  # blocks
-    heads: int = 12  # of attention, each on dim / heads numbers
-    ffn_dim: int | None = None  # units of the MLP; none for 4 · dim
-    dropout: float = 0.1  # of what each layer adds
-    embedding_dropout: float | None = None  # of embedding plus positions; none for dropout
-    attention_dropout: float | None = None  # of the weights of attention; none for dropout
-    head: str = "next"  # what the head gives: next, logits of the token behind each; classes, one answer for a text
-    num_classes: int = 2  # values of an answer, where the head gives one
+    vocab_size: int = positive(50_257)  # token ids are below this
+    context_length: int = positive(1024)  # tokens that positions are learned for, at most that many can be read
+    dim: int = positive(768)  # model dimension: numbers in a token
+    layers: int = positive(12)  # blocks
+    heads: int = positive(12)  # of attention, each on dim / heads numbers
+    ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
+    dropout: float = fraction(0.1)  # of what each layer adds
+    embedding_dropout: float | None = fraction(None)  # of embedding plus positions; none for dropout
+    attention_dropout: float | None = fraction(None)  # of the attention weights; none for dropout
+    head: str = one_of("next", HEADS)  # next, logits of the token after each; classes, one answer for a text
+    num_classes: int = positive(2)  # values of an answer, where the head gives one
 
     def __post_init__(self) -> None:
-        for field in ("vocab_size", "context_length", "dim", "layers", "num_classes"):
-            require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
-        ok = self.heads >= 1 and self.dim % self.heads == 0
-        require(ok, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
-        require(self.ffn_dim is None or self.ffn_dim >= 1, "ffn_dim", self.ffn_dim, "at least 1")
-        for field in ("dropout", "embedding_dropout", "attention_dropout"):
-            rate = getattr(self, field)
-            require(rate is None or 0 <= rate < 1, field, rate, "at least 0 and below 1")
-        require(self.head in ("next", "classes"), "head", self.head, "next or classes")
+        super().__post_init__()
+        require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
 
     @property
     def rates(self) -> tuple[float, float, float]:

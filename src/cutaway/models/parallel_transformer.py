@@ -44,41 +44,37 @@ from ..nn.position import Rotation, rotation
 from ..nn.transformer import MLP, Tied
 from ..spec import TextSpec
 from .card import Card, Divergence, Published
-from .decoders import Decoder, fitted, initialise, last_real
+from .decoders import HEADS, Decoder, fitted, initialise, last_real
+from .fields import Checked, fraction, one_of, positive
 
 ORDERS = ("parallel", "pre", "post")
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    vocab_size: int = 8192  # token ids are below this
-    context_length: int = 256  # tokens that are read at most
-    dim: int = 256  # numbers in a token
-    layers: int = 6  # blocks
-    heads: int = 8  # of attention, each on dim / heads numbers, an even number
-    kv_heads: int | None = None  # heads of keys and values, a divisor of heads: 1 in PaLM; none for as many as heads
-    ffn_dim: int | None = None  # units of the MLP; none for 4 · dim
-    dropout: float = 0.0  # of the embedding, the weights of attention, and what each layer adds; PaLM has none
-    order: str = "parallel"  # how a block adds attention and MLP: parallel, pre, post
+    vocab_size: int = positive(8192)  # token ids are below this
+    context_length: int = positive(256)  # tokens that are read at most
+    dim: int = positive(256)  # model dimension: numbers in a token
+    layers: int = positive(6)  # blocks
+    heads: int = positive(8)  # of attention, each on dim / heads numbers, an even number
+    kv_heads: int | None = positive(None)  # of keys and values, a divisor of heads: 1 in PaLM; none for as many
+    ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
+    dropout: float = fraction(0.0)  # of the embedding, the attention weights and what each layer adds; PaLM has none
+    order: str = one_of("parallel", ORDERS)  # how a block adds attention and MLP: parallel, pre, post
     strengths: tuple[float, float] = (1.0, 1.0)  # α₁ and α₂, of what attention and MLP add
-    head: str = "next"  # what the head gives: next, logits of the token behind each; classes, one answer for a text
-    num_classes: int = 2  # values of an answer, where the head gives one
+    head: str = one_of("next", HEADS)  # next, logits of the token after each; classes, one answer for a text
+    num_classes: int = positive(2)  # values of an answer, where the head gives one
 
     def __post_init__(self) -> None:
-        for field in ("vocab_size", "context_length", "dim", "layers", "num_classes"):
-            require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
-        ok = self.heads >= 1 and self.dim % (2 * self.heads) == 0
+        super().__post_init__()
+        ok = self.dim % (2 * self.heads) == 0
         require(ok, "heads", self.heads, f"at least 1, and a divisor of dim={self.dim} with an even number for each")
-        ok = self.kv_heads is None or (self.kv_heads >= 1 and self.heads % self.kv_heads == 0)
+        ok = self.kv_heads is None or self.heads % self.kv_heads == 0
         require(ok, "kv_heads", self.kv_heads, f"at least 1 and a divisor of heads={self.heads}")
-        require(self.ffn_dim is None or self.ffn_dim >= 1, "ffn_dim", self.ffn_dim, "at least 1")
-        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
-        require(self.order in ORDERS, "order", self.order, " or ".join(ORDERS))
         two = len(self.strengths) == 2 and all(math.isfinite(strength) for strength in self.strengths)
         require(two, "strengths", self.strengths, "two numbers, of attention and MLP")
-        require(self.head in ("next", "classes"), "head", self.head, "next or classes")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:

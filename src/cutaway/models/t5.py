@@ -46,39 +46,34 @@ from ..nn.position import RelativeBias
 from ..nn.transformer import MLP, Tied
 from ..spec import PairSpec
 from .card import Card, Divergence, Published
-from .encoder_decoder import EncoderDecoder, placed, refuse_apart, refuse_sizes, refuse_two_vocabularies
+from .encoder_decoder import EncoderDecoder, placed, refuse_apart, refuse_two_vocabularies
+from .fields import Checked, at_least, fraction, positive
 
 EPS = 1e-6  # ε of the normalization
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    vocab_size: int = 32_128  # token ids are below this, on both sides
-    num_classes: int | None = None  # those of the target: none, as there is one vocabulary
-    dim: int = 512  # d, numbers in a token
-    layers: int = 6  # blocks of the encoder
-    decoder_layers: int | None = None  # of the decoder; none for as many
-    heads: int = 8  # of attention
-    head_dim: int = 64  # numbers of a head's queries, keys and values, which need not come to dim
-    ffn_dim: int | None = None  # units of the MLP; none for 4 · dim
-    num_buckets: int = 32  # of distances
+    vocab_size: int = positive(32_128)  # token ids are below this, on both sides
+    num_classes: int | None = positive(None)  # those of the target: none, as there is one vocabulary
+    dim: int = positive(512)  # model dimension d: numbers in a token
+    layers: int = positive(6)  # blocks of the encoder
+    decoder_layers: int | None = positive(None)  # of the decoder; none for as many
+    heads: int = positive(8)  # of attention
+    head_dim: int = positive(64)  # numbers of a head's queries, keys and values, which need not come to dim
+    ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
+    num_buckets: int = at_least(4, 32)  # of distances
     max_distance: int = 128  # distance from which on all fall in the last bucket
-    dropout: float = 0.1  # of embedding, weights of attention, hidden units, what each layer adds, and either end
+    dropout: float = fraction(0.1)  # of embedding, attention weights, hidden units, what a layer adds, either end
 
     def __post_init__(self) -> None:
-        refuse_sizes(self, "head_dim")
+        super().__post_init__()
         refuse_two_vocabularies("t5", self)
-        require(
-            self.num_buckets >= 4 and self.num_buckets % 4 == 0,
-            "num_buckets",
-            self.num_buckets,
-            "at least 4 and a multiple of 4",
-        )
+        require(self.num_buckets % 4 == 0, "num_buckets", self.num_buckets, "at least 4 and a multiple of 4")
         ok = self.max_distance > self.num_buckets // 2
         require(ok, "max_distance", self.max_distance, f"more than half of num_buckets={self.num_buckets}")
-        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: PairSpec) -> Config:

@@ -44,29 +44,30 @@ from ..nn.position import sinusoids
 from ..nn.transformer import MLP, Tied
 from ..spec import PairSpec
 from .card import Card, Divergence, Published
-from .encoder_decoder import EncoderDecoder, placed, refuse_sizes, refuse_two_vocabularies
+from .encoder_decoder import EncoderDecoder, placed, refuse_two_vocabularies
+from .fields import Checked, fraction, one_of, positive
+
+ORDERS = ("post", "pre")
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    vocab_size: int = 37_000  # token ids of the source are below this
-    num_classes: int | None = None  # those of the target; none for as many as the source's
+    vocab_size: int = positive(37_000)  # token ids of the source are below this
+    num_classes: int | None = positive(None)  # those of the target; none for as many as the source's
     joint_vocab: bool = True  # one matrix looks up source and target; else the source has one of its own
-    dim: int = 512  # d, numbers in a token
-    layers: int = 6  # blocks of the encoder
-    decoder_layers: int | None = None  # of the decoder; none for as many
-    heads: int = 8  # of attention, each on dim / heads numbers
-    ffn_dim: int | None = None  # units of the MLP; none for 4 · dim
-    dropout: float = 0.1  # of what each sub-layer adds, and of embedding plus positions
-    order: str = "post"  # where the normalization stands: post, behind each sum; pre, before each sub-layer
+    dim: int = positive(512)  # model dimension d: numbers in a token
+    layers: int = positive(6)  # blocks of the encoder
+    decoder_layers: int | None = positive(None)  # of the decoder; none for as many
+    heads: int = positive(8)  # of attention, each on dim / heads numbers
+    ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
+    dropout: float = fraction(0.1)  # of what each sub-layer adds, and of embedding plus positions
+    order: str = one_of("post", ORDERS)  # of the normalization: post, after each sum; pre, before each sub-layer
 
     def __post_init__(self) -> None:
-        refuse_sizes(self)
+        super().__post_init__()
         require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
-        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
-        require(self.order in ("post", "pre"), "order", self.order, "post or pre")
         if self.joint_vocab:
             refuse_two_vocabularies("joint_vocab=true", self)
 

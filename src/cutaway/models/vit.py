@@ -63,44 +63,31 @@ from ..nn.attention import MultiHeadAttention
 from ..nn.transformer import MLP
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .fields import Checked, fraction, one_of, positive
 from .images import refuse_small
 
+POOLING = ("token", "mean")
 EPS = 1e-6  # of the normalizations: the authors' library's default, not PyTorch's
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    image_size: int = 224  # pixels a side that positions are learned for; images of other sizes will do
-    patch_size: int = 16  # pixels a side of a patch: 4 for images of about 32 pixels
-    dim: int = 768  # numbers in a token: D
-    layers: int = 12  # blocks: L
-    heads: int = 12  # of attention, each on dim / heads numbers
-    ffn_dim: int = 3072  # hidden units of the MLP, 4 · dim in all presets
-    pooling: str = (
-        "token"  # what the head sees: token, the class token; mean, the mean of all patches and no such token
-    )
-    dropout: float = 0.0  # after positions, attention and both layers of the MLP
-    in_channels: int = 3  # 1 for grey, 3 for RGB
-    num_classes: int = 1000  # logits
+    image_size: int = positive(224)  # pixels a side that positions are learned for; images of other sizes will do
+    patch_size: int = positive(16)  # pixels a side of a patch: 4 for images of about 32 pixels
+    dim: int = positive(768)  # model dimension D: numbers in a token
+    layers: int = positive(12)  # blocks: L
+    heads: int = positive(12)  # of attention, each on dim / heads numbers
+    ffn_dim: int = positive(3072)  # feed-forward dimension, 4 · dim in all presets
+    pooling: str = one_of("token", POOLING)  # token, the class token; mean, the mean of all patches and no such token
+    dropout: float = fraction(0.0)  # after positions, attention and both layers of the MLP
+    in_channels: int = positive(3)  # 1 for grey, 3 for RGB
+    num_classes: int = positive(1000)  # logits
 
     def __post_init__(self) -> None:
-        require(self.patch_size >= 1, "patch_size", self.patch_size, "at least 1")
-        require(self.image_size >= 1, "image_size", self.image_size, "at least 1")
-        require(self.dim >= 1, "dim", self.dim, "at least 1")
-        require(self.layers >= 1, "layers", self.layers, "at least 1")
-        require(
-            self.heads >= 1 and self.dim % self.heads == 0,
-            "heads",
-            self.heads,
-            f"at least 1 and a divisor of dim={self.dim}",
-        )
-        require(self.ffn_dim >= 1, "ffn_dim", self.ffn_dim, "at least 1")
-        require(self.pooling in ("token", "mean"), "pooling", self.pooling, "token or mean")
-        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
-        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
-        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+        super().__post_init__()
+        require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
 
     @property
     def least_size(self) -> int:
