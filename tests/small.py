@@ -42,6 +42,7 @@ TOKENS = 7  # in an example of text
 MOST = {
     "vocab_size": 40,
     "num_classes": 5,
+    "target_vocab_size": 5,
     "layers": 3,
     "width": 8,
     "growth_rate": 4,
@@ -64,8 +65,6 @@ def small_config(name: str) -> object:
         changes["layers"] = tuple(min(count, 2) for count in given["layers"])
     if max(given.get("widths", (0,))) > 64:
         changes["widths"] = tuple(width // 8 for width in given["widths"])
-    if given.get("vocab_size") == given.get("num_classes"):  # classes that are the vocabulary
-        changes["num_classes"] = changes.get("vocab_size", given.get("num_classes"))
     return dataclasses.replace(config, **changes)
 
 

@@ -196,13 +196,11 @@ def test_a_model_file_names_its_paper(family: ModuleType) -> None:
     assert all((card.title, card.authors, card.equation, card.oracle, card.family))
 
 
-def test_a_config_is_frozen_and_says_what_each_field_is(family: ModuleType) -> None:
+def test_a_config_is_frozen_and_fits_itself_to_data(family: ModuleType) -> None:
     config = family.Config
     assert dataclasses.is_dataclass(config)
     assert config.__dataclass_params__.frozen
     assert callable(config.for_spec)
-    fields = {f.name for f in dataclasses.fields(config)}
-    assert "num_classes" in fields
 
 
 def test_a_card_is_about_the_presets_of_its_file(family: ModuleType) -> None:

@@ -138,7 +138,6 @@ def test_a_config_fits_a_data_set() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("num_classes", 7),
         ("heads", 5),
         *((field, 1.0) for field in ("dropout", "attention_dropout", "activation_dropout")),
         *(

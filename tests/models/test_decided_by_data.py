@@ -9,7 +9,7 @@ import pytest
 
 from cutaway.commands import main
 from cutaway.errors import ModelError, SettingError
-from cutaway.models.registry import Preset, preset, presets
+from cutaway.models.registry import OUTPUTS, Preset, preset, presets
 from cutaway.spec import (
     Classes,
     Context,
@@ -58,6 +58,7 @@ SPECS: list[Spec] = [
 ]
 DECIDED = (
     "num_classes",
+    "target_vocab_size",
     "in_features",
     "in_channels",
     "steps",
@@ -91,16 +92,16 @@ def test_what_is_typed_against_the_data_is_refused_and_what_agrees_is_taken(name
     for spec, config in configs:
         for key in DECIDED:
             own = getattr(config, key, None)
-            by_data = key == "num_classes" or own != getattr(found.config, key, None)
+            by_data = key in OUTPUTS or own != getattr(found.config, key, None)
             if own is None or not by_data:
                 continue
             other = not own if isinstance(own, bool) else own + 1 if isinstance(own, int) else "classes"
-            if other == own or (key == "num_classes" and other == spec.target.outputs):
+            if other == own or (key in OUTPUTS and other == spec.target.outputs):
                 continue
             own_words = rf"^(model\.)?{key}=.* cannot be: (the data decides {key}|it must be)"  # its config's, or these
             with pytest.raises((SettingError, ModelError), match=own_words):
                 found.configure(spec, {key: other})
-            if key != "num_classes":
+            if key not in OUTPUTS:
                 assert getattr(found.configure(spec, {key: own}), key) == own
             tried += 1
     assert tried or found.card.card.family == "transformer", "nothing of this family is decided by data"

@@ -244,6 +244,19 @@ def test_a_model_of_the_time_of_other_names_is_read(name: str, tmp_path: Path) -
             found.configure(settings={old: getattr(model.config, new)})
 
 
+@pytest.mark.parametrize("name", ["t5-small", "bart-base", "word2vec-skipgram"])
+def test_a_field_that_said_no_more_than_another_is_dropped(name: str, tmp_path: Path) -> None:
+    model, found = small(name)[0], preset(name)
+    save_model(model, tmp_path, found)
+    size = model.config.vocab_size  # type: ignore[union-attr]
+    for value in (None, size):
+        _rewrite(tmp_path, lambda tensors, about, said=value: about["config"].update(num_classes=said))  # type: ignore[misc]
+        assert load_model(tmp_path)[0].config == model.config
+    _rewrite(tmp_path, lambda tensors, about: about["config"].update(num_classes=size + 1))
+    with pytest.raises(FileError, match=f"settings that {name} does not take.*num_classes"):
+        load_model(tmp_path)
+
+
 def as_list(value: object) -> object:
     """A value as JSON gives it back."""
     return list(value) if isinstance(value, tuple) else value

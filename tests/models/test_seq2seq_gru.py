@@ -134,7 +134,7 @@ def test_it_keeps_the_contract() -> None:
 
 def test_a_config_fits_a_data_set() -> None:
     fitted = Config.for_spec(SMALL, PairSpec(29, 20, Tokens(43, 2, 3, 21)))
-    assert (fitted.vocab_size, fitted.num_classes, fitted.hidden_dim) == (29, 43, 5)
+    assert (fitted.vocab_size, fitted.target_vocab_size, fitted.hidden_dim) == (29, 43, 5)
     with pytest.raises(ModelError, match="gives a sequence of tokens, and the target 'class' is none"):
         Config.for_spec(SMALL, PairSpec(29, 20, Classes(("a", "b"))))  # type: ignore[arg-type]
 
@@ -154,7 +154,7 @@ def test_an_empty_source_is_refused() -> None:
         ("dropout", -0.1),
         *(
             (field, 0)
-            for field in ("num_classes", "embedding_dim", "hidden_dim", "attention_dim", "readout_dim", "layers")
+            for field in ("target_vocab_size", "embedding_dim", "hidden_dim", "attention_dim", "readout_dim", "layers")
         ),
     ],
 )

@@ -105,7 +105,7 @@ def test_an_empty_source_is_refused() -> None:
 @pytest.mark.parametrize("order", ["post", "pre"])
 @pytest.mark.parametrize("shared", [True, False])
 def test_it_keeps_the_contract(order: str, shared: bool) -> None:
-    pairs.assert_keeps_the_contract(small(order=order, joint_vocab=shared, num_classes=pairs.VOCABULARY), 12)
+    pairs.assert_keeps_the_contract(small(order=order, joint_vocab=shared, target_vocab_size=pairs.VOCABULARY), 12)
 
 
 def test_there_is_no_limit_of_length() -> None:
@@ -130,7 +130,7 @@ def test_the_attention_can_be_seen() -> None:
 
 
 def test_one_matrix_is_source_target_and_output() -> None:
-    shared, apart = small(), small(joint_vocab=False, num_classes=17)
+    shared, apart = small(), small(joint_vocab=False, target_vocab_size=17)
     assert shared.head.weight is shared.embedding.weight
     assert apart.head.weight is apart.target_embedding.weight  # type: ignore[union-attr]  # it has one
     assert set(apart.state_dict()) - set(shared.state_dict()) == {"target_embedding.weight"}
@@ -142,9 +142,9 @@ def test_a_config_fits_a_data_set() -> None:
     found = preset("transformer-tiny")
     assert Model.shares_vocabulary
     together = found.configure(PairSpec(29, 20, Tokens(29, 2, 3, 21), joint_vocab=True))
-    assert (together.vocab_size, together.num_classes, together.joint_vocab, together.dim) == (29, 29, True, 128)
+    assert (together.vocab_size, together.target_vocab_size, together.joint_vocab, together.dim) == (29, 29, True, 128)
     apart = found.configure(PairSpec(29, 20, Tokens(43, 2, 3, 21)), {"dim": "32"})
-    assert (apart.vocab_size, apart.num_classes, apart.joint_vocab, apart.dim) == (29, 43, False, 32)
+    assert (apart.vocab_size, apart.target_vocab_size, apart.joint_vocab, apart.dim) == (29, 43, False, 32)
     with pytest.raises(
         SettingError, match="joint_vocab=true cannot be: the data decides joint_vocab, and here it is false"
     ):
@@ -183,8 +183,11 @@ def test_the_rate_peaks_as_in_the_paper(name: str) -> None:
         ("dropout", -0.1),
         ("heads", 5),
         ("order", "parallel"),
-        ("num_classes", 7),
-        *((field, 0) for field in ("vocab_size", "num_classes", "dim", "layers", "decoder_layers", "heads", "ffn_dim")),
+        ("target_vocab_size", 7),
+        *(
+            (field, 0)
+            for field in ("vocab_size", "target_vocab_size", "dim", "layers", "decoder_layers", "heads", "ffn_dim")
+        ),
     ],
 )
 def test_bad_values_are_refused_by_name(field: str, value: object) -> None:

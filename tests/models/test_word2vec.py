@@ -27,7 +27,7 @@ NAMES = sorted(PRESETS)
 
 
 def small(**given_: Any) -> Config:
-    return Config(**{"vocab_size": 12, "num_classes": 12, "dim": 5, "window": 2, **given_})
+    return Config(**{"vocab_size": 12, "dim": 5, "window": 2, **given_})
 
 
 def moved(config: Config, seed: int = 0) -> Model:
@@ -100,7 +100,7 @@ def test_large_scores_overflow_nothing() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_without_noise_the_outputs_are_probabilities_of_all_words(name: str) -> None:
-    model = moved(dataclasses.replace(PRESETS[name], vocab_size=9, num_classes=9, dim=4, window=1))
+    model = moved(dataclasses.replace(PRESETS[name], vocab_size=9, dim=4, window=1))
     middle = torch.stack([torch.tensor([3, w, 3]) for w in range(9)])
     sums = model(middle)
     if name == "word2vec-cbow":  # p(w | 3, 3) over all w
@@ -111,7 +111,7 @@ def test_without_noise_the_outputs_are_probabilities_of_all_words(name: str) -> 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_padding_changes_nothing_and_words_alone_have_nothing(name: str) -> None:
-    model = moved(dataclasses.replace(PRESETS[name], vocab_size=9, num_classes=9, dim=4))
+    model = moved(dataclasses.replace(PRESETS[name], vocab_size=9, dim=4))
     words = torch.randint(2, 9, (1, 6))
     padded = torch.cat([words, torch.zeros(1, 5, dtype=torch.int64)], 1)
     longer = model(padded, padded > 0)
@@ -123,7 +123,7 @@ def test_padding_changes_nothing_and_words_alone_have_nothing(name: str) -> None
 
 @pytest.mark.parametrize("name", NAMES)
 def test_reach_is_the_window_where_it_is_whole(name: str) -> None:
-    model = moved(dataclasses.replace(PRESETS[name], vocab_size=9, num_classes=9, dim=4, window=2))
+    model = moved(dataclasses.replace(PRESETS[name], vocab_size=9, dim=4, window=2))
     words = torch.randint(2, 9, (3, 8))
     whole = model(words)
     reach = torch.full((3, 4, 2), 2)
@@ -134,7 +134,7 @@ def test_reach_is_the_window_where_it_is_whole(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_only_rows_that_are_used_have_gradients(name: str) -> None:
     torch.manual_seed(0)
-    model = Model(dataclasses.replace(PRESETS[name], vocab_size=1000, num_classes=1000))
+    model = Model(dataclasses.replace(PRESETS[name], vocab_size=1000))
     words, reach = torch.tensor([[0, 5, 6, 0]]), torch.tensor([[[0, 1], [1, 0]]])
     model(words, words > 0, reach, torch.tensor([[7, 8]])).sum().backward()
     for parameter in model.parameters():
@@ -181,14 +181,12 @@ def test_counts_are_those_of_the_card(name: str) -> None:
 
 def test_a_config_fits_a_data_set_and_bad_values_are_refused() -> None:
     fitted = Config.for_spec(Config(), TextSpec(77, 26, Context(77, window=3)))
-    assert (fitted.vocab_size, fitted.num_classes, fitted.window) == (77, 77, 3)
+    assert (fitted.vocab_size, fitted.window) == (77, 3)
     for field, value in {"dim": 0, "architecture": "glove", "output": "tree", "negative": 0, "window": 0}.items():
         with pytest.raises(ModelError, match=f"^{field}="):
             Config(**{field: value})
     with pytest.raises(ModelError, match=r"^vocab_size=2"):
-        Config(vocab_size=2, num_classes=2)
-    with pytest.raises(ModelError, match=r"^num_classes=5 cannot be: it must be vocab_size=7 too"):
-        Config(vocab_size=7, num_classes=5)
+        Config(vocab_size=2)
 
 
 def test_under_autocast_sums_stay_in_float32() -> None:

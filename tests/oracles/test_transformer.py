@@ -27,7 +27,7 @@ def measured(config: Config) -> bool:
     "changes",
     [
         {"joint_vocab": False},
-        {"joint_vocab": False, "num_classes": 31},
+        {"joint_vocab": False, "target_vocab_size": 31},
         {"decoder_layers": 1},
         {"decoder_layers": 3, "heads": 1},
         {"dropout": 0.5, "ffn_dim": 5},

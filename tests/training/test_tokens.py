@@ -61,7 +61,11 @@ def pairs() -> PairsPart:
 CASES: dict[str, tuple[Callable[[], Any], Any, dict[str, Any]]] = {
     "gpt2": (texts, NextToken(V), {"vocab_size": V, "context_length": 9}),
     "bert-base-uncased": (hidden_texts, Masked(V, 1), {"vocab_size": V, "context_length": 9, "head": "masked"}),
-    "seq2seq-gru": (pairs, Tokens(V, 2, 3, 9), {"vocab_size": V, "num_classes": V, "hidden_dim": 8, "dropout": 0.0}),
+    "seq2seq-gru": (
+        pairs,
+        Tokens(V, 2, 3, 9),
+        {"vocab_size": V, "target_vocab_size": V, "hidden_dim": 8, "dropout": 0.0},
+    ),
     "transformer-tiny": (pairs, Tokens(V, 2, 3, 9), {"vocab_size": V}),
     "t5-small": (pairs, Tokens(V, 2, 3, 9), {"vocab_size": V, "head_dim": 4}),
     "bart-base": (pairs, Tokens(V, 2, 3, 9), {"vocab_size": V, "attention_dropout": 0.0, "activation_dropout": 0.0}),

@@ -134,7 +134,7 @@ def cached(found: Preset, config: Any, model: Any) -> float | None:
     if hasattr(model, "begin") and hasattr(model, "step"):
         mask = torch.arange(STEPS) < torch.tensor([STEPS, 4])[:, None]
         source = tokens(2, STEPS, below=config.vocab_size).where(mask, 0)
-        target = tokens(2, STEPS, below=config.num_classes or config.vocab_size)
+        target = tokens(2, STEPS, below=getattr(config, "target_vocab_size", None) or config.vocab_size)
         state, alone = model.begin(source, mask), []
         for t in range(STEPS):
             answer, state = model.step(target[:, t], state)

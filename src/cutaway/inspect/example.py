@@ -62,7 +62,7 @@ def example_inputs(
     if kind == "text":
         return draw.tokens(shape[0], config.vocab_size)
     if kind == "pairs":
-        answers = config.num_classes or config.vocab_size  # none where both sides have one vocabulary
+        answers = getattr(config, "target_vocab_size", None) or config.vocab_size
         return (*draw.tokens(shape[0], config.vocab_size), draw.tokens(shape[0], answers)[0])
     if kind == "series" and getattr(config, "known_future", False):
         return draw.numbers(shape), draw.numbers((config.horizon, config.known_future))

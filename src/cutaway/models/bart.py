@@ -40,7 +40,7 @@ from ..nn.masks import real_places, visible
 from ..nn.transformer import MLP, Tied
 from ..spec import PairSpec
 from .card import Card, Divergence, Published
-from .encoder_decoder import EncoderDecoder, placed, refuse_apart, refuse_two_vocabularies
+from .encoder_decoder import EncoderDecoder, placed, refuse_apart
 from .fields import Checked, fraction, positive
 
 OFFSET = 2  # rows of the positions that are nobody's
@@ -52,7 +52,6 @@ class Config(Checked):
     """What can be set in the network."""
 
     vocab_size: int = positive(50_265)  # token ids are below this, on both sides
-    num_classes: int | None = positive(None)  # those of the target: none, as there is one vocabulary
     context_length: int = positive(1024)  # tokens that positions are learned for: no more are read on either side
     dim: int = positive(768)  # model dimension: numbers in a token
     layers: int = positive(6)  # blocks of the encoder
@@ -65,7 +64,6 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_two_vocabularies("bart", self)
         require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
 
     @classmethod

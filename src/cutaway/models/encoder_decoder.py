@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..errors import ModelError
 from ..nn.cache import Cache
 from ..nn.masks import real_places, visible
 from ..spec import PairSpec, Tokens
@@ -68,12 +68,6 @@ def placed(target: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor | None, 
     if cache is None:
         return torch.arange(target.shape[1], device=target.device), None, True
     return cache.read(target)
-
-
-def refuse_two_vocabularies(name: str, config: Any) -> None:
-    """Raise ModelError where the target is to have another vocabulary than the source, and the network has one."""
-    ok = config.num_classes in (None, config.vocab_size)
-    require(ok, "num_classes", config.num_classes, f"vocab_size={config.vocab_size}: {name} has one for both sides")
 
 
 def refuse_apart(name: str, spec: PairSpec) -> None:

@@ -42,6 +42,7 @@ RENAMED = {
     "many": ("graph_level",),
     "maps": ("feature_maps",),
     "mlp_dim": ("ffn_dim",),
+    "num_classes": ("target_vocab_size",),
     "patch": ("patch_size",),
     "pool": ("pooling",),
     "pooled": ("pooler_activation",),
@@ -54,6 +55,8 @@ RENAMED = {
     "vocabulary": ("vocab_size",),
     "windows": ("kernel_sizes",),
 }
+OUTPUTS = ("num_classes", "target_vocab_size")  # fields that say how many values the head gives
+GONE = ("num_classes",)  # fields that some family dropped, as they said no more than vocab_size
 
 
 @dataclass(frozen=True)
@@ -95,9 +98,13 @@ class Preset:
         return next((name for name in names if name in self.setting_names), field)
 
     def as_now(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of a Config that was written before, as they are called now."""
+        """The fields of a Config that was written before, as they are called now, less those that are gone where they
+        say nothing of their own: None, or what `vocab_size` says."""
         names = {field: self.name_now(field) for field in config}
-        return {field if names[field] in config else names[field]: value for field, value in config.items()}
+        now = {field if names[field] in config else names[field]: value for field, value in config.items()}
+        idle = (None, now.get("vocab_size"))
+        gone = {field for field in GONE if field not in self.setting_names and now.get(field) in idle}
+        return {field: value for field, value in now.items() if field not in gone}
 
     def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The model's own settings as typed, each turned into its field's type. Raises UnknownName, SettingError."""
@@ -147,7 +154,7 @@ class Preset:
         beyond = {}
         for key, value in asked.items():
             own = getattr(fitted, key)
-            if key == "num_classes" and value is not None:
+            if key in OUTPUTS and value is not None:
                 own = spec.target.outputs
             elif key == "image_size" and isinstance(spec, ImageSpec):
                 own = max(spec.height, spec.width)
@@ -156,7 +163,7 @@ class Preset:
             if key == "context_length" or (key == "vocab_size" and value > own > 0):
                 beyond[key] = value
                 continue
-            what = f" ({spec.target.column})" if key == "num_classes" else ""
+            what = f" ({spec.target.column})" if key in OUTPUTS else ""
             raise SettingError(
                 f"model.{key}={short(as_text(value))} cannot be: the data decides {key}, and here it is "
                 f"{as_text(own)}{what}. Leave it out, or give other data."

@@ -53,7 +53,7 @@ class Config:
     """What can be set in the network."""
 
     vocab_size: int = 32  # token ids of the source are below this
-    num_classes: int = 48  # values that the head gives at each token: one for each token of the target
+    target_vocab_size: int = 48  # token ids of the target are below this
     embedding_dim: int = 128  # numbers that a token is looked up as, on either side
     hidden_dim: int = 256  # numbers of the decoder's state, and of the encoder's in each direction
     attention_dim: int = 128  # numbers in which state and source are compared
@@ -63,8 +63,7 @@ class Config:
 
     def __post_init__(self) -> None:
         require(self.vocab_size >= 2, "vocab_size", self.vocab_size, "at least 2, padding and unknown")
-        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
-        for field in ("embedding_dim", "hidden_dim", "attention_dim", "readout_dim", "layers"):
+        for field in ("target_vocab_size", "embedding_dim", "hidden_dim", "attention_dim", "readout_dim", "layers"):
             require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
         require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
 
@@ -73,7 +72,7 @@ class Config:
         """The preset with the vocabularies of `spec`. Raises ModelError where the target is no sequence of tokens."""
         if not isinstance(spec.target, Tokens):
             raise ModelError(f"seq2seq-gru gives a sequence of tokens, and the target {spec.target.column!r} is none.")
-        return dataclasses.replace(preset, vocab_size=spec.vocab_size, num_classes=spec.target.outputs)
+        return dataclasses.replace(preset, vocab_size=spec.vocab_size, target_vocab_size=spec.target.outputs)
 
 
 class AdditiveAttention(nn.Module):
@@ -113,11 +112,11 @@ class Seq2SeqGRU(nn.Module):
             dropout=config.dropout if config.layers > 1 else 0.0,
         )
         self.initial = nn.Linear(hidden, hidden)  # W_s
-        self.target_embedding = nn.Embedding(config.num_classes, embedding)  # E
+        self.target_embedding = nn.Embedding(config.target_vocab_size, embedding)  # E
         self.attention = AdditiveAttention(hidden, 2 * hidden, config.attention_dim)
         self.decoder = nn.GRUCell(embedding + 2 * hidden, hidden)
         self.readout = nn.Linear(hidden + 2 * hidden + embedding, 2 * config.readout_dim)  # R
-        self.head = nn.Linear(config.readout_dim, config.num_classes)  # W_o
+        self.head = nn.Linear(config.readout_dim, config.target_vocab_size)  # W_o
         self.dropout = nn.Dropout(config.dropout)
 
     def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:

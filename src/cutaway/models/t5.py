@@ -46,7 +46,7 @@ from ..nn.position import RelativeBias
 from ..nn.transformer import MLP, Tied
 from ..spec import PairSpec
 from .card import Card, Divergence, Published
-from .encoder_decoder import EncoderDecoder, placed, refuse_apart, refuse_two_vocabularies
+from .encoder_decoder import EncoderDecoder, placed, refuse_apart
 from .fields import Checked, at_least, fraction, positive
 
 EPS = 1e-6  # ε of the normalization
@@ -57,7 +57,6 @@ class Config(Checked):
     """What can be set in the network."""
 
     vocab_size: int = positive(32_128)  # token ids are below this, on both sides
-    num_classes: int | None = positive(None)  # those of the target: none, as there is one vocabulary
     dim: int = positive(512)  # model dimension d: numbers in a token
     layers: int = positive(6)  # blocks of the encoder
     decoder_layers: int | None = positive(None)  # of the decoder; none for as many
@@ -70,7 +69,6 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_two_vocabularies("t5", self)
         require(self.num_buckets % 4 == 0, "num_buckets", self.num_buckets, "at least 4 and a multiple of 4")
         ok = self.max_distance > self.num_buckets // 2
         require(ok, "max_distance", self.max_distance, f"more than half of num_buckets={self.num_buckets}")

@@ -44,7 +44,7 @@ from ..nn.position import sinusoids
 from ..nn.transformer import MLP, Tied
 from ..spec import PairSpec
 from .card import Card, Divergence, Published
-from .encoder_decoder import EncoderDecoder, placed, refuse_two_vocabularies
+from .encoder_decoder import EncoderDecoder, placed
 from .fields import Checked, fraction, one_of, positive
 
 ORDERS = ("post", "pre")
@@ -55,7 +55,7 @@ class Config(Checked):
     """What can be set in the network."""
 
     vocab_size: int = positive(37_000)  # token ids of the source are below this
-    num_classes: int | None = positive(None)  # those of the target; none for as many as the source's
+    target_vocab_size: int | None = positive(None)  # token ids of the target; none for as many as the source's
     joint_vocab: bool = True  # one matrix looks up source and target; else the source has one of its own
     dim: int = positive(512)  # model dimension d: numbers in a token
     layers: int = positive(6)  # blocks of the encoder
@@ -68,14 +68,15 @@ class Config(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
-        if self.joint_vocab:
-            refuse_two_vocabularies("joint_vocab=true", self)
+        ok = not self.joint_vocab or self.target_vocab_size in (None, self.vocab_size)
+        allowed = f"vocab_size={self.vocab_size}: joint_vocab=true has one for both sides"
+        require(ok, "target_vocab_size", self.target_vocab_size, allowed)
 
     @classmethod
     def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
         """The preset with the vocabularies of `spec`."""
         return dataclasses.replace(
-            preset, vocab_size=spec.vocab_size, num_classes=spec.target.outputs, joint_vocab=spec.joint_vocab
+            preset, vocab_size=spec.vocab_size, target_vocab_size=spec.target.outputs, joint_vocab=spec.joint_vocab
         )
 
 
@@ -129,7 +130,7 @@ class Transformer(EncoderDecoder):
         dim = config.dim
         self.embedding = nn.Embedding(config.vocab_size, dim)  # E, or the source's
         self.target_embedding = (
-            None if config.joint_vocab else nn.Embedding(config.num_classes or config.vocab_size, dim)
+            None if config.joint_vocab else nn.Embedding(config.target_vocab_size or config.vocab_size, dim)
         )
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = nn.ModuleList(Block(config) for _ in range(config.layers))

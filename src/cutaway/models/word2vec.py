@@ -64,7 +64,6 @@ class Config:
     negative: int = 5  # noise words for each word that is foretold, in expectation
     window: int = 5  # words on either side that a context reaches at most
     whole_error: bool = True  # cbow: each context word takes the whole error, as in word2vec.c, not its share
-    num_classes: int = 10_000  # words that can be foretold: as many as `vocab_size`
 
     def __post_init__(self) -> None:
         require(self.vocab_size >= 3, "vocab_size", self.vocab_size, "at least 3: padding, unknown and a word")
@@ -73,17 +72,13 @@ class Config:
         require(self.output in ("negative", "softmax"), "output", self.output, "negative or softmax")
         require(self.negative >= 1, "negative", self.negative, "at least 1")
         require(self.window >= 1, "window", self.window, "at least 1")
-        require(
-            self.num_classes == self.vocab_size, "num_classes", self.num_classes, f"vocab_size={self.vocab_size} too"
-        )
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
         """The preset with the vocabulary and the window of `spec`, whose target is Context: others are refused where
         the data is opened."""
         assert isinstance(spec.target, Context)
-        size = spec.target.vocab_size
-        return dataclasses.replace(preset, vocab_size=size, num_classes=size, window=spec.target.window)
+        return dataclasses.replace(preset, vocab_size=spec.target.vocab_size, window=spec.target.window)
 
 
 class NegativeSampling(Function):

@@ -26,7 +26,8 @@ OPTIONAL = {
     "layers": ("layers.json", "the layer table and the paper that the network comes from"),
 }
 
-DECIDED = ("num_classes", "in_features", "in_channels")  # settings of a model that are the data's, whoever types them
+# Settings of a model that are the data's, whoever types them.
+DECIDED = ("num_classes", "target_vocab_size", "in_features", "in_channels")
 
 
 def describe(documents: Documents) -> Page:

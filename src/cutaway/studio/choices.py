@@ -44,6 +44,7 @@ FITTED = (
     "in_channels",
     "num_classes",
     "vocab_size",
+    "target_vocab_size",
     "image_size",
     "graph_level",
     "horizon",

@@ -30,7 +30,8 @@ from ..models.saving import WEIGHTS, read_tensors, refuse_not_finite, refuse_pic
 from ..settings import as_text
 from .layers import HEAD, LAYERS, auxiliary, heads
 
-FITTED = ("in_channels", "in_features", "num_classes", "image_size", "auxiliary")  # of a Config: what shapes tell
+# Of a Config: what shapes tell.
+FITTED = ("in_channels", "in_features", "num_classes", "target_vocab_size", "image_size", "auxiliary")
 # And what the data asks for: no setting that goes along with weights.
 ASKED = ("vocab_size", "head", "pooling", "tie_weights", "horizon", "known_future", "steps", "graph_level", "output")
 TOKENIZERS = ("tokenizer.json", "preprocessing.json")  # files beside weights that may hold a tokenizer

@@ -16,6 +16,7 @@ BY_DATA = (
     "in_features",
     "num_classes",
     "vocab_size",
+    "target_vocab_size",
     "steps",
     "head",
     "recompute",

@@ -24,7 +24,7 @@ class LoopedSeq2Seq(nn.Module):
         self.config = config
         e, n, a, r = config.embedding_dim, config.hidden_dim, config.attention_dim, config.readout_dim
         self.source_words = nn.Parameter(torch.zeros(config.vocab_size, e))
-        self.target_words = nn.Parameter(torch.zeros(config.num_classes, e))
+        self.target_words = nn.Parameter(torch.zeros(config.target_vocab_size, e))
         inputs = [e] + [2 * n] * (config.layers - 1)
         self.forwards = nn.ModuleList(nn.GRUCell(size, n) for size in inputs)
         self.backwards = nn.ModuleList(nn.GRUCell(size, n) for size in inputs)
@@ -38,8 +38,8 @@ class LoopedSeq2Seq(nn.Module):
             "score": (a,),
             "readout": (2 * r, 3 * n + e),
             "readout_bias": (2 * r,),
-            "head": (config.num_classes, r),
-            "head_bias": (config.num_classes,),
+            "head": (config.target_vocab_size, r),
+            "head_bias": (config.target_vocab_size,),
         }
         self.w = nn.ParameterDict({name: nn.Parameter(torch.zeros(shape)) for name, shape in shapes.items()})
 
@@ -114,7 +114,7 @@ def looped_seq2seq(config: Config) -> Oracle:
         lengths = torch.tensor(LENGTHS)
         mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (N, T)
         source = torch.randint(1, config.vocab_size, mask.shape, generator=generator).where(mask, 0)
-        target = torch.randint(0, config.num_classes, (len(LENGTHS), STEPS), generator=generator)
+        target = torch.randint(0, config.target_vocab_size, (len(LENGTHS), STEPS), generator=generator)
         return source, mask, target
 
     return Oracle(LoopedSeq2Seq(config), inputs, key_map)

@@ -33,7 +33,7 @@ class PlainTransformer(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         c = self.config = config
-        target = c.num_classes or c.vocab_size
+        target = c.target_vocab_size or c.vocab_size
         self.words = nn.Parameter(torch.zeros(c.vocab_size, c.dim))
         self.answers = self.words if c.joint_vocab else nn.Parameter(torch.zeros(target, c.dim))
         first = c.order == "pre"
@@ -124,7 +124,9 @@ def converted(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def plain_transformer(config: Config) -> Oracle:
     """PyTorch's layers, given our weights. Both draw the same dropout, in the same order."""
-    return Oracle(PlainTransformer(config), ragged_pairs(config.vocab_size, config.num_classes), converted=converted)
+    return Oracle(
+        PlainTransformer(config), ragged_pairs(config.vocab_size, config.target_vocab_size), converted=converted
+    )
 
 
 ORACLES = dict.fromkeys(PRESETS, plain_transformer)

@@ -12,7 +12,7 @@
  */
 
 // The data decides these.
-const FITTED = /^model\.(in_features|in_channels|num_classes|image_size|vocab_size|classes|channels)$/;
+const FITTED = /^model\.(in_features|in_channels|num_classes|image_size|vocab_size|target_vocab_size|classes|channels)$/;
 // Settings that are shown at once; the rest wait behind "More".
 const SHOWN = /^model\.(hidden_dims?|ffn_dim|activation|layers|heads|dim|dropout|norm|width|pooling)$/;
 const SHOWN_TRAINING = ["lr", "batch_size", "optimizer", "weight_decay", "speed"];
