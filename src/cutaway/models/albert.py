@@ -11,11 +11,7 @@ Shapes are those of `bert.py`, with an embedding of (N, T, 128). What is differe
 - The embedding, segments, positions and their normalization have 128 numbers, and are projected to 768.
 - All layers are one block: less to keep, as much to compute.
 - GELU in its tanh form.
-- Dropout: none in the second version, which is here, but 0.1 before the classes. Where there is some, it does not fall
-  on what the MLP adds, as in transformers.
-- Tokens: 30 000 pieces by sentencepiece.
-- Learning: hidden tokens, several in a row, and whether two pieces of text stand in their order, for BERT's whether
-  one follows the other.
+- Tokens: 30 000 subwords by sentencepiece.
 """
 
 from __future__ import annotations
@@ -57,27 +53,28 @@ CARD = Card(
     divergences=(
         Divergence(
             "pre-training",
-            paper="hidden runs of up to three words, and the order of two pieces of text",
+            paper="hidden runs of up to three words, and the order of two pieces of text, for BERT's whether one "
+            "follows",
             here="hidden tokens alone; there is no sentence-order head",
             circulating="both heads (transformers' AlbertForPreTraining)",
         ),
         Divergence(
             "dropout",
             paper="0.1; none in the second version that was released",
-            here="none, but 0.1 before the classes; where it is set, also of what the MLP adds",
-            circulating="never of what the MLP adds (transformers)",
+            here="none, but 0.1 before the classes; where it is set, not of what the MLP adds",
+            circulating="as here (transformers)",
         ),
         Divergence(
             "the pooled layer",
             paper="learned with the sentence-order head",
             here="part of the head for classes, taken from weights that have it",
-            circulating="part of the body (transformers' AlbertModel)",
+            circulating="part of the backbone (transformers' AlbertModel)",
         ),
         Divergence(
-            "initialisation",
-            paper="not said; the released code: normal, deviation 0.02, cut off at two deviations",
+            "initialization",
+            paper="not said; the released code: normal, standard deviation 0.02, cut off at two of them",
             here="as in the released code",
-            circulating="normal, deviation 0.02, not cut off (transformers)",
+            circulating="normal, standard deviation 0.02, not cut off (transformers)",
         ),
         Divergence(
             "optimizer",

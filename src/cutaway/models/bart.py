@@ -16,10 +16,7 @@ Shapes, from source ids (N, T) and the target so far (N, S), which begins with i
     each block of the decoder                (N, S, dim)
     times the embedding, plus c              (N, S, vocab_size)
 
-One matrix E looks up the source, the target, and is the output layer. The first two rows of the positions are nobody's:
-where the weights come from, positions are counted from behind the padding's id, 1, and the rows are kept so that those
-fit. c is no parameter: it is 0 and
-stays what it is, and is kept because the weights in circulation have it. The GELU is the exact one.
+One matrix E looks up the source, the target, and is the output layer.
 
 Texts have at most `context_length` tokens on either side. Padding stands after what is real and changes nothing. A
 decoded token is read alone: `begin` keeps the source's keys and values, `step` those of the target so far.
@@ -44,7 +41,7 @@ from .encoder_decoder import EncoderDecoder, placed, refuse_apart
 from .fields import Checked, fraction, positive
 
 OFFSET = 2  # rows of the positions that are nobody's
-DEVIATION = 0.02  # of the weights at first
+DEVIATION = 0.02  # standard deviation of the initialization
 
 
 @dataclass(frozen=True)
@@ -237,19 +234,19 @@ CARD = Card(
             "positions",
             paper="not said",
             here="learned, 1 026 rows for 1 024 tokens in either stack: the first two are nobody's, and are kept so "
-            "that the weights in circulation fit",
-            circulating="as here (transformers, fairseq)",
+            "that the common weights fit",
+            circulating="as here (transformers, fairseq, which counts from after the padding's id, 1)",
         ),
         Divergence(
             "normalization of the embedding",
             paper="not said",
-            here="one behind embedding plus positions, in either stack",
+            here="one after embedding plus positions, in either stack",
             circulating="as here (transformers, fairseq)",
         ),
         Divergence(
             "constant of the output",
             paper="not said",
-            here="a buffer of zeros that does not learn",
+            here="c, a buffer of zeros that does not learn, as the common weights have it",
             circulating="final_logits_bias, likewise (transformers)",
         ),
         Divergence(
@@ -261,7 +258,7 @@ CARD = Card(
         Divergence(
             "first token of the target",
             paper="not said",
-            here="the end </s>, 2, in the weights in circulation; with a vocabulary of one's own, its `begin`",
+            here="the end </s>, 2, in the common weights; with a vocabulary of one's own, its `begin`",
             circulating="</s> (transformers, fairseq)",
         ),
     ),

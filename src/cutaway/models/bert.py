@@ -1,4 +1,4 @@
-"""BERT: a stack of blocks in which every token looks at all the others, learned by foretelling hidden ones.
+"""BERT: a stack of blocks in which every token looks at all the others, learned by predicting hidden ones.
 
 J. Devlin, M.-W. Chang, K. Lee, K. Toutanova, BERT: Pre-training of deep bidirectional Transformers for language
 understanding, 2018 (NAACL 2019). <https://arxiv.org/abs/1810.04805>
@@ -19,11 +19,10 @@ Shapes, from token ids (N, T):
 
 Its kin are the same network with other values in the Config, and have files of their own that say which: `roberta.py`,
 `distilbert.py`, `albert.py`. A text stands between [CLS] and [SEP]; of two texts the second has segment 1. No token
-looks at padding: what comes out of padding itself means nothing. It stands behind what is real; in front, it takes up
+looks at padding: what comes out of padding itself means nothing. It stands after what is real; in front, it takes up
 positions, as in the common implementations, but for RoBERTa, whose positions are counted over real tokens.
 
-What the head is made of is all in `head`: a body learned with one head is taken over to another. The pooled layer
-W_p belongs to the head for classes, and is not there with another.
+What the head is made of is all in `head`: a backbone learned with one head is taken over to another.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from ..spec import Classes, Masked, Tags, TextSpec, Value
 from .card import Card, Divergence, Published
 from .fields import Checked, at_least, fraction, one_of, positive
 
-DEVIATION = 0.02  # of the weights at first, none further from 0 than two deviations
+DEVIATION = 0.02  # standard deviation of the initialization, cut off at two of them
 HEADS = ("masked", "classes", "tags")
 POOLERS = ("tanh", "relu")
 
@@ -217,7 +216,7 @@ class Bert(nn.Module):
         if self.config.head == "classes" and mask is not None and not _begins(mask):
             raise ModelError(
                 "The answer is read from the first token of a text, and a row of this mask has padding there: padding "
-                "must stand behind what is real."
+                "must stand after what is real."
             )
         z = self._through(tokens, mask, types)
         y: Tensor = z[:, 0] if self.config.head == "classes" else self.tags_dropout(z)
@@ -329,13 +328,13 @@ CARD = Card(
             "the pooled layer",
             paper="learned with the next-sentence head",
             here="part of the head for classes, taken from weights that have it",
-            circulating="part of the body (transformers' BertModel), whether it was learned or not",
+            circulating="part of the backbone (transformers' BertModel), whether it was learned or not",
         ),
         Divergence(
-            "initialisation",
-            paper="not said; the released code: normal, deviation 0.02, cut off at two deviations",
+            "initialization",
+            paper="not said; the released code: normal, standard deviation 0.02, cut off at two of them",
             here="as in the released code",
-            circulating="normal, deviation 0.02, not cut off (transformers)",
+            circulating="normal, standard deviation 0.02, not cut off (transformers)",
         ),
         Divergence(
             "optimizer",

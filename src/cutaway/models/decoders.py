@@ -1,8 +1,7 @@
-"""What language models with causal blocks share: their fitting to data, first weights, and reading on from a cache.
+"""What language models with causal blocks share: their fitting to data, initialization, and reading on from a cache.
 
-Padding that stands behind what is real is where a causal model never looks. Elsewhere no token looks at it, and
-positions are counted over the real ones: either way it changes nothing. `extend` reads on from a
-cache, one token or many at a time, and gives what `forward` gives at the last of them.
+Padding that stands after what is real is where a causal model never looks. Elsewhere no token looks at it, and
+positions are counted over the real ones: either way it changes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ..nn.cache import Cache
 from ..nn.masks import places_among_real, real_first, real_places, visible
 from ..spec import Classes, NextToken, TextSpec, Value
 
-DEVIATION = 0.02  # of the weights at first
+DEVIATION = 0.02  # standard deviation of the initialization
 HEADS = ("next", "classes")
 FittedConfig = TypeVar("FittedConfig")
 
@@ -44,8 +43,8 @@ def fitted(preset: FittedConfig, spec: TextSpec) -> FittedConfig:
 
 @torch.no_grad()
 def initialise(model: nn.Module, layers: int) -> None:
-    """Draw matrices with deviation 0.02, and those that a block adds to the stream by, of which there are 2 · `layers`,
-    smaller by the root of that number: their sum keeps its variance. Biases are 0."""
+    """Draw matrices with standard deviation 0.02, and those that a residual branch ends in, of which there are
+    2 · `layers`, smaller by the root of that number: their sum keeps its variance. Biases are 0."""
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             nn.init.zeros_(parameter)
@@ -81,7 +80,7 @@ class Decoder(nn.Module):
         raise NotImplementedError
 
     def extend(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> tuple[Tensor, Cache]:
-        """Logits of the token behind the last real one of each row, (N, vocab_size), and the cache, which knows
+        """Logits of the token after the last real one of each row, (N, vocab_size), and the cache, which knows
         `tokens` (N, T) now. Without a cache the tokens are the beginning."""
         mask = real_places(mask, tokens.shape)
         if cache is None:
@@ -100,6 +99,6 @@ class Decoder(nn.Module):
         mask = real_places(mask, tokens.shape)
         if cache is not None:
             return cache.read(tokens, mask)
-        if mask is None or real_first(mask):  # no token looks behind itself, where padding stands
+        if mask is None or real_first(mask):  # no token looks past itself, where padding stands
             return torch.arange(tokens.shape[1], device=tokens.device), None, True
         return places_among_real(mask), visible(mask, causal=True, length=tokens.shape[1]), False

@@ -7,12 +7,8 @@ V. Sanh, L. Debut, J. Chaumond, T. Wolf, DistilBERT, a distilled version of BERT
     classes:   p(class) = softmax(W_c ReLU(W_p z_1 + b_p) + b_c)
 
 Shapes are those of `bert.py`. What is different from BERT:
-- Layers: 6 for 12, begun with every second one of the teacher's.
-- There are no segments, and no pooled layer in pre-training. With classes one stands in the head; it is rectified, and
-  dropout behind it is 0.2.
-- Dropout falls on what the MLP adds, not on what attention adds.
-- Learning: the cross-entropy with the teacher's answers at a temperature, that of hidden tokens, and the cosine between
-  the two networks' last tokens. Only the second of the three is here.
+- Layers: 6 for 12.
+- There are no segments, and the pooled layer of the head for classes is rectified.
 """
 
 from __future__ import annotations
@@ -53,7 +49,8 @@ CARD = Card(
     divergences=(
         Divergence(
             "learning",
-            paper="from a teacher's answers and last tokens, and from hidden tokens; begun with the teacher's layers",
+            paper="the cross-entropy with a teacher's answers at a temperature, that of hidden tokens, and the cosine "
+            "between both networks' last tokens; begun with every second one of the teacher's layers",
             here="from hidden tokens alone; begun at random, or with weights that are given",
         ),
         Divergence(
@@ -64,14 +61,14 @@ CARD = Card(
         Divergence(
             "dropout",
             paper="not said",
-            here="0.1 of the embedding, the weights of attention and what the MLP adds, not of what attention adds",
+            here="0.1 of the embedding, the attention weights and what the MLP adds, not of what attention adds",
             circulating="as here (the authors' code in transformers)",
         ),
         Divergence(
-            "initialisation",
+            "initialization",
             paper="the teacher's layers",
-            here="as in bert.py: normal, deviation 0.02, cut off at two deviations",
-            circulating="normal, deviation 0.02 (transformers)",
+            here="as in bert.py: normal, standard deviation 0.02, cut off at two of them",
+            circulating="normal, standard deviation 0.02 (transformers)",
         ),
     ),
     # The paper says nothing of its fine-tuning: BERT's.

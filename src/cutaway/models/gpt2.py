@@ -1,4 +1,4 @@
-"""GPT-2: a stack of causal blocks that foretells each token from those before it.
+"""GPT-2: a stack of causal blocks that predicts each token from those before it.
 
 A. Radford, J. Wu, R. Child, D. Luan, D. Amodei, I. Sutskever, Language models are unsupervised multitask learners,
 2019. <https://github.com/openai/gpt-2>
@@ -12,13 +12,12 @@ Shapes, from token ids (N, T):
     each block                               (N, T, dim)
     normalized, times the embedding          (N, T, vocab_size)
 
-The MLP has 4·dim hidden units and the tanh form of GELU, the output layer is the embedding, and what each block adds
-to the stream begins smaller by 1/√(2·layers), so that the sum over all blocks keeps its variance. For classes the head
-is a linear layer on the last token, which has seen all the others; it has no bias, as in transformers.
+The output layer is the embedding. For classes the head is a linear layer without a bias on the last token, which has
+seen all the others.
 
-Padding, before or behind what is real, changes nothing: no token looks at it, and positions are counted over the real
-ones, as transformers' `generate` counts them. `extend` (`decoders.py`)
-reads on from a cache, one token or many at a time, and gives what `forward` gives at the last of them.
+Padding, before or after what is real, changes nothing: no token looks at it, and positions are counted over the real
+ones, as transformers' `generate` counts them. `extend` (`decoders.py`) reads on from a cache, one token or many at a
+time, and gives what `forward` gives at the last of them.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Config(Checked):
 
     @property
     def rates(self) -> tuple[float, float, float]:
-        """The dropout of what each layer adds, of the embedding and of the weights of attention."""
+        """The dropout of what each layer adds, of the embedding and of the attention weights."""
         embedding, attention = self.embedding_dropout, self.attention_dropout
         return (
             self.dropout,
@@ -94,7 +93,7 @@ class Block(nn.Module):
 
 
 class GPT2(Decoder):
-    """(N, T) token ids to (N, T, vocab_size) logits of the token behind each, or to (N, classes)."""
+    """(N, T) token ids to (N, T, vocab_size) logits of the token after each, or to (N, classes)."""
 
     limit = "gpt2 has learned positions for"
 
@@ -181,14 +180,15 @@ CARD = Card(
     },
     divergences=(
         Divergence(
-            "initialisation of what a block adds",
+            "initialization of what a block adds",
             paper="scaled by 1/√N, N the number of residual layers",
-            here="deviation 0.02 / √(2 · blocks), each block having two such layers",
+            here="standard deviation 0.02 / √(2 · blocks), each block having two such layers: the sum over all blocks "
+            "keeps its variance",
             circulating="as here (transformers); the released code has no such scaling",
         ),
         Divergence(
             "positions at first",
-            paper="not said; the released code: deviation 0.01",
+            paper="not said; the released code: standard deviation 0.01",
             here="0.01",
             circulating="0.02 (transformers, nanoGPT)",
         ),

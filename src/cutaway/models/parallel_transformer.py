@@ -25,8 +25,8 @@ Shapes, from token ids (N, T):
 
 Nothing is added for the positions: queries and keys are turned by theirs, so that their product depends on how far
 apart two tokens are (J. Su et al., RoFormer, 2021, <https://arxiv.org/abs/2104.09864>). `context_length` is what the
-model was trained for, and no more is read. Linear layers have no biases. Padding, `extend` and the head for classes are
-as in GPT-2 (`decoders.py`).
+model was trained for, and no more is read. Padding, `extend` and the head for classes are as in GPT-2
+(`decoders.py`).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _scaled(strength: float, y: Tensor) -> Tensor:
 
 
 class ParallelTransformer(Decoder):
-    """(N, T) token ids to (N, T, vocab_size) logits of the token behind each, or to (N, classes)."""
+    """(N, T) token ids to (N, T, vocab_size) logits of the token after each, or to (N, classes)."""
 
     limit = "parallel-transformer was trained for"
 
@@ -138,7 +138,7 @@ class ParallelTransformer(Decoder):
         self.embedding = nn.Embedding(config.vocab_size, dim)  # E
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        # A block whose normalization stands behind the sum has normalized already.
+        # A block whose normalization stands after the sum has normalized already.
         self.norm = nn.Identity() if config.order == "post" else nn.LayerNorm(dim)
         tied = config.head == "next"
         self.head = Tied(self.embedding) if tied else nn.Linear(dim, config.num_classes, bias=False)
@@ -211,13 +211,14 @@ CARD = Card(
         ),
         Divergence(
             "output layer",
-            paper="PaLM: the embedding, whose deviation is 1, and logits divided by √dim; GPT-J: its own, with a bias",
-            here="the embedding, whose deviation is 0.02",
+            paper="PaLM: the embedding, whose standard deviation is 1, and logits divided by √dim; GPT-J: its own, "
+            "with a bias",
+            here="the embedding, whose standard deviation is 0.02",
         ),
         Divergence(
-            "initialisation",
-            paper="PaLM: deviation 1/√(numbers that come in)",
-            here="GPT-2's: deviation 0.02, what a block adds smaller by √(2 · blocks)",
+            "initialization",
+            paper="PaLM: standard deviation 1/√(numbers that come in)",
+            here="GPT-2's: standard deviation 0.02, what a block adds smaller by √(2 · blocks)",
         ),
         Divergence(
             "biases",

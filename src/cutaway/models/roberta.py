@@ -6,12 +6,10 @@ optimized BERT pretraining approach, 2019. <https://arxiv.org/abs/1907.11692>
     z⁰_t = LN(E[token_t] + S[0] + P[t + 2]),   the rest as in `bert.py`
 
 Shapes are those of `bert.py`. What is different from BERT:
-- Tokens. Pieces of bytes, 50 265 of them, for BERT's 30 522 pieces of words; a text stands between <s> and </s>.
-- Positions. The table has 514 rows for 512 tokens: the first real token has row 2, wherever padding stands. Row 1 is
-  that of padding, whose token id is 1 in the authors' library, and row 0 is nobody's.
-- Segments. There is one alone. The authors' network has no such table; checkpoints in transformers' form have one row,
-  which is added to every token.
-- Classes. Dropout stands before the pooled layer, too. That layer is not learned in pre-training.
+- Tokens. Subwords of bytes, 50 265 of them, for BERT's 30 522 of characters; a text stands between <s> and </s>.
+- Positions. The table has 514 rows for 512 tokens: the first real token has row 2, wherever padding stands.
+- Segments. There is one alone.
+- Classes. Dropout stands before the pooled layer, too.
 - ε of the normalizations is 1e-5, PyTorch's default, for 1e-12.
 - Learning. Tokens are hidden anew in each epoch, sentences are not paired, batches hold 8 192 texts.
 """
@@ -45,7 +43,8 @@ CARD = Card(
     divergences=(
         Divergence(
             "positions",
-            paper="not said; the authors' library counts from 2 on, behind the row of padding",
+            paper="not said; the authors' library counts from 2 on: row 1 is that of padding, whose token id is 1, "
+            "and row 0 is nobody's",
             here="counted over the tokens that the mask says are real, whatever their ids",
             circulating="counted over tokens whose id is not that of padding, 1 (transformers): the same where these "
             "are what the mask hides",
@@ -63,10 +62,10 @@ CARD = Card(
             circulating="also in transformers' RobertaModel, where nothing has learned it",
         ),
         Divergence(
-            "initialisation",
-            paper="not said; the authors' library: normal, deviation 0.02",
-            here="as in bert.py: cut off at two deviations",
-            circulating="normal, deviation 0.02 (transformers)",
+            "initialization",
+            paper="not said; the authors' library: normal, standard deviation 0.02",
+            here="as in bert.py: cut off at two standard deviations",
+            circulating="normal, standard deviation 0.02 (transformers)",
         ),
         Divergence(
             "clipping in fine-tuning",

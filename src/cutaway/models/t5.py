@@ -19,13 +19,10 @@ Shapes, from source ids (N, T) and the target so far (N, S), which begins with i
     times d^−½, times the embedding          (N, S, vocab_size)
 
 A distance is key − query. It falls in one of 32 buckets: in the encoder 16 for either direction, 8 of them for one
-distance each and 8 that grow with the logarithm up to 128; in the decoder all are for keys before the query. The look
-over the source has no bias. 1/√d is not lost: the queries' matrix begins smaller by √(numbers of a head).
+distance each and 8 that grow with the logarithm up to 128; in the decoder all are for keys before the query.
 
-There is no limit of length. Padding stands behind what is real and changes nothing. A decoded token is read alone:
+There is no limit of length. Padding stands after what is real and changes nothing. A decoded token is read alone:
 `begin` keeps the source's keys and values, `step` those of the target so far.
-
-This is the network of 2019 (v1.0). That of v1.1, with a gated GELU and an output layer of its own, is another one.
 """
 
 from __future__ import annotations
@@ -237,14 +234,14 @@ CARD = Card(
         Divergence(
             "1/√d",
             paper="not said; the released code has none",
-            here="none: queries begin smaller by √key_dim",
+            here="none: it is not lost, as the matrix of the queries begins smaller by √head_dim",
             circulating="none (transformers)",
         ),
         Divergence(
             "the bias of distances",
             paper="shared by all blocks, each head its own",
-            here="one table for each stack; the look over the source has none",
-            circulating="kept in the first block (transformers); old checkpoints hold one of the look over the source, "
+            here="one table for each stack; cross-attention has none",
+            circulating="kept in the first block (transformers); old checkpoints hold one of the cross-attention, "
             "which nothing reads",
         ),
         Divergence(

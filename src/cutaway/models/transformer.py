@@ -16,14 +16,9 @@ Shapes, from source ids (N, T) and the target so far (N, S), which begins with i
     times the embedding                      (N, S, vocab_size)
 
 One matrix E looks up the source, the target, and is the output layer, as both sides have one vocabulary. Where they
-have two, the source has a matrix of its own, and the target's is still the output layer. E begins at deviation 1/√d, so
-that √d · E has the scale of the sinusoids beside it and the logits that of a softmax which can still learn.
+have two, the source has a matrix of its own, and the target's is still the output layer.
 
-Dropout is of what each sub-layer adds and of the sums at the bottom, nowhere else. There is no normalization behind the
-last block, which ends in one. `order=pre` normalizes before each sub-layer instead, with one more behind either stack:
-so are deep networks trained without a long warm-up.
-
-Sinusoids have no limit of length. Padding, before or behind what is real, changes nothing. A decoded token is read
+Sinusoids have no limit of length. Padding, before or after what is real, changes nothing. A decoded token is read
 alone: `begin` keeps the source's keys and values, `step` those of the target so far.
 """
 
@@ -244,8 +239,10 @@ CARD = Card(
         Divergence(
             "√d",
             paper="of the embedding alone (section 3.4), before the positions are added (3.5)",
-            here="as in the paper; E begins at deviation 1/√d, which the paper does not say",
-            circulating="(embedding + position) · √d; or E at deviation 1, beside which the positions are lost",
+            here="as in the paper; E begins at standard deviation 1/√d, which the paper does not say: √d · E has the "
+            "scale of the sinusoids, and the logits that of a softmax which can still learn",
+            circulating="(embedding + position) · √d; or E at standard deviation 1, beside which the positions are "
+            "lost",
         ),
         Divergence(
             "sinusoids",
@@ -255,16 +252,17 @@ CARD = Card(
         ),
         Divergence(
             "where the normalization stands",
-            paper="behind each sum, and none behind the last block",
-            here="as in the paper; order=pre sets the other, with one behind each stack",
-            circulating="before each sub-layer (tensor2tensor's later default); behind each sum and once more behind "
+            paper="after each sum, and none after the last block, which ends in one",
+            here="as in the paper; order=pre sets it before each sub-layer, with one more after each stack: so are "
+            "deep networks trained without a long warm-up",
+            circulating="before each sub-layer (tensor2tensor's later default); after each sum and once more after "
             "either stack (torch.nn.Transformer)",
         ),
         Divergence(
             "dropout",
             paper="of what a sub-layer adds and of the sums at the bottom",
             here="as in the paper",
-            circulating="also of the weights of attention and within the MLP (torch.nn.Transformer)",
+            circulating="also of the attention weights and within the MLP (torch.nn.Transformer)",
         ),
         Divergence(
             "training",

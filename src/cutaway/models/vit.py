@@ -26,25 +26,6 @@ last normalization of the class token (N, D), logits (N, classes). Sides must be
 Positions are learned, one for each patch of a square image of `image_size`; for images of another shape they are
 interpolated as a map (section 3.2), so that one set of weights serves every size. For images of few pixels take small
 patches: `model.patch_size=4` makes 64 tokens of 32×32 pixels.
-
-Where the paper, this file and the checkpoints in circulation differ:
-- Sizes. Base and large are the paper's table 1; tiny and small are from H. Touvron et al., Training data-efficient
-  image transformers & distillation through attention, 2020 <https://arxiv.org/abs/2012.12877>, without its
-  distillation, in patches of 16.
-- Head. The paper pre-trains with one hidden layer and fine-tunes with a linear one (section 3.1); here, and in
-  torchvision, always linear. Its appendix D.3 also tries the mean of all patches for the class token: `pooling="mean"`,
-  where there is no such token, as in the authors' code.
-- GELU. The authors' code calls its library's default, the tanh approximation; here the exact one, as in torchvision
-  and transformers.
-- Dropout. Here after positions, attention's output and both layers of the MLP, as in torchvision; the authors' code
-  has it on the weights of attention as well, transformers' has none within the MLP. The presets have none.
-- Interpolation. The authors' code takes linear interpolation with the corners held fast, torchvision's cubic with the
-  corners held fast, transformers' and timm's cubic by the areas of pixels (timm with a filter against aliasing).
-  Here it is cubic by areas without a filter, as transformers has it.
-- Initialisation. As in the authors' code, queries, keys and values are drawn as three matrices, where torchvision draws
-  one. The head begins with small numbers, as in DeiT, not with zeros, so that the first step reaches every weight.
-- Weight decay. Positions and the class token are decayed here like weights, because they are tables; many recipes
-  leave them out.
 """
 
 from __future__ import annotations
@@ -291,9 +272,16 @@ CARD = Card(
     },
     divergences=(
         Divergence(
+            "sizes",
+            paper="base, large and huge (its table 1)",
+            here="base and large; tiny and small are DeiT's, <https://arxiv.org/abs/2012.12877>, without its "
+            "distillation, in patches of 16",
+        ),
+        Divergence(
             "head",
-            paper="one hidden layer in pre-training, linear in fine-tuning",
-            here="linear",
+            paper="one hidden layer in pre-training, linear in fine-tuning (section 3.1); the mean of all patches for "
+            "the class token is tried in appendix D.3",
+            here="linear; pooling=mean takes the mean and has no class token, as in the authors' code",
             circulating="linear (torchvision, transformers, timm)",
         ),
         Divergence(
@@ -304,7 +292,8 @@ CARD = Card(
         ),
         Divergence(
             "dropout",
-            paper="after every linear layer but those of queries, keys and values, and after positions",
+            paper="after every linear layer but those of queries, keys and values, and after positions; the authors' "
+            "code: of the attention weights too",
             here="after positions, attention's output and both layers of the MLP; none in the presets",
             circulating="as here (torchvision); none within the MLP (transformers)",
         ),
@@ -315,15 +304,16 @@ CARD = Card(
             circulating="as here (transformers), with a filter (timm), corners held fast (torchvision)",
         ),
         Divergence(
-            "initialisation",
+            "initialization",
             paper="head zero in fine-tuning; the authors' code: head zero, queries, keys and values Xavier each",
-            here="queries, keys and values Xavier each, head normal of deviation 0.02",
+            here="queries, keys and values Xavier each; head normal of standard deviation 0.02, as DeiT's, so that "
+            "the first step reaches every weight",
             circulating="torchvision: Xavier over the three as one matrix; head zero",
         ),
         Divergence(
             "weight decay of positions and the class token",
             paper="not said",
-            here="as weights",
+            here="as weights: they are tables",
             circulating="none in timm's and DeiT's recipes",
         ),
     ),
