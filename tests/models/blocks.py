@@ -51,7 +51,7 @@ def block(form: str, **changes: Any) -> Any:
 
 def through(block: nn.Module, x: Tensor, mask: Tensor | None = None, *, causal: bool = False, **more: Any) -> Tensor:
     """The block on x (N, T, dim), which is told what it asks for: its mask and `causal`, or both as a bias, and of
-    `cache`, `positions`, `source`, `source_mask` and `crossing` those that it knows."""
+    `cache`, `positions`, `source`, `source_mask` and `cross_kv` those that it knows."""
     names = inspect.signature(type(block).forward).parameters
     if "bias" in names:
         hidden = causal_mask(x.shape[1], x.shape[1]) if causal else None

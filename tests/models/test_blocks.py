@@ -87,7 +87,7 @@ def test_a_block_with_cross_attention_goes_on_from_its_caches_and_heeds_the_mask
     whole = through(b, z, causal=True, source=source)
     own, crossing = Slot(), Slot()
     steps = [
-        through(b, part, cache=own, source=source if i == 0 else None, crossing=crossing)
+        through(b, part, cache=own, source=source if i == 0 else None, cross_kv=crossing)
         for i, part in enumerate(z.split(1, 1))
     ]
     torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=1e-12, atol=1e-12)

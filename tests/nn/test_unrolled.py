@@ -34,7 +34,7 @@ class Stack(nn.Module):
         for i, one in enumerate(self.blocks):
             if self.crosses:
                 known = cache.crossing[i].keys is not None
-                more |= {"source": None if known else source, "crossing": cache.crossing[i]}
+                more |= {"source": None if known else source, "cross_kv": cache.crossing[i]}
                 more["source_mask"] = (
                     torch.arange(source.shape[1])[None, None, None] < torch.tensor([5, 2, 4])[:, None, None, None]
                 )

@@ -98,13 +98,13 @@ class Block(nn.Module):
         cache: Slot | None = None,
         source: Tensor | None = None,
         source_mask: Tensor | None = None,
-        crossing: Slot | None = None,
+        cross_kv: Slot | None = None,
     ) -> Tensor:
         """(N, T, dim) to (N, T, dim). `mask`, `causal` and `cache` are for self-attention; `source` (N, S, dim), its
-        mask (N, 1, 1, S) and `crossing`, which keeps its keys and values, for cross-attention."""
+        mask (N, 1, 1, S) and `cross_kv`, which keeps its keys and values, for cross-attention."""
         x = self.norm1(x + self.dropout(self.attention(x, mask=mask, causal=causal, cache=cache)))  # (N, T, dim)
         if self.cross_attends:
-            x = self.cross_norm(x + self.dropout(self.cross_attention(x, source, mask=source_mask, cache=crossing)))
+            x = self.cross_norm(x + self.dropout(self.cross_attention(x, source, mask=source_mask, cache=cross_kv)))
         y: Tensor = self.norm2(x + self.dropout(self.mlp(x)))  # (N, T, dim)
         return y
 
@@ -170,8 +170,8 @@ class Bart(EncoderDecoder):
         words = self.embedding(target) + self.decoder_positions(positions + OFFSET)  # (N, S, dim)
         y: Tensor = self.dropout(self.decoder_norm(words))  # (N, S, dim)
         for i, block in enumerate(self.decoder):
-            own, crossing = (cache.slots[i], cache.crossing[i]) if cache is not None else (None, None)
-            y = block(y, seen, causal, own, read, mask, crossing)  # (N, S, dim)
+            own, cross_kv = (cache.slots[i], cache.crossing[i]) if cache is not None else (None, None)
+            y = block(y, seen, causal, own, read, mask, cross_kv)  # (N, S, dim)
         return y
 
     def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:

@@ -108,17 +108,24 @@ class Block(nn.Module):
     ) -> Tensor:
         """(N, T, dim) to (N, T, dim). Queries and keys are turned by their `positions`, (T,) or (N, T), or the
         `rotation` of these; `mask` (N or 1, 1, T or 1, S) is True where a token may look."""
-        how = {"positions": positions, "mask": mask, "causal": causal, "cache": cache}
         a1, a2 = self.strengths
+
+        def attention(x: Tensor) -> Tensor:  # α₁ A(x), (N, T, dim)
+            y = self.attention(x, mask=mask, causal=causal, cache=cache, positions=positions)
+            return _scaled(a1, self.dropout(y))
+
+        def mlp(x: Tensor) -> Tensor:  # α₂ M(x), (N, T, dim)
+            return _scaled(a2, self.dropout(self.mlp(x)))
+
         if self.order == "parallel":
             x = self.norm1(z)
-            z = z + _scaled(a1, self.dropout(self.attention(x, **how))) + _scaled(a2, self.dropout(self.mlp(x)))
+            z = z + attention(x) + mlp(x)
         elif self.order == "pre":
-            z = z + _scaled(a1, self.dropout(self.attention(self.norm1(z), **how)))
-            z = z + _scaled(a2, self.dropout(self.mlp(self.norm2(z))))
+            z = z + attention(self.norm1(z))
+            z = z + mlp(self.norm2(z))
         else:
-            z = self.norm1(z + _scaled(a1, self.dropout(self.attention(z, **how))))
-            z = self.norm2(z + _scaled(a2, self.dropout(self.mlp(z))))
+            z = self.norm1(z + attention(z))
+            z = self.norm2(z + mlp(z))
         return z
 
 

@@ -104,14 +104,14 @@ class Block(nn.Module):
         cache: Slot | None = None,
         source: Tensor | None = None,
         source_mask: Tensor | None = None,
-        crossing: Slot | None = None,
+        cross_kv: Slot | None = None,
     ) -> Tensor:
         """(N, T, dim) to (N, T, dim). `bias` (N or 1, heads, T, keys), of distances, −∞ where a token may not look, and
-        `cache` are for self-attention; `source` (N, S, dim), its mask (N, 1, 1, S) and `crossing`, which keeps its keys
+        `cache` are for self-attention; `source` (N, S, dim), its mask (N, 1, 1, S) and `cross_kv`, which keeps its keys
         and values, for cross-attention."""
         x = x + self.dropout(self.attention(self.norm1(x), mask=bias, cache=cache))  # (N, T, dim)
         if self.cross_attends:
-            x = x + self.dropout(self.cross_attention(self.cross_norm(x), source, mask=source_mask, cache=crossing))
+            x = x + self.dropout(self.cross_attention(self.cross_norm(x), source, mask=source_mask, cache=cross_kv))
         y: Tensor = x + self.dropout(self.mlp(self.norm2(x)))  # (N, T, dim)
         return y
 
@@ -178,8 +178,8 @@ class T5(EncoderDecoder):
         y = self.dropout(self.embedding(target))  # (N, S, dim)
         bias = combined(self.decoder_bias(length, keys), seen)  # (1, heads, S, keys)
         for i, block in enumerate(self.decoder):
-            own, crossing = (cache.slots[i], cache.crossing[i]) if cache is not None else (None, None)
-            y = block(y, bias, own, read, mask, crossing)  # (N, S, dim)
+            own, cross_kv = (cache.slots[i], cache.crossing[i]) if cache is not None else (None, None)
+            y = block(y, bias, own, read, mask, cross_kv)  # (N, S, dim)
         said: Tensor = self.dropout(self.decoder_norm(y))  # (N, S, dim)
         return said * float(self.config.dim**-0.5)
 

@@ -99,19 +99,19 @@ class Block(nn.Module):
         cache: Slot | None = None,
         source: Tensor | None = None,
         source_mask: Tensor | None = None,
-        crossing: Slot | None = None,
+        cross_kv: Slot | None = None,
     ) -> Tensor:
         """(N, T, dim) to (N, T, dim). `mask`, `causal` and `cache` are for self-attention; `source` (N, S, dim), its
-        mask (N, 1, 1, S) and `crossing`, which keeps its keys and values, for cross-attention."""
+        mask (N, 1, 1, S) and `cross_kv`, which keeps its keys and values, for cross-attention."""
         if self.order == "pre":
             x = x + self.dropout(self.attention(self.norm1(x), mask=mask, causal=causal, cache=cache))  # (N, T, dim)
             if self.cross_attends:
-                x = x + self.dropout(self.cross_attention(self.cross_norm(x), source, mask=source_mask, cache=crossing))
+                x = x + self.dropout(self.cross_attention(self.cross_norm(x), source, mask=source_mask, cache=cross_kv))
             x = x + self.dropout(self.mlp(self.norm2(x)))  # (N, T, dim)
         else:
             x = self.norm1(x + self.dropout(self.attention(x, mask=mask, causal=causal, cache=cache)))  # (N, T, dim)
             if self.cross_attends:
-                x = self.cross_norm(x + self.dropout(self.cross_attention(x, source, mask=source_mask, cache=crossing)))
+                x = self.cross_norm(x + self.dropout(self.cross_attention(x, source, mask=source_mask, cache=cross_kv)))
             x = self.norm2(x + self.dropout(self.mlp(x)))  # (N, T, dim)
         return x
 
@@ -174,8 +174,8 @@ class Transformer(EncoderDecoder):
         positions, seen, causal = placed(target, cache)
         y = self._looked_up(self._words, target, positions)
         for i, block in enumerate(self.decoder):
-            own, crossing = (cache.slots[i], cache.crossing[i]) if cache is not None else (None, None)
-            y = block(y, seen, causal, own, read, mask, crossing)  # (N, S, dim)
+            own, cross_kv = (cache.slots[i], cache.crossing[i]) if cache is not None else (None, None)
+            y = block(y, seen, causal, own, read, mask, cross_kv)  # (N, S, dim)
         said: Tensor = self.decoder_norm(y)  # (N, S, dim)
         return said
 
