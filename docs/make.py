@@ -302,11 +302,11 @@ def setting_list(module: ModuleType) -> str:
 
 
 def divergence_list(card: Card) -> str:
-    """Where the paper, this file and the checkpoints in circulation are not the same network."""
+    """Where the paper, this file and common implementations are not the same network."""
     if not card.divergences:
         return ""
-    rows = ["| where they differ | paper | here | circulating |", "| --- | --- | --- | --- |"]
-    rows += [f"| {d.what} | {d.paper} | {d.here} | {d.circulating} |" for d in card.divergences]
+    rows = ["| where they differ | paper | here | common implementations |", "| --- | --- | --- | --- |"]
+    rows += [f"| {d.what} | {d.paper} | {d.here} | {d.common} |" for d in card.divergences]
     return "\n".join(rows)
 
 

@@ -140,7 +140,7 @@ def layers() -> dict[str, Any]:
             "year": 1998,
             "link": "https://doi.org/10.1109/5.726791",
             "equation": "a = ReLU(W ∗ x + b)",
-            "divergences": [{"what": "activation", "paper": "tanh", "here": "ReLU", "circulating": ""}],
+            "divergences": [{"what": "activation", "paper": "tanh", "here": "ReLU", "common": ""}],
         },
     }
 

@@ -122,9 +122,9 @@ def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -
         out.print("\n[bold]divergences[/]")
     for d in card.divergences:
         out.print(f"  {d.what}", markup=False)
-        for who in ("paper", "here", "circulating"):
-            if getattr(d, who):
-                say(f"    {who + ':':<12} {getattr(d, who)}", indent=17)
+        for who, said in (("paper", d.paper), ("here", d.here), ("common implementations", d.common)):
+            if said:
+                say(f"    {who + ':':<23} {said}", indent=28)
 
 
 def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None:

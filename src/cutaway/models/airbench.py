@@ -224,14 +224,14 @@ CARD = Card(
             "head",
             paper="times 1/9",
             here="times 1/9",
-            circulating="airbench94_muon.py: weights of deviation 1, times 1/256",
+            common="airbench94_muon.py: weights of deviation 1, times 1/256",
         ),
         Divergence(
             "training",
             paper="SGD with Nesterov momentum at a rate of 11.5 for 1 024 images, biases at 64 times that, alternating "
             "flips, Lookahead, six views of each test image",
             here="the settings of the card: Muon for the kernels but the first, AdamW for the rest, two views",
-            circulating="airbench94_muon.py: Muon for the kernels, in batches of 2 000 for 8 epochs",
+            common="airbench94_muon.py: Muon for the kernels, in batches of 2 000 for 8 epochs",
         ),
     ),
     settings={

@@ -56,25 +56,25 @@ CARD = Card(
             paper="hidden runs of up to three words, and the order of two pieces of text, for BERT's whether one "
             "follows",
             here="hidden tokens alone; there is no sentence-order head",
-            circulating="both heads (transformers' AlbertForPreTraining)",
+            common="both heads (transformers' AlbertForPreTraining)",
         ),
         Divergence(
             "dropout",
             paper="0.1; none in the second version that was released",
             here="none, but 0.1 before the classes; where it is set, not of what the MLP adds",
-            circulating="as here (transformers)",
+            common="as here (transformers)",
         ),
         Divergence(
             "the pooled layer",
             paper="learned with the sentence-order head",
             here="part of the head for classes, taken from weights that have it",
-            circulating="part of the backbone (transformers' AlbertModel)",
+            common="part of the backbone (transformers' AlbertModel)",
         ),
         Divergence(
             "initialization",
             paper="not said; the released code: normal, standard deviation 0.02, cut off at two of them",
             here="as in the released code",
-            circulating="normal, standard deviation 0.02, not cut off (transformers)",
+            common="normal, standard deviation 0.02, not cut off (transformers)",
         ),
         Divergence(
             "optimizer",

@@ -230,32 +230,32 @@ CARD = Card(
             "towers and widths",
             paper="2012: two towers, 96-256-384-384-256",
             here="alexnet-2012: the same; alexnet: one tower, 64-192-384-256-256, of Krizhevsky's 2014 paper",
-            circulating="torchvision and most since: one tower; Caffe: two",
+            common="torchvision and most since: one tower; Caffe: two",
         ),
         Divergence(
             "size of the image",
             paper="224×224, from which 11×11 with stride 4 gives 54 pixels, not the 55 that all else follows from",
             here="alexnet-2012: 227×227; alexnet: 224×224 with two pixels of padding",
-            circulating="Caffe: 227×227; torchvision: 224×224 with padding",
+            common="Caffe: 227×227; torchvision: 224×224 with padding",
         ),
         Divergence(
             "normalization",
             paper="behind the ReLU of conv1 and conv2, over all maps of the layer, α not divided by n",
             here="alexnet-2012: the same; alexnet: none",
-            circulating="torchvision: none; Caffe: α divided by n, k = 1; Krizhevsky's later cuda-convnet2: within "
+            common="torchvision: none; Caffe: α divided by n, k = 1; Krizhevsky's later cuda-convnet2: within "
             "each tower, in conv1 before the ReLU",
         ),
         Divergence(
             "dropout",
             paper="2012: of what fc6 and fc7 give, halved at test time; 2014 does not say",
             here="alexnet-2012: of what they give; alexnet: of what they see; doubled in training instead",
-            circulating="torchvision: of what they see; Caffe: of what they give; both doubled in training",
+            common="torchvision: of what they see; Caffe: of what they give; both doubled in training",
         ),
         Divergence(
             "initialisation",
             paper="2012: weights of deviation 0.01, biases 1 in conv2, conv4, conv5, fc6 and fc7, else 0",
             here="alexnet-2012: the same, with stem=small PyTorch's own; alexnet: PyTorch's own",
-            circulating="torchvision: PyTorch's own; Caffe: biases of 0.1, fc6 and fc7 of deviation 0.005",
+            common="torchvision: PyTorch's own; Caffe: biases of 0.1, fc6 and fc7 of deviation 0.005",
         ),
         Divergence(
             "units of conv1",
@@ -266,7 +266,7 @@ CARD = Card(
             "last map",
             paper="6×6 at the one size of image",
             here="averaged over a grid of 6×6 cells, whatever its size",
-            circulating="torchvision: as here",
+            common="torchvision: as here",
         ),
         Divergence(
             "optimizer",

@@ -19,12 +19,12 @@ class Published:
 
 @dataclass(frozen=True)
 class Divergence:
-    """One point where the paper, this file and the checkpoints in circulation are not the same network."""
+    """One point where the paper, this file and common implementations are not the same network."""
 
     what: str
     paper: str
     here: str
-    circulating: str = ""
+    common: str = ""
 
 
 @dataclass(frozen=True)

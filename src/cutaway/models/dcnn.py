@@ -186,7 +186,7 @@ CARD = Card(
             "length that k_l is computed from",
             paper="s, the words of the sentence",
             here="the same, for each sentence of a batch by itself",
-            circulating="often the longest of the batch, so that the batch decides",
+            common="often the longest of the batch, so that the batch decides",
         ),
         Divergence(
             "training",

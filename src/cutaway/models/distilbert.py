@@ -62,13 +62,13 @@ CARD = Card(
             "dropout",
             paper="not said",
             here="0.1 of the embedding, the attention weights and what the MLP adds, not of what attention adds",
-            circulating="as here (the authors' code in transformers)",
+            common="as here (the authors' code in transformers)",
         ),
         Divergence(
             "initialization",
             paper="the teacher's layers",
             here="as in bert.py: normal, standard deviation 0.02, cut off at two of them",
-            circulating="normal, standard deviation 0.02 (transformers)",
+            common="normal, standard deviation 0.02 (transformers)",
         ),
     ),
     # The paper says nothing of its fine-tuning: BERT's.

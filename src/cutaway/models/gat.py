@@ -189,19 +189,19 @@ CARD = Card(
             "bias within attention",
             paper="none",
             here="none",
-            circulating="two for each head in the authors' release, 18 parameters on Cora; none in PyTorch Geometric's",
+            common="two for each head in the authors' release, 18 parameters on Cora; none in PyTorch Geometric's",
         ),
         Divergence(
             "dropout",
             paper="on the inputs of both layers and on the attention",
             here="on W h where it is summed up as well, as in the authors' release",
-            circulating="not on W h in PyTorch Geometric's",
+            common="not on W h in PyTorch Geometric's",
         ),
         Divergence(
             "initialisation",
             paper="Glorot's",
             here="Glorot's for each head by itself",
-            circulating="for all heads together in PyTorch Geometric's",
+            common="for all heads together in PyTorch Geometric's",
         ),
         Divergence(
             "early stopping",

@@ -145,19 +145,19 @@ CARD = Card(
             "bias",
             paper="none in equation 2",
             here="none; model.bias=true adds 23 parameters on Cora",
-            circulating="none in the authors' release; one in PyTorch Geometric's",
+            common="none in the authors' release; one in PyTorch Geometric's",
         ),
         Divergence(
             "decay",
             paper="L2 of 5e-4 on the first layer's weights alone",
             here="the same; elsewhere there is none",
-            circulating="on all weights in many copies",
+            common="on all weights in many copies",
         ),
         Divergence(
             "dropout on sparse features",
             paper="on the entries that are not 0 (the authors' release)",
             here="the same where few features are not 0, which is the same distribution as on all of them",
-            circulating="on all entries",
+            common="on all entries",
         ),
         Divergence(
             "early stopping",

@@ -184,19 +184,19 @@ CARD = Card(
             paper="scaled by 1/√N, N the number of residual layers",
             here="standard deviation 0.02 / √(2 · blocks), each block having two such layers: the sum over all blocks "
             "keeps its variance",
-            circulating="as here (transformers); the released code has no such scaling",
+            common="as here (transformers); the released code has no such scaling",
         ),
         Divergence(
             "positions at first",
             paper="not said; the released code: standard deviation 0.01",
             here="0.01",
-            circulating="0.02 (transformers, nanoGPT)",
+            common="0.02 (transformers, nanoGPT)",
         ),
         Divergence(
             "GELU",
             paper="the tanh form, in the released code",
             here="the tanh form",
-            circulating="the tanh form (transformers); the exact one (nanoGPT)",
+            common="the tanh form (transformers); the exact one (nanoGPT)",
         ),
         Divergence(
             "parameters",

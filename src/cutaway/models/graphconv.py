@@ -149,13 +149,13 @@ CARD = Card(
             paper="networks on sets of two and three nodes (2-GNN, 3-GNN) beside those on nodes",
             here="nodes alone (1-GNN)",
         ),
-        Divergence("bias", paper="none in equation 1", here="one for each value", circulating="one, as here"),
+        Divergence("bias", paper="none in equation 1", here="one for each value", common="one, as here"),
         Divergence(
             "head",
             paper="nodes read out together, then a multi-layer perceptron",
             here="nodes read out by mean, max or sum, dropout, and one linear layer",
         ),
-        Divergence("initialisation", paper="not said", here="Glorot's", circulating="uniform in ±1/√fan-in"),
+        Divergence("initialisation", paper="not said", here="Glorot's", common="uniform in ±1/√fan-in"),
     ),
     settings={
         "graphconv": {

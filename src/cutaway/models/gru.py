@@ -81,9 +81,9 @@ CARD = Card(
             "reset gate",
             paper="before the product: U_n (r ⊙ h)",
             here="after it: r ⊙ (U_n h + b'_n)",
-            circulating="after it in PyTorch, cuDNN and Keras (reset_after)",
+            common="after it in PyTorch, cuDNN and Keras (reset_after)",
         ),
-        Divergence("biases", paper="none", here="two a gate", circulating="two in PyTorch, cuDNN and Keras"),
+        Divergence("biases", paper="none", here="two a gate", common="two in PyTorch, cuDNN and Keras"),
     ),
     settings={
         "gru": {"optimizer": "adamw", "lr": 2e-3, "grad_clip": 1.0, "epochs": 30},

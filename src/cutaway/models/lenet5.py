@@ -258,7 +258,7 @@ CARD = Card(
             "output",
             paper="distances y: the smallest is the answer",
             here="−y: the largest is the answer",
-            circulating="84 → 10 linear and softmax",
+            common="84 → 10 linear and softmax",
         ),
         Divergence(
             "codes of the classes",
@@ -282,13 +282,13 @@ CARD = Card(
             "C3",
             paper="a table of connections, 1 516 parameters",
             here="the same",
-            circulating="every map sees all six, 2 416 parameters",
+            common="every map sees all six, 2 416 parameters",
         ),
         Divergence(
             "sub-sampling",
             paper="sum of 2×2, trainable coefficient and bias, squashed",
             here="the same",
-            circulating="average or maximum without parameters",
+            common="average or maximum without parameters",
         ),
     ),
     # Shifts by up to two pixels are among the distortions of the paper's second experiment.

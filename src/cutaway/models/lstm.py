@@ -86,22 +86,22 @@ CARD = Card(
             "forget gate",
             paper="none in 1997; added by Gers et al., 2000",
             here="as in 2000, its bias begins at 1",
-            circulating="PyTorch: bias drawn around 0; Keras: 1",
+            common="PyTorch: bias drawn around 0; Keras: 1",
         ),
         Divergence(
             "functions and gradient",
             paper="stretched logistic functions; the gradient is cut at the gates",
             here="tanh; the gradient is whole",
-            circulating="as here",
+            common="as here",
         ),
         Divergence(
             "peepholes",
             paper="none in 1997; gates see the cell in Gers and Schmidhuber, 2000",
             here="none",
-            circulating="none",
+            common="none",
         ),
         Divergence(
-            "biases", paper="one a gate", here="two a gate, which add up", circulating="two in PyTorch, one in Keras"
+            "biases", paper="one a gate", here="two a gate, which add up", common="two in PyTorch, one in Keras"
         ),
     ),
     settings={"lstm": {"optimizer": "adamw", "lr": 2e-3, "grad_clip": 1.0, "epochs": 30}},

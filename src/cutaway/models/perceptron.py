@@ -96,7 +96,7 @@ CARD = Card(
             "learning rule",
             paper="connections that were active gain value when a response is reinforced",
             here="only mistakes are corrected, as in his Principles of neurodynamics of 1962",
-            circulating="the same as here",
+            common="the same as here",
         ),
         Divergence(
             "inputs",
@@ -107,13 +107,13 @@ CARD = Card(
             "a score of exactly 0",
             paper="a neuron fires above its threshold",
             here="the same, and in learning 0 is a mistake for either class, so that zero weights move",
-            circulating="the same in scikit-learn",
+            common="the same in scikit-learn",
         ),
         Divergence(
             "more than two classes",
             paper="exclusive responses, each inhibiting what feeds the others",
             here="one neuron for each class against the rest; the largest score is the answer",
-            circulating="the same in scikit-learn",
+            common="the same in scikit-learn",
         ),
     ),
     settings={

@@ -71,16 +71,16 @@ CARD = Card(
             "units",
             paper="logistic, the context begins at 0.5",
             here="tanh, the state begins at 0",
-            circulating="as here (PyTorch, Keras)",
+            common="as here (PyTorch, Keras)",
         ),
         Divergence(
             "gradient",
             paper="one step back",
             here="through all steps of a sequence or window",
-            circulating="as here",
+            common="as here",
         ),
         Divergence(
-            "biases", paper="one a unit", here="two a unit, which add up", circulating="two in PyTorch, one in Keras"
+            "biases", paper="one a unit", here="two a unit, which add up", common="two in PyTorch, one in Keras"
         ),
     ),
     settings={"rnn": {"optimizer": "adamw", "lr": 1e-3, "grad_clip": 1.0, "epochs": 30}},

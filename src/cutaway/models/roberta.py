@@ -46,26 +46,26 @@ CARD = Card(
             paper="not said; the authors' library counts from 2 on: row 1 is that of padding, whose token id is 1, "
             "and row 0 is nobody's",
             here="counted over the tokens that the mask says are real, whatever their ids",
-            circulating="counted over tokens whose id is not that of padding, 1 (transformers): the same where these "
+            common="counted over tokens whose id is not that of padding, 1 (transformers): the same where these "
             "are what the mask hides",
         ),
         Divergence(
             "segments",
             paper="not said; none in the authors' library",
             here="one row, added to every token",
-            circulating="as here (transformers)",
+            common="as here (transformers)",
         ),
         Divergence(
             "the pooled layer",
             paper="not said; in the authors' library only for classes, learned with them",
             here="the same",
-            circulating="also in transformers' RobertaModel, where nothing has learned it",
+            common="also in transformers' RobertaModel, where nothing has learned it",
         ),
         Divergence(
             "initialization",
             paper="not said; the authors' library: normal, standard deviation 0.02",
             here="as in bert.py: cut off at two standard deviations",
-            circulating="normal, standard deviation 0.02 (transformers)",
+            common="normal, standard deviation 0.02 (transformers)",
         ),
         Divergence(
             "clipping in fine-tuning",

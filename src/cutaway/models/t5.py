@@ -235,26 +235,26 @@ CARD = Card(
             "1/√d",
             paper="not said; the released code has none",
             here="none: it is not lost, as the matrix of the queries begins smaller by √head_dim",
-            circulating="none (transformers)",
+            common="none (transformers)",
         ),
         Divergence(
             "the bias of distances",
             paper="shared by all blocks, each head its own",
             here="one table for each stack; cross-attention has none",
-            circulating="kept in the first block (transformers); old checkpoints hold one of the cross-attention, "
+            common="kept in the first block (transformers); old checkpoints hold one of the cross-attention, "
             "which nothing reads",
         ),
         Divergence(
             "normalization",
             paper="a layer normalization that rescales alone, without a bias",
             here="RMS, ε = 1e-6",
-            circulating="RMS, its mean square in float32 also of float64 inputs (transformers)",
+            common="RMS, its mean square in float32 also of float64 inputs (transformers)",
         ),
         Divergence(
             "v1.1",
             paper="ReLU, and one matrix for embedding and output, scaled by d^−½",
             here="as in the paper",
-            circulating="also v1.1: gated GELU, an output layer of its own, no scaling; not this network",
+            common="also v1.1: gated GELU, an output layer of its own, no scaling; not this network",
         ),
         Divergence(
             "optimizer",

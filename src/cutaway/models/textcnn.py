@@ -152,7 +152,7 @@ CARD = Card(
             "borders",
             paper="not said; the author's code pads all sentences to the longest of the data set",
             here="windows with at least one word of the sentence",
-            circulating="sentences padded to the longest of the batch, so that the batch decides",
+            common="sentences padded to the longest of the batch, so that the batch decides",
         ),
         Divergence(
             "training", paper="at most 25 epochs, early stopping, Adadelta 0.95, batches of 50", here="the same"
@@ -161,7 +161,7 @@ CARD = Card(
             "length of W_j",
             paper="brought back to 3 where it is longer",
             here="the same; the author's code does so for the weights of all layers but the embedding",
-            circulating="mostly left out",
+            common="mostly left out",
         ),
     ),
     settings={

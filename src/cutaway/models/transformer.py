@@ -241,28 +241,28 @@ CARD = Card(
             paper="of the embedding alone (section 3.4), before the positions are added (3.5)",
             here="as in the paper; E begins at standard deviation 1/√d, which the paper does not say: √d · E has the "
             "scale of the sinusoids, and the logits that of a softmax which can still learn",
-            circulating="(embedding + position) · √d; or E at standard deviation 1, beside which the positions are "
+            common="(embedding + position) · √d; or E at standard deviation 1, beside which the positions are "
             "lost",
         ),
         Divergence(
             "sinusoids",
             paper="sine and cosine in turn, 10000^(2i/d)",
             here="as in the paper",
-            circulating="all sines, then all cosines, with d/2 − 1 in the exponent's denominator (tensor2tensor)",
+            common="all sines, then all cosines, with d/2 − 1 in the exponent's denominator (tensor2tensor)",
         ),
         Divergence(
             "where the normalization stands",
             paper="after each sum, and none after the last block, which ends in one",
             here="as in the paper; order=pre sets it before each sub-layer, with one more after each stack: so are "
             "deep networks trained without a long warm-up",
-            circulating="before each sub-layer (tensor2tensor's later default); after each sum and once more after "
+            common="before each sub-layer (tensor2tensor's later default); after each sum and once more after "
             "either stack (torch.nn.Transformer)",
         ),
         Divergence(
             "dropout",
             paper="of what a sub-layer adds and of the sums at the bottom",
             here="as in the paper",
-            circulating="also of the attention weights and within the MLP (torch.nn.Transformer)",
+            common="also of the attention weights and within the MLP (torch.nn.Transformer)",
         ),
         Divergence(
             "training",

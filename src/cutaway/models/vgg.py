@@ -195,20 +195,20 @@ CARD = Card(
             "batch normalization",
             paper="none: it is of the year after",
             here="none; behind every convolution in the presets -bn",
-            circulating="both (torchvision)",
+            common="both (torchvision)",
         ),
         Divergence(
             "initialisation",
             paper="A from normal weights of variance 0.01; the deeper ones begin with layers of the trained A; "
             "its note that Glorot's makes this needless",
             here="convolutions normal with variance 2/(9C), C the channels they give; full layers of deviation 0.01",
-            circulating="as here (torchvision)",
+            common="as here (torchvision)",
         ),
         Divergence(
             "images of other sizes",
             paper="in testing fc6 to fc8 become convolutions, and the map of classes is averaged",
             here="the last map is averaged over a grid of 7×7 cells, before fc6",
-            circulating="as here (torchvision)",
+            common="as here (torchvision)",
         ),
         Divergence(
             "optimizer",

@@ -282,39 +282,39 @@ CARD = Card(
             paper="one hidden layer in pre-training, linear in fine-tuning (section 3.1); the mean of all patches for "
             "the class token is tried in appendix D.3",
             here="linear; pooling=mean takes the mean and has no class token, as in the authors' code",
-            circulating="linear (torchvision, transformers, timm)",
+            common="linear (torchvision, transformers, timm)",
         ),
         Divergence(
             "GELU",
             paper="not said; the authors' code takes the tanh approximation",
             here="exact",
-            circulating="exact (torchvision, transformers, timm)",
+            common="exact (torchvision, transformers, timm)",
         ),
         Divergence(
             "dropout",
             paper="after every linear layer but those of queries, keys and values, and after positions; the authors' "
             "code: of the attention weights too",
             here="after positions, attention's output and both layers of the MLP; none in the presets",
-            circulating="as here (torchvision); none within the MLP (transformers)",
+            common="as here (torchvision); none within the MLP (transformers)",
         ),
         Divergence(
             "interpolation of positions",
             paper="2-D, by place; the authors' code: linear, corners held fast",
             here="cubic, by the areas of pixels",
-            circulating="as here (transformers), with a filter (timm), corners held fast (torchvision)",
+            common="as here (transformers), with a filter (timm), corners held fast (torchvision)",
         ),
         Divergence(
             "initialization",
             paper="head zero in fine-tuning; the authors' code: head zero, queries, keys and values Xavier each",
             here="queries, keys and values Xavier each; head normal of standard deviation 0.02, as DeiT's, so that "
             "the first step reaches every weight",
-            circulating="torchvision: Xavier over the three as one matrix; head zero",
+            common="torchvision: Xavier over the three as one matrix; head zero",
         ),
         Divergence(
             "weight decay of positions and the class token",
             paper="not said",
             here="as weights: they are tables",
-            circulating="none in timm's and DeiT's recipes",
+            common="none in timm's and DeiT's recipes",
         ),
     ),
     settings=dict.fromkeys(PRESETS, _FROM_SCRATCH),

@@ -258,13 +258,13 @@ def _look(folder: str, inside: bool) -> list[Drawing]:
 
 
 def _card(card: dict[str, Any] | None) -> list[Drawing]:
-    """The paper, its equation, and where paper, code and checkpoints in circulation are not the same."""
+    """The paper, its equation, and where paper, code and common implementations are not the same."""
     if not card:
         return []
     paper = {"words": f"{card['authors']}, {card['title']}, {card['year']}", "link": card["link"]}
     drawings: list[Drawing] = [{"kind": "prose", "facts": [["paper", paper], ["equation", card["equation"]]]}]
     if card.get("divergences"):
-        heads = {"what": "what", "paper": "in the paper", "here": "here", "circulating": "in circulation"}
+        heads = {"what": "what", "paper": "in the paper", "here": "here", "common": "in common implementations"}
         rows = [[d.get(key, "") for key in heads] for d in card["divergences"]]
         shown = table(dict.fromkeys(heads.values(), "text"), rows)
         drawings.append({"kind": "prose", "title": "Where this is not the paper's network", "table": shown})
