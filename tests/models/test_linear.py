@@ -124,7 +124,7 @@ def test_it_fits_itself_to_data() -> None:
     [
         ("softmax", {"num_classes": 1}, "num_classes=1 cannot be: it must be at least 2"),
         ("logistic", {"num_classes": 3}, "num_classes=3 cannot be: it must be 2 with output=sigmoid"),
-        ("linear", {"output": "tanh"}, "output='tanh' cannot be: it must be identity, sigmoid or softmax"),
+        ("linear", {"output": "tanh"}, "output='tanh' cannot be: it must be identity, sigmoid, softmax"),
         ("linear", {"in_features": 0}, "in_features=0"),
     ],
 )

@@ -72,8 +72,8 @@ def test_outputs_and_gradients_are_the_sums_over_pairs(seed: int, **given_: Any)
 
 def test_gradients_are_numerically_right() -> None:
     h, others = torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(2, 7, 4, dtype=torch.float64)
-    foretold, weight = torch.randint(0, 2, (2, 3, 5)).double(), torch.rand(2, 3, dtype=torch.float64)
-    arguments = (h.requires_grad_(), others.requires_grad_(), foretold, weight)
+    predicted, weight = torch.randint(0, 2, (2, 3, 5)).double(), torch.rand(2, 3, dtype=torch.float64)
+    arguments = (h.requires_grad_(), others.requires_grad_(), predicted, weight)
     assert torch.autograd.gradcheck(NegativeSampling.apply, arguments)
     inside = torch.tensor([[[1, 0, 1], [0, 0, 0]]]).double()
     vectors = torch.randn(1, 3, 4, dtype=torch.float64, requires_grad=True)
@@ -91,7 +91,7 @@ def test_the_whole_error_is_the_gradient_of_the_sum() -> None:
 
 def test_large_scores_overflow_nothing() -> None:
     h = torch.full((1, 1, 1), 200.0, requires_grad=True)
-    others = torch.tensor([[[1.0], [-1.0], [1.0]]], requires_grad=True)  # foretold, foretold, noise
+    others = torch.tensor([[[1.0], [-1.0], [1.0]]], requires_grad=True)  # predicted, predicted, noise
     given_ = NegativeSampling.apply(h, others, torch.ones(1, 1, 2), torch.tensor([[0.0]]))
     given_.sum().backward()
     assert given_.isfinite().all()
@@ -105,7 +105,7 @@ def test_without_noise_the_outputs_are_probabilities_of_all_words(name: str) -> 
     sums = model(middle)
     if name == "word2vec-cbow":  # p(w | 3, 3) over all w
         torch.testing.assert_close(sums[:, 1].exp().sum(), torch.ones((), dtype=torch.float64))
-    else:  # the first word foretells the second: p(w | 3) over all w
+    else:  # the first word predicts the second: p(w | 3) over all w
         torch.testing.assert_close(sums[:, 0].exp().sum(), torch.ones((), dtype=torch.float64))
 
 

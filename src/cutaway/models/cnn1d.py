@@ -7,7 +7,7 @@ After S. Greydanus, D. Kobak, Scaling down deep learning with MNIST-1D, 2020 (IC
     z = W vec(h₃) + b
 
 Each layer looks at every second place, so that the steps are halved three times, and shifts of the signal shift the
-maps. The sum is a cross-correlation, as everywhere in PyTorch; steps outside the signal count as zero, one to a side.
+feature maps. The sum is a cross-correlation, as everywhere in PyTorch; one step of zero padding stands on either side.
 
 Shapes, from a series (N, T, F), which a convolution takes as (N, F, T), here with T = 40, F = 1:
     conv 5, stride 2, padding 1, ReLU     (N, 25, 19)
@@ -28,28 +28,23 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..errors import ModelError
 from ..spec import SeriesSpec
 from .card import Card, Divergence, Published
+from .fields import Checked, at_least, positive
 
 KERNELS = (5, 3, 3)  # steps that each convolution sees
 LEAST_STEPS = KERNELS[0] - 2  # with the padding of one on either side, the first kernel just fits
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    steps: int = 40  # T, the length of a series
-    in_features: int = 1  # F, the variables at each step
-    channels: int = 25  # of each convolution
-    num_classes: int = 10  # values that the head gives: one for each class, 1 for a number
-
-    def __post_init__(self) -> None:
-        require(self.steps >= LEAST_STEPS, "steps", self.steps, f"at least {LEAST_STEPS}")
-        require(self.in_features >= 1, "in_features", self.in_features, "at least 1")
-        require(self.channels >= 1, "channels", self.channels, "at least 1")
-        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+    steps: int = at_least(LEAST_STEPS, 40)  # T, the length of a series
+    in_features: int = positive(1)  # F, the variables at each step
+    channels: int = positive(25)  # of each convolution
+    num_classes: int = positive(10)  # values that the head gives: one for each class, 1 for a number
 
     @classmethod
     def for_spec(cls, preset: Config, spec: SeriesSpec) -> Config:
@@ -122,11 +117,11 @@ CARD = Card(
     divergences=(
         Divergence(
             "training",
-            paper="6 000 steps of Adam at 0.01 in batches of 100, with no decay and no validation part",
-            here="the settings of the card; part of the training series is kept for validation",
+            paper="6 000 steps of Adam at 0.01 in batches of 100, with no decay and no validation split",
+            here="the settings of the card; some of the training series are kept as a validation split",
         ),
     ),
-    # Chosen on validation parts: without decay and smoothing it learns 3 400 series by heart and stays at 0.86 there.
+    # Chosen on validation splits: without decay and smoothing it overfits 3 400 series and stays at 0.86 there.
     settings={
         "cnn1d": {
             "optimizer": "adamw",

@@ -5,21 +5,15 @@ scratch, 2011 (JMLR 12); the sentence network is that of R. Collobert, J. Weston
 language processing, 2008 (ICML). <https://arxiv.org/abs/1103.0398>
 
     window:     f(t) = W² HardTanh(W¹ [x_{t−2}; x_{t−1}; x_t; x_{t+1}; x_{t+2}] + b¹) + b²       a tag for each word t
-    sentence:   m = max_t (W¹ [x_{t−1}; x_t; x_{t+1}] + b¹),  f = W³ HardTanh(W² m + b²) + b³    one answer for it all
+    sentence:   m = max_t (W¹ [x_{t−1}; x_t; x_{t+1}] + b¹),  f = W³ HardTanh(W² m + b²) + b³    a class for it all
 
-x_t is word t's row of a look-up table, which is learned with the rest. Words before the first and behind the last are a
+x_t is word t's row of a look-up table, which is learned with the rest. Words before the first and after the last are a
 word of their own, with a row of its own: it is row 0, so that padding says what the border of a sentence says.
 
 Shapes, from token ids (N, T) with d = 50:
     window:     look-up (N, T, 50), windows of 5 words (N, T, 250), hidden (N, T, 300), tags (N, T, K)
     sentence:   look-up (N, T, 50), windows of 3 words (N, T, 300), maximum over time (N, 300), hidden (N, 500),
                 classes (N, K)
-
-Where the papers and this file differ:
-- The papers know capitals as a feature beside the word; a vocabulary that keeps capitals says as much here.
-- For semantic roles the sentence network is told how far each word is from the verb and from the word in question. A
-  sentence's class has neither, and the network here has no such features.
-- Tags are learned word by word (the paper's word-level likelihood), not as a path through a table of transitions.
 """
 
 from __future__ import annotations
@@ -34,28 +28,24 @@ from ..errors import ModelError, require
 from ..nn.masks import real_places
 from ..spec import Classes, Tags, TextSpec
 from .card import Card, Divergence, Published
+from .fields import Checked, at_least, one_of, positive
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the networks."""
 
-    approach: str = "window"  # window: a tag for each word; sentence: a class for each sentence
-    vocab_size: int = 10_000  # tokens, each with a row of the look-up table
-    dim: int = 50  # numbers in a row
-    window: int = 5  # words that are seen at once, the one in question in their middle
-    hidden_dim: int = 300  # units behind the windows
-    second: int = 500  # sentence: units behind the maximum
-    num_classes: int = 45  # tags or classes
+    approach: str = one_of("window", ("window", "sentence"))  # window: a tag for each word; sentence: a class for each
+    vocab_size: int = at_least(2, 10_000)  # tokens, each with a row of the look-up table
+    dim: int = positive(50)  # numbers in a row
+    window: int = positive(5)  # words that are seen at once, the one in question in their middle
+    hidden_dim: int = positive(300)  # units after the windows
+    second: int = positive(500)  # sentence: units after the maximum
+    num_classes: int = positive(45)  # tags or classes
 
     def __post_init__(self) -> None:
-        require(self.approach in ("window", "sentence"), "approach", self.approach, "window or sentence")
-        require(self.vocab_size >= 2, "vocab_size", self.vocab_size, "at least 2: the border and one word")
-        require(self.dim >= 1, "dim", self.dim, "at least 1")
-        require(self.window >= 1 and self.window % 2 == 1, "window", self.window, "odd, so that it has a middle")
-        require(self.hidden_dim >= 1, "hidden_dim", self.hidden_dim, "at least 1")
-        require(self.second >= 1, "second", self.second, "at least 1")
-        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+        super().__post_init__()
+        require(self.window % 2 == 1, "window", self.window, "odd, so that it has a middle")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
@@ -130,15 +120,19 @@ CARD = Card(
         "collobert-sentence": Published(696_802, 1_051_000, (20,), _COMPUTED.format("2 classes, 20 words")),
     },
     divergences=(
-        Divergence("features of a word", paper="its lower-cased form, and its capitals", here="its form alone"),
+        Divergence(
+            "features of a word",
+            paper="its lower-cased form, and its capitals",
+            here="its form alone, which may have capitals",
+        ),
         Divergence(
             "sentences",
             paper="features that say how far the verb and the word in question are",
-            here="none: one answer for the whole sentence",
+            here="none: one class for the whole sentence",
         ),
         Divergence(
             "criterion",
-            paper="of each word, or of the path through all tags of a sentence",
+            paper="of each word, or of the path of a sentence through a table of transitions between tags",
             here="of each word",
         ),
         Divergence(

@@ -11,7 +11,7 @@ After N. Kalchbrenner, E. Grefenstette, P. Blunsom, A convolutional neural netwo
 
 The k largest numbers of each row stay in the order in which they stand.
 
-Shapes, from token ids (N, T), d = 48 rows, 6 and 14 maps, windows of 7 and 5 words, k_top = 4:
+Shapes, from token ids (N, T), d = 48 rows, 6 and 14 feature maps, windows of 7 and 5 words, k_top = 4:
     embedding                    (N, 1 map, 48 rows, T)
     wide convolution 7           (N, 6, 48, T + 6), folded (N, 6, 24, T + 6), k₁ = max(4, ⌈T/2⌉): (N, 6, 24, k₁)
     wide convolution 5           (N, 14, 24, k₁ + 4), folded (N, 14, 12, k₁ + 4), k₂ = 4: (N, 14, 12, 4)
@@ -32,28 +32,23 @@ from ..errors import ModelError, require
 from ..nn.masks import real_first, real_places
 from ..spec import Classes, TextSpec, Value
 from .card import Card, Divergence, Published
+from .fields import Checked, at_least, fraction, positive
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    vocab_size: int = 10_000  # tokens, each with a vector
-    dim: int = 48  # d, numbers in a word's vector: rows of the sentence's matrix
-    feature_maps: tuple[int, ...] = (6, 14)  # of each layer
-    kernel_sizes: tuple[int, ...] = (7, 5)  # words that each layer's filters see
-    k_top: int = 4  # numbers that the last layer keeps of each row
-    dropout: float = 0.5  # of what the last layer keeps
-    num_classes: int = 2  # values that the head gives
+    vocab_size: int = at_least(2, 10_000)  # tokens, each with a vector
+    dim: int = positive(48)  # d, numbers in a word's vector: rows of the sentence's matrix
+    feature_maps: tuple[int, ...] = positive((6, 14))  # of each layer
+    kernel_sizes: tuple[int, ...] = positive((7, 5))  # words that each layer's filters see
+    k_top: int = positive(4)  # numbers that the last layer keeps of each row
+    dropout: float = fraction(0.5)  # of what the last layer keeps
+    num_classes: int = positive(2)  # values that the head gives
 
     def __post_init__(self) -> None:
-        require(self.vocab_size >= 2, "vocab_size", self.vocab_size, "at least 2: padding and one word")
-        require(
-            len(self.feature_maps) >= 1 and min(self.feature_maps) >= 1,
-            "feature_maps",
-            self.feature_maps,
-            "at least 1 in at least one layer",
-        )
+        super().__post_init__()
         require(
             len(self.kernel_sizes) == len(self.feature_maps),
             "kernel_sizes",
@@ -61,18 +56,13 @@ class Config:
             f"one for each of {len(self.feature_maps)} layers",
         )
         halves = 2 ** len(self.feature_maps)
-        require(
-            self.dim >= 1 and self.dim % halves == 0, "dim", self.dim, f"a multiple of {halves}: each layer folds it"
-        )
-        require(self.k_top >= 1, "k_top", self.k_top, "at least 1")
+        require(self.dim % halves == 0, "dim", self.dim, f"a multiple of {halves}: each layer folds it")
         require(
             min(self.kernel_sizes) >= self.k_top,
             "kernel_sizes",
             self.kernel_sizes,
             f"at least k_top, {self.k_top}: a sentence of one word leaves as many numbers as the window has words",
         )
-        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
-        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
@@ -146,14 +136,14 @@ class DCNN(nn.Module):
         elif not torch.compiler.is_compiling() and not real_first(mask):
             raise ModelError(
                 "dcnn reads as many tokens as are real from the left, and a row of this mask has padding before a real "
-                "one: padding must stand behind the last."
+                "one: padding must stand after the last."
             )
         words = lengths = mask.sum(1)  # s, (N,)
         x = (self.embedding(tokens) * mask[:, :, None]).transpose(1, 2)  # (N, d, T)
         count = len(self.layers)
         for number, layer in enumerate(self.layers, 1):
-            share = -(-(count - number) * words // count)  # ⌈(L − l)/L · s⌉
-            kept = share.clamp(min=self.config.k_top)  # k_l
+            dynamic = -(-(count - number) * words // count)  # ⌈(L − l)/L · s⌉
+            kept = dynamic.clamp(min=self.config.k_top)  # k_l
             x, lengths = layer(x, lengths, kept), kept
         features: Tensor = x.flatten(1)
         return features  # (N, rows · maps · k_top)

@@ -13,9 +13,9 @@ lists its loop several times or not at all; other edges count as often as they a
 
 Shapes: x (V, F) and edge_index (2, E); layer 1: 8 heads of 8, (V, 64), ELU; layer 2: one head, (V, classes), logits of
 the nodes `rows` (n, classes). All heads are one product with a sparse matrix (K·V, K·V) of K blocks. Dropout falls on
-the input of each layer, on W h where it is summed up, and on α. With `many`, examples are whole graphs side by side in
-one batch: the heads of every layer are concatenated, the nodes of each graph are read out together, and a linear head
-gives (n, classes); that part is not of the paper.
+the input of each layer, on W h where it is summed up, and on α. With `graph_level`, examples are whole graphs side by
+side in one batch: the heads of every layer are concatenated, the nodes of each graph are pooled, and a linear head
+gives (n, classes).
 
 The parts have the names and shapes of PyTorch Geometric's GATConv, whose weights load as they are.
 """
@@ -29,33 +29,38 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import require
-from ..nn.graphs import MOST_ENTRIES, NodeLinear, Pattern, Tap, dropout, edge_scores, edge_softmax, neighbours, product
+from ..nn.graphs import (
+    MOST_ENTRIES,
+    READS,
+    NodeLinear,
+    Pattern,
+    Tap,
+    dropout,
+    edge_scores,
+    edge_softmax,
+    neighbours,
+    product,
+)
 from ..spec import GraphSpec
 from .card import Card, Divergence, Published
-from .graphs import LEARNED, check_sizes, chosen, pooled, refuse_features, refuse_target
+from .fields import Checked, at_least, fraction, one_of, positive
+from .graphs import LEARNED, chosen, pooled, refuse_features, refuse_target
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    in_features: int = 1433  # F, numbers that describe a node
-    hidden_dim: int = 8  # values of a node in each head, between layers
-    heads: int = 8  # between layers, concatenated
-    out_heads: int = 1  # of the last layer, averaged; with graph_level there is no such layer
-    layers: int = 2  # so many edges away a node sees
-    num_classes: int = 7  # values that the head gives: one for each class, 1 for a number
-    dropout: float = 0.6  # share of inputs, of transformed features and of attention that is blanked in training
-    negative_slope: float = 0.2  # of LeakyReLU below 0
-    graph_level: bool = False  # answers for whole graphs, not for nodes
-    pooling: str = "mean"  # how the nodes of a graph are read out: mean, max or sum
-
-    def __post_init__(self) -> None:
-        for field in ("hidden_dim", "heads", "out_heads"):
-            require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
-        require(self.negative_slope >= 0, "negative_slope", self.negative_slope, "at least 0")
-        check_sizes(self.in_features, self.layers, self.num_classes, self.dropout, self.pooling)
+    in_features: int = positive(1433)  # F, numbers that describe a node
+    hidden_dim: int = positive(8)  # values of a node in each head, between layers
+    heads: int = positive(8)  # between layers, concatenated
+    out_heads: int = positive(1)  # of the last layer, averaged; with graph_level there is no such layer
+    layers: int = positive(2)  # so many edges away a node sees
+    num_classes: int = positive(7)  # values that the head gives: one for each class, 1 for a number
+    dropout: float = fraction(0.6)  # fraction of inputs, transformed features and attention weights dropped in training
+    negative_slope: float = at_least(0, 0.2)  # of LeakyReLU below 0
+    graph_level: bool = False  # predicts for whole graphs, not for nodes
+    pooling: str = one_of("mean", READS)  # of the nodes of a graph: mean, max or sum
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
@@ -143,7 +148,7 @@ class GAT(nn.Module):
     def features(
         self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
     ) -> Tensor:
-        """What the last layer sees: of the nodes `rows`, or of each graph, read out, (n, heads · hidden)."""
+        """What the last layer sees: of the nodes `rows`, or of each graph, pooled, (n, heads · hidden)."""
         h = self._hidden(x, edge_index)
         return pooled(h, batch, self.config.pooling) if self.config.graph_level else chosen(h, rows)
 
@@ -198,7 +203,7 @@ CARD = Card(
             common="not on W h in PyTorch Geometric's",
         ),
         Divergence(
-            "initialisation",
+            "initialization",
             paper="Glorot's",
             here="Glorot's for each head by itself",
             common="for all heads together in PyTorch Geometric's",
@@ -208,7 +213,7 @@ CARD = Card(
             paper="both validation loss and accuracy, with a patience of 100 epochs",
             here="the validation score that the task watches, with the same patience",
         ),
-        Divergence("whole graphs", paper="none", here="nodes read out by mean, max or sum, and a linear head"),
+        Divergence("whole graphs", paper="none", here="nodes pooled by mean, max or sum, and a linear head"),
     ),
     settings={
         "gat": {

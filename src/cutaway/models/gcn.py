@@ -8,12 +8,12 @@ After T. N. Kipf, M. Welling, Semi-supervised classification with graph convolut
 
 Node i takes the sum over the edges j → i of H_j W / √(d_i d_j), where d counts the edges that lead to a node, its own
 loop among them. Every node has one loop, also where the data lists several or none; other edges count as often as they
-are listed. Where edges lead one way alone, Â is not symmetric; the paper has no such graphs.
+are listed.
 
 Shapes: x (V, F) and edge_index (2, E); layer 1 (V, hidden), ReLU; layer 2 (V, classes), logits of the nodes `rows`
-(n, classes). Dropout falls on the input of each layer. With `many`, examples are whole graphs side by side in one
-batch: every layer has `hidden` values and a ReLU, the nodes of each graph are read out together, (n, hidden), and a
-linear head gives (n, classes); that part is not of the paper.
+(n, classes). Dropout falls on the input of each layer. With `graph_level`, examples are whole graphs side by side in
+one batch: every layer has `hidden` values and a ReLU, the nodes of each graph are pooled, (n, hidden), and a linear
+head gives (n, classes).
 
 The parts have the names of PyTorch Geometric's GCNConv, whose weights load as they are.
 """
@@ -27,29 +27,25 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from ..errors import require
-from ..nn.graphs import NodeLinear, Tap, neighbours, product
+from ..nn.graphs import READS, NodeLinear, Tap, neighbours, product
 from ..spec import GraphSpec
 from .card import Card, Divergence, Published
-from .graphs import LEARNED, check_sizes, chosen, pooled, refuse_features, refuse_target
+from .fields import Checked, fraction, one_of, positive
+from .graphs import LEARNED, chosen, pooled, refuse_features, refuse_target
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    in_features: int = 1433  # F, numbers that describe a node
-    hidden_dim: int = 16  # values of a node between layers
-    layers: int = 2  # so many edges away a node sees
-    num_classes: int = 7  # values that the head gives: one for each class, 1 for a number
-    dropout: float = 0.5  # share of each layer's input that is blanked in training
-    bias: bool = False  # one for each value of a layer, added behind the sum
-    graph_level: bool = False  # answers for whole graphs, not for nodes
-    pooling: str = "mean"  # how the nodes of a graph are read out: mean, max or sum
-
-    def __post_init__(self) -> None:
-        require(self.hidden_dim >= 1, "hidden_dim", self.hidden_dim, "at least 1")
-        check_sizes(self.in_features, self.layers, self.num_classes, self.dropout, self.pooling)
+    in_features: int = positive(1433)  # F, numbers that describe a node
+    hidden_dim: int = positive(16)  # values of a node between layers
+    layers: int = positive(2)  # so many edges away a node sees
+    num_classes: int = positive(7)  # values that the head gives: one for each class, 1 for a number
+    dropout: float = fraction(0.5)  # fraction of each layer's input that is dropped in training
+    bias: bool = False  # one for each value of a layer, added after the sum
+    graph_level: bool = False  # predicts for whole graphs, not for nodes
+    pooling: str = one_of("mean", READS)  # of the nodes of a graph: mean, max or sum
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
@@ -99,7 +95,7 @@ class GCN(nn.Module):
     def features(
         self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
     ) -> Tensor:
-        """What the last layer sees: of the nodes `rows`, (n, hidden), or of each graph, read out, (n, hidden)."""
+        """What the last layer sees: of the nodes `rows`, (n, hidden), or of each graph, pooled, (n, hidden)."""
         h = self._hidden(x, edge_index)
         return pooled(h, batch, self.config.pooling) if self.config.graph_level else chosen(h, rows)
 
@@ -162,9 +158,10 @@ CARD = Card(
         Divergence(
             "early stopping",
             paper="200 epochs at most, ended where the validation loss is above its mean over 10 epochs",
-            here="200 epochs, and the weights of the best one on the validation part",
+            here="200 epochs, and the weights of the best one on the validation split",
         ),
-        Divergence("whole graphs", paper="none", here="nodes read out by mean, max or sum, and a linear head"),
+        Divergence("directed edges", paper="none: Â is symmetric", here="Â is not, where edges lead in one direction"),
+        Divergence("whole graphs", paper="none", here="nodes pooled by mean, max or sum, and a linear head"),
     ),
     settings={
         "gcn": {

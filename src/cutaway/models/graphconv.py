@@ -3,16 +3,15 @@
 After C. Morris, M. Ritzert, M. Fey, W. L. Hamilton, J. E. Lenssen, G. Rattan, M. Grohe, Weisfeiler and Leman go neural:
 higher-order graph neural networks, 2018 (AAAI 2019). <https://arxiv.org/abs/1810.02244>
 
-    f_i^(t) = σ( f_i^(t−1) W_1 + Σ_{j → i} f_j^(t−1) W_2 )            (equation 1), here with a bias b
+    f_i^(t) = σ( f_i^(t−1) W_1 + Σ_{j → i} f_j^(t−1) W_2 )            (equation 1)
 
 The sum is neither weighted nor divided by the number of neighbours, so that it can count them: with enough width such
 a network tells apart the nodes that the Weisfeiler–Leman test of dimension 1 tells apart, and no others. No loop is
 added: the node has a matrix of its own, and a loop in the data is an edge like any other.
 
 Shapes: x (V, F) and edge_index (2, E); each layer (V, hidden), ReLU; the last one gives the logits of the nodes `rows`,
-(n, classes). With `many`, as in the paper, examples are whole graphs side by side in one batch: every layer has
-`hidden` values and a ReLU, the nodes of each graph are read out together, (n, hidden), and a linear head gives
-(n, classes).
+(n, classes). With `graph_level`, as in the paper, examples are whole graphs side by side in one batch: every layer has
+`hidden` values and a ReLU, the nodes of each graph are pooled, (n, hidden), and a linear head gives (n, classes).
 
 The matrices have the names that PyTorch Geometric's GraphConv gives them; the bias is there one of `lin_rel`.
 """
@@ -26,29 +25,25 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from ..errors import require
-from ..nn.graphs import NodeLinear, Tap, dropout, neighbours, product
+from ..nn.graphs import READS, NodeLinear, Tap, dropout, neighbours, product
 from ..spec import GraphSpec
 from .card import Card, Divergence, Published
-from .graphs import LEARNED, check_sizes, chosen, pooled, refuse_features, refuse_target
+from .fields import Checked, fraction, one_of, positive
+from .graphs import LEARNED, chosen, pooled, refuse_features, refuse_target
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    in_features: int = 1433  # F, numbers that describe a node
-    hidden_dim: int = 64  # values of a node between layers
-    layers: int = 3  # so many edges away a node sees
-    num_classes: int = 7  # values that the head gives: one for each class, 1 for a number
-    dropout: float = 0.5  # share of the last layer's input that is blanked in training
+    in_features: int = positive(1433)  # F, numbers that describe a node
+    hidden_dim: int = positive(64)  # values of a node between layers
+    layers: int = positive(3)  # so many edges away a node sees
+    num_classes: int = positive(7)  # values that the head gives: one for each class, 1 for a number
+    dropout: float = fraction(0.5)  # fraction of the last layer's input that is dropped in training
     bias: bool = True  # one for each value of a layer
-    graph_level: bool = False  # answers for whole graphs, not for nodes
-    pooling: str = "mean"  # how the nodes of a graph are read out: mean, max or sum
-
-    def __post_init__(self) -> None:
-        require(self.hidden_dim >= 1, "hidden_dim", self.hidden_dim, "at least 1")
-        check_sizes(self.in_features, self.layers, self.num_classes, self.dropout, self.pooling)
+    graph_level: bool = False  # predicts for whole graphs, not for nodes
+    pooling: str = one_of("mean", READS)  # of the nodes of a graph: mean, max or sum
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
@@ -101,7 +96,7 @@ class GraphConvNet(nn.Module):
     def features(
         self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
     ) -> Tensor:
-        """What the last layer sees: of each graph, read out, (n, hidden), or of the nodes `rows`."""
+        """What the last layer sees: of each graph, pooled, (n, hidden), or of the nodes `rows`."""
         h = self._hidden(x, edge_index)
         return pooled(h, batch, self.config.pooling) if self.config.graph_level else chosen(h, rows)
 
@@ -152,10 +147,10 @@ CARD = Card(
         Divergence("bias", paper="none in equation 1", here="one for each value", common="one, as here"),
         Divergence(
             "head",
-            paper="nodes read out together, then a multi-layer perceptron",
-            here="nodes read out by mean, max or sum, dropout, and one linear layer",
+            paper="nodes pooled, then a multi-layer perceptron",
+            here="nodes pooled by mean, max or sum, dropout, and one linear layer",
         ),
-        Divergence("initialisation", paper="not said", here="Glorot's", common="uniform in ±1/√fan-in"),
+        Divergence("initialization", paper="not said", here="Glorot's", common="uniform in ±1/√fan-in"),
     ),
     settings={
         "graphconv": {

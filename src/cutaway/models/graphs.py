@@ -1,24 +1,15 @@
-"""What the models that take graphs share: what they are given, which nodes they answer for, and reading out a graph."""
+"""What the models that take graphs share: what they are given, the nodes that they predict for, and pooling."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from ..errors import ModelError, require
-from ..nn.graphs import READS, read_out
+from ..errors import ModelError
+from ..nn.graphs import read_out
 from ..spec import Classes, GraphSpec, Value
 
 LEARNED = (Classes, Value)  # targets of a node or a graph
-
-
-def check_sizes(in_features: int, layers: int, num_classes: int, dropout: float, read: str) -> None:
-    """Refuse what no network for graphs can be, by the name of the field."""
-    require(in_features >= 1, "in_features", in_features, "at least 1")
-    require(layers >= 1, "layers", layers, "at least 1")
-    require(num_classes >= 1, "num_classes", num_classes, "at least 1")
-    require(0 <= dropout < 1, "dropout", dropout, "at least 0 and below 1")
-    require(read in READS, "pooling", read, ", ".join(READS))
 
 
 def refuse_target(name: str, spec: GraphSpec) -> None:
@@ -45,8 +36,8 @@ def chosen(h: Tensor, rows: Tensor | None) -> Tensor:
     return h.index_select(0, rows if len(rows) else rows.long())  # torch.tensor([]) has no whole numbers
 
 
-def pooled(h: Tensor, batch: Tensor | None, read: str) -> Tensor:
+def pooled(h: Tensor, batch: Tensor | None, pooling: str) -> Tensor:
     """One vector for each graph, (n, F); without `batch` all nodes are of one."""
     if batch is None:
         batch = torch.zeros(len(h), dtype=torch.int64, device=h.device)
-    return read_out(h, batch, read)
+    return read_out(h, batch, pooling)

@@ -10,9 +10,7 @@ and 4.4. <https://hastie.su.domains/ElemStatLearn/>
 Shapes: x (N, F), images and series flattened, to the raw z = W x + b: (N, 1) for linear and logistic, (N, classes)
 for softmax. σ and softmax are in the losses; `probabilities` applies them.
 
-All three losses are convex, so that what the training finds is the solution, the same from any start. Softmax has
-one direction too many: the same number added to every row of W changes nothing; with weight decay the rows sum to
-zero. Where this differs from other implementations stands in CARD.
+All three losses are convex, so that what the training finds is the solution, the same from any start.
 """
 
 from __future__ import annotations
@@ -27,19 +25,21 @@ from ..errors import ModelError, require
 from ..nn.activations import sigmoid, softmax
 from ..spec import ImageSpec, SeriesSpec, Spec, TableSpec, Value
 from .card import Card, Divergence, Published
+from .fields import Checked, one_of, positive
+
+_CLASSES = {"identity": (1, 1), "sigmoid": (2, 2), "softmax": (2, math.inf)}  # fewest and most
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the map."""
 
-    output: str  # what z becomes: identity (a number), sigmoid (two classes), softmax (classes)
-    in_features: int  # numbers in one example
-    num_classes: int  # of softmax; identity has 1, sigmoid 2
+    output: str = one_of("identity", _CLASSES)  # of z: identity (a number), sigmoid (two classes), softmax (classes)
+    in_features: int = positive(10)  # numbers in one example
+    num_classes: int = positive(1)  # of softmax; identity has 1, sigmoid 2
 
     def __post_init__(self) -> None:
-        require(self.output in _CLASSES, "output", self.output, "identity, sigmoid or softmax")
-        require(self.in_features >= 1, "in_features", self.in_features, "at least 1")
+        super().__post_init__()
         low, high = _CLASSES[self.output]
         allowed = f"{low} with output={self.output}" if low == high else f"at least {low}"
         require(low <= self.num_classes <= high, "num_classes", self.num_classes, allowed)
@@ -60,9 +60,6 @@ class Config:
         if preset.output == "sigmoid" and classes != 2:
             raise ModelError(f"logistic tells two classes apart, and {target.column} has {classes}: take softmax.")
         return dataclasses.replace(preset, in_features=math.prod(spec.shape), num_classes=classes)
-
-
-_CLASSES = {"identity": (1, 1), "sigmoid": (2, 2), "softmax": (2, math.inf)}  # least and most
 
 
 class Linear(nn.Module):
@@ -94,7 +91,7 @@ Model = Linear
 
 # The sizes are those of diabetes, breast_cancer and MNIST-1D; a data set brings its own.
 PRESETS = {
-    "linear": Config(output="identity", in_features=10, num_classes=1),
+    "linear": Config(),
     "logistic": Config(output="sigmoid", in_features=30, num_classes=2),
     "softmax": Config(output="softmax", in_features=40, num_classes=10),
 }
@@ -120,7 +117,7 @@ CARD = Card(
         Divergence(
             "rows of softmax",
             paper="K − 1, the last class fixed at 0",
-            here="K, one more than needed",
+            here="K, one more than needed: a vector added to each changes nothing; weight decay makes them sum to 0",
             common="K in scikit-learn too",
         ),
     ),

@@ -8,8 +8,7 @@ After D. Rumelhart, G. Hinton, R. Williams, Learning representations by back-pro
 Shapes: x (N, F), images and series flattened; hidden layers (N, width); z (N, classes) logits, or (N, 1) for
 a number. `textbook/backprop.py` has its forward and backward propagation written out.
 
-A hidden layer is linear → norm → activation → dropout, without what is not asked for. Weights and biases
-begin as PyTorch's Linear has them, uniform in ±1/√fan-in. Where this differs from the paper stands in CARD.
+A hidden layer is linear → norm → activation → dropout, without what is not asked for.
 """
 
 from __future__ import annotations
@@ -22,33 +21,26 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..errors import ModelError
 from ..nn.activations import ACTIVATIONS, activation
 from ..spec import ImageSpec, SeriesSpec, Spec, TableSpec
 from .card import Card, Divergence
+from .fields import Checked, fraction, one_of, positive, several
 
 NORMS = {"none": None, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    in_features: int = 40  # numbers in one example
-    num_classes: int = 10  # values that the head gives: one for each class, 1 for a number
-    hidden_dims: tuple[int, ...] = (256, 256)  # width of each hidden layer; none makes one affine map
-    activation: str = "relu"  # one of nn/activations.py
-    norm: str = "none"  # before each activation: none, batch or layer
-    dropout: float = 0.1  # share of each hidden layer's values that is blanked in training
+    in_features: int = positive(40)  # numbers in one example
+    num_classes: int = positive(10)  # values that the head gives: one for each class, 1 for a number
+    hidden_dims: tuple[int, ...] = several((256, 256))  # width of each hidden layer; none makes one affine map
+    activation: str = one_of("relu", ACTIVATIONS)  # one of nn/activations.py
+    norm: str = one_of("none", NORMS)  # before each activation: none, batch or layer
+    dropout: float = fraction(0.1)  # fraction of each hidden layer's values that is dropped in training
     bias: bool = True  # of every linear layer but those that batch normalization follows
-
-    def __post_init__(self) -> None:
-        require(self.in_features >= 1, "in_features", self.in_features, "at least 1")
-        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
-        require(all(width >= 1 for width in self.hidden_dims), "hidden_dims", self.hidden_dims, "widths of at least 1")
-        require(self.activation in ACTIVATIONS, "activation", self.activation, ", ".join(ACTIVATIONS))
-        require(self.norm in NORMS, "norm", self.norm, ", ".join(NORMS))
-        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: Spec) -> Config:
@@ -119,7 +111,7 @@ CARD = Card(
         Divergence("biases", paper="of every unit", here="none before batch normalization, which takes it off"),
         Divergence("loss", paper="½ squared error", here="cross-entropy for classes, squared error for numbers"),
         Divergence(
-            "first weights", paper="small and random", here="uniform in ±1/√fan-in, biases too, as PyTorch has them"
+            "initialization", paper="small and random", here="uniform in ±1/√fan-in, biases too, as PyTorch has them"
         ),
         Divergence("optimizer", paper="full-batch descent with momentum", here="the settings of the card"),
     ),

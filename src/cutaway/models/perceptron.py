@@ -13,7 +13,7 @@ Shapes: x (N, F), images and series flattened, to scores w·x + b: (N, 1) for tw
 neuron for each class against the rest.
 
 The rule is stochastic descent of rate 1, one example a step, on the criterion max(0, −y (w·x + b)) with y = ±1
-(`losses.perceptron`); the card's settings make it exactly that. Where this differs from the paper stands in CARD.
+(`losses.perceptron`); the card's settings make it exactly that.
 """
 
 from __future__ import annotations
@@ -24,22 +24,19 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..errors import ModelError
 from ..nn.activations import step
 from ..spec import ImageSpec, SeriesSpec, Spec, TableSpec, Value
 from .card import Card, Divergence
+from .fields import Checked, at_least, positive
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    in_features: int = 4  # numbers in one example
-    num_classes: int = 2  # two share one neuron; of more each has its own
-
-    def __post_init__(self) -> None:
-        require(self.in_features >= 1, "in_features", self.in_features, "at least 1")
-        require(self.num_classes >= 2, "num_classes", self.num_classes, "at least 2")
+    in_features: int = positive(4)  # numbers in one example
+    num_classes: int = at_least(2, 2)  # two share one neuron; of more each has its own
 
     @classmethod
     def for_spec(cls, preset: Config, spec: Spec) -> Config:

@@ -12,14 +12,9 @@ Shapes, for token ids (N, T) and vectors of k = 300 numbers:
     features                           (N, 300)
     linear                             (N, classes)
 
-Where the paper, its author's code and this file differ:
-- Borders. The code pads every sentence with four words of zeros at its beginning and up to the longest of the whole
-  data set at its end, so that windows of nothing but zeros take part in the maximum, as many as the longest sentence
-  asks for. Here the windows are those with at least one word of the sentence, whatever else is in the batch.
-- Channels. `random` learns the vectors from U(−0.25, 0.25); `static` keeps those that were loaded (`vectors=FILE`);
-  `non-static` loads and learns them; `two-channel` sums the results of one channel of each kind, as in the paper. With
-  one set of filters for both, that is the filter of the sum of the two vectors.
-- The paper scales W by the share that was kept when testing; here what is kept is scaled up in training: it is equal.
+`channels`: `random` learns the vectors from U(−0.25, 0.25); `static` keeps those that were loaded (`vectors=FILE`);
+`non-static` loads and learns them; `two-channel` sums the results of one channel of each kind. With one set of filters
+for both, that is the filter of the sum of the two vectors.
 """
 
 from __future__ import annotations
@@ -31,42 +26,27 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import require
 from ..nn.masks import real_places
 from ..spec import Classes, TextSpec, Value
 from .card import Card, Divergence, Published
+from .fields import Checked, at_least, fraction, one_of, positive
 
 CHANNELS = ("random", "static", "non-static", "two-channel")
 RANGE = 0.25  # of the uniform distribution that vectors of words begin with
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    vocab_size: int = 10_000  # tokens, each with a vector
-    dim: int = 300  # numbers in a word's vector
-    kernel_sizes: tuple[int, ...] = (3, 4, 5)  # words that a filter sees, a group of filters for each
-    filters: int = 100  # in each group
-    channels: str = "random"  # random: vectors are learned; static, non-static, two-channel: for vectors=FILE
-    dropout: float = 0.5  # of the features
-    max_norm: float = 3.0  # that the weights of a class are brought back to after each update; 0 does not
-    num_classes: int = 2  # values that the head gives
-
-    def __post_init__(self) -> None:
-        require(self.vocab_size >= 2, "vocab_size", self.vocab_size, "at least 2: padding and one word")
-        require(self.dim >= 1, "dim", self.dim, "at least 1")
-        require(
-            len(self.kernel_sizes) >= 1 and all(h >= 1 for h in self.kernel_sizes),
-            "kernel_sizes",
-            self.kernel_sizes,
-            "at least one, each of at least one word",
-        )
-        require(self.filters >= 1, "filters", self.filters, "at least 1")
-        require(self.channels in CHANNELS, "channels", self.channels, ", ".join(CHANNELS))
-        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
-        require(self.max_norm >= 0, "max_norm", self.max_norm, "at least 0")
-        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+    vocab_size: int = at_least(2, 10_000)  # tokens, each with a vector
+    dim: int = positive(300)  # numbers in a word's vector
+    kernel_sizes: tuple[int, ...] = positive((3, 4, 5))  # words that a filter sees, a group of filters for each
+    filters: int = positive(100)  # in each group
+    channels: str = one_of("random", CHANNELS)  # random: learned vectors; static, non-static, two-channel: vectors=FILE
+    dropout: float = fraction(0.5)  # of the features
+    max_norm: float = at_least(0, 3.0)  # that the weights of a class are brought back to after each update; 0 does not
+    num_classes: int = positive(2)  # values that the head gives
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
@@ -98,7 +78,7 @@ class TextCNN(nn.Module):
         self.fc = nn.Linear(config.filters * len(config.kernel_sizes), config.num_classes)
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What the head sees: the largest answer of each filter, (N, filters · windows). `mask` (N, T) is True where a
+        """What the head sees: the largest output of each filter, (N, filters · windows). `mask` (N, T) is True where a
         token is real; None where all are."""
         mask = real_places(mask, tokens.shape)
         x = self.embedding(tokens)  # (N, T, k)
@@ -150,12 +130,16 @@ CARD = Card(
     divergences=(
         Divergence(
             "borders",
-            paper="not said; the author's code pads all sentences to the longest of the data set",
-            here="windows with at least one word of the sentence",
+            paper="not said; the author's code pads with four zeros before, and after to the longest of the data set: "
+            "windows of zeros alone take part in the maximum, as many as the longest sentence asks for",
+            here="windows with at least one word of the sentence, whatever else is in the batch",
             common="sentences padded to the longest of the batch, so that the batch decides",
         ),
         Divergence(
             "training", paper="at most 25 epochs, early stopping, Adadelta 0.95, batches of 50", here="the same"
+        ),
+        Divergence(
+            "dropout", paper="W scaled by the fraction kept, in testing", here="scaled up in training: it is equal"
         ),
         Divergence(
             "length of W_j",

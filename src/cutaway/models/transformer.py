@@ -241,8 +241,7 @@ CARD = Card(
             paper="of the embedding alone (section 3.4), before the positions are added (3.5)",
             here="as in the paper; E begins at standard deviation 1/√d, which the paper does not say: √d · E has the "
             "scale of the sinusoids, and the logits that of a softmax which can still learn",
-            common="(embedding + position) · √d; or E at standard deviation 1, beside which the positions are "
-            "lost",
+            common="(embedding + position) · √d; or E at standard deviation 1, beside which the positions are lost",
         ),
         Divergence(
             "sinusoids",

@@ -4,34 +4,21 @@ After T. Mikolov, K. Chen, G. Corrado, J. Dean, Efficient estimation of word rep
 <https://arxiv.org/abs/1301.3781>, and T. Mikolov, I. Sutskever, K. Chen, G. Corrado, J. Dean, Distributed
 representations of words and phrases and their compositionality, 2013, <https://arxiv.org/abs/1310.4546> (below: [2]).
 
-Every word has two vectors: v, which it has as what is given, and v', which it has as what is foretold. With C(t) the
+Every word has two vectors: v, which it has as what is given, and v', which it has as what is predicted. With C(t) the
 places of the context of word t, those at most b_t away from it, and h_t what the network has of it,
 
-    skip-gram   h_t = v(w_t)                         foretells each word w_j, j ∈ C(t)
-    cbow        h_t = 1/|C(t)| Σ_{j ∈ C(t)} v(w_j)   foretells the word w_t
+    skip-gram   h_t = v(w_t)                         predicts each word w_j, j ∈ C(t)
+    cbow        h_t = 1/|C(t)| Σ_{j ∈ C(t)} v(w_j)   predicts the word w_t
 
     softmax     ln p(w | h) = v'(w)·h − ln Σ_u exp(v'(u)·h)                    ([2], equation 2; u over all words)
     negative    ln σ(v'(w)·h) + k E_{u ~ P} [ln σ(−v'(u)·h)],  P ∝ count^¾     ([2], equation 4)
 
 There is no layer between, and no bias. Of a text the model gives, for each word, the sum of these terms over what it
-foretells there: what learning makes as large as it can.
+predicts there: what learning makes as large as it can.
 
 Shapes, from words (N, T): vectors (N, T, d), context and noise (N, P + K, d), scores (N, T, P + K), sums (N, T). Given
 `reach`, (N, L, 2), the L words in the middle are learned from, and the others stand there as context alone.
 
-Where the papers, this file and the implementations in circulation differ:
-- Noise. [2] draws k words for each pair. Here the words of a stretch share K of them, and each counts so much that a
-  pair has k in expectation: then all is products of small matrices. After S. Ji, N. Satish, S. Li, P. Dubey,
-  Parallelizing word2vec in shared and distributed memory, 2016, <https://arxiv.org/abs/1604.04661>, who share them
-  within a window. word2vec.c and gensim skip noise that is the word itself; [2] does not, nor does this file.
-- Batches. word2vec.c and gensim take a step for each pair, in threads that overwrite each other's. Here the pairs of a
-  batch are added up, and the gradient is their sum: a rate means what it means there, and a batch must stay small.
-- Skip-gram's roles. word2vec.c and gensim give the context word and foretell the one in the middle. Here it is as [2]
-  has it. The pairs of a text are the same, but for the window, which is drawn for the word in the middle.
-- The error of cbow. The gradient of a mean is 1/|C| of the error for each word in it; word2vec.c and gensim pass the
-  whole error to each, and so does this file (`whole_error`), without which vectors stay small and are worse.
-- Initial values: v uniform in ±1/(2d), v' zero, as in word2vec.c; the papers do not say.
-- The hierarchical softmax of the papers is not here.
 Subsampling of frequent words, and the window's width b_t, are matters of the data: `data/text/stretches.py`.
 """
 
@@ -47,31 +34,23 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from ..errors import require
 from ..nn.masks import real_places
 from ..spec import Context, TextSpec
 from .card import Card, Divergence, Published
+from .fields import Checked, at_least, one_of, positive
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    vocab_size: int = 10_000  # words that have vectors, with padding (0) and unknown (1), which never learn
-    dim: int = 100  # numbers in a vector
-    architecture: str = "skipgram"  # skipgram: a word foretells those around it; cbow: those around it foretell it
-    output: str = "negative"  # negative: against noise words; softmax: against all words, for small vocabularies
-    negative: int = 5  # noise words for each word that is foretold, in expectation
-    window: int = 5  # words on either side that a context reaches at most
-    whole_error: bool = True  # cbow: each context word takes the whole error, as in word2vec.c, not its share
-
-    def __post_init__(self) -> None:
-        require(self.vocab_size >= 3, "vocab_size", self.vocab_size, "at least 3: padding, unknown and a word")
-        require(self.dim >= 1, "dim", self.dim, "at least 1")
-        require(self.architecture in ("skipgram", "cbow"), "architecture", self.architecture, "skipgram or cbow")
-        require(self.output in ("negative", "softmax"), "output", self.output, "negative or softmax")
-        require(self.negative >= 1, "negative", self.negative, "at least 1")
-        require(self.window >= 1, "window", self.window, "at least 1")
+    vocab_size: int = at_least(3, 10_000)  # words that have vectors, with padding (0) and unknown (1): they never learn
+    dim: int = positive(100)  # numbers in a vector
+    architecture: str = one_of("skipgram", ("skipgram", "cbow"))  # a word predicts its context; cbow: the reverse
+    output: str = one_of("negative", ("negative", "softmax"))  # noise words; softmax: all words, if they are few
+    negative: int = positive(5)  # noise words for each word that is predicted, in expectation
+    window: int = positive(5)  # words on either side that a context reaches at most
+    whole_error: bool = True  # cbow: each context word takes the whole error, as in word2vec.c, not 1/n of it
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
@@ -82,22 +61,22 @@ class Config:
 
 
 class NegativeSampling(Function):
-    """Σ ln σ(v'·h) over what is foretold and weight · Σ ln σ(−v'·h) over noise: (N, L).
+    """Σ ln σ(v'·h) over what is predicted and weight · Σ ln σ(−v'·h) over noise: (N, L).
 
     Equation 4 of [2] with its gradient written out, σ(−s) for each score s that should be large and −σ(s) for noise,
     so that the sums and their gradient come from one sigmoid.
     """
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, others: Tensor, foretold: Tensor, weight: Tensor) -> Tensor:
-        """`h` (N, L, d); `others` (N, P + K, d), words and then noise; `foretold` (N, L, P), 1 for the words that are
-        foretold and 0 for others; `weight` (N, L) of each noise word."""
-        words = foretold.shape[2]
+    def forward(ctx: Any, h: Tensor, others: Tensor, predicted: Tensor, weight: Tensor) -> Tensor:
+        """`h` (N, L, d); `others` (N, P + K, d), words and then noise; `predicted` (N, L, P), 1 for the words that are
+        predicted and 0 for others; `weight` (N, L) of each noise word."""
+        words = predicted.shape[2]
         p = torch.bmm(h, others.transpose(1, 2))  # (N, L, P + K)
         p[:, :, words:].neg_()
         p.sigmoid_()
         weights = torch.empty_like(p)
-        weights[:, :, :words] = foretold
+        weights[:, :, :words] = predicted
         weights[:, :, words:] = weight[:, :, None]
         slope = (1 - p).mul_(weights)
         slope[:, :, words:].neg_()
@@ -114,7 +93,7 @@ class NegativeSampling(Function):
 
 
 class WindowMean(Function):
-    """The mean of the vectors in each window, (N, L, d); backward each of them takes the whole gradient, or its share.
+    """The mean of the vectors in each window, (N, L, d); backward each of them takes the whole gradient, or 1/n.
 
     A window without a word has the mean 0.
     """
@@ -163,7 +142,7 @@ class Word2Vec(nn.Module):
         """The sum of the logarithms of equation 2 or 4 of [2] for each word, (N, L); 0 for a word without context.
 
         `words` (N, T) int64. `mask` (N, T) is True where a word is real; all are without it. `reach` (N, L, 2) says how
-        many words before and behind it are the context of each of the L words in the middle, 0 and 0 for those that
+        many words before and after it are the context of each of the L words in the middle, 0 and 0 for those that
         nothing is learned from; the mask is not asked then. Without it, it is the whole window for all T words.
         `noise` (N, K) are the words drawn for each stretch: without them, and with output=softmax, all words are taken.
         """
@@ -173,14 +152,14 @@ class Word2Vec(nn.Module):
     def _sums(self, words: Tensor, mask: Tensor | None, reach: Tensor | None, noise: Tensor | None) -> Tensor:
         inside = self._inside(words, mask, reach)
         h = self._hidden(words, inside)
-        foretold, wanted = words, inside
+        predicted, wanted = words, inside
         if self.config.architecture == "cbow":
-            foretold = _middle(words, inside.shape[1])
+            predicted = _middle(words, inside.shape[1])
             some = inside.sum(2, keepdim=True).clamp_(max=1)  # (N, L, 1), 0 for a word without context
             wanted = some * torch.eye(some.shape[1], dtype=some.dtype, device=some.device)  # (N, L, L)
         if noise is None or self.config.output == "softmax":
-            return self._softmax(h, foretold, wanted)
-        others = self.context(torch.cat([foretold, noise], 1))  # (N, P + K, d)
+            return self._softmax(h, predicted, wanted)
+        others = self.context(torch.cat([predicted, noise], 1))  # (N, P + K, d)
         weight = wanted.sum(2).mul_(self.config.negative / noise.shape[1])
         given: Tensor = NegativeSampling.apply(h, others, wanted, weight)  # type: ignore[no-untyped-call]
         return given
@@ -193,9 +172,9 @@ class Word2Vec(nn.Module):
             vectors = WindowMean.apply(vectors, inside, self.config.whole_error)  # type: ignore[no-untyped-call]
         return vectors
 
-    def _softmax(self, h: Tensor, foretold: Tensor, wanted: Tensor) -> Tensor:
+    def _softmax(self, h: Tensor, predicted: Tensor, wanted: Tensor) -> Tensor:
         scores = h @ self.context.weight.T  # (N, L, V)
-        places = foretold[:, None].expand_as(wanted)  # (N, L, P)
+        places = predicted[:, None].expand_as(wanted)  # (N, L, P)
         return (wanted * (scores.gather(2, places) - scores.logsumexp(2, keepdim=True))).sum(2)
 
     def _inside(self, words: Tensor, mask: Tensor | None, reach: Tensor | None) -> Tensor:
@@ -209,23 +188,23 @@ class Word2Vec(nn.Module):
             if real is not None:
                 inside = inside & real[:, None] & real[:, :, None]
             return inside.to(dtype)
-        before, behind = self._windows_of(reach.shape[1], words.shape[1], words.device)
+        before, after = self._windows_of(reach.shape[1], words.shape[1], words.device)
         # Windows are looked up, by place and reach: to compare place by place would cost as much as the scores.
         length, width, x = before.shape
         place = torch.arange(0, length * width, width, device=words.device)  # (L,)
         inside = before.view(-1, x).index_select(0, (place + reach[:, :, 0]).flatten())
-        inside += behind.view(-1, x).index_select(0, (place + reach[:, :, 1]).flatten())
+        inside += after.view(-1, x).index_select(0, (place + reach[:, :, 1]).flatten())
         return inside.view(len(words), length, x).to(dtype)
 
     def _windows_of(self, length: int, x: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """What stands before the i-th word in the middle, up to so far, and what stands behind it: (L, b + 1, X)."""
+        """What stands before the i-th word in the middle, up to so far, and what stands after it: (L, b + 1, X)."""
         key = (length, x, device)
         if key not in self._windows:
             margin = (x - length) // 2
             reach = torch.arange(max(margin, self.config.window) + 1, device=device)[:, None]
             apart = torch.arange(x, device=device) - margin - torch.arange(length, device=device)[:, None, None]
-            before, behind = (-reach <= apart) & (apart < 0), (apart > 0) & (apart <= reach)
-            self._windows = {key: (before.float(), behind.float())}
+            before, after = (-reach <= apart) & (apart < 0), (apart > 0) & (apart <= reach)
+            self._windows = {key: (before.float(), after.float())}
         return self._windows[key]
 
 
@@ -277,26 +256,34 @@ CARD = Card(
         Divergence(
             "noise",
             paper="k words drawn for each pair",
-            here="16 words drawn for each stretch of 16, weighted so that a pair has k in expectation",
-            common="k for each pair in word2vec.c and gensim, leaving out the word itself",
+            here="K words drawn for each stretch, weighted so that a pair has k in expectation: all is products of "
+            "small matrices (after S. Ji and others, 2016, arXiv 1604.04661, who share them within a window)",
+            common="k for each pair, but none that is the word itself (word2vec.c, gensim)",
         ),
         Divergence(
             "updates",
             paper="not said",
-            here="the sum over the pairs of a batch",
+            here="the sum over the pairs of a batch: rates are the common ones, and a batch must stay small",
             common="one for each pair, in threads that overwrite each other's",
         ),
         Divergence(
             "roles in skip-gram",
-            paper="the word in the middle is given and foretells its context",
+            paper="the word in the middle is given and predicts its context",
             here="as in the paper",
-            common="the context word is given and foretells the word in the middle",
+            common="the context word is given and predicts the word in the middle: the same pairs, but for the window, "
+            "which is drawn for the word in the middle",
         ),
         Divergence(
             "error of cbow",
-            paper="not said",
-            here="each context word takes the whole error; whole_error=false gives it its share, the gradient",
+            paper="not said; the gradient of a mean gives each of the n context words 1/n of the error",
+            here="the whole error for each, without which vectors stay small and are worse; whole_error=false: 1/n",
             common="the whole error",
+        ),
+        Divergence(
+            "initialization",
+            paper="not said",
+            here="v uniform in ±1/(2d), v' zero",
+            common="as here (word2vec.c)",
         ),
         Divergence(
             "subsampling",
