@@ -70,7 +70,7 @@ def test_directions_in_which_nothing_varies_are_not_blown_up() -> None:
     layer = Whitening(3)
     layer.fit(smooth(8, 1, 6).expand(-1, 3, -1, -1))  # grey: three channels alike
     assert layer.weight.isfinite().all()
-    assert layer.weight.abs().max() <= airbench.FLOOR**-0.5
+    assert layer.weight.abs().max() <= airbench.EPSILON**-0.5
 
 
 def test_of_very_many_images_the_first_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,8 +79,8 @@ def test_of_very_many_images_the_first_are_used(monkeypatch: pytest.MonkeyPatch)
     first.fit(images[:4])
     whole.fit(images)
     assert not torch.equal(whole.weight, first.weight)
-    monkeypatch.setattr(airbench, "ENOUGH", 4 * 25)  # an image of 6×6 has 25 patches
-    monkeypatch.setattr(airbench, "AT_ONCE", 30)  # and one of them is looked at at a time
+    monkeypatch.setattr(airbench, "MOST_PATCHES", 4 * 25)  # an image of 6×6 has 25 patches
+    monkeypatch.setattr(airbench, "PATCH_CHUNK", 30)  # and one of them is looked at at a time
     whole.fit(images)
     torch.testing.assert_close(whole.weight.abs(), first.weight.abs())  # the sign of an eigenvector is nobody's
 

@@ -26,7 +26,7 @@ FORMS = ("2014", "2012")
 
 
 def lively(config: Config) -> AlexNet:
-    """With first weights for narrow layers: the original's, of deviation 0.01, leave hardly anything of an input."""
+    """Initialized for narrow layers: weights of standard deviation 0.01, the original's, leave little of an input."""
     model = AlexNet(config)
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -176,7 +176,7 @@ def test_normalization_is_there_as_published_and_not_in_one_tower() -> None:
 
     def noted(x: torch.Tensor) -> torch.Tensor:
         called.append(tuple(x.shape))
-        assert x.min() >= 0  # behind the ReLU
+        assert x.min() >= 0  # after the ReLU
         return local_response(x)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -198,7 +198,7 @@ def test_the_original_begins_as_its_paper_says() -> None:
     assert all(not layers[name].bias.any() for name in set(layers) - ones)
 
 
-def test_behind_a_small_stem_the_original_begins_as_pytorch_does() -> None:
+def test_after_a_small_stem_the_original_begins_as_pytorch_does() -> None:
     conv1 = AlexNet(dataclasses.replace(PRESETS["alexnet-2012"], stem="small", hidden_dim=4)).conv1
     assert conv1.weight.abs().max().item() == pytest.approx(1 / math.sqrt(3 * 3 * 3), rel=0.02)  # uniform up to there
 

@@ -329,7 +329,7 @@ def test_channels_last_changes_no_result() -> None:
     torch.testing.assert_close(model(x.to(memory_format=torch.channels_last)), expected)
 
 
-def test_first_weights_have_the_variance_of_the_card() -> None:
+def test_initial_weights_have_the_variance_of_the_card() -> None:
     model = DenseNet(Config(layers=(1,), growth_rate=64))
     weight = model.get_submodule("denseblock1.denselayer1.conv2").weight
     assert weight.var().item() == pytest.approx(2 / (4 * 64 * 3 * 3), rel=0.05)

@@ -191,14 +191,14 @@ def test_the_receptive_field_can_be_followed_to_the_end(name: str) -> None:
     assert blocks["inception5b"].receptive_field == 27 + 2 * 8 * reach + 2 * 8 + 5 * 16 * reach + 16 + 2 * 32 * reach
 
 
-@pytest.mark.parametrize(("name", "deviation"), [("googlenet", 0.01), ("googlenet-2014", math.sqrt(2 / (9 * 128)))])
-def test_first_weights_have_the_deviation_of_the_docstring(name: str, deviation: float) -> None:
+@pytest.mark.parametrize(("name", "std"), [("googlenet", 0.01), ("googlenet-2014", math.sqrt(2 / (9 * 128)))])
+def test_initial_weights_have_the_standard_deviation_of_the_card(name: str, std: float) -> None:
     config = dataclasses.replace(PRESETS[name], auxiliary=False, num_classes=3)
     weight = GoogLeNet(config).get_submodule("inception3b.branch2.1.conv").weight
-    assert weight.std().item() == pytest.approx(deviation, rel=0.02)
+    assert weight.std().item() == pytest.approx(std, rel=0.02)
 
 
-def test_without_batch_normalization_the_signal_lives_through_the_first_weights() -> None:
+def test_without_batch_normalization_the_signal_lives_through_the_initialization() -> None:
     torch.manual_seed(0)
     model = GoogLeNet(dataclasses.replace(FORMS["googlenet-2014"], width=32)).eval()
     x = torch.randn(4, 3, 64, 64)

@@ -131,13 +131,13 @@ def test_a_mean_and_a_1x1_convolution_can_change_places(
     torch.testing.assert_close(layer(x), F.relu(layer.bn(layer.conv(mean_first))), rtol=1e-6, atol=1e-9)
 
 
-def test_first_weights_have_the_deviations_of_the_docstring() -> None:
+def test_initial_weights_have_the_standard_deviations_of_the_card() -> None:
     torch.manual_seed(0)
     parts = dict(InceptionV3(Config(width=16, num_classes=50)).named_parameters())
-    deviations = {"Mixed_6b.branch7x7_2.conv": 0.1, "fc": 0.1, "AuxLogits.conv0.conv": 0.1}
-    deviations |= {"AuxLogits.conv1.conv": 0.01, "AuxLogits.fc": 0.001}
-    measured = {name: parts[f"{name}.weight"].std().item() for name in deviations}
-    assert measured == pytest.approx(deviations, rel=0.03)
+    stds = {"Mixed_6b.branch7x7_2.conv": 0.1, "fc": 0.1, "AuxLogits.conv0.conv": 0.1}
+    stds |= {"AuxLogits.conv1.conv": 0.01, "AuxLogits.fc": 0.001}
+    measured = {name: parts[f"{name}.weight"].std().item() for name in stds}
+    assert measured == pytest.approx(stds, rel=0.03)
 
 
 def test_forward_is_the_head_of_the_features() -> None:

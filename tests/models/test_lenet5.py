@@ -116,7 +116,7 @@ def test_codes_of_other_classes_repeat_and_leave_torchs_random_state_alone() -> 
     assert len({tuple(code) for code in codes.tolist()}) == 26
 
 
-def test_first_weights_are_within_2_4_over_the_fan_in() -> None:
+def test_initial_weights_are_within_2_4_over_the_fan_in() -> None:
     torch.manual_seed(0)
     model = create_model("lenet5")
     for layer, inputs in ((model.c1, 25), (model.s2, 4), (model.s4, 4), (model.c5, 400), (model.f6, 120)):

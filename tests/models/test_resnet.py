@@ -122,7 +122,7 @@ def test_v1_strides_on_the_first_1x1_and_v15_on_the_3x3() -> None:
     assert strides == {"resnet50": ((1, 1), (2, 2)), "resnet50-v1": ((2, 2), (1, 1))}
 
 
-def test_first_weights_have_the_variance_of_the_paper() -> None:
+def test_initial_weights_have_the_variance_of_the_paper() -> None:
     weight = ResNet(Config(layers=(1,), width=64)).get_submodule("layer1.0.conv1").weight
     n = 64 * 3 * 3
     assert weight.var().item() == pytest.approx(2 / n, rel=0.05)

@@ -157,7 +157,7 @@ def test_channels_last_changes_no_result(batch_norm: bool) -> None:
     torch.testing.assert_close(model(x.to(memory_format=torch.channels_last)), expected)
 
 
-def test_first_weights_have_the_deviations_of_the_card() -> None:
+def test_initial_weights_have_the_standard_deviations_of_the_card() -> None:
     torch.manual_seed(0)
     model = VGG(Config(stages=(1, 1), width=64, pool_to=2, hidden_dim=128))
     convolution = model.convolutions[3].weight  # 64 to 128 channels
@@ -167,7 +167,7 @@ def test_first_weights_have_the_deviations_of_the_card() -> None:
     assert not any(p.any() for name, p in model.named_parameters() if name.endswith("bias"))
 
 
-def test_dropout_is_behind_both_hidden_layers() -> None:
+def test_dropout_is_after_both_hidden_layers() -> None:
     torch.manual_seed(0)
     model = VGG(dataclasses.replace(TINY, hidden_dim=64, dropout=0.9))
     with torch.no_grad():

@@ -45,7 +45,7 @@ def test_torchvisions_other_shapes(recompute: bool) -> None:
 
 
 def test_new_weights_are_distributed_as_torchvisions() -> None:
-    """Of each convolution the deviation, of all else the values."""
+    """Of each convolution the standard deviation, of all else the values."""
     config = Config(layers=(2, 2), growth_rate=16, num_classes=3)
     torch.manual_seed(0)
     ours = DenseNet(config).state_dict()

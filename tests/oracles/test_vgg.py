@@ -37,7 +37,7 @@ def test_the_small_head_and_other_channels(batch_norm: bool, pool_to: int, chann
 
 @pytest.mark.slow
 def test_vgg11_of_the_published_widths() -> None:
-    """All that is published but the number of units behind the convolutions: with 4 096 they would take 7 GB."""
+    """All that is published but the number of units after the convolutions: with 4 096 they would take 7 GB."""
     whole = dataclasses.replace(PRESETS["vgg11"], hidden_dim=512)
     assert compare(VGG(whole), oracle_for("vgg11", whole), torch.Generator().manual_seed(1)).equal
 

@@ -7,7 +7,7 @@ The one tower is after A. Krizhevsky, One weird trick for parallelizing convolut
 
     a = max(0, W ∗ x + c);    b_i = a_i / (k + α Σ_j a_j²)^β,   j from i − n/2 to i + n/2 among all maps of the layer
 
-The second equation is local response normalization, b in place of a behind the first two layers of the original, with
+The second equation is local response normalization, b in place of a after the first two layers of the original, with
 k = 2, n = 5, α = 10⁻⁴, β = 0.75. Shapes, `alexnet` from (N, C, 224, 224), `alexnet-2012` from (N, C, 227, 227):
 
     layer                                   alexnet            alexnet-2012
@@ -21,13 +21,9 @@ k = 2, n = 5, α = 10⁻⁴, β = 0.75. Shapes, `alexnet` from (N, C, 224, 224),
             max over 3×3, stride 2          (N, 256,  6,  6)   (N, 256,  6,  6)
     fc6, fc7, fc8                           (N, 4096), (N, 4096), (N, classes)
 
-A layer in two towers is a convolution in two groups: each half of its maps sees one half of the maps before, which is
-how the original was spread over two GPUs. Images of any size from the least on will do: the last map is averaged over
-a grid of 6×6 cells, which at the sizes above is the map itself. With `stem="small"`, for images of few pixels, conv1
-is 3×3 with stride 1 and the grid is 3×3: the last map of a 32×32 image.
-
-fc6 has 6·6·256·4096 + 4096 = 37.75 million of `alexnet-2012`'s 60.97 million parameters. Where the papers, this file
-and the networks in circulation differ stands in CARD.
+A layer in two towers is a convolution in two groups: each half of its feature maps sees one half of those before, which
+is how the original was spread over two GPUs. More than half of all parameters are in fc6. With `stem="small"`, for
+images of few pixels, conv1 is 3×3 with stride 1 and the grid before fc6 is 3×3: the last map of a 32×32 image.
 """
 
 from __future__ import annotations
@@ -42,34 +38,28 @@ from ..errors import require
 from ..nn.normalization import local_response_norm
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .fields import Checked, fraction, one_of, positive
 from .images import refuse_small
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    form: str = "2014"  # 2014: one tower, as torchvision has it; 2012: two towers and normalization, as published
-    stem: str = "imagenet"  # imagenet: 11×11, stride 4; small: 3×3, stride 1, for images of few pixels
-    widths: tuple[int, ...] = (64, 192, 384, 256, 256)  # channels of the five convolutions; even in two towers
-    hidden_dim: int = 4096  # units of fc6 and of fc7
-    dropout: float = 0.5  # share of the units that training drops around fc6 and fc7
-    in_channels: int = 3  # 1 for grey, 3 for RGB
-    num_classes: int = 1000  # logits
+    form: str = one_of("2014", ("2014", "2012"))  # 2014: one tower, as torchvision; 2012: two towers, as published
+    stem: str = one_of("imagenet", ("imagenet", "small"))  # 11×11, stride 4; small: 3×3, stride 1, for few pixels
+    widths: tuple[int, ...] = positive((64, 192, 384, 256, 256))  # channels of five convolutions; even in two towers
+    hidden_dim: int = positive(4096)  # units of fc6 and of fc7
+    dropout: float = fraction(0.5)  # fraction of the units that training drops around fc6 and fc7
+    in_channels: int = positive(3)  # 1 for grey, 3 for RGB
+    num_classes: int = positive(1000)  # logits
 
     def __post_init__(self) -> None:
-        require(self.form in ("2014", "2012"), "form", self.form, "2014 or 2012")
-        require(self.stem in ("imagenet", "small"), "stem", self.stem, "imagenet or small")
+        super().__post_init__()
+        allowed = f"five numbers, each divisible by the number of towers, {self.towers}"
         require(
-            len(self.widths) == 5 and all(w >= 1 and w % self.towers == 0 for w in self.widths),
-            "widths",
-            self.widths,
-            "five numbers, at least 1 and divisible by the number of towers",
+            len(self.widths) == 5 and all(w % self.towers == 0 for w in self.widths), "widths", self.widths, allowed
         )
-        require(self.hidden_dim >= 1, "hidden_dim", self.hidden_dim, "at least 1")
-        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
-        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
-        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -90,12 +80,12 @@ class Config:
 
     @property
     def grid(self) -> int:
-        """Cells of the last map, in height and width."""
+        """Cells of the last feature maps, in height and width."""
         return 6 if self.stem == "imagenet" else 3
 
     @property
     def least_size(self) -> int:
-        """Smallest height and width of an image: one pixel is left of it in the last map."""
+        """Smallest height and width of an image: one pixel is left of it in the last feature maps."""
         side = 1
         for _ in range(3):  # what a max over 3×3 with stride 2 needs to leave `side` pixels
             side = 2 * side + 1
@@ -133,12 +123,12 @@ class AlexNet(nn.Module):
         self.fc7 = nn.Linear(config.hidden_dim, config.hidden_dim)
         self.fc8 = nn.Linear(config.hidden_dim, config.num_classes)
         if config.form == "2012" and config.stem == "imagenet":
-            self.initialise()
+            self.initialize()
 
-    def initialise(self) -> None:
-        """The paper's (section 5): weights of deviation 0.01; biases of 1 where they give ReLUs something to pass.
+    def initialize(self) -> None:
+        """Section 5: weights of standard deviation 0.01; biases of 1 where they give ReLUs something to pass.
 
-        It is made for the many inputs of the published layers: behind the few of a small stem, hardly anything of an
+        It is made for the many inputs of the published layers: after the few of a small stem, hardly anything of an
         image would come through.
         """
         ones = (self.conv2, self.conv4, self.conv5, self.fc6, self.fc7)
@@ -240,7 +230,7 @@ CARD = Card(
         ),
         Divergence(
             "normalization",
-            paper="behind the ReLU of conv1 and conv2, over all maps of the layer, α not divided by n",
+            paper="after the ReLU of conv1 and conv2, over all feature maps of the layer, α not divided by n",
             here="alexnet-2012: the same; alexnet: none",
             common="torchvision: none; Caffe: α divided by n, k = 1; Krizhevsky's later cuda-convnet2: within "
             "each tower, in conv1 before the ReLU",
@@ -252,10 +242,10 @@ CARD = Card(
             common="torchvision: of what they see; Caffe: of what they give; both doubled in training",
         ),
         Divergence(
-            "initialisation",
-            paper="2012: weights of deviation 0.01, biases 1 in conv2, conv4, conv5, fc6 and fc7, else 0",
+            "initialization",
+            paper="2012: weights of standard deviation 0.01, biases 1 in conv2, conv4, conv5, fc6 and fc7, else 0",
             here="alexnet-2012: the same, with stem=small PyTorch's own; alexnet: PyTorch's own",
-            common="torchvision: PyTorch's own; Caffe: biases of 0.1, fc6 and fc7 of deviation 0.005",
+            common="torchvision: PyTorch's own; Caffe: biases of 0.1, fc6 and fc7 of standard deviation 0.005",
         ),
         Divergence(
             "units of conv1",
@@ -263,16 +253,16 @@ CARD = Card(
             here="290 400",
         ),
         Divergence(
-            "last map",
+            "last feature maps",
             paper="6×6 at the one size of image",
             here="averaged over a grid of 6×6 cells, whatever its size",
-            common="torchvision: as here",
+            common="as here (torchvision)",
         ),
         Divergence(
             "optimizer",
             paper="2012: momentum 0.9 at 0.01, divided by 10 whenever the validation error stopped falling, three "
             "times in 90 epochs",
-            here="alexnet-2012: the same, divided at fixed shares of the epochs; alexnet: AdamW, warm-up and cosine",
+            here="alexnet-2012: the same, divided at fixed fractions of training; alexnet: AdamW, warm-up and cosine",
         ),
     ),
     settings={"alexnet": _ON_PHOTOGRAPHS, "alexnet-2012": _AS_PUBLISHED},

@@ -1,4 +1,4 @@
-"""Convolution, then attention: a small network in which local and global sight stand one after the other.
+"""Convolution, then attention: a small network that looks near first, then everywhere.
 
 The form is ours, the smallest that has each part once. What it is made of: attention between all places of a
 convolutional map, added to the map, is after X. Wang, R. Girshick, A. Gupta, K. He, Non-local neural networks, 2017
@@ -18,9 +18,8 @@ Shapes, from an image (N, C, H, W), H and W at least 4:
     linear                               (N, classes)
 
 Images of any size will do, with the remainder of a halving dropped; 32×32 pixels are 64 tokens. There are no
-positions, as in Wang et al.: attention and mean treat the tokens as a set, and only the zeros at the border of the
-convolutions tell a token anything of where it is. The convolutions have no bias: the normalization after them has one.
-Unlike theirs, the tokens are normalized before the attention (LN), as in today's Transformers, not after it (BN).
+positions, as in Wang et al.: attention and mean treat the tokens as a set, and only the padding of the convolutions
+tells a token anything of where it is. The convolutions have no bias: the normalization after them has one.
 """
 
 from __future__ import annotations
@@ -35,33 +34,23 @@ from ..errors import require
 from ..nn.attention import MultiHeadAttention
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .fields import Checked, positive
 from .images import refuse_small
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    widths: tuple[int, ...] = (48, 96, 192)  # channels of each convolution; between two of them the map is halved
-    heads: int = 4  # of attention; a divisor of the last width
-    in_channels: int = 3  # 1 for grey, 3 for RGB
-    num_classes: int = 10  # values that the head gives: one for each class, 1 for a number
+    widths: tuple[int, ...] = positive((48, 96, 192))  # channels of each convolution; between two the map is halved
+    heads: int = positive(4)  # of attention; a divisor of the last width
+    in_channels: int = positive(3)  # 1 for grey, 3 for RGB
+    num_classes: int = positive(10)  # values that the head gives: one for each class, 1 for a number
 
     def __post_init__(self) -> None:
-        require(
-            len(self.widths) >= 1 and all(width >= 1 for width in self.widths),
-            "widths",
-            self.widths,
-            "at least one number, each at least 1",
-        )
-        require(
-            self.heads >= 1 and self.widths[-1] % self.heads == 0,
-            "heads",
-            self.heads,
-            f"at least 1 and a divisor of the last width, {self.widths[-1]}",
-        )
-        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
-        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+        super().__post_init__()
+        allowed = f"a divisor of the last width, {self.widths[-1]}"
+        require(self.widths[-1] % self.heads == 0, "heads", self.heads, allowed)
 
     @property
     def least_size(self) -> int:
@@ -131,7 +120,7 @@ CARD = Card(
         Divergence(
             "the network",
             paper="blocks of attention with one head within a ResNet for video, BN after them",
-            here="one layer of attention with four heads, LN before it, behind three convolutions",
+            here="one layer of four heads after three convolutions; LN before it, as in today's Transformers",
         ),
     ),
     settings={

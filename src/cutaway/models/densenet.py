@@ -3,7 +3,7 @@
 After G. Huang, Z. Liu, L. van der Maaten, K. Q. Weinberger, Densely connected convolutional networks, 2016 (CVPR 2017).
 <https://arxiv.org/abs/1608.06993>
 
-Within a block every layer sees the maps of all layers before it, side by side, and adds k of its own (equation 2):
+Within a block every layer sees the feature maps of all before it, side by side, and adds k of its own (equation 2):
 
     x_l = H_l([x_0, x_1, …, x_{l−1}])        [ ]: joined along the channels;  k: the growth rate
 
@@ -33,15 +33,6 @@ copy is kept for the backward pass: memory grows with the square of the depth. `
 and joins and normalizes them again in the backward pass (G. Pleiss and others, Memory-efficient implementation of
 DenseNets, 2017, <https://arxiv.org/abs/1707.06990>): the same numbers bit for bit, for some more time. Under
 torch.compile it has no effect: the compiler itself chooses what to keep.
-
-Where the paper, this file and the checkpoints in circulation differ:
-- Dropout, which the paper uses only where there is no augmentation, at 0.2. There, in the authors' release and here it
-  follows every convolution but the first; in torchvision only the last one of each layer.
-- Stem of the CIFAR family. In the paper 16 channels, for BC 2k, as here; in the authors' later release 2k for both.
-- Initialisation. Normal weights of variance 2/n: n counts the inputs of a convolution in torchvision and here, its
-  outputs in the authors' release. The head's bias begins at 0, its weights as PyTorch has them.
-- Running statistics with recomputation: the batch counts once here and in the authors' release, which puts the old
-  statistics back. In torchvision (`memory_efficient`) it counts twice.
 """
 
 from __future__ import annotations
@@ -59,38 +50,28 @@ from torch.utils.checkpoint import checkpoint
 from ..errors import require
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .fields import Checked, fraction, one_of, positive
 from .images import refuse_small
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    layers: tuple[int, ...] = (6, 12, 24, 16)  # layers in each dense block
-    growth_rate: int = 32  # k: channels that each layer adds
+    layers: tuple[int, ...] = positive((6, 12, 24, 16))  # layers in each dense block
+    growth_rate: int = positive(32)  # k: channels that each layer adds
     bottleneck: bool = True  # a layer's 3×3 convolution sees 4k channels, from a 1×1; without, it sees all there are
-    compression: float = 0.5  # θ: share of the channels that a transition lets through; 1 for all
-    stem: str = "imagenet"  # imagenet: 7×7 stride 2, norm, then max-pool; cifar: 3×3 alone, for images of few pixels
-    stem_channels: int = 64  # channels that enter the first block: 2k with bottleneck and compression, 16 without
-    dropout: float = 0.0  # after every convolution but the first; the paper's 0.2 goes with no augmentation
+    compression: float = 0.5  # θ: fraction of the channels that a transition lets through; 1 for all
+    stem: str = one_of("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
+    stem_channels: int = positive(64)  # channels into the first block: 2k with bottleneck and compression, 16 without
+    dropout: float = fraction(0.0)  # after every convolution but the first
     recompute: bool = False  # join and normalize anew in the backward pass: less memory, more time, the same numbers
-    in_channels: int = 3  # 1 for grey, 3 for RGB
-    num_classes: int = 1000  # logits
+    in_channels: int = positive(3)  # 1 for grey, 3 for RGB
+    num_classes: int = positive(1000)  # logits
 
     def __post_init__(self) -> None:
-        require(
-            len(self.layers) >= 1 and all(n >= 1 for n in self.layers),
-            "layers",
-            self.layers,
-            "at least one block, each of at least one layer",
-        )
-        require(self.growth_rate >= 1, "growth_rate", self.growth_rate, "at least 1")
+        super().__post_init__()
         require(0 < self.compression <= 1, "compression", self.compression, "above 0 and at most 1")
-        require(self.stem in ("imagenet", "cifar"), "stem", self.stem, "imagenet or cifar")
-        require(self.stem_channels >= 1, "stem_channels", self.stem_channels, "at least 1")
-        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
-        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
-        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
         require(min(self.enters) >= 1, "compression", self.compression, "large enough to leave a channel")
 
     @property
@@ -117,7 +98,7 @@ class Config:
 
 
 def conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1) -> nn.Conv2d:
-    """A convolution that keeps the size at stride 1. It has no bias: the normalization behind it has one."""
+    """A convolution that keeps the size at stride 1. It has no bias: the normalization after it has one."""
     return nn.Conv2d(in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=False)
 
 
@@ -250,7 +231,7 @@ class DenseNet(nn.Module):
         nn.init.zeros_(self.classifier.bias)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: the mean over the last map, (N, channels). Raises ModelError for images too small."""
+        """What the head sees: the mean over each feature map, (N, channels). Raises ModelError for images too small."""
         refuse_small(x, self.config.least_size, "densenet")
         x = self.conv0(x)  # (N, stem_channels, H/2, W/2); H, W with the CIFAR stem
         if self.config.stem == "imagenet":
@@ -345,7 +326,7 @@ CARD = Card(
     divergences=(
         Divergence(
             "dropout",
-            paper="0.2 after every convolution but the first, only without augmentation",
+            paper="0.2 after every convolution but the first, only where there is no augmentation",
             here="at the same places; 0 unless set",
             common="torchvision's: after the last convolution of each layer only",
         ),
@@ -356,15 +337,15 @@ CARD = Card(
             common="2k for both in the authors' later release",
         ),
         Divergence(
-            "initialisation",
+            "initialization",
             paper="normal, variance 2/n (K. He and others, 2015)",
             here="n counts inputs; the head has PyTorch's own weights and a bias of 0",
             common="as here (torchvision); n counts outputs (the authors' release)",
         ),
         Divergence(
             "running statistics with recomputation",
-            paper="none; in the authors' release the batch counts once",
-            here="the batch counts once",
+            paper="none; in the authors' release, which puts the old statistics back, the batch counts once",
+            here="as in the authors' release",
             common="it counts twice (torchvision's memory_efficient)",
         ),
         Divergence(

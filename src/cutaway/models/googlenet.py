@@ -4,7 +4,7 @@ After C. Szegedy, W. Liu, Y. Jia, P. Sermanet, S. Reed, D. Anguelov, D. Erhan, V
 with convolutions, 2014 (CVPR 2015). <https://arxiv.org/abs/1409.4842>
 
 An Inception module looks at its input through windows of several sizes at once and joins what it sees along channels.
-1×1 convolutions bring the channels down before the costly windows, and behind the pool (figure 2b):
+1×1 convolutions bring the channels down before the costly windows, and after the pool (figure 2b):
 
                 x (N, C, H, W)
       ┌─────────┬───┴─────┬─────────┐
@@ -19,29 +19,8 @@ logits (N, classes). The pools round up. Images of 15×15 pixels and more will d
 and has a 3×3 convolution without stride and no first pool: a CIFAR image of 32×32 is then 16×16 at 3a and 4×4 at 5b.
 
 In training two auxiliary heads look at what 4a and 4d give, (N, 512, 14, 14) and (N, 528, 14, 14): mean over a grid of
-4×4, 1×1 convolution to 128 channels, 1024 units, 70 % dropout, logits. Their losses count 0.3 of the head's. They are
-for training alone: in eval mode they are not run, and `auxiliary=False` leaves them out.
-
-Where the paper, this file and the checkpoints in circulation differ:
-- torchvision's network (`googlenet`) is another one. It has batch normalization after every convolution (ε = 10⁻³, and
-  so no biases) in place of the two local response normalizations, and 3×3 windows where 5×5 are meant: its weights come
-  from a TensorFlow release that had it so, and it is kept for their sake (pytorch/vision issue 906). `googlenet-2014`
-  is the published one; `norm`, `large_kernel` and `auxiliary_pool` tell them apart, and can be set in either.
-- The grid of the auxiliary heads. The paper takes means of 5×5 windows, 3 apart, which on a map of 14×14 come to 4×4.
-  torchvision divides a map of any size into 4×4 equal parts, which on 14×14 are windows of 4×4. Here `googlenet-2014`
-  has the paper's windows wherever they come to 4×4, and equal parts elsewhere.
-- Local response normalization. The paper gives it no constants. Here they are those of Caffe's replication of the
-  paper (BVLC/caffe, models/bvlc_googlenet), which its first author helped with: x / (1 + 10⁻⁴/5 Σ x²)^0.75 over 5
-  channels. Order, too, is as in its figure 3 and there: pool, norm, 1×1, 3×3, norm, pool.
-- Order of the auxiliary heads' answers. Here the shallower comes first. torchvision's tuple has the deeper first, and
-  had the two under each other's names until November 2024 (pytorch/vision pull request 8743).
-- Input. torchvision's pre-trained weights go with a setting, `transform_input`, that takes images normalised with
-  ImageNet's means and deviations and gives the network what a mean and a deviation of 0.5 would have. That is a matter
-  of preparing data: here there is no such setting, and those weights want images normalised with 0.5 and 0.5.
-- Initialisation, of which the paper says nothing. torchvision: normal, deviation 0.01, cut at ±2. Without batch
-  normalization the signal dies of that within 22 layers: `googlenet-2014` takes K. He's for convolutions (variance 2/n,
-  n the inputs, biases 0) and PyTorch's own for the rest. Caffe's replication has Xavier's and biases of 0.2.
-- The paper speaks of 1.5 billion multiply-adds; by its table of widths they are 1.583 billion.
+4×4, 1×1 convolution to 128 channels, 1024 units, dropout, logits. Their losses count `auxiliary_weight` times the
+head's. They are for training alone: in eval mode they are not run, and `auxiliary=False` leaves them out.
 """
 
 from __future__ import annotations
@@ -57,32 +36,28 @@ from ..errors import require
 from ..nn.normalization import local_response_norm
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .fields import Checked, fraction, one_of, positive
 from .images import refuse_small
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    norm: str = "batch"  # batch: after every convolution; response: twice in the stem, as published
+    norm: str = one_of("batch", ("batch", "response"))  # batch: in every convolution; response: twice, as published
     large_kernel: int = 3  # window of the branch that was published with 5: 3 as torchvision's, 5
     auxiliary: bool = True  # two more heads in training, on the maps of 4a and 4d
-    auxiliary_pool: str = "equal"  # how those come to 4×4: equal parts; 5x5: windows, 3 apart, as published
-    dropout: float = 0.2  # in front of the head; in the auxiliary heads it is 0.7
-    stem: str = "imagenet"  # imagenet: 7×7 stride 2, then max-pool; small: 3×3 stride 1, for images of few pixels
-    width: int = 64  # channels of the first convolution, a multiple of 8; all others change with it
-    in_channels: int = 3  # 1 for grey, 3 for RGB
-    num_classes: int = 1000  # logits
+    auxiliary_pool: str = one_of("equal", ("equal", "5x5"))  # their 4×4 cells: equal parts; 5x5: windows, as published
+    dropout: float = fraction(0.2)  # before the head; in the auxiliary heads it is 0.7
+    stem: str = one_of("imagenet", ("imagenet", "small"))  # 7×7 stride 2, max-pool; small: 3×3 alone, for few pixels
+    width: int = positive(64)  # channels of the first convolution, a multiple of 8; all others change with it
+    in_channels: int = positive(3)  # 1 for grey, 3 for RGB
+    num_classes: int = positive(1000)  # logits
 
     def __post_init__(self) -> None:
-        require(self.norm in ("batch", "response"), "norm", self.norm, "batch or response")
+        super().__post_init__()
         require(self.large_kernel in (3, 5), "large_kernel", self.large_kernel, "3 or 5")
-        require(self.auxiliary_pool in ("equal", "5x5"), "auxiliary_pool", self.auxiliary_pool, "equal or 5x5")
-        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
-        require(self.stem in ("imagenet", "small"), "stem", self.stem, "imagenet or small")
-        require(self.width >= 8 and self.width % 8 == 0, "width", self.width, "a multiple of 8")
-        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
-        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+        require(self.width % 8 == 0, "width", self.width, "a multiple of 8")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -91,7 +66,7 @@ class Config:
 
     @property
     def least_size(self) -> int:
-        """The smallest height and width: from the end, the map in front of the third pool of 3×3 /2 needs 2 pixels."""
+        """The smallest height and width: from the end, the map before the third pool of 3×3 /2 needs 2 pixels."""
         return 15 if self.stem == "imagenet" else 4
 
     def scaled(self, channels: int) -> int:
@@ -203,9 +178,9 @@ class GoogLeNet(nn.Module):
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.dropout = nn.Dropout(config.dropout)
         self.fc = nn.Linear(config.scaled(1024), config.num_classes)
-        self._initialise()
+        self._initialize()
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         for module in self.modules():
             if self.config.norm == "batch" and isinstance(module, nn.Conv2d | nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.01, a=-2, b=2)
@@ -215,19 +190,19 @@ class GoogLeNet(nn.Module):
                     nn.init.zeros_(module.bias)
 
     def _seen(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """What the head sees, but for dropout, and the auxiliary heads' answers: none but in training.
+        """What the head sees, but for dropout, and the auxiliary heads' logits: none but in training.
 
-        They answer where they stand, so that the backward pass comes to them only when much memory is free again.
+        They run where they stand, so that the backward pass comes to them only when much memory is free again.
         """
         refuse_small(x, self.config.least_size, "googlenet")
         x = self.norm1(self.maxpool1(self.conv1(x)))  # (N, 64, 56, 56), from 224
         x = self.maxpool2(self.norm2(self.conv3(self.conv2(x))))  # (N, 192, 28, 28)
         x = self.inception3b(self.inception3a(x))  # (N, 480, 28, 28)
-        answering = self.training and self.config.auxiliary
+        training = self.training and self.config.auxiliary
         x = self.inception4a(self.maxpool3(x))  # (N, 512, 14, 14)
-        auxiliary = (self.aux1(x),) if answering else ()
+        auxiliary = (self.aux1(x),) if training else ()
         x = self.inception4d(self.inception4c(self.inception4b(x)))  # (N, 528, 14, 14)
-        auxiliary += (self.aux2(x),) if answering else ()
+        auxiliary += (self.aux2(x),) if training else ()
         x = self.maxpool4(self.inception4e(x))  # (N, 832, 7, 7)
         x = self.avgpool(self.inception5b(self.inception5a(x)))  # (N, 1024, 1, 1)
         return x.flatten(1), auxiliary
@@ -259,6 +234,7 @@ PRESETS = {
 }
 
 _IMAGE = (3, 224, 224)
+_TABLE_1_MACS = 1_582_671_872  # of the widths in the paper's table 1
 
 # torchvision did not train its form but brought weights over: these are the settings of the residual networks.
 _BATCH = {
@@ -301,7 +277,7 @@ CARD = Card(
         ),
         "googlenet-2014": Published(
             6_998_552 + 3_188_840 + 3_190_888,
-            1_582_671_872,
+            _TABLE_1_MACS,
             _IMAGE,
             "computed from the paper's table 1: the network and its two auxiliary heads; multiply-adds without them",
         ),
@@ -311,49 +287,56 @@ CARD = Card(
             "normalization",
             paper="local response, twice in the stem; biases in every convolution",
             here="googlenet: by the batch after every convolution, ε = 10⁻³, no biases; googlenet-2014: as published",
-            common="by the batch (torchvision); local response (Caffe)",
+            common="by the batch (torchvision, whose weights come from a TensorFlow release); local response (Caffe)",
         ),
         Divergence(
             "window of the third branch",
             paper="5×5",
-            here="googlenet: 3×3; googlenet-2014: 5×5",
+            here="googlenet: 3×3, for the sake of torchvision's weights; googlenet-2014: 5×5",
             common="3×3 (torchvision, after TensorFlow's: pytorch/vision issue 906); 5×5 (Caffe)",
         ),
         Divergence(
             "grid of the auxiliary heads",
             paper="windows of 5×5, 3 apart: 4×4 of them on a map of 14×14",
             here="googlenet: 4×4 equal parts; googlenet-2014: as published where it comes to 4×4, else equal parts",
-            common="equal parts (torchvision)",
+            common="equal parts, on a map of 14×14 windows of 4×4 (torchvision)",
         ),
         Divergence(
-            "order of the auxiliary answers",
+            "order of the auxiliary outputs",
             paper="none is given",
             here="logits, 4a's, 4d's",
-            common="logits, 4d's, 4a's (torchvision; 4a's and 4d's swapped before pull request 8743)",
+            common="logits, 4d's, 4a's (torchvision; under each other's names until November 2024, pull request 8743)",
         ),
         Divergence(
             "input",
             paper="the mean subtracted",
             here="as the data was prepared",
-            common="torchvision's weights want mean 0.5 and deviation 0.5, by transform_input=True",
+            common="torchvision's weights want mean and standard deviation 0.5; its transform_input=True makes that of "
+            "images normalized with ImageNet's",
         ),
         Divergence(
-            "constants of local response normalization",
-            paper="none are given",
-            here="5 channels, k = 1, α = 10⁻⁴ divided by 5, β = 0.75",
-            common="as here (Caffe)",
+            "local response normalization",
+            paper="no constants; order of figure 3: pool, norm, 1×1, 3×3, norm, pool",
+            here="5 channels, k = 1, α = 10⁻⁴ divided by 5, β = 0.75; order as published",
+            common="as here (Caffe's bvlc_googlenet, which the paper's first author helped with)",
         ),
         Divergence(
-            "initialisation",
+            "initialization",
             paper="none is given",
-            here="googlenet: normal, deviation 0.01; googlenet-2014: K. He's, n counting inputs; biases 0",
-            common="normal, deviation 0.01 (torchvision); Xavier's, biases 0.2 (Caffe)",
+            here="googlenet: as torchvision; googlenet-2014, in whose 22 layers the signal would die of that: "
+            "convolutions K. He's, n counting inputs, biases 0; the rest PyTorch's own",
+            common="normal, standard deviation 0.01, cut at ±2 (torchvision); Xavier's, biases 0.2 (Caffe)",
         ),
         Divergence(
-            "dropout in front of the head",
+            "dropout before the head",
             paper="0.4",
             here="googlenet: 0.2; googlenet-2014: 0.4",
             common="0.2 (torchvision); 0.4 (Caffe)",
+        ),
+        Divergence(
+            "MACs (multiply-adds)",
+            paper="1.5 billion in the text",
+            here=f"googlenet-2014: {_TABLE_1_MACS / 1e9:.3f} billion, from the widths of the paper's table 1",
         ),
     ),
     settings={"googlenet": _BATCH, "googlenet-2014": _PUBLISHED},

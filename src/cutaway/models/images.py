@@ -1,4 +1,4 @@
-"""What the models that take images share: refusing images that are too small, and the answers of auxiliary heads."""
+"""What the models that take images share: refusing images that are too small, and the outputs of auxiliary heads."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def refuse_small(x: Tensor, least: int, name: str) -> None:
 
 
 def answers_of(outputs: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """What a model gave as a tuple: the head's outputs alone, or, in training, those of auxiliary heads behind them."""
+    """What a model gave as a tuple: the head's outputs alone, or, in training, those of auxiliary heads after them."""
     return outputs if isinstance(outputs, tuple) else (outputs,)

@@ -32,24 +32,8 @@ do; `stem="small"` takes 15×15 and more: its convolutions are padded and have n
 kept, so that a CIFAR image of 32×32 is 15×15 at A and 3×3 at E.
 
 In training an auxiliary head looks at the last map of C: means of 5×5 windows, 3 apart, (N, 768, 5, 5), 1×1 to 128
-channels, 5×5 without padding to 768, mean, logits. Its loss counts 0.4 of the head's. It is for training alone: in eval
-mode it is not run, and `auxiliary=False` leaves it out. Smaller maps than 17×17 do not come to 5×5 windows (images
-smaller than 299×299, which torchvision's head refuses): there the map is divided into 5×5 equal parts.
-
-Where the paper, this file and the checkpoints in circulation differ:
-- The network is the one that the authors released (tensorflow/models), in torchvision's form, name for name. The
-  paper's table 1 is another one: its stem ends in three 3×3 convolutions, the second with stride 2, where the release
-  has a 1×1, a 3×3 and a max-pool, and its figure 5 has a 3×3 where module A of the release has a 5×5.
-- Means at the border. In TensorFlow a 3×3 mean counts only the pixels that are there, in torchvision it counts the
-  padding as zeros too, and here as there: brought-over weights saw other means at the border than those they meet.
-- The graph that scores generated images (Fréchet inception distance, mseitz/pytorch-fid) is an older release, with
-  weights of the same shapes: its means leave the padding out, and the last E takes the largest of 3×3 for the mean.
-- The weight of the auxiliary loss, of which the paper says nothing, is 0.4 in the authors' release.
-- Input. torchvision's pre-trained weights go with a setting, `transform_input`, that takes images normalised with
-  ImageNet's means and deviations and gives the network what a mean and a deviation of 0.5 would have. That is a matter
-  of preparing data: here there is no such setting, and those weights want images normalised with 0.5 and 0.5.
-- The paper speaks of 5 billion multiply-adds and less than 25 million parameters. This network has 5.713 billion and
-  23 834 568, and 3 326 696 more in its auxiliary head.
+channels, 5×5 without padding to 768, mean, logits. Its loss counts `auxiliary_weight` times the head's. It is for
+training alone: in eval mode it is not run, and `auxiliary=False` leaves it out.
 """
 
 from __future__ import annotations
@@ -64,26 +48,24 @@ from torch import Tensor, nn
 from ..errors import require
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .fields import Checked, fraction, one_of, positive
 from .images import refuse_small
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
     auxiliary: bool = True  # one more head in training, on the last map of 17×17
-    dropout: float = 0.5  # in front of the head
-    stem: str = "imagenet"  # imagenet: stride 2 and two pools; small: one pool, for images of few pixels
-    width: int = 32  # channels of the first convolution, a multiple of 2; all others change with it
-    in_channels: int = 3  # 1 for grey, 3 for RGB
-    num_classes: int = 1000  # logits
+    dropout: float = fraction(0.5)  # before the head
+    stem: str = one_of("imagenet", ("imagenet", "small"))  # stride 2 and two pools; small: one pool, for few pixels
+    width: int = positive(32)  # channels of the first convolution, a multiple of 2; all others change with it
+    in_channels: int = positive(3)  # 1 for grey, 3 for RGB
+    num_classes: int = positive(1000)  # logits
 
     def __post_init__(self) -> None:
-        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
-        require(self.stem in ("imagenet", "small"), "stem", self.stem, "imagenet or small")
-        require(self.width >= 2 and self.width % 2 == 0, "width", self.width, "a multiple of 2")
-        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
-        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+        super().__post_init__()
+        require(self.width % 2 == 0, "width", self.width, "a multiple of 2")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -278,7 +260,7 @@ class InceptionV3(nn.Module):
     """(N, C, H, W) images to (N, classes) logits. The names of its parts are torchvision's, key for key."""
 
     takes = (ImageSpec,)
-    auxiliary_weight = 0.4  # of the auxiliary head's loss, as in the authors' release
+    auxiliary_weight = 0.4  # of the auxiliary head's loss
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -310,19 +292,19 @@ class InceptionV3(nn.Module):
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.dropout = nn.Dropout(config.dropout)
         self.fc = nn.Linear(c(2048), config.num_classes)
-        self._initialise()
+        self._initialize()
 
-    def _initialise(self) -> None:
-        """Normal weights cut at ±2, of deviation 0.1, in the auxiliary head's last two layers 0.01 and 0.001."""
-        deviations = {"AuxLogits.conv1.conv": 0.01, "AuxLogits.fc": 0.001}
+    def _initialize(self) -> None:
+        """Normal weights cut at ±2, of standard deviation 0.1, or smaller in the auxiliary head's last two layers."""
+        stds = {"AuxLogits.conv1.conv": 0.01, "AuxLogits.fc": 0.001}
         for name, module in self.named_modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
-                nn.init.trunc_normal_(module.weight, std=deviations.get(name, 0.1), a=-2, b=2)
+                nn.init.trunc_normal_(module.weight, std=stds.get(name, 0.1), a=-2, b=2)
 
     def _seen(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """What the head sees, but for dropout, and the auxiliary head's answer: none but in training.
+        """What the head sees, but for dropout, and the auxiliary head's logits: none but in training.
 
-        It answers where it stands, so that the backward pass comes to it only when much memory is free again.
+        It runs where it stands, so that the backward pass comes to it only when much memory is free again.
         """
         refuse_small(x, self.config.least_size, "inception-v3")
         x = self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x)))  # (N, 64, 147, 147), from 299
@@ -349,6 +331,8 @@ Model = InceptionV3
 
 PRESETS = {"inception-v3": Config()}
 
+_NETWORK, _AUXILIARY, _MACS = 23_834_568, 3_326_696, 5_713_216_096
+
 CARD = Card(
     title="Rethinking the Inception architecture for computer vision",
     authors="C. Szegedy, V. Vanhoucke, S. Ioffe, J. Shlens, Z. Wojna",
@@ -359,8 +343,8 @@ CARD = Card(
     oracle="torchvision's Inception3",
     published={
         "inception-v3": Published(
-            27_161_264,
-            5_713_216_096,
+            _NETWORK + _AUXILIARY,
+            _MACS,
             (3, 299, 299),
             "torchvision's weight metadata, which counts the auxiliary head's parameters and has the multiply-adds to "
             "three decimals; in full counted on its network, without that head",
@@ -369,21 +353,23 @@ CARD = Card(
     divergences=(
         Divergence(
             "the network",
-            paper="table 1: three 3×3 behind the first pool, the second with stride 2; figure 5: 3×3 in module A",
-            here="1×1, 3×3, max 3×3 /2 behind the first pool; 5×5 in module A",
-            common="as here (the authors' release, torchvision)",
+            paper="table 1: three 3×3 after the first pool, the second with stride 2; figure 5: 3×3 in module A",
+            here="1×1, 3×3, max 3×3 /2 after the first pool; 5×5 in module A",
+            common="as here (the authors' release, tensorflow/models; torchvision, name for name)",
         ),
         Divergence(
             "means at the border",
             paper="nothing is said",
             here="the padding counts as zeros",
-            common="as here (torchvision); only the pixels that are there (TensorFlow; pytorch-fid)",
+            common="as here (torchvision); only the pixels that are there (TensorFlow, from where torchvision has its "
+            "weights; pytorch-fid)",
         ),
         Divergence(
             "pool of the last module E",
             paper="mean",
             here="mean",
-            common="mean (torchvision); the largest (the graph of the Fréchet inception distance, pytorch-fid)",
+            common="mean (torchvision); the largest (the graph of the Fréchet inception distance, mseitz/pytorch-fid, "
+            "an older release with weights of the same shapes)",
         ),
         Divergence(
             "auxiliary head on small maps",
@@ -394,19 +380,27 @@ CARD = Card(
         Divergence(
             "weight of the auxiliary loss",
             paper="none is given",
-            here="0.4",
-            common="0.4 (the authors' release)",
+            here=f"{InceptionV3.auxiliary_weight}",
+            common="as here (the authors' release)",
         ),
         Divergence(
             "input",
             paper="nothing is said",
             here="as the data was prepared",
-            common="torchvision's weights want mean 0.5 and deviation 0.5, by transform_input=True",
+            common="torchvision's weights want mean and standard deviation 0.5; its transform_input=True makes that of "
+            "images normalized with ImageNet's",
         ),
         Divergence(
-            "initialisation",
+            "initialization",
             paper="none is given",
-            here="normal, deviation 0.1; in the auxiliary head's last two layers 0.01 and 0.001",
+            here="normal, standard deviation 0.1, cut at ±2; in the auxiliary head's last two layers 0.01 and 0.001",
+            common="as here (torchvision)",
+        ),
+        Divergence(
+            "size",
+            paper="5 billion MACs (multiply-adds), less than 25 million parameters",
+            here=f"{_MACS / 1e9:.3f} billion; {_NETWORK / 1e6:.1f} million, and the auxiliary head's "
+            f"{_AUXILIARY / 1e6:.1f}",
             common="as here (torchvision)",
         ),
         Divergence(

@@ -19,10 +19,7 @@ Every unit up to F6 passes its weighted sum through f. A sub-sampling unit adds 
 by its map's coefficient, adds its map's bias. The output unit of class i is the squared distance of F6 to a
 fixed code of ±1, a picture of the character, 7 pixels by 12: the smallest distance is the answer.
 
-Shapes: images (N, C, 32, 32) to −y (N, classes). `lenet5-modern` is the form in common use. Where this file
-and the paper differ stands in CARD. The paper's pixels are −0.1 for the background and 1.175 for ink, which
-makes their mean about 0 and their variance about 1; here the data set does that, with the statistics of its
-training part.
+Shapes: images (N, C, 32, 32) to −y (N, classes). `lenet5-modern` is the form in common use.
 """
 
 from __future__ import annotations
@@ -40,6 +37,7 @@ from ..nn.activations import scaled_tanh
 from ..nn.losses import RUBBISH
 from ..spec import ImageSpec, Value
 from .card import Card, Divergence, Published
+from .fields import Checked, at_least, positive
 
 # Table I of the paper: the maps of S2 that each of the 16 maps of C3 sees. Every map sees others than its neighbour
 # does, so that they cannot all learn the same.
@@ -93,16 +91,15 @@ def codes_for(num_classes: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    in_channels: int = 1  # 1 for grey, as published; 3 for RGB
-    num_classes: int = 10
+    in_channels: int = positive(1)  # 1 for grey, as published; 3 for RGB
+    num_classes: int = at_least(2, 10)
     image_size: int = 32  # height and width, as published; smaller images are padded or enlarged to it
 
     def __post_init__(self) -> None:
-        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
-        require(self.num_classes >= 2, "num_classes", self.num_classes, "at least 2")
+        super().__post_init__()
         require(self.image_size == 32, "image_size", self.image_size, "32: C5 sees 5×5, all that is left then")
 
     @classmethod
@@ -187,10 +184,10 @@ class LeNet5(nn.Module):
         self.c5 = nn.Conv2d(16, 120, kernel_size=5)
         self.f6 = nn.Linear(120, CODE)
         self.output = RadialBasis(codes_for(config.num_classes))
-        self.initialise()
+        self.initialize()
 
     @torch.no_grad()
-    def initialise(self) -> None:
+    def initialize(self) -> None:
         """Draw every weight and bias from ±2.4 / fan-in, the number of inputs of its unit (appendix A)."""
         fan_in = {
             self.c1: 25 * self.config.in_channels,
@@ -268,10 +265,12 @@ CARD = Card(
         Divergence(
             "constant j of the criterion",
             paper="positive, no value given",
-            here=f"{RUBBISH:g}, in units of squared distance: the codes of two digits are 40 to 200 apart",
+            here=f"{RUBBISH:g}, a squared distance, less than any between the codes of two digits",
         ),
         Divergence(
-            "pixels", paper="−0.1 background, 1.175 ink", here="standardised by the training part, as its aim was"
+            "pixels",
+            paper="−0.1 background, 1.175 ink: mean about 0, variance about 1",
+            here="standardized with the mean and standard deviation of the training split",
         ),
         Divergence(
             "optimizer",

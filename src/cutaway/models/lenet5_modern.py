@@ -6,11 +6,7 @@ Proc. IEEE 86(11), 1998, section II.B. <https://doi.org/10.1109/5.726791>
     a = ReLU(W ∗ x + b),  pooled by max over 2×2;  logits = W₃ ReLU(W₂ ReLU(W₁ vec(a)))
 
 Shapes, from an image (N, C, 32, 32): C1 (N, 6, 28, 28), pool (N, 6, 14, 14), C3 (N, 16, 10, 10), pool (N, 16, 5, 5),
-C5 120, F6 84, logits (N, classes).
-
-Where this differs from the paper (`lenet5` is the network as published): ReLU for the scaled tanh; max-pooling without
-parameters for trainable sub-sampling; C3 sees all six maps instead of a table of connections; a linear output trained
-by cross-entropy for radial basis functions. It counts 61 706 parameters instead of 60 000.
+C5 120, F6 84, logits (N, classes). `lenet5` is the network as published.
 """
 
 from __future__ import annotations
@@ -21,28 +17,19 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ModelError, require
+from ..errors import ModelError
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .fields import Checked, at_least, positive
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    in_channels: int = 1  # 1 for grey, 3 for RGB
-    num_classes: int = 10
-    image_size: int = 32  # height and width; smaller images are padded or enlarged to it
-
-    def __post_init__(self) -> None:
-        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
-        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
-        require(
-            self.image_size >= 16,
-            "image_size",
-            self.image_size,
-            "at least 16: two 5×5 convolutions and two poolings use up the rest",
-        )
+    in_channels: int = positive(1)  # 1 for grey, 3 for RGB
+    num_classes: int = positive(10)
+    image_size: int = at_least(16, 32)  # height and width; smaller images are padded or enlarged to it
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -101,8 +88,12 @@ CARD = Card(
     },
     divergences=(
         Divergence("activation", paper="1.7159 tanh(2x/3)", here="ReLU"),
-        Divergence("sub-sampling", paper="sum of 2×2, trainable coefficient and bias", here="max over 2×2"),
-        Divergence("C3", paper="each map sees 3 to 6 of the 6 maps before it", here="each sees all 6"),
+        Divergence(
+            "sub-sampling", paper="sum of 2×2, trainable coefficient and bias", here="max over 2×2, no parameters"
+        ),
+        Divergence(
+            "C3", paper="each map sees 3 to 6 of the 6 before it, by a table of connections", here="each sees all 6"
+        ),
         Divergence("output", paper="radial basis functions on fixed codes", here="linear, trained by cross-entropy"),
     ),
     settings={"lenet5-modern": {"optimizer": "adamw", "lr": 2e-3, "epochs": 40, "batch_size": 64, "crop": 2}},

@@ -26,19 +26,8 @@ CIFAR family, from (N, C, 32, 32): stem 3×3 (N, 16, 32, 32), three stages of n 
 32, 16 and 8, mean (N, 64), logits; 6n + 2 layers. Images of any size and number of channels will do: maps are halved
 with the remainder rounded up, and the mean takes whatever is left.
 
-Where the paper, this file and the checkpoints in circulation differ:
-- Stride of the bottleneck. The paper and its authors' release put it on the first 1×1 convolution (`stride_on="1x1"`,
-  the presets `-v1`). torchvision and most checkpoints put it on the 3×3 ("v1.5", `stride_on="3x3"`, the plain names):
-  the weights have the same shapes and load into either, the network is another one and costs 6 % more at 50 layers.
-  A basic block has only one place for the stride, so 18 and 34 have one form.
-- Shortcuts where the shape changes. A: the input at every second pixel, with channels of zeros beside it; B: W_s is a
-  1×1 convolution with normalization. The paper takes A on CIFAR, both at 18 and 34 layers, B from 50 layers on; the
-  presets take A on CIFAR and B on ImageNet, as torchvision does. The paper does not say where A's zeros go: here half
-  of them before the channels and half behind, as in the implementation that is copied most. B has 2 752 parameters
-  more than A at every CIFAR depth.
-- Initialisation. The paper takes normal weights of variance 2/n from its reference 13, which allows n to count the
-  inputs or the outputs of a layer; here it counts outputs, as torchvision does. The last layer keeps PyTorch's own.
-- torchvision has two sets of weights for 50, 101 and 152 layers: one architecture, two training recipes.
+Where the shape changes, shortcut A is the input at every second pixel, with channels of zeros beside it; in B W_s is a
+1×1 convolution with normalization.
 """
 
 from __future__ import annotations
@@ -52,41 +41,30 @@ from torch import Tensor, nn
 from ..errors import require
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .fields import Checked, one_of, positive
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    layers: tuple[int, ...] = (2, 2, 2, 2)  # residual blocks in each stage
-    block: str = "basic"  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
-    width: int = 64  # channels of the first stage; each further stage has twice as many
-    stem: str = "imagenet"  # imagenet: 7×7 stride 2, then max-pool; cifar: 3×3 stride 1, for images of few pixels
-    shortcut: str = "B"  # where the shape changes: A pads channels of zeros, B is a 1×1 convolution
-    stride_on: str = "3x3"  # where a bottleneck strides: 3x3 as torchvision does, 1x1 as published
-    in_channels: int = 3  # 1 for grey, 3 for RGB
-    num_classes: int = 1000  # logits
+    layers: tuple[int, ...] = positive((2, 2, 2, 2))  # residual blocks in each stage
+    block: str = one_of("basic", ("basic", "bottleneck"))  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
+    width: int = positive(64)  # channels of the first stage; each further stage has twice as many
+    stem: str = one_of("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
+    shortcut: str = one_of("B", ("A", "B"))  # where the shape changes: A pads channels of zeros, B is a 1×1 convolution
+    stride_on: str = one_of("3x3", ("1x1", "3x3"))  # where a bottleneck strides: 3x3 as torchvision, 1x1 as published
+    in_channels: int = positive(3)  # 1 for grey, 3 for RGB
+    num_classes: int = positive(1000)  # logits
 
     def __post_init__(self) -> None:
-        require(
-            len(self.layers) >= 1 and all(n >= 1 for n in self.layers),
-            "layers",
-            self.layers,
-            "at least one stage, each of at least one block",
-        )
-        require(self.block in BLOCKS, "block", self.block, " or ".join(BLOCKS))
-        require(self.width >= 1, "width", self.width, "at least 1")
-        require(self.stem in ("imagenet", "cifar"), "stem", self.stem, "imagenet or cifar")
-        require(self.shortcut in ("A", "B"), "shortcut", self.shortcut, "A or B")
-        require(self.stride_on in ("1x1", "3x3"), "stride_on", self.stride_on, "1x1 or 3x3")
+        super().__post_init__()
         require(
             self.stride_on == "3x3" or self.block == "bottleneck",
             "stride_on",
             self.stride_on,
             "3x3 in a basic block, which has no 1×1 convolution to put it on",
         )
-        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
-        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -95,7 +73,7 @@ class Config:
 
 
 def conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1) -> nn.Conv2d:
-    """A convolution that keeps the size at stride 1. It has no bias: the normalization behind it has one."""
+    """A convolution that keeps the size at stride 1. It has no bias: the normalization after it has one."""
     return nn.Conv2d(in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=False)
 
 
@@ -106,11 +84,11 @@ class ZeroPadShortcut(nn.Module):
         super().__init__()
         self.stride = stride
         missing = out_channels - in_channels
-        self.before, self.behind = missing // 2, missing - missing // 2
+        self.before, self.after = missing // 2, missing - missing // 2
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W) to (N, C', ⌈H/s⌉, ⌈W/s⌉)."""
-        return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.before, self.behind))
+        return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.before, self.after))
 
 
 def shortcut(kind: str, in_channels: int, out_channels: int, stride: int) -> nn.Module:
@@ -206,7 +184,7 @@ class ResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: the mean over the last map, (N, channels)."""
+        """What the head sees: the mean over each of the last feature maps, (N, channels)."""
         x = F.relu(self.bn1(self.conv1(x)), inplace=True)  # (N, w, H/2, W/2); H, W with the CIFAR stem
         x = self.maxpool(x)  # (N, w, H/4, W/4)
         for stage in range(len(self.config.layers)):
@@ -309,17 +287,18 @@ CARD = Card(
         Divergence(
             "stride of the bottleneck",
             paper="on the first 1×1 convolution",
-            here="on the 3×3 (v1.5); as published in the presets -v1",
-            common="on the 3×3 in torchvision's and most others; the authors' own: on the 1×1",
+            here="on the 3×3 (v1.5); as published in the presets -v1, which load its weights and cost less; basic "
+            "blocks, at 18 and 34 layers, have one form alone",
+            common="on the 3×3 in torchvision's and most others; on the 1×1 in the authors' release",
         ),
         Divergence(
             "shortcuts",
             paper="A on CIFAR, A and B at 18 and 34 layers, B from 50; where A's zeros go is not said",
-            here="A on CIFAR, its zeros half before and half behind the channels; B on ImageNet",
-            common="B on ImageNet (torchvision); on CIFAR also B, or A with all zeros behind",
+            here="A on CIFAR, half of its zeros before the channels and half after, as is most copied; B on ImageNet",
+            common="B on ImageNet (torchvision); on CIFAR A with all zeros after, or B, 2 752 parameters more",
         ),
         Divergence(
-            "initialisation",
+            "initialization",
             paper="normal, variance 2/n, n of its reference 13: inputs or outputs of a layer",
             here="n counts outputs; the last layer has PyTorch's own",
             common="as here (torchvision)",
@@ -329,6 +308,12 @@ CARD = Card(
             paper="1e-4 on every parameter",
             here="1e-4 on weights, none on biases and norms",
             common="mostly on every parameter",
+        ),
+        Divergence(
+            "training recipes",
+            paper="one",
+            here="the settings of the card",
+            common="two, and so two sets of weights, for 50, 101 and 152 layers (torchvision)",
         ),
     ),
     settings={n: _ON_CIFAR if c.stem == "cifar" else _ON_PHOTOGRAPHS for n, c in PRESETS.items()},

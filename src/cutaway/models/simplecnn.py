@@ -28,23 +28,23 @@ from torch import Tensor, nn
 from ..errors import require
 from ..spec import ImageSpec
 from .card import Card, Published
+from .fields import Checked, positive
 from .images import refuse_small
 
-GRID = 4  # cells of the last map, in height and width
+GRID = 4  # cells of the last feature maps, in height and width
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    in_channels: int = 3  # 1 for grey, 3 for RGB
-    num_classes: int = 10  # values that the head gives: one for each class, 1 for a number
-    widths: tuple[int, ...] = (32, 64)  # channels of the two convolutions
+    in_channels: int = positive(3)  # 1 for grey, 3 for RGB
+    num_classes: int = positive(10)  # values that the head gives: one for each class, 1 for a number
+    widths: tuple[int, ...] = positive((32, 64))  # channels of the two convolutions
 
     def __post_init__(self) -> None:
-        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
-        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
-        require(len(self.widths) == 2 and min(self.widths) >= 1, "widths", self.widths, "two numbers, at least 1")
+        super().__post_init__()
+        require(len(self.widths) == 2, "widths", self.widths, "two numbers")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -73,7 +73,7 @@ class SimpleCNN(nn.Module):
         self.head = nn.Linear(second * GRID * GRID, config.num_classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: (N, 1024), the last maps' grids one after another."""
+        """What the head sees: (N, 64·4·4), the grids of the last feature maps one after another."""
         refuse_small(x, self.config.least_size, "simplecnn")
         x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 2)  # (N, 32, H/2, W/2)
         x = F.relu(self.bn2(self.conv2(x)))  # (N, 64, H/2, W/2)

@@ -18,14 +18,9 @@ Shapes, from (N, C, 224, 224); a stage is its convolutions, then the max over 2�
 
     fc6, fc7, fc8   (N, 4096), (N, 4096), (N, classes)
 
-The name counts the layers that have weights. Images of any size from 32 on will do: the last map is averaged over a
-grid of 7×7 cells, which at 224 is the map itself. For images of few pixels, whose last map is smaller than that, the
-grid would repeat the same values: `pool_to=1` averages the map to one cell, and fc6 has 2.1 million parameters, not
-102.8. The presets `-bn` have batch normalization behind every convolution, before its ReLU (S. Ioffe, C. Szegedy,
-2015), as torchvision has them; the biases before it have no effect there, and are kept because checkpoints have them.
-
-Where the paper, this file and the checkpoints in circulation differ stands in CARD. Of the paper's configurations
-A-LRN (with local response normalization, which did not help) and C (with 1×1 convolutions) are not here.
+The name counts the layers that have weights. For images of few pixels, whose last feature maps are smaller than 7×7,
+a grid of that size would repeat the same values: `pool_to=1` averages each map to one cell, and fc6 has a 49th of the
+weights.
 """
 
 from __future__ import annotations
@@ -36,38 +31,24 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import require
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .fields import Checked, fraction, positive
 from .images import refuse_small
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    stages: tuple[int, ...] = (1, 1, 2, 2, 2)  # convolutions before each max-pool
-    width: int = 64  # channels of the first stage; each further stage has twice as many, up to 8 times
-    batch_norm: bool = False  # batch normalization behind each convolution
-    pool_to: int = 7  # side of the map that fc6 sees; 1 for images of few pixels, 32×32 for one
-    hidden_dim: int = 4096  # units of fc6 and of fc7
-    dropout: float = 0.5  # share of the units that training drops behind fc6 and fc7
-    in_channels: int = 3  # 1 for grey, 3 for RGB
-    num_classes: int = 1000  # logits
-
-    def __post_init__(self) -> None:
-        require(
-            len(self.stages) >= 1 and all(n >= 1 for n in self.stages),
-            "stages",
-            self.stages,
-            "at least one stage, each of at least one convolution",
-        )
-        require(self.width >= 1, "width", self.width, "at least 1")
-        require(self.pool_to >= 1, "pool_to", self.pool_to, "at least 1")
-        require(self.hidden_dim >= 1, "hidden_dim", self.hidden_dim, "at least 1")
-        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
-        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
-        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+    stages: tuple[int, ...] = positive((1, 1, 2, 2, 2))  # convolutions before each max-pool
+    width: int = positive(64)  # channels of the first stage; each further stage has twice as many, up to 8 times
+    batch_norm: bool = False  # batch normalization after each convolution
+    pool_to: int = positive(7)  # side of the feature maps that fc6 sees; 1 for images of few pixels, 32×32 for one
+    hidden_dim: int = positive(4096)  # units of fc6 and of fc7
+    dropout: float = fraction(0.5)  # fraction of the units that training drops after fc6 and fc7
+    in_channels: int = positive(3)  # 1 for grey, 3 for RGB
+    num_classes: int = positive(1000)  # logits
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -88,7 +69,7 @@ class Config:
 def convolutions(config: Config) -> nn.Sequential:
     """The stages in a row: (N, C, H, W) to (N, 8w, H/32, W/32). The places of its layers are torchvision's.
 
-    Behind the last convolution of a stage the max comes before the ReLU. In either order they give the same, and in
+    After the last convolution of a stage the max comes before the ReLU. In either order they give the same, and in
     this one the ReLU has a quarter of the pixels.
     """
     layers: list[nn.Module] = []
@@ -192,22 +173,28 @@ CARD = Card(
     },
     divergences=(
         Divergence(
-            "batch normalization",
-            paper="none: it is of the year after",
-            here="none; behind every convolution in the presets -bn",
-            common="both (torchvision)",
+            "configurations",
+            paper="A to E; A-LRN with local response normalization, which did not help, and C with 1×1 convolutions",
+            here="A, B, D and E",
+            common="as here (torchvision)",
         ),
         Divergence(
-            "initialisation",
+            "batch normalization",
+            paper="none: it is of the year after (S. Ioffe, C. Szegedy, 2015)",
+            here="none; in the presets -bn after every convolution, before its ReLU",
+            common="both (torchvision); with it the biases, which then have no effect, as here",
+        ),
+        Divergence(
+            "initialization",
             paper="A from normal weights of variance 0.01; the deeper ones begin with layers of the trained A; "
             "its note that Glorot's makes this needless",
-            here="convolutions normal with variance 2/(9C), C the channels they give; full layers of deviation 0.01",
+            here="normal: convolutions of variance 2/(9C), C the channels they give; full layers of variance 0.01²",
             common="as here (torchvision)",
         ),
         Divergence(
             "images of other sizes",
             paper="in testing fc6 to fc8 become convolutions, and the map of classes is averaged",
-            here="the last map is averaged over a grid of 7×7 cells, before fc6",
+            here="the last feature maps are averaged over a grid of 7×7 cells, before fc6: no change at 224×224",
             common="as here (torchvision)",
         ),
         Divergence(
