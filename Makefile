@@ -6,7 +6,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench recipes docs clean
+.PHONY: help demo test model check bench recipes docs clean
 
 help:
 	@echo "make demo     install, then train LeNet-5 on handwritten digits (under a minute)"
@@ -40,6 +40,10 @@ demo: .venv/.installed
 # Three workers for two cores, since one of them waits for browsers and servers.
 test: check
 	$(BIN)/python -m pytest -n 3 --dist worksteal
+
+# What concerns one architecture: make model NAME=resnet
+model: .venv/.installed-test
+	$(BIN)/python -m tests.model $(NAME)
 
 check: .venv/.installed-test
 	$(BIN)/ruff check .

@@ -63,6 +63,8 @@ def small_config(name: str) -> object:
     }
     if isinstance(given.get("layers"), tuple):
         changes["layers"] = tuple(min(count, 2) for count in given["layers"])
+    if "width_mult" in given:
+        changes["width_mult"] = 0.25
     if max(given.get("widths", (0,))) > 64:
         changes["widths"] = tuple(width // 8 for width in given["widths"])
     return dataclasses.replace(config, **changes)

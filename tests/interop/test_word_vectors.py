@@ -108,7 +108,7 @@ BAD_FILES: dict[str, tuple[str, bytes, str]] = {
     "binary, not UTF-8": ("a.bin", b"1 2\n\xff\xe9 " + ROW, "word 1: the word .* is not UTF-8"),
     "twice": ("a.txt", b"2 1\nthe 1\nthe 2\n", "line 3: the word 'the' stood in line 2 already"),
     "binary cut short": ("a.bin", b"2 2\nthe " + ROW + b"cat " + ROW[:-1], "ends in word 2.*cut short"),
-    "binary, too long": ("a.bin", b"1 2\nthe " + ROW + b"cat " + ROW, "12 bytes stand behind the last"),
+    "binary, too long": ("a.bin", b"1 2\nthe " + ROW + b"cat " + ROW, "12 bytes stand after the last"),
     "text as binary": ("a.bin", b"1 2\nthe 1 2\n", "ends in word 1.*be text"),
     "no word": ("a.bin", b"1 2\n " + ROW, "word 1: there is a vector without a word"),
     "another suffix": ("a.pkl", b"1 1\nthe 1\n", r"ends in .pkl, no format of word vectors: .txt, .vec are text"),

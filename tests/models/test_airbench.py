@@ -89,7 +89,7 @@ def test_the_first_kernel_comes_from_images_and_stays() -> None:
     torch.manual_seed(0)
     model = Airbench(TINY)
     before = model.whiten.weight.clone()
-    model.initialise_from(smooth())
+    model.initialize_from(smooth())
     fitted = model.whiten.weight.clone()
     assert not torch.equal(fitted, before)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -127,7 +127,7 @@ def test_the_oracle_agrees_on_any_channels_and_groups(channels: int) -> None:
     config = Config(widths=(5, 7, 6), in_channels=channels, num_classes=4)
     torch.manual_seed(channels)
     model = Airbench(config)
-    model.initialise_from(smooth(20, channels))
+    model.initialize_from(smooth(20, channels))
     assert compare(model, oracle_for("airbench94", config), torch.Generator().manual_seed(1)).equal
 
 
@@ -148,7 +148,7 @@ def test_the_least_size_is_the_least(config: Config, monkeypatch: pytest.MonkeyP
     with pytest.raises(ModelError, match=f"at least {least}×{least} pixels"):
         model(small)
     with pytest.raises(ModelError, match=f"at least {least}×{least} pixels"):
-        model.initialise_from(small)
+        model.initialize_from(small)
     monkeypatch.setattr(airbench, "refuse_small", lambda *args: None)
     with pytest.raises(RuntimeError, match="Output size is too small"):
         model(small)
@@ -182,7 +182,7 @@ def test_a_config_fits_a_data_set() -> None:
 @pytest.mark.parametrize("shape", [(4, 1, 12, 12), (3, 12, 12)])
 def test_images_it_was_not_built_for_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ModelError, match=r"was built for images \(N, 3, H, W\)"):
-        Airbench(TINY).initialise_from(torch.zeros(shape))
+        Airbench(TINY).initialize_from(torch.zeros(shape))
 
 
 @pytest.mark.parametrize(

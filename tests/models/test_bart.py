@@ -124,7 +124,7 @@ def test_it_begins_with_the_published_weights() -> None:
 
 def test_a_config_fits_a_data_set() -> None:
     found = preset("bart-base")
-    assert Model.shares_vocabulary
+    assert Model.joint_vocab
     fitted = found.configure(PairSpec(29, 20, Tokens(29, 0, 1, 21), joint_vocab=True))
     assert (fitted.vocab_size, fitted.context_length) == (29, 1024)
     assert found.configure(PairSpec(29, 2000, Tokens(29, 0, 1, 21), joint_vocab=True)).context_length == 2000

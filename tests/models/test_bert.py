@@ -251,7 +251,7 @@ def test_it_begins_without_a_preference(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_takes_the_head_that_the_data_asks_for(name: str) -> None:
     found = preset(name)
-    assert found.module.Model.framed
+    assert found.network.special_tokens
     masked = found.configure(TextSpec(50, 9, Masked(50, 49), 47, 48))
     assert (masked.head, masked.vocab_size, masked.context_length) == ("masked", 50, 512)
     classes = found.configure(TextSpec(50, 9, Classes(("a", "b", "c"))))

@@ -80,10 +80,10 @@ def specs(preset: Preset, kind: str) -> Iterator[tuple[str, Spec]]:
     model = preset.module.Model
     if kind == "pairs":
         tokens = Tokens(VOCABULARY, begin=2, end=3, longest=LONGEST)
-        for shared in (True, False) if getattr(model, "shares_vocabulary", False) else (False,):
+        for shared in (True, False) if model.joint_vocab else (False,):
             yield "one" if shared else "two", PairSpec(VOCABULARY, LONGEST, tokens, joint_vocab=shared)
         return
-    frame = (VOCABULARY - 3, VOCABULARY - 2) if getattr(model, "framed", False) else (None, None)
+    frame = (VOCABULARY - 3, VOCABULARY - 2) if model.special_tokens else (None, None)
     for target in TARGETS:
         if isinstance(target, preset.targets):
             yield type(target).__name__.lower(), TextSpec(VOCABULARY, LONGEST, target, *frame)

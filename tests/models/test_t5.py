@@ -131,7 +131,7 @@ def test_it_begins_with_the_published_weights() -> None:
 
 def test_a_config_fits_a_data_set() -> None:
     found = preset("t5-small")
-    assert Model.shares_vocabulary
+    assert Model.joint_vocab
     assert found.configure(PairSpec(29, 20, Tokens(29, 0, 1, 21), joint_vocab=True)).vocab_size == 29
     with pytest.raises(ModelError, match="this data has two: read it with joint_vocab=true"):
         found.configure(PairSpec(29, 20, Tokens(29, 2, 3, 21)))

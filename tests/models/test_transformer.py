@@ -140,7 +140,7 @@ def test_one_matrix_is_source_target_and_output() -> None:
 
 def test_a_config_fits_a_data_set() -> None:
     found = preset("transformer-tiny")
-    assert Model.shares_vocabulary
+    assert Model.joint_vocab
     together = found.configure(PairSpec(29, 20, Tokens(29, 2, 3, 21), joint_vocab=True))
     assert (together.vocab_size, together.target_vocab_size, together.joint_vocab, together.dim) == (29, 29, True, 128)
     apart = found.configure(PairSpec(29, 20, Tokens(43, 2, 3, 21)), {"dim": "32"})

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from cutaway.data.sets import DataSet
 from cutaway.errors import CutawayError, FileError, SettingError
 from cutaway.files import read_json
+from cutaway.models.contract import Network
 from cutaway.models.saving import load_model, read_tensors
 from cutaway.training.layers import depths
 from cutaway.training.loop import Interrupted, Trainer
@@ -247,7 +248,7 @@ def test_settings_that_leave_the_first_phase_nothing(source: Path) -> None:
 # --- first weights from images ------------------------------------------------------------------------------------
 
 
-class Whitened(nn.Module):
+class Whitened(Network):
     """A network that takes its first weights from training examples."""
 
     def __init__(self) -> None:
@@ -256,7 +257,7 @@ class Whitened(nn.Module):
         self.head = nn.Linear(5, 2)
         self.seen: list[Tensor] = []
 
-    def initialise_from(self, images: Tensor) -> None:
+    def initialize_from(self, images: Tensor) -> None:
         self.seen.append(images)
         self.mean: Tensor = images.mean(0)
 

@@ -72,7 +72,7 @@ def test_a_method_can_be_asked_for(method: str) -> None:
 def test_targets_are_outputs_names_and_places(run: Run) -> None:
     assert "the score of '7'" in view(open_run(run, options={"target": "7"}))["says"]
     assert "output 3" in view(opened("lenet5", target="3"))["says"]
-    assert "'token 5' behind token 3" in view(opened("gpt2", target="2:5"))["says"]
+    assert "'token 5' after token 3" in view(opened("gpt2", target="2:5"))["says"]
     one = view(opened("lenet5", example="1", method="gradient"))
     assert "random example 2" in one["says"]
 
@@ -107,7 +107,7 @@ def test_padding_is_no_part_of_the_text_and_the_place_is_the_last_real_one() -> 
     assert place is None
     shown = view(open_model(model, tokens, mask))
     assert len(shown["drawings"][0]["items"][0]["tokens"]) == 4
-    assert "behind token 4" in shown["says"]
+    assert "after token 4" in shown["says"]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64])

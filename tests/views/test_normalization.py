@@ -60,7 +60,7 @@ def test_batch_means_and_deviations_are_those_of_channels() -> None:
     tiles, mean, deviation, _ = shown["drawings"]
     lines = {s["name"]: [v for _, v in s["points"]] for s in mean["series"]}
     assert lines["before"] == pytest.approx(before.mean((0, 2, 3)).tolist(), rel=1e-3, abs=1e-6)
-    assert lines["behind"] == pytest.approx(behind.mean((0, 2, 3)).tolist(), rel=1e-3, abs=1e-6)
+    assert lines["after"] == pytest.approx(behind.mean((0, 2, 3)).tolist(), rel=1e-3, abs=1e-6)
     assert lines["running"] == pytest.approx(model.bn1.running_mean.tolist(), rel=1e-3)
     spread = {s["name"]: [v for _, v in s["points"]] for s in deviation["series"]}
     assert spread["before"] == pytest.approx(before.std((0, 2, 3), correction=0).tolist(), rel=1e-3)

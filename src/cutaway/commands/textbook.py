@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..interop.oracles.compare import difference
+from ..models.contract import Advances, Decodes, Extends
 from ..models.registry import Preset
 from ..nn.attention import MultiHeadAttention
 from ..nn.normalization import batch_norm, layer_norm, rms_norm
@@ -117,21 +118,22 @@ def cached(found: Preset, config: Any, model: Any) -> float | None:
     """By how much answers differ that are made token after token, each from what was kept of those before it, from
     those to the whole at once; None where the model makes no sequences."""
     model = model.double().eval()
+    whole: Any = model  # called as a module, whatever else it can do
     generator = torch.Generator().manual_seed(0)
 
     def tokens(*shape: int, below: int) -> Tensor:
         return torch.randint(2, below, shape, generator=generator)
 
-    if hasattr(model, "extend") and getattr(config, "head", "next") == "next":
+    if isinstance(model, Extends) and getattr(config, "head", "next") == "next":
         text = tokens(2, STEPS, below=config.vocab_size)
-        together = model(text)
+        together = whole(text)
         answer, cache = model.extend(text[:, :3])
         alone = [answer]
         for t in range(3, STEPS):
             answer, cache = model.extend(text[:, t : t + 1], None, cache)
             alone.append(answer)
         return difference(torch.stack(alone, 1), together[:, 2:])
-    if hasattr(model, "begin") and hasattr(model, "step"):
+    if isinstance(model, Decodes):
         mask = torch.arange(STEPS) < torch.tensor([STEPS, 4])[:, None]
         source = tokens(2, STEPS, below=config.vocab_size).where(mask, 0)
         target = tokens(2, STEPS, below=getattr(config, "target_vocab_size", None) or config.vocab_size)
@@ -139,8 +141,8 @@ def cached(found: Preset, config: Any, model: Any) -> float | None:
         for t in range(STEPS):
             answer, state = model.step(target[:, t], state)
             alone.append(answer)
-        return difference(torch.stack(alone, 1), model(source, mask, target))
-    if hasattr(model, "advance"):
+        return difference(torch.stack(alone, 1), whole(source, mask, target))
+    if isinstance(model, Advances):
         asked = {"vocab_size": WORDS, "embedding_dim": 8, "hidden_dim": 8, "pooling": "every", "num_classes": WORDS}
         reader: Any = found.build(dataclasses.replace(config, **asked, steps=0, bidirectional=False)).double().eval()
         text = tokens(2, STEPS, below=WORDS)

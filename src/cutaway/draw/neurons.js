@@ -314,7 +314,7 @@ function backward(layers, l, j) {
     lines.push({ cells: [`${next.of - next.neurons.length} more`, "", "", written(rest)] });
   const through = slope === null ? "through the normalization" : "times the slope ∂a/∂z";
   return {
-    title: "Backward, from the layer behind",
+    title: "Backward, from the layer after",
     heads: ["to", "w", "δ", "w · δ"],
     lines: [
       ...lines,

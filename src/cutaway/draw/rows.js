@@ -86,7 +86,7 @@ function bars(column, cells, left, width) {
 }
 
 /**
- * Bars to either side of zero, the numbers in a line behind them.
+ * Bars to either side of zero, the numbers in a line after them.
  * @param {Column} column @param {Cell[]} cells @param {number} left @param {number} width
  * @returns {(SVGElement | null)[]}
  */

@@ -28,6 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ModelError, SettingError, require
+from ..models.contract import Advances, Extends
 from ..models.origin import origin_of
 from ..nn.masks import real_places
 from ..nn.unrolled import Unrolled
@@ -277,9 +278,9 @@ class _Anew:
 
 def _reader(model: nn.Module) -> type[_Reader]:
     """The way of asking that suits the model best."""
-    if hasattr(model, "extend"):
+    if isinstance(model, Extends):
         return _Cached
-    return _Carried if hasattr(model, "advance") else _Anew
+    return _Carried if isinstance(model, Advances) else _Anew
 
 
 def _last(outputs: Tensor, mask: Tensor) -> Tensor:

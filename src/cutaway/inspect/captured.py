@@ -104,7 +104,7 @@ class Captured(Mapping[str, Found]):
         return (x if self.keep is None or x.ndim == 0 else x[: self.keep]).detach().clone()
 
     def name(self, kind: str, module: str) -> str:
-        """What the next result of a module is called: its name, with #2 behind it for its second in a call."""
+        """What the next result of a module is called: its name, with #2 after it for its second in a call."""
         if not self.inside:  # one after the other, each in place of the one before
             return module
         self._times[kind, module] += 1
@@ -116,7 +116,7 @@ class Captured(Mapping[str, Found]):
         self.results.setdefault(kind, {})[name] = value
 
     def join(self, kind: str, module: str, x: Tensor, dim: int, *, goes_on: bool = True) -> str:
-        """Keep x behind what the module's call before gave, along `dim`: steps of one sequence, taken one by one. The
+        """Keep x after what the module's call before gave, along `dim`: steps of one sequence, taken one by one. The
         name that it has."""
         name, parts = self._parts.get((kind, module), ("", []))
         if not parts or not self.inside or not goes_on or not _alike(parts[0], x, dim):

@@ -39,7 +39,7 @@ SETS = 10  # times that it is asked
 LEAST = 4  # examples of a concept
 LEVEL = 0.05  # of significance
 FLAT = 4096  # numbers of a map, up to which each of its places stands for itself
-BEFORE = ":input"  # behind a layer's name: what it is given, not what it gives
+BEFORE = ":input"  # after a layer's name: what it is given, not what it gives
 RIDGE = 0.1  # of the mean square of what a layer gives
 UNSEEN = 3  # one example of so many is kept to test a classifier with
 
@@ -192,7 +192,7 @@ def _kept(model: nn.Module, names: list[str]) -> Iterator[dict[str, Tensor]]:
         onward = leaf.clone()  # may be written over
         return (onward, *given[1:]) if isinstance(given, tuple) else onward
 
-    def behind(name: str) -> Any:
+    def after(name: str) -> Any:
         return lambda module, args, output: keep(name, output)
 
     def before(name: str) -> Any:
@@ -202,7 +202,7 @@ def _kept(model: nn.Module, names: list[str]) -> Iterator[dict[str, Tensor]]:
     handles = [
         modules[name.removesuffix(BEFORE)].register_forward_pre_hook(before(name))
         if name.endswith(BEFORE)
-        else modules[name].register_forward_hook(behind(name))
+        else modules[name].register_forward_hook(after(name))
         for name in names
     ]
     try:

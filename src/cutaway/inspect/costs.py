@@ -176,7 +176,7 @@ FREE = {
     "upsample_bilinear2d",
     "upsample_bicubic2d",
     "pixel_shuffle",
-    # what stands behind the products of a recurrent step, on GPUs
+    # what stands after the products of a recurrent step, on GPUs
     "_thnn_fused_lstm_cell",
     "_thnn_fused_gru_cell",
     # new tensors

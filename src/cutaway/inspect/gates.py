@@ -8,7 +8,7 @@ The fused layers give states alone. Here the same inputs, lengths and initial st
     GRU     reset, update, candidate, state
 
 Each is (N, T, hidden), for each layer and way as PyTorch names them: l0, l0_reverse, l1, … A backward layer's step t
-is the one that reads x_t, having read what stands behind it. Where a sequence has ended, all of them are 0. In training
+is the one that reads x_t, having read what stands after it. Where a sequence has ended, all of them are 0. In training
 with dropout between the layers the same numbers are dropped: those that the generator gave to the fused layer.
 """
 

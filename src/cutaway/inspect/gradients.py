@@ -6,7 +6,7 @@
     update       ‖Δw‖ of one step: η ‖∂L/∂w‖ by gradient descent; Adam's first step moves every weight by about η
     ratio        ‖Δw‖ / ‖w‖: about 10⁻³ is often taken for healthy (A. Karpathy, CS231n, "Babysitting the learning
                  process", <https://cs231n.github.io/neural-networks-3/>)
-    dead         share of units that are 0 behind a ReLU for every example and at every place: nothing is learned there
+    dead         share of units that are 0 after a ReLU for every example and at every place: nothing is learned there
 
 Activations and gradients are per number, so that layers of different sizes compare; a healthy network keeps them of one
 order from layer to layer (X. Glorot, Y. Bengio, 2010, <https://proceedings.mlr.press/v9/glorot10a.html>).
@@ -140,7 +140,7 @@ class _Flow(TorchFunctionMode):
             part.register_hook(lambda g, whole=whole: came(whole(g)))  # type: ignore[no-untyped-call]
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Carry the function out; behind a ReLU, see which units are 0."""
+        """Carry the function out; after a ReLU, see which units are 0."""
         # A sum that was written in place of what a layer gave is another tensor by its version.
         direct = self._from if self._from and args and self._from[1] is args[0] else None
         layer = direct[0] if direct and direct[1]._version == direct[2] else None

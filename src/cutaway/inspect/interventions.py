@@ -13,7 +13,7 @@ see `places.py`. `ablate` takes parts out one by one and ranks them; `patch` put
 another's and says how much of the difference each brings back (`ablation.py`). This is known as activation patching or
 causal tracing: J. Vig et al., 2020 <https://arxiv.org/abs/2004.12265>; K. Meng et al., 2022
 <https://arxiv.org/abs/2202.05262>. What it shows is what this model depends on with these inputs, not what it would
-have learned without the part; and what is taken out can be made up for by what comes behind it (T. McGrath et al.,
+have learned without the part; and what is taken out can be made up for by what comes after it (T. McGrath et al.,
 2023, <https://arxiv.org/abs/2307.15771>).
 """
 
@@ -97,7 +97,7 @@ class Transplant(Edit):
     def __init__(self, module: str, inputs: Inputs, **place: Any) -> None:
         self.place, self.inputs = _place(module, place), as_tuple(inputs)
         self.found: list[Tensor] = []  # what was there, by the run of the module
-        self.in_turns = False  # whether heads are computed some at a time, and come one behind the other
+        self.in_turns = False  # whether heads are computed some at a time, and come one after the other
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
         """What was there. Raises ModelError where it does not fit, or the module ran less often."""

@@ -1,4 +1,4 @@
-"""What a module gave, whatever it is in: a tensor, a tensor with states behind it, or packed sequences."""
+"""What a module gave, whatever it is in: a tensor, a tensor with states after it, or packed sequences."""
 
 from __future__ import annotations
 

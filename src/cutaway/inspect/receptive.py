@@ -98,7 +98,7 @@ ORANGE = (230, 159, 0)  # told from grey by people with any colour vision
 
 
 class _Reached(Exception):
-    """The layer has answered: what comes behind it need not run."""
+    """The layer has answered: what comes after it need not run."""
 
 
 def _gradient_of_middle(model: nn.Module, inputs: Tensor, layer: str) -> Tensor:

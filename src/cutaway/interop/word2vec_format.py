@@ -2,7 +2,7 @@
 
 Both begin with a line of two numbers, the words and the width of their vectors. Then each word is followed by a blank
 and its vector: in text as decimal numbers to the end of the line, in binary as 32-bit floats, the lowest byte first,
-with or without a line end behind them. Words are UTF-8 and hold no blanks.
+with or without a line end after them. Words are UTF-8 and hold no blanks.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _is_binary(path: Path) -> bool:
 
 
 def _text(path: Path, data: bytes, start: int, count: int, width: int) -> tuple[list[str], Matrix]:
-    """The lines behind the first."""
+    """The lines after the first."""
     lines = data[start:].split(b"\n")
     while lines and not lines[-1].strip():
         lines.pop()
@@ -107,7 +107,7 @@ def _text(path: Path, data: bytes, start: int, count: int, width: int) -> tuple[
 
 
 def _binary(path: Path, data: bytes, start: int, count: int, width: int) -> tuple[list[str], Matrix]:
-    """The words behind the first line."""
+    """The words after the first line."""
     words: list[str] = []
     matrix = np.empty((count, width), np.float32)
     size = 4 * width
@@ -125,7 +125,7 @@ def _binary(path: Path, data: bytes, start: int, count: int, width: int) -> tupl
         start = end + 1 + size
     if data[start:].strip(b"\n"):
         raise FileError(
-            f"{path} says that it holds {count:,} words, and {len(data) - start:,} bytes stand behind the last: the "
+            f"{path} says that it holds {count:,} words, and {len(data) - start:,} bytes stand after the last: the "
             "number of words or the width in its first line is wrong."
         )
     return words, matrix

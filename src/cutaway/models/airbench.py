@@ -8,7 +8,7 @@ each of them once with either sign, so that the activation after it loses nothin
 
     W = (v_1/√(λ_1 + ε), …, v_d/√(λ_d + ε)),   E[p pᵀ] v_i = λ_i v_i,   p a patch of d = 4C values;   x ↦ GELU(±Wp + b)
 
-E is the mean over the patches of training images (`initialise_from`); λ_i and v_i are eigenvalues and eigenvectors.
+E is the mean over the patches of training images (`initialize_from`); λ_i and v_i are eigenvalues and eigenvectors.
 Until then W is a random orthogonal basis: what whitens white noise.
 
       group (C to w channels)
@@ -37,6 +37,7 @@ from torch import Tensor, nn
 from ..errors import ModelError
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, positive
 from .images import refuse_small
 
@@ -126,7 +127,7 @@ class Group(nn.Module):
         return F.gelu(self.norm2(self.conv2(x)))
 
 
-class Airbench(nn.Module):
+class Airbench(Network):
     """(N, C, H, W) images to (N, classes) logits."""
 
     takes = (ImageSpec,)
@@ -143,7 +144,7 @@ class Airbench(nn.Module):
         self.groups = nn.Sequential(*groups)
         self.head = nn.Linear(channels, config.num_classes, bias=False)
 
-    def initialise_from(self, images: Tensor) -> None:
+    def initialize_from(self, images: Tensor) -> None:
         """Take the first layer from training images (n, C, H, W), prepared as the network will see them.
 
         Raises ModelError where the images are of other channels or too small.

@@ -38,6 +38,7 @@ from ..errors import require
 from ..nn.normalization import local_response_norm
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, fraction, one_of, positive
 from .images import refuse_small
 
@@ -103,7 +104,7 @@ def pooled(x: Tensor) -> Tensor:
     return F.max_pool2d(x, kernel_size=3, stride=2)
 
 
-class AlexNet(nn.Module):
+class AlexNet(Network):
     """(N, C, H, W) images to (N, classes) logits. Its layers have the papers' numbers."""
 
     takes = (ImageSpec,)

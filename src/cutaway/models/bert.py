@@ -39,6 +39,7 @@ from ..nn.masks import real_places, visible
 from ..nn.transformer import ACTIVATIONS, MLP, Tied
 from ..spec import Classes, Masked, Tags, TextSpec, Value
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, at_least, fraction, one_of, positive
 
 DEVIATION = 0.02  # standard deviation of the initialization, cut off at two of them
@@ -145,12 +146,12 @@ class ClassHead(nn.Module):
         return logits
 
 
-class Bert(nn.Module):
+class Bert(Network):
     """(N, T) token ids to logits: (N, T, vocab_size), (N, classes) or (N, T, tags)."""
 
     takes = (TextSpec,)
     targets = (Masked, Classes, Value, Tags)
-    framed = True  # a text stands between [CLS] and [SEP]
+    special_tokens = True  # a text stands between [CLS] and [SEP]
 
     def __init__(self, config: Config) -> None:
         super().__init__()

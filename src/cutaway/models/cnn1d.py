@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from ..errors import ModelError
 from ..spec import SeriesSpec
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, at_least, positive
 
 KERNELS = (5, 3, 3)  # steps that each convolution sees
@@ -60,7 +61,7 @@ class Config(Checked):
         return steps
 
 
-class CNN1d(nn.Module):
+class CNN1d(Network):
     """(N, T, F) series to (N, classes) logits."""
 
     takes = (SeriesSpec,)

@@ -34,6 +34,7 @@ from ..errors import require
 from ..nn.attention import MultiHeadAttention
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, positive
 from .images import refuse_small
 
@@ -63,7 +64,7 @@ class Config(Checked):
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
 
-class CNNAttention(nn.Module):
+class CNNAttention(Network):
     """(N, C, H, W) images to (N, classes) logits."""
 
     takes = (ImageSpec,)

@@ -49,6 +49,7 @@ from ..nn.masks import real_places
 from ..nn.recurrent import lengths_of
 from ..spec import Classes, Value, VideoSpec
 from .card import Card, Divergence, Published
+from .contract import Network
 from .images import refuse_small
 
 POOLING = ("last", "mean")
@@ -115,7 +116,7 @@ class Stage(nn.Module):
         return F.max_pool2d(F.relu(self.bn(self.conv(x)), inplace=True), 2)
 
 
-class CNNLSTM(nn.Module):
+class CNNLSTM(Network):
     """(N, T, C, H, W) videos to (N, classes) logits."""
 
     takes = (VideoSpec,)

@@ -28,6 +28,7 @@ from ..errors import ModelError, require
 from ..nn.masks import real_places
 from ..spec import Classes, Tags, TextSpec
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, at_least, one_of, positive
 
 
@@ -57,7 +58,7 @@ class Config(Checked):
         return dataclasses.replace(preset, vocab_size=spec.vocab_size, num_classes=spec.target.outputs)
 
 
-class Collobert(nn.Module):
+class Collobert(Network):
     """(N, T) token ids to (N, T, tags) or (N, classes) logits."""
 
     takes = (TextSpec,)

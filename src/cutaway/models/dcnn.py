@@ -32,6 +32,7 @@ from ..errors import ModelError, require
 from ..nn.masks import real_first, real_places
 from ..spec import Classes, TextSpec, Value
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, at_least, fraction, positive
 
 
@@ -109,7 +110,7 @@ def k_max_of_each(x: Tensor, lengths: Tensor, k: Tensor) -> tuple[Tensor, Tensor
     return taken.masked_fill(~spread, 0), real
 
 
-class DCNN(nn.Module):
+class DCNN(Network):
     """(N, T) token ids to (N, classes) logits."""
 
     takes = (TextSpec,)

@@ -17,6 +17,7 @@ from ..errors import ModelError
 from ..nn.cache import Cache
 from ..nn.masks import places_among_real, real_first, real_places, visible
 from ..spec import Classes, NextToken, TextSpec, Value
+from .contract import Network
 
 DEVIATION = 0.02  # standard deviation of the initialization
 HEADS = ("next", "classes")
@@ -61,7 +62,7 @@ def last_real(z: Tensor, mask: Tensor | None) -> Tensor:
     return z[torch.arange(len(z), device=z.device), (mask * places).amax(1)]
 
 
-class Decoder(nn.Module):
+class Decoder(Network):
     """What a language model has beside its forward: `extend`, which reads on from a cache, and where tokens stand.
 
     A child has a `config` with `context_length` and `layers`, the layer `head`, and `hidden`.

@@ -50,6 +50,7 @@ from torch.utils.checkpoint import checkpoint
 from ..errors import require
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, fraction, one_of, positive
 from .images import refuse_small
 
@@ -201,7 +202,7 @@ def dropped(x: Tensor, part: DenseLayer | Transition) -> Tensor:
     return F.dropout(x, part.dropout) if part.training and part.dropout > 0 else x
 
 
-class DenseNet(nn.Module):
+class DenseNet(Network):
     """(N, C, H, W) images to (N, classes) logits. The names of its parts are torchvision's, without `features.`."""
 
     takes = (ImageSpec,)

@@ -15,9 +15,10 @@ from ..errors import ModelError
 from ..nn.cache import Cache
 from ..nn.masks import real_places, visible
 from ..spec import PairSpec, Tokens
+from .contract import Network
 
 
-class EncoderDecoder(nn.Module):
+class EncoderDecoder(Network):
     """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocab_size).
 
     A network of this kind has `decoder`, a list of blocks with `cross_attention`, and `head`; it writes `encode` and
@@ -27,7 +28,7 @@ class EncoderDecoder(nn.Module):
 
     takes = (PairSpec,)
     targets = (Tokens,)
-    shares_vocabulary = True  # data is read with one vocabulary for both sides, unless it is told otherwise
+    joint_vocab = True  # data is read with one vocabulary for both sides, unless it is told otherwise
     decoder: nn.ModuleList
     head: nn.Module
 

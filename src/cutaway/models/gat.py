@@ -43,6 +43,7 @@ from ..nn.graphs import (
 )
 from ..spec import GraphSpec
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, at_least, fraction, one_of, positive
 from .graphs import LEARNED, chosen, pooled, refuse_features, refuse_target
 
@@ -124,7 +125,7 @@ class GATConv(nn.Module):
         return product(attention, each, h.flatten(0, 1)).view(h.shape)
 
 
-class GAT(nn.Module):
+class GAT(Network):
     """Nodes (V, F) and edges (2, E) to logits: of nodes (n, classes), or of graphs (n, classes)."""
 
     takes = (GraphSpec,)

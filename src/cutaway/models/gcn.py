@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from ..nn.graphs import READS, NodeLinear, Tap, neighbours, product
 from ..spec import GraphSpec
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, fraction, one_of, positive
 from .graphs import LEARNED, chosen, pooled, refuse_features, refuse_target
 
@@ -76,7 +77,7 @@ class GCNConv(nn.Module):
         return y if self.bias is None else y + self.bias
 
 
-class GCN(nn.Module):
+class GCN(Network):
     """Nodes (V, F) and edges (2, E) to logits: of nodes (n, classes), or of graphs (n, classes)."""
 
     takes = (GraphSpec,)

@@ -36,6 +36,7 @@ from ..errors import require
 from ..nn.normalization import local_response_norm
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, fraction, one_of, positive
 from .images import refuse_small
 
@@ -137,7 +138,7 @@ class AuxiliaryHead(nn.Module):
         return logits
 
 
-class GoogLeNet(nn.Module):
+class GoogLeNet(Network):
     """(N, C, H, W) images to (N, classes) logits. The names of its parts are torchvision's, key for key."""
 
     takes = (ImageSpec,)

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from ..nn.graphs import READS, NodeLinear, Tap, dropout, neighbours, product
 from ..spec import GraphSpec
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, fraction, one_of, positive
 from .graphs import LEARNED, chosen, pooled, refuse_features, refuse_target
 
@@ -78,7 +79,7 @@ class GraphConv(nn.Module):
         return y if self.bias is None else y + self.bias
 
 
-class GraphConvNet(nn.Module):
+class GraphConvNet(Network):
     """Nodes (V, F) and edges (2, E) to logits: of graphs (n, classes), or of nodes (n, classes)."""
 
     takes = (GraphSpec,)

@@ -48,6 +48,7 @@ from torch import Tensor, nn
 from ..errors import require
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, fraction, one_of, positive
 from .images import refuse_small
 
@@ -256,7 +257,7 @@ class AuxiliaryHead(nn.Module):
         return logits
 
 
-class InceptionV3(nn.Module):
+class InceptionV3(Network):
     """(N, C, H, W) images to (N, classes) logits. The names of its parts are torchvision's, key for key."""
 
     takes = (ImageSpec,)

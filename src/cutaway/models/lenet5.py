@@ -37,6 +37,7 @@ from ..nn.activations import scaled_tanh
 from ..nn.losses import RUBBISH
 from ..spec import ImageSpec, Value
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, at_least, positive
 
 # Table I of the paper: the maps of S2 that each of the 16 maps of C3 sees. Every map sees others than its neighbour
@@ -168,7 +169,7 @@ class RadialBasis(nn.Module):
         return (x[:, None] - self.codes).square().sum(2)  # (N, classes, 84) to (N, classes)
 
 
-class LeNet5(nn.Module):
+class LeNet5(Network):
     """(N, C, 32, 32) images to (N, classes): minus the squared distance to each class's code."""
 
     takes = (ImageSpec,)

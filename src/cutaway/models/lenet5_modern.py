@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ..errors import ModelError
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, at_least, positive
 
 
@@ -37,7 +38,7 @@ class Config(Checked):
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
 
-class LeNet5Modern(nn.Module):
+class LeNet5Modern(Network):
     """(N, C, S, S) images to (N, classes) logits."""
 
     takes = (ImageSpec,)

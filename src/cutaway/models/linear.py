@@ -25,6 +25,7 @@ from ..errors import ModelError, require
 from ..nn.activations import sigmoid, softmax
 from ..spec import ImageSpec, SeriesSpec, Spec, TableSpec, Value
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, one_of, positive
 
 _CLASSES = {"identity": (1, 1), "sigmoid": (2, 2), "softmax": (2, math.inf)}  # fewest and most
@@ -62,7 +63,7 @@ class Config(Checked):
         return dataclasses.replace(preset, in_features=math.prod(spec.shape), num_classes=classes)
 
 
-class Linear(nn.Module):
+class Linear(Network):
     """(N, ...) examples to z = W x + b, (N, 1) or (N, classes)."""
 
     takes = (TableSpec, ImageSpec, SeriesSpec)

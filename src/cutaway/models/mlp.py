@@ -25,6 +25,7 @@ from ..errors import ModelError
 from ..nn.activations import ACTIVATIONS, activation
 from ..spec import ImageSpec, SeriesSpec, Spec, TableSpec
 from .card import Card, Divergence
+from .contract import Network
 from .fields import Checked, fraction, one_of, positive, several
 
 NORMS = {"none": None, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
@@ -63,7 +64,7 @@ def hidden_layer(inputs: int, width: int, config: Config) -> nn.Sequential:
     return nn.Sequential(parts)
 
 
-class MLP(nn.Module):
+class MLP(Network):
     """(N, ...) examples to (N, classes) logits, or (N, 1) values."""
 
     takes = (TableSpec, ImageSpec, SeriesSpec)

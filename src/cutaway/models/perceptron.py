@@ -28,6 +28,7 @@ from ..errors import ModelError
 from ..nn.activations import step
 from ..spec import ImageSpec, SeriesSpec, Spec, TableSpec, Value
 from .card import Card, Divergence
+from .contract import Network
 from .fields import Checked, at_least, positive
 
 
@@ -48,7 +49,7 @@ class Config(Checked):
         return dataclasses.replace(preset, in_features=math.prod(spec.shape), num_classes=spec.target.outputs)
 
 
-class Perceptron(nn.Module):
+class Perceptron(Network):
     """(N, ...) examples to scores, (N, 1) for two classes or (N, classes). Weights begin at zero."""
 
     takes = (TableSpec, ImageSpec, SeriesSpec)

@@ -39,6 +39,7 @@ from ..errors import ModelError, require
 from ..nn.masks import real_places
 from ..nn.recurrent import Ragged, State, as_given, as_state, lengths_of, packed
 from ..spec import Classes, Horizon, NextToken, SeriesSpec, SoundSpec, Tags, TextSpec, Value
+from .contract import Network
 
 READ = ("auto", "last", "mean", "max", "flat", "every")
 
@@ -198,7 +199,7 @@ class Config:
         return bool(self.horizon and (self.known_future or self.recursive))
 
 
-class Recurrent(nn.Module):
+class Recurrent(Network):
     """(N, T) token ids or (N, T, F) numbers to what the head gives."""
 
     takes = (TextSpec, SeriesSpec, SoundSpec)

@@ -20,8 +20,9 @@ from torch import nn
 
 from ..errors import ModelError, SettingError, UnknownName, short
 from ..settings import as_text, parse
-from ..spec import Classes, ImageSizes, ImageSpec, Spec, Target, Value
+from ..spec import ImageSizes, ImageSpec, Spec, Target
 from .card import Card, PresetCard
+from .contract import Network
 from .memory import FRACTION, refuse_too_large
 
 # What fields of a Config were called before 0.7, and what they are called now, in one family or another: whoever types
@@ -78,14 +79,20 @@ class Preset:
         return PresetCard(self.name, self.module.CARD)
 
     @property
+    def network(self) -> type[Network]:
+        """The class of its models."""
+        network: type[Network] = self.module.Model
+        return network
+
+    @property
     def takes(self) -> tuple[str, ...]:
         """The kinds of data that the model accepts: table, image, series."""
-        return tuple(spec.kind for spec in self.module.Model.takes)
+        return tuple(spec.kind for spec in self.network.takes)
 
     @property
     def targets(self) -> tuple[type[Target], ...]:
         """What the model can learn: classes or a value, unless it says otherwise."""
-        return getattr(self.module.Model, "targets", (Classes, Value))
+        return self.network.targets
 
     @property
     def setting_names(self) -> tuple[str, ...]:
@@ -211,7 +218,7 @@ class Preset:
         """
         made_of_numbers = torch.get_default_device().type != "meta"
         refuse_too_large(self, config, fraction=memory_fraction if made_of_numbers else 0)
-        model: nn.Module = self.module.Model(config)
+        model: nn.Module = self.network(config)
         return model
 
 

@@ -41,6 +41,7 @@ from torch import Tensor, nn
 from ..errors import require
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, one_of, positive
 
 
@@ -150,7 +151,7 @@ class Bottleneck(nn.Module):
 BLOCKS: dict[str, type[BasicBlock] | type[Bottleneck]] = {"basic": BasicBlock, "bottleneck": Bottleneck}
 
 
-class ResNet(nn.Module):
+class ResNet(Network):
     """(N, C, H, W) images to (N, classes) logits. The names of its parts are torchvision's, key for key."""
 
     takes = (ImageSpec,)

@@ -44,6 +44,7 @@ from ..nn.masks import real_places
 from ..nn.recurrent import lengths_of
 from ..spec import PairSpec, Tokens
 from .card import Card, Divergence, Published
+from .contract import Network
 
 State = tuple[Tensor, Tensor, Tensor, Tensor]  # s (N, hidden), keys (N, T, attention), h (N, T, 2·hidden), mask (N, T)
 
@@ -92,7 +93,7 @@ class AdditiveAttention(nn.Module):
         return (weights[:, None] @ h)[:, 0], weights
 
 
-class Seq2SeqGRU(nn.Module):
+class Seq2SeqGRU(Network):
     """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocab_size)."""
 
     takes = (PairSpec,)

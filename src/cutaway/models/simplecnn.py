@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from ..errors import require
 from ..spec import ImageSpec
 from .card import Card, Published
+from .contract import Network
 from .fields import Checked, positive
 from .images import refuse_small
 
@@ -57,7 +58,7 @@ class Config(Checked):
         return 2 * GRID
 
 
-class SimpleCNN(nn.Module):
+class SimpleCNN(Network):
     """(N, C, H, W) images to (N, classes) logits."""
 
     takes = (ImageSpec,)

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from ..nn.masks import real_places
 from ..spec import Classes, TextSpec, Value
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, at_least, fraction, one_of, positive
 
 CHANNELS = ("random", "static", "non-static", "two-channel")
@@ -54,7 +55,7 @@ class Config(Checked):
         return dataclasses.replace(preset, vocab_size=spec.vocab_size, num_classes=spec.target.outputs)
 
 
-class TextCNN(nn.Module):
+class TextCNN(Network):
     """(N, T) token ids to (N, classes) logits."""
 
     takes = (TextSpec,)

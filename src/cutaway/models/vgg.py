@@ -33,6 +33,7 @@ from torch import Tensor, nn
 
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, fraction, positive
 from .images import refuse_small
 
@@ -86,7 +87,7 @@ def convolutions(config: Config) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-class VGG(nn.Module):
+class VGG(Network):
     """(N, C, H, W) images to (N, classes) logits."""
 
     takes = (ImageSpec,)

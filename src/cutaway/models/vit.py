@@ -44,6 +44,7 @@ from ..nn.attention import MultiHeadAttention
 from ..nn.transformer import MLP
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, fraction, one_of, positive
 from .images import refuse_small
 
@@ -138,7 +139,7 @@ class Block(nn.Module):
         return y
 
 
-class ViT(nn.Module):
+class ViT(Network):
     """(N, C, H, W) images, sides multiples of the patch, to (N, classes) logits."""
 
     takes = (ImageSpec,)

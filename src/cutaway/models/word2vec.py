@@ -37,6 +37,7 @@ from torch.autograd.function import once_differentiable
 from ..nn.masks import real_places
 from ..spec import Context, TextSpec
 from .card import Card, Divergence, Published
+from .contract import Network
 from .fields import Checked, at_least, one_of, positive
 
 
@@ -116,7 +117,7 @@ class WindowMean(Function):
         return torch.bmm(inside.transpose(1, 2), gradient), None, None
 
 
-class Word2Vec(nn.Module):
+class Word2Vec(Network):
     """Words (N, T) to how well the context of each goes with it, (N, L), in nats."""
 
     takes = (TextSpec,)

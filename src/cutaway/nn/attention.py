@@ -219,7 +219,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """(N, T, dim) to (N, T, dim), by PyTorch's fused kernel.
 
-        `mask`, boolean or additive, is (N or 1, heads or 1, T or 1, S); `causal` hides what stands behind a token, with
+        `mask`, boolean or additive, is (N or 1, heads or 1, T or 1, S); `causal` hides what stands after a token, with
         or without a mask. With a `cache` the keys and values of what was read before go in front; those of a source
         are made once. `positions` (T,) or (N, T), or their `rotation`, are for queries and keys that are turned.
         """

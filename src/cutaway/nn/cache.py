@@ -23,7 +23,7 @@ class Slot:
         self.values: Tensor | None = None
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep these behind those that there are; all of them."""
+        """Keep these after those that there are; all of them."""
         end = self.length + k.shape[2]
         if self.keys is None or self.values is None or end > self.keys.shape[2]:
             room = max(end, (self.capacity or FIRST) if self.keys is None else 2 * self.keys.shape[2])

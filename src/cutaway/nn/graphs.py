@@ -300,7 +300,7 @@ def _starts(sorted_or_not: Tensor, rows: int) -> Tensor:
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)]).to(torch.int32)
 
 
-# Sees the coefficients of the edges, (heads, E) in the order of the pattern, whose first head is the number behind, and
+# Sees the coefficients of the edges, (heads, E) in the order of the pattern, whose first head is the number after, and
 # gives those that the layer is to use: a layer has one for as long as somebody looks inside (`cutaway.inspect`).
 Tap = Callable[[Tensor, Pattern, int], Tensor]
 

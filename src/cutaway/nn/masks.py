@@ -44,12 +44,12 @@ def real_places(mask: Tensor | None, shape: torch.Size | tuple[int, ...]) -> Ten
 
 
 def after_padding(mask: Tensor) -> Tensor:
-    """Which rows of a mask (N, T) have a real place behind one that is not, (N,)."""
+    """Which rows of a mask (N, T) have a real place after one that is not, (N,)."""
     return (mask[:, 1:] & ~mask[:, :-1]).any(1)
 
 
 def real_first(mask: Tensor) -> bool:
-    """Whether all padding of a mask (N, T) stands behind what is real. In a graph that is compiled nobody can know, and
+    """Whether all padding of a mask (N, T) stands after what is real. In a graph that is compiled nobody can know, and
     it is not said to be so; on the meta device it is."""
     if mask.is_meta or torch.compiler.is_compiling():
         return mask.is_meta
@@ -63,7 +63,7 @@ def places_among_real(mask: Tensor) -> Tensor:
 
 
 def causal_mask(queries: int, keys: int, device: torch.device | str = "cpu") -> Tensor:
-    """True where a key does not stand behind the query, (T, S): row t looks at key s ≤ t, rows being queries.
+    """True where a key does not stand after the query, (T, S): row t looks at key s ≤ t, rows being queries.
 
     With more keys than queries the queries are the last: those before them were read already.
     """
@@ -91,7 +91,7 @@ def combined(*masks: Tensor | None) -> Tensor | None:
 
 def visible(mask: Tensor | None, causal: bool, length: int, device: torch.device | str | None = None) -> Tensor | None:
     """The one mask of self-attention among `length` tokens, (N or 1, 1, 1 or T, T), of `mask` (N, T), True where a
-    token is real, and of whether a token may look at those behind it; None where every token sees all. It is on the
+    token is real, and of whether a token may look at those after it; None where every token sees all. It is on the
     mask's device, or on `device` where there is none."""
     keys = None if mask is None else mask[:, None, None, :]  # (N, 1, 1, T)
     if not causal:
@@ -109,5 +109,5 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
         hidden = ~mask
     else:
         hidden, scores = mask == -math.inf, scores + mask
-    # A row of nothing but −∞ is 0/0: filled before and behind, it has neither weights nor gradients.
+    # A row of nothing but −∞ is 0/0: filled before and after, it has neither weights nor gradients.
     return torch.softmax(scores.masked_fill(hidden, -math.inf), dim=-1).masked_fill(hidden, 0)

@@ -52,7 +52,7 @@ def rotary(x: Tensor, positions: Tensor | Rotation) -> Tensor:
 
 def distance_buckets(distances: Tensor, buckets: int = 32, furthest: int = 128, *, both: bool = True) -> Tensor:
     """The bucket of each distance, key position − query position. With `both` one half of the buckets is for keys
-    behind the query, the other for those before it; without, keys behind it count as at distance 0.
+    after the query, the other for those before it; without, keys after it count as at distance 0.
 
     Of the buckets of one direction the first half is one for each distance; the other half grow with the logarithm up
     to `furthest`, and the last holds all that is further.
@@ -77,7 +77,7 @@ class RelativeBias(nn.Module):
     def __init__(self, heads: int, buckets: int = 32, furthest: int = 128, *, both: bool = True) -> None:
         super().__init__()
         exact = (buckets // 2 if both else buckets) // 2  # distances of one direction with a bucket of their own
-        require(exact >= 1, "buckets", buckets, "at least 4, or 2 where keys behind the query do not count")
+        require(exact >= 1, "buckets", buckets, "at least 4, or 2 where keys after the query do not count")
         require(furthest > exact, "furthest", furthest, f"above {exact}, up to where each distance has its bucket")
         self.table = nn.Embedding(buckets, heads)
         self.buckets, self.furthest, self.both = buckets, furthest, both

@@ -161,7 +161,7 @@ def _next(built: Built, prompt: str, asked: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _logits(model: Any, ids: Tensor) -> Tensor:
-    """The model's outputs behind these tokens, (V,)."""
+    """The model's outputs after these tokens, (V,)."""
     was = [module for module in model.modules() if module.training]
     model.eval()
     try:

@@ -51,7 +51,7 @@ def view(commands: Connection, learner: Connection, folder: str) -> None:
 
 
 def answer(viewer: Viewer, message: Message) -> tuple[Message, bytes]:
-    """The frame that is asked for, as JSON, behind what the server has to know of it."""
+    """The frame that is asked for, as JSON, after what the server has to know of it."""
     began, head = time.thread_time(), {"id": message["id"]}
     try:
         frame = viewer.frame(message["watch"])

@@ -1,6 +1,6 @@
 """Convolution and cross-correlation, in one and two dimensions, computed in ways that agree.
 
-Along one axis, with a kernel w of k entries, stride s, dilation d, and p zeros before and behind x:
+Along one axis, with a kernel w of k entries, stride s, dilation d, and p zeros before and after x:
 
     cross-correlation   y_i = Σ_a w_a x_{s·i + d·a − p}              a = 0 … k − 1
     convolution         the same with the kernel turned round: w_{k − 1 − a} for w_a
@@ -268,7 +268,7 @@ def _refuse_misfits(size: Sequence[int], kernel: Tensor, windows: tuple[Windows,
     for n, window in zip(size, windows):
         if n == 0 or window.count(n) == 0:
             raise ModelError(
-                f"{n} entries with {window.before} before and {window.after} behind are too few for windows of "
+                f"{n} entries with {window.before} before and {window.after} after are too few for windows of "
                 f'{window.span}: pad more, as padding="same", or take a smaller kernel or dilation.'
             )
 

@@ -72,7 +72,7 @@ def _pairs(model: nn.Module, inputs: Sequence[Tensor]) -> list[tuple[str, str]]:
     norms: dict[str, list[Tensor]] = defaultdict(list)  # what each took
     handles = []
     for name, module in model.named_modules():
-        hooked = module._forward_hooks  # what such a hook changes behind a layer, no weight can
+        hooked = module._forward_hooks  # what such a hook changes after a layer, no weight can
         if type(module) in LAYERS and not hooked:
             handles.append(module.register_forward_hook(lambda _, args, gave, name=name: layers[name].append(gave)))
         elif type(module) in NORMS and not hooked and not module._forward_pre_hooks and module.running_mean is not None:
@@ -97,7 +97,7 @@ def _pairs(model: nn.Module, inputs: Sequence[Tensor]) -> list[tuple[str, str]]:
             and len(calls) == 1
             and uses.count[id(output)] == 1
             and id(output) not in returned
-            and uses.count[id(state[f"{layer}.weight"])] == 1  # else another use of it has no norm behind it
+            and uses.count[id(state[f"{layer}.weight"])] == 1  # else another use of it has no norm after it
             and output.ndim == model.get_submodule(layer).weight.ndim  # else its second axis is not its channels
         ):
             found.append((layer, norm))

@@ -26,9 +26,9 @@ Sizes = int | Sequence[int]  # one number for each axis, or one for all
 
 
 def pooled_size(n: int, kernel: int, stride: int | None = None, padding: int = 0, *, ceil: bool = False) -> int:
-    """⌊(n + 2p − k)/s⌋ + 1 windows on n entries with p before and behind, or with `ceil` ⌈(n + 2p − k)/s⌉ + 1.
+    """⌊(n + 2p − k)/s⌋ + 1 windows on n entries with p before and after, or with `ceil` ⌈(n + 2p − k)/s⌉ + 1.
 
-    Rounded up, the last window may hang over the end by part of itself; it is left out where it would begin behind
+    Rounded up, the last window may hang over the end by part of itself; it is left out where it would begin after
     x, in the padding after it. Caffe rounds so in pooling, and in pooling alone; PyTorch asks for `ceil_mode=True`.
     `stride` is the kernel's size unless given. Raises ModelError where p is more than half the kernel.
     """
@@ -38,7 +38,7 @@ def pooled_size(n: int, kernel: int, stride: int | None = None, padding: int = 0
     over = n + 2 * padding - kernel
     count = (-(-over // stride) if ceil else over // stride) + 1
     if ceil and (count - 1) * stride >= n + padding:
-        count -= 1  # it would begin behind x
+        count -= 1  # it would begin after x
     return max(0, count)
 
 
@@ -131,7 +131,7 @@ def _windows(
 ) -> Tensor:
     """Every window of (N, C, *pixels), flattened: (N, C, *counts, entries).
 
-    `around` is what padding holds, `beyond` what stands behind it where the last window hangs over.
+    `around` is what padding holds, `beyond` what stands after it where the last window hangs over.
     """
     axes = x.ndim - 2
     require(axes in (1, 2), "x", tuple(x.shape), "maps (N, C, n) or (N, C, n₁, n₂)")

@@ -15,6 +15,7 @@ from torch import nn
 from ..data.sets import DataSet
 from ..data.settings import DataSettings
 from ..errors import SettingError
+from ..models.contract import contract_of
 from ..settings import as_text, short
 from ..spec import Classes, Context, Horizon, Masked, NextToken
 from .layers import NORMS, depths, frozen
@@ -95,7 +96,7 @@ def _without_effect(
             "length_penalty",
             "it is for beam search, and num_beams=1 keeps one beginning alone. Give more beams, or leave it out",
         )
-    if (loss := settings.loss or getattr(model, "loss", None)) and isinstance(target, Classes):
+    if (loss := settings.loss or contract_of(model).loss) and isinstance(target, Classes):
         for key in sorted({"label_smoothing", "class_weights"} & asked if loss != "cross_entropy" else ()):
             yield key, f"it is for loss=cross_entropy, and this is {loss}. Give that, or leave it out"
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..data.sets import IGNORED, Part
 from ..generation.decoding import decode
+from ..models.contract import Advances
 from ..spec import Tokens
 from ..tasks.task import Task
 from .place import Place
@@ -96,7 +97,7 @@ def planned(part: Part, batch_size: int, generator: torch.Generator | None, toke
 
 def carries(model: nn.Module, part: Part) -> bool:
     """Whether each batch goes on where the one before it ended, with the state that the model had there."""
-    return getattr(part, "carries", False) and hasattr(model, "advance")
+    return getattr(part, "carries", False) and isinstance(model, Advances)
 
 
 def going_on(state: tuple[Tensor, ...] | None, rows: int) -> tuple[Tensor, ...] | None:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from ..data.sets import Augment, Batch, DataSet, Part
 from ..errors import SettingError, TrainingError
+from ..models.contract import Network, contract_of
 from ..models.images import answers_of
 from ..tasks.classification import Classification
 from ..tasks.measures import HIGHER_IS_BETTER
@@ -74,8 +75,7 @@ class Trainer:
         self.checkpoints, self.progress, self.on_row = checkpoints, progress, on_row
         self.monitor = settings.monitor or task.watch  # the validation metric that decides which weights are best
         self.higher_is_better = self.monitor in HIGHER_IS_BETTER
-        self.auxiliary_weight: float = getattr(model, "auxiliary_weight", 0.0)
-        self.constrain: Callable[[], None] | None = getattr(model, "constrain", None)
+        self.network = contract_of(model)
         self._learnable = {name for name, p in self.model.named_parameters() if p.requires_grad}
         self._frozen = frozen(self.model, settings.freeze)
         let_learn(self.model, self._learnable, self._frozen)
@@ -99,15 +99,14 @@ class Trainer:
     # --- the epochs -------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Give a model that takes its first weights from training images (`initialise_from`) up to 5 000 of them, as
-        they are without augmentation; unless it has its weights from a file."""
-        initialise = getattr(self.model, "initialise_from", None)
-        if initialise is None or self.settings.weights:
+        """Give a model that is initialized from training images (`initialize_from`) up to 5 000 of them, as they are
+        without augmentation; unless it has its weights from a file."""
+        if type(self.network).initialize_from is Network.initialize_from or self.settings.weights:
             return
         (batch,) = self.train.batches([torch.cat(self.batches_of(0))[:FIRST_IMAGES]])
         (images, *_), _ = self.place.batch(batch)
         with torch.no_grad():
-            initialise(images)
+            self.network.initialize_from(images)
         if self.average:
             self.average.load(self.model.state_dict())
 
@@ -219,7 +218,7 @@ class Trainer:
                 else:
                     outputs, *auxiliary = self._answers(inputs)
                     loss = task.loss(outputs, target)
-                    total = sum((self.auxiliary_weight * task.loss(a, target) for a in auxiliary), loss)
+                    total = sum((self.network.auxiliary_weight * task.loss(a, target) for a in auxiliary), loss)
             (total / divisor).backward()  # type: ignore[no-untyped-call]
             self._losses.append(loss)
             state.batch += 1
@@ -234,8 +233,7 @@ class Trainer:
                 self._refuse("a gradient")
         for optimizer in self.optimizers:
             optimizer.step()
-        if self.constrain:
-            self.constrain()
+        self.network.constrain()
         if self.average:
             self.average.update(state.update)
         state.update += 1

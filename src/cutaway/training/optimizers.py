@@ -18,6 +18,7 @@ from torch import nn
 from torch.optim import SGD, Adadelta, Adagrad, Adam, AdamW, Optimizer, RMSprop
 
 from ..errors import SettingError
+from ..models.contract import contract_of
 from .layers import depths, heads
 from .muon import Muon
 from .settings import TrainSettings
@@ -43,7 +44,7 @@ def build_optimizers(model: nn.Module, settings: TrainSettings) -> list[Optimize
     """
     _refuse_for_sparse(model, settings)
     decay = 1.0 if settings.layer_decay is None else settings.layer_decay
-    patterns = getattr(model, "decayed", ("*",))
+    patterns = contract_of(model).decayed
     trainable = [
         Weight(p, decay**depth, p.ndim >= 2 and any(fnmatchcase(name, pattern) for pattern in patterns))
         for (name, p), depth in zip(model.named_parameters(), depths(model).values())

@@ -19,6 +19,7 @@ from ..data.text.tokenizers import KINDS
 from ..errors import ModelError, SettingError
 from ..interop.hub import fetch, is_hub
 from ..interop.word_vectors import Vectors, take_vectors
+from ..models.contract import Advances, contract_of
 from ..models.registry import Preset, preset
 from ..settings import as_text, build, keys, short, unknown_setting
 from ..spec import Classes, ImageSizes, ImageSpec, PairSpec
@@ -119,7 +120,7 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     settings = _settled(settings, network, taken)
     if not resumed:
         refuse_without_effect(given, settings, data_settings, data, network)
-    loss = settings.loss or (getattr(network, "loss", None) if isinstance(data.spec.target, Classes) else None)
+    loss = settings.loss or (contract_of(network).loss if isinstance(data.spec.target, Classes) else None) or None
     words = getattr(data.preprocessing, "words", None)
     task = task_for(data.spec, loss, settings.label_smoothing, _class_weights(data, settings), words)
     settings = _monitored(settings, task, data)
@@ -149,12 +150,12 @@ def refuse_module(model: object) -> None:
 def _as_the_model_asks(settings: DataSettings, kind: str, found: Preset) -> DataSettings:
     """The settings with what the model wants where they leave it open: a state carried from step to step, texts in a
     frame, one vocabulary for both sides of a pair. Raises SettingError for stateful=true where there is no state."""
-    network = found.module.Model
-    if kind == "text" and settings.stateful and not hasattr(network, "advance"):
+    network, advances = found.network, issubclass(found.network, Advances)
+    if kind == "text" and settings.stateful and not advances:
         raise SettingError(f"stateful=true carries a state from step to step, and {found.name} has none: leave it out.")
     asked = {
-        "text": {"stateful": hasattr(network, "advance"), "special_tokens": getattr(network, "framed", False)},
-        "pairs": {"joint_vocab": getattr(network, "shares_vocabulary", False)},
+        "text": {"stateful": advances, "special_tokens": network.special_tokens},
+        "pairs": {"joint_vocab": network.joint_vocab},
     }
     wanted = [key for key, wants in asked.get(kind, {}).items() if wants and getattr(settings, key) is None]
     return replace(settings, **dict.fromkeys(wanted, True))  # type: ignore[arg-type]  # they are yes or no

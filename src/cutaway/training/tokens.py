@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.sets import IGNORED
+from ..models.contract import Advances
 from ..nn.losses import linear_cross_entropy
 from ..tasks.language import Language
 from ..tasks.task import Task
@@ -66,7 +67,7 @@ def words_of(model: nn.Module, task: Task | None, chunk: int | None = None, comp
     """The model's words, where the task is to foretell tokens and the outputs are what its head makes of its features.
     None for others, recurrent networks among them: those drop numbers between the two, or carry a state."""
     whole = hasattr(model, "features") and isinstance(getattr(model, "head", None), nn.Module)
-    if not whole or hasattr(model, "advance") or not isinstance(task, Language | Transduction):
+    if not whole or isinstance(model, Advances) or not isinstance(task, Language | Transduction):
         return None
     features: Any = model.features
     return Words(torch.compile(features) if compiled else features, model.head, task, chunk)  # type: ignore[arg-type]

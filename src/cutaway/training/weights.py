@@ -24,6 +24,7 @@ from ..interop.hub import here, how_to_get
 from ..interop.huggingface import family_of
 from ..interop.huggingface.reading import INDEX, Folder, is_folder
 from ..interop.torchvision import read_checkpoint
+from ..models.contract import contract_of
 from ..models.origin import Origin, origin_from_json
 from ..models.registry import Preset
 from ..models.saving import WEIGHTS, read_tensors, refuse_not_finite, refuse_pickle
@@ -75,9 +76,7 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
     """
     file = _file(path, preset)
     found, notes = _read(file, model, preset)
-    adapt = getattr(model, "adapt_state", None)  # positions of another image size, for one
-    if adapt is not None:
-        found = adapt(found)
+    found = contract_of(model).adapt_state(found)
     own = model.state_dict()
     of_text = bool(getattr(getattr(model, "config", None), "vocab_size", 0))
     new = _new(own, found, heads(model), of_text)

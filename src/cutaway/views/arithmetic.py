@@ -150,7 +150,7 @@ def _see(subject: Subject, i: int, name: str) -> Seen:
 
 
 def _copied(x: Tensor) -> Tensor:
-    """The first example in float64, by itself: what comes behind may write over x."""
+    """The first example in float64, by itself: what comes after may write over x."""
     return x[0].detach().to("cpu", torch.float64, copy=True)
 
 

@@ -23,7 +23,7 @@ READ = (
 MISLEADS = (
     "A weight is what is taken, not what matters: values can be small, other paths go around, and quite other weights "
     "can give the same answer (Jain and Wallace 2019, https://arxiv.org/abs/1902.10186; against it Wiegreffe and "
-    "Pinter 2019, https://arxiv.org/abs/1908.04626). Behind the first layer a place holds a mixture of many tokens and "
+    "Pinter 2019, https://arxiv.org/abs/1908.04626). After the first layer a place holds a mixture of many tokens and "
     "no longer its own (Brunner et al. 2020, https://arxiv.org/abs/1908.04211). Many heads rest on the first token or "
     "a separator where they have nothing to do (Clark et al. 2019, https://arxiv.org/abs/1906.04341)."
 )

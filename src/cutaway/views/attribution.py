@@ -210,8 +210,8 @@ def _what(one: Subject, result: Attribution) -> str:
     place = int(result.target.place[0]) if result.target.place is not None else None
     if one.kind in ("text", "pairs") and place is not None:
         token = names[k] if names else _token(one, k)
-        behind = "at" if names or isinstance(target, Masked) else "behind"
-        return f"the score of {token!r} {behind} token {place + 1}"
+        after = "at" if names or isinstance(target, Masked) else "after"
+        return f"the score of {token!r} {after} token {place + 1}"
     if names:
         binary = len(names) == 2 and _outputs(one, result) == 1
         return f"the score of {names[1 if binary else k]!r}"

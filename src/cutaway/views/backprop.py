@@ -25,7 +25,7 @@ from .subject import Subject
 SAYS = "Back-propagation by numbers: z, a, δ and the gradients of every neuron, for one example"
 READ = (
     "Go from left to right: each neuron adds up what comes in, times its weights, to z, and gives a = g(z). Then from "
-    "right to left: δ = ∂L/∂z says how the loss would change with its z; each neuron gets it from those behind it, "
+    "right to left: δ = ∂L/∂z says how the loss would change with its z; each neuron gets it from those after it, "
     "through the same weights, times the slope g′(z). A weight's gradient is δ where it ends times a where it begins. "
     "Click a neuron to see its sums unfolded."
 )
@@ -52,7 +52,7 @@ class Numbers(NamedTuple):
     z: Tensor  # (out,) W x + b
     u: Tensor  # (out,) z, normalized where the model does that
     a: Tensor  # (out,) g(u)
-    back: Tensor | None  # (out,) ∂L/∂a = Wᵀδ of the layer behind
+    back: Tensor | None  # (out,) ∂L/∂a = Wᵀδ of the layer after
     slope: Tensor | None  # (out,) ∂a/∂z; None where neurons share statistics
     delta: Tensor  # (out,) ∂L/∂z
 
@@ -261,12 +261,12 @@ def _layer(
         if last:
             neuron["how"] = how[1][j]
         else:
-            behind = layers[k + 1]
+            after = layers[k + 1]
             assert layer.back is not None
             neuron["back"] = plain(layer.back[j])
             neuron["slope"] = None if layer.slope is None else plain(layer.slope[j])
-            there = behind.weight[kept[k + 2], j] @ behind.delta[kept[k + 2]]
-            neuron["back_rest"] = plain(layer.back[j] - there) if len(kept[k + 2]) < len(behind.delta) else None
+            there = after.weight[kept[k + 2], j] @ after.delta[kept[k + 2]]
+            neuron["back_rest"] = plain(layer.back[j] - there) if len(kept[k + 2]) < len(after.delta) else None
         neurons.append(neuron)
     return {
         "title": layer.title,

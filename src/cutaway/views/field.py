@@ -48,7 +48,7 @@ class Field(NamedTuple):
     theoretical: int  # pixels across
     map: Tensor  # (H, W), the share of the gradient at each pixel
     effective: int  # pixels across of the square around the gradient's middle that holds 95 % of it
-    frame: tuple[tuple[int, int], tuple[int, int]]  # first and behind the last pixel, down and across
+    frame: tuple[tuple[int, int], tuple[int, int]]  # first and after the last pixel, down and across
 
 
 def suits(subject: Subject) -> bool:
@@ -239,7 +239,7 @@ def _framed(x: Tensor, frame: tuple[tuple[int, int], tuple[int, int]]) -> str:
     image = Image.fromarray((grey * 255).round().to(torch.uint8).numpy()).convert("RGB")
     scale = max(1, SIDE // max(image.size))
     image = image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST)
-    (top, bottom), (left, right) = ((first * scale, behind * scale - 1) for first, behind in frame)
+    (top, bottom), (left, right) = ((first * scale, after * scale - 1) for first, after in frame)
     thick = max(2, max(image.size) // 100)
     inner = (max(left, -thick), max(top, -thick), min(right, image.width + thick), min(bottom, image.height + thick))
     ImageDraw.Draw(image).rectangle(inner, outline=ORANGE, width=thick)

@@ -66,7 +66,7 @@ def suits(subject: Subject) -> bool:
 
 
 def view(subject: Subject) -> View:
-    """The graph with its messages, the reach of its nodes, and how alike they are behind each layer."""
+    """The graph with its messages, the reach of its nodes, and how alike they are after each layer."""
     net, travels = look(subject)
     node = _middle(subject, net)
     hops = hops_to(net, node)
@@ -83,7 +83,7 @@ def view(subject: Subject) -> View:
         for k, one in enumerate(alike)
     ]
     columns = {
-        "behind": "text",
+        "after": "text",
         "cosine of linked nodes": "number",
         "cosine of all pairs": "number",
         "relative energy": "number",
@@ -310,8 +310,8 @@ def _smooth(alike: list[Alike]) -> list[Drawing]:
     cosines = {"linked nodes": [a.linked for a in alike], "all pairs": [a.every for a in alike]}
     energies = {"": [a.energy for a in alike]}
     for title, curves, zero in (
-        ("Mean cosine of nodes behind each layer", cosines, False),
-        ("Dirichlet energy behind each layer, relative", energies, True),
+        ("Mean cosine of nodes after each layer", cosines, False),
+        ("Dirichlet energy after each layer, relative", energies, True),
     ):
         known = {name: values for name, values in curves.items() if any(value is not None for value in values)}
         if known:

@@ -34,7 +34,7 @@ def resting(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def seeing(model: nn.Module, see: Seeing, names: Sequence[str] | None = None) -> Iterator[None]:
-    """Inside the block, `see(name, module, inputs, output)` is called behind each module, or each of `names`; what it
+    """Inside the block, `see(name, module, inputs, output)` is called after each module, or each of `names`; what it
     keeps it should copy, because what follows may write over it. No hook stays."""
     wanted = None if names is None else set(names)
     handles = [
@@ -84,7 +84,7 @@ class Convolution:
     weight: Tensor  # (O, C / groups, *kernel)
     bias: Tensor | None  # (O,)
     stride: tuple[int, ...]
-    padding: tuple[int, ...]  # zeros before and behind each axis
+    padding: tuple[int, ...]  # zeros before and after each axis
     dilation: tuple[int, ...]
     groups: int = 1
 

@@ -180,7 +180,7 @@ def _passes(model: nn.Module, name: str) -> int:
 
 
 def _hides_what_follows(mask: Tensor) -> bool:
-    """Whether no query may look behind itself: T5's decoder says so in its bias."""
+    """Whether no query may look after itself: T5's decoder says so in its bias."""
     if mask.shape[-1] != mask.shape[-2] or mask.shape[-1] < 2:
         return False
     hidden = ~mask if mask.dtype == torch.bool else mask.isneginf()

@@ -127,7 +127,7 @@ def _over_words(subject: Subject, i: int, one: Attribution) -> Drawing:
 
 
 def _from(one: Attribution, length: int) -> int:
-    """Where the shown stretch of a long text begins: it ends behind the place that is answered."""
+    """Where the shown stretch of a long text begins: it ends after the place that is answered."""
     place = int(one.target.place[0]) if one.target.place is not None and one.beside is None else 0
     return max(0, min(place + 1, length) - TOKENS)
 

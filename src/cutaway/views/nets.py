@@ -1,6 +1,6 @@
 """A graph by itself: which nodes a node sees, and how alike nodes are.
 
-x^(l) are the nodes behind layer l, x^(0) those that enter. How alike they are is said by the mean cosine of pairs, and
+x^(l) are the nodes after layer l, x^(0) those that enter. How alike they are is said by the mean cosine of pairs, and
 by the Dirichlet energy relative to their size: 0 where linked nodes are equal, 1 where they have nothing to do with
 each other, 2 where they are opposite.
 
@@ -97,7 +97,7 @@ def reach(net: Net, node: int, hops: Tensor, depth: int) -> Reach:
 
 @dataclass(frozen=True)
 class Alike:
-    """How alike the nodes are behind a layer. None where there are no such pairs."""
+    """How alike the nodes are after a layer. None where there are no such pairs."""
 
     name: str
     linked: float | None  # mean cosine of the two ends of an edge
@@ -106,7 +106,7 @@ class Alike:
 
 
 def alike(name: str, x: Tensor, edges: Tensor) -> Alike:
-    """Of nodes x (V, F) behind a layer of that name, and edges (2, E)."""
+    """Of nodes x (V, F) after a layer of that name, and edges (2, E)."""
     x = x.double()
     apart = edges[:, edges[0] != edges[1]]
     if apart.shape[1] > SAMPLED:

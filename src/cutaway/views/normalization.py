@@ -21,13 +21,13 @@ SAYS = "Normalization: which values share a mean, and what it does to the means 
 READ = (
     "The block is what enters the layer: a tile for each example, a row for each channel, a column for each place. "
     "Dark are the values that share their statistics with one of them; the other sets are striped pale. Below stand "
-    "the mean and the deviation of every set, over these examples, before and behind the layer, and how all its values "
-    "are spread out. Behind the layer a set has mean β and deviation γ, which are learned, and 0 and 1 where they are "
+    "the mean and the deviation of every set, over these examples, before and after the layer, and how all its values "
+    "are spread out. After the layer a set has mean β and deviation γ, which are learned, and 0 and 1 where they are "
     "not."
 )
 MISLEADS = (
     "Batch normalization is shown in evaluation, where it takes the running means of training and not those of these "
-    "examples: behind it their means need not be 0, and examples no longer touch each other (S. Ioffe, C. Szegedy, "
+    "examples: after it their means need not be 0, and examples no longer touch each other (S. Ioffe, C. Szegedy, "
     "2015). In training every example of a batch would share them. The means and deviations that are drawn are those "
     "of the few examples that are open. That normalization helps because it keeps the distribution of what a layer "
     "sees from shifting is doubted (S. Santurkar et al., How does batch normalization help optimization?, 2018), and "
@@ -68,10 +68,10 @@ class Seen:
     whole: tuple[int, int, int]  # how many there are of them
     sets: str  # what a set is called
     total: int  # sets
-    centre: tuple[Tensor, Tensor]  # their means, before and behind, (sets,)
+    centre: tuple[Tensor, Tensor]  # their means, before and after, (sets,)
     spread: tuple[Tensor, Tensor]  # their deviations, or the roots of their mean squares
     running: tuple[Tensor, Tensor] | None  # the means and deviations that it takes in their place
-    histogram: tuple[list[list[float]], list[list[float]]]  # [value, share] before and behind
+    histogram: tuple[list[list[float]], list[list[float]]]  # [value, share] before and after
 
 
 def suits(subject: Subject) -> bool:
@@ -92,7 +92,7 @@ def view(subject: Subject) -> View:
         id="normalization",
         title="Normalization",
         says="Which values share a mean in each normalization (dark in the block), and the means and deviations of "
-        "those sets before it and behind it.",
+        "those sets before it and after it.",
         summary=_summary(names, seen),
         table=_table(seen),
         drawings=next(iter(drawings.values())) if len(drawings) == 1 else [drawing | {"options": options}],
@@ -100,7 +100,7 @@ def view(subject: Subject) -> View:
 
 
 def layers(model: nn.Module) -> dict[str, str]:
-    """The normalizations of a model by their names, and their kinds. The AlexNet of 2012 has its behind the first two
+    """The normalizations of a model by their names, and their kinds. The AlexNet of 2012 has its after the first two
     convolutions, as functions."""
     if isinstance(model, AlexNet):
         return dict.fromkeys(("conv1", "conv2"), "local response") if model.config.form == "2012" else {}
@@ -123,8 +123,8 @@ def _look(subject: Subject, names: dict[str, str]) -> dict[str, Seen]:
 
     def see(name: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if name not in found:
-            before, behind = _through(subject.model, args[0].detach(), output.detach())
-            found[name] = _seen(names[name], module, before, behind, mask)
+            before, after = _through(subject.model, args[0].detach(), output.detach())
+            found[name] = _seen(names[name], module, before, after, mask)
 
     with resting(subject.model), torch.no_grad(), seeing(subject.model, see, list(names)):
         subject.model(*inputs)
@@ -141,10 +141,10 @@ def _through(model: nn.Module, given: Tensor, output: Tensor) -> tuple[Tensor, T
 
 def _seen(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | None) -> Seen:
     sets, name = _sets(kind, module, x)
-    behind, _ = _sets(kind, module, y)
+    after, _ = _sets(kind, module, y)
     if name == "token" and mask is not None and mask.shape == x.shape[:2]:  # padding is nothing
         real = mask.flatten()
-        sets, behind = sets[real], behind[real]
+        sets, after = sets[real], after[real]
     squares = kind in ("RMS", "local response")
     block, whole = _block(kind, module, x)
     return Seen(
@@ -154,10 +154,10 @@ def _seen(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | Non
         whole=whole,
         sets=name,
         total=len(sets),
-        centre=(sets[:SETS].mean(1), behind[:SETS].mean(1)),
-        spread=(_spread(sets[:SETS], squares), _spread(behind[:SETS], squares)),
+        centre=(sets[:SETS].mean(1), after[:SETS].mean(1)),
+        spread=(_spread(sets[:SETS], squares), _spread(after[:SETS], squares)),
         running=_running(module),
-        histogram=_histograms(sets, behind),
+        histogram=_histograms(sets, after),
     )
 
 
@@ -186,7 +186,7 @@ def _running(module: nn.Module) -> tuple[Tensor, Tensor] | None:
 
 
 def _histograms(x: Tensor, y: Tensor) -> tuple[list[list[float]], list[list[float]]]:
-    """The share of all values in each of 48 bins, before and behind, over one range that leaves out the far ends."""
+    """The share of all values in each of 48 bins, before and after, over one range that leaves out the far ends."""
     some = torch.cat([_thinned(x), _thinned(y)])
     low, high = (float(torch.quantile(some, q)) for q in (0.002, 0.998))
     high = high if high > low else low + 1
@@ -248,7 +248,7 @@ def _drawings(name: str, one: Seen) -> list[Drawing]:
             "format": "share",
             "log": False,
             "zero": True,
-            "series": [{"name": n, "points": p} for n, p in zip(("before", "behind"), one.histogram)],
+            "series": [{"name": n, "points": p} for n, p in zip(("before", "after"), one.histogram)],
             "mark": None,
         },
     ]
@@ -272,8 +272,8 @@ _WHAT = ("example", "channel", "place")
 
 
 def _lines(title: str, one: Seen, values: tuple[Tensor, Tensor], running: Tensor | None) -> Drawing:
-    before, behind = (plain(v) for v in values)
-    series = [("before", before), ("behind", behind)]
+    before, after = (plain(v) for v in values)
+    series = [("before", before), ("after", after)]
     if running is not None:
         series.append(("running", plain(running)))
     title += "" if one.total <= SETS else f": the first {SETS} of {count(one.total)}"
@@ -301,7 +301,7 @@ def _summary(names: dict[str, str], seen: dict[str, Seen]) -> str:
         one = seen[worst]
         words.append(
             f"Before {worst} the means reach from {number(float(one.centre[0].min()))} to "
-            f"{number(float(one.centre[0].max()))}, behind it from {number(float(one.centre[1].min()))} to "
+            f"{number(float(one.centre[0].max()))}, after it from {number(float(one.centre[1].min()))} to "
             f"{number(float(one.centre[1].max()))}."
         )
     if any(one.kind == "batch" for one in seen.values()):
@@ -318,7 +318,7 @@ def _typical(one: Seen) -> float:
 def _table(seen: dict[str, Seen]) -> Any:
     columns = {"layer": "text", "kind": "text", "input": "text", "sets": "count"}
     heads = ("mean", "deviation or root mean square")
-    columns |= {f"{head}, {when}": "text" for head in heads for when in ("before", "behind")}
+    columns |= {f"{head}, {when}": "text" for head in heads for when in ("before", "after")}
     rows = []
     for name, one in seen.items():
         ranges = [_range(v) for pair in (one.centre, one.spread) for v in pair]

@@ -20,7 +20,7 @@ class Side:
 
     labels: list[str]
     real: Tensor  # which places of the batch's row they are, (n,): padding is left out
-    grid: tuple[int, int] | None = None  # rows and columns of patches, behind `before` tokens with no place
+    grid: tuple[int, int] | None = None  # rows and columns of patches, after `before` tokens with no place
     before: int = 0
     step: int = 1  # pixels from one patch to the next
 
@@ -68,7 +68,7 @@ def _tokens(subject: Subject, i: int, side: int) -> Side:
 
 
 def _written(subject: Subject, ids: Tensor, i: int) -> int:
-    """How many tokens of the target so far are real: those before which something is foretold."""
+    """How many tokens of the target so far are real: those before which something is predicted."""
     target = subject.target
     if target is not None and target.ndim == 2 and target.shape[1] == len(ids):
         return max(1, int((target[i] != IGNORED).sum()))

@@ -76,7 +76,7 @@ def tables_of(model: nn.Module) -> list[Positions]:
         found.append(Positions("sinusoids", rows, False))
     for name, module in model.named_modules():
         if isinstance(module, nn.Embedding) and name.rpartition(".")[2].endswith("positions"):
-            # The first rows are nobody's in some tables: places are counted from behind them.
+            # The first rows are nobody's in some tables: places are counted from after them.
             first = model.config.first_position if isinstance(model, Bert) else OFFSET if isinstance(model, Bart) else 0
             found.append(Positions(name, module.weight.detach()[first:], True))
     return found

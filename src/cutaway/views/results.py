@@ -14,7 +14,7 @@ SAYS = "what it gets right and wrong: confusion or residuals, and the worst mist
 READ = (
     "Rows of the matrix are what examples are, columns what the model said: what is right stands on the diagonal, and "
     "a dark cell beside it is a confusion worth looking at. For numbers, each dot is an example, and a dot on the line "
-    "was foretold exactly. Below stand the examples that cost most: where the model was surest and wrong. Look at "
+    "was predicted exactly. Below stand the examples that cost most: where the model was surest and wrong. Look at "
     "those first, as many are labels that are wrong in the data."
 )
 MISLEADS = (

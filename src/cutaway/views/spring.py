@@ -1,4 +1,4 @@
-"""One word through the layers: its vectors where it stands in several places, behind each block."""
+"""One word through the layers: its vectors where it stands in several places, after each block."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Occurrence:
     place: int  # in the row of the batch
     before: list[str]
     word: str
-    behind: list[str]
+    after: list[str]
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
@@ -42,7 +42,7 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
 
 
 def bare(token: str) -> str:
-    """A token without the signs for blanks that some tokenizers put before or behind it, in lower case."""
+    """A token without the signs for blanks that some tokenizers put before or after it, in lower case."""
     return token.strip().strip("Ġ▁").removeprefix("##").removesuffix("</w>").lower()
 
 
@@ -131,7 +131,7 @@ def drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
         {
             "label": "in" if layer == 0 else str(layer),
             "group": k,
-            "tip": ["before the first block" if layer == 0 else f"behind block {layer}"],
+            "tip": ["before the first block" if layer == 0 else f"after block {layer}"],
         }
         for layer in range(layers)
         for k in range(count)
@@ -146,8 +146,8 @@ def drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
             "items": [
                 {
                     "label": f"{k + 1}: {subject.name(one.example)}",
-                    "tokens": [*one.before, one.word, *one.behind],
-                    "values": [*(None for _ in one.before), 1, *(None for _ in one.behind)],
+                    "tokens": [*one.before, one.word, *one.after],
+                    "values": [*(None for _ in one.before), 1, *(None for _ in one.after)],
                     "warning": None,
                 }
                 for k, one in enumerate(found)
@@ -178,7 +178,7 @@ def drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
     least = min(cosines, key=lambda pair: cosines[pair][-1])
     said = (
         f"“{word}” stands in {plural(count, 'place')}: its vectors in {least[0] + 1} and {least[1] + 1} have a cosine "
-        f"of {number(cosines[least][0])} before the first block and {number(cosines[least][-1])} behind the last, the "
+        f"of {number(cosines[least][0])} before the first block and {number(cosines[least][-1])} after the last, the "
         "least of all pairs."
     )
     rows = [
@@ -198,4 +198,4 @@ def axes(shares: tuple[float, float] | None) -> dict[str, str]:
 
 
 def _context(one: Occurrence) -> str:
-    return " ".join(token.strip() for token in [*one.before[-2:], one.word, *one.behind[:2]])
+    return " ".join(token.strip() for token in [*one.before[-2:], one.word, *one.after[:2]])

@@ -1,7 +1,7 @@
 """What the output is taken as a function of: the numbers of an input, or, of tokens, their embeddings.
 
 A token is a choice and has no gradient; what it is looked up as has (`embeddings.py`). All look-ups are one tensor
-(N, places, d), one behind the other. A model that pads its tokens has more places than tokens: they are in the middle.
+(N, places, d), one after the other. A model that pads its tokens has more places than tokens: they are in the middle.
 """
 
 from __future__ import annotations

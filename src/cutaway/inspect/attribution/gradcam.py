@@ -100,7 +100,7 @@ def _cuts(conv: nn.Module) -> bool:
 
 
 def _convolves(modules: dict[str, nn.Module], name: str) -> bool:
-    """Whether the map is that of a convolution, or of what stands behind one: not that of a recurrence or attention."""
+    """Whether the map is that of a convolution, or of what stands after one: not that of a recurrence or attention."""
     module = modules[name]
     return not isinstance(module, nn.RNNBase | nn.LayerNorm | nn.Linear | nn.AdaptiveAvgPool2d)
 

@@ -57,7 +57,7 @@ def attribute(
 
     `inputs` are what `forward` takes. `method` is one of METHODS. `target` is the number that is explained: an output
     (a class), or (place, output) where the model answers at many places (a token, a node); None takes what the model
-    says itself: its class, the token behind the last real one, its first forecast, the class of the first node.
+    says itself: its class, the token after the last real one, its first forecast, the class of the first node.
 
     Values have one number for each part of the input: images (N, H, W), tables (N, F), series and sounds (N, T, F),
     texts (N, T), with `beside` (N, S) for the target of pairs, video (N, T, H, W), graphs (V, F), their edges (E,).

@@ -5,7 +5,7 @@ S. Abnar, W. Zuidema, Quantifying attention flow in transformers, 2020, section 
     Ã_l = ½ W_l + ½ I,    R_l = Ã_l R_{l−1},    R_0 = I
 
 W_l is the mean over the heads; the half is the way around the attention. Row t of R says how much of each token is in
-token t behind the last layer, if attention were all that mixes them. Of an encoder and a decoder, what the decoder
+token t after the last layer, if attention were all that mixes them. Of an encoder and a decoder, what the decoder
 takes of the source is carried along: over itself y ← ½ W y + ½ y, over the source y ← ½ y + ½ C R_encoder.
 
 It knows neither the values nor the output: the map is the same for every class.
@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...errors import ModelError
+from ...models.contract import contract_of
 from ...nn.attention import MultiHeadAttention, recording
 from .asking import Ask, Found
 from .entry import Entry
@@ -70,7 +71,7 @@ def _read(entry: Entry, rolled: Tensor) -> Tensor:
         return rolled[rows, entry.target.place]
     if entry.kind == "image":
         return rolled[:, 0] if getattr(config, "pooling", "") == "token" else rolled.mean(1)
-    causal = getattr(type(entry.model), "framed", False) is False
+    causal = not contract_of(entry.model).special_tokens
     mask = entry.inputs[1] if len(entry.inputs) > 1 else torch.ones_like(entry.inputs[0], dtype=torch.bool)
     last = (mask * torch.arange(mask.shape[1], device=mask.device)).amax(1)
     return rolled[rows, last if causal else torch.zeros_like(last)]  # a decoder reads the last token, BERT the first

@@ -1,4 +1,4 @@
-"""Which number of the output is explained: a class, a value, the token behind a place, the answer of a node."""
+"""Which number of the output is explained: a class, a value, the token after a place, the answer of a node."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def outputs_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
 
 def choose(model: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor, asked: Asked = None) -> Target:
     """The target that is asked for, or what the model says itself: its class, its first forecast, the token that it
-    foretells behind the last real one, the class of the first node. Raises SettingError for one that is not there."""
+    predicts after the last real one, the class of the first node. Raises SettingError for one that is not there."""
     place, output = asked if isinstance(asked, tuple) else (None, asked)
     if kind_of(inputs) == "graph":
         rows = torch.tensor([_within("node" if place is None else "place", place or 0, len(outputs))])

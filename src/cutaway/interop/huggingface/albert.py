@@ -1,4 +1,4 @@
-"""ALBERT as transformers has it: one block in one group, the pooled layer a part of the body."""
+"""ALBERT as transformers has it: one block in one group, the pooled layer a part of the backbone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BERT as transformers has it: queries, keys and values three matrices, the pooled layer a part of the body."""
+"""BERT as transformers has it: queries, keys and values three matrices, the pooled layer a part of the backbone."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .encoders import (
 )
 from .values import number, only, share
 
-# Where BERT's and RoBERTa's bodies have their tensors, behind the prefix.
-BODY = (
+# Where BERT's and RoBERTa's backbones have their tensors, after the prefix.
+BACKBONE = (
     Rule(r"embedding\.weight", ("embeddings.word_embeddings.weight",)),
     Rule(r"positions\.weight", ("embeddings.position_embeddings.weight",)),
     Rule(r"types\.weight", ("embeddings.token_type_embeddings.weight",)),
@@ -112,7 +112,7 @@ FAMILY = Family(
     presets=tuple(PRESETS),
     prefix="bert.",
     rules=(
-        *BODY,
+        *BACKBONE,
         Rule(r"head\.pooler\.(weight|bias)", (r"pooler.dense.\1",)),
         Rule(r"head\.linear\.(weight|bias)", (r"classifier.\1",), outside=True),
         Rule(r"head\.(weight|bias)", (r"classifier.\1",), outside=True),

@@ -11,8 +11,8 @@ from .values import only, refuse_others
 
 BLOCK = r"blocks\.(\d+)\."
 KINDS = {"masked": "ForMaskedLM", "classes": "ForSequenceClassification", "tags": "ForTokenClassification"}
-# What the class of a checkpoint is called behind the family's name, to the head that it has here; a bare body and one
-# from pre-training with two heads are read as masked.
+# What the class of a checkpoint is called after the family's name, to the head that it has here; a bare backbone and
+# one from pre-training with two heads are read as masked.
 HEADS = {kind: head for head, kind in KINDS.items()} | {"Model": "masked", "ForPreTraining": "masked"}
 ACTIVATIONS = {
     "gelu": "gelu",

@@ -1,8 +1,9 @@
 """What a Hugging Face folder holds: whose network, and which of its tensors is which of ours.
 
 A folder says itself which network it is, `model_type` in config.json, and which head stands on it, `architectures`.
-The weights are one file, or several with an index. The names of the body's tensors may have the family's prefix
-(bert.embeddings…, as a network with a head saves them) or not (embeddings…, the bare body). Pickles are never opened.
+The weights are one file, or several with an index. The names of the backbone's tensors may have the family's prefix
+(bert.embeddings…, as a network with a head saves them) or not (embeddings…, the bare backbone). Pickles are never
+opened.
 
 Names and shapes tell whose tensors are whose, and nothing else does: of a square matrix that another program wrote
 the other way about (GPT-2's stand as (in, out) there) nobody can tell, unless others that are not square say so.
@@ -41,7 +42,7 @@ PICKLES = ("pytorch_model*.bin", "*.pth", "*.pt", "*.ckpt")
 
 HEADS = ("next", "masked", "classes", "tags", "tokens")  # kinds of heads that a Config here may name
 ANSWERS = ("classes", "tags")  # heads with as many outputs as config.json has labels
-HEAD = "head"  # the child of a model that a bare body lacks
+HEAD = "head"  # the child of a model that a bare backbone lacks
 # Fields of a Config that no preset is told by: those of the head and of training.
 FREE = (
     "head",
@@ -322,8 +323,8 @@ class Folder:
         return bool(prefix) and not any(name.startswith(prefix) for name in self.tensors)
 
     def _new(self, theirs: Mapping[str, tuple[Rule, list[str]]], tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
-        """Our tensors of the head that a bare body lacks: those that are not there, where nothing is there that stands
-        outside the body."""
+        """Our tensors of the head that a bare backbone lacks: those that are not there, where nothing is there that
+        stands outside the backbone."""
         head = {ours: found for ours, found in theirs.items() if _of_head(ours)}
         if any(name in tensors for rule, names in head.values() if rule.outside for name in names):
             return ()

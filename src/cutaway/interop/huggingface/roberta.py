@@ -1,4 +1,4 @@
-"""RoBERTa as transformers has it: BERT's body, the pooled layer a part of the head, positions counted from 2."""
+"""RoBERTa as transformers has it: BERT's backbone, the pooled layer a part of the head, positions counted from 2."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from ...models.bert import Config
 from ...models.roberta import PRESETS
 from . import Family, Rule
-from .bert import BODY, sizes, sizes_of
+from .bert import BACKBONE, sizes, sizes_of
 from .encoders import KINDS, USUAL_DROPS, head_of, refuse_unlike
 from .values import only, refuse_others
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """What RobertaConfig is built with. The first position is that behind padding's, whose row is its token id.
+    """What RobertaConfig is built with. The first position is that after padding's, whose row is its token id.
     Raises ModelError for a network that RoBERTa is not."""
     same: dict[str, Any] = {
         "embedding_dim": None,
@@ -46,7 +46,7 @@ FAMILY = Family(
     presets=tuple(PRESETS),
     prefix="roberta.",
     rules=(
-        *BODY,
+        *BACKBONE,
         Rule(r"head\.pooler\.(weight|bias)", (r"classifier.dense.\1",), outside=True),
         Rule(r"head\.linear\.(weight|bias)", (r"classifier.out_proj.\1",), outside=True),
         Rule(r"head\.(weight|bias)", (r"classifier.\1",), outside=True),

@@ -55,7 +55,7 @@ def _dropped(x: Tensor, share: float, training: bool) -> Tensor:
 
 
 class _Net(nn.Module):
-    """Layers one behind another, and the read-out of whole graphs, as PyTorch Geometric's examples put them."""
+    """Layers one after another, and the read-out of whole graphs, as PyTorch Geometric's examples put them."""
 
     def __init__(self, convs: list[nn.Module], head: nn.Module | None, config: Any, nonlinear: str) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ from . import Oracle, OracleMissing
 from .operators import make_torchvision_importable
 from .published import TRANSFORMERS, resolved
 
-LENGTHS = (9, 4, 7, 1)  # tokens of each text: a ragged batch, padded behind
+LENGTHS = (9, 4, 7, 1)  # tokens of each text: a ragged batch, padded after
 SPOKEN = ("num_labels",)  # a setting of the data
 ALIKE = ({"gelu_new", "gelu_pytorch_tanh"},)  # names of one function there
 

@@ -33,8 +33,8 @@ def _shares(n: int) -> Tensor:
     """What part of each of 5 means each of n pixels is, (5, n)."""
     shares = torch.zeros(5, n, dtype=torch.float64)
     for i in range(5):
-        first, behind = math.floor(i * n / 5), math.ceil((i + 1) * n / 5)
-        shares[i, first:behind] = 1 / (behind - first)
+        first, after = math.floor(i * n / 5), math.ceil((i + 1) * n / 5)
+        shares[i, first:after] = 1 / (after - first)
     return shares
 
 

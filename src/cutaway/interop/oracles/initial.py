@@ -135,6 +135,7 @@ LAWS: Mapping[str, Laws] = {
         (r".*bias", by_form("form", "2012", NONE)),
         (r".*", by_form("form", "2012", deviation(0.01))),
     ),
+    "mobilenet_v2": ((r"head\.bias", NONE), (r"head\.weight", deviation(0.01)), (r".*", KEPT)),
     "vgg": (*BIASES, (r"fc.*", deviation(0.01)), (r".*", KEPT)),
     "googlenet": (
         (r".*conv\.bias", NONE),

@@ -13,8 +13,7 @@ from . import torchvision_models
 
 # What is compared of a layer, where both have it. Sizes are told by the weights already.
 SETTINGS = ("kernel_size", "stride", "padding", "dilation", "groups", "padding_mode", "eps", "momentum", "affine")
-FAMILIES = {"resnet": "resnet", "vgg": "vgg", "alexnet": "alexnet", "densenet": "densenet", "googlenet": "googlenet"}
-FAMILIES |= {"inception": "inception", "vit": "vision_transformer"}
+INITIALIZED = ("googlenet", "inception", "vgg")  # builders that can be told to draw no weights, which takes long
 STRIDED = "-v1"  # presets whose weights are torchvision's, and whose strides are the paper's
 
 
@@ -22,10 +21,9 @@ def unlike_torchvision(name: str, ours: nn.Module) -> tuple[int, list[str]]:
     """How many settings of layers are compared, and those that differ, a clause each. `ours` is the preset whole, at
     best on the meta device. Raises OracleMissing where torchvision cannot be imported here."""
     builder = torchvision_names()[name]
-    family = next(module for start, module in FAMILIES.items() if builder.startswith(start))
     with torch.device("meta"):
-        arguments = {"init_weights": False} if family in ("googlenet", "inception", "vgg") else {}
-        theirs = getattr(torchvision_models(family), builder)(**arguments)
+        arguments = {"init_weights": False} if builder.startswith(INITIALIZED) else {}
+        theirs = torchvision_models("_api").get_model_builder(builder)(**arguments)
     layers, count, found = dict(theirs.named_modules()), 0, []
     for prefix, module in ours.named_modules():
         own = next(iter(dict(module.named_parameters(recurse=False))), None)

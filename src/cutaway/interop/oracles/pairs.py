@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-LENGTHS = (9, 4, 7, 1)  # tokens of each source: a ragged batch, padded behind
+LENGTHS = (9, 4, 7, 1)  # tokens of each source: a ragged batch, padded after
 STEPS = 8  # tokens of each target
 
 

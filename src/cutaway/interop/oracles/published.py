@@ -139,6 +139,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "densenet-40-12": _DENSE_CIFAR
     | {"layers": (12, 12, 12), "bottleneck": False, "compression": 1.0, "stem_channels": 16},
     "densenet-bc-100-12": _DENSE_CIFAR | {"layers": (16, 16, 16), "stem_channels": 24},
+    "mobilenet-v2": {"width_mult": 1.0, "stem": "imagenet", "dropout": 0.2, "num_classes": 1000},
     "vit-tiny/16": _VIT | {"dim": 192, "layers": 12, "heads": 3, "ffn_dim": 768},
     "vit-small/16": _VIT | {"dim": 384, "layers": 12, "heads": 6, "ffn_dim": 1536},
     "vit-base/16": _VIT | {"dim": 768, "layers": 12, "heads": 12, "ffn_dim": 3072},

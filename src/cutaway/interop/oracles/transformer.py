@@ -27,7 +27,7 @@ class PlainTransformer(nn.Module):
     """Layers of torch.nn.Transformer between a product with one-hot rows and a product with the same matrix.
 
     Those layers have dropout at two more places than the paper's, which is taken out; and a `torch.nn.Transformer`
-    would put a normalization behind post-norm layers, which these are without.
+    would put a normalization after post-norm layers, which these are without.
     """
 
     def __init__(self, config: Config) -> None:

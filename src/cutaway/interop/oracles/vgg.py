@@ -40,7 +40,7 @@ def torchvision_vgg(config: Config) -> Oracle:
 ORACLES = dict.fromkeys(PRESETS, torchvision_vgg)
 
 # Whole, the smallest takes 7 GB in float64, for three quarters of its weights are fc6. So vgg11 keeps every convolution
-# as it is, with fewer units behind; the others, with more convolutions of the same kinds, have fewer channels too.
+# as it is, with fewer units after; the others, with more convolutions of the same kinds, have fewer channels too.
 REDUCED = {
     name: dataclasses.replace(config, hidden_dim=32, num_classes=10)
     if name == "vgg11"

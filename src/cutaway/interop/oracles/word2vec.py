@@ -18,7 +18,7 @@ class PairwiseWord2Vec(nn.Module):
         super().__init__()
         self.config = config
         self.given = nn.Parameter(torch.zeros(config.vocab_size, config.dim))
-        self.foretold = nn.Parameter(torch.zeros(config.vocab_size, config.dim))
+        self.predicted = nn.Parameter(torch.zeros(config.vocab_size, config.dim))
 
     def forward(self, words: Tensor, mask: Tensor, reach: Tensor, noise: Tensor) -> Tensor:
         """(N, L), as the model gives it."""
@@ -49,11 +49,11 @@ class PairwiseWord2Vec(nn.Module):
 
     def _term(self, h: Tensor, word: int, noise: list[int]) -> Tensor:
         if self.config.output == "softmax":
-            return torch.log_softmax(torch.stack([v @ h for v in self.foretold]), 0)[word]
-        term = nn.functional.logsigmoid(self.foretold[word] @ h)
+            return torch.log_softmax(torch.stack([v @ h for v in self.predicted]), 0)[word]
+        term = nn.functional.logsigmoid(self.predicted[word] @ h)
         for other in noise:
             share = self.config.negative / len(noise)
-            term = term + share * nn.functional.logsigmoid(-(self.foretold[other] @ h))
+            term = term + share * nn.functional.logsigmoid(-(self.predicted[other] @ h))
         return term
 
 
@@ -70,7 +70,7 @@ def pairwise_word2vec(config: Config) -> Oracle:
         words[1, margin] = noise[1, 0]  # noise that is a word of the stretch
         return words, words != 0, reach, noise
 
-    return Oracle(PairwiseWord2Vec(config), draw, {"embedding.weight": "given", "context.weight": "foretold"})
+    return Oracle(PairwiseWord2Vec(config), draw, {"embedding.weight": "given", "context.weight": "predicted"})
 
 
 ORACLES = {"word2vec-skipgram": pairwise_word2vec, "word2vec-cbow": pairwise_word2vec}

@@ -32,7 +32,7 @@ class BySentence(nn.Module):
     """Applies `one` to the real words of each sentence, and stacks the answers."""
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Answers (N, …), filled up behind the last word as `filler` says."""
+        """Answers (N, …), filled up after the last word as `filler` says."""
         answers = [self.one(row[keep]) for row, keep in zip(tokens, mask)]
         return self.together(answers, tokens)
 
@@ -140,7 +140,7 @@ def summed_dcnn(config: DCNNConfig) -> Oracle:
 
 
 class WindowByWindow(BySentence):
-    """Collobert's networks with the vectors of each window put one behind another, as the paper writes them."""
+    """Collobert's networks with the vectors of each window put one after another, as the paper writes them."""
 
     def __init__(self, c: CollobertConfig) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ class WindowByWindow(BySentence):
         """The answer for one sentence."""
         half = self.c.window // 2
         bordered = [0] * half + words.tolist() + [0] * half
-        matrix = self.first.transpose(1, 2).flatten(1)  # the words of a window one behind another
+        matrix = self.first.transpose(1, 2).flatten(1)  # the words of a window one after another
         windows = [torch.cat([self.table[w] for w in bordered[t : t + self.c.window]]) for t in range(len(words))]
         hidden = torch.stack([matrix @ window + self.first_bias for window in windows])  # (s, hidden)
         if self.second is not None:
@@ -165,7 +165,7 @@ class WindowByWindow(BySentence):
         return answer
 
     def together(self, answers: list[Tensor], tokens: Tensor) -> Tensor:
-        """Sentences' answers, or those of words with what a border in nothing but borders gives behind the last."""
+        """Sentences' answers, or those of words with what a border in nothing but borders gives after the last."""
         if self.c.approach == "sentence":
             return torch.stack(answers)
         longest = tokens.shape[1]

@@ -1,0 +1,46 @@
+"""What concerns one architecture, in under a minute: `make model NAME=resnet`.
+
+Its own tests, what is held of every model for its first and its last preset, and `cutaway verify`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from cutaway.commands import main as cutaway
+from cutaway.models.registry import presets
+
+HERE = Path(__file__).parent
+OF_EVERY_MODEL = (  # files whose tests go by the presets' names
+    *("test_house.py", "models/test_saving.py", "models/test_every_image_model.py", "models/test_invariances.py"),
+    *("oracles/test_every_model.py", "oracles/test_published.py", "views/test_every_preset.py"),
+    *("interop/test_torchvision.py", "interop/test_huggingface.py", "training/test_every_family.py"),
+)
+
+
+def main(name: str) -> int:
+    """Run them, and give the exit status."""
+    of_file = [p.name for p in presets().values() if p.module.__name__.rpartition(".")[2] == name]
+    if not of_file:
+        files = sorted({p.module.__name__.rpartition(".")[2] for p in presets().values()})
+        print(f"There is no architecture {name!r}. The files in src/cutaway/models are: {', '.join(files)}.")
+        return 2
+    own = [
+        str(path)
+        for path in (HERE / "models" / f"test_{name}.py", HERE / "oracles" / f"test_{name}.py")
+        if path.is_file()
+    ]
+    if not own:
+        print(f"It has no tests of its own yet: tests/models/test_{name}.py.")
+    shown = [of_file[0], *of_file[1:][-1:]]
+    asked = " or ".join(f"[{one}" for one in (*shown, name))
+    status = pytest.main(["-p", "no:cacheprovider", *own]) if own else 1
+    status = pytest.main(["-p", "no:cacheprovider", *(str(HERE / f) for f in OF_EVERY_MODEL), "-k", asked]) or status
+    return int(cutaway(["verify", *shown]) or status)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else ""))
