@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo     install, then train LeNet-5 on handwritten digits (under a minute)"
 	@echo "make test     install what the tests need, then lint, type-check and run them all"
-	@echo "make recipes  train the recipes and compare with the figures they claim (slow)"
+	@echo "make recipes  train the recipes and compare with the scores they claim (slow)"
 	@echo "make bench    measure speed and memory beside peers (slow)"
 	@echo "make docs     write the pages and pictures that are made from the code"
 

@@ -51,8 +51,8 @@ PyTorch Geometric's layers with their cached normalization; of word vectors, gen
 `cutaway train`.
 Ours infers with batch normalization folded into the layers before it, where there is any.
 
-Of peak: the operations of our step in a second, as a share of those of a matrix product of 2048×2048, measured in turn.
-A step counts six operations for each multiply-add of the network, also where the library's algorithm needs fewer.
+Of peak: the operations of our step in a second, as a fraction of those of a matrix product of 2048×2048, measured in
+turn. A step counts six operations for each multiply-add of the network, also where the library's algorithm needs fewer.
 
 Rows of a millisecond are measured with cold caches, since garbage is collected before each run. That is hard on
 PyTorch's sum: of 5×5 on 512×512 it takes 0.7 ms where it is called again and again, and the transform 1.0 ms.
@@ -77,10 +77,10 @@ def row(pair: Pair, limit: float) -> str:
     memory = pair.name.startswith("memory")
     ours, peer = (f"{v / 2**20:.0f} MiB" if memory else f"{1000 * v:.3g} ms" for v in (pair.ours, pair.peer))
     late = " **missed**" if pair.ratio > limit else ""
-    share = f"{100 * pair.share:.0f} %" if isinstance(pair, vision.Step) else ""
+    fraction = f"{100 * pair.fraction:.0f} %" if isinstance(pair, vision.Step) else ""
     return (
         f"| {pair.name} | {ours} | {peer} | {pair.ratio:.3f}{late} "
-        f"| {pair.low:.3f} to {pair.high:.3f} | {limit:g} | {pair.runs} | {share} |"
+        f"| {pair.low:.3f} to {pair.high:.3f} | {limit:g} | {pair.runs} | {fraction} |"
     )
 
 

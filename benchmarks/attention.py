@@ -1,6 +1,6 @@
 """Transformers beside transformers': training steps, their peak memory, generation, and sentences made vectors.
 
-Both sides have the same weights and the same tokens, in float32 and without dropout, and foretell the same tokens: of
+Both sides have the same weights and the same tokens, in float32 and without dropout, and predict the same tokens: of
 text cut to one length, as in pre-training; of pairs all are of one length too. Ours takes the trainer's step and
 optimizer; theirs its own loss by `labels`, its own attention (PyTorch's fused kernel) and PyTorch's fused AdamW. That
 the losses, the tokens written and the vectors are the same is asserted before anything is timed.
@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from cutaway.data.lengths import bucketed
 from cutaway.data.opening import open_data
-from cutaway.data.sets import IGNORED, SequencePart
+from cutaway.data.sets import IGNORED, SequenceSplit
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.tokenizer_files import open_tokenizer
 from cutaway.generation.text import generate
@@ -43,7 +43,7 @@ from cutaway.training.settings import TrainSettings
 from cutaway.training.tokens import words_of
 
 from .pairs import Pair, race
-from .vision import Step, share_of_peak
+from .vision import Step, fraction_of_peak
 
 RATE = 1e-3
 HIDDEN = 0.15  # of the tokens, in masked-language modelling
@@ -83,7 +83,7 @@ class Case:
             tokens = Tokens(self.vocab_size, BEGIN[self.preset], 1, self.length)
             return task_for(PairSpec(self.vocab_size, self.length, tokens, joint_vocab=True))
         masked = self.settings.get("head") == "masked"
-        target = Masked(self.vocab_size, 3, share=HIDDEN) if masked else NextToken(self.vocab_size)
+        target = Masked(self.vocab_size, 3, mask_prob=HIDDEN) if masked else NextToken(self.vocab_size)
         return task_for(TextSpec(self.vocab_size, self.length, target))
 
 
@@ -116,7 +116,7 @@ class Writing:
 
     def __str__(self) -> str:
         size = f"gpt2 {self.layers}×{self.dim}, {self.vocab_size:,} words"
-        return f"generation: {size}, {self.count} tokens behind {self.prompt}, batch {self.rows}"
+        return f"generation: {size}, {self.count} tokens after {self.prompt}, batch {self.rows}"
 
 
 WRITINGS = (
@@ -142,7 +142,7 @@ def rows(runs: int = 11, memory_runs: int = 3) -> list[tuple[Pair, float]]:
 # --- training -----------------------------------------------------------------------------------------------------
 
 
-# GPT-2 as it is, in bfloat16: what share of a GPU's matrix products training reaches.
+# GPT-2 as it is, in bfloat16: what fraction of a GPU's matrix products training reaches.
 GPU = Case(
     "gpt2 12×768 in bfloat16 on the GPU",
     "gpt2",
@@ -180,8 +180,8 @@ def examples(case: Case) -> tuple[tuple[Tensor, ...], Tensor]:
     if case.settings.get("head") == "masked":
         hidden = torch.rand(shape, generator=generator) < HIDDEN
         return (tokens.masked_fill(hidden, 3), real), tokens.where(hidden, IGNORED)
-    behind = torch.cat([tokens[:, 1:], torch.full((case.batch, 1), IGNORED)], 1)  # theirs foretells no more than this
-    return (tokens, real), behind
+    after = torch.cat([tokens[:, 1:], torch.full((case.batch, 1), IGNORED)], 1)  # theirs predicts no more than this
+    return (tokens, real), after
 
 
 def our_step(case: Case, device: str = "cpu") -> Callable[[], float]:
@@ -238,7 +238,7 @@ def training(case: Case, runs: int, device: str = "cpu") -> Pair:
     pair = race(f"step: {case}", mine, other, runs, warm_up=1)
     if device == "cpu":
         return pair
-    return Step(**vars(pair), share=share_of_peak(mine, operations(case), device))
+    return Step(**vars(pair), fraction=fraction_of_peak(mine, operations(case), device))
 
 
 def operations(case: Case) -> int:
@@ -322,8 +322,8 @@ def writing(case: Writing, runs: int) -> Pair:
 def sentences() -> list[str]:
     """512 sentences of mixed lengths: real ones where there are some, else words strung together."""
     if os.environ.get("CUTAWAY_DATA"):
-        part = open_data("sst2", DataSettings()).parts["val"]
-        return [str((part.row(i) or {})["text"]) for i in range(SENTENCES)]
+        split = open_data("sst2", DataSettings()).splits["val"]
+        return [str((split.row(i) or {})["text"]) for i in range(SENTENCES)]
     generator = torch.Generator().manual_seed(0)
     words = ("the", "a", "film", "story", "of", "and", "with", "is", "never", "good", "bad", "quietly", "told")
     lengths = torch.randint(3, 50, (SENTENCES,), generator=generator).tolist()
@@ -346,9 +346,9 @@ def encoding(runs: int) -> Pair:
     def mine() -> Tensor:
         ids = [[begin, *own, end] for own in tokenizer.encode_many(texts)]
         lengths = torch.tensor([len(own) for own in ids])
-        part = SequencePart(torch.tensor([i for own in ids for i in own]), lengths, None)
+        split = SequenceSplit(torch.tensor([i for own in ids for i in own]), lengths, None)
         plan = bucketed(lengths, 32, None)
-        vectors = [_mean(model.hidden(*batch.inputs), batch.inputs[1]) for batch in part.batches(plan)]
+        vectors = [_mean(model.hidden(*batch.inputs), batch.inputs[1]) for batch in split.batches(plan)]
         return torch.cat(vectors)[torch.cat(plan).argsort()]
 
     def other() -> Tensor:

@@ -76,8 +76,8 @@ def sides(name: str) -> tuple[Callable[[], object], Callable[[], object]]:
     """Our epoch of a preset and the peer's, each with a model of its own."""
     data = open_data("cora", DataSettings())
     assert isinstance(data.spec, GraphSpec)
-    part = data.parts["train"]
-    (batch,) = part.batches([torch.arange(len(part))])
+    split = data.splits["train"]
+    (batch,) = split.batches([torch.arange(len(split))])
     found = preset(name)
     config = found.configure(data.spec)
     torch.manual_seed(0)

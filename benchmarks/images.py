@@ -36,17 +36,17 @@ def photographs(folder: Path) -> None:
 def ours(folder: Path) -> Callable[[], object]:
     """One pass over the folder with our streaming reader, batch augmentation included."""
     data = open_data(folder, DataSettings(image_size=SIZE, workers=WORKERS, flip=True, memory=0, val=0.1))
-    part = data.parts["train"]
+    split = data.splits["train"]
     generator = torch.Generator()
 
     def read() -> None:
         seen = 0
-        for i, batch in enumerate(part.batches(torch.randperm(len(part)).split(BATCH), seed=0)):
+        for i, batch in enumerate(split.batches(torch.randperm(len(split)).split(BATCH), seed=0)):
             generator.manual_seed(i)
             assert data.augment is not None
             x, _ = data.augment(batch.inputs[0], batch.target, generator)
             seen += len(x)
-        assert seen == len(part)
+        assert seen == len(split)
 
     return read
 
@@ -82,7 +82,7 @@ def rows() -> list[tuple[Pair, float]]:
         folder = Path(name)
         photographs(folder)
         read = ours(folder)
-        count = len(open_data(folder, DataSettings(image_size=SIZE, memory=0, val=0.1)).parts["train"])
+        count = len(open_data(folder, DataSettings(image_size=SIZE, memory=0, val=0.1)).splits["train"])
         return [
             (
                 race(

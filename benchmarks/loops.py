@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cutaway.data.opening import open_data
-from cutaway.data.sets import DataSet, TensorPart
+from cutaway.data.sets import DataSet, TensorSplit
 from cutaway.data.settings import DataSettings
 from cutaway.models.registry import create_model
 from cutaway.spec import ANY_SIZE, Classes, ImageSizes
@@ -27,11 +27,11 @@ from .pairs import Pair, race
 def tensors(name: str) -> tuple[DataSet, Tensor, Tensor]:
     """A data set with nothing to validate on, and its training tensors."""
     data = open_data(name, DataSettings(), ImageSizes(only=32) if name == "mnist" else ANY_SIZE)
-    part = data.parts["train"]
-    assert isinstance(part, TensorPart)
-    assert part.target is not None
-    x, y = part.inputs, part.target
-    data.parts = {"train": TensorPart(x, y)}
+    split = data.splits["train"]
+    assert isinstance(split, TensorSplit)
+    assert split.target is not None
+    x, y = split.inputs, split.target
+    data.splits = {"train": TensorSplit(x, y)}
     return data, x, y
 
 

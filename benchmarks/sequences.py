@@ -62,7 +62,7 @@ class Bare(nn.Module):
         self.linear = nn.Linear(HIDDEN, vocab_size)
 
     def forward(self, x: Tensor, state: tuple[Tensor, Tensor] | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Logits (N, T, V), and the state behind the last token."""
+        """Logits (N, T, V), and the state after the last token."""
         outputs, state = self.lstm(self.embedding(x), state)
         return self.linear(outputs), state
 
@@ -92,11 +92,11 @@ def stepping() -> Pair:
     """Our loop beside a bare one on the same batches."""
     source = "tinyshakespeare"
     data = open_data(source, DataSettings(length=STEPS, stateful=True), targets=(NextToken,))
-    part = data.parts["train"]
-    plan = part.plan(ROWS, None)[:UPDATES]  # type: ignore[attr-defined]
-    batches = [(b.inputs[0], b.target) for b in part.batches(plan)]
-    part.plan = lambda batch_size, generator: plan  # type: ignore[attr-defined]
-    data.parts = {"train": part}
+    split = data.splits["train"]
+    plan = split.plan(ROWS, None)[:UPDATES]  # type: ignore[attr-defined]
+    batches = [(b.inputs[0], b.target) for b in split.batches(plan)]
+    split.plan = lambda batch_size, generator: plan  # type: ignore[attr-defined]
+    data.splits = {"train": split}
     name = f"loop: lstm of {HIDDEN} on characters, {ROWS} × {STEPS}, state carried"
     return race(name, ours(data), bare(batches, data.spec.target.outputs), runs=7, warm_up=1)
 
@@ -117,8 +117,8 @@ def mixed_lengths() -> Pair:
 
 def text_to_tensors() -> Pair:
     """Sentences to token ids, beside the `tokenizers` library alone."""
-    part = open_data("sst2", DataSettings()).parts["train"]
-    sentences = [str((part.row(i) or {})["text"]) for i in range(len(part))] * 3
+    split = open_data("sst2", DataSettings()).splits["train"]
+    sentences = [str((split.row(i) or {})["text"]) for i in range(len(split))] * 3
     tokenizer = train_tokenizer("bpe", sentences, vocab_size=8000, min_count=2, lower=False)
     peer = Library.from_str(tokenizer.to_json()["library"])
     return race(

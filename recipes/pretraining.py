@@ -41,7 +41,7 @@ def train(recipe: dict[str, Any]) -> dict[str, Any]:
         **student(gains),
         "runs": len(gains),
         "count": after["settings"]["max_samples"],
-        "part": "training sentences",
+        "split": "training sentences",
         "beside": [
             ["accuracy with pre-training", sum(scores[True]) / len(gains)],
             ["without", sum(scores[False]) / len(gains)],

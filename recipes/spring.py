@@ -25,7 +25,7 @@ SENTENCES = {
 
 
 def distances() -> dict[tuple[str, str], list[float]]:
-    """1 − cosine between the word's vectors in each pair of sentences: behind the embedding, then behind each layer."""
+    """1 − cosine between the word's vectors in each pair of sentences: after the embedding, then after each layer."""
     folder = minilm.folder()
     tokenizer, loaded = open_tokenizer(folder), read_folder(folder)
     vectors = {sense: layers(loaded.model, tokenizer, sentence) for sense, sentence in SENTENCES.items()}
@@ -54,7 +54,7 @@ def layers(model: nn.Module, tokenizer: Any, sentence: str) -> list[Tensor]:
 
 
 def train(recipe: dict[str, Any]) -> dict[str, Any]:
-    """The distance of water and season behind the last layer, as a row of results; nothing is trained."""
+    """The distance of water and season after the last layer, as a row of results; nothing is trained."""
     began = time.perf_counter()
     found = distances()
     last = {f"{a} and {b}": values[-1] for (a, b), values in found.items()}
@@ -65,9 +65,9 @@ def train(recipe: dict[str, Any]) -> dict[str, Any]:
         "low": value,
         "high": value,
         "count": len(SENTENCES),
-        "part": "sentences",
+        "split": "sentences",
         "beside": [
-            *([f"{pair} behind the last layer", distance] for pair, distance in last.items()),
+            *([f"{pair} after the last layer", distance] for pair, distance in last.items()),
             ["water and season before the first", found["water", "season"][0]],
         ],
         "seconds": time.perf_counter() - began,

@@ -46,7 +46,7 @@ def train(recipe: dict[str, Any]) -> dict[str, Any]:
         **student(first),
         "runs": len(first),
         "count": known,
-        "part": "known pairs of 353",
+        "split": "known pairs of 353",
         "beside": [["gensim", statistics.mean(second)]],
         "parameters": parameters,
         "seconds": seconds,

@@ -80,7 +80,7 @@ def small_shape(found: Preset, config: object) -> tuple[int, ...]:
     """The shape of one example, as small as the model takes it."""
     kind = kind_taken(found, config)
     shape = example_shape(found, config)
-    if kind in ("text", "pairs"):
+    if kind in ("text", "seq2seq"):
         return (min(TOKENS, *shape),)
     if kind == "graph":
         return (12, shape[1])

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cutaway.commands import main
 from cutaway.models.registry import presets
 from cutaway.views import VIEWS, module_of
 
@@ -74,8 +75,25 @@ def test_three_springs_are_those_of_the_real_weights() -> None:
     spring = importlib.import_module("recipes.spring")
     picture = (DOCS / "images" / "attention" / "spring.svg").read_text(encoding="utf-8")
     for (a, b), values in spring.distances().items():
-        assert values[-1] == max(values)  # furthest apart behind the last layer, as the page says
+        assert values[-1] == max(values)  # furthest apart after the last layer, as the page says
         assert f"{a} and {b} {', '.join(f'{value:.2f}' for value in values)}" in picture
+
+
+# Words that people of the field look for: each stands in a help or on a page.
+WORDS = (
+    "gradient clipping", "gradient accumulation", "beam search", "length penalty", "cross-attention", "KV cache",
+    "residual stream", "backbone", "test-time augmentation", "hyperparameter", "corpus", "audio", "split", "metrics",
+    "MACs", "checkpoint averaging", "layer-wise learning-rate decay",
+)  # fmt: skip
+
+
+def test_the_fields_words_are_found(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("train", "show", "list"):
+        assert main([command, "--help"]) == 0
+    pages = [path.read_text(encoding="utf-8") for path in (DOCS.parent / "README.md", *DOCS.glob("*.md"))]
+    said = " ".join([capsys.readouterr().out, *pages]).lower()
+    said = " ".join(said.split())
+    assert [word for word in WORDS if word.lower() not in said] == []
 
 
 def test_every_architecture_has_equation_picture_presets(make: ModuleType, page: Any) -> None:

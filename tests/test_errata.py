@@ -19,7 +19,7 @@ from cutaway.nn.attention import attention_weights, scaled_dot_product
 from cutaway.nn.masks import causal_mask
 from cutaway.nn.position import sinusoids
 from cutaway.nn.recurrent import gru_step
-from cutaway.tasks.measures import share
+from cutaway.tasks.metrics import proportion
 from cutaway.textbook.backprop import Layer, backward, delta_half_squared_error, forward
 from cutaway.textbook.convolution import convolve, correlate, sobel_x, sobel_y
 from cutaway.textbook.pooling import k_max
@@ -132,7 +132,7 @@ def test_zeros_at_the_border_say_where_it_is() -> None:
 
 
 def test_an_accuracy_has_an_interval() -> None:
-    m = share(910, 1000)
+    m = proportion(910, 1000)
     assert (round(100 * m.low), round(100 * m.high)) == (89, 93)
 
 
@@ -192,7 +192,7 @@ def test_the_root_of_d_multiplies_the_embedding_alone() -> None:
     assert torch.equal(entered[1][0], places)
     assert sinusoids(torch.arange(5000), 512).square().mean().sqrt().item() == pytest.approx(0.7071, abs=1e-4)
     assert (nn.Embedding(2000, 512).weight * 512**0.5).std().item() == pytest.approx(22.6, abs=0.1)
-    assert (16 * read).std().item() == pytest.approx(1.0, abs=0.05)  # √256 times deviation 1/√256
+    assert (16 * read).std().item() == pytest.approx(1.0, abs=0.05)  # √256 times standard deviation 1/√256
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt2-xl"])
@@ -248,7 +248,7 @@ def test_scores_are_divided_before_the_softmax() -> None:
 
 
 def transformers_size(v: int, d: int) -> int:
-    """Six blocks a side, d_ff = 4d, biases, one matrix for all words, no normalization behind the last block."""
+    """Six blocks a side, d_ff = 4d, biases, one matrix for all words, no normalization after the last block."""
     attention, mlp, norm = 4 * (d * d + d), 8 * d * d + 5 * d, 2 * d
     return v * d + 6 * (attention + mlp + 2 * norm) + 6 * (2 * attention + mlp + 3 * norm)
 

@@ -14,6 +14,7 @@ from cutaway import files, spec
 from cutaway.errors import DataError, FileError, ModelError, Problem, SettingError, UnknownName, nearest, require
 from cutaway.spec import (
     ANY_SIZE,
+    AudioSpec,
     Classes,
     GraphSpec,
     Horizon,
@@ -22,7 +23,6 @@ from cutaway.spec import (
     NextToken,
     PairSpec,
     SeriesSpec,
-    SoundSpec,
     Spec,
     TableSpec,
     TextSpec,
@@ -65,7 +65,7 @@ def test_a_spec_comes_back_from_json(example: Spec) -> None:
         TextSpec(40, 9, NextToken(40)),
         PairSpec(40, 9, Tokens(50, 2, 3, 8), joint_vocab=True),
         SeriesSpec(40, 2, Horizon(4, ("load",), (0.0,), (1.0,), season_length=24), known_future=1),
-        SoundSpec(90, 40, Value()),
+        AudioSpec(90, 40, Value()),
         GraphSpec(7, Value(), graph_level=True),
     ],
 )
@@ -120,10 +120,10 @@ def test_a_refusal_names_field_value_and_what_is_allowed() -> None:
 
 
 def test_bad_data_names_five_and_keeps_all() -> None:
-    error = DataError("Bad rows.", [Problem(f"line {i}", "no") for i in range(8)], "Mend them.")
+    error = DataError("Bad rows.", [Problem(f"line {i}", "no") for i in range(8)], "Fix them.")
     assert len(error.problems) == 8
     assert "line 4: no; and 3 more" in str(error)
-    assert str(error).endswith("Mend them.")
+    assert str(error).endswith("Fix them.")
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_a_section_reaches_what_it_says(section: Section, typed: Callable[[str],
         exec(compile(section.python, "README.md", "exec"), {})
     claims = CLAIM.findall(section.words)
     for run, metric, side, bound, percent in claims:
-        value = json.loads(Path(run, "evaluation.json").read_text())["measures"][metric]["value"]
+        value = json.loads(Path(run, "evaluation.json").read_text())["metrics"][metric]["value"]
         limit = float(bound) / (100 if percent else 1)
         assert (value > limit) if side == "above" else (value < limit), (run, metric, value)
     assert set(re.findall(r"--out (runs/\w+)", "\n".join(section.commands))) - NOT_CLAIMED <= {c[0] for c in claims}

@@ -14,14 +14,14 @@ SCHEMA = {
     "name": str,
     "rate": NUMBER | None,
     "best?": {"epoch": int},
-    "parts": {"train": int, ...: int},
+    "splits": {"train": int, ...: int},
     "notes": [str],
 }
 GOOD: dict[str, Any] = {
     "name": "x",
     "rate": None,
     "best": {"epoch": 3},
-    "parts": {"train": 2, "val": 1},
+    "splits": {"train": 2, "val": 1},
     "notes": ["a"],
 }
 
@@ -42,8 +42,8 @@ def test_what_keeps_to_it_passes(change: dict[str, Any]) -> None:
         ({"rate": True}, "rate is true or false, and must be a number or null."),
         ({"best": {"era": 1}}, "best.epoch is missing."),
         ({"best": {"epoch": 1.5}}, "best.epoch is a number, and must be a whole number."),
-        ({"parts": {"train": 2, "val": {}}}, "parts.val is an object, and must be a whole number."),
-        ({"parts": [2]}, "parts is a list, and must be an object."),
+        ({"splits": {"train": 2, "val": {}}}, "splits.val is an object, and must be a whole number."),
+        ({"splits": [2]}, "splits is a list, and must be an object."),
         ({"notes": ["a", 3]}, "notes[1] is a whole number, and must be a text."),
     ],
 )

@@ -15,7 +15,7 @@ from cutaway.training.settings import TrainSettings
 @dataclass(frozen=True)
 class Some:
     whole: int = setting(3, "a count", low=0, high=10)
-    number: float = setting(0.5, "a share", low=0.0, high=1.0)
+    number: float = setting(0.5, "a fraction", low=0.0, high=1.0)
     maybe: float | None = setting(None, "a budget", low=0.0)
     yes: bool = setting(False, "a switch")
     word: str = setting("a", "a choice", choices=("a", "b"))

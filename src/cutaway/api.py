@@ -50,7 +50,7 @@ def train(
     `out` is the run's folder, which is new unless `overwrite` lets it be a run, whose files are replaced; `resume` goes
     on with a run where it stands. `settings` are those of `cutaway train --help`; a model's own go as
     `**{"model.hidden_dims": (64, 64)}`.
-    Raises CutawayError for what a person can mend, KeyboardInterrupt (the checkpoint is written) when stopped.
+    Raises CutawayError for what a person can fix, KeyboardInterrupt (the checkpoint is written) when stopped.
     """
     source = str(data) if isinstance(data, str | Path) else data
     run = fit(model, source, settings, out=out, resume=resume, overwrite=overwrite)

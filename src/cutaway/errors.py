@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 
 class CutawayError(Exception):
-    """What a person can mend. `str(error)` is one paragraph: what, where, how to mend it. Of a word of more than 300
+    """What a person can fix. `str(error)` is one paragraph: what, where, how to fix it. Of a word of more than 300
     characters, such as a setting of thousands of digits, it has the ends alone."""
 
     def __str__(self) -> str:
@@ -62,11 +62,11 @@ class DataError(CutawayError, ValueError):
     `problems` holds every bad row or file, where there can be many; the message names the first few.
     """
 
-    def __init__(self, message: str, problems: Sequence[Problem] = (), mend: str = "") -> None:
+    def __init__(self, message: str, problems: Sequence[Problem] = (), fix: str = "") -> None:
         self.problems = list(problems)
         named = "; ".join(str(p) for p in self.problems[:5])
         more = f"; and {len(self.problems) - 5} more (`cutaway check` names them all)" if len(self.problems) > 5 else ""
-        super().__init__(" ".join(part for part in (message, named + more + "." if named else "", mend) if part))
+        super().__init__(" ".join(part for part in (message, named + more + "." if named else "", fix) if part))
 
 
 class FileError(CutawayError, OSError):

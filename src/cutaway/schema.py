@@ -3,7 +3,7 @@
 A document that a person has edited, or another program has written, is refused by the file and the key at fault, before
 anything is done with it. A schema is written as what it describes:
 
-    {"name": str, "epochs": int, "best?": {"value": NUMBER | None}, "parts": {...: int}, "notes": [str]}
+    {"name": str, "epochs": int, "best?": {"value": NUMBER | None}, "splits": {...: int}, "notes": [str]}
 
 `"best?"` may be missing, null or empty; under `...` stands one key or more, of any name; `[str]` is a list of any
 length, and `[str, ...]` one of at least one. What a schema does not name may be there, and is not looked at.
@@ -24,11 +24,11 @@ WORDS = {
 }  # fmt: skip
 
 
-def refuse_unlike(document: Any, schema: Any, path: Path, mend: str) -> None:
+def refuse_unlike(document: Any, schema: Any, path: Path, fix: str) -> None:
     """Raise FileError, naming `path` and the key, where `document` is not as `schema` says."""
     found = _fault(document, schema, "")
     if found:
-        raise FileError(f"{path}: {found}. It was edited, or is another program's. {mend}")
+        raise FileError(f"{path}: {found}. It was edited, or is another program's. {fix}")
 
 
 def _fault(value: Any, schema: Any, at: str) -> str:

@@ -27,7 +27,7 @@ class Classes:
 
 @dataclass(frozen=True)
 class Value:
-    """A target that is a number, learned as (value − mean) / scale; mean and scale come from the training part."""
+    """A target that is a number, learned as (value − mean) / scale; mean and scale come from the training split."""
 
     column: str = "value"
     mean: float = 0.0
@@ -54,7 +54,7 @@ class Tags:
 
 @dataclass(frozen=True)
 class NextToken:
-    """The target of each token is the token behind it: text for language modelling."""
+    """The target of each token is the token after it: text for language modelling."""
 
     vocab_size: int
     column: str = "next token"
@@ -72,7 +72,7 @@ class Masked:
     vocab_size: int
     mask: int
     column: str = "masked token"
-    share: float = 0.15  # of the tokens that are chosen to be foretold
+    mask_prob: float = 0.15  # of the tokens that are chosen to be predicted
 
     @property
     def outputs(self) -> int:
@@ -235,7 +235,7 @@ class TextSpec:
     """Token ids, (N, T) int64, with a boolean mask, (N, T), True where a token is real.
 
     Of our own tokenizers id 0 is padding and id 1 stands for every unknown token; others have their own. A text may
-    stand in a frame: `begin` before it and `end` behind it.
+    stand in a frame: `begin` before it and `end` after it.
     """
 
     kind: ClassVar[str] = "text"
@@ -243,7 +243,7 @@ class TextSpec:
     longest: int  # tokens of the longest example that the model is given, with its frame
     target: Simple | Tags | NextToken | Masked | Context
     begin: int | None = None  # the token before each text, where texts stand in a frame
-    end: int | None = None  # the token behind it
+    end: int | None = None  # the token after it
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -258,7 +258,7 @@ class PairSpec:
     The target so far begins with its `begin`; what is learned at each of its places is the token that comes next.
     """
 
-    kind: ClassVar[str] = "pairs"
+    kind: ClassVar[str] = "seq2seq"
     vocab_size: int  # of the source
     longest: int  # tokens of the longest source in training
     target: Tokens
@@ -291,11 +291,11 @@ class SeriesSpec:
 
 
 @dataclass(frozen=True)
-class SoundSpec:
-    """Sounds as frames of a spectrogram, (N, T, F), with a mask, (N, T), True where a frame is real."""
+class AudioSpec:
+    """Audio as frames of a spectrogram, (N, T, F), with a mask, (N, T), True where a frame is real."""
 
-    kind: ClassVar[str] = "sound"
-    frames: int  # of the longest sound in training
+    kind: ClassVar[str] = "audio"
+    frames: int  # of the longest recording in training
     n_mels: int  # F, the frequencies of each frame
     target: Simple
 
@@ -341,9 +341,9 @@ class GraphSpec:
         return (self.features,)
 
 
-Spec = TableSpec | ImageSpec | TextSpec | PairSpec | SeriesSpec | SoundSpec | VideoSpec | GraphSpec
+Spec = TableSpec | ImageSpec | TextSpec | PairSpec | SeriesSpec | AudioSpec | VideoSpec | GraphSpec
 KINDS: dict[str, type[Spec]] = {
-    s.kind: s for s in (TableSpec, ImageSpec, TextSpec, PairSpec, SeriesSpec, SoundSpec, VideoSpec, GraphSpec)
+    s.kind: s for s in (TableSpec, ImageSpec, TextSpec, PairSpec, SeriesSpec, AudioSpec, VideoSpec, GraphSpec)
 }
 
 # What fields were called before 0.7, in models that were written then. To be dropped at 1.0.
@@ -352,9 +352,18 @@ RENAMED = {
     "known": "known_future",
     "many": "graph_level",
     "season": "season_length",
+    "share": "mask_prob",
     "shared": "joint_vocab",
     "vocabulary": "vocab_size",
 }
+
+# What kinds of data were called before 0.7, in runs and models that were written then. To be dropped at 1.0.
+KINDS_BEFORE = {"pairs": "seq2seq", "sound": "audio"}
+
+
+def kind_now(kind: Any) -> Any:
+    """The kind of data that a document names, as it is called now."""
+    return KINDS_BEFORE.get(kind, kind) if isinstance(kind, str) else kind
 
 
 def to_json(spec: Spec) -> dict[str, Any]:
@@ -368,7 +377,7 @@ def from_json(data: dict[str, Any]) -> Spec:
     data = {RENAMED.get(k, k): _immutable(v) for k, v in data.items()}
     target = {RENAMED.get(k, k): _immutable(v) for k, v in data.pop("target").items()}
     data["target"] = TARGETS[target.pop("kind")](**target)
-    return KINDS[data.pop("kind")](**data)
+    return KINDS[kind_now(data.pop("kind"))](**data)
 
 
 def _immutable(value: Any) -> Any:

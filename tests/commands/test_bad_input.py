@@ -1,4 +1,4 @@
-"""What bad input gets: one paragraph that says what, where and how to mend it; status 2; nothing written."""
+"""What bad input gets: one paragraph that says what, where and how to fix it; status 2; nothing written."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_rows_without_text_can_be_left_out(cli: Cli) -> None:
         (("textcnn", "r.tsv", "text=txt", "target=label"), ["no column 'txt'", "Similar: text"]),
         (("textcnn", "r.tsv", "text=text", "target=text"), ["columns of their own"]),
         (("textcnn", "r.tsv", "text=text", "target=label", "vocab_size=2"), ["vocab_size=2", "3 to 1000000"]),
-        (("textcnn", "r.tsv", "text=text", "target=label", "n_mels=3"), ["n_mels=3 is for sounds", "text data"]),
+        (("textcnn", "r.tsv", "text=text", "target=label", "n_mels=3"), ["n_mels=3 is for audio", "text data"]),
         (("textcnn", "r.tsv", "text=text", "target=label", "horizon=3"), ["horizon=3 is for series", "leave it out"]),
         (("gcn", "r.tsv", "text=text", "target=label"), ["gcn takes graph data", "text data", "textcnn"]),
         (
@@ -103,7 +103,7 @@ def test_rows_without_text_can_be_left_out(cli: Cli) -> None:
         (("lstm", "book.txt", "text=text"), ["text= is for texts in tables", "text that runs on"]),
         (("lstm", "book.txt", "num_neighbors=3"), ["num_neighbors=3 is for graphs"]),
         (("lstm", "book.txt", "target=no.txt"), ["target=no.txt", "file of its labels", "none of that name"]),
-        (("seq2seq-gru", "book.txt"), ["takes pairs data", "pairs=true"]),
+        (("seq2seq-gru", "book.txt"), ["takes seq2seq data", "pairs=true"]),
         (("seq2seq-gru", "book.txt,t.conll"), ["two files", "pairs=true"]),
         (("lstm", "bok.txt"), ["no file or folder 'bok.txt'", "Similar there: book.txt"]),
         (("word2vec-skipgram", "book.txt", "min_count=1000"), ["book.txt cannot be learned from", "smaller min_count"]),
@@ -120,10 +120,10 @@ def test_words_that_do_not_go_together(cli: Cli, words: tuple[str, ...], said: l
     ("content", "said"),
     [
         ("", ["book.txt is empty", "0 bytes"]),
-        (" \n\n", ["part gets no text", "Give more text"]),
+        (" \n\n", ["split gets no text", "Give more text"]),
         (BOOK.encode() + b"caf\xe9\n", ["book.txt", "not UTF-8", "byte 1,443", "line 1", "Save it as UTF-8"]),
         (BOOK.encode("utf-16"), ["book.txt", "UTF-16"]),
-        (BOOK[:60], ["book.txt is too short", "train part has 42 tokens", "at least 65", "smaller length"]),
+        (BOOK[:60], ["book.txt is too short", "train split has 42 tokens", "at least 65", "smaller length"]),
         ("a" * 2000, ["one only, 'a'", "nothing to tell apart"]),
         (b"\0\1" * 500, ["book.txt", "not text", "line 1"]),
     ],
@@ -179,7 +179,7 @@ def test_two_files_of_pairs(cli: Cli) -> None:
     Path("b.txt").write_text("one\n" * 29)
     refused(cli, ("seq2seq-gru", "a.txt,b.txt", "pairs=true"), ["a.txt has 30 lines", "b.txt has 29", "cut short"])
     refused(cli, ("seq2seq-gru", "a.txt,c.txt", "pairs=true"), ["no file 'c.txt'"])
-    refused(cli, ("textcnn", "a.txt,b.txt", "pairs=true"), ["takes text data", "pairs data", "seq2seq-gru"])
+    refused(cli, ("textcnn", "a.txt,b.txt", "pairs=true"), ["takes text data", "seq2seq data", "seq2seq-gru"])
 
 
 # --- series -------------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def other(line: str) -> list[str]:
     ("lines", "said"),
     [
         ([*GOOD[:50], *GOOD[49:]], ["s.csv, line 51, column time", "2024-01-03 00:00 is repeated", "line 50 of s.csv"]),
-        ([*GOOD[:50], GOOD[60], *GOOD[50:60]], ["s.csv, line 52, column time", "behind the later", "Sort the rows"]),
+        ([*GOOD[:50], GOOD[60], *GOOD[50:60]], ["s.csv, line 52, column time", "after the later", "Sort the rows"]),
         ([GOOD[0], *GOOD[:0:-1]], ["run backwards", "oldest first"]),
         ([*GOOD[:50], *GOOD[53:]], ["line 51 of s.csv: 3 steps missing before it", "2024-01-03 01:00", "gaps=fill"]),
         (other("2024-01-03 01:00,,1"), ["s.csv, line 51, column y", "missing", "gaps=fill"]),
@@ -246,9 +246,9 @@ def cut_short(path: Path, count: int) -> None:
     ("spoil", "said"),
     [
         (lambda path: cut_short(path, 1000), ["cut short", "956 are there"]),
-        (lambda path: cut_short(path, 30), ["no sound that can be read"]),
+        (lambda path: cut_short(path, 30), ["no audio that can be read"]),
         (lambda path: path.write_bytes(b""), ["it is empty (0 bytes)"]),
-        (lambda path: path.write_text("I am a text."), ["no sound that can be read, whatever its name says"]),
+        (lambda path: path.write_text("I am a text."), ["no audio that can be read, whatever its name says"]),
         (lambda path: soundfile.write(path, np.zeros(0), 8000), ["it holds no samples"]),
         (lambda path: soundfile.write(path, np.full(900, np.nan), 8000, "FLOAT"), ["900 of its 900 samples"]),
     ],
@@ -256,7 +256,7 @@ def cut_short(path: Path, count: int) -> None:
 def test_sounds(cli: Cli, spoil: Callable[[Path], object], said: list[str]) -> None:
     own_files.sounds(Path("sounds"), 4)
     spoil(Path("sounds/tone/02.wav"))
-    refused(cli, ("gru", "sounds"), ["1 of 12 sound files", "sounds/tone/02.wav", *said, "Repair, replace or move"])
+    refused(cli, ("gru", "sounds"), ["1 of 12 audio files", "sounds/tone/02.wav", *said, "Repair, replace or move"])
 
 
 def test_sounds_of_another_rate_or_with_two_channels_are_told(cli: Cli) -> None:
@@ -265,16 +265,16 @@ def test_sounds_of_another_rate_or_with_two_channels_are_told(cli: Cli) -> None:
     soundfile.write("sounds/tone/02.wav", np.random.default_rng(0).normal(0, 0.1, (2000, 2)), 8000)
     answer = cli("train", "gru", "sounds", "model.hidden_dim=4", *QUIET)
     assert answer.status == 0, answer.err
-    assert "Brought to 8,000 samples a second by a polyphase filter: 1 of 12 sounds, tone/01.wav" in answer.said
-    assert "Channels averaged to one: 1 of 12 sounds, tone/02.wav" in answer.said
+    assert "Brought to 8,000 samples a second by a polyphase filter: 1 of 12 recordings, tone/01.wav" in answer.said
+    assert "Channels averaged to one: 1 of 12 recordings, tone/02.wav" in answer.said
 
 
 def test_folders_of_sounds(cli: Cli) -> None:
     own_files.sounds(Path("sounds"), 4)
-    refused(cli, ("textcnn", "sounds"), ["takes text data", "sound data", "gru"])
+    refused(cli, ("textcnn", "sounds"), ["takes text data", "audio data", "gru"])
     refused(cli, ("gru", "sounds", "forecast=x"), ["forecast=x is for series"])
     (Path("sounds") / "quiet").mkdir()
-    refused(cli, ("gru", "sounds"), ["The class folder sounds/quiet holds no sound files (.wav)"])
+    refused(cli, ("gru", "sounds"), ["The class folder sounds/quiet holds no audio files (.wav)"])
     shutil.rmtree("sounds/quiet")
     shutil.rmtree("sounds/noise")
     shutil.rmtree("sounds/sweep")
@@ -288,7 +288,7 @@ def test_folders_of_sounds(cli: Cli) -> None:
         (lambda path: cut_short(path, 900), ["left/02.avi", "cut short", "bytes are missing"]),
         (lambda path: path.with_suffix(".mp4").write_text("no video"), ["left/02.mp4", "no video that can be read"]),
         (lambda path: path.with_suffix(".mp4").write_bytes(b"\0\0\0\x20ftypisom" + b"\0" * 20), ["left/02.mp4"]),
-        (lambda path: shutil.copy("tone.wav", path), ["left/02.avi", "it holds no pictures"]),
+        (lambda path: shutil.copy("tone.wav", path), ["left/02.avi", "it holds no images"]),
     ],
 )
 def test_videos(cli: Cli, spoil: Callable[[Path], object], said: list[str]) -> None:
@@ -338,6 +338,6 @@ def test_a_graph_without_a_target(cli: Cli) -> None:
     karate(Path("graph"))
     refused(cli, ("gcn", "graph"), ["Which column of nodes.csv", "target=COLUMN", "id, club"])
     refused(cli, ("gcn", "graph", "target=clubs"), ["no column 'clubs'", "Similar: club"])
-    refused(cli, ("gru", "graph", "target=club"), ["gru takes text, series or sound data", "graph data", "gat"])
+    refused(cli, ("gru", "graph", "target=club"), ["gru takes text, series or audio data", "graph data", "gat"])
     Path("graph/nodes.csv").write_text("id\n" + "".join(f"{i}\n" for i in range(34)))
     refused(cli, ("gcn", "graph"), ["nodes.csv", "no column but 'id'", "nothing to predict", "target=COLUMN"])

@@ -28,7 +28,7 @@ WORDY = "naïve café 😀 – “so” naïve café 😀 " * 20
 
 
 class Next(nn.Module):
-    """A language model that knows which token stands behind which, and a little of chance."""
+    """A language model that knows which token stands after which, and a little of chance."""
 
     def __init__(self, preprocessing: RunningPreprocessing, text: str) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ def test_text_begins_with_the_prompt_and_has_the_length_asked_for(say: Callable[
 
 def test_without_a_prompt_text_begins_behind_a_line(say: Callable[..., tuple[str, str]]) -> None:
     out, _ = say(language_run(), "--temperature", "0", "--count", "5")
-    assert out == "the t\n"  # a line of the text begins so, and behind "the " a t is not rarer than any other
+    assert out == "the t\n"  # a line of the text begins so, and after "the " a t is not rarer than any other
 
 
 def test_the_seed_decides(say: Callable[..., tuple[str, str]]) -> None:

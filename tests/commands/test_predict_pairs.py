@@ -100,7 +100,7 @@ def test_the_beams_of_the_settings_are_those_of_the_test(cli: Cli, trained: Path
     assert document["signatures"]["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
     same = ("--num-beams", "3", "--length-penalty", "1")
     asked = [json.loads(cli("evaluate", "r", "--json", *more).out) for more in ((), same)]
-    assert asked[0] == asked[1] == document["measures"]
+    assert asked[0] == asked[1] == document["metrics"]
     assert "BLEU was computed by sacrebleu: nrefs:1" in Path("r/report.html").read_text()
 
 

@@ -51,7 +51,7 @@ class Kind:
 
     data: tuple[str, ...]  # the data, and its settings
     said: str  # what `check` calls it: kind and task
-    measures: set[str]
+    metrics: set[str]
     new: tuple[str, ...]  # what is predicted
     rows: int  # for how many examples
     right: Callable[[Row], bool]  # whether a row is an answer
@@ -61,8 +61,12 @@ def of_classes(column: str, *names: str) -> Callable[[Row], bool]:
     """Whether a row is one of these classes, with a probability for each of them."""
 
     def right(row: Row) -> bool:
-        shares = [row[f"probability {name}"] for name in names]
-        return row[column] in names and row["probability"] == max(shares) and math.isclose(sum(shares), 1, rel_tol=1e-4)
+        fractions = [row[f"probability {name}"] for name in names]
+        return (
+            row[column] in names
+            and row["probability"] == max(fractions)
+            and math.isclose(sum(fractions), 1, rel_tol=1e-4)
+        )
 
     return right
 
@@ -100,7 +104,7 @@ BOOK = Kind(
 )
 PAIRS = Kind(
     ("pairs.tsv", "pairs=true", "max_samples=200"),
-    "pairs, transduction",
+    "seq2seq, transduction",
     {"loss", "token_error", "sequence_error"},
     ("42", "7"),
     2,
@@ -116,7 +120,7 @@ VISITS = Kind(
 )
 SOUNDS = Kind(
     ("sounds", "n_mels=16"),
-    "sound, classification",
+    "audio, classification",
     ACCURACY,
     ("sounds/tone/03.wav", "sounds/noise"),
     21,
@@ -174,9 +178,9 @@ def every_word_of_a_number() -> set[str]:
 
 
 def write_ahead() -> None:
-    """ahead.csv: visits.csv with a day behind it of which only the sale is known."""
-    behind = datetime.datetime(2024, 3, 1)
-    rows = [f"{(behind + datetime.timedelta(hours=h)).isoformat(' ', 'minutes')},,,{h % 2}\n" for h in range(24)]
+    """ahead.csv: visits.csv with a day after it of which only the sale is known."""
+    after = datetime.datetime(2024, 3, 1)
+    rows = [f"{(after + datetime.timedelta(hours=h)).isoformat(' ', 'minutes')},,,{h % 2}\n" for h in range(24)]
     Path("ahead.csv").write_text(Path("visits.csv").read_text() + "".join(rows))
 
 
@@ -190,13 +194,13 @@ def test_from_training_to_prediction(own: Cli, name: str) -> None:
     assert "r/report.html" in answer.out
 
     evaluation = json.loads(Path("r/evaluation.json").read_text())
-    assert kind.measures <= set(evaluation["measures"])
-    assert evaluation["part"] == ("val" if kind is WORDS else "test")
-    for measure in evaluation["measures"].values():
-        assert measure["low"] <= measure["value"] <= measure["high"]
+    assert kind.metrics <= set(evaluation["metrics"])
+    assert evaluation["split"] == ("val" if kind is WORDS else "test")
+    for metric in evaluation["metrics"].values():
+        assert metric["low"] <= metric["value"] <= metric["high"]
     again = own("evaluate", "r", "--json")
     assert again.status == 0, again.err
-    assert json.loads(again.out) == evaluation["measures"]
+    assert json.loads(again.out) == evaluation["metrics"]
 
     answer = own("predict", "r", *kind.new, "--json")
     assert answer.status == 0, answer.err
@@ -323,7 +327,7 @@ def test_two_files_line_by_line(own: Cli) -> None:
     texts, labels = zip(*(line.split("\t") for line in lines[:60]))
     Path("texts.txt").write_text("\n".join(texts))
     Path("labels.txt").write_text("\n".join(labels))
-    assert finished(own, "textcnn", "texts.txt", "target=labels.txt", "model.dim=4")["measures"].keys() == ACCURACY
+    assert finished(own, "textcnn", "texts.txt", "target=labels.txt", "model.dim=4")["metrics"].keys() == ACCURACY
     assert own("evaluate", "r", "texts.txt,labels.txt").status == 0
     Path("tags.txt").write_text("\n".join(" ".join("AB"[len(w) % 2] for w in text.split()) for text in texts))
     words = ("collobert-window", "texts.txt", "target=tags.txt", "model.dim=4", *SMALL[:2], "--out", "tags")
@@ -341,7 +345,7 @@ def test_texts_that_say_their_parts(own: Cli) -> None:
     Path("books").mkdir()
     for name, begin in (("train", 0), ("valid", 5000), ("test", 6000)):
         Path(f"books/{name}.txt").write_text(whole[begin : begin + 5000 if name == "train" else begin + 1000])
-    assert finished(own, "rnn", "books", "model.hidden_dim=8")["part"] == "test"
+    assert finished(own, "rnn", "books", "model.hidden_dim=8")["split"] == "test"
     assert own("evaluate", "r", "books/test.txt").status == 0
     assert json.loads(own("predict", "r", "books/test.txt", "--json").out)[0]["loss"] > 0
 
@@ -357,7 +361,7 @@ def test_videos_as_folders_of_frames(own: Cli) -> None:
                 picture.paste(255, (place, i, place + 6, i + 6))
                 picture.save(folder / f"{t}.png")
     evaluation = finished(own, "cnn-lstm", "frames", "model.channels=2,4", "model.hidden_dim=8")
-    assert evaluation["measures"].keys() == ACCURACY
+    assert evaluation["metrics"].keys() == ACCURACY
     assert len(json.loads(own("predict", "r", "frames/left/3", "frames/right", "--json").out)) == 1 + 8
 
 

@@ -59,15 +59,15 @@ def test_the_second_run_has_the_next_number(cli: Cli, iris: Path) -> None:
 def test_json_is_one_document_on_standard_output(cli: Cli) -> None:
     answer = cli("train", "linear", "diabetes", "epochs=2", "tensorboard=false", "--json")
     document = json.loads(answer.out)
-    assert document["measures"]["rmse"]["low"] < document["measures"]["rmse"]["value"]
-    assert document["part"] == "test"
+    assert document["metrics"]["rmse"]["low"] < document["metrics"]["rmse"]["value"]
+    assert document["split"] == "test"
 
 
 def test_all_rows_can_be_trained_on(cli: Cli) -> None:
     answer = cli("train", "mlp", "iris", "val=0", "test=0", "epochs=2", "tensorboard=false", "--out", "r")
     assert answer.status == 0
     assert "train accuracy" in answer.out
-    assert json.loads(Path("r/run.json").read_text())["data"]["parts"] == {"train": 150}
+    assert json.loads(Path("r/run.json").read_text())["data"]["splits"] == {"train": 150}
     assert cli("evaluate", "r").status == 2  # nothing was kept to evaluate on
 
 
@@ -85,7 +85,7 @@ def test_other_precisions_go_all_the_way(cli: Cli, precision: str) -> None:
     assert cli(*words, "--out", "r").status == 0
     evaluation = json.loads(Path("r/evaluation.json").read_text())
     again = json.loads(cli("evaluate", "r", "--json").out)
-    assert again["accuracy"]["value"] == pytest.approx(evaluation["measures"]["accuracy"]["value"], abs=0.02)
+    assert again["accuracy"]["value"] == pytest.approx(evaluation["metrics"]["accuracy"]["value"], abs=0.02)
 
 
 def test_the_same_command_gives_the_same_weights(cli: Cli) -> None:
@@ -106,7 +106,7 @@ def test_settings_stand_in_a_file_too(cli: Cli) -> None:
 def test_evaluate_predict_and_report(cli: Cli, iris: Path) -> None:
     answer = cli("evaluate", str(iris), "--json")
     evaluation = json.loads((iris / "evaluation.json").read_text())
-    assert json.loads(answer.out) == evaluation["measures"]
+    assert json.loads(answer.out) == evaluation["metrics"]
     Path("new.csv").write_text(
         "sepal length (cm),sepal width (cm),petal length (cm),petal width (cm)\n5.1,3.5,1.4,0.2\n6.7,3.0,5.2,2.3\n"
     )
@@ -176,8 +176,8 @@ def test_evaluating_other_data_uses_the_runs_own_preprocessing(cli: Cli) -> None
 def test_a_named_set_goes_through_the_runs_own_preprocessing(cli: Cli, model: str, name: str) -> None:
     assert cli("train", model, name, "epochs=2", "tensorboard=false", "--out", "r").status == 0
     own, named = (json.loads(cli("evaluate", "r", *words, "--json").out) for words in ([], [name]))
-    for key, measure in own.items():
-        assert named[key]["value"] == pytest.approx(measure["value"], rel=1e-5), key
+    for key, metric in own.items():
+        assert named[key]["value"] == pytest.approx(metric["value"], rel=1e-5), key
 
 
 def test_a_named_set_of_another_kind_is_refused(cli: Cli, iris: Path) -> None:

@@ -28,7 +28,7 @@ def vectors(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_a_text_too_short_to_validate_on_is_refused(tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("the cat sat on the mat . " * 12)
-    with pytest.raises(DataError, match="leaves no word of its val part a context"):
+    with pytest.raises(DataError, match="leaves no word of its val split a context"):
         cutaway.train("word2vec-skipgram", tmp_path / "short.txt", out=tmp_path / "run", **QUICK, min_count=1)
 
 
@@ -82,12 +82,12 @@ def test_a_graph_of_pytorch_geometric_is_data_as_it_is(tmp_path: Path) -> None:
     sources = torch.randint(60, (400,), generator=generator)
     targets = torch.randint(60, (400,), generator=generator)
     alike = y[sources] == y[targets]
-    masks = {f"{part}_mask": torch.arange(60) % 3 == i for i, part in enumerate(("train", "val", "test"))}
+    masks = {f"{split}_mask": torch.arange(60) % 3 == i for i, split in enumerate(("train", "val", "test"))}
     x = torch.randn(60, 4, generator=generator)
     graph = Data(x=x, edge_index=torch.stack([sources[alike], targets[alike]]), y=y, **masks)
     run = cutaway.train("gcn", graph, out=tmp_path / "run", epochs=3, tensorboard=False)
     assert run.about["data"]["source"] == IN_MEMORY
-    assert run.about["data"]["parts"] == {"train": 20, "val": 20, "test": 20}
+    assert run.about["data"]["splits"] == {"train": 20, "val": 20, "test": 20}
     assert run.model(graph.x, graph.edge_index).shape == (60, 2)
     with pytest.raises(SettingError, match="was given in Python: give it again"):
         cutaway.train(resume=run.folder, epochs=5)

@@ -68,7 +68,7 @@ def test_flip_mirrors_half_of_the_images_and_twice_is_nothing() -> None:
     kept = [torch.equal(a, b) for a, b in zip(varied, x)]
     mirrored = [torch.equal(a, b.flip(-1)) for a, b in zip(varied, x)]
     assert all(k != m for k, m in zip(kept, mirrored))
-    assert 160 < sum(mirrored) < 240  # 4 deviations of Binomial(400, ½)
+    assert 160 < sum(mirrored) < 240  # 4 standard deviations of Binomial(400, ½)
     assert torch.equal(flip(varied, seeded()), x)
 
 
@@ -130,27 +130,27 @@ def test_color_jitter_of_strength_0_changes_nothing_in_range() -> None:
 
 def test_mixup_blends_inputs_and_targets_alike() -> None:
     n, classes = 32, torch.arange(32) % 5
-    varied, shares = mixup(torch.eye(n), classes, 1.0, 5, seeded())  # row i: λ at i and 1 − λ at its partner
-    assert shares.dtype == torch.float32
+    varied, fractions = mixup(torch.eye(n), classes, 1.0, 5, seeded())  # row i: λ at i and 1 − λ at its partner
+    assert fractions.dtype == torch.float32
     partner = (varied - torch.diag(varied.diag())).argmax(1)
     alone = varied.diag() == 1  # blended with itself
     assert sorted(torch.where(alone, torch.arange(n), partner).tolist()) == list(range(n))  # a permutation
     assert len(set(varied.diag()[~alone].tolist())) == 1  # one λ for the batch
-    torch.testing.assert_close(shares, varied @ F.one_hot(classes, 5).float())
-    again, blended = mixup(varied, shares, 1.0, 5, seeded(9))  # shares are blended as they are
+    torch.testing.assert_close(fractions, varied @ F.one_hot(classes, 5).float())
+    again, blended = mixup(varied, fractions, 1.0, 5, seeded(9))  # fractions are blended as they are
     torch.testing.assert_close(blended, again @ F.one_hot(classes, 5).float())
 
 
 def test_mixup_shares_come_from_beta() -> None:
     x = torch.tensor([[0.0], [1.0]])
-    shares = []
+    fractions = []
     for seed in range(1500):
         _, blended = mixup(x, torch.tensor([0, 1]), 0.3, 2, seeded(seed))
         if blended[0, 1] > 0:  # blended with the other one, not with itself
-            shares.append(float(blended[0, 0]))
+            fractions.append(float(blended[0, 0]))
     # Beta(a, a) has mean ½ and variance 1 / (4 (2a + 1)).
-    assert abs(np.mean(shares) - 0.5) < 0.06
-    assert abs(np.var(shares) - 1 / (4 * 1.6)) < 0.015
+    assert abs(np.mean(fractions) - 0.5) < 0.06
+    assert abs(np.var(fractions) - 1 / (4 * 1.6)) < 0.015
 
 
 def test_mixup_blends_values() -> None:
@@ -173,14 +173,14 @@ def test_all_together_run_in_the_order_of_the_settings() -> None:
     augment = make_augment(settings, SPEC, MEAN, STD)
     assert augment is not None
     x, target = images(16), torch.arange(16) % 2
-    varied, shares = augment(x, target, seeded(2))
+    varied, fractions = augment(x, target, seeded(2))
     generator = seeded(2)
     expected = cutout(
         color_jitter(padded_crop(flip(x, generator), 1, generator), 0.2, MEAN, STD, generator), 2, generator
     )
     expected, expected_shares = mixup(expected, target, 0.5, 2, generator)
     assert torch.equal(varied, expected)
-    assert torch.equal(shares, expected_shares)
+    assert torch.equal(fractions, expected_shares)
 
 
 @pytest.mark.parametrize("change", [{"flip": True}, {"crop": 2}, {"color_jitter": 0.1}, {"cutout": 2}])
@@ -194,9 +194,9 @@ def test_what_is_for_images_is_refused_elsewhere_by_name(change: dict[str, objec
 def test_mixup_is_for_tables_too() -> None:
     augment = make_augment(DataSettings(mixup=0.3), TableSpec(("x", "y"), Classes(("a", "b"))))
     assert augment is not None
-    varied, shares = augment(torch.rand(6, 2), torch.zeros(6, dtype=torch.int64), seeded())
+    varied, fractions = augment(torch.rand(6, 2), torch.zeros(6, dtype=torch.int64), seeded())
     assert varied.shape == (6, 2)
-    assert shares.tolist() == [[1.0, 0.0]] * 6
+    assert fractions.tolist() == [[1.0, 0.0]] * 6
 
 
 def test_a_cutout_larger_than_the_image_is_refused() -> None:

@@ -17,7 +17,7 @@ from cutaway.data.graphs.reading import read_graphs
 from cutaway.data.opening import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.tables.reading import read_table
-from cutaway.data.text.piece_training import train_bpe
+from cutaway.data.text.subword_training import train_bpe
 from cutaway.data.text.tokenizer_files import open_tokenizer
 from cutaway.errors import CutawayError, DataError, FileError
 
@@ -95,7 +95,7 @@ def test_pipes_and_devices_are_not_waited_for(tmp_path: Path) -> None:
 def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"caf\xe9.csv")
     path.write_text("a,b\n" + "".join(f"{i / 4},{i % 2}\n" for i in range(30)))
-    assert len(open_data(path, DataSettings(target="b")).parts["test"])
+    assert len(open_data(path, DataSettings(target="b")).splits["test"])
     for kind in "xy":
         for i in range(4):
             image = tmp_path / "photos" / kind / os.fsdecode(b"caf\xe9%d.png" % i)

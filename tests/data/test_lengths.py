@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.data.lengths import bucketed, in_order, padding
-from cutaway.data.sets import IGNORED, SequencePart
+from cutaway.data.sets import IGNORED, SequenceSplit
 
 many_lengths = st.lists(st.integers(1, 30), min_size=1, max_size=200)
 
@@ -73,10 +73,10 @@ def test_a_padded_batch_holds_what_its_examples_hold(lengths: list[int], by_step
     generator = torch.Generator().manual_seed(seed)
     values = torch.randn(sum(lengths), 2, generator=generator)
     target = torch.arange(sum(lengths) if by_step else len(lengths))
-    part = SequencePart(values, torch.tensor(lengths), target, by_step=by_step)
+    split = SequenceSplit(values, torch.tensor(lengths), target, by_step=by_step)
     pieces, answers = values.split(lengths), target.split(lengths) if by_step else target
-    plan = part.plan(4, generator)
-    for index, ((x, mask), y) in zip(plan, part.batches(plan)):
+    plan = split.plan(4, generator)
+    for index, ((x, mask), y) in zip(plan, split.batches(plan)):
         assert x.shape[:2] == mask.shape == (len(index), max(lengths[i] for i in index))
         for row, real, wanted, i in zip(x, mask, y, index.tolist()):
             assert torch.equal(row[real], pieces[i])
@@ -91,8 +91,8 @@ def test_a_padded_batch_holds_what_its_examples_hold(lengths: list[int], by_step
 
 
 def test_padding_is_what_it_is_told_to_be() -> None:
-    part = SequencePart(torch.arange(5, 10), torch.tensor([3, 2]), None, padding=1)
-    (((values, mask), _),) = part.batches([torch.arange(2)])
+    split = SequenceSplit(torch.arange(5, 10), torch.tensor([3, 2]), None, padding=1)
+    (((values, mask), _),) = split.batches([torch.arange(2)])
     assert values.tolist() == [[5, 6, 7], [8, 9, 1]]
     assert mask.tolist() == [[True] * 3, [True, True, False]]
-    assert [batch.tolist() for batch in part.plan(64, None, tokens=3)] == [[1], [0]]
+    assert [batch.tolist() for batch in split.plan(64, None, tokens=3)] == [[1], [0]]

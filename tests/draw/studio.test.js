@@ -35,7 +35,7 @@ const REVIEWS = { name: "reviews", kind: "text", learns: ["Classes"], begins: { 
 test("only models that take the data and learn from it are offered", () => {
   const names = (models, data) => suiting(models, data).map((m) => m.name);
   assert.deepEqual(names(MODELS, { kind: "image" }), ["mlp", "lenet5"]);
-  assert.deepEqual(names(MODELS, { kind: "sound" }), []);
+  assert.deepEqual(names(MODELS, { kind: "audio" }), []);
   assert.deepEqual(names(KINDS, BOOK), ["gpt2", "gru"]);
   assert.deepEqual(names(KINDS, REVIEWS), ["textcnn", "gru"]);
   assert.deepEqual(names(KINDS, { kind: "text", learns: [] }), ["gpt2", "textcnn", "gru"], "where nobody knows: all");

@@ -181,7 +181,7 @@ def test_each_source_is_answered_alike_alone_and_in_a_batch(seed: int, num_beams
     assert together.shape[1] <= 7  # half as many again as five
     assert not torch.isin(together, torch.tensor([0, BEGIN, END])).any()
     ended = together == NONE
-    assert (ended[:, 1:] >= ended[:, :-1]).all()  # nothing stands behind an end
+    assert (ended[:, 1:] >= ended[:, :-1]).all()  # nothing stands after an end
     for i in range(len(source)):
         alone = decode(model, source[i : i + 1, : int(mask[i].sum())], None, TARGET, num_beams=num_beams)[0].tolist()
         assert alone == together[i][together[i] != NONE].tolist()

@@ -45,11 +45,11 @@ def test_never_outside_the_nucleus(
     p = (torch.tensor(logits, dtype=torch.float64)[order] / temperature).softmax(0).tolist()
     nucleus: list[int] = []
     held = 0.0
-    for i, share in zip(order, p):
+    for i, fraction in zip(order, p):
         if held >= top_p and nucleus:
             break
         nucleus.append(i)
-        held += share
+        held += fraction
     found = draw(logits, seed, top_p=top_p, top_k=top_k, temperature=temperature)
     # one more where rounding decides whether the sum has been reached
     borderline = order[: len(nucleus) + (abs(held - top_p) < 1e-12)]

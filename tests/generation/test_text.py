@@ -60,7 +60,7 @@ class Carrying(Anew):
     """The same model with a state that can be carried."""
 
     def advance(self, tokens: Tensor, mask: Tensor | None, state: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(N, T) and a state to (N, T, V) and the state behind them."""
+        """(N, T) and a state to (N, T, V) and the state after them."""
         return self.pass_on(tokens, mask, state)
 
 
@@ -93,7 +93,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 def unequal(seed: int, n: int, longest: int) -> tuple[Tensor, Tensor]:
-    """Prompts (N, T) of 1 to `longest` tokens, with what is no token at all behind them, and their mask."""
+    """Prompts (N, T) of 1 to `longest` tokens, with what is no token at all after them, and their mask."""
     generator = seeded(seed)
     lengths = torch.randint(1, longest + 1, (n, 1), generator=generator)
     mask = torch.arange(int(lengths.max())) < lengths
@@ -217,11 +217,11 @@ def test_a_token_outside_the_vocabulary_is_named(bad: int) -> None:
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32])
 def test_padding_stands_in_front_of_a_prompt_as_well_as_behind(kind: str, dtype: torch.dtype) -> None:
     model = decoder(9) if kind == "cached" else {"carried": Carrying, "anew": Anew}[kind]().double()
-    behind = torch.tensor([[2, 3, 4, 5], [3, 6, 0, 0]])
+    after = torch.tensor([[2, 3, 4, 5], [3, 6, 0, 0]])
     front = torch.tensor([[2, 3, 4, 5], [0, 0, 3, 6]])
     found = [
         generate(model, prompt, 12, mask=(prompt > 0).to(dtype), generator=[seeded(0), seeded(1)])
-        for prompt in (behind, front)
+        for prompt in (after, front)
     ]
     assert torch.equal(*found)
 

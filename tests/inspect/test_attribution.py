@@ -23,7 +23,9 @@ from cutaway.inspect.probes import capture
 from cutaway.models.registry import preset
 from tests.small import DIFFERENT, small
 
-TEXTS = [name for name in DIFFERENT if set(preset(name).takes) & {"text", "pairs"} and "rnn" not in preset(name).takes]
+TEXTS = [
+    name for name in DIFFERENT if set(preset(name).takes) & {"text", "seq2seq"} and "rnn" not in preset(name).takes
+]
 
 
 def linear(features: int = 5, dtype: torch.dtype = torch.float64) -> nn.Module:
@@ -311,7 +313,7 @@ def test_every_preset_can_be_asked_and_is_left_as_it_was(name: str) -> None:
     for found in (result, covered, slope):
         assert tuple(found.values.shape) == expected_shape(inputs, found.kind)
         assert torch.isfinite(found.values).all()
-        assert (found.beside is not None) == (found.kind == "pairs")
+        assert (found.beside is not None) == (found.kind == "seq2seq")
     assert result.passed == (name not in JUMPS), result.says
     assert (result.warning is None) == result.passed
     assert "not promise" in covered.says

@@ -11,6 +11,7 @@ from cutaway.commands import main
 from cutaway.errors import ModelError, SettingError
 from cutaway.models.registry import OUTPUTS, Preset, preset, presets
 from cutaway.spec import (
+    AudioSpec,
     Classes,
     Context,
     GraphSpec,
@@ -20,7 +21,6 @@ from cutaway.spec import (
     NextToken,
     PairSpec,
     SeriesSpec,
-    SoundSpec,
     Spec,
     TableSpec,
     Tags,
@@ -49,7 +49,7 @@ SPECS: list[Spec] = [
             ImageSpec(1, 32, 32, target),  # type: ignore[arg-type]
             TextSpec(29, 17, target),  # type: ignore[arg-type]
             SeriesSpec(21, 3, target),  # type: ignore[arg-type]
-            SoundSpec(21, 5, target),  # type: ignore[arg-type]
+            AudioSpec(21, 5, target),  # type: ignore[arg-type]
             VideoSpec(6, 1, 24, 24, target),  # type: ignore[arg-type]
             GraphSpec(3, target),  # type: ignore[arg-type]
         )

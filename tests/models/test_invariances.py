@@ -78,7 +78,7 @@ def configs(kind: str) -> Iterator[tuple[str, tuple[Preset, Any]]]:
 def specs(preset: Preset, kind: str) -> Iterator[tuple[str, Spec]]:
     """What the preset can learn of that kind of data, by name."""
     model = preset.module.Model
-    if kind == "pairs":
+    if kind == "seq2seq":
         tokens = Tokens(VOCABULARY, begin=2, end=3, longest=LONGEST)
         for shared in (True, False) if model.joint_vocab else (False,):
             yield "one" if shared else "two", PairSpec(VOCABULARY, LONGEST, tokens, joint_vocab=shared)
@@ -89,7 +89,7 @@ def specs(preset: Preset, kind: str) -> Iterator[tuple[str, Spec]]:
             yield type(target).__name__.lower(), TextSpec(VOCABULARY, LONGEST, target, *frame)
 
 
-TEXTS, PAIRS = dict(configs("text")), dict(configs("pairs"))
+TEXTS, PAIRS = dict(configs("text")), dict(configs("seq2seq"))
 LANGUAGE = [name for name in TEXTS if name.endswith("-nexttoken")]
 CACHED = [name for name, (preset, _) in TEXTS.items() if hasattr(preset.module.Model, "extend")]
 
@@ -123,7 +123,7 @@ few = settings(max_examples=15, deadline=None)
 
 
 def test_every_preset_for_text_and_pairs_is_here() -> None:
-    there = {p.module.__name__ for p in presets().values() if {"text", "pairs"} & set(p.takes)}
+    there = {p.module.__name__ for p in presets().values() if {"text", "seq2seq"} & set(p.takes)}
     assert {preset.module.__name__ for preset, _ in (TEXTS | PAIRS).values()} == there
     assert {"gpt2-nexttoken", "gpt2-classes", "parallel-transformer-nexttoken"} <= set(CACHED)
     assert {"gpt2-nexttoken", "lstm-nexttoken"} <= set(LANGUAGE)

@@ -24,12 +24,12 @@ from cutaway.models.registry import preset
 from cutaway.models.saving import load_model, save_model
 from cutaway.nn import recurrent as layers
 from cutaway.spec import (
+    AudioSpec,
     Classes,
     Context,
     Horizon,
     NextToken,
     SeriesSpec,
-    SoundSpec,
     Tags,
     TextSpec,
     Value,
@@ -304,7 +304,7 @@ SPECS: list[tuple[Any, dict[str, Any]]] = [
         SeriesSpec(30, 4, FORECAST, known_future=2),
         {"in_features": 4, "horizon": 4, "known_future": 2, "num_classes": 8},
     ),
-    (SoundSpec(99, 16, CLASSES), {"vocab_size": 0, "in_features": 16, "num_classes": 3}),
+    (AudioSpec(99, 16, CLASSES), {"vocab_size": 0, "in_features": 16, "num_classes": 3}),
 ]
 
 
@@ -336,7 +336,7 @@ def test_settings_that_are_typed_stay() -> None:
         (TextSpec(50, 9, Tags(("N", "V"))), {"tie_weights": True}, "false in all but a language model"),
         (TextSpec(50, 9, CLASSES), {"pooling": "flat"}, "last, mean or max where lengths differ"),
         (TextSpec(50, 9, CLASSES), {"recursive": True}, "left out where nothing is forecast"),
-        (SoundSpec(99, 16, CLASSES), {"relative": True}, "left out where nothing is forecast"),
+        (AudioSpec(99, 16, CLASSES), {"relative": True}, "left out where nothing is forecast"),
         (SeriesSpec(30, 4, FORECAST), {"recursive": True}, "of 4 2 are forecast and 0 known in advance"),
         (SeriesSpec(30, 4, FORECAST), {"pooling": "every"}, "where the whole is answered by a forecast"),
         (SeriesSpec(30, 3, FORECAST, known_future=1), {"bidirectional": True}, "go on from the last state"),

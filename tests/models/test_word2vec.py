@@ -216,11 +216,11 @@ def test_words_in_like_places_become_alike(name: str, output: str) -> None:
     assert isinstance(data.preprocessing, ContextPreprocessing)
     torch.manual_seed(0)
     config = dataclasses.replace(PRESETS[name], dim=8, output=output)
-    model, part, task = Model(Config.for_spec(config, data.spec)), data.parts["train"], WordVectors(Context(3))  # type: ignore[arg-type]
+    model, part, task = Model(Config.for_spec(config, data.spec)), data.splits["train"], WordVectors(Context(3))  # type: ignore[arg-type]
     optimizer = torch.optim.SGD(model.parameters(), lr=CARD.settings[name]["lr"])
     losses = []
     for epoch in range(6):
-        plan = data.parts["train"].plan(32, torch.Generator().manual_seed(epoch))  # type: ignore[attr-defined]
+        plan = data.splits["train"].plan(32, torch.Generator().manual_seed(epoch))  # type: ignore[attr-defined]
         total = count = 0.0
         for batch in part.batches(plan, seed=epoch):
             optimizer.zero_grad()

@@ -29,7 +29,7 @@ def run(kind: str = "image") -> dict[str, Any]:
             "kind": kind,
             "fingerprint": "9f" * 32,
             "split_hash": "07" * 32,
-            "parts": {"train": 1077, "val": 360, "test": 360},
+            "splits": {"train": 1077, "val": 360, "test": 360},
             "notes": ["Images of 8×8 were enlarged."],
             "columns": [],
             "licence": "CC BY 4.0",
@@ -50,7 +50,7 @@ def run(kind: str = "image") -> dict[str, Any]:
         "stopped": "all epochs are done",
         "best": {"epoch": 3, "metric": "accuracy", "value": 0.9375},
         "resumed": 0,
-        "verdict": None,
+        "summary": None,
     }
 
 
@@ -65,10 +65,10 @@ def classification(names: tuple[str, str, str] = ("cat", "dog", "owl")) -> dict[
     """evaluation.json of three classes, the last of which has no example."""
     cat, dog, owl = names
     return {
-        "part": "test",
+        "split": "test",
         "count": 40,
         "watch": "accuracy",
-        "measures": {
+        "metrics": {
             "accuracy": {"value": 0.9, "low": 0.77, "high": 0.96},
             "macro_f1": interval(0.89),
             "loss": interval(0.4),
@@ -111,10 +111,10 @@ def regression() -> dict[str, Any]:
     actual, predicted = [100.0, 100, 100, 100, 100, 100], [110.0, 90, 100, 130, 80, 100]
     worst = {"name": "row 5", "actual": "100", "predicted": "130.123", "confidence": None, "loss": 9.0, "picture": None}
     return {
-        "part": "test",
+        "split": "test",
         "count": 6,
         "watch": "rmse",
-        "measures": {
+        "metrics": {
             "rmse": {"value": 17.32, "low": 9.5, "high": 25.1},
             "r2": {"value": 0.5, "low": -0.2, "high": 0.8},
         },

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from cutaway.data.series.windows import WindowPart
+from cutaway.data.series.windows import WindowSplit
 from cutaway.spec import Horizon
 from cutaway.tasks.forecasting import Forecasting
 from cutaway.views.run.forecast import by_step, forecast_views, some_forecasts
@@ -19,7 +19,7 @@ def forecast(columns: int = 1, horizon: int = 5) -> dict[str, Any]:
     target = Horizon(horizon, names, (50.0, 2.0)[:columns], (4.0, 0.5)[:columns], season_length=6)
     values = torch.randn(200, columns, generator=torch.Generator().manual_seed(0))
     train, test = (
-        WindowPart(values, values.clone(), torch.arange(*ends), 12, horizon, name=lambda i: f"from row {i}")
+        WindowSplit(values, values.clone(), torch.arange(*ends), 12, horizon, name=lambda i: f"from row {i}")
         for ends in ((12, 120), (120, 180))
     )
     assert test.target is not None

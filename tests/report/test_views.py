@@ -79,10 +79,10 @@ def test_what_a_run_has_not_is_named(tmp_path: Path) -> None:
 
 def test_a_run_that_has_only_begun_can_be_described() -> None:
     run = samples.run()
-    for key in ("finished", "seconds", "epochs_done", "stopped", "best", "verdict", "resumed"):
+    for key in ("finished", "seconds", "epochs_done", "stopped", "best", "summary", "resumed"):
         del run[key]
     page = describe(Documents(run | {"status": "running"}))
-    assert page["views"][0]["summary"] == "There are no figures yet."
+    assert page["views"][0]["summary"] == "There are no metrics yet."
     assert "running" in page["views"][1]["summary"]
 
 
@@ -90,7 +90,7 @@ def test_documents_that_are_damaged_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"no run\.json"):
         read_documents(tmp_path)
     samples.write(tmp_path)
-    (tmp_path / "evaluation.json").write_text('{"part": "te')
+    (tmp_path / "evaluation.json").write_text('{"split": "te')
     with pytest.raises(FileError, match=r"evaluation\.json"):
         read_documents(tmp_path)
 
@@ -123,15 +123,15 @@ def test_the_title_says_where_the_model_is_not_its_preset() -> None:
 def test_the_head_of_a_regression_names_the_column() -> None:
     view = head(samples.run("table"), samples.regression())
     assert view["drawings"][0]["phrase"] == "RMSE of price, over 6 test rows"
-    assert cells(view, "figure") == ["RMSE", "R²", "always the mean, 100"]
+    assert cells(view, "metric") == ["RMSE", "R²", "always the mean, 100"]
     assert cells(view, "95 % from")[1] == "−0.2"
 
 
-@pytest.mark.parametrize(("part", "warning"), [("val", "also chose the weights"), ("train", "learned from the 40")])
-def test_figures_that_flatter_say_so(part: str, warning: str) -> None:
-    says = head(samples.run(), samples.classification() | {"part": part})["says"]
+@pytest.mark.parametrize(("split", "warning"), [("val", "also chose the weights"), ("train", "learned from the 40")])
+def test_metrics_that_flatter_say_so(split: str, warning: str) -> None:
+    says = head(samples.run(), samples.classification() | {"split": split})["says"]
     assert warning in says
-    assert says.endswith("the figures flatter.")
+    assert says.endswith("the metrics flatter.")
 
 
 def test_a_test_on_what_was_learned_from_says_so() -> None:
@@ -141,7 +141,7 @@ def test_a_test_on_what_was_learned_from_says_so() -> None:
 
 
 def test_an_unfinished_run_says_its_best_and_a_verdict_is_shown() -> None:
-    view = head(samples.run() | {"verdict": "It never will."}, None)
+    view = head(samples.run() | {"summary": "It never will."}, None)
     assert plain(view["summary"]) == "The best validation accuracy so far is 93.8 %, in epoch 3."
     assert view["drawings"] == [{"kind": "prose", "sentences": ["It never will."]}]
 
@@ -276,7 +276,7 @@ def test_weights_that_are_a_mean_are_not_called_those_of_an_epoch(tmp_path: Path
     known = documents(tmp_path)
     assert "epoch 3, whose weights were kept." in curves(known.run, known.metrics)["says"]
     view = curves(known.run | {"average": {"first": 2, "last": 3, "score": 0.1}}, known.metrics)
-    assert view["says"].endswith("epoch 3; the mean behind epochs 2 to 3 was kept.")
+    assert view["says"].endswith("epoch 3; the mean after epochs 2 to 3 was kept.")
 
 
 def test_data_says_with_what_weights_it_began() -> None:
@@ -289,7 +289,7 @@ def test_data_shows_parts_notes_and_columns() -> None:
     run["data"]["columns"] = [{"name": "rooms", "type": "number", "role": "input", "missing": "0", "example": "3"}]
     view = data(run)
     assert cells(view, "examples") == [1077, 360, 360]
-    assert sum(cells(view, "share")) == pytest.approx(1)
+    assert sum(cells(view, "fraction")) == pytest.approx(1)
     assert view["drawings"][1]["sentences"] == ["Images of 8×8 were enlarged."]
     assert view["drawings"][-1]["table"]["rows"] == [["rooms", "number", "input", "0", "3"]]
 
@@ -314,7 +314,7 @@ def test_everything_needed_to_repeat_is_there() -> None:
     )
     facts = dict(view["drawings"][-1]["facts"])
     assert facts["seed"] == "7"
-    assert plain(facts["took"]) == "12.3 s for 3 epochs, taken up again 2 times"
+    assert plain(facts["took"]) == "12.3 s for 3 epochs; resumed 2 times"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.draw.words import count, duration, measure, moment, number, plural, share, signed, written
+from cutaway.draw.words import count, duration, metric, moment, number, plural, share, signed, written
 
 FORMATS = json.loads(Path(__file__).with_name("formats.json").read_text(encoding="utf-8"))
 
@@ -46,8 +46,8 @@ def test_times_are_in_the_units_a_person_would_use() -> None:
 
 def test_names_and_counts() -> None:
     assert (plural(1, "epoch"), plural(1200, "epoch")) == ("1 epoch", "1\u202f200 epochs")
-    assert measure("macro_f1") == ("macro F1", "share")
-    assert measure("top_5_error") == ("top 5 error", "number")
+    assert metric("macro_f1") == ("macro F1", "share")
+    assert metric("top_5_error") == ("top 5 error", "number")
     assert (signed(2.5), signed(-2.5), signed(0)) == ("+2.5", "−2.5", "0")
     assert count(-0.2) == "0"
     assert number(-0.0) == "0"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 
-from cutaway.tasks.bleu import COUNTS, bleu, bleu_counts, bleu_measure, bleu_signature
+from cutaway.tasks.bleu import COUNTS, bleu, bleu_counts, bleu_metric, bleu_signature
 
 SENTENCE = st.lists(st.sampled_from(["a", "man", "dog", "runs", "in", "The", "park,", "3.", "(fast)"]), max_size=9)
 
@@ -50,11 +50,11 @@ def test_the_interval_holds_the_figure_and_narrows() -> None:
     right = [draw.choices(words, k=8) for _ in range(400)]
     said = [[w if draw.random() < 0.8 else draw.choice(words) for w in text] for text in right]
     counts = bleu_counts([" ".join(t) for t in said], [[" ".join(t)] for t in right])
-    found = {n: bleu_measure(counts[:n]) for n in (40, 400)}
-    for n, measure in found.items():
-        assert measure.low < measure.value < measure.high
-        assert measure.value == pytest.approx(bleu(counts[:n]))
+    found = {n: bleu_metric(counts[:n]) for n in (40, 400)}
+    for n, metric in found.items():
+        assert metric.low < metric.value < metric.high
+        assert metric.value == pytest.approx(bleu(counts[:n]))
     few, many = found[40], found[400]
     assert many.high - many.low < 0.5 * (few.high - few.low)
     repeated = np.tile(counts[:1], (50, 1))
-    assert bleu_measure(repeated).low == pytest.approx(bleu_measure(repeated).high)
+    assert bleu_metric(repeated).low == pytest.approx(bleu_metric(repeated).high)

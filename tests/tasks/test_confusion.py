@@ -42,15 +42,15 @@ def drawn(n: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def test_metrics_are_scikit_learns(actual: np.ndarray, predicted: np.ndarray) -> None:
     actual, predicted = np.array(actual), np.array(predicted)
     confusion = Confusion(actual, predicted, 12)
-    found = confusion.measures()
+    found = confusion.metrics()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn's, where a class is absent
         balanced = sk.balanced_accuracy_score(actual, predicted)
     assert found["accuracy"].value == pytest.approx(sk.accuracy_score(actual, predicted))
     assert found["balanced_accuracy"].value == pytest.approx(balanced)
     assert found["macro_f1"].value == pytest.approx(sk.f1_score(actual, predicted, average="macro"))
-    for measure in found.values():
-        assert 0 <= measure.low <= measure.value <= measure.high <= 1
+    for metric in found.values():
+        assert 0 <= metric.low <= metric.value <= metric.high <= 1
     names = tuple("abcdefghijkl")
     details = confusion.details(names)
     assert details["confusion"] == sk.confusion_matrix(actual, predicted, labels=range(12)).tolist()
@@ -69,7 +69,7 @@ def test_intervals_are_those_of_resampled_examples(many: int, monkeypatch: pytes
     monkeypatch.setattr(confusion_module, "MANY", many)
     monkeypatch.setattr(confusion_module, "AT_A_TIME", 97)  # some resamples at a time are as all at once
     actual, predicted = drawn(300, 6, seed=1)
-    found = Confusion(actual, predicted, 6).measures()["macro_f1"]
+    found = Confusion(actual, predicted, 6).metrics()["macro_f1"]
     rng, scores = np.random.default_rng(5), []
     for _ in range(200):
         i = rng.integers(0, 300, 300)
@@ -88,7 +88,7 @@ def test_memory_is_that_of_the_examples_and_not_of_a_matrix_of_classes(
     actual, predicted = drawn(3000, classes)
     tracemalloc.start()
     try:
-        Confusion(actual, predicted, classes).measures()
+        Confusion(actual, predicted, classes).metrics()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -120,7 +120,7 @@ def test_tags_and_classes_have_the_same_metrics() -> None:
     names = tuple(f"t{i}" for i in range(9))
     actual, predicted = (torch.from_numpy(x) for x in drawn(60, 9))
     kept = torch.stack([predicted.float(), torch.ones(60), torch.ones(60)], 1).view(6, 10, 3)
-    tagged = Tagging(Tags(names)).measures(kept, actual.view(6, 10))
-    classified = Classification(Classes(names)).measures(torch.nn.functional.one_hot(predicted, 9).float(), actual)
+    tagged = Tagging(Tags(names)).metrics(kept, actual.view(6, 10))
+    classified = Classification(Classes(names)).metrics(torch.nn.functional.one_hot(predicted, 9).float(), actual)
     for key in ("accuracy", "balanced_accuracy", "macro_f1"):
         assert tagged[key] == classified[key]

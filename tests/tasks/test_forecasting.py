@@ -1,4 +1,4 @@
-"""Forecasting: its loss and figures by their definitions, and the simple forecasts that stand beside it."""
+"""Forecasting: its loss and metrics by their definitions, and the simple forecasts that stand beside it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.series.windows import WindowPart
+from cutaway.data.series.windows import WindowSplit
 from cutaway.errors import SettingError
 from cutaway.spec import Horizon, SeriesSpec
 from cutaway.tasks.blocks import Blocks, spread
@@ -29,18 +29,18 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def part_of(values: torch.Tensor, history: int, horizon: int, columns: int = 1, known: int = 0) -> WindowPart:
+def split_of(values: torch.Tensor, history: int, horizon: int, columns: int = 1, known: int = 0) -> WindowSplit:
     """Every window of the series (T, F)."""
     starts = torch.arange(history, len(values) - horizon + 1)
-    return WindowPart(values, values[:, :columns].clone(), starts, history, horizon, known)
+    return WindowSplit(values, values[:, :columns].clone(), starts, history, horizon, known)
 
 
-def targets(part: WindowPart) -> torch.Tensor:
-    assert part.target is not None
-    return part.target
+def targets(split: WindowSplit) -> torch.Tensor:
+    assert split.target is not None
+    return split.target
 
 
-# --- loss and figures ---------------------------------------------------------------------------------------------
+# --- loss and metrics ---------------------------------------------------------------------------------------------
 
 
 def test_the_loss_is_torchs_mean() -> None:
@@ -67,20 +67,20 @@ def test_what_was_not_measured_counts_for_nothing() -> None:
     assert outputs.grad.isfinite().all()
     assert (outputs.grad[~there] == 0).all()
     error = 4 * (outputs - target)[there].detach().numpy()
-    measures = task.measures(outputs.detach(), hidden)
-    assert measures["rmse"].value == pytest.approx(np.sqrt(np.square(error).mean()))
-    assert measures["mae"].value == pytest.approx(np.abs(error).mean())
-    assert task.quick(outputs.detach(), hidden)["rmse"] == pytest.approx(measures["rmse"].value)
+    metrics = task.metrics(outputs.detach(), hidden)
+    assert metrics["rmse"].value == pytest.approx(np.sqrt(np.square(error).mean()))
+    assert metrics["mae"].value == pytest.approx(np.abs(error).mean())
+    assert task.quick(outputs.detach(), hidden)["rmse"] == pytest.approx(metrics["rmse"].value)
 
 
-def test_figures_are_in_the_columns_units_where_there_is_one_column() -> None:
+def test_metrics_are_in_the_columns_units_where_there_is_one_column() -> None:
     outputs, target = random(60, 3), random(60, 3, seed=1)
-    one = Forecasting(ONE).measures(outputs, target)
+    one = Forecasting(ONE).metrics(outputs, target)
     assert one["rmse"].value == pytest.approx(4 * (outputs - target).square().mean().sqrt().item())
     assert one["loss"].value == pytest.approx((outputs - target).square().mean().item())
     assert one["rmse"].low < one["rmse"].value < one["rmse"].high
     outputs, target = random(60, 6), random(60, 6, seed=1)
-    two = Forecasting(TWO).measures(outputs, target)
+    two = Forecasting(TWO).metrics(outputs, target)
     assert two["rmse"].value == pytest.approx((outputs - target).square().mean().sqrt().item())
     units = Forecasting(TWO).in_units(outputs)
     assert torch.allclose(units[:, 1, 1], outputs[:, 3] * 0.5 + 2)  # step 1 of wind
@@ -90,13 +90,13 @@ def test_figures_are_in_the_columns_units_where_there_is_one_column() -> None:
 def test_mase_is_the_error_over_that_of_the_naive_forecast_in_training() -> None:
     values = random(200, 2)
     naive = (values[4:150] - values[:146]).abs().mean(0)
-    test = part_of(values, 10, 3, columns=2)
+    test = split_of(values, 10, 3, columns=2)
     said = torch.zeros_like(targets(test))
     task = Forecasting(dataclasses.replace(TWO, naive=tuple(naive.tolist())))
-    measures = task.measures(said, targets(test))
+    metrics = task.metrics(said, targets(test))
     by_column = targets(test).view(-1, 3, 2).abs().mean((0, 1))
-    assert measures["mase"].value == pytest.approx((by_column / naive).mean().item())
-    assert "mase" not in Forecasting(TWO).measures(said, targets(test))
+    assert metrics["mase"].value == pytest.approx((by_column / naive).mean().item())
+    assert "mase" not in Forecasting(TWO).metrics(said, targets(test))
 
 
 def test_words_and_units() -> None:
@@ -158,26 +158,26 @@ def test_blocks_are_drawn_whole(n: int, length: int, seed: int) -> None:
 
 def test_the_seasonal_naive_forecast_repeats_the_last_season() -> None:
     values = random(40, 2)
-    part = part_of(values, 6, 7, columns=2)
-    said = seasonal_naive(part, 2, 3).view(len(part), 7, 2)
-    for i in (0, 5, len(part) - 1):
-        start = int(part.starts[i])
+    split = split_of(values, 6, 7, columns=2)
+    said = seasonal_naive(split, 2, 3).view(len(split), 7, 2)
+    for i in (0, 5, len(split) - 1):
+        start = int(split.starts[i])
         for h in range(7):
             assert torch.equal(said[i, h], values[start - 3 + h % 3])
-    assert torch.equal(seasonal_naive(part, 1, 1), values[part.starts - 1, :1].expand(-1, 7))
-    early = seasonal_naive(part_of(values, 2, 3), 1, 5)  # with fewer steps before it than a season, it repeats those
+    assert torch.equal(seasonal_naive(split, 1, 1), values[split.starts - 1, :1].expand(-1, 7))
+    early = seasonal_naive(split_of(values, 2, 3), 1, 5)  # with fewer steps before it than a season, it repeats those
     assert torch.equal(early[0], values[[0, 1, 0], 0])
 
 
 def test_a_repeating_series_is_forecast_without_error() -> None:
     values = torch.sin(torch.arange(300) * 2 * torch.pi / 12)[:, None]
-    part = part_of(values.float(), 24, 6)
-    for rule in simple_forecasts(part, part, 12)[1:]:
-        assert (rule.outputs - targets(part)).abs().max() < 1e-3, rule.name
+    split = split_of(values.float(), 24, 6)
+    for rule in simple_forecasts(split, split, 12)[1:]:
+        assert (rule.outputs - targets(split)).abs().max() < 1e-3, rule.name
 
 
 def test_the_linear_model_is_least_squares() -> None:
-    train, test = part_of(random(300, 3), 5, 2, columns=2, known=1), part_of(random(60, 3, seed=1), 5, 2, 2, known=1)
+    train, test = split_of(random(300, 3), 5, 2, columns=2, known=1), split_of(random(60, 3, seed=1), 5, 2, 2, known=1)
     fitted = fit_linear(train)
     assert fitted is not None
     (batch,) = train.batches([torch.arange(len(train))])
@@ -194,7 +194,7 @@ def test_the_linear_model_is_least_squares() -> None:
 
 def test_the_linear_model_learns_from_whole_windows_and_training_alone() -> None:
     values = random(200, 1)
-    train, test = part_of(values, 5, 2), part_of(random(60, 1, seed=1), 5, 2)
+    train, test = split_of(values, 5, 2), split_of(random(60, 1, seed=1), 5, 2)
     whole = fit_linear(train)
     train.targets = values.clone()
     train.targets[50] = torch.nan
@@ -211,14 +211,14 @@ def test_the_linear_model_learns_from_whole_windows_and_training_alone() -> None
 def test_the_model_stands_beside_the_simple_forecasts() -> None:
     hours = torch.arange(400)
     values = (torch.sin(hours * 2 * torch.pi / 4)[:, None] + 0.3 * random(400, 1)).float()
-    train, test = part_of(values[:300], 8, 3), part_of(values[292:], 8, 3)
+    train, test = split_of(values[:300], 8, 3), split_of(values[292:], 8, 3)
     task = Forecasting(dataclasses.replace(ONE, naive=(0.5,)))
     found = task.beside(targets(test) * 0.9, train, test)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert [b["key"] for b in found["baselines"]] == ["last", "season", "linear"]
     assert found["baseline"]["value"] == min(b["rmse"]["value"] for b in found["baselines"])
     assert found["baseline"]["name"] == found["forecast"]["best"]
-    model = task.measures(targets(test) * 0.9, targets(test))["rmse"].value
+    model = task.metrics(targets(test) * 0.9, targets(test))["rmse"].value
     for b in found["baselines"]:
         assert b["difference"]["value"] == pytest.approx(model - b["rmse"]["value"])
         assert b["difference"]["high"] < 0  # a model this good is surely better

@@ -11,7 +11,7 @@ from cutaway.tasks.importance import importance
 
 
 def accuracy(outputs: Tensor, target: Tensor) -> float:
-    """The share that is right."""
+    """The fraction that is right."""
     return (outputs == target).double().mean().item()
 
 

@@ -1,4 +1,4 @@
-"""Language modelling: the loss is PyTorch's over real tokens, and the figures follow from it."""
+"""Language modelling: the loss is PyTorch's over real tokens, and the metrics follow from it."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ def test_what_is_kept_is_each_tokens_loss_and_whether_it_was_right(outputs: Tens
     assert kept[0, 0, 1].item() == float(outputs[0, 0].argmax() == target[0, 0])
 
 
-def test_figures(outputs: Tensor, target: Tensor) -> None:
+def test_metrics(outputs: Tensor, target: Tensor) -> None:
     kept, real = TASK.keep(outputs, target), target != IGNORED
     loss = F.cross_entropy(outputs[real], target[real]).item()
-    quick, measures = TASK.quick(kept, target), TASK.measures(kept, target)
+    quick, metrics = TASK.quick(kept, target), TASK.metrics(kept, target)
     assert quick == pytest.approx({"loss": loss, "perplexity": math.exp(loss)}, rel=1e-6)
-    assert measures["loss"].value == pytest.approx(loss, rel=1e-6)
-    assert measures["perplexity"].value == pytest.approx(math.exp(loss), rel=1e-6)
-    assert measures["bits_per_token"].value == pytest.approx(loss / math.log(2), rel=1e-6)
+    assert metrics["loss"].value == pytest.approx(loss, rel=1e-6)
+    assert metrics["perplexity"].value == pytest.approx(math.exp(loss), rel=1e-6)
+    assert metrics["bits_per_token"].value == pytest.approx(loss / math.log(2), rel=1e-6)
     right = (outputs.argmax(2) == target)[real].double().mean().item()
-    assert measures["accuracy"].value == pytest.approx(right)
-    assert all(m.low < m.value < m.high for m in measures.values())
-    assert measures["perplexity"].low == pytest.approx(math.exp(measures["loss"].low))
+    assert metrics["accuracy"].value == pytest.approx(right)
+    assert all(m.low < m.value < m.high for m in metrics.values())
+    assert metrics["perplexity"].low == pytest.approx(math.exp(metrics["loss"].low))
 
 
 def test_padding_changes_no_figure(outputs: Tensor, target: Tensor) -> None:
     kept = TASK.keep(outputs, target)
     wider = F.pad(kept, (0, 0, 0, 3), value=torch.nan)
-    assert TASK.measures(wider, target) == TASK.measures(kept, target)
+    assert TASK.metrics(wider, target) == TASK.metrics(kept, target)
     assert TASK.predictions(wider) == TASK.predictions(kept)
 
 
@@ -75,7 +75,7 @@ def test_a_loss_beyond_all_bounds_is_said(target: Tensor) -> None:
     hopeless = torch.zeros(N, T, V).scatter(2, target.clamp(min=0)[..., None], -1e4)
     kept = TASK.keep(hopeless, target)
     assert TASK.quick(kept, target)["perplexity"] == math.inf
-    assert TASK.measures(kept, target)["perplexity"].to_json()["value"] is None
+    assert TASK.metrics(kept, target)["perplexity"].to_json()["value"] is None
     assert TASK.mistakes(kept, target)[0]["confidence"] == 0
 
 

@@ -42,15 +42,15 @@ def test_the_loss_is_that_of_the_hidden_tokens(smoothing: float) -> None:
     assert task.loss(changed, target) == task.loss(outputs, target)
 
 
-def test_figures() -> None:
+def test_metrics() -> None:
     outputs, target = some()
     task, hidden = MaskedLanguage(TARGET), target != IGNORED
     kept = task.keep(outputs, target)
     loss = F.cross_entropy(outputs[hidden], target[hidden]).item()
-    measures = task.measures(kept, target)
-    assert measures["loss"].value == pytest.approx(loss, rel=1e-6)
-    assert measures["perplexity"].value == pytest.approx(math.exp(loss), rel=1e-6)
-    assert measures["accuracy"].value == pytest.approx((outputs.argmax(2) == target)[hidden].double().mean().item())
+    metrics = task.metrics(kept, target)
+    assert metrics["loss"].value == pytest.approx(loss, rel=1e-6)
+    assert metrics["perplexity"].value == pytest.approx(math.exp(loss), rel=1e-6)
+    assert metrics["accuracy"].value == pytest.approx((outputs.argmax(2) == target)[hidden].double().mean().item())
     assert len(task.predictions(kept)) == 6
 
 

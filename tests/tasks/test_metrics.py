@@ -17,7 +17,7 @@ from cutaway.data.sets import IGNORED
 from cutaway.spec import Classes, Horizon, Tags, Value
 from cutaway.tasks.classification import Classification
 from cutaway.tasks.forecasting import Forecasting
-from cutaway.tasks.measures import Measure
+from cutaway.tasks.metrics import Metric
 from cutaway.tasks.regression import Regression
 from cutaway.tasks.tagging import Tagging
 
@@ -44,8 +44,8 @@ def one_hot(said: list[int], classes: int) -> Tensor:
     return 3 * torch.nn.functional.one_hot(torch.tensor(said), classes).double()
 
 
-def is_within(measure: Measure) -> bool:
-    return measure.low <= measure.value <= measure.high
+def is_within(metric: Metric) -> bool:
+    return metric.low <= metric.value <= metric.high
 
 
 def expected_of(was: list[int], said: list[int]) -> dict[str, float]:
@@ -66,15 +66,15 @@ def test_metrics_of_classes(drawn: tuple[int, list[int], list[int]]) -> None:
     outputs, target = one_hot(said, classes), torch.tensor(was)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        measures = task.measures(outputs, target)
+        metrics = task.metrics(outputs, target)
         rows = task.details(outputs, target)["classes"]["per_class"]
     for name, value in expected_of(was, said).items():
-        assert measures[name].value == pytest.approx(value, abs=1e-12), name
-        assert is_within(measures[name]), name
+        assert metrics[name].value == pytest.approx(value, abs=1e-12), name
+        assert is_within(metrics[name]), name
     labels = list(range(classes))
     expected_loss = sk.log_loss(was, outputs.softmax(1).numpy(), labels=labels)
-    assert measures["loss"].value == pytest.approx(expected_loss, rel=1e-9)
-    assert task.quick(outputs, target)["accuracy"] == pytest.approx(measures["accuracy"].value)
+    assert metrics["loss"].value == pytest.approx(expected_loss, rel=1e-9)
+    assert task.quick(outputs, target)["accuracy"] == pytest.approx(metrics["accuracy"].value)
     found = sk.precision_recall_fscore_support(was, said, labels=labels, zero_division=np.nan)
     for k, row in enumerate(rows):
         for name, column in zip(("precision", "recall", "f1"), found):
@@ -86,13 +86,13 @@ def test_metrics_of_classes(drawn: tuple[int, list[int], list[int]]) -> None:
 @FEW
 @given(labelled())
 def test_metrics_of_two_classes_by_one_score(drawn: tuple[int, list[int], list[int]]) -> None:
-    was, said = ([k % 2 for k in part] for part in drawn[1:])
+    was, said = ([k % 2 for k in split] for split in drawn[1:])
     task = Classification(Classes(("no", "yes"), "answer"))
     scores = torch.tensor(said)[:, None] * 4.0 - 1.5
-    measures = task.measures(scores, torch.tensor(was))
+    metrics = task.metrics(scores, torch.tensor(was))
     for name, value in expected_of(was, said).items():
-        assert measures[name].value == pytest.approx(value, abs=1e-12), name
-    assert measures["loss"].value == pytest.approx(
+        assert metrics[name].value == pytest.approx(value, abs=1e-12), name
+    assert metrics["loss"].value == pytest.approx(
         sk.log_loss(was, scores[:, 0].double().sigmoid().numpy(), labels=[0, 1]), rel=1e-6
     )
 
@@ -111,12 +111,12 @@ def test_metrics_of_tags(drawn: tuple[int, list[int], list[int]], length: int) -
     kept = task.keep(outputs, target)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        measures = task.measures(kept, target)
+        metrics = task.metrics(kept, target)
     for name, value in expected_of(was, said).items():
-        assert measures[name].value == pytest.approx(value, abs=1e-12), name
-        assert is_within(measures[name]), name
+        assert metrics[name].value == pytest.approx(value, abs=1e-12), name
+        assert is_within(metrics[name]), name
     probabilities = one_hot(said, classes).softmax(1).numpy()
-    assert measures["loss"].value == pytest.approx(sk.log_loss(was, probabilities, labels=range(classes)), rel=1e-5)
+    assert metrics["loss"].value == pytest.approx(sk.log_loss(was, probabilities, labels=range(classes)), rel=1e-5)
 
 
 values = st.floats(-1e3, 1e3, width=32)
@@ -125,19 +125,19 @@ values = st.floats(-1e3, 1e3, width=32)
 @VERY_FEW
 @given(st.lists(st.tuples(values, values), min_size=2, max_size=30), st.floats(0.1, 1e4), st.floats(-1e4, 1e4))
 def test_metrics_of_numbers(pairs: list[tuple[float, float]], scale: float, mean: float) -> None:
-    said, was = (torch.tensor(part, dtype=torch.float64) for part in zip(*pairs))
+    said, was = (torch.tensor(split, dtype=torch.float64) for split in zip(*pairs))
     task = Regression(Value("price", mean=mean, scale=scale))
-    actual, predicted = (task.in_units(part).numpy() for part in (was, said))
+    actual, predicted = (task.in_units(split).numpy() for split in (was, said))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        measures = task.measures(said[:, None], was)
+        metrics = task.metrics(said[:, None], was)
     near = {"rel": 1e-9, "abs": 1e-9 * scale}
-    assert measures["rmse"].value == pytest.approx(sk.root_mean_squared_error(actual, predicted), **near)
-    assert measures["mae"].value == pytest.approx(sk.mean_absolute_error(actual, predicted), **near)
-    assert task.quick(said[:, None], was)["rmse"] == pytest.approx(measures["rmse"].value, **near)
+    assert metrics["rmse"].value == pytest.approx(sk.root_mean_squared_error(actual, predicted), **near)
+    assert metrics["mae"].value == pytest.approx(sk.mean_absolute_error(actual, predicted), **near)
+    assert task.quick(said[:, None], was)["rmse"] == pytest.approx(metrics["rmse"].value, **near)
     if np.ptp(actual) > 1e-6 * (1 + abs(mean)):
-        assert measures["r2"].value == pytest.approx(sk.r2_score(actual, predicted), rel=1e-6, abs=1e-9)
-    assert is_within(measures["rmse"])
+        assert metrics["r2"].value == pytest.approx(sk.r2_score(actual, predicted), rel=1e-6, abs=1e-9)
+    assert is_within(metrics["rmse"])
 
 
 @VERY_FEW
@@ -148,21 +148,21 @@ def test_r2_of_a_constant_is_unknown(scale: float, mean: float, value: float, co
     task = Regression(Value("price", mean=mean, scale=scale))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        measures = task.measures(target[:, None] + 0.1, target)
-    assert all(map(np.isnan, (measures["r2"].value, measures["r2"].low, measures["r2"].high)))
-    assert measures["r2"].to_json() == {"value": None, "low": None, "high": None}
-    assert measures["mae"].value == pytest.approx(0.1 * scale)
+        metrics = task.metrics(target[:, None] + 0.1, target)
+    assert all(map(np.isnan, (metrics["r2"].value, metrics["r2"].low, metrics["r2"].high)))
+    assert metrics["r2"].to_json() == {"value": None, "low": None, "high": None}
+    assert metrics["mae"].value == pytest.approx(0.1 * scale)
 
 
 @VERY_FEW
 @given(st.lists(st.tuples(values, values), min_size=6, max_size=6), st.sets(st.integers(0, 5), max_size=5))
 def test_metrics_of_forecasts(pairs: list[tuple[float, float]], absent: set[int]) -> None:
     """Two windows of three steps, of which some were not measured."""
-    said, was = (torch.tensor(part, dtype=torch.float64) for part in zip(*pairs))
+    said, was = (torch.tensor(split, dtype=torch.float64) for split in zip(*pairs))
     was[list(absent)] = NAN
     task = Forecasting(Horizon(columns=("x",), steps=3, mean=(2.0,), scale=(5.0,), season_length=1, naive=()))
-    measures = task.measures(said.view(2, 3), was.view(2, 3))
+    metrics = task.metrics(said.view(2, 3), was.view(2, 3))
     there = ~was.isnan().numpy()
     actual, predicted = 5 * was.numpy()[there], 5 * said.numpy()[there]
-    assert measures["rmse"].value == pytest.approx(sk.root_mean_squared_error(actual, predicted), rel=1e-9, abs=1e-9)
-    assert measures["mae"].value == pytest.approx(sk.mean_absolute_error(actual, predicted), rel=1e-9, abs=1e-9)
+    assert metrics["rmse"].value == pytest.approx(sk.root_mean_squared_error(actual, predicted), rel=1e-9, abs=1e-9)
+    assert metrics["mae"].value == pytest.approx(sk.mean_absolute_error(actual, predicted), rel=1e-9, abs=1e-9)

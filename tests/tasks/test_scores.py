@@ -1,4 +1,4 @@
-"""ROC, precision–recall and calibration: scikit-learn's figures, read off where they are drawn, and bounded."""
+"""ROC, precision–recall and calibration: scikit-learn's metrics, read off where they are drawn, and bounded."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_of_two_classes_the_second_is_told_from_the_first(one: bool) -> None:
         assert y == pytest.approx(rates[rates[:, 0] <= x + 1e-9, 1].max())
     assert curve["precision"][0] in (0.0, 1.0)
     assert curve["precision"][100] == pytest.approx(was.mean(), abs=0.2)
-    assert curve["share"] == pytest.approx(was.mean())
+    assert curve["fraction"] == pytest.approx(was.mean())
 
 
 def test_each_of_several_classes_is_held_against_all_others() -> None:

@@ -47,7 +47,7 @@ def test_more_padding_changes_nothing(outputs: torch.Tensor, target: torch.Tenso
     assert TASK.loss(*wider).item() == pytest.approx(TASK.loss(outputs, target).item(), rel=1e-6)
     kept, wide = TASK.keep(outputs, target), TASK.keep(*wider)
     assert wide[:, 7:].isnan().all()
-    assert TASK.measures(kept, target) == TASK.measures(wide, wider[1])
+    assert TASK.metrics(kept, target) == TASK.metrics(wide, wider[1])
     assert TASK.predictions(kept) == TASK.predictions(wide)
     assert TASK.mistakes(kept, target) == TASK.mistakes(wide, wider[1])
 
@@ -65,17 +65,17 @@ def test_what_is_kept(outputs: torch.Tensor, target: torch.Tensor) -> None:
     assert without[..., 1].isnan().all()
 
 
-def test_figures_are_scikit_learns(outputs: torch.Tensor, target: torch.Tensor) -> None:
+def test_metrics_are_scikit_learns(outputs: torch.Tensor, target: torch.Tensor) -> None:
     kept, real = TASK.keep(outputs, target), target != IGNORED
     was, said = target[real].numpy(), outputs.argmax(2)[real].numpy()
-    measures, quick = TASK.measures(kept, target), TASK.quick(kept, target)
-    assert measures["accuracy"].value == quick["accuracy"] == sk.accuracy_score(was, said)
-    assert measures["macro_f1"].value == pytest.approx(sk.f1_score(was, said, average="macro"))
-    assert measures["loss"].value == pytest.approx(sk.log_loss(was, outputs[real].softmax(1).numpy()), rel=1e-5)
-    assert quick["loss"] == pytest.approx(measures["loss"].value)
-    assert quick["span_f1"] == measures["span_f1"].value
-    for measure in measures.values():
-        assert measure.low <= measure.value <= measure.high
+    metrics, quick = TASK.metrics(kept, target), TASK.quick(kept, target)
+    assert metrics["accuracy"].value == quick["accuracy"] == sk.accuracy_score(was, said)
+    assert metrics["macro_f1"].value == pytest.approx(sk.f1_score(was, said, average="macro"))
+    assert metrics["loss"].value == pytest.approx(sk.log_loss(was, outputs[real].softmax(1).numpy()), rel=1e-5)
+    assert quick["loss"] == pytest.approx(metrics["loss"].value)
+    assert quick["span_f1"] == metrics["span_f1"].value
+    for metric in metrics.values():
+        assert metric.low <= metric.value <= metric.high
     assert TASK.details(kept, target)["classes"]["confusion"] == sk.confusion_matrix(was, said).tolist()
 
 
@@ -119,11 +119,11 @@ def test_span_f1_by_hand() -> None:
     target = torch.tensor([[1, 2, 0, 3], [0, 1, IGNORED, IGNORED]])  # PER 0–1, LOC 3; PER 1
     said = torch.tensor([[1, 2, 3, 3], [0, 3, 1, 1]])  # PER 0–1, LOC 2, LOC 3; LOC 1: 2 of 4 said, of 3 there
     kept = TASK.keep(10 * F.one_hot(said, 5).float(), target)
-    figures = TASK.measures(kept, target)
-    assert figures["span_precision"].value == 2 / 4
-    assert figures["span_recall"].value == 2 / 3
-    assert figures["span_f1"].value == pytest.approx(4 / 7)
-    assert "span_f1" not in Tagging(Tags(("a", "b"))).measures(kept.clamp(max=1), target.clamp(max=1))
+    metrics = TASK.metrics(kept, target)
+    assert metrics["span_precision"].value == 2 / 4
+    assert metrics["span_recall"].value == 2 / 3
+    assert metrics["span_f1"].value == pytest.approx(4 / 7)
+    assert "span_f1" not in Tagging(Tags(("a", "b"))).metrics(kept.clamp(max=1), target.clamp(max=1))
 
 
 def test_words_for_people() -> None:

@@ -1,4 +1,4 @@
-"""Tasks: losses as PyTorch has them, figures as scikit-learn has them."""
+"""Tasks: losses as PyTorch has them, metrics as scikit-learn has them."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_the_loss_is_torchs_weighted_mean(outputs: torch.Tensor, target: torch.T
     assert torch.allclose(ours, F.cross_entropy(outputs, target, weight=weights, label_smoothing=0.1))
 
 
-def test_figures_are_scikit_learns(outputs: torch.Tensor, target: torch.Tensor) -> None:
+def test_metrics_are_scikit_learns(outputs: torch.Tensor, target: torch.Tensor) -> None:
     task = Classification(THREE)
     said, was = outputs.argmax(1).numpy(), target.numpy()
-    measures, details = task.measures(outputs, target), task.details(outputs, target)["classes"]
-    assert measures["accuracy"].value == sk.accuracy_score(was, said)
-    assert measures["balanced_accuracy"].value == pytest.approx(sk.balanced_accuracy_score(was, said))
-    assert measures["macro_f1"].value == pytest.approx(sk.f1_score(was, said, average="macro"))
-    assert measures["loss"].value == pytest.approx(sk.log_loss(was, outputs.softmax(1).numpy()))
+    metrics, details = task.metrics(outputs, target), task.details(outputs, target)["classes"]
+    assert metrics["accuracy"].value == sk.accuracy_score(was, said)
+    assert metrics["balanced_accuracy"].value == pytest.approx(sk.balanced_accuracy_score(was, said))
+    assert metrics["macro_f1"].value == pytest.approx(sk.f1_score(was, said, average="macro"))
+    assert metrics["loss"].value == pytest.approx(sk.log_loss(was, outputs.softmax(1).numpy()))
     assert details["confusion"] == sk.confusion_matrix(was, said).tolist()
     precision, recall, f1, count = sk.precision_recall_fscore_support(was, said)
     for k, row in enumerate(details["per_class"]):
@@ -86,11 +86,11 @@ def test_regression_is_in_the_targets_units() -> None:
     task = Regression(Value("price", mean=100.0, scale=10.0))
     outputs, target = torch.tensor([[1.0], [0.0], [-1.0]]), torch.tensor([1.5, 0.0, -2.0])
     error = np.array([-5.0, 0.0, 10.0])
-    measures = task.measures(outputs, target)
-    assert measures["rmse"].value == pytest.approx(np.sqrt((error**2).mean()))
-    assert measures["mae"].value == pytest.approx(np.abs(error).mean())
-    assert measures["r2"].value == pytest.approx(sk.r2_score([115, 100, 80], [110, 100, 90]))
-    assert task.quick(outputs, target)["rmse"] == pytest.approx(measures["rmse"].value)
+    metrics = task.metrics(outputs, target)
+    assert metrics["rmse"].value == pytest.approx(np.sqrt((error**2).mean()))
+    assert metrics["mae"].value == pytest.approx(np.abs(error).mean())
+    assert metrics["r2"].value == pytest.approx(sk.r2_score([115, 100, 80], [110, 100, 90]))
+    assert task.quick(outputs, target)["rmse"] == pytest.approx(metrics["rmse"].value)
     assert task.predictions(outputs)[0] == {"price": 110.0}
     assert task.details(outputs, target)["values"]["actual"] == pytest.approx([115, 100, 80])
     assert task.baseline(torch.tensor([0.0, 0.0]), target)["value"] == pytest.approx(10 * np.sqrt((1.5**2 + 4) / 3))
@@ -127,7 +127,7 @@ def test_losses_of_many_classes_are_made_for_some_examples_after_others(
     weighs = loss == "cross_entropy"
     weights, names = torch.tensor([1.0, 2.0, 0.5, 1.0, 3.0]), tuple("abcde")
     task = Classification(Classes(names), loss, 0.1 if weighs else 0.0, weights if weighs else None)
-    whole, each, measures = task.loss(outputs, target), task.losses(outputs, target), task.measures(outputs, target)
+    whole, each, metrics = task.loss(outputs, target), task.losses(outputs, target), task.metrics(outputs, target)
     seen: list[int] = []
     plain, learned = task._plain, task._to_learn
     monkeypatch.setattr(task, "_plain", lambda o, t: (seen.append(len(o)), plain(o, t))[1])
@@ -135,7 +135,7 @@ def test_losses_of_many_classes_are_made_for_some_examples_after_others(
     monkeypatch.setattr(classification, "CELLS", 20)
     assert torch.equal(task.loss(outputs, target), whole)
     assert torch.equal(task.losses(outputs, target), each)
-    assert task.measures(outputs, target) == measures
+    assert task.metrics(outputs, target) == metrics
     assert max(seen) == 4
     seen.clear()
     task.loss(outputs.requires_grad_(), target)  # of what is learned from all is kept, and at once is quicker

@@ -85,7 +85,7 @@ def test_what_is_kept_says_loss_and_perplexity() -> None:
     assert kept.shape == (3, 2)
     mean = TASK.loss(outputs, target).item() / 9
     assert TASK.quick(kept, target) == pytest.approx({"loss": mean, "perplexity": math.exp(mean)})
-    found = TASK.measures(kept, target)
+    found = TASK.metrics(kept, target)
     assert set(found) == {"loss"}
     assert found["loss"].value == pytest.approx(mean)
     assert found["loss"].low <= found["loss"].value <= found["loss"].high
@@ -98,7 +98,7 @@ def test_errors_are_counted_against_the_right_answers() -> None:
     # The last one said "unknown" where the right answer holds a token that training did not know: that is no match.
     assert kept[:, EDITS].tolist() == [0, 2, 1]
     assert kept[:, LENGTH].tolist() == [2, 1, 3]
-    found = TASK.measures(kept, target)
+    found = TASK.metrics(kept, target)
     assert found["token_error"].value == pytest.approx(3 / 6)
     assert found["sequence_error"].value == pytest.approx(2 / 3)
     assert all(m.low <= m.value <= m.high for m in found.values())
@@ -166,7 +166,7 @@ def test_sentences_are_held_to_what_was_written() -> None:
     decoded = torch.tensor([[4, 5, 6, 7, 8, 9], [4, 5, 6, -1, -1, -1], [-1, -1, -1, -1, -1, -1]])
     texts = [["A dog runs in the snow"], ["A dog sleeps", "The dog runs"], ["A dog"]]
     kept = SENTENCES.keep(outputs, target, decoded, texts=texts)
-    found = SENTENCES.measures(kept, target)
+    found = SENTENCES.metrics(kept, target)
     assert list(found) == ["loss", "bleu", "token_error", "sequence_error"]
     said = ["a dog runs in the snow", "a dog runs", ""]
     assert found["bleu"].value == pytest.approx(bleu(bleu_counts(said, texts, lower=True)))
@@ -174,10 +174,10 @@ def test_sentences_are_held_to_what_was_written() -> None:
     (signature,) = SENTENCES.details(kept, target)["signatures"].values()
     assert signature.startswith("nrefs:var|case:lc|eff:no|tok:13a|smooth:exp|version:")
     wider = F.pad(kept, (0, 3), value=math.nan)
-    assert SENTENCES.measures(wider, target)["bleu"] == found["bleu"]
+    assert SENTENCES.metrics(wider, target)["bleu"] == found["bleu"]
     assert [row["English"] for row in SENTENCES.predictions(wider)] == said
-    assert "bleu" not in SENTENCES.measures(SENTENCES.keep(outputs, target, decoded), target)
-    assert "bleu" not in SENTENCES.measures(SENTENCES.keep(outputs, target), target)
+    assert "bleu" not in SENTENCES.metrics(SENTENCES.keep(outputs, target, decoded), target)
+    assert "bleu" not in SENTENCES.metrics(SENTENCES.keep(outputs, target), target)
 
 
 def test_the_unknown_token_is_no_answer_whatever_its_id() -> None:

@@ -35,9 +35,9 @@ def test_loss_is_summed_and_counted_by_word() -> None:
     kept = TASK.keep(outputs, target)
     assert kept.tolist() == [[[3.0, 2.0]], [[4.0, 1.0]]]
     assert TASK.quick(kept, target) == {"loss": pytest.approx(7 / 3)}
-    measure = TASK.measures(kept, target)["loss"]
-    assert measure.value == pytest.approx(7 / 3)
-    assert 1.5 <= measure.low <= measure.value <= measure.high <= 4
+    metric = TASK.metrics(kept, target)["loss"]
+    assert metric.value == pytest.approx(7 / 3)
+    assert 1.5 <= metric.low <= metric.value <= metric.high <= 4
     assert [row["loss"] for row in TASK.predictions(kept)] == [1.5, 4.0]
     assert TASK.predictions(torch.zeros(1, 1, 2)) == [{"loss": None}]
     assert [row["wrong"] for row in TASK.mistakes(torch.tensor([[[0.0, 0.0]], [[3.0, 2.0]]]), target)] == [False, True]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.data.sets import DataSet, TensorPart
+from cutaway.data.sets import DataSet, TensorSplit
 from cutaway.settings import build
 from cutaway.spec import Classes, TableSpec
 from cutaway.tasks.task import task_for
@@ -20,22 +20,22 @@ from cutaway.training.progress import Progress
 from cutaway.training.settings import TrainSettings
 
 
-def rows(n: int, seed: int) -> TensorPart:
+def rows(n: int, seed: int) -> TensorSplit:
     """Two classes on either side of a curved line, in 5 numbers."""
     x = torch.randn(n, 5, generator=torch.Generator().manual_seed(seed))
-    return TensorPart(x, (x[:, 0] * x[:, 1] + x[:, 2] > 0).long())
+    return TensorSplit(x, (x[:, 0] * x[:, 1] + x[:, 2] > 0).long())
 
 
 @pytest.fixture
 def data() -> DataSet:
     """97 training rows (so that a last batch is short), 40 to validate on."""
     spec = TableSpec(columns=tuple("abcde"), target=Classes(("no", "yes")))
-    parts = {"train": rows(97, seed=1), "val": rows(40, seed=2), "test": rows(40, seed=3)}
-    return DataSet("toy", "toy", spec, parts, preprocessing=None, fingerprint="", split_hash="")  # type: ignore[arg-type]
+    splits = {"train": rows(97, seed=1), "val": rows(40, seed=2), "test": rows(40, seed=3)}
+    return DataSet("toy", "toy", spec, splits, preprocessing=None, fingerprint="", split_hash="")  # type: ignore[arg-type]
 
 
 def stop_behind(trainer: Trainer, update: int) -> None:
-    """Let it train, and ask it behind that update to stop, as Ctrl-C does: it must."""
+    """Let it train, and ask it after that update to stop, as Ctrl-C does: it must."""
 
     class Asked(Trainer):
         def step(self, group: list, steps: int) -> None:  # type: ignore[type-arg]
@@ -48,7 +48,7 @@ def stop_behind(trainer: Trainer, update: int) -> None:
 
 
 def fitted(make: Callable[[], Trainer], stopped: bool) -> Trainer:
-    """The trainer that `make` gives, after training; stopped behind two updates, another one takes it up there."""
+    """The trainer that `make` gives, after training; stopped after two updates, another one takes it up there."""
     trainer = make()
     if stopped:
         stop_behind(trainer, 2)

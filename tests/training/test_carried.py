@@ -48,21 +48,21 @@ def test_a_windows_answer_depends_on_the_windows_before_it(data: DataSet) -> Non
     torch.manual_seed(0)
     vocab_size = data.spec.target.outputs
     model = create_model("lstm", vocab_size=vocab_size, num_classes=vocab_size, pooling="every", hidden_dim=8).eval()
-    part, task = data.parts["val"], task_for(data.spec)
-    assert carries(model, part)
+    split, task = data.splits["val"], task_for(data.spec)
+    assert carries(model, split)
     place = find_place("cpu", "float32", None, model)
-    kept, target = results_of(model, part, place, 2, task)
+    kept, target = results_of(model, split, place, 2, task)
 
     streams: list[tuple[torch.Tensor, torch.Tensor]] = []  # each row of the batches as one long text
-    plan = batches_in_order(part, 2)
+    plan = batches_in_order(split, 2)
     for row in range(len(plan[0])):
-        windows = [next(part.batches([batch[row : row + 1]])) for batch in plan if row < len(batch)]
+        windows = [next(split.batches([batch[row : row + 1]])) for batch in plan if row < len(batch)]
         tokens = torch.cat([b.inputs[0][b.inputs[1]] for b in windows])
         streams.append((tokens, torch.cat([b.target[b.inputs[1]] for b in windows])))
     with torch.no_grad():
         losses = [torch.nn.functional.cross_entropy(model(x[None])[0], y, reduction="none") for x, y in streams]
     assert kept[..., 0].nansum().item() == pytest.approx(torch.cat(losses).sum().item(), rel=1e-5)
-    assert (target >= 0).sum() == sum(len(x) for x, _ in streams) == len(part.target)  # type: ignore[arg-type]
+    assert (target >= 0).sum() == sum(len(x) for x, _ in streams) == len(split.target)  # type: ignore[arg-type]
 
 
 def test_a_state_goes_on_with_the_rows_that_are_left() -> None:

@@ -11,7 +11,7 @@ from cutaway.training.prepared import prepare
 @pytest.mark.parametrize(("precision", "kind"), [("float64", torch.float64), ("float32", torch.float32)])
 def test_class_weights_have_the_precision_that_is_trained_in(precision: str, kind: torch.dtype) -> None:
     ready = prepare("mlp", "iris", {"class_weights": "balanced", "precision": precision, "max_samples": 47})
-    counts = ready.data.parts["train"].target.bincount()  # type: ignore[union-attr]
+    counts = ready.data.splits["train"].target.bincount()  # type: ignore[union-attr]
     exact = 47 / (3 * counts.double())
     weights = ready.task.class_weights  # type: ignore[attr-defined]
     assert weights.dtype == kind

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from cutaway.data.sets import DataSet
-from cutaway.data.text.stream import StreamPart
+from cutaway.data.text.stream import StreamSplit
 from cutaway.models.registry import create_model
 from cutaway.spec import NextToken, TextSpec
 from cutaway.tasks.task import task_for
@@ -28,9 +28,9 @@ WORDS, LENGTH, BATCH = 50_257, 64, 8
 def ready(chunk: int | None) -> SimpleNamespace:
     """A small gpt2 with its whole vocabulary, and three batches."""
     torch.manual_seed(0)
-    part = StreamPart([torch.randint(WORDS, (3 * BATCH * LENGTH + 1,))], LENGTH, False, str)
+    split = StreamSplit([torch.randint(WORDS, (3 * BATCH * LENGTH + 1,))], LENGTH, False, str)
     spec = TextSpec(WORDS, LENGTH, NextToken(WORDS))
-    data = DataSet("t", "t", spec, {"train": part}, preprocessing=None, fingerprint="", split_hash="")  # type: ignore[arg-type]
+    data = DataSet("t", "t", spec, {"train": split}, preprocessing=None, fingerprint="", split_hash="")  # type: ignore[arg-type]
     model = create_model("gpt2", vocab_size=WORDS, context_length=LENGTH, dim=64, layers=2, heads=2, dropout=0.0)
     settings = TrainSettings(batch_size=BATCH, loss_chunk=chunk, epochs=1)
     place = find_place("cpu", "float32", None, model)

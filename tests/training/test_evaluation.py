@@ -1,4 +1,4 @@
-"""Evaluation gives raw outputs in the part's order, of images and, where asked, of their mirror images too."""
+"""Evaluation gives raw outputs in the split's order, of images and, where asked, of their mirror images too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.data.sets import TensorPart
+from cutaway.data.sets import TensorSplit
 from cutaway.files import read_json
 from cutaway.training.evaluation import _joined, results_of
 from cutaway.training.place import find_place
@@ -23,20 +23,20 @@ def test_logits_are_averaged_over_the_image_and_its_mirror_image(precision: str,
     model = nn.Sequential(nn.Flatten(), nn.Linear(2 * 3 * 4, 5)).train()
     images = torch.randn(7, 2, 3, 4)
     place = find_place("cpu", precision, None, model)
-    found = results_of(model, TensorPart(images, None), place, batch_size=3, flip=True).outputs
+    found = results_of(model, TensorSplit(images, None), place, batch_size=3, flip=True).outputs
     assert found.dtype == torch.float32
     with torch.no_grad(), place.autocast():
         there, back = model(images).float(), model(images[..., [3, 2, 1, 0]]).float()
     assert torch.allclose(found, (there + back) / 2, atol=apart)
     assert not torch.allclose(found, there, atol=0.1)
-    assert torch.equal(results_of(model, TensorPart(images, None), place, batch_size=7).outputs, there)
+    assert torch.equal(results_of(model, TensorSplit(images, None), place, batch_size=7).outputs, there)
     assert model.training
 
 
 def test_each_layer_is_left_in_the_mode_that_it_was_in() -> None:
     model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4), nn.Dropout()).train()
     model[1].eval()  # as a frozen one is
-    results_of(model, TensorPart(torch.randn(5, 2, 2), None), find_place("cpu", "float32", None, model), batch_size=3)
+    results_of(model, TensorSplit(torch.randn(5, 2, 2), None), find_place("cpu", "float32", None, model), batch_size=3)
     assert [module.training for module in model.modules()] == [True, True, False, True]
 
 
@@ -47,15 +47,15 @@ def test_a_run_flips_whenever_it_is_asked_or_never(tmp_path: Path) -> None:
         folder = tmp_path / str(flip)
         runs[flip] = fit("simplecnn", "digits", {**given, "tta": flip}, out=folder, progress=Progress(shown=False))
         assert read_json(folder / "run.json")["settings"]["tta"] is flip
-        loss = read_json(folder / "evaluation.json")["measures"]["loss"]["value"]
+        loss = read_json(folder / "evaluation.json")["metrics"]["loss"]["value"]
         assert runs[flip].evaluate()["loss"].value == pytest.approx(loss, rel=1e-5)
     same = [torch.equal(a, b) for a, b in zip(*(r.model.parameters() for r in runs.values()))]
     assert all(same)  # it is for evaluation alone
     plain, flipped = (r.evaluate()["loss"].value for r in runs.values())
     assert plain != pytest.approx(flipped, rel=1e-3)
-    images = runs[True].data().parts["test"]
+    images = runs[True].data().splits["test"]
     once = [r.results(images).outputs for r in runs.values()]
-    mirrored = TensorPart(images.inputs.flip(3), None)  # type: ignore[attr-defined]
+    mirrored = TensorSplit(images.inputs.flip(3), None)  # type: ignore[attr-defined]
     assert torch.allclose(once[1], (once[0] + runs[False].results(mirrored).outputs) / 2, atol=1e-5)
 
 

@@ -28,5 +28,5 @@ def test_it_trains_and_is_evaluated(family: str, tmp_path: Path) -> None:
     settings |= FEWER_UNITS.get(family, {})
     preset = FAMILIES[family]
     run = fit(preset.name, "digits", settings, out=tmp_path, progress=Progress(shown=False))
-    assert read_json(tmp_path / "evaluation.json")["measures"]["loss"]["value"] > 0
+    assert read_json(tmp_path / "evaluation.json")["metrics"]["loss"]["value"] > 0
     assert run.spec.shape[1:] == preset.image_sizes(run.model.config).choose(None, (8, 8))

@@ -47,7 +47,9 @@ def test_every_gap_is_filled_with_the_likeliest_tokens(run: Run, text: str) -> N
     assert len(gaps) == len(places) == 2
     for gap, place in zip(gaps, places):
         likeliest = p[place, 2:vocab_size].topk(FILLED)  # neither padding nor unknown, nor what is no text
-        expected = [f"{tokenizer.tokens[2 + i]} {share:.3f}" for share, i in zip(*(x.tolist() for x in likeliest))]
+        expected = [
+            f"{tokenizer.tokens[2 + i]} {fraction:.3f}" for fraction, i in zip(*(x.tolist() for x in likeliest))
+        ]
         assert gap.split(", ") == expected
 
 

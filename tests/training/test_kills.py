@@ -1,4 +1,4 @@
-"""Runs that are killed at random moments and taken up again end bit for bit where the uninterrupted one ends."""
+"""Runs that are killed at random moments and resumed end bit for bit where the uninterrupted one ends."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ PROCESSES.set_forkserver_preload(["tests.training.test_kills", "sklearn.datasets
 
 
 def in_a_child(
-    work: Callable[[Path], None], folder: Path, kill_after: float | None = None, behind: Path | None = None
+    work: Callable[[Path], None], folder: Path, kill_after: float | None = None, after: Path | None = None
 ) -> int | None:
     """Run `work` in a process of its own, kill it after so many seconds if it still runs; its exit status. The seconds
-    are counted from its start, or from when the file `behind` is there."""
+    are counted from its start, or from when the file `after` is there."""
     child = PROCESSES.Process(target=work, args=(folder,))
     child.start()
-    while behind is not None and not behind.exists() and child.is_alive():
+    while after is not None and not after.exists() and child.is_alive():
         time.sleep(0.002)
     child.join(kill_after or 120)
     child.kill()
@@ -129,7 +129,7 @@ def test_many_kills_many_equal_ends(
         folder = quick / str(i)
         checkpoint = folder / "checkpoints" / "last.safetensors"
         if i % 2:  # however slow the machine is, these fall into the training
-            status = in_a_child(train, folder, kill_after=chance.uniform(0, 0.2) * duration, behind=checkpoint)
+            status = in_a_child(train, folder, kill_after=chance.uniform(0, 0.2) * duration, after=checkpoint)
         else:
             status = in_a_child(train, folder, kill_after=chance.uniform(0.1, 0.95) * duration)
         mid_run += status == -signal.SIGKILL and checkpoint.exists()

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from cutaway.errors import SettingError
 from cutaway.models.registry import create_model
-from cutaway.training.layers import body, depths, frozen, heads, let_learn
+from cutaway.training.layers import backbone, depths, frozen, heads, let_learn
 
 
 class Transformer(nn.Module):
-    """The parts of one: positions of its own, patches, blocks that hold nearly everything, a norm, a head."""
+    """The splits of one: positions of its own, patches, blocks that hold nearly everything, a norm, a head."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ def test_auxiliary_heads_are_heads(name: str, ends: list[str], kept: str) -> Non
     auxiliary = {n for n in found if n.lower().startswith("aux")}
     assert auxiliary
     assert all(found[n] == 0 for n in auxiliary)
-    assert auxiliary.isdisjoint(body(model))
+    assert auxiliary.isdisjoint(backbone(model))
     assert {d for n, d in found.items() if n.startswith(f"{kept}.")} == {1}
 
 
@@ -109,7 +109,7 @@ def test_what_is_still_neither_learns_nor_counts() -> None:
     assert {n for n, p in model.named_parameters() if p.requires_grad} == learnable - {"bn1.weight", "bn1.bias"}
     let_learn(model, learnable, frozen(model, ["bn1.bias"]))  # its weight still learns
     assert model.bn1.training
-    let_learn(model, learnable, body(model))
+    let_learn(model, learnable, backbone(model))
     assert not model.bn1.training
     assert not model.bn2.training
     assert {n for n, p in model.named_parameters() if p.requires_grad} == {"head.weight", "head.bias"}

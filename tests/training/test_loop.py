@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import cutaway
 from cutaway.data.sets import DataSet
 from cutaway.errors import TrainingError
+from cutaway.models.contract import Network
 from cutaway.tasks.classification import Classification
 from cutaway.training.batches import balanced_order
 from cutaway.training.checkpoint import State, load_weights
@@ -35,7 +36,7 @@ def test_it_is_the_textbooks_loop(make_trainer: Make, data: DataSet) -> None:
     trainer.fit()
 
     model = network().double()
-    x, y = data.parts["train"].inputs.double(), data.parts["train"].target  # type: ignore[attr-defined]
+    x, y = data.splits["train"].inputs.double(), data.splits["train"].target  # type: ignore[attr-defined]
     for epoch in range(3):
         for index in trainer.batches_of(epoch):
             model.zero_grad()
@@ -179,7 +180,7 @@ def test_of_equal_scores_the_smaller_loss_is_better(
     def trainer() -> Trainer:
         made = make_trainer(folder=tmp_path, **given)
         made.higher_is_better = higher
-        made.validate = lambda part: dict(  # type: ignore[method-assign]
+        made.validate = lambda split: dict(  # type: ignore[method-assign]
             zip(("accuracy", "loss"), (scores[made.state.epoch], losses[made.state.epoch]))
         )
         return made
@@ -194,14 +195,14 @@ def test_of_equal_scores_the_smaller_loss_is_better(
 def test_patience_counts_from_the_last_better_loss_of_equal_scores(make_trainer: Make) -> None:
     trainer = make_trainer(epochs=50, patience=3)
     losses = iter((0.5, 0.4, 0.3, 0.3, 0.3, 0.3))
-    trainer.validate = lambda part: {"accuracy": 1.0, "loss": next(losses)}  # type: ignore[method-assign]
+    trainer.validate = lambda split: {"accuracy": 1.0, "loss": next(losses)}  # type: ignore[method-assign]
     trainer.fit()
     assert (trainer.state.epoch, trainer.state.best_epoch) == (6, 3)
 
 
 def test_the_truth_table_of_xor_is_learned_with_confidence(tmp_path: Path) -> None:
     run = cutaway.train("mlp", "xor", tensorboard=False, out=tmp_path / "run")
-    said = run.results(run.data().parts["test"])
+    said = run.results(run.data().splits["test"])
     assert run.task.probabilities(said.outputs).max(1).values.min() > 0.99  # type: ignore[attr-defined]
 
 
@@ -228,7 +229,7 @@ def test_clipping_bounds_the_step(make_trainer: Make) -> None:
     assert (after - before).norm().item() == pytest.approx(1e-3, rel=1e-3)
 
 
-class TwoHeaded(nn.Module):
+class TwoHeaded(Network):
     """In training a second head answers too."""
 
     auxiliary_weight = 0.3
@@ -251,7 +252,7 @@ def test_auxiliary_heads_add_their_share_to_the_gradient_alone(make_trainer: Mak
     trainer.fit()
 
     model = TwoHeaded().double()
-    x, y = data.parts["train"].inputs.double(), data.parts["train"].target  # type: ignore[attr-defined]
+    x, y = data.splits["train"].inputs.double(), data.splits["train"].target  # type: ignore[attr-defined]
     logits, auxiliary = model(x)
     main = F.cross_entropy(logits, y)
     (main + 0.3 * F.cross_entropy(auxiliary, y)).backward()
@@ -283,16 +284,16 @@ def test_balanced_sampling_draws_every_class_as_often_and_every_example_of_it() 
 
 
 def test_a_rare_class_is_learned_where_each_is_drawn_as_often(make_trainer: Make, data: DataSet) -> None:
-    part = data.parts["train"]
+    split = data.splits["train"]
     rare = torch.arange(97) >= 90  # seven examples, which overlap with the others
     x = torch.randn(97, 5, generator=torch.Generator().manual_seed(0))
-    part.inputs, part.target = x + rare[:, None], rare.long()  # type: ignore[attr-defined]
+    split.inputs, split.target = x + rare[:, None], rare.long()  # type: ignore[attr-defined]
     recall = {}
     for sampling in ("shuffle", "balanced"):
         trainer = make_trainer(model=nn.Linear(5, 2), sampling=sampling, epochs=20, lr=0.05)
         trainer.fit()
         assert trainer.state.update == 20 * 6  # as many steps, however they are drawn
-        recall[sampling] = (trainer.model(part.inputs)[rare].argmax(1) == 1).double().mean().item()  # type: ignore[attr-defined]
+        recall[sampling] = (trainer.model(split.inputs)[rare].argmax(1) == 1).double().mean().item()  # type: ignore[attr-defined]
     assert recall["balanced"] > recall["shuffle"] + 0.2
 
 
@@ -305,8 +306,8 @@ def test_balanced_epochs_differ_and_are_the_same_whenever_asked(make_trainer: Ma
 
 
 def test_a_balanced_epoch_without_a_mistake_shows_nothing(make_trainer: Make, data: DataSet) -> None:
-    part = data.parts["train"]
-    part.target = (part.inputs[:, 0] > 0).long()  # type: ignore[attr-defined]
+    split = data.splits["train"]
+    split.target = (split.inputs[:, 0] > 0).long()  # type: ignore[attr-defined]
     for sampling, stopped in (("shuffle", "made no mistake"), ("balanced", "all epochs")):
         model = nn.Linear(5, 1)
         with torch.no_grad():

@@ -14,7 +14,7 @@ from cutaway.commands.train import lines
 from cutaway.errors import SettingError
 from cutaway.files import read_json
 from cutaway.spec import Classes, Context, Horizon, Masked, NextToken, Tags, Tokens, Value
-from cutaway.tasks.measures import HIGHER_IS_BETTER
+from cutaway.tasks.metrics import HIGHER_IS_BETTER
 from cutaway.tasks.task import KINDS
 from cutaway.training.loop import Trainer
 from cutaway.training.prepared import prepare
@@ -41,7 +41,7 @@ def test_the_best_epoch_and_early_stopping_go_by_it(
 ) -> None:
     def trainer() -> Trainer:
         made = make_trainer(epochs=4, batch_size=0, patience=2, monitor=monitor)
-        made.validate = lambda part: SCORES[made.state.epoch]  # type: ignore[method-assign]
+        made.validate = lambda split: SCORES[made.state.epoch]  # type: ignore[method-assign]
         return made
 
     running = fitted(trainer, stop)

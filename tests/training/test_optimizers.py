@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.errors import SettingError
+from cutaway.models.contract import Network
 from cutaway.settings import build
 from cutaway.training.optimizers import build_optimizers
 from cutaway.training.settings import OPTIMIZERS, TrainSettings
@@ -109,11 +110,19 @@ def test_what_is_frozen_is_left_alone() -> None:
 
 
 def test_a_model_may_say_which_of_its_weights_decay() -> None:
-    model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3))
-    model.decayed = ("0.*",)  # type: ignore[assignment]
+    class Decaying(Network):
+        """Only its first layer."""
+
+        decayed = ("first.*",)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
+
+    model = Decaying()
     (optimizer,) = build_optimizers(model, build(TrainSettings, {"weight_decay": 0.1}))
     decaying = {id(p) for group in optimizer.param_groups if group["weight_decay"] for p in group["params"]}
-    assert decaying == {id(model[0].weight)}
+    assert decaying == {id(model.first.weight)}
 
 
 def test_rows_that_alone_have_gradients_are_updated_alone() -> None:

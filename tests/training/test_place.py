@@ -9,8 +9,8 @@ from torch._inductor import cpp_builder
 from torch._inductor.exc import InvalidCxxCompiler
 
 from cutaway.commands import main
-from cutaway.data.images.file_part import FilePart
-from cutaway.data.sets import Batch, TensorPart
+from cutaway.data.images.file_split import FileSplit
+from cutaway.data.sets import Batch, TensorSplit
 from cutaway.errors import SettingError
 from cutaway.models.registry import create_model
 from cutaway.training import place as place_module
@@ -83,25 +83,25 @@ def test_a_part_in_memory_is_held_where_it_takes_a_quarter_at_most(
     # The meta device has no memory, and takes tensors as an accelerator does.
     there = Place(torch.device("meta"), torch.float32, None, channels_last=False)
     monkeypatch.setattr(place_module, "free_memory", lambda device: free)
-    part = TensorPart(torch.zeros(10, 24), torch.zeros(10, dtype=torch.int64), list("abcdefghij"))
-    assert part.inputs.nbytes == 960
-    found = there.hold(part)
-    assert (found is not part) == held
+    split = TensorSplit(torch.zeros(10, 24), torch.zeros(10, dtype=torch.int64), list("abcdefghij"))
+    assert split.inputs.nbytes == 960
+    found = there.hold(split)
+    assert (found is not split) == held
     batch = next(found.batches([torch.tensor([3, 1])]))
     assert batch.inputs[0].device.type == batch.target.device.type == ("meta" if held else "cpu")
     assert batch.inputs[0].shape == (2, 24)
     assert (len(found), found.name(3)) == (10, "d")
-    assert part.inputs.device.type == "cpu"  # what the report shows stays where it is
+    assert split.inputs.device.type == "cpu"  # what the report shows stays where it is
 
 
 def test_what_is_not_in_memory_or_on_a_cpu_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place_module, "free_memory", lambda device: 1 << 40)
     there = Place(torch.device("meta"), torch.float32, None, channels_last=False)
-    files = FilePart([], None, None)  # type: ignore[arg-type]
+    files = FileSplit([], None, None)  # type: ignore[arg-type]
     assert there.hold(files) is files
-    part = TensorPart(torch.zeros(2, 2), None)
-    assert find_place("cpu", "float32", None, nn.Linear(2, 2)).hold(part) is part
-    assert there.hold(part).target is None
+    split = TensorSplit(torch.zeros(2, 2), None)
+    assert find_place("cpu", "float32", None, nn.Linear(2, 2)).hold(split) is split
+    assert there.hold(split).target is None
 
 
 def test_without_a_compiler_a_model_is_not_compiled(

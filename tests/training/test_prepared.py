@@ -38,7 +38,7 @@ def test_the_seed_decides_the_weights() -> None:
 
 def test_balanced_weights_are_one_on_average_and_equal_for_classes() -> None:
     ready = prepare("logistic", "breast_cancer", {"class_weights": "balanced"})
-    target = ready.data.parts["train"].target
+    target = ready.data.splits["train"].target
     weights = ready.task.class_weights  # type: ignore[attr-defined]
     assert weights[target].mean().item() == pytest.approx(1)
     totals = [weights[target][target == k].sum().item() for k in (0, 1)]
@@ -125,7 +125,7 @@ def test_an_estimate_weighs_what_is_there() -> None:
     parameters = sum(p.numel() for p in ready.model.parameters())
     assert found.weights == 4 * parameters
     assert found.learning >= 4 * 3 * parameters  # gradients and AdamW's two moments
-    assert found.steps == -(-len(ready.data.parts["train"]) // 64)
+    assert found.steps == -(-len(ready.data.splits["train"]) // 64)
     images = 64 * 6 * 28 * 28 * 4  # what C1 gives is kept
     assert images < found.activations < 20 * images
     assert 0 < found.seconds_per_step < 1

@@ -105,7 +105,7 @@ def standing(state: State, update: int, seconds: float) -> State:
 
 def test_a_time_budget_that_ends_within_an_epoch_ends_with_one_row(make_trainer: Make, data: DataSet) -> None:
     make_trainer(epochs=1).fit()  # the first optimizer of a process takes seconds to import
-    data.parts["train"] = rows(20_000, seed=1)
+    data.splits["train"] = rows(20_000, seed=1)
     trainer = make_trainer(epochs=1000, batch_size=4, minutes=0.003)
     trainer.fit()
     steps = [row["step"] for row in trainer.state.history]

@@ -17,7 +17,7 @@ from cutaway.errors import FileError
 from cutaway.report.contents import describe
 from cutaway.settings import RENAMED
 from cutaway.training.progress import Progress
-from cutaway.training.schemas import read_run
+from cutaway.training.schemas import read_evaluation, read_run
 from cutaway.training.session import fit
 from cutaway.views.run.documents import read_documents
 
@@ -48,7 +48,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(within, (*at, key))
 
 
-def test_a_run_with_the_old_names_of_settings_is_read_and_resumed(tmp_path: Path) -> None:
+def test_a_run_with_old_names_is_read_and_resumed(tmp_path: Path) -> None:
     given = {"max_samples": 60, "grad_clip": 1.0, "color": "gray", "tensorboard": False, "model.hidden_dims": (4,)}
     run = cutaway.train("mlp", "digits", epochs=1, out=tmp_path / "run", **given)
     before = run.evaluate()
@@ -57,9 +57,20 @@ def test_a_run_with_the_old_names_of_settings_is_read_and_resumed(tmp_path: Path
     olds = {new: old for old, new in RENAMED.items()}
     settings = {olds.get(key, key): value for key, value in about["settings"].items()} | {"color": "grey"}
     assert {"limit", "clip", "beams"} <= {*settings}
-    document = about | {"settings": settings, "model_settings": {"hidden": [4]}}
+    data = {**about["data"]}
+    data["parts"] = data.pop("splits")
+    olds = {("verdict" if key == "summary" else key): value for key, value in about.items()}
+    document = olds | {"settings": settings, "model_settings": {"hidden": [4]}, "data": data}
     path.write_text(json.dumps(document), encoding="utf-8")
     assert read_run(run.folder) == about
+    path = run.folder / "evaluation.json"
+    scores = json.loads(path.read_text(encoding="utf-8"))
+    older = json.loads(path.read_text(encoding="utf-8"))
+    for curve in older["discrimination"]["classes"]:
+        curve["share"] = curve.pop("fraction")
+    was = {"split": "part", "metrics": "measures"}
+    path.write_text(json.dumps({was.get(key, key): value for key, value in older.items()}), encoding="utf-8")
+    assert read_evaluation(run.folder) == scores
     assert cutaway.Run(run.folder).evaluate() == before
     more = fit(None, None, {"epochs": 2}, resume=run.folder, progress=Progress(shown=False))
     assert read_run(more.folder)["settings"] == about["settings"] | {"epochs": 2}
@@ -84,3 +95,23 @@ def test_whatever_else_stands_at_a_place_is_shown_or_refused(run: cutaway.Run, n
             refused.append(str(error))
     assert len(refused) > 20
     assert all(said.startswith(f"{tmp_path / 'run' / name}: ") for said in refused)
+
+
+@pytest.mark.parametrize(("kind", "before"), [("seq2seq", "pairs"), ("audio", "sound")])
+def test_kinds_of_data_have_had_other_names(kind: str, before: str, tmp_path: Path) -> None:
+    if kind == "audio":
+        own_files.sounds(tmp_path / "tones", 4)
+        given: dict[str, Any] = {"n_mels": 8, "model.hidden_dim": 4}
+        run = cutaway.train("gru", tmp_path / "tones", epochs=1, tensorboard=False, out=tmp_path / "run", **given)
+    else:
+        own_files.numbers(tmp_path / "pairs.tsv")
+        given = {"pairs": True, "max_samples": 40, "max_steps": 2, "model.hidden_dim": 4}
+        run = cutaway.train("seq2seq-gru", tmp_path / "pairs.tsv", tensorboard=False, out=tmp_path / "run", **given)
+    assert run.about["data"]["kind"] == run.spec.kind == kind
+    scores = run.evaluate()
+    for path in (run.folder / "run.json", run.folder / "model" / "preprocessing.json"):
+        path.write_text(path.read_text(encoding="utf-8").replace(f'"kind": "{kind}"', f'"kind": "{before}"'), "utf-8")
+        assert f'"kind": "{before}"' in path.read_text(encoding="utf-8")
+    again = cutaway.Run(run.folder)
+    assert again.about["data"]["kind"] == again.spec.kind == kind
+    assert again.evaluate() == scores

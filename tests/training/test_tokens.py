@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cutaway.data.pairs.part import PairsPart
-from cutaway.data.sets import IGNORED, Batch, DataSet, SequencePart
-from cutaway.data.text.stream import StreamPart
+from cutaway.data.pairs.split import PairsSplit
+from cutaway.data.sets import IGNORED, Batch, DataSet, SequenceSplit
+from cutaway.data.text.stream import StreamSplit
 from cutaway.errors import SettingError
 from cutaway.models.registry import create_model
 from cutaway.settings import build
@@ -33,29 +33,29 @@ V = 11  # different tokens
 LENGTHS = torch.tensor([9, 2, 5, 7, 1, 4, 8, 3] * 4)
 
 
-def texts() -> SequencePart:
+def texts() -> SequenceSplit:
     """32 texts of 1 to 9 tokens, each token with the next one as its target."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(2, V, (int(LENGTHS.sum()),), generator=generator)
-    return SequencePart(ids, LENGTHS, ids.roll(-1), by_step=True)
+    return SequenceSplit(ids, LENGTHS, ids.roll(-1), by_step=True)
 
 
-def hidden_texts() -> SequencePart:
+def hidden_texts() -> SequenceSplit:
     """The same texts, where a sixth of the tokens is to be told; of some texts none."""
-    part = texts()
-    hidden = torch.rand(len(part.values), generator=torch.Generator().manual_seed(1)) < 1 / 6
-    part.target = part.values.where(hidden, IGNORED)
-    part.values = part.values.masked_fill(hidden, 1)
-    return part
+    split = texts()
+    hidden = torch.rand(len(split.values), generator=torch.Generator().manual_seed(1)) < 1 / 6
+    split.target = split.values.where(hidden, IGNORED)
+    split.values = split.values.masked_fill(hidden, 1)
+    return split
 
 
-def pairs() -> PairsPart:
+def pairs() -> PairsSplit:
     """The texts as sources, others as their targets."""
     generator = torch.Generator().manual_seed(2)
     lengths = LENGTHS.flip(0)
     ids = torch.randint(4, V, (int(lengths.sum()),), generator=generator)
     ids[lengths.cumsum(0) - 1] = 3
-    return PairsPart((texts().values, LENGTHS), (ids, lengths), begin=2, names=str)
+    return PairsSplit((texts().values, LENGTHS), (ids, lengths), begin=2, names=str)
 
 
 CASES: dict[str, tuple[Callable[[], Any], Any, dict[str, Any]]] = {
@@ -74,7 +74,7 @@ CASES: dict[str, tuple[Callable[[], Any], Any, dict[str, Any]]] = {
 
 def build_case(name: str) -> tuple[nn.Module, DataSet]:
     """The model in double precision with nothing at its beginning, and the data."""
-    part, target, settings = CASES[name]
+    split, target, settings = CASES[name]
     torch.manual_seed(0)
     small = {} if name == "seq2seq-gru" else SMALL
     model = create_model(name, **{**small, **settings}).double()
@@ -83,8 +83,8 @@ def build_case(name: str) -> tuple[nn.Module, DataSet]:
             if tensor.is_floating_point() and not tensor.any():
                 tensor.normal_(std=0.5)  # biases and constants that are 0 would hide that they are left out
     spec = PairSpec(V, 9, target) if isinstance(target, Tokens) else TextSpec(V, 9, target)
-    parts = {"train": part(), "val": part()}
-    return model.eval(), DataSet("toy", "toy", spec, parts, preprocessing=None, fingerprint="", split_hash="")  # type: ignore[arg-type]
+    splits = {"train": split(), "val": split()}
+    return model.eval(), DataSet("toy", "toy", spec, splits, preprocessing=None, fingerprint="", split_hash="")  # type: ignore[arg-type]
 
 
 def train(name: str, folder: Path, smoothing: float = 0.0, **given: Any) -> Trainer:
@@ -144,7 +144,7 @@ def test_a_batch_from_which_nothing_is_to_be_told_teaches_nothing(tmp_path: Path
 def test_in_bfloat16_chunks_learn_as_the_whole_does() -> None:
     model, data = build_case("gpt2")
     model.float()
-    (batch,) = data.parts["train"].batches([torch.arange(32)])
+    (batch,) = data.splits["train"].batches([torch.arange(32)])
     words = words_of(model, task_for(data.spec), chunk=7)
     assert words is not None
     found = {}
@@ -161,7 +161,7 @@ def test_in_bfloat16_chunks_learn_as_the_whole_does() -> None:
 
 def test_compiled_features_learn_the_same() -> None:
     model, data = build_case("gpt2")
-    (batch,) = data.parts["train"].batches([torch.arange(32)])
+    (batch,) = data.splits["train"].batches([torch.arange(32)])
     task = task_for(data.spec)
     found = []
     for compiled in (False, True):
@@ -187,7 +187,7 @@ def test_a_head_that_is_no_matrix_sees_the_real_tokens_alone() -> None:
     model, data = build_case("gpt2")
     head = Scaled().double()
     model.head = head
-    (batch,) = data.parts["train"].batches([torch.arange(32)])
+    (batch,) = data.splits["train"].batches([torch.arange(32)])
     task, seen = task_for(data.spec), []
     head.register_forward_hook(lambda module, args, out: seen.append(args[0].shape))
     loss = Words(model.features, head, task, 7).loss(batch.inputs, batch.target)  # type: ignore[arg-type]
@@ -223,7 +223,7 @@ def test_evaluation_keeps_the_same_of_some_texts_at_a_time(
     task, place = task_for(data.spec), find_place("cpu", "float64", None, model)
 
     def kept() -> tuple[Tensor, Tensor]:
-        return results_of(model, data.parts["val"], place, 16, task, decodes=decodes)
+        return results_of(model, data.splits["val"], place, 16, task, decodes=decodes)
 
     whole = kept()
     monkeypatch.setattr(chunks, "READ_AT_ONCE", 3 * 9 * V)  # three of the longest texts
@@ -231,7 +231,7 @@ def test_evaluation_keeps_the_same_of_some_texts_at_a_time(
     torch.testing.assert_close(at_a_time[0], whole[0], rtol=1e-6, atol=1e-7, equal_nan=True)
     assert torch.equal(at_a_time[1], whole[1])
     with torch.no_grad():
-        (batch,) = data.parts["val"].batches([torch.arange(32)])
+        (batch,) = data.splits["val"].batches([torch.arange(32)])
         loss = task.loss(model(*batch.inputs), batch.target) / task.count(batch.target)
     assert task.quick(*at_a_time)["loss"] == pytest.approx(loss.item(), rel=1e-6)
 
@@ -241,14 +241,14 @@ def test_evaluation_never_holds_the_outputs_of_a_whole_batch(monkeypatch: pytest
     monkeypatch.setattr(chunks, "READ_AT_ONCE", 3 * 9 * V)
     sizes: list[int] = []
     model.head.register_forward_hook(lambda module, args, out: sizes.append(out.numel()))  # type: ignore[union-attr]
-    results_of(model, data.parts["val"], find_place("cpu", "float64", None, model), 32, task_for(data.spec))
+    results_of(model, data.splits["val"], find_place("cpu", "float64", None, model), 32, task_for(data.spec))
     assert max(sizes) <= 3 * 9 * V
     assert len(sizes) > 8
 
 
 def test_batches_hold_at_most_so_many_tokens_with_their_padding(tmp_path: Path) -> None:
-    if "tokens" not in inspect.signature(SequencePart.plan).parameters:
-        pytest.skip("parts have no such plan")
+    if "tokens" not in inspect.signature(SequenceSplit.plan).parameters:
+        pytest.skip("splits have no such plan")
     trainer = train("gpt2", tmp_path, batch_tokens=20)
     for epoch in (0, 1):
         plan = trainer.batches_of(epoch)
@@ -263,13 +263,13 @@ def test_batches_hold_at_most_so_many_tokens_with_their_padding(tmp_path: Path) 
 def test_a_part_that_has_no_such_batches_refuses_them(tmp_path: Path) -> None:
     model, data = build_case("gpt2")
 
-    class Old(SequencePart):
+    class Old(SequenceSplit):
         def plan(self, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:  # type: ignore[override]
             return super().plan(batch_size, generator)
 
-    part = texts()
-    part.__class__ = Old
-    data.parts["train"] = part
+    split = texts()
+    split.__class__ = Old
+    data.splits["train"] = split
     settings = build(TrainSettings, {"batch_tokens": 64})
     place = find_place("cpu", "float64", None, model)
     with pytest.raises(SettingError, match=r"batch_tokens=64 .* give batch_size instead"):
@@ -277,7 +277,7 @@ def test_a_part_that_has_no_such_batches_refuses_them(tmp_path: Path) -> None:
 
 
 def test_language_models_learn_alike_from_whole_outputs_and_chunks(tmp_path: Path) -> None:
-    stream = StreamPart([torch.arange(200) % V], 9, False, str)
+    stream = StreamSplit([torch.arange(200) % V], 9, False, str)
     losses = []
     for chunk in (0, 5):
         trainer = train("gpt2", tmp_path, loss_chunk=chunk, epochs=3, optimizer="adamw", lr=1e-2, batch_size=4)

@@ -245,11 +245,11 @@ def test_settings_that_leave_the_first_phase_nothing(source: Path) -> None:
             prepare("simplecnn", "digits", {**GIVEN, "weights": str(source), **given})
 
 
-# --- first weights from images ------------------------------------------------------------------------------------
+# --- initialization from images ------------------------------------------------------------------------------------
 
 
 class Whitened(Network):
-    """A network that takes its first weights from training examples."""
+    """A network that takes its initialization from training examples."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -270,7 +270,7 @@ def test_a_model_takes_its_first_weights_from_training_examples(make_trainer: Ma
     trainer = make_trainer(model=Whitened(), ema=0.9)
     trainer.begin()
     (seen,) = trainer.model.seen
-    train = data.parts["train"].inputs  # type: ignore[attr-defined]
+    train = data.splits["train"].inputs  # type: ignore[attr-defined]
     assert torch.equal(seen.sort(0).values, train.sort(0).values)
     assert trainer.average is not None
     assert torch.equal(trainer.average.weights["mean"], trainer.model.mean)

@@ -73,7 +73,7 @@ def test_a_stop_changes_nothing(make_trainer: Make, stop_at: int, tmp_path: Path
 
 def test_a_run_of_so_many_updates_goes_on_to_more_of_them(tmp_path: Path) -> None:
     run = fit("lenet5-modern", "digits", {**GIVEN, "max_steps": 9}, out=tmp_path / "run", **QUIET)
-    per_epoch = -(-run.about["data"]["parts"]["train"] // 32)
+    per_epoch = -(-run.about["data"]["splits"]["train"] // 32)
     about = read_json(run.folder / "run.json")
     assert about["settings"]["max_steps"] == 9
     assert about["settings"]["epochs"] == about["epochs_done"] == -(-9 // per_epoch)

@@ -292,8 +292,8 @@ def test_pairs_of_one_tokenizer_begin_with_weights_too(name: str, texts: Path, t
     except OracleMissing as missing:
         pytest.skip(str(missing))
     there = library.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "hf").double().eval()
-    part: Any = ready.data.parts["val"]
-    source, mask, so_far = next(part.batches(part.plan(4, None))).inputs
+    split: Any = ready.data.splits["val"]
+    source, mask, so_far = next(split.batches(split.plan(4, None))).inputs
     model = ready.model.double().eval()
     with torch.no_grad():
         answers = there(input_ids=source, attention_mask=mask, decoder_input_ids=so_far).logits

@@ -130,7 +130,7 @@ def test_axes_are_in_the_persons_units(tmp_path: Path, scale: str) -> None:
     assert [axis["name"] for axis in drawing["axes"]] == ["petal length (cm)", "petal width (cm)"]
     assert 0 < drawing["axes"][0]["low"] <= 1.1
     assert 6.6 <= drawing["axes"][0]["high"] < 7.6
-    part = subject.data.parts["test"] if subject.data else None
+    part = subject.data.splits["test"] if subject.data else None
     assert part is not None
     for (x, y), i in zip(drawing["points"][1]["at"], range(len(part)), strict=False):
         row = part.row(i)

@@ -17,7 +17,7 @@ def test_classes_have_their_confusion_and_the_worst_mistakes(tmp_path: Path) -> 
     evaluation = read_json(run.folder / "evaluation.json")
     counts = view["drawings"][0]["counts"]
     right = sum(counts[k][k] for k in range(10)) / evaluation["count"]
-    assert abs(right - evaluation["measures"]["accuracy"]["value"]) < 1e-9
+    assert abs(right - evaluation["metrics"]["accuracy"]["value"]) < 1e-9
     assert any(drawing["kind"] == "gallery" for drawing in view["drawings"])
     assert "test images right" in view["summary"]
 

@@ -49,7 +49,7 @@ Try:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit status: 0 done, 2 the person's to mend, 1 a fault of ours, 130 interrupted."""
+    """Run one command and give its exit status: 0 done, 2 the person's to fix, 1 a fault of ours, 130 interrupted."""
     if argv is None:
         _leave_the_working_folder_alone()
     # Not list(...): in this package, once it is imported, that name is the command's module.

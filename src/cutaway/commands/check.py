@@ -51,14 +51,14 @@ def _run(args: argparse.Namespace) -> int:
         raise SettingError("A model and data are needed: cutaway check MODEL DATA. `cutaway list` shows the models.")
     try:
         ready = prepare(names[0], names[1], given)
-        refuse_unfit(ready.settings, ready.data.parts["train"])
+        refuse_unfit(ready.settings, ready.data.splits["train"])
         settle_length(ready, given)
-        problems = [p for part in ready.data.parts.values() for p in verify(part)]
+        problems = [p for split in ready.data.splits.values() for p in verify(split)]
         if problems:
             raise DataError(
                 f"{len(problems)} files in {names[1]} cannot be read.",
                 problems,
-                "Mend or remove them; nothing was changed.",
+                "Fix or remove them; nothing was changed.",
             )
     except DataError as error:
         for problem in error.problems[5:]:  # the message itself names the first five
@@ -66,7 +66,7 @@ def _run(args: argparse.Namespace) -> int:
         raise
     refuse_step_beyond_memory(ready)
     cost = estimate(ready)
-    batch = next(iter(ready.data.parts["train"].batches([torch.arange(min(4, len(ready.data.parts["train"])))])))
+    batch = next(iter(ready.data.splits["train"].batches([torch.arange(min(4, len(ready.data.splits["train"])))])))
     inputs, _ = ready.place.batch(batch)
     layers = layer_table(ready.model, *inputs)
     found = _document(ready, cost, inputs, layers)
@@ -87,7 +87,7 @@ def _document(ready: Prepared, cost: Estimate, inputs: tuple[Tensor, ...], layer
             "source": ready.data.source,
             "kind": ready.data.spec.kind,
             "shape": list(ready.data.spec.shape),
-            "parts": {k: len(p) for k, p in ready.data.parts.items()},
+            "splits": {k: len(p) for k, p in ready.data.splits.items()},
             "columns": ready.data.columns,
             "findings": ready.data.findings,
             "notes": [*ready.data.notes, *(ready.taken.notes if ready.taken else ())],
@@ -108,9 +108,9 @@ def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
     from .output import console
 
     out, data, cost = console(), found["data"], found["cost"]
-    parts = ", ".join(f"{n} {name}" for name, n in data["parts"].items())
+    splits = ", ".join(f"{n} {name}" for name, n in data["splits"].items())
     source = escape(data["source"])
-    out.print(f"[bold]{ready.preset.name}[/] on [bold]{source}[/]: {data['kind']}, {found['task']}, {parts}")
+    out.print(f"[bold]{ready.preset.name}[/] on [bold]{source}[/]: {data['kind']}, {found['task']}, {splits}")
     for sentence in data["notes"]:
         if sentence not in data["findings"]:
             out.print(f"  {sentence}", markup=False)

@@ -28,13 +28,13 @@ def run(args: argparse.Namespace) -> int:
     from .tables import print_table
     from .train import figure
 
-    measures = Run(args.run).evaluate(args.data, num_beams=args.num_beams, length_penalty=args.length_penalty)
+    metrics = Run(args.run).evaluate(args.data, num_beams=args.num_beams, length_penalty=args.length_penalty)
     if args.json:
-        emit_json({name: m.to_json() for name, m in measures.items()})
+        emit_json({name: m.to_json() for name, m in metrics.items()})
         return 0
     rows = [
         (name.replace("_", " "), *(figure(name, value) for value in m.to_json().values()))
-        for name, m in measures.items()
+        for name, m in metrics.items()
     ]
     print_table(("", "value", "low", "high"), rows, right=("value", "low", "high"))
     return 0

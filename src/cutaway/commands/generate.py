@@ -35,8 +35,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--prompt",
         metavar="TEXT",
         default="",
-        help="what the text begins with; without one it begins as texts do: behind the model's own token for that, "
-        "else behind a line's end or a full stop. Of pairs: the sequence that becomes another",
+        help="what the text begins with; without one it begins as texts do: after the model's own token for that, "
+        "else after a line's end or a full stop. Of pairs: the sequence that becomes another",
     )
     parser.add_argument("--prompts", metavar="FILE", help="a text for each line of this file, which is its prompt")
     parser.add_argument("--count", metavar="N", type=int, help=f"how many tokens to write; {COUNT} unless given")
@@ -53,7 +53,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--top-p", metavar="P", type=float, help="draw from the likeliest tokens that hold this probability together"
     )
     parser.add_argument(
-        "--min-p", metavar="P", type=float, help="draw from tokens with this share of the largest probability, or more"
+        "--min-p",
+        metavar="P",
+        type=float,
+        help="draw from tokens with this fraction of the largest probability, or more",
     )
     parser.add_argument(
         "--repetition-penalty",
@@ -244,7 +247,7 @@ def _seeded(seed: int) -> torch.Generator:
 
 
 def _pieces(text: RunningPreprocessing, prompt: str, ids: Tensor, asked: _Asked) -> Pieces:
-    """What turns the tokens behind a prompt into text."""
+    """What turns the tokens after a prompt into text."""
     from ..generation.pieces import Pieces
 
     return Pieces(text.decode, ids.tolist() if prompt else [], asked.stop)
@@ -297,7 +300,7 @@ def _prompt(text: RunningPreprocessing, prompt: str) -> Tensor:
             raise DataError(
                 f"This model knows nothing of the prompt: {named} did not stand in what it learned from, or was left "
                 "out of its vocabulary.",
-                mend="Give a prompt in the language and the letters of that text.",
+                fix="Give a prompt in the language and the letters of that text.",
             )
         note(f"note: the model does not know {named}: each is read as the one unknown token.")
     return ids

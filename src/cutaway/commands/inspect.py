@@ -67,7 +67,7 @@ def _views() -> list[str]:
 
 
 def _wrapped(left: str, right: str, at: int) -> list[str]:
-    """`right` from column `at` on, in lines of 80 columns, behind `left`."""
+    """`right` from column `at` on, in lines of 80 columns, after `left`."""
     rows = textwrap.wrap(right, WIDTH - at, break_on_hyphens=False) or [""]
     first = [f"{left:<{at}}{rows[0]}"] if len(left) < at else [left, " " * at + rows[0]]
     return [*first, *(" " * at + row for row in rows[1:])]

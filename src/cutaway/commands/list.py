@@ -25,7 +25,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
     parser.add_argument("word", metavar="WORD", nargs="?", help="part of a name, a family, or a kind of data")
     parser.add_argument("--family", metavar="F", help="only this family: dense, cnn, …")
-    parser.add_argument("--takes", metavar="KIND", help="only models for this kind of data: table, image, text, …")
+    parser.add_argument(
+        "--takes", metavar="KIND", help="only models for this kind of data: table, image, text, audio, seq2seq, …"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

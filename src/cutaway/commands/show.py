@@ -151,7 +151,7 @@ def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None
             if value is not None
         ]
         console().print(f"published: {' and '.join(words)} ({held.source})", markup=False)
-    tokens = " tokens" if found.takes[0] in ("text", "pairs") else ""
+    tokens = " tokens" if found.takes[0] in ("text", "seq2seq") else ""
     example = f"one example of {by(layers.input[1:])}{tokens}"
     if found.takes == ("graph",):
         example = f"a graph of {count(layers.input[0])} nodes with two edges to and from each, {by(layers.input)}"
@@ -166,7 +166,7 @@ def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None
 
 
 def _or(words: tuple[str, ...]) -> str:
-    """text, series or sound."""
+    """text, series or audio."""
     *most, last = words
     return f"{', '.join(most)} or {last}" if most else last
 

@@ -29,8 +29,9 @@ examples:
   cutaway train mlp titanic @settings.toml model.hidden_dims=64,64
   cutaway train --resume runs/lenet5-modern-digits-1
 
-settings (key=value, or lines of a TOML file given as @file). A model's card may
-hold others for it; `cutaway show MODEL` prints them. What is typed wins.
+settings, or hyperparameters (key=value, or lines of a TOML file given as @file).
+A model's card may hold others for it; `cutaway show MODEL` prints them. What is typed
+wins.
 """
 
 
@@ -122,11 +123,11 @@ def summary(run: Run) -> dict[str, Any]:
     return {
         "run": str(run.folder),
         "report": str(run.folder / "report.html"),
-        "part": evaluation["part"],
+        "split": evaluation["split"],
         "count": evaluation["count"],
-        "measures": evaluation["measures"],
+        "metrics": evaluation["metrics"],
         "baseline": evaluation.get("baseline"),
-        **{k: run.about[k] for k in ("model", "epochs_done", "seconds", "stopped", "verdict")},
+        **{k: run.about[k] for k in ("model", "epochs_done", "seconds", "stopped", "summary")},
     }
 
 
@@ -138,37 +139,37 @@ def lines(run: Run) -> list[str]:
 
     result = summary(run)
     watch = run.task.watch
-    measure, baseline = result["measures"][watch], result["baseline"]
+    metric, baseline = result["metrics"][watch], result["baseline"]
     about = run.about
     compared = f"; {baseline['name']}: {figure(watch, baseline['value'])}" if baseline else ""
     said = [
-        f"{result['part']} {watch} [bold]{figure(watch, measure['value'])}[/] "
-        f"(95 % interval {figure(watch, measure['low'])} to {figure(watch, measure['high'])}, "
+        f"{result['split']} {watch} [bold]{figure(watch, metric['value'])}[/] "
+        f"(95 % interval {figure(watch, metric['low'])} to {figure(watch, metric['high'])}, "
         f"{plural(result['count'], 'example')}){compared}",
         f"{plural(about['epochs_done'], 'epoch')} in {about['seconds']:.1f} s: {about['stopped']}"
         + (f"; best epoch {about['best']['epoch']}" if about["best"]["epoch"] else "")
         + (f"; kept is {_mean(about['average'], about['best']['metric'])}" if about.get("average") else ""),
     ]
-    if about["verdict"]:
-        said.append(escape(about["verdict"]))
+    if about["summary"]:
+        said.append(escape(about["summary"]))
     folder = escape(str(run.folder))  # a bracket in a name is no markup
     said += [f"run     {folder}", f"report  {folder}/report.html"]
     return said
 
 
 def _mean(average: dict[str, Any], watch: str) -> str:
-    """The mean of the weights behind the last epochs, in words."""
+    """The mean of the weights after the last epochs, in words."""
     score = f", validation {watch} {figure(watch, average['score'])}" if average["score"] is not None else ""
     epochs = f"epochs {average['first']} to {average['last']}"
     if average["first"] == average["last"]:
-        return f"what stood behind epoch {average['last']}, the only one to average{score}"
-    return f"the mean of the weights behind {epochs}{score}"
+        return f"what stood after epoch {average['last']}, the only one to average{score}"
+    return f"the mean of the weights after {epochs}{score}"
 
 
 def figure(name: str, value: float | None) -> str:
-    """A figure as people write it: shares in per cent, values to five digits."""
-    from ..draw.words import UNKNOWN, measure
+    """A figure as people write it: fractions in per cent, values to five digits."""
+    from ..draw.words import UNKNOWN, metric
 
     if value is None:
         return UNKNOWN
-    return f"{100 * value:.2f} %" if measure(name)[1] == "share" else f"{value:.5g}"
+    return f"{100 * value:.2f} %" if metric(name)[1] == "share" else f"{value:.5g}"

@@ -280,7 +280,7 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
         if kind == "graph":  # its examples are nodes, asked for by their numbers
             together = model(*inputs)[:3]
             alone = torch.cat([model(*inputs, torch.tensor([i])) for i in range(3)])
-        elif kind in ("text", "pairs") and Context not in found.targets:  # word vectors know no padding
+        elif kind in ("text", "seq2seq") and Context not in found.targets:  # word vectors know no padding
             together, alone = _alone_without_padding(model, inputs)
         else:
             together = model(*inputs)

@@ -22,7 +22,7 @@ OF = {  # the settings that are for some kinds of data alone
         *_TOKENS,
         *_FORM,
     ),
-    "pairs": ("pairs", "joint_vocab", *_TOKENS),
+    "seq2seq": ("pairs", "joint_vocab", *_TOKENS),
     "series": (
         "forecast",
         "ignore",
@@ -35,12 +35,12 @@ OF = {  # the settings that are for some kinds of data alone
         "mixup",
         *_FORM,
     ),
-    "sound": ("rate", "n_mels", "seconds", "workers"),
+    "audio": ("rate", "n_mels", "seconds", "workers"),
     "video": ("frames", "image_size", "resize", "color", "memory", "workers"),
     "graph": ("target", "num_neighbors", "inductive", *_FORM),
 }
-_WHOSE = {"table": "tables", "image": "images", "text": "text", "pairs": "pairs of sequences", "series": "series"}
-_WHOSE |= {"sound": "sounds", "video": "videos", "graph": "graphs"}
+_WHOSE = {"table": "tables", "image": "images", "text": "text", "seq2seq": "pairs of sequences", "series": "series"}
+_WHOSE |= {"audio": "audio", "video": "videos", "graph": "graphs"}
 
 
 def refuse_settings_for_others(settings: DataSettings, kind: str) -> None:

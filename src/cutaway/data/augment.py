@@ -31,7 +31,7 @@ def make_augment(
 ) -> Augment | None:
     """What the settings ask to vary, as one function (inputs, target, generator) -> (inputs, target); None if nothing.
 
-    `mean` and `std` are those that images were normalised with, per channel. Classes come back as shares (N, K)
+    `mean` and `std` are those that images were normalised with, per channel. Classes come back as probabilities (N, K)
     where mixup blends them. Raises SettingError where a setting is not for this kind of data, or too large for it.
     """
     steps: list[Callable[[Tensor, Generator], Tensor]] = []
@@ -119,16 +119,16 @@ def cutout(x: Tensor, side: int, generator: Generator) -> Tensor:
 def mixup(x: Tensor, target: Tensor, alpha: float, classes: int | None, generator: Generator) -> tuple[Tensor, Tensor]:
     """Blend every example with another of the batch: λx + (1 − λ)x', and the targets likewise.
 
-    λ comes from Beta(alpha, alpha), one for the batch. Classes (N,) become shares (N, `classes`); shares and values
-    (`classes` None) are blended as they are.
+    λ comes from Beta(alpha, alpha), one for the batch. Classes (N,) become probabilities (N, `classes`); probabilities
+    and values (`classes` None) are blended as they are.
     """
     # torch has no public Beta distribution that draws from a generator; numpy has, seeded by ours.
     seed = torch.randint(2**62, (), generator=generator, device=generator.device)
-    share = float(np.random.default_rng(int(seed)).beta(alpha, alpha))
+    fraction = float(np.random.default_rng(int(seed)).beta(alpha, alpha))
     other = torch.randperm(len(x), generator=generator, device=generator.device).to(x.device)
     if classes is not None and target.ndim == 1:
         target = F.one_hot(target, classes).to(torch.float32)
-    return _like(x * share + x[other] * (1 - share), x), target * share + target[other] * (1 - share)
+    return _like(x * fraction + x[other] * (1 - fraction), x), target * fraction + target[other] * (1 - fraction)
 
 
 def _uniform(x: Tensor, shape: tuple[int, ...], generator: Generator) -> Tensor:

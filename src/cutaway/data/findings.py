@@ -27,13 +27,13 @@ class Finding(str):
 def absent_classes(targets: Mapping[str, Tensor], classes: Sequence[str]) -> list[str]:
     """A finding for each split that has no example of some class; `targets` are class numbers (n,) by split."""
     found: list[str] = []
-    for part, target in targets.items():
+    for split, target in targets.items():
         counts = np.bincount(target.numpy(), minlength=len(classes))
         absent = [name for name, count in zip(classes, counts) if not count]
         if absent:
             more = ", …" if len(absent) > 5 else ""
             said = ", ".join(map(repr, absent[:5])) + more
-            found.append(Finding(f"No example in {part} has the class {said}: it is not measured there."))
+            found.append(Finding(f"No example in {split} has the class {said}: it is not measured there."))
     return found
 
 

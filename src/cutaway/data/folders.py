@@ -17,7 +17,7 @@ from .findings import Finding
 from .splits import Rows
 from .tables.columns import natural_order
 
-PART_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 NAMED_AT_MOST = 3  # files that a note names
 
 
@@ -25,9 +25,15 @@ NAMED_AT_MOST = 3  # files that a note names
 class FileKind:
     """What class folders hold, one for each example: files of these suffixes, or, with `frames`, folders of images."""
 
-    noun: str  # image
+    kind: str  # image
     suffixes: tuple[str, ...]
     frames: tuple[str, ...] = ()  # the suffixes of the files in a folder that is one example too
+    several: str = ""  # what they are called, where that is not the kind with an s
+
+    @property
+    def plural(self) -> str:
+        """What they are called."""
+        return self.several or f"{self.kind}s"
 
     def fits(self, path: Path) -> bool:
         """Whether this is an example, by its name; hidden files are none."""
@@ -39,7 +45,7 @@ class FileKind:
 
 
 IMAGES = FileKind("image", (".jpg", ".jpeg", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"))
-SOUNDS = FileKind("sound", (".wav",))
+AUDIO = FileKind("audio", (".wav",), several="recordings")
 TEXTS = FileKind("text", (".txt",))
 VIDEOS = FileKind("video", (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm"), frames=IMAGES.suffixes)
 
@@ -51,71 +57,71 @@ class Found:
     classes: tuple[str, ...]
     files: list[Path]
     labels: npt.NDArray[np.int64]  # (n,) of each file
-    parts: dict[str, Rows] | None  # the files of each part, where the folder has part folders
+    splits: dict[str, Rows] | None  # the files of each split, where the folder has split folders
     notes: list[str]
 
 
 def holds(path: Path) -> str | None:
-    """What a folder's class folders hold: image, sound, video or text; text too where the folder has texts of its own;
+    """What a folder's class folders hold: image, audio, video or text; text too where the folder has texts of its own;
     None where it holds none of these."""
     own = [p for p in entries(path) if not p.name.startswith(".")]
     folders = [p for p in own if p.is_dir()]
-    classes = [c for f in folders if f.name.lower() in PART_FOLDERS for c in entries(f) if c.is_dir()]
-    of_parts = [p for folder in classes for p in entries(folder)]
+    classes = [c for f in folders if f.name.lower() in SPLIT_FOLDERS for c in entries(f) if c.is_dir()]
+    of_splits = [p for folder in classes for p in entries(folder)]
     # Seen from above, class folders of frame folders in train/ look like class folders of images: the deepest first.
-    for inside in (of_parts, [p for folder in folders for p in entries(folder)]):
-        for kind in (IMAGES, SOUNDS, TEXTS, VIDEOS):
+    for inside in (of_splits, [p for folder in folders for p in entries(folder)]):
+        for kind in (IMAGES, AUDIO, TEXTS, VIDEOS):
             if any(kind.fits(p) for p in inside):
-                return kind.noun
+                return kind.kind
     return "text" if any(TEXTS.fits(p) for p in own) else None
 
 
 def refuse_flat(path: Path) -> None:
     """Raise DataError where a folder holds examples, and no class folders that say of which class each is."""
-    for kind in (IMAGES, SOUNDS, VIDEOS):
+    for kind in (IMAGES, AUDIO, VIDEOS):
         files = [p for p in entries(path) if kind.fits(p)]
         if files:
             raise DataError(
-                f"{path} holds {len(files):,} {kind.noun} file{'s' if len(files) > 1 else ''} and no class folders: "
+                f"{path} holds {len(files):,} {kind.kind} file{'s' if len(files) > 1 else ''} and no class folders: "
                 "nothing says of which class each is.",
-                mend=f"Put them into one folder for each class, as in {path / 'cats' / files[0].name}.",
+                fix=f"Put them into one folder for each class, as in {path / 'cats' / files[0].name}.",
             )
 
 
 def find(path: Path, kind: FileKind) -> Found:
     """The classes and files of a folder, none opened. Raises DataError where they cannot be learned from."""
-    part_folders = _part_folders(path, kind)
-    homes = part_folders or {"": path}
-    found = {part: class_folders(folder, kind) for part, folder in homes.items()}
+    split_folders = _split_folders(path, kind)
+    homes = split_folders or {"": path}
+    found = {split: class_folders(folder, kind) for split, folder in homes.items()}
     train, _ = found.get("train") or found[""]
     if len(train) < 2:
         raise DataError(
             f"{path} holds one class only, {', '.join(train)}: there is nothing to tell apart.",
-            mend=f"Add a folder with {kind.noun}s of another class.",
+            fix=f"Add a folder with {kind.plural} of another class.",
         )
-    for part, (by_class, _) in found.items():
+    for split, (by_class, _) in found.items():
         for name in by_class:
             if name not in train:
                 raise DataError(
-                    f"{homes[part] / name} is a class without training {kind.noun}s: there is no "
+                    f"{homes[split] / name} is a class without training {kind.plural}: there is no "
                     f"{homes['train'] / name}.",
-                    mend=f"Add that folder with {kind.noun}s, or remove the class.",
+                    fix=f"Add that folder with {kind.plural}, or remove the class.",
                 )
     files: list[Path] = []
     labels: list[int] = []
-    parts: dict[str, Rows] = {}
+    splits: dict[str, Rows] = {}
     classes = tuple(train)
-    for part, (by_class, _) in found.items():
+    for split, (by_class, _) in found.items():
         start = len(files)
         for name, of_class in by_class.items():
             files += of_class
             labels += [classes.index(name)] * len(of_class)
-        parts[part] = np.arange(start, len(files))
+        splits[split] = np.arange(start, len(files))
     left = [p for _, not_read in found.values() for p in not_read]
-    if part_folders:
-        left += [p for p in entries(path) if p not in part_folders.values()]
+    if split_folders:
+        left += [p for p in entries(path) if p not in split_folders.values()]
     note = left_note(left, kind)
-    return Found(classes, files, np.array(labels), parts if part_folders else None, [note] if note else [])
+    return Found(classes, files, np.array(labels), splits if split_folders else None, [note] if note else [])
 
 
 def class_folders(root: Path, kind: FileKind) -> tuple[dict[str, list[Path]], list[Path]]:
@@ -131,8 +137,8 @@ def class_folders(root: Path, kind: FileKind) -> tuple[dict[str, list[Path]], li
         left += [p for p in inside if not kind.fits(p)]
         if not classes[folder.name]:
             raise DataError(
-                f"The class folder {folder} holds no {kind.noun} files ({', '.join(kind.suffixes)}).",
-                mend=f"Put its {kind.noun}s there, or remove the folder.",
+                f"The class folder {folder} holds no {kind.kind} files ({', '.join(kind.suffixes)}).",
+                fix=f"Put its {kind.plural} there, or remove the folder.",
             )
     left += [p for p in entries(root) if p.name not in classes]
     return classes, left
@@ -146,7 +152,7 @@ def labelled(source: str | Path, kind: FileKind, target: Target) -> tuple[list[P
     path = Path(source).expanduser()
     if not path.is_dir():
         raise DataError(
-            f"There is no folder {str(source)!r}, and labelled {kind.noun}s come as a folder of class folders."
+            f"There is no folder {str(source)!r}, and labelled {kind.plural} come as a folder of class folders."
         )
     by_class, _ = class_folders(path, kind)
     names = target.names if isinstance(target, Classes) else ()
@@ -155,7 +161,7 @@ def labelled(source: str | Path, kind: FileKind, target: Target) -> tuple[list[P
         raise DataError(
             f"{path} holds {f'the class {unknown[0]!r}' if unknown else 'no class folders'}, and the model was "
             f"trained on {', '.join(names)}.",
-            mend="Name the class folders like those; where there are train/, val/ and test/, give one of them.",
+            fix="Name the class folders like those; where there are train/, val/ and test/, give one of them.",
         )
     files = [file for name in by_class for file in by_class[name]]
     labels = [names.index(name) for name in by_class for _ in by_class[name]]
@@ -168,14 +174,14 @@ def fingerprint_of(names: Sequence[str], digests: Sequence[str]) -> str:
     return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
-def absent_notes(labels: Rows, classes: Sequence[str], split: Mapping[str, Rows], none: str) -> list[str]:
-    """A sentence for each part that has no example of some class; `none` is what it has of it: no images."""
+def absent_notes(labels: Rows, classes: Sequence[str], indices: Mapping[str, Rows], none: str) -> list[str]:
+    """A sentence for each split that has no example of some class; `none` is what it has of it: no images."""
     notes: list[str] = []
-    for part, rows in split.items():
+    for split, rows in indices.items():
         absent = [name for k, name in enumerate(classes) if k not in labels[rows]]
         if absent:
             notes.append(
-                Finding(f"The {part} part has {none} of {', '.join(absent)}: nothing is measured on them there.")
+                Finding(f"The {split} split has {none} of {', '.join(absent)}: nothing is measured on them there.")
             )
     return notes
 
@@ -187,7 +193,7 @@ def left_note(left: Iterable[Path], kind: FileKind) -> str | None:
         return None
     more = f" and {len(names) - NAMED_AT_MOST} more" if len(names) > NAMED_AT_MOST else ""
     said = ", ".join(names[:NAMED_AT_MOST]) + more
-    return f"Not read, because they are no {kind.noun} files in class folders: {said}."
+    return f"Not read, because they are no {kind.kind} files in class folders: {said}."
 
 
 def entries(folder: Path) -> list[Path]:
@@ -208,28 +214,28 @@ def subfolders(path: Path) -> list[Path]:
         if folder.is_symlink() and path.resolve().is_relative_to(folder.resolve()):
             raise DataError(
                 f"{folder} is a symbolic link to {folder.resolve()}, the folder that it stands in or one above.",
-                mend="Remove the link.",
+                fix="Remove the link.",
             )
     return [found[name] for name in natural_order(found)]
 
 
-def _part_folders(path: Path, kind: FileKind) -> dict[str, Path]:
-    """The folders that are named like parts and hold folders, by part; none where there are none.
+def _split_folders(path: Path, kind: FileKind) -> dict[str, Path]:
+    """The folders that are named like splits and hold folders, by split; none where there are none.
 
-    Raises DataError where two are for one part, or none is for training.
+    Raises DataError where two are for one split, or none is for training.
     """
     found: dict[str, Path] = {}
     for folder in subfolders(path):
-        part = PART_FOLDERS.get(folder.name.lower())
-        if part is None or any(kind.fits(p) for p in entries(folder)):  # examples stand in it: a class of that name
+        split = SPLIT_FOLDERS.get(folder.name.lower())
+        if split is None or any(kind.fits(p) for p in entries(folder)):  # examples stand in it: a class of that name
             continue
-        if part in found:
-            raise DataError(f"{found[part]} and {folder} are both for {part}.", mend="Leave one of them there.")
-        found[part] = folder
+        if split in found:
+            raise DataError(f"{found[split]} and {folder} are both for {split}.", fix="Leave one of them there.")
+        found[split] = folder
     if found and "train" not in found:
         raise DataError(
             f"{path} has {', '.join(f'{f.name}/' for f in found.values())} and no train/.",
-            mend="Add train/ with the same class folders; or give a folder of class folders, to be split here.",
+            fix="Add train/ with the same class folders; or give a folder of class folders, to be split here.",
         )
     return found
 
@@ -241,6 +247,6 @@ def _is_folder(path: Path) -> bool:
         if path.is_symlink():
             raise DataError(
                 f"{path} is a symbolic link that leads nowhere or round in a circle ({error.strerror}).",
-                mend="Remove the link.",
+                fix="Remove the link.",
             ) from error
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error

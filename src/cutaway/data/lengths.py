@@ -45,7 +45,7 @@ def in_order(lengths: Tensor, order: Tensor, batch_size: int, tokens: int = 0) -
 
 
 def padding(lengths: Tensor, plan: Iterable[Tensor]) -> float:
-    """The share of all steps of these batches that is padding, in [0, 1)."""
+    """The fraction of all steps of these batches that is padding, in [0, 1)."""
     real = room = 0
     for batch in plan:
         real += int(lengths[batch].sum())

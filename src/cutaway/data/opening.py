@@ -20,12 +20,12 @@ from .tables.dataset import TABLE_SUFFIXES
 GRAPH_FILES = ("nodes.csv", "edges.csv")
 PAIRS = "as pairs of sequences with pairs=true, where each of its lines has a tab"
 OTHERWISE = {  # what a path stands for by itself, and as what else a setting reads it
-    "table": {"text": "as text with text=COLUMN", "series": "as a series with forecast=COLUMN", "pairs": PAIRS},
-    "text": {"pairs": PAIRS},
+    "table": {"text": "as text with text=COLUMN", "series": "as a series with forecast=COLUMN", "seq2seq": PAIRS},
+    "text": {"seq2seq": PAIRS},
 }
 Targets = tuple[type[Target], ...]
 FORMS = (
-    "a folder with one folder per class of images, sounds (.wav), texts (.txt), videos or frames (or train/, val/, "
+    "a folder with one folder per class of images, audio (.wav), texts (.txt), videos or frames (or train/, val/, "
     f"test/ of those); texts to learn the language of (.txt); a graph ({' and '.join(GRAPH_FILES)})"
 )
 
@@ -41,17 +41,17 @@ def kind_of(source: Any, settings: DataSettings) -> str:
     if str(source) in NAMED:
         return NAMED[str(source)].kind
     if settings.pairs:
-        return "pairs"
+        return "seq2seq"
     path = Path(source).expanduser()
     if not exists(path):
         refuse_address(str(source))
         if "," in str(source) and all(is_file(Path(one).expanduser()) for one in str(source).split(",")):
             raise DataError(
                 f"{source} are two files, and data is one file or folder.",
-                mend="Pairs of sequences, line by line, may be two files: pairs=true reads them so.",
+                fix="Pairs of sequences, line by line, may be two files: pairs=true reads them so.",
             )
         if path.suffix or "/" in str(source):
-            raise DataError(f"There is no file or folder {str(source)!r} in {Path.cwd()}.", mend=_siblings(path))
+            raise DataError(f"There is no file or folder {str(source)!r} in {Path.cwd()}.", fix=_siblings(path))
         raise UnknownName(
             "data set or path", str(source), NAMED, "`cutaway data` lists the sets; a path names your own files."
         )
@@ -66,8 +66,8 @@ def kind_of(source: Any, settings: DataSettings) -> str:
         return "graph"
     raise DataError(
         f"{path} is a {path.suffix or 'suffix-less'} file, which is no kind of data that can be read.",
-        mend=f"Tables end in {', '.join(TABLE_SUFFIXES)}, text in .txt or, tagged, in .conll, graphs in .graphml; "
-        "images, sounds and videos come as a folder of class folders.",
+        fix=f"Tables end in {', '.join(TABLE_SUFFIXES)}, text in .txt or, tagged, in .conll, graphs in .graphml; "
+        "images, audio and videos come as a folder of class folders.",
     )
 
 
@@ -80,10 +80,10 @@ def refuse_object(
     ways = {
         "to_csv": 'A pandas frame becomes a file by frame.to_csv("data.csv", index=False).',
         "write_csv": 'A polars frame becomes a file by frame.write_csv("data.csv").',
-        "__getitem__": "Write its examples to a table, or to class folders of images, sounds or texts.",
+        "__getitem__": "Write its examples to a table, or to class folders of images, audio or texts.",
     }
     way = next((words for name, words in ways.items() if hasattr(source, name)), "Write it to a file first.")
-    raise DataError(f"Data is {takes}, and this is an object of type {_type(source)}.", mend=way)
+    raise DataError(f"Data is {takes}, and this is an object of type {_type(source)}.", fix=way)
 
 
 def _type(thing: object) -> str:
@@ -99,7 +99,7 @@ def is_file(path: Path) -> bool:
 def open_data(
     source: Any, settings: DataSettings, sizes: ImageSizes = ANY_SIZE, targets: tuple[type[Target], ...] = ()
 ) -> DataSet:
-    """Read `source`, split it, fit the preprocessing on its training part.
+    """Read `source`, split it, fit the preprocessing on its training split.
 
     `sizes` are those of images that the model takes, `targets` what it learns, where it says so.
     Raises UnknownName, DataError (with every bad row or file in `problems`) or SettingError.
@@ -132,11 +132,11 @@ def _kind_of_folder(path: Path) -> str:
     found = holds(path)
     if found is None:
         refuse_flat(path)
-        raise DataError(f"{path} is a folder that holds no kind of data that can be read.", mend=f"Give {FORMS}.")
+        raise DataError(f"{path} is a folder that holds no kind of data that can be read.", fix=f"Give {FORMS}.")
     return found
 
 
-# Readers are imported when they are needed: sound, video and graphs each bring a library.
+# Readers are imported when they are needed: audio, video and graphs each bring a library.
 
 
 def _table(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
@@ -169,10 +169,10 @@ def _series(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Tar
     return open_series(Path(source).expanduser(), settings)
 
 
-def _sounds(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
-    from .sound.opening import open_sounds
+def _audio(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
+    from .audio.opening import open_audio
 
-    return open_sounds(Path(source).expanduser(), settings)
+    return open_audio(Path(source).expanduser(), settings)
 
 
 def _videos(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
@@ -191,9 +191,9 @@ OPENERS: dict[str, Callable[[Any, DataSettings, ImageSizes, Targets], DataSet]] 
     "table": _table,
     "image": _images,
     "text": _text,
-    "pairs": _pairs,
+    "seq2seq": _pairs,
     "series": _series,
-    "sound": _sounds,
+    "audio": _audio,
     "video": _videos,
     "graph": _graph,
 }

@@ -1,4 +1,4 @@
-"""A data set as training sees it: parts with targets, what was fitted on the training part, what to tell a person."""
+"""A data set as training sees it: splits with targets, what was fitted on the training split, what to tell a person."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ class Batch(NamedTuple):
     """What one step learns from."""
 
     inputs: tuple[Tensor, ...]  # what the model's forward takes
-    target: Tensor  # classes (N,) int64, shares of classes (N, K) float32, values (N,) or (N, H) float32; of sequences
-    # that are answered token by token (N, T) int64, IGNORED where there is nothing to learn
+    # Classes (N,) int64, class probabilities (N, K) float32, values (N,) or (N, H) float32; of sequences that are
+    # answered token by token (N, T) int64, IGNORED where there is nothing to learn
+    target: Tensor
 
 
-class Part(Protocol):
-    """One part of a data set: train, val or test; or new examples without targets.
+class Split(Protocol):
+    """One split of a data set: train, val or test; or new examples without targets.
 
-    A part may group its own examples into batches, by a method `plan(batch_size, generator, tokens=0)`: a list of
+    A split may group its own examples into batches, by a method `plan(batch_size, generator, tokens=0)`: a list of
     example numbers for each batch, every example once, varied by the generator in training; as suits evaluation where
     that is None. With `tokens` a batch holds at most so many of them, padding among them, instead of `batch_size`
-    examples. A part whose steps go on where the ones before ended (`carries` is true) must have one.
+    examples. A split whose steps go on where the ones before ended (`carries` is true) must have one.
     """
 
     target: Tensor | None  # for all examples, in their order: (n,), or token after token; None where there are none
@@ -42,7 +43,7 @@ class Part(Protocol):
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """The batches whose example numbers are given, in that order. `seed` varies examples (augmentation) where
-        the part does that while reading; None reads them as they are. Target is empty where the part has none."""
+        the split does that while reading; None reads them as they are. Target is empty where the split has none."""
         ...
 
     def name(self, i: int) -> str:
@@ -59,7 +60,7 @@ class Part(Protocol):
 
 
 class Preprocessing(Protocol):
-    """What stands between a person's files and the model's tensors, fitted on the training part alone."""
+    """What stands between a person's files and the model's tensors, fitted on the training split alone."""
 
     @property
     def spec(self) -> Spec:
@@ -70,18 +71,18 @@ class Preprocessing(Protocol):
         """Plain JSON values that `preprocessing_from_json` reads back to an equal object."""
         ...
 
-    def examples(self, sources: Sequence[Any]) -> Part:
-        """New files (paths, or rows as a table), prepared exactly as the training part was. No targets."""
+    def examples(self, sources: Sequence[Any]) -> Split:
+        """New files (paths, or rows as a table), prepared exactly as the training split was. No targets."""
         ...
 
-    def labelled(self, source: str | Path) -> Part:
+    def labelled(self, source: str | Path) -> Split:
         """Other data of the same kind (a table with the target column, class folders), prepared in the same way,
         with targets. Raises DataError where targets are missing or are classes that training did not know."""
         ...
 
 
-class TensorPart:
-    """A part that lies in memory as one tensor of model-ready inputs."""
+class TensorSplit:
+    """A split that lies in memory as one tensor of model-ready inputs."""
 
     def __init__(
         self,
@@ -122,8 +123,8 @@ class TensorPart:
         return self._row(i) if self._row else None
 
 
-class SequencePart:
-    """A part whose examples are sequences of different lengths, in memory one behind another.
+class SequenceSplit:
+    """A split whose examples are sequences of different lengths, in memory one after another.
 
     A batch is padded to its own longest: inputs (N, T, …) and a mask (N, T), True where a step is real.
     """
@@ -196,10 +197,10 @@ class DataSet:
     name: str  # short, for the run's folder: the set's name or the file's stem
     source: str  # what the person gave
     spec: Spec
-    parts: dict[str, Part]  # train, val, test
+    splits: dict[str, Split]  # train, val, test
     preprocessing: Preprocessing
     fingerprint: str  # sha256 of the content that was read
-    split_hash: str  # sha256 of which example is in which part
+    split_hash: str  # sha256 of which example is in which split
     notes: list[str] = field(default_factory=list)  # sentences a person should read
     columns: list[dict[str, str]] = field(default_factory=list)  # of a table: name, type, role, missing, example
     augment: Augment | None = None  # varies a training batch (inputs, target, generator), where a setting asks for it

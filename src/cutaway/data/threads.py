@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from .images.file_part import cores
+from .images.file_split import cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -11,8 +11,8 @@ THIN = "\u202f"
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 UNKNOWN = "unknown"
 
-# What a person calls a figure, and how it is written.
-MEASURES = {
+# What a person calls a metric, and how it is written.
+METRICS = {
     "accuracy": ("accuracy", "share"),
     "balanced_accuracy": ("balanced accuracy", "share"),
     "macro_f1": ("macro F1", "share"),
@@ -30,9 +30,9 @@ MEASURES = {
 }
 
 
-def measure(key: str) -> tuple[str, str]:
-    """The name and the format of a figure: `measure("macro_f1")` is ("macro F1", "share")."""
-    return MEASURES.get(key, (key.replace("_", " "), "number"))
+def metric(key: str) -> tuple[str, str]:
+    """The name and the format of a metric: `metric("macro_f1")` is ("macro F1", "share")."""
+    return METRICS.get(key, (key.replace("_", " "), "number"))
 
 
 def written(value: float | None, format: str) -> str:

@@ -61,7 +61,7 @@ def decode(
     *,
     penalty: str = "gnmt",
 ) -> Tensor:
-    """What the model answers to each source: ids (N, L) without `end`, NONE behind it.
+    """What the model answers to each source: ids (N, L) without `end`, NONE after it.
 
     `source` (N, T) and `mask` (N, T) are what `model.begin(source, mask)` takes; `model.step(token, state)` gives the
     logits of the next token. With one beam the likeliest next token is taken each time (greedy); with more the answer
@@ -156,7 +156,7 @@ def _beam(
         log_p, tokens = _likeliest(logits, 2 * num_beams, target)
         width = log_p.shape[1]
         sums = total[:, :, None] + log_p.view(n, -1, width)  # (N, beginnings, width)
-        # What the model says behind a beginning that cannot be is nothing, not even a number.
+        # What the model says after a beginning that cannot be is nothing, not even a number.
         sums = sums.masked_fill(total[:, :, None] == -math.inf, -math.inf).flatten(1)
         sums, chosen = sums.topk(min(2 * num_beams, sums.shape[1]), 1)  # (N, 2B), the likeliest first
         parent = chosen // width
@@ -184,7 +184,7 @@ def _beam(
 
 
 def _logits(step: Step, token: Tensor, state: State) -> tuple[Tensor, State]:
-    """Of each next token, (N, V), in at least 32 bits, and the state behind `token` (N,)."""
+    """Of each next token, (N, V), in at least 32 bits, and the state after `token` (N,)."""
     logits, state = step(token, state)
     return logits if logits.dtype == torch.float64 else logits.float(), state
 

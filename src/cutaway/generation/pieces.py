@@ -11,16 +11,16 @@ from .text import NONE
 
 BROKEN = "\ufffd"  # what bytes give that are no whole character yet
 CHARACTER = 4  # bytes, and so tokens, of a character at most
-BEFORE = 8  # tokens of the prompt that what comes behind it is written out with
+BEFORE = 8  # tokens of the prompt that what comes after it is written out with
 
 Decode = Callable[[Sequence[int]], str]
 
 
 class Pieces:
-    """The text that goes on behind some tokens, a piece for each new one."""
+    """The text that goes on after some tokens, a piece for each new one."""
 
     def __init__(self, decode: Decode, before: Sequence[int] = (), stop: Sequence[str] = ()) -> None:
-        """`decode` gives the text of token ids; `before` are those that the text goes on behind.
+        """`decode` gives the text of token ids; `before` are those that the text goes on after.
 
         The text ends before the first of the strings `stop` in it: that which is complete first, and of those that end
         at the same place the longest. Raises SettingError for one without a character.

@@ -48,7 +48,7 @@ class Sampling:
     temperature: float = 1.0  # 0 takes the likeliest
     top_k: int = 0  # draw from so many likeliest tokens; 0 leaves none out, 1 takes the likeliest
     top_p: float = 1.0  # draw from the likeliest tokens that hold this probability; 1 leaves none out
-    min_p: float = 0.0  # draw from tokens of at least this share of the largest probability; 0 leaves none out
+    min_p: float = 0.0  # draw from tokens of at least this fraction of the largest probability; 0 leaves none out
     repetition_penalty: float = 1.0  # above 1 makes tokens that stand there already less likely; 1 changes nothing
 
     def __post_init__(self) -> None:

@@ -174,7 +174,7 @@ class _History:
         self.starts = [max(0, len(row) - context) if context else 0 for row in prompts]
 
     def windows(self) -> tuple[Tensor, Tensor | None]:
-        """What the model reads of each row: (N, T), padding behind, and the mask; None where all is real."""
+        """What the model reads of each row: (N, T), padding after, and the mask; None where all is real."""
         drawn = torch.stack(self.drawn, dim=1) if self.drawn else None  # (N, tokens)
         found = []
         for i, prompt in enumerate(self.prompts):
@@ -205,7 +205,7 @@ class _Reader(Protocol):
     def __init__(self, model: Any, history: _History) -> None: ...
 
     def read(self, token: Tensor | None) -> Tensor:
-        """Logits (N, V) behind the prompt, or behind the `token` (N,) that was drawn last."""
+        """Logits (N, V) after the prompt, or after the `token` (N,) that was drawn last."""
         ...
 
 
@@ -222,9 +222,9 @@ class _Cached:
             self.history.drawn.append(token)
             self.width += 1
             if self.history.context is None or self.width <= self.history.context:
-                behind: Tensor
-                behind, self.cache = self.model.extend(token[:, None], None, self.cache)
-                return behind
+                after: Tensor
+                after, self.cache = self.model.extend(token[:, None], None, self.cache)
+                return after
         tokens, mask = self.history.windows()
         self.width, self.cache = tokens.shape[1], None
         logits: Tensor | None = None

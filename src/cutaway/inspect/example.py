@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..errors import ModelError
 from ..models.registry import Preset
-from ..spec import GraphSpec, PairSpec, SeriesSpec, SoundSpec, Spec, TextSpec, VideoSpec
+from ..spec import AudioSpec, GraphSpec, PairSpec, SeriesSpec, Spec, TextSpec, VideoSpec
 
 NODES = 100  # of a graph whose size nothing tells: a ring, each node with its two neighbours
 Device = torch.device | str
@@ -19,7 +19,7 @@ def example_shape(preset: Preset, config: Any) -> tuple[int, ...]:
     """The shape of one example, without the batch: the one that the published counts are for, with the channels,
     image size or number of features of `config`. Raises ModelError where neither says it."""
     at, kind = preset.card.published.at, kind_taken(preset, config)
-    if kind in ("text", "pairs"):
+    if kind in ("text", "seq2seq"):
         length = at[0] if at else 32
         return (min(length, getattr(config, "context_length", None) or length),)
     if kind == "graph":
@@ -61,7 +61,7 @@ def example_inputs(
     draw = _Drawing(count, device, generator)
     if kind == "text":
         return draw.tokens(shape[0], config.vocab_size)
-    if kind == "pairs":
+    if kind == "seq2seq":
         answers = getattr(config, "target_vocab_size", None) or config.vocab_size
         return (*draw.tokens(shape[0], config.vocab_size), draw.tokens(shape[0], answers)[0])
     if kind == "series" and getattr(config, "known_future", False):
@@ -81,7 +81,7 @@ def inputs_like(spec: Spec, device: Device = "cpu", generator: torch.Generator |
     return draw.graph((NODES, spec.features)) if isinstance(spec, GraphSpec) else draw.masked(spec.kind, spec.shape)
 
 
-MASKED = (SoundSpec.kind, VideoSpec.kind)  # kinds of numbers that come with a mask
+MASKED = (AudioSpec.kind, VideoSpec.kind)  # kinds of numbers that come with a mask
 
 
 class _Drawing:

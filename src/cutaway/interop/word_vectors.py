@@ -113,7 +113,7 @@ def take_vectors(
     if not ids:
         raise DataError(
             f"None of the {len(tokens) - SPECIAL:,} words of this data is in {vectors.source}.",
-            mend="Are they of another language, or in another case? lower=true writes text in lower case.",
+            fix="Are they of another language, or in another case? lower=true writes text in lower case.",
         )
     taken = torch.from_numpy(vectors.matrix[[vectors.places[tokens[i]] for i in ids]])
     bound = math.sqrt(3 * taken.double().var(correction=0).item())  # the variance of a uniform in ±a is a²/3

@@ -38,7 +38,7 @@ from torch import Tensor, nn
 from ..errors import ModelError, require
 from ..nn.masks import real_places
 from ..nn.recurrent import Ragged, State, as_given, as_state, lengths_of, packed
-from ..spec import Classes, Horizon, NextToken, SeriesSpec, SoundSpec, Tags, TextSpec, Value
+from ..spec import AudioSpec, Classes, Horizon, NextToken, SeriesSpec, Tags, TextSpec, Value
 from .contract import Network
 
 READ = ("auto", "last", "mean", "max", "flat", "every")
@@ -85,7 +85,7 @@ class Config:
             require(not self.recursive, "bidirectional", True, way_out.format("recursive forecasts one step at a time"))
 
     @classmethod
-    def for_spec(cls, preset: Self, spec: TextSpec | SeriesSpec | SoundSpec) -> Self:
+    def for_spec(cls, preset: Self, spec: TextSpec | SeriesSpec | AudioSpec) -> Self:
         """The preset fitted to what `spec` has and asks for. Raises ModelError where it cannot answer that."""
         target = spec.target
         fitted: dict[str, Any] = {"num_classes": target.outputs, "horizon": 0, "known_future": 0}
@@ -202,7 +202,7 @@ class Config:
 class Recurrent(Network):
     """(N, T) token ids or (N, T, F) numbers to what the head gives."""
 
-    takes = (TextSpec, SeriesSpec, SoundSpec)
+    takes = (TextSpec, SeriesSpec, AudioSpec)
     targets = (Classes, Value, Tags, NextToken, Horizon)
     embedding: nn.Embedding | None
 

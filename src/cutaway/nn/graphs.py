@@ -288,7 +288,7 @@ def _csr(starts: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int])
 
 @functools.cache
 def _say_nothing() -> None:
-    """PyTorch says once in a process that compressed rows are in beta state; that is nothing for a person to mend."""
+    """PyTorch says once in a process that compressed rows are in beta state; that is nothing for a person to fix."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.eye(1).to_sparse_csr()

@@ -8,21 +8,21 @@ from __future__ import annotations
 from typing import Any
 
 from ..draw.description import Drawing, Page, View, table
-from ..draw.words import count, duration, measure, moment, plural, written
+from ..draw.words import count, duration, metric, moment, plural, written
 from ..models.recognition import with_settings
 from ..views.run.classes import confusion, per_class
 from ..views.run.documents import Documents
 from ..views.run.examples import samples, translations
 from ..views.run.forecast import forecast_views
 from ..views.run.making import curves, data, network, repeat
-from ..views.run.outcome import figure, measures_rows, noun, result, trust, worst
+from ..views.run.outcome import figure, metrics_rows, noun, result, trust, worst
 from ..views.run.scores import calibration, discrimination, importance
 from ..views.run.values import residuals
 
 # Each document that can be absent, and what would be seen of it.
 OPTIONAL = {
-    "metrics": ("metrics.csv", "loss, figures and learning rate of every epoch"),
-    "evaluation": ("evaluation.json", "figures with intervals, confusion or residuals, the worst mistakes"),
+    "metrics": ("metrics.csv", "loss, metrics and learning rate of every epoch"),
+    "evaluation": ("evaluation.json", "metrics with intervals, confusion or residuals, the worst mistakes"),
     "layers": ("layers.json", "the layer table and the paper that the network comes from"),
 }
 
@@ -40,7 +40,7 @@ def describe(documents: Documents) -> Page:
     if metrics:
         views.append(curves(run, metrics))
     if evaluation and evaluation.get("classes"):
-        views += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["part"])]
+        views += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["split"])]
     if evaluation and evaluation.get("forecast"):
         views += forecast_views(evaluation["forecast"])
     if evaluation and evaluation.get("values"):
@@ -57,54 +57,54 @@ def describe(documents: Documents) -> Page:
 
 def _beyond(evaluation: dict[str, Any]) -> list[View]:
     """The views of what only some evaluations have."""
-    part, total = evaluation["part"], evaluation["count"]
+    split, total = evaluation["split"], evaluation["count"]
     views = []
     if evaluation.get("discrimination"):
         views.append(discrimination(evaluation["discrimination"], total))
     if evaluation.get("calibration"):
         views.append(calibration(evaluation["calibration"], total))
     if evaluation.get("importance"):
-        views.append(importance(evaluation["importance"], part))
+        views.append(importance(evaluation["importance"], split))
     if evaluation.get("samples"):
-        views.append(samples(evaluation["samples"], part))
+        views.append(samples(evaluation["samples"], split))
     if evaluation.get("translations"):
-        views.append(translations(evaluation["translations"], part))
+        views.append(translations(evaluation["translations"], split))
     return views
 
 
 def head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
-    """The head of the page: what was trained on what, and the one figure that matters."""
+    """The head of the page: what was trained on what, and the one metric that matters."""
     drawings: list[Drawing] = []
     if evaluation:
         says, summary = f"{_trained(run)} {trust(run, evaluation)}", result(run, evaluation)
-        rows = measures_rows(evaluation)
+        rows = metrics_rows(evaluation)
         drawings.append(figure(run, evaluation))
         signatures = evaluation.get("signatures", {})
         if signatures:
-            sentences = [f"{measure(key)[0]} was computed by sacrebleu: {how}." for key, how in signatures.items()]
+            sentences = [f"{metric(key)[0]} was computed by sacrebleu: {how}." for key, how in signatures.items()]
             drawings.append({"kind": "prose", "sentences": sentences})
     else:
-        says, summary = f"{_trained(run)} It has not been tested.", "There are no figures yet."
+        says, summary = f"{_trained(run)} It has not been tested.", "There are no metrics yet."
         rows = []
         best = run.get("best") or {}
         if best.get("value") is not None:
-            name, format = measure(best["metric"])
+            name, format = metric(best["metric"])
             value = written(best["value"], format)
             summary = f"The best validation {name} so far is {value}, in epoch {count(best['epoch'])}."
             rows = [[f"best validation {name}", value, "", ""]]
     findings = run["data"].get("findings") or []
     if findings and evaluation:
         bears = "bears" if len(findings) == 1 else "bear"
-        title = f"{plural(len(findings), 'finding')} in the data {bears} on these figures"
+        title = f"{plural(len(findings), 'finding')} in the data {bears} on these metrics"
         drawings.append({"kind": "prose", "title": title, "sentences": findings})
-    if run.get("verdict"):
-        drawings.append({"kind": "prose", "sentences": [run["verdict"]]})
+    if run.get("summary"):
+        drawings.append({"kind": "prose", "sentences": [run["summary"]]})
     return View(
         id="result",
         title=f"{called(run)} on {run['data']['name']}",
         says=says,
         summary=summary,
-        table=table({"figure": "text", "value": "written", "95 % from": "written", "to": "written"}, rows),
+        table=table({"metric": "text", "value": "written", "95 % from": "written", "to": "written"}, rows),
         drawings=drawings,
     )
 
@@ -134,7 +134,7 @@ def missing(run: dict[str, Any], absent: list[str]) -> View:
 def _trained(run: dict[str, Any]) -> str:
     """61 706 parameters, learned from 1 077 images in 10 epochs, 12.3 s on cpu."""
     said = f"{count(run['parameters'])} parameters, learned from "
-    said += plural(run["data"]["parts"]["train"], noun(run))
+    said += plural(run["data"]["splits"]["train"], noun(run))
     if run.get("epochs_done") is not None:
         said += f" in {plural(run['epochs_done'], 'epoch')}"
     if run.get("seconds") is not None:

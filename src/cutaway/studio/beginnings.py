@@ -38,8 +38,11 @@ BEGINNINGS: Mapping[tuple[str, str], dict[str, str]] = {
         "model": "gpt2", **SMALL, "model.dropout": "0", "lr": "0.004", "batch_size": "16", "length": "64",
     },
     ("graph", "classification"): {"model": "gcn"},
-    ("pairs", ""): {"model": "seq2seq-gru", "model.hidden_dim": "64", "model.embedding_dim": "32", "batch_size": "32"},
-    ("sound", "classification"): {"model": "gru", "model.hidden_dim": "64"},
+    ("seq2seq", ""): {
+        "model": "seq2seq-gru", "model.hidden_dim": "64", "model.embedding_dim": "32",
+        "batch_size": "32",
+    },
+    ("audio", "classification"): {"model": "gru", "model.hidden_dim": "64"},
     ("video", "classification"): {"model": "cnn-lstm", "model.hidden_dim": "64"},
 }  # fmt: skip
 OF_ONE = {  # long texts of many words: by characters they are quick, and a small split says enough

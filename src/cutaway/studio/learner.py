@@ -279,7 +279,7 @@ class Learner:
                 "name": ready.data.name,
                 "kind": ready.data.spec.kind,
                 "target": ready.data.spec.target.column,
-                "parts": {name: len(part) for name, part in ready.data.parts.items()},
+                "splits": {name: len(split) for name, split in ready.data.splits.items()},
                 "notes": ready.data.notes,
             },
             "models": learners_of(ready, list(presets().values())),

@@ -281,10 +281,10 @@ class Live:
 
     def _redraw(self, ready: Prepared) -> None:
         """The same data set, drawn anew."""
-        trainer, parts = self.trainer, ready.data.parts
+        trainer, splits = self.trainer, ready.data.splits
         self.ready = dataclasses.replace(ready, model=self.ready.model)
-        trainer.train = trainer.place.hold(parts["train"])
-        trainer.val = trainer.place.hold(parts["val"]) if "val" in parts else None
+        trainer.train = trainer.place.hold(splits["train"])
+        trainer.val = trainer.place.hold(splits["val"]) if "val" in splits else None
         self._epoch_anew()
 
     def _remodel(self, ready: Prepared) -> None:

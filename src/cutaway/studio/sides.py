@@ -217,14 +217,14 @@ class Studio:
         if data not in NAMED and Path(data).suffix.lower() in SUFFIXES and Path(data).name == data:
             raise DataError(
                 f"{data} is a file that was handed to a studio which is closed.",
-                mend="Hand it over again, under Data: Your own file.",
+                fix="Hand it over again, under Data: Your own file.",
             )
         if data not in NAMED:
             raise UnknownName("data set", data, [*NAMED, *self.uploads.files], "The page opens no paths.")
         if where(data) is None:
             raise DataError(
                 f"{data} is not on this machine yet, and the studio fetches nothing.",
-                mend=f"`cutaway check MODEL {data}` fetches it.",
+                fix=f"`cutaway check MODEL {data}` fetches it.",
             )
         return data, None
 

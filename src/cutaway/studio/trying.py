@@ -35,17 +35,17 @@ def way_to_try(built: Built) -> dict[str, Any] | None:
     to it; None where there is no way to type or draw it."""
     spec, data = built.ready.data.spec, built.ready.data
     if isinstance(spec, ImageSpec):
-        picture = data.parts["train"].picture(0)
+        picture = data.splits["train"].picture(0)
         return {"kind": "image", "dark": picture is not None and _is_dark(picture)}
     if isinstance(spec, PairSpec):
-        return {"kind": "pairs", "like": _first_row(data.parts["train"], "source")}
+        return {"kind": "pairs", "like": _first_row(data.splits["train"], "source")}
     if isinstance(spec, TextSpec):
         if isinstance(spec.target, NextToken):
             return {"kind": "next", "like": ""}
         if isinstance(spec.target, Masked):
             return {"kind": "masked", "like": GAP}
         if isinstance(spec.target, Classes | Value | Tags):
-            return {"kind": "text", "like": _first_row(data.parts["train"], "text")}
+            return {"kind": "text", "like": _first_row(data.splits["train"], "text")}
     return None
 
 

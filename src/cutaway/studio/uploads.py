@@ -132,7 +132,7 @@ def plain_name(title: str) -> tuple[str, str]:
     if f"{dot}{suffix.lower()}" not in SUFFIXES:
         raise DataError(
             f"{title[:80]!r} is not taken here: tables end in {', '.join(TABLE_SUFFIXES)}, text in .txt.",
-            mend="Other data is trained on by its path, with `cutaway train`; `cutaway studio RUN` opens the run.",
+            fix="Other data is trained on by its path, with `cutaway train`; `cutaway studio RUN` opens the run.",
         )
     return re.sub(r"[^A-Za-z0-9_-]+", "-", stem)[:40].strip("-") or "data", f".{suffix.lower()}"
 
@@ -152,7 +152,7 @@ def _kept_picture(content: bytes, path: Path) -> None:
         path.unlink(missing_ok=True)
         if isinstance(error, DataError):
             raise
-        raise DataError("That is no picture that can be read.", mend="PNG, JPEG, GIF, WebP and others can.") from error
+        raise DataError("That is no picture that can be read.", fix="PNG, JPEG, GIF, WebP and others can.") from error
 
 
 def without_folders(text: str, folder: Path) -> str:

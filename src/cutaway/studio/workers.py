@@ -55,7 +55,7 @@ class Refused(CutawayError):
 
 
 class Fault(Exception):
-    """What went wrong in a process, and is nobody's to mend."""
+    """What went wrong in a process, and is nobody's to fix."""
 
 
 class Ended(CutawayError):

@@ -6,9 +6,9 @@ K. Papineni, S. Roukos, T. Ward, W.-J. Zhu, BLEU: a method for automatic evaluat
 
     BLEU = 100 · min(1, e^{1 − r/c}) · (p₁ p₂ p₃ p₄)^{1/4}
 
-p_n is the share of the n-grams said that stand in a right answer too, c the tokens said, r those of the right answers
-(of each sentence the one nearest in length); all are sums over the sentences. What sacrebleu counts is the text, cut by
-its own rules (13a), so that figures do not depend on a model's tokenizer.
+p_n is the fraction of the n-grams said that stand in a right answer too, c the tokens said, r those of the right
+answers (of each sentence the one nearest in length); all are sums over the sentences. What sacrebleu counts is the
+text, cut by its own rules (13a), so that scores do not depend on a model's tokenizer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .measures import Measure, bootstrap
+from .metrics import Metric, bootstrap
 
 ORDER = 4  # the longest n-grams
 COUNTS = 2 + 2 * ORDER + 1  # tokens said, tokens of the right answer, right and all n-grams of each n, right answers
@@ -49,7 +49,7 @@ def bleu(counts: NDArray[np.float64]) -> float:
     return float(found.score)
 
 
-def bleu_measure(counts: NDArray[np.float64]) -> Measure:
+def bleu_metric(counts: NDArray[np.float64]) -> Metric:
     """BLEU with the interval of resampled sentences (P. Koehn, 2004, https://aclanthology.org/W04-3250)."""
     return bootstrap(lambda i: bleu(counts[i]), len(counts))
 

@@ -1,4 +1,4 @@
-"""Intervals for figures of examples that stand in the order of time and are not independent of their neighbours.
+"""Intervals for metrics of examples that stand in the order of time and are not independent of their neighbours.
 
 Resampled are not examples but blocks of neighbours, so that neighbours are alike in the resamples too: moving blocks,
 H. R. Künsch, The jackknife and the bootstrap for general stationary observations, Annals of Statistics 17, 1989.
@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .measures import Measure
+from .metrics import Metric
 
 LEAST_BLOCKS = 3  # of which examples must be worth, for less says nothing of how far a figure could lie off
 
@@ -44,8 +44,8 @@ class Blocks:
         return found
 
 
-def spread(values: Values) -> Measure:
+def spread(values: Values) -> Metric:
     """The first of these, (1 + B,), with the interval that holds 95 % of the others; NaN where none is a number."""
     known = values[1:][~np.isnan(values[1:])]
     low, high = np.percentile(known, [2.5, 97.5]) if len(known) else (math.nan, math.nan)
-    return Measure(float(values[0]), float(low), float(high))
+    return Metric(float(values[0]), float(low), float(high))

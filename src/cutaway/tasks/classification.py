@@ -11,13 +11,13 @@ from torch import Tensor
 from ..nn import losses
 from ..spec import Classes
 from .confusion import Confusion
-from .measures import Measure, mean
+from .metrics import Metric, mean
 
 CELLS = 1 << 22  # outputs whose losses are computed at a time, as what that takes is a multiple of them
 
 
 class Classification:
-    """Cross-entropy (or the model's own criterion), accuracy, and figures for each class."""
+    """Cross-entropy (or the model's own criterion), accuracy, and metrics for each class."""
 
     name = "classification"
     watch = "accuracy"
@@ -37,7 +37,7 @@ class Classification:
         self.class_weights = class_weights
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The loss summed over the batch, (); targets are classes (N,) or shares of them (N, K)."""
+        """The loss summed over the batch, (); targets are classes (N,) or probabilities of them (N, K)."""
         return _some_at_a_time(self._to_learn, outputs, target).sum()
 
     def count(self, target: Tensor) -> float:
@@ -73,10 +73,10 @@ class Classification:
         """Accuracy."""
         return {"accuracy": (self.decide(outputs) == target).double().mean().item()}
 
-    def measures(self, outputs: Tensor, target: Tensor) -> dict[str, Measure]:
+    def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
         """Accuracy and, over classes, balanced accuracy and F1; loss. Intervals: Wilson, resampling, normal."""
         return {
-            **self._confusion(outputs, target).measures(),
+            **self._confusion(outputs, target).metrics(),
             "loss": mean(self.losses(outputs, target).double().cpu().numpy()),
         }
 
@@ -85,7 +85,7 @@ class Classification:
         return {"classes": self._confusion(outputs, target).details(self.target.names)}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The accuracy of always saying the training part's commonest class."""
+        """The accuracy of always saying the training split's commonest class."""
         commonest = train_target.mode().values
         name = f"always {self.target.names[int(commonest)]!r}, the commonest class"
         return {"name": name, "value": (target == commonest).double().mean().item()}
@@ -149,7 +149,7 @@ class Classification:
 
 def _some_at_a_time(each: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, target: Tensor) -> Tensor:
     """What `each` gives for each example, (N,): of a step's outputs at once, and of those that nothing is learned from,
-    which may be of a whole part and very many classes, for some examples after others."""
+    which may be of a whole split and very many classes, for some examples after others."""
     rows = max(1, CELLS // outputs.shape[1])
     if outputs.requires_grad or len(outputs) <= rows:
         return each(outputs, target)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .measures import Measure, share
+from .metrics import Metric, proportion
 
 MATRIX = 100  # classes up to which the document holds the matrix: a larger one cannot be read
 SHOWN_CELLS = 10_000  # of a larger one, the commonest
@@ -64,7 +64,7 @@ class Confusion:
             yield self.sums(drawn)
             left -= now
 
-    def measures(self) -> dict[str, Measure]:
+    def metrics(self) -> dict[str, Metric]:
         """Accuracy; balanced accuracy, the mean recall of the classes that have examples; macro F1, the mean F1 of the
         classes that occur, whether an example is of them or was only taken for one. Intervals: Wilson's, resampling."""
 
@@ -76,7 +76,7 @@ class Confusion:
         recall, f1 = means(right, was, said)
         recalls, f1s = zip(*(means(*sums) for sums in self.resampled()))
         return {
-            "accuracy": share(int(right.sum()), int(was.sum())),
+            "accuracy": proportion(int(right.sum()), int(was.sum())),
             "balanced_accuracy": _spread(recall, np.concatenate(recalls)[:, None])[0],
             "macro_f1": _spread(f1, np.concatenate(f1s)[:, None])[0],
         }
@@ -95,13 +95,13 @@ class Confusion:
         f1 = [_recall_and_f1(*(s[:, at] for s in of_all))[1] for of_all in self.resampled()]
         f1_of = dict(zip(shown[occur].tolist(), _spread(_recall_and_f1(*sums)[1][0, at], np.concatenate(f1))))
         right, said = (dict(zip(self.known.tolist(), s[0].tolist())) for s in (sums[0], sums[2]))
-        nothing = Measure(float("nan"), float("nan"), float("nan"))
+        nothing = Metric(float("nan"), float("nan"), float("nan"))
         rows = [
             {
                 "name": names[k],
                 "count": int(was[k]),
-                "precision": share(right.get(k, 0), said.get(k, 0)).to_json(),
-                "recall": share(right.get(k, 0), int(was[k])).to_json(),
+                "precision": proportion(right.get(k, 0), said.get(k, 0)).to_json(),
+                "recall": proportion(right.get(k, 0), int(was[k])).to_json(),
                 "f1": f1_of.get(k, nothing).to_json(),
             }
             for k in shown.tolist()
@@ -128,7 +128,7 @@ def _recall_and_f1(right: Ints, was: Ints, said: Ints) -> tuple[Floats, Floats]:
         return right / was, 2 * right / (was + said)
 
 
-def _spread(values: Floats, resampled: Floats) -> list[Measure]:
+def _spread(values: Floats, resampled: Floats) -> list[Metric]:
     """Values (P,), each with the middle 95 % of its resamples, (B, P), of those that are numbers.
 
     Resamples repeat some examples and lack others, so that a mean over classes of very few is smaller in nearly all of
@@ -144,4 +144,4 @@ def _spread(values: Floats, resampled: Floats) -> list[Measure]:
         columns = np.arange(len(values))
         low, high = ordered[below, columns], ordered[above, columns]
         ends.append(low + (high - low) * (place - below))
-    return [Measure(float(v), float(np.fmin(low, v)), float(np.fmax(high, v))) for v, low, high in zip(values, *ends)]
+    return [Metric(float(v), float(np.fmin(low, v)), float(np.fmax(high, v))) for v, low, high in zip(values, *ends)]

@@ -1,6 +1,6 @@
 """The next steps of a series: outputs (N, H·C) on the standardised scale, step after step.
 
-Figures are in the column's own units where one column is forecast; where there are several, whose units differ, they
+Metrics are in the column's own units where one column is forecast; where there are several, whose units differ, they
 are in standard deviations of the training time. A target that is NaN was not measured: it counts for nothing.
 """
 
@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.series.windows import WindowPart
+from ..data.series.windows import WindowSplit
 from ..errors import SettingError
 from ..spec import Horizon
 from .blocks import Blocks, spread
-from .measures import Measure
+from .metrics import Metric
 from .simple_forecasts import simple_forecasts
 
 SHOWN_WINDOWS = 4
@@ -45,7 +45,7 @@ class Forecasting:
 
     @property
     def unit(self) -> float:
-        """What a standardised error of 1 is in figures: in the units of the one column; 1 where there are several."""
+        """What a standardised error of 1 is in metrics: in the units of the one column; 1 where there are several."""
         return self.target.scale[0] if len(self.target.columns) == 1 else 1.0
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
@@ -70,14 +70,14 @@ class Forecasting:
         """Root mean squared error."""
         return {"rmse": (outputs.double() - target.double()).square().nanmean().sqrt().item() * self.unit}
 
-    def measures(self, outputs: Tensor, target: Tensor) -> dict[str, Measure]:
+    def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
         """RMSE, MAE, loss and, where the naive errors of the training time are known, MASE.
 
         Neighbouring windows overlap, and their errors are alike: intervals come from resampling blocks of windows as
-        long as the horizon (moving blocks; H. R. Künsch, Annals of Statistics 17, 1989). They hold what the part's time
-        shows, and nothing of times unlike it.
+        long as the horizon (moving blocks; H. R. Künsch, Annals of Statistics 17, 1989). They hold what the split's
+        time shows, and nothing of times unlike it.
         """
-        return self._measures(outputs, target)
+        return self._metrics(outputs, target)
 
     def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
         """The error of each step ahead; `beside` has more."""
@@ -85,29 +85,29 @@ class Forecasting:
         return {"forecast": {**self._about(), "steps": steps, "examples": []}}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The RMSE of always saying the training part's mean; `beside` has those that are harder to beat."""
+        """The RMSE of always saying the training split's mean; `beside` has those that are harder to beat."""
         said = train_target.double().nanmean() if train_target.numel() else torch.tensor(0.0)
         return {"name": "always the mean", "value": self.quick(said.expand_as(target), target)["rmse"]}
 
-    def beside(self, outputs: Tensor, train: WindowPart, part: WindowPart) -> dict[str, Any]:
-        """The model beside the simple forecasts of the same part, as parts of the document evaluation.json.
+    def beside(self, outputs: Tensor, train: WindowSplit, split: WindowSplit) -> dict[str, Any]:
+        """The model beside the simple forecasts of the same split, as parts of the document evaluation.json.
 
-        `baselines` has their figures, and the difference in RMSE that the model makes, with an interval from the same
+        `baselines` has their metrics, and the difference in RMSE that the model makes, with an interval from the same
         resamples of both; `baseline` is the best of them; `forecast` holds the error of each step ahead, and windows.
         """
-        target = part.target
+        target = split.target
         assert target is not None
-        rivals = simple_forecasts(train, part, self.target.season_length)
+        rivals = simple_forecasts(train, split, self.target.season_length)
         baselines = []
         for rival in rivals:
-            figures = self._measures(rival.outputs, target)
+            metrics = self._metrics(rival.outputs, target)
             difference = self._difference(outputs, rival.outputs, target)
-            shown = {key: m.to_json() for key, m in {**figures, "difference": difference}.items() if key != "loss"}
+            shown = {key: m.to_json() for key, m in {**metrics, "difference": difference}.items() if key != "loss"}
             baselines.append({"key": rival.key, "name": rival.name, **shown})
         best = min(rivals, key=lambda rival: self.quick(rival.outputs, target)["rmse"])
         said = [("model", "model", outputs), *((r.key, r.name, r.outputs) for r in rivals)]
         steps = [{"key": key, "name": name, "rmse": self._by_step(o, target)} for key, name, o in said]
-        examples = self._windows(outputs, best.outputs, part)
+        examples = self._windows(outputs, best.outputs, split)
         return {
             "baselines": baselines,
             "baseline": {"name": best.name, "value": self.quick(best.outputs, target)["rmse"]},
@@ -135,24 +135,24 @@ class Forecasting:
         return error.square() if self.loss_name == "mse" else error.abs()
 
     def _about(self) -> dict[str, Any]:
-        """What is forecast, and what figures are in."""
+        """What is forecast, and what metrics are in."""
         columns = list(self.target.columns)
         unit = columns[0] if len(columns) == 1 else "standard deviations of the training time"
         return {"columns": columns, "horizon": self.target.steps, "season": self.target.season_length, "unit": unit}
 
-    def _measures(self, outputs: Tensor, target: Tensor) -> dict[str, Measure]:
+    def _metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
         error, there = self._by_step_and_column(outputs, target)
         blocks = Blocks(len(target), self.target.steps)
         square = blocks.means(np.square(error).sum((1, 2)), there.sum((1, 2)))
         absolute = blocks.means(np.abs(error).sum((1, 2)), there.sum((1, 2)))
-        measures = {"rmse": spread(self.unit * np.sqrt(square)), "mae": spread(self.unit * absolute)}
+        metrics = {"rmse": spread(self.unit * np.sqrt(square)), "mae": spread(self.unit * absolute)}
         if self.target.naive:
             of_columns = blocks.means(np.abs(error).sum(1), there.sum(1))  # (1 + B, C)
             with np.errstate(divide="ignore", invalid="ignore"):
-                measures["mase"] = spread((of_columns / np.array(self.target.naive)).mean(1))
-        return measures | {"loss": spread(square if self.loss_name == "mse" else absolute)}
+                metrics["mase"] = spread((of_columns / np.array(self.target.naive)).mean(1))
+        return metrics | {"loss": spread(square if self.loss_name == "mse" else absolute)}
 
-    def _difference(self, outputs: Tensor, other: Tensor, target: Tensor) -> Measure:
+    def _difference(self, outputs: Tensor, other: Tensor, target: Tensor) -> Metric:
         """RMSE less that of other outputs, on the same resamples: below 0 where the first are better."""
         blocks = Blocks(len(target), self.target.steps)
         both = []
@@ -174,20 +174,20 @@ class Forecasting:
         squares, counts = np.square(error).sum((0, 2)), there.sum((0, 2))
         return [_short(self.unit * np.sqrt(s / c)) if c else None for s, c in zip(squares, counts)]
 
-    def _windows(self, outputs: Tensor, best: Tensor, part: WindowPart) -> list[dict[str, Any]]:
+    def _windows(self, outputs: Tensor, best: Tensor, split: WindowSplit) -> list[dict[str, Any]]:
         """A few windows, evenly over time, in the first column's units: what was seen, came, and was forecast."""
-        target, horizon = part.target, self.target.steps
+        target, horizon = split.target, self.target.steps
         assert target is not None
-        chosen = torch.linspace(0, len(part) - 1, min(SHOWN_WINDOWS, len(part))).round().long()
-        back = min(part.history, max(SHOWN_HORIZONS * horizon, 1), max(SHOWN_STEPS - horizon, horizon))
-        (batch,) = part.batches([chosen])
+        chosen = torch.linspace(0, len(split) - 1, min(SHOWN_WINDOWS, len(split))).round().long()
+        back = min(split.history, max(SHOWN_HORIZONS * horizon, 1), max(SHOWN_STEPS - horizon, horizon))
+        (batch,) = split.batches([chosen])
         seen = batch.inputs[0][:, -back:, 0].double() * self.target.scale[0] + self.target.mean[0]  # (N, back)
         said = {"actual": target[chosen], "model": outputs[chosen], "best": best[chosen]}
         ahead = {key: self.in_units(values.cpu())[:, :, 0].tolist() for key, values in said.items()}
         digits = _digits(self.target.scale[0])
         return [
             {
-                "name": part.name(i),
+                "name": split.name(i),
                 "seen": [_short(round(v, digits)) for v in row],
                 **{key: [_short(round(v, digits)) for v in rows[k]] for key, rows in ahead.items()},
             }
@@ -209,7 +209,7 @@ class Forecasting:
 
 
 def _digits(scale: float) -> int:
-    """Digits behind the point of a value in its own units: as many as float32 holds of standardised ones."""
+    """Digits after the point of a value in its own units: as many as float32 holds of standardised ones."""
     return 5 - math.floor(math.log10(scale))
 
 

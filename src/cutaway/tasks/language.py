@@ -1,4 +1,4 @@
-"""The next token: outputs (N, T, V) are logits, the target (N, T) is the token behind each, IGNORED at padding.
+"""The next token: outputs (N, T, V) are logits, the target (N, T) is the token after each, IGNORED at padding.
 
 loss = −(1/n) Σ ln p(token | those before it), in nats; perplexity = e^loss; bits = loss / ln 2
 """
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..data.sets import IGNORED
 from ..spec import Masked, NextToken
-from .measures import Measure, bootstrap
+from .metrics import Metric, bootstrap
 
 
 class Language:
@@ -43,7 +43,7 @@ class Language:
         )
 
     def count(self, target: Tensor) -> float:
-        """The tokens that were to be foretold."""
+        """The tokens that were to be predicted."""
         return (target != IGNORED).sum().item()
 
     def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class Language:
         loss = kept[..., 0].double().nanmean().item()
         return {"loss": loss, "perplexity": _exp(loss)}
 
-    def measures(self, kept: Tensor, target: Tensor) -> dict[str, Measure]:
+    def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
         """Loss, perplexity, bits a token, accuracy. Intervals by resampling windows, as tokens near each other are
         alike: of characters, bits a token are bits a character."""
         del target
@@ -68,8 +68,8 @@ class Language:
         loss = bootstrap(lambda i: float(losses[i].sum() / counts[i].sum()), len(losses))
         return {
             "loss": loss,
-            "perplexity": Measure(_exp(loss.value), _exp(loss.low), _exp(loss.high)),
-            "bits_per_token": Measure(*(x / math.log(2) for x in (loss.value, loss.low, loss.high))),
+            "perplexity": Metric(_exp(loss.value), _exp(loss.low), _exp(loss.high)),
+            "bits_per_token": Metric(*(x / math.log(2) for x in (loss.value, loss.low, loss.high))),
             "accuracy": bootstrap(lambda i: float(rights[i].sum() / counts[i].sum()), len(rights)),
         }
 
@@ -79,7 +79,7 @@ class Language:
         return {}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The loss of foretelling each token by how often it occurs in training, whatever stands before it.
+        """The loss of predicting each token by how often it occurs in training, whatever stands before it.
 
         Every count is raised by one, so that what training did not have is unlikely and not impossible.
         """
@@ -89,12 +89,12 @@ class Language:
         return {"name": name, "value": losses[_real(target)].mean().item()}
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
-        """How well each text was foretold: nats a token, and perplexity."""
+        """How well each text was predicted: nats a token, and perplexity."""
         losses, _, counts = _sums(kept)
         return [{"loss": loss, "perplexity": _exp(loss)} for loss in (losses / counts).tolist()]
 
     def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """How well each text was foretold; confidence is the geometric mean of its tokens' probabilities."""
+        """How well each text was predicted; confidence is the geometric mean of its tokens' probabilities."""
         del target
         losses, rights, counts = _sums(kept)
         return [

@@ -25,6 +25,6 @@ class MaskedLanguage(Language):
         super().__init__(target, label_smoothing)
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The loss of foretelling each token by how often it occurs in training, whatever stands around it."""
+        """The loss of predicting each token by how often it occurs in training, whatever stands around it."""
         found = super().baseline(train_target, target)
         return {**found, "name": "each token as likely as it is in training, whatever stands around it"}

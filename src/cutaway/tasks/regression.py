@@ -1,4 +1,4 @@
-"""One number: outputs (N, 1) on the standardised scale of the target, figures in the target's own units."""
+"""One number: outputs (N, 1) on the standardised scale of the target, metrics in the target's own units."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..nn import losses
 from ..spec import Value
-from .measures import Measure, bootstrap, mean
+from .metrics import Metric, bootstrap, mean
 
 
 class Regression:
@@ -50,7 +50,7 @@ class Regression:
         """Root mean squared error, in the target's units."""
         return {"rmse": (outputs[:, 0].double() - target.double()).square().mean().sqrt().item() * self.target.scale}
 
-    def measures(self, outputs: Tensor, target: Tensor) -> dict[str, Measure]:
+    def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
         """RMSE and MAE in the target's units, R² = 1 − Σ error²/Σ (y − ȳ)², loss; intervals by resampling."""
         actual = self.in_units(target).cpu().numpy()
         error = self.values(outputs).cpu().numpy() - actual
@@ -81,7 +81,7 @@ class Regression:
         }
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The RMSE of always saying the training part's mean."""
+        """The RMSE of always saying the training split's mean."""
         error = (target.double() - train_target.double().mean()).square().mean().sqrt().item() * self.target.scale
         return {"name": f"always the mean, {self.target.mean:.6g}", "value": error}
 

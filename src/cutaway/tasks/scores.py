@@ -1,8 +1,8 @@
 """How well scores tell classes apart, and whether probabilities are to be believed: ROC, precision–recall, calibration.
 
-All figures are scikit-learn's: `roc_curve`, `precision_recall_curve`, `roc_auc_score`, `average_precision_score`,
+All metrics are scikit-learn's: `roc_curve`, `precision_recall_curve`, `roc_auc_score`, `average_precision_score`,
 `calibration_curve`, `brier_score_loss`. The expected calibration error (M. P. Naeini, G. F. Cooper, M. Hauskrecht,
-2015) is the mean of |share − probability| over its bins, each weighted by its examples.
+2015) is the mean of |fraction − probability| over its bins, each weighted by its examples.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .classification import Classification
-from .measures import Z95, Measure, bootstrap
+from .metrics import Z95, Metric, bootstrap
 
 MOST_ROWS = 20_000  # examples that curves are made of; of more an even choice
 MOST_CELLS = 20_000_000  # scores that are held at a time
@@ -83,7 +83,7 @@ def _curves(is_class: NDArray[np.bool_], score: Numbers, threshold: float | None
     found: dict[str, Any] = {
         "auc": _area(float(roc_auc_score(is_class, score)), of, others).to_json(),
         "average_precision": _average(float(average_precision_score(is_class, score)), of).to_json(),
-        "share": float(is_class.mean()),
+        "fraction": float(is_class.mean()),
     }
     if drawn:
         false, true, _ = roc_curve(is_class, score)
@@ -104,22 +104,22 @@ def _curves(is_class: NDArray[np.bool_], score: Numbers, threshold: float | None
     return found
 
 
-def _area(value: float, of: int, others: int) -> Measure:
+def _area(value: float, of: int, others: int) -> Metric:
     """An area under the ROC with the interval of J. A. Hanley, B. J. McNeil, 1982."""
     above, below = value / (2 - value), 2 * value**2 / (1 + value)
     spread = value * (1 - value) + (of - 1) * (above - value**2) + (others - 1) * (below - value**2)
     half = Z95 * math.sqrt(max(spread, 0.0) / (of * others))
     if not half:  # where nothing was mixed up it knows of no doubt, which is too sure
-        return Measure(value, math.nan, math.nan)
-    return Measure(value, max(0.0, value - half), min(1.0, value + half))
+        return Metric(value, math.nan, math.nan)
+    return Metric(value, max(0.0, value - half), min(1.0, value + half))
 
 
-def _average(value: float, of: int) -> Measure:
+def _average(value: float, of: int) -> Metric:
     """An average precision with the interval on the logit scale of K. Boyd, K. H. Eng, C. D. Page, 2013."""
     if not 1e-9 < value < 1 - 1e-9:
-        return Measure(value, math.nan, math.nan)
+        return Metric(value, math.nan, math.nan)
     centre, half = math.log(value / (1 - value)), Z95 / math.sqrt(of * value * (1 - value))
-    return Measure(value, *(1 / (1 + math.exp(min(-x, 700.0))) for x in (centre - half, centre + half)))
+    return Metric(value, *(1 / (1 + math.exp(min(-x, 700.0))) for x in (centre - half, centre + half)))
 
 
 def _calibration(task: Classification, p: Numbers, was: NDArray[np.int64]) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _calibration(task: Classification, p: Numbers, was: NDArray[np.int64]) -> di
     else:
         said, so, of = p.max(1), p.argmax(1) == was, None
     said = said.clip(0, 1)
-    share, mean = calibration_curve(so, said, n_bins=BINS, strategy="uniform")
+    fraction, mean = calibration_curve(so, said, n_bins=BINS, strategy="uniform")
     edges = np.linspace(0, 1, BINS + 1)
     counts = np.bincount(np.searchsorted(edges[1:-1], said), minlength=BINS)  # as calibration_curve fills its bins
     filled = np.flatnonzero(counts)
@@ -151,6 +151,6 @@ def _calibration(task: Classification, p: Numbers, was: NDArray[np.int64]) -> di
         "counts": counts.tolist(),
         "bins": [
             {"bin": int(b), "said": float(m), "was": float(s), "count": int(counts[b])}
-            for b, m, s in zip(filled, mean, share)
+            for b, m, s in zip(filled, mean, fraction)
         ],
     }

@@ -4,7 +4,7 @@ Seasonal naive: ŷ_{t+h} = y_{t+h−m⌈h/m⌉}, m the season (R. J. Hyndman, G.
 practice, 2021, section 5.2). Linear: each step ahead is a weighted sum of the last steps of the same column, by least
 squares with a little ridge, as in A. Zeng et al., Are transformers effective for time series forecasting?, AAAI 2023
 <https://arxiv.org/abs/2205.13504>, who find such models hard to beat. It is not shown the other columns: on ETTh1,
-where that makes hundreds of inputs, its error on the test part grew by a quarter with them.
+where that makes hundreds of inputs, its error on the test split grew by a quarter with them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..data.series.windows import WindowPart
+from ..data.series.windows import WindowSplit
 
 MOST_WINDOWS = 20_000  # that the linear model is fitted on, an even choice where there are more
 MOST_INPUTS = 1_000  # numbers that it sees; of longer histories the last steps
@@ -24,33 +24,33 @@ CHUNK = 2_048  # windows that are cut at a time
 
 @dataclass(frozen=True)
 class SimpleForecast:
-    """What a simple rule says of every window of a part."""
+    """What a simple rule says of every window of a split."""
 
     key: str  # last, season or linear
     name: str
     outputs: Tensor  # (n, H·C) standardised, as a model's
 
 
-def simple_forecasts(train: WindowPart, part: WindowPart, season: int) -> list[SimpleForecast]:
-    """The rules' forecasts for a part; the linear model is fitted on the training part alone."""
+def simple_forecasts(train: WindowSplit, split: WindowSplit, season: int) -> list[SimpleForecast]:
+    """The rules' forecasts for a split; the linear model is fitted on the training split alone."""
     assert train.targets is not None
     columns = train.targets.shape[1]
-    found = [SimpleForecast("last", "repeating the last value", seasonal_naive(part, columns, 1))]
+    found = [SimpleForecast("last", "repeating the last value", seasonal_naive(split, columns, 1))]
     if season > 1:
         name = f"repeating the last {season} steps"
-        found.append(SimpleForecast("season", name, seasonal_naive(part, columns, season)))
+        found.append(SimpleForecast("season", name, seasonal_naive(split, columns, season)))
     fitted = fit_linear(train)
     if fitted is not None:
-        found.append(SimpleForecast("linear", fitted.words, fitted(part)))
+        found.append(SimpleForecast("linear", fitted.words, fitted(split)))
     return found
 
 
-def seasonal_naive(part: WindowPart, columns: int, season: int) -> Tensor:
+def seasonal_naive(split: WindowSplit, columns: int, season: int) -> Tensor:
     """(n, H·C): the last season before each forecast, again and again; where fewer steps are there, those."""
-    ahead = torch.arange(part.horizon)
-    period = part.starts.clamp(max=season)[:, None]  # (n, 1)
-    at = part.starts[:, None] - period + ahead % period  # (n, H)
-    return part.values[:, :columns][at].flatten(1)  # (n, H, C) to (n, H·C)
+    ahead = torch.arange(split.horizon)
+    period = split.starts.clamp(max=season)[:, None]  # (n, 1)
+    at = split.starts[:, None] - period + ahead % period  # (n, H)
+    return split.values[:, :columns][at].flatten(1)  # (n, H, C) to (n, H·C)
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,17 @@ class Linear:
         ahead = " and of what is known in advance" if self.known else ""
         return f"a linear model of the last {self.steps} steps{ahead}"
 
-    def __call__(self, part: WindowPart) -> Tensor:
+    def __call__(self, split: WindowSplit) -> Tensor:
         """Its forecasts of every window, (n, H·C)."""
         columns = len(self.weights)
         found = []
-        for index in torch.split(torch.arange(len(part)), CHUNK):
-            inputs, _ = _shown(part, index, columns, self.steps, self.known)
+        for index in torch.split(torch.arange(len(split)), CHUNK):
+            inputs, _ = _shown(split, index, columns, self.steps, self.known)
             found.append((inputs @ self.weights).permute(1, 2, 0).flatten(1).float())  # (C, N, H) to (N, H·C)
         return torch.cat(found)
 
 
-def fit_linear(train: WindowPart) -> Linear | None:
+def fit_linear(train: WindowSplit) -> Linear | None:
     """The weights W of each column that minimise Σ |x W − y|² + λ |W|², from windows that were measured in full.
 
     None where there is no such window.
@@ -105,12 +105,12 @@ def fit_linear(train: WindowPart) -> Linear | None:
     return Linear(torch.linalg.solve(gram + ridge.diag(), moments), steps, known)
 
 
-def _shown(part: WindowPart, index: Tensor, columns: int, steps: int, known: bool) -> tuple[Tensor, Tensor]:
+def _shown(split: WindowSplit, index: Tensor, columns: int, steps: int, known: bool) -> tuple[Tensor, Tensor]:
     """What the linear models of these windows see, (C, N, D), and what they are to say, (C, N, H) or empty."""
-    ((x, *future), target) = next(part.batches([index]))
+    ((x, *future), target) = next(split.batches([index]))
     own = x[:, -steps:, :columns].permute(2, 0, 1)  # (N, T, C) to (C, N, T)
     shown = [own, *(f.flatten(1).expand(columns, -1, -1) for f in future if known)]
     inputs = torch.cat([*shown, torch.ones(columns, len(index), 1)], dim=2).double()
     if not target.numel():
         return inputs, target
-    return inputs, target.view(-1, part.horizon, columns).permute(2, 0, 1).double()  # (N, H·C) to (C, N, H)
+    return inputs, target.view(-1, split.horizon, columns).permute(2, 0, 1).double()  # (N, H·C) to (C, N, H)

@@ -20,7 +20,7 @@ from torch import Tensor
 from ..data.sets import IGNORED
 from ..spec import Tags
 from .confusion import Confusion
-from .measures import Measure, bootstrap, mean
+from .metrics import Metric, bootstrap, mean
 
 OUTSIDE = "O"
 SPAN_TAG = re.compile(r"[BIES]-.+")
@@ -81,21 +81,21 @@ class Tagging:
     def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
         """Token accuracy, loss and, where there are spans, their F1."""
         real = target != IGNORED
-        figures = {
+        metrics = {
             "accuracy": (kept[:, :, DECIDED] == target)[real].double().mean().item(),
             "loss": kept[:, :, LOSS][real].double().mean().item(),
         }
         if self.spans:
-            figures["span_f1"] = _f1(self._span_counts(kept, target).sum(0))[2]
-        return figures
+            metrics["span_f1"] = _f1(self._span_counts(kept, target).sum(0))[2]
+        return metrics
 
-    def measures(self, kept: Tensor, target: Tensor) -> dict[str, Measure]:
+    def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
         """Token accuracy, balanced accuracy and macro F1 over tags; of spans precision, recall and F1; loss.
 
         Intervals: Wilson's and resampling of tokens, resampling of sentences for spans, normal for the loss.
         """
         real = target != IGNORED
-        found = self._confusion(kept, target).measures()
+        found = self._confusion(kept, target).metrics()
         found["loss"] = mean(kept[:, :, LOSS][real].double().cpu().numpy())
         if self.spans:
             counts = self._span_counts(kept, target)  # (N, 3)
@@ -104,11 +104,11 @@ class Tagging:
         return found
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
-        """Confusion of tags and the figures of each, as of classes."""
+        """Confusion of tags and the metrics of each, as of classes."""
         return {"classes": self._confusion(kept, target).details(self.target.names)}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The accuracy of always saying the training part's commonest tag. Both may be of any shape."""
+        """The accuracy of always saying the training split's commonest tag. Both may be of any shape."""
         commonest = train_target[train_target != IGNORED].mode().values
         name = f"always {self.target.names[int(commonest)]!r}, the commonest tag"
         return {"name": name, "value": (target[target != IGNORED] == commonest).double().mean().item()}

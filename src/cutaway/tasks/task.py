@@ -1,4 +1,4 @@
-"""What is learned: a task turns raw outputs into a loss, into figures and into words."""
+"""What is learned: a task turns raw outputs into a loss, into metrics and into words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .classification import Classification
 from .forecasting import Forecasting
 from .language import Language
 from .masked import MaskedLanguage
-from .measures import Measure
+from .metrics import Metric
 from .regression import Regression
 from .tagging import Tagging
 from .transduction import Transduction
@@ -45,13 +45,13 @@ class Task(Protocol):
     """The contract of all tasks. Outputs are what the model's forward gives, (N, outputs).
 
     A task of sequences has a method `keep(outputs, target)` too: what evaluation keeps of a batch's outputs, which may
-    be very many. Its figures, details, predictions and mistakes are then given what was kept, (n, …), padded with NaN,
+    be very many. Its metrics, details, predictions and mistakes are then given what was kept, (n, …), padded with NaN,
     and `quick` gives the loss as well.
     """
 
     name: str
     watch: str  # the validation metric that decides which weights are best, unless another is asked for
-    monitors: tuple[str, ...]  # the metrics that can decide, of `quick` or of `measures`
+    monitors: tuple[str, ...]  # the metrics that can decide, of `quick` or of `metrics`
     loss_name: str
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
@@ -63,15 +63,15 @@ class Task(Protocol):
         ...
 
     def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
-        """The figures to watch while training."""
+        """The metrics to watch while training."""
         ...
 
-    def measures(self, outputs: Tensor, target: Tensor) -> dict[str, Measure]:
-        """The figures of record, each with its 95 % interval."""
+    def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
+        """The metrics of record, each with its 95 % interval."""
         ...
 
     def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
-        """What the report draws: confusion and per-class figures, or predicted and actual values."""
+        """What the report draws: confusion and per-class metrics, or predicted and actual values."""
         ...
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One sequence from another: outputs (N, S, V) are logits of the token behind each place of the right answer so far.
+"""One sequence from another: outputs (N, S, V) are logits of the token after each place of the right answer so far.
 
 What a model says by itself is decoded token after token (`cutaway.generation`), and held to the right answer by the
 edit distance: the fewest tokens to insert, delete or replace (V. I. Levenshtein, 1966), for each token of the right
@@ -20,13 +20,13 @@ from torch import Tensor
 
 from ..data.sets import IGNORED
 from ..spec import Tokens
-from .bleu import COUNTS, bleu_counts, bleu_measure, bleu_signature
-from .measures import Measure, bootstrap, share
+from .bleu import COUNTS, bleu_counts, bleu_metric, bleu_signature
+from .metrics import Metric, bootstrap, proportion
 
-NONE = -1  # behind the end of a decoded sequence
+NONE = -1  # after the end of a decoded sequence
 NEVER = -2  # what an unknown token of a right answer becomes: nothing that is decoded equals it
 
-# The columns of what evaluation keeps of an example; where it was decoded, there are more, and the ids are behind them.
+# The columns of what evaluation keeps of an example; where it was decoded, there are more, and the ids are after them.
 NLL, TOKENS, EDITS, LENGTH = range(4)
 BLEU = slice(LENGTH + 1, LENGTH + 1 + COUNTS)  # NaN where the right answers are no sentences
 DECODED = slice(BLEU.stop, None)
@@ -35,7 +35,7 @@ Answers = Sequence[Sequence[Sequence[int]]]  # for each example all its right an
 
 
 class Transduction:
-    """Cross-entropy of the next token; the share of tokens, and of whole sequences, that come out wrong."""
+    """Cross-entropy of the next token; the fraction of tokens, and of whole sequences, that come out wrong."""
 
     name = "transduction"
     watch = "loss"
@@ -76,7 +76,7 @@ class Transduction:
     ) -> Tensor:
         """What evaluation stores of each example instead of its outputs: the sum of its tokens' negative log
         probabilities and their number, (N, 2); where it was `decoded` (N, L), also how many edits the nearest right
-        answer is away, how many tokens that has, the counts of BLEU, and the decoded ids, NONE behind their end:
+        answer is away, how many tokens that has, the counts of BLEU, and the decoded ids, NONE after their end:
         (N, 4 + COUNTS + L).
 
         `references` are the right answers of each example, where the target is not the only one, and `texts` are they
@@ -100,9 +100,9 @@ class Transduction:
         loss = (kept[:, NLL].double().sum() / kept[:, TOKENS].double().sum()).item()
         return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}  # e^700 is the largest there is
 
-    def measures(self, kept: Tensor, target: Tensor) -> dict[str, Measure]:
+    def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
         """Loss for each token; where it was decoded, edits for each token of the right answers (0 at best, above 1
-        where much is said too much), and the share of sequences that are not right to the last token; of sentences,
+        where much is said too much), and the fraction of sequences that are not right to the last token; of sentences,
         BLEU, 0 to 100, by sacrebleu.
 
         Intervals: resampled examples, and Wilson's for the share.
@@ -110,15 +110,15 @@ class Transduction:
         del target
         columns = kept[:, : BLEU.stop].double().cpu().numpy()
 
-        def ratio(above: int, below: int) -> Measure:
+        def ratio(above: int, below: int) -> Metric:
             return bootstrap(lambda i: float(columns[i, above].sum() / columns[i, below].sum()), len(columns))
 
         found = {"loss": ratio(NLL, TOKENS)}
         if _has_bleu(kept):
-            found["bleu"] = bleu_measure(columns[:, BLEU])
+            found["bleu"] = bleu_metric(columns[:, BLEU])
         if kept.shape[1] > TOKENS + 1:
             found["token_error"] = ratio(EDITS, LENGTH)
-            found["sequence_error"] = share(float((columns[:, EDITS] > 0).sum()), len(columns))
+            found["sequence_error"] = proportion(float((columns[:, EDITS] > 0).sum()), len(columns))
         return found
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:

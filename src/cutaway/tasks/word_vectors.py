@@ -1,4 +1,4 @@
-"""Words foretold from the words around them, or the other way round: what word vectors are learned by.
+"""Words predicted from the words around them, or the other way round: what word vectors are learned by.
 
 Outputs (N, L) are, for each word, the sum of the logarithms that learning makes as large as it can, and the target
 (N, L) counts the words of its context, so that 0 stands for a word that nothing is learned from:
@@ -24,7 +24,7 @@ from torch import Tensor
 from ..errors import DataError, Problem
 from ..files import read_bytes
 from ..spec import Context
-from .measures import Measure, bootstrap, share
+from .metrics import Metric, bootstrap, proportion
 
 
 class WordVectors:
@@ -60,7 +60,7 @@ class WordVectors:
         losses, counts = _columns(kept)
         return {"loss": (losses.sum() / counts.sum()).item()}
 
-    def measures(self, kept: Tensor, target: Tensor) -> dict[str, Measure]:
+    def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
         """Loss in nats a word; the interval by resampling stretches, as words near each other share their contexts."""
         del target
         losses, counts = (column.numpy() for column in _columns(kept))
@@ -121,7 +121,7 @@ class Vectors(Protocol):
 class Similarity:
     """How well cosines go with what people said of pairs of words."""
 
-    spearman: Measure  # the correlation of ranks; its interval by resampling pairs
+    spearman: Metric  # the correlation of ranks; its interval by resampling pairs
     covered: int  # pairs of which both words are known
     total: int
 
@@ -130,8 +130,8 @@ class Similarity:
 class Analogies:
     """How many questions "a is to b as c is to …" were answered by the right word."""
 
-    accuracy: Measure  # of those that could be asked
-    sections: dict[str, Measure]  # by the file's sections, those that could be asked at all
+    accuracy: Metric  # of those that could be asked
+    sections: dict[str, Metric]  # by the file's sections, those that could be asked at all
     covered: int  # questions of which all four words are known
     total: int
 
@@ -172,7 +172,8 @@ def word_similarity(vectors: Vectors, path: str | Path) -> Similarity:
 
 
 def analogies(vectors: Vectors, path: str | Path, commonest: int = 30_000) -> Analogies:
-    """The share of right answers in a file such as questions-words.txt: four words a line, `: name` begins a section.
+    """The fraction of right answers in a file such as questions-words.txt: four words a line, `: name` begins a
+    section.
 
     The answer is the word most like b − a + c among the `commonest`, without these three; questions with other words
     are not asked. Raises DataError, with the lines, where the file holds something else.
@@ -198,8 +199,8 @@ def analogies(vectors: Vectors, path: str | Path, commonest: int = 30_000) -> An
         raise DataError(f"{path} is no list of analogies:", problems)
     right = {name: _right(unit, np.array(questions)) for name, questions in asked.items()}
     covered = sum(map(len, asked.values()))
-    sections = {name: share(n, len(asked[name])) for name, n in right.items()}
-    return Analogies(share(sum(right.values()), covered), sections, covered, total)
+    sections = {name: proportion(n, len(asked[name])) for name, n in right.items()}
+    return Analogies(proportion(sum(right.values()), covered), sections, covered, total)
 
 
 def _right(unit: NDArray[np.float32], questions: NDArray[np.int64]) -> int:

@@ -46,7 +46,7 @@ def _without_effect(
     asked: set[str], settings: TrainSettings, data_settings: DataSettings, data: DataSet, model: nn.Module
 ) -> Iterator[tuple[str, str]]:
     """Each setting among those asked for that has no effect, and why, with the way out."""
-    target, train = data.spec.target, data.parts["train"]
+    target, train = data.spec.target, data.splits["train"]
     for key, optimizers in FOR_OPTIMIZERS.items():
         if key in asked and settings.optimizer not in optimizers:
             yield (
@@ -63,7 +63,7 @@ def _without_effect(
         yield "class_weights", f"it weighs classes, and {target.column} is none. Leave it out"
     if {"batch_size", "batch_tokens"} <= asked:
         yield "batch_size", f"batch_tokens={settings.batch_tokens} stands instead of it. Give one of them"
-    if "patience" in asked and "val" not in data.parts:
+    if "patience" in asked and "val" not in data.splits:
         yield "patience", "no validation split tells when training gets no better. Give val, or leave it out"
     if (
         "channels_last" in asked

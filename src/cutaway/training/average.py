@@ -7,7 +7,7 @@ A moving average, over all updates:
 B. Polyak, A. Juditsky, Acceleration of stochastic approximation by averaging, 1992; the rising d is that of
 TensorFlow's ExponentialMovingAverage: early weights are soon forgotten. Buffers (batch norm's statistics) are copied.
 
-Or the mean of the weights behind the last epochs: A. Vaswani et al., 2017, section 6.1, take the last 5 checkpoints
+Or the mean of the weights after the last epochs: A. Vaswani et al., 2017, section 6.1, take the last 5 checkpoints
 <https://arxiv.org/abs/1706.03762>.
 """
 
@@ -54,7 +54,7 @@ class Average:
 
 
 class LastEpochs:
-    """The weights behind each of the last epochs, in files beside the checkpoint: what was written before a kill is
+    """The weights after each of the last epochs, in files beside the checkpoint: what was written before a kill is
     there after it, and an epoch that is done again writes the same."""
 
     def __init__(self, folder: Path, epochs: int) -> None:
@@ -62,12 +62,12 @@ class LastEpochs:
         self.folder, self.epochs = folder, epochs
 
     def keep(self, epoch: int, weights: dict[str, Tensor]) -> None:
-        """Write the weights behind this epoch, counted from 1, and remove those that are too old."""
+        """Write the weights after this epoch, counted from 1, and remove those that are too old."""
         write_tensors(self._file(epoch), weights, {})
         self._file(epoch - self.epochs).unlink(missing_ok=True)
 
     def mean(self, epoch: int) -> tuple[dict[str, Tensor], int]:
-        """The mean weights behind the epochs up to this one, summed in double precision, and the first of them.
+        """The mean weights after the epochs up to this one, summed in double precision, and the first of them.
 
         Statistics of batch norm are averaged too; counts are those of the last epoch.
         """
@@ -87,7 +87,7 @@ class LastEpochs:
 
 @contextlib.contextmanager
 def lent(model: nn.Module, weights: dict[str, Tensor]) -> Iterator[None]:
-    """Within this context the model has these weights, and its own again behind it."""
+    """Within this context the model has these weights, and its own again after it."""
     live = {k: v.detach().clone() for k, v in model.state_dict().items()}
     model.load_state_dict(weights)
     try:

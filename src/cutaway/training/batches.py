@@ -7,35 +7,35 @@ import math
 import torch
 from torch import Tensor
 
-from ..data.sets import Part
+from ..data.sets import Split
 from .evaluation import planned
 from .place import Place
 from .settings import TrainSettings
 
 
-def batches_of(part: Part, settings: TrainSettings, place: Place, epoch: int) -> list[Tensor]:
+def batches_of(split: Split, settings: TrainSettings, place: Place, epoch: int) -> list[Tensor]:
     """The example numbers of each training batch of an epoch, the same whenever it is asked."""
-    generator, size = torch.Generator().manual_seed(mix(settings.seed, epoch)), settings.batch_size or len(part)
-    if hasattr(part, "plan"):
-        return planned(part, size, generator, settings.batch_tokens)[place.rank :: place.processes]
+    generator, size = torch.Generator().manual_seed(mix(settings.seed, epoch)), settings.batch_size or len(split)
+    if hasattr(split, "plan"):
+        return planned(split, size, generator, settings.batch_tokens)[place.rank :: place.processes]
     if settings.sampling == "balanced":
-        order = balanced_order(_target_of(part), generator)
+        order = balanced_order(_target_of(split), generator)
     else:
-        order = torch.randperm(len(part), generator=generator)
-    batches = list(place.share(order).split(size))  # type: ignore[no-untyped-call]
+        order = torch.randperm(len(split), generator=generator)
+    batches = list(place.shard(order).split(size))  # type: ignore[no-untyped-call]
     if len(batches) > 1 and len(batches[-1]) == 1 < size:
         # One example has no variance for batch norm to divide by: it joins the batch before it.
         batches[-2:] = [torch.cat(batches[-2:])]
     return batches
 
 
-def reach(part: Part, settings: TrainSettings, place: Place, epochs: int | None = None) -> tuple[int, int]:
+def reach(split: Split, settings: TrainSettings, place: Place, epochs: int | None = None) -> tuple[int, int]:
     """How many epochs the updates that are asked for take, of at most `epochs` (those of the settings, unless given),
     and how many updates those are: the last epoch may be left early."""
     wanted, most = settings.max_steps or 1, epochs or settings.epochs
     epoch = updates = 0
     while updates < wanted and epoch < most:
-        updates += math.ceil(len(batches_of(part, settings, place, epoch)) / settings.accumulate)
+        updates += math.ceil(len(batches_of(split, settings, place, epoch)) / settings.accumulate)
         epoch += 1
     return epoch, min(updates, wanted)
 
@@ -52,10 +52,10 @@ def balanced_order(target: Tensor, generator: torch.Generator) -> Tensor:
     return by_class[start[drawn] + place.long()]
 
 
-def _target_of(part: Part) -> Tensor:
-    """The targets of a part that one can learn from, on the CPU."""
-    assert part.target is not None, "a part to learn from or to validate on has targets"
-    return part.target.cpu()
+def _target_of(split: Split) -> Tensor:
+    """The targets of a split that one can learn from, on the CPU."""
+    assert split.target is not None, "a split to learn from or to validate on has targets"
+    return split.target.cpu()
 
 
 def mix(*numbers: int) -> int:

@@ -27,7 +27,7 @@ from .loop import CONVERGED
 from .prepared import Prepared
 from .same import instructions
 
-SEPARATED_AT_MOST = 100_000  # numbers in the training part: a linear programme on more takes minutes
+SEPARATED_AT_MOST = 100_000  # numbers in the training split: a linear programme on more takes minutes
 
 
 def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
             "kind": spec.kind,
             "fingerprint": data.fingerprint,
             "split_hash": data.split_hash,
-            "parts": {k: len(p) for k, p in data.parts.items()},
+            "splits": {k: len(p) for k, p in data.splits.items()},
             "notes": data.notes,
             "findings": data.findings,  # those of the notes that say what is wrong with the data
             "columns": data.columns,
@@ -90,13 +90,13 @@ def path_of(source: str) -> str | None:
 
 
 def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
-    """The document evaluation.json: figures, details, the worst mistakes and other examples of one part."""
-    part, task = ready.data.parts[name], ready.task
-    assert part.target is not None
+    """The document evaluation.json: metrics, details, the worst mistakes and other examples of one split."""
+    split, task = ready.data.splits[name], ready.task
+    assert split.target is not None
     size = ready.settings.eval_batch_size or 256
     outputs, target = results_of(
         ready.model,
-        part,
+        split,
         ready.place,
         size,
         task,
@@ -106,22 +106,22 @@ def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
         length_penalty=ready.settings.length_penalty,
         tokens=ready.settings.batch_tokens,
     )
-    train_target = ready.data.parts["train"].target
+    train_target = ready.data.splits["train"].target
     assert train_target is not None
     return {
-        "part": name,
-        "count": len(part),
+        "split": name,
+        "count": len(split),
         "watch": task.watch,
-        "measures": {k: m.to_json() for k, m in task.measures(outputs, target).items()},
+        "metrics": {k: m.to_json() for k, m in task.metrics(outputs, target).items()},
         **task.details(outputs, target),
         "baseline": task.baseline(train_target, target),
-        **(task.beside(outputs, ready.data.parts["train"], part) if hasattr(task, "beside") else {}),
-        **shown.details(ready, part, outputs, target),
-        **shown.examples(part, task, outputs, target),
+        **(task.beside(outputs, ready.data.splits["train"], split) if hasattr(task, "beside") else {}),
+        **shown.details(ready, split, outputs, target),
+        **shown.examples(split, task, outputs, target),
     }
 
 
-def verdict(ready: Prepared, state: State) -> str | None:
+def summary(ready: Prepared, state: State) -> str | None:
     """What a perceptron's end means: it converged, or whether it ever can."""
     if ready.task.loss_name != "perceptron":
         return None
@@ -130,9 +130,9 @@ def verdict(ready: Prepared, state: State) -> str | None:
             f"The perceptron converged after {state.mistakes} mistakes: epoch {state.epoch} passed without one, "
             "so the hyperplane it found separates the training examples."
         )
-    part = ready.data.parts["train"]
-    indices = torch.arange(len(part))
-    batch = next(iter(part.batches([indices])))
+    split = ready.data.splits["train"]
+    indices = torch.arange(len(split))
+    batch = next(iter(split.batches([indices])))
     x, target = batch.inputs[0].flatten(1).double().numpy(), batch.target.numpy()
     classes = range(len(ready.data.spec.target.names)) if isinstance(ready.data.spec.target, Classes) else ()
     one_from_rest = [target == k for k in (classes if len(classes) > 2 else [1])]

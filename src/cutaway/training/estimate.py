@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..data.sets import Batch, Part
+from ..data.sets import Batch, Split
 from .loop import Trainer
 from .prepared import Prepared
 from .progress import Progress
@@ -63,7 +63,7 @@ def estimate(ready: Prepared) -> Estimate:
         return x
 
     times: list[float] = []
-    source = itertools.islice(ready.data.parts["train"].batches(batches, seed=0), WARM_UP + MOST_STEPS)
+    source = itertools.islice(ready.data.splits["train"].batches(batches, seed=0), WARM_UP + MOST_STEPS)
     began = time.perf_counter()
     for i, batch in enumerate(source):
         outputs = max(outputs, _passing(trainer, batch))
@@ -91,7 +91,7 @@ def estimate(ready: Prepared) -> Estimate:
         learning=sum(parameters.values()) + remembered,
         activations=sum(size for pointer, size in kept.items() if pointer not in parameters),
         outputs=outputs,
-        data=_held(list(ready.data.parts.values())),
+        data=_held(list(ready.data.splits.values())),
     )
 
 
@@ -108,10 +108,10 @@ def _passing(trainer: Trainer, batch: Batch) -> int:
     return count * words.vocab_size * bytes_each
 
 
-def _held(parts: list[Part]) -> int:
-    """Bytes of the tensors that parts hold, those inside what they hold too; what several hold counts once."""
+def _held(splits: list[Split]) -> int:
+    """Bytes of the tensors that splits hold, those inside what they hold too; what several hold counts once."""
     found: dict[int, int] = {}
-    ahead: list[object] = list(parts)
+    ahead: list[object] = list(splits)
     seen: set[int] = set()
     while ahead:
         value = ahead.pop()

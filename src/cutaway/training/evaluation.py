@@ -1,4 +1,4 @@
-"""Running a model over a part without learning from it."""
+"""Running a model over a split without learning from it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..data.sets import IGNORED, Part
+from ..data.sets import IGNORED, Split
 from ..generation.decoding import decode
 from ..models.contract import Advances
 from ..spec import Tokens
@@ -18,7 +18,7 @@ from .tokens import words_of
 
 
 class Results(NamedTuple):
-    """What a model answered for a part, in the order of its examples, on the CPU."""
+    """What a model answered for a split, in the order of its examples, on the CPU."""
 
     outputs: Tensor  # (n, …): the raw outputs, or what the task keeps of them
     target: Tensor  # (n, …)
@@ -27,7 +27,7 @@ class Results(NamedTuple):
 @torch.no_grad()
 def results_of(
     model: nn.Module,
-    part: Part,
+    split: Split,
     place: Place,
     batch_size: int,
     task: Task | None = None,
@@ -39,30 +39,30 @@ def results_of(
     tokens: int = 0,
     ticked: Callable[[int], None] = lambda n: None,
 ) -> Results:
-    """The answers for every example of the part, with its targets.
+    """The answers for every example of the split, with its targets.
 
     With `flip` outputs are the means of those for each image (N, C, H, W) and for its mirror image. A task with a
     `keep` is asked what of a batch's outputs to keep; sequences of different lengths are padded, with NaN and with
     targets that are ignored. With `decodes` a task that asks for it is given the sequences that the model writes by
     itself too, with so many `num_beams` and that `length_penalty` (`generation.decoding`). `tokens` bounds a
     batch as in `batches_in_order`. `ticked` is told how many examples each batch held. The outputs of models that
-    foretell tokens are held for some texts at a time. The model is left in the mode that it was in, each layer in its
+    predict tokens are held for some texts at a time. The model is left in the mode that it was in, each layer in its
     own: a frozen batch norm answers as in evaluation while the others learn.
     """
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     keep = getattr(task, "keep", None)
     words = words_of(model, task)
-    plan = batches_in_order(part, batch_size, tokens)
+    plan = batches_in_order(split, batch_size, tokens)
     state, outputs, targets = None, [], []
     try:
-        for index, batch in zip(plan, part.batches(plan)):
+        for index, batch in zip(plan, split.batches(plan)):
             inputs, target = place.batch(batch)
             with place.autocast():
-                own = _written(model, inputs, part, index, task, num_beams, length_penalty) if decodes else ()
+                own = _written(model, inputs, split, index, task, num_beams, length_penalty) if decodes else ()
                 if keep is not None and words is not None:
                     answer = _kept(keep, words.outputs(inputs), target, own)
-                elif carries(model, part):
+                elif carries(model, split):
                     answer, state = model.advance(*inputs, going_on(state, len(target)))  # type: ignore[operator]
                 else:
                     answer = model(*inputs)
@@ -81,23 +81,23 @@ def results_of(
     return Results(_joined(outputs, places, float("nan")), _joined(targets, places, IGNORED))
 
 
-def batches_in_order(part: Part, batch_size: int, tokens: int = 0) -> list[Tensor]:
-    """The example numbers of each batch when a part is only read: as the part groups them, else one after another.
+def batches_in_order(split: Split, batch_size: int, tokens: int = 0) -> list[Tensor]:
+    """The example numbers of each batch when a split is only read: as the split groups them, else one after another.
     With `tokens` > 0 a batch has at most so many of them, padding included, instead of `batch_size` examples."""
-    if hasattr(part, "plan"):
-        return planned(part, batch_size, None, tokens)
-    return list(torch.split(torch.arange(len(part)), batch_size))
+    if hasattr(split, "plan"):
+        return planned(split, batch_size, None, tokens)
+    return list(torch.split(torch.arange(len(split)), batch_size))
 
 
-def planned(part: Part, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
-    """The example numbers of each batch, as the part groups them: so many examples, or at most so many tokens."""
-    plan: Callable[..., list[Tensor]] = part.plan  # type: ignore[attr-defined]  # the caller has looked
+def planned(split: Split, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
+    """The example numbers of each batch, as the split groups them: so many examples, or at most so many tokens."""
+    plan: Callable[..., list[Tensor]] = split.plan  # type: ignore[attr-defined]  # the caller has looked
     return plan(batch_size, generator, tokens=tokens) if tokens else plan(batch_size, generator)
 
 
-def carries(model: nn.Module, part: Part) -> bool:
+def carries(model: nn.Module, split: Split) -> bool:
     """Whether each batch goes on where the one before it ended, with the state that the model had there."""
-    return getattr(part, "carries", False) and isinstance(model, Advances)
+    return getattr(split, "carries", False) and isinstance(model, Advances)
 
 
 def going_on(state: tuple[Tensor, ...] | None, rows: int) -> tuple[Tensor, ...] | None:
@@ -122,20 +122,20 @@ def _kept(
 def _written(
     model: nn.Module,
     inputs: tuple[Tensor, ...],
-    part: Part,
+    split: Split,
     index: Tensor,
     task: Task | None,
     num_beams: int,
     length_penalty: float,
 ) -> tuple[Any, ...]:
     """Where sequences are the task: those that the model writes by itself for the sources of a batch, and all right
-    answers to each, where the part knows several; as ids, and as text, where they are sentences."""
+    answers to each, where the split knows several; as ids, and as text, where they are sentences."""
     target = getattr(task, "target", None)
     if not isinstance(target, Tokens):
         return ()
-    known = getattr(part, "references", None)
+    known = getattr(split, "references", None)
     references = [known(i) for i in index.tolist()] if known is not None else None
-    written = getattr(part, "texts", None)
+    written = getattr(split, "texts", None)
     texts = [written(i) for i in index.tolist()] if written is not None else None
     return (
         decode(model, inputs[0], inputs[1], target, num_beams=num_beams, length_penalty=length_penalty),

@@ -56,22 +56,22 @@ def refuse_step_beyond_memory(ready: Prepared) -> list[str]:
 def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
     """Bytes that the forward pass of the largest batch keeps for the backward pass, and how many examples that batch
     has. The model is left as it was, and so is torch's random state. The few examples that are tried are not tried to
-    the end where they keep more than their share of `most` bytes: they would take what is asked about."""
-    part, place = ready.data.parts["train"], ready.place
-    lengths: Tensor | None = getattr(part, "lengths", None)
+    the end where they keep more than their part of `most` bytes: they would take what is asked about."""
+    split, place = ready.data.splits["train"], ready.place
+    lengths: Tensor | None = getattr(split, "lengths", None)
 
     def width(batch: Tensor) -> int:
-        return len(batch) * (int(lengths[batch].max()) if lengths is not None and len(lengths) == len(part) else 1)
+        return len(batch) * (int(lengths[batch].max()) if lengths is not None and len(lengths) == len(split) else 1)
 
-    largest = max(batches_of(part, ready.settings, place, epoch=0), key=width)
-    if lengths is not None and len(lengths) == len(part):
+    largest = max(batches_of(split, ready.settings, place, epoch=0), key=width)
+    if lengths is not None and len(lengths) == len(split):
         largest = largest[lengths[largest].argsort(descending=True)]  # the longest is among the few that are tried
 
     def kept(count: int) -> int:
         if isinstance(ready.data.spec, ImageSpec | TableSpec):  # all alike: no file is read for it
             inputs: tuple[Tensor, ...] = (torch.zeros(count, *ready.data.spec.shape),)
         else:
-            inputs = next(iter(part.batches([largest[:count]], seed=0))).inputs
+            inputs = next(iter(split.batches([largest[:count]], seed=0))).inputs
         on_device, _ = place.batch(Batch(inputs, torch.zeros(0)))
         return kept_for_backward(place.model(ready.model), on_device, place, most * count / len(largest))
 

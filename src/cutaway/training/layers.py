@@ -14,7 +14,9 @@ from ..settings import as_text, short
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 HEAD = "head"  # the child that is the head, whatever it is made of
-NEARLY_ALL = 0.9  # share of the parameters from which on one child is not a group of the model, but its whole body
+NEARLY_ALL = (
+    0.9  # fraction of the parameters from which on one child is not a group of the model, but its whole backbone
+)
 
 
 def heads(model: nn.Module) -> list[str]:
@@ -32,7 +34,7 @@ def auxiliary(name: str) -> str:
     return child if child.lower().startswith("aux") else ""
 
 
-def body(model: nn.Module) -> set[str]:
+def backbone(model: nn.Module) -> set[str]:
     """The names of all parameters and modules but the heads and what belongs to auxiliary heads alone."""
     names = {name for name, _ in [*model.named_parameters(), *model.named_modules()] if name}
     ends = set(heads(model))
@@ -72,11 +74,11 @@ def let_learn(model: nn.Module, learnable: Collection[str], still: Collection[st
 def depths(model: nn.Module) -> dict[str, int]:
     """How many groups of layers from the head each parameter stands, 0 for the heads themselves.
 
-    The groups are the model's children in their order. One that holds nearly all of the body's parameters is opened,
-    and so is a list of a Transformer's blocks, so that these are groups of their own; one of vectors alone, such as a
-    norm, belongs to the group before it. An auxiliary head is a head.
+    The groups are the model's children in their order. One that holds nearly all of the backbone's parameters is
+    opened, and so is a list of a Transformer's blocks, so that these are groups of their own; one of vectors alone,
+    such as a norm, belongs to the group before it. An auxiliary head is a head.
     """
-    rest = body(model)
+    rest = backbone(model)
     total = sum(p.numel() for name, p in model.named_parameters() if name in rest)
     sets = [[name for name in group if name in rest] for group in _groups(model, "", NEARLY_ALL * total)]
     sets = [group for group in sets if group]

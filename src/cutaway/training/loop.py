@@ -1,8 +1,8 @@
 """The loop: what is done with every batch, epoch after epoch, and how it stops and goes on.
 
 Everything random follows from the seed and from where the loop stands (the order of an epoch, the augmentation of a
-batch) or is part of the checkpoint (torch's own random state, for dropout). So a run that was killed and taken up
-again ends bit for bit where the uninterrupted one ends.
+batch) or is part of the checkpoint (torch's own random state, for dropout). So a run that was killed and resumed
+ends bit for bit where the uninterrupted one ends.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from types import FrameType
 import torch
 from torch import Tensor, nn
 
-from ..data.sets import Augment, Batch, DataSet, Part
+from ..data.sets import Augment, Batch, DataSet, Split
 from ..errors import SettingError, TrainingError
 from ..models.contract import Network, contract_of
 from ..models.images import answers_of
 from ..tasks.classification import Classification
-from ..tasks.measures import HIGHER_IS_BETTER
+from ..tasks.metrics import HIGHER_IS_BETTER
 from ..tasks.task import Task
 from .average import Average, LastEpochs, lent
 from .batches import batches_of, mix, reach
 from .broken import first_broken
 from .checkpoint import State, load_checkpoint, save_checkpoint, save_weights
 from .evaluation import carries, going_on, results_of
-from .layers import body, frozen, let_learn
+from .layers import backbone, frozen, let_learn
 from .optimizers import build_optimizers
 from .place import Place
 from .progress import Progress
@@ -44,7 +44,7 @@ from .snapshots import Snapshots, moments
 from .tokens import words_of
 
 LOOK_EVERY = 50  # steps between looks at the loss where a look waits for the device
-FIRST_IMAGES = 5000  # that a model takes its first weights from, where it does so
+FIRST_IMAGES = 5000  # that a model takes its initialization from, where it does so
 CONVERGED = "an epoch of the perceptron rule made no mistake"
 
 
@@ -66,10 +66,10 @@ class Trainer:
         progress: Progress,
         on_row: Callable[[State], None] = lambda state: None,
     ) -> None:
-        refuse_unfit(settings, data.parts["train"])
+        refuse_unfit(settings, data.splits["train"])
         self.model = place.model(model)
-        self.train = place.hold(data.parts["train"])
-        self.val = place.hold(data.parts["val"]) if "val" in data.parts else None
+        self.train = place.hold(data.splits["train"])
+        self.val = place.hold(data.splits["val"]) if "val" in data.splits else None
         self.augment: Augment | None = data.augment
         self.task, self.settings, self.place = task, settings, place
         self.checkpoints, self.progress, self.on_row = checkpoints, progress, on_row
@@ -83,14 +83,14 @@ class Trainer:
         self.optimizers = build_optimizers(self.model, settings)
         self.average = Average(self.model, settings.ema) if settings.ema else None
         self.last_epochs = LastEpochs(checkpoints, settings.average_epochs) if settings.average_epochs else None
-        self.mean: Mean | None = None  # of the weights behind the last epochs, where that was asked for and is made
+        self.mean: Mean | None = None  # of the weights after the last epochs, where that was asked for and is made
         self.forward: Callable[..., Tensor] = torch.compile(self.model) if settings.compile else self.model
         self.words = words_of(self.model, task, settings.loss_chunk, compiled=settings.compile)
         self.updates = reach(self.train, settings, place)[1] if settings.max_steps else math.inf  # where training ends
         at = moments(self._in_all()[0], settings.snapshots) if settings.snapshots and place.writes else frozenset()
         self.snapshots = Snapshots(checkpoints.parent, at)
         self.state = State()
-        self.carried: tuple[Tensor, ...] = ()  # the model's state behind the last batch, where the next goes on from it
+        self.carried: tuple[Tensor, ...] = ()  # the model's state after the last batch, where the next goes on from it
         self._losses: list[Tensor] = []  # of the steps since the last look, still on the device
         self._inputs: tuple[Tensor, ...] = ()  # of the running step, to find the layer that broke
         self._asked_to_stop = False
@@ -184,7 +184,7 @@ class Trainer:
         if state.epoch == alone and state.batch == 0:
             state.phase_update, state.phase_seconds = state.update, state.seconds
         heads_only = state.epoch < alone
-        let_learn(self.model, self._learnable, self._frozen | body(self.model) if heads_only else self._frozen)
+        let_learn(self.model, self._learnable, self._frozen | backbone(self.model) if heads_only else self._frozen)
         if not heads_only and self.updates < math.inf:
             return int(self.updates) - state.phase_update
         return an_epoch * (alone if heads_only else self.settings.epochs - alone)
@@ -192,7 +192,7 @@ class Trainer:
     def step(self, group: list[Batch], steps: int) -> None:
         """One update: the gradient of the mean loss over the batches of `group`, then the optimizers' step.
 
-        `steps` are the updates of the running phase. Auxiliary heads add their share to the gradient, and to nothing
+        `steps` are the updates of the running phase. Auxiliary heads add their part to the gradient, and to nothing
         else that is counted or shown.
         """
         state, settings, task, place = self.state, self.settings, self.task, self.place
@@ -239,7 +239,7 @@ class Trainer:
         state.update += 1
 
     def _answers(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The model's outputs for a batch, those of auxiliary heads behind them.
+        """The model's outputs for a batch, those of auxiliary heads after them.
 
         Where batches go on where the ones before ended, so does the model, from the state it had there; gradients go no
         further back than the batch: truncated back-propagation through time.
@@ -298,26 +298,26 @@ class Trainer:
 
     # --- what a step needs ------------------------------------------------------------------------------------
 
-    def validate(self, part: Part) -> dict[str, float]:
-        """Loss and quick metrics on a part, and the one that is monitored, with the averaged weights where there are
+    def validate(self, split: Split) -> dict[str, float]:
+        """Loss and quick metrics on a split, and the one that is monitored, with the averaged weights where there are
         some."""
         settings = self.settings
         size = settings.eval_batch_size or max(256, settings.batch_size)
         tokens = 0 if settings.eval_batch_size else settings.batch_tokens
         with self.average.applied() if self.average else nullcontext():
             outputs, target = results_of(
-                self.model, part, self.place, size, self.task, flip=settings.tta, tokens=tokens
+                self.model, split, self.place, size, self.task, flip=settings.tta, tokens=tokens
             )
         target = target.to(outputs.dtype) if target.is_floating_point() else target
-        figures = self.task.quick(outputs, target)
-        if "loss" not in figures:
-            figures = {"loss": self.task.loss(outputs, target).item() / self.task.count(target), **figures}
-        if self.monitor not in figures:
-            figures[self.monitor] = self.task.measures(outputs, target)[self.monitor].value
-        return figures
+        metrics = self.task.quick(outputs, target)
+        if "loss" not in metrics:
+            metrics = {"loss": self.task.loss(outputs, target).item() / self.task.count(target), **metrics}
+        if self.monitor not in metrics:
+            metrics[self.monitor] = self.task.metrics(outputs, target)[self.monitor].value
+        return metrics
 
     def _mean_of(self, last: LastEpochs) -> Mean:
-        """Write the mean weights behind the last epochs, which are made of files alone, and score them."""
+        """Write the mean weights after the last epochs, which are made of files alone, and score them."""
         weights, first = last.mean(self.state.epoch)
         save_weights(self.checkpoints / "average.safetensors", weights)
         with lent(self.model, weights):
@@ -416,21 +416,21 @@ class Trainer:
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean of the weights behind the last epochs, which is what is kept where it was asked for."""
+    """The mean of the weights after the last epochs, which is what is kept where it was asked for."""
 
     first: int  # epoch, counted from 1
     last: int
     score: float | None  # the metric that is monitored, on the validation split
 
 
-def refuse_unfit(settings: TrainSettings, part: Part) -> None:
-    """Raise SettingError for settings that exclude one another, or that training on this part gives no meaning to."""
+def refuse_unfit(settings: TrainSettings, split: Split) -> None:
+    """Raise SettingError for settings that exclude one another, or that training on this split gives no meaning to."""
     if settings.average_epochs and settings.ema:
         raise SettingError(
             f"average_epochs={settings.average_epochs} and ema={settings.ema:g} are two averages of the weights, and "
             "one is kept: give one of them."
         )
-    if settings.batch_tokens and "tokens" not in inspect.signature(getattr(part, "plan", lambda: None)).parameters:
+    if settings.batch_tokens and "tokens" not in inspect.signature(getattr(split, "plan", lambda: None)).parameters:
         raise SettingError(
             f"batch_tokens={settings.batch_tokens} is for texts of different lengths, and this data has batches of "
             "so many examples: give batch_size instead."

@@ -1,4 +1,4 @@
-"""Where training happens: one seam for device, number format and share of the work.
+"""Where training happens: one seam for device, number format and shard of the work.
 
 The loop asks this object alone; one process on one device is all there is behind it today, and no process group is
 ever started for it. Several processes need another object with these same answers, not a second loop.
@@ -14,21 +14,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..data.sets import Batch, Part, TensorPart
+from ..data.sets import Batch, Split, TensorSplit
 from ..errors import SettingError
 from ..models.memory import free_memory as free_on_machine
 from ..settings import short
 
-# On a CPU, kernels with more weights than this stand behind maps of few pixels, where learning with channels-last is
+# On a CPU, kernels with more weights than this follow maps of few pixels, where learning with channels-last is
 # slower: throughout, it costs ResNet-18, ResNet-50 and Inception-v3 3 % of a step more than with this bound. The plain
 # format throughout costs those and DenseNet-121 about 15 %.
 LARGE_KERNEL = 400_000
-HELD = 0.25  # share of a device's free memory up to which a part is held there
+HELD = 0.25  # fraction of a device's free memory up to which a split is held there
 
 
 @dataclass(frozen=True)
 class Place:
-    """A device, the number format of the forward pass, and which share of the work is this process's."""
+    """A device, the number format of the forward pass, and which shard of the work is this process's."""
 
     device: torch.device
     dtype: torch.dtype  # of the weights
@@ -57,16 +57,16 @@ class Place:
                     _set_memory_format(module, learns)
         return model
 
-    def hold(self, part: Part) -> Part:
-        """The part with its tensors moved here for good, where it lies in memory and takes at most a quarter of what
-        the device has free, so that its batches are cut out here; otherwise, and on a CPU, the part as it is."""
-        if self.device.type == "cpu" or not isinstance(part, TensorPart):
-            return part
-        if part.inputs.nbytes > HELD * (free_memory(self.device) or 0):
-            return part
-        held = copy.copy(part)
-        held.inputs = self._put(part.inputs)
-        held.target = None if part.target is None else self._put(part.target)
+    def hold(self, split: Split) -> Split:
+        """The split with its tensors moved here for good, where it lies in memory and takes at most a quarter of what
+        the device has free, so that its batches are cut out here; otherwise, and on a CPU, the split as it is."""
+        if self.device.type == "cpu" or not isinstance(split, TensorSplit):
+            return split
+        if split.inputs.nbytes > HELD * (free_memory(self.device) or 0):
+            return split
+        held = copy.copy(split)
+        held.inputs = self._put(split.inputs)
+        held.target = None if split.target is None else self._put(split.target)
         return held
 
     def batch(self, batch: Batch) -> tuple[tuple[Tensor, ...], Tensor]:
@@ -75,7 +75,7 @@ class Place:
             return batch.inputs, batch.target  # it is here already
         return tuple(self._put(x) for x in batch.inputs), self._put(batch.target)
 
-    def share(self, order: Tensor) -> Tensor:
+    def shard(self, order: Tensor) -> Tensor:
         """The examples of an epoch's order that are this process's."""
         return order[self.rank :: self.processes]
 

@@ -33,8 +33,8 @@ from .settings import TrainSettings
 from .tokens import words_of
 from .weights import Source, Taken, find_weights, keep_origin, take_weights
 
-TOKENIZED = ("text", "pairs")  # kinds of data that a tokenizer cuts
-WORTH_SAYING = 0.01  # share of padding from which on it is told
+TOKENIZED = ("text", "seq2seq")  # kinds of data that a tokenizer cuts
+WORTH_SAYING = 0.01  # fraction of padding from which on it is told
 LAYER_DECAY = 0.8  # where weights are taken, as in K. Clark et al., ELECTRA, 2020 <https://arxiv.org/abs/2003.10555>
 
 
@@ -58,7 +58,7 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     """Open the data, fit the model's config to it, build the model from the seed, choose task and place.
 
     `given` is the flat list of settings, a model's own as `model.KEY`. The weights of a run that is `resumed` are in
-    its checkpoint, and none are taken from the file that it began with. Raises what a person can mend.
+    its checkpoint, and none are taken from the file that it began with. Raises what a person can fix.
     """
     refuse_module(model)
     found = preset(model)
@@ -102,7 +102,7 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     refuse_too_large_to_learn(found, config, settings)
     torch.manual_seed(settings.seed)
     network = found.build(config, settings.memory_fraction)
-    if settings.compile and carries(network, data.parts["train"]):
+    if settings.compile and carries(network, data.splits["train"]):
         raise SettingError(
             f"compile=true compiles what answers for one batch by itself, and {model} carries its state from batch to "
             "batch: leave compile out, or add stateful=false."
@@ -155,7 +155,7 @@ def _as_the_model_asks(settings: DataSettings, kind: str, found: Preset) -> Data
         raise SettingError(f"stateful=true carries a state from step to step, and {found.name} has none: leave it out.")
     asked = {
         "text": {"stateful": advances, "special_tokens": network.special_tokens},
-        "pairs": {"joint_vocab": network.joint_vocab},
+        "seq2seq": {"joint_vocab": network.joint_vocab},
     }
     wanted = [key for key, wants in asked.get(kind, {}).items() if wants and getattr(settings, key) is None]
     return replace(settings, **dict.fromkeys(wanted, True))  # type: ignore[arg-type]  # they are yes or no
@@ -237,7 +237,7 @@ def _refuse_unfit(settings: TrainSettings, data: DataSet) -> None:
             "sampling=balanced and class_weights=balanced would each even out the classes, and both together favour "
             "the rare ones: give one of them."
         )
-    if settings.sampling == "balanced" and hasattr(data.parts["train"], "plan"):
+    if settings.sampling == "balanced" and hasattr(data.splits["train"], "plan"):
         raise SettingError(
             f"sampling=balanced draws examples one by one, and batches of {spec.kind} data are made in another way: "
             "class_weights=balanced weighs them instead."
@@ -261,7 +261,7 @@ def _monitored(settings: TrainSettings, task: Task, data: DataSet) -> TrainSetti
     if settings.monitor is None:
         return settings
     asked = f"monitor={settings.monitor}"
-    if "val" not in data.parts:
+    if "val" not in data.splits:
         raise SettingError(f"{asked} looks at the validation split, and val=0 leaves none: leave one of them out.")
     name = settings.monitor.removeprefix("val_")
     if name not in task.monitors:
@@ -289,16 +289,16 @@ def _take_vectors(model: nn.Module, data: DataSet, settings: TrainSettings) -> s
 
 def _padding_notes(data: DataSet, settings: TrainSettings) -> list[str]:
     """A sentence on how much of the training batches is padding, where examples have different lengths."""
-    part = data.parts["train"]
-    lengths: Tensor | None = getattr(part, "lengths", None)
-    if lengths is None or hasattr(part, "carries") or lengths.min() == lengths.max():
+    split = data.splits["train"]
+    lengths: Tensor | None = getattr(split, "lengths", None)
+    if lengths is None or hasattr(split, "carries") or lengths.min() == lengths.max():
         return []
-    size, generator = settings.batch_size or len(part), torch.Generator().manual_seed(settings.seed)
+    size, generator = settings.batch_size or len(split), torch.Generator().manual_seed(settings.seed)
     batches = bucketed(lengths, size, generator, settings.batch_tokens)
     if settings.batch_tokens:
-        size = max(1, len(part) // len(batches))
+        size = max(1, len(split) // len(batches))
     sorted_ = padding(lengths, batches)
-    at_random = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
+    at_random = torch.randperm(len(split), generator=torch.Generator().manual_seed(0))
     shuffled = padding(lengths, torch.split(at_random, size))
     if shuffled < WORTH_SAYING:
         return []
@@ -321,7 +321,7 @@ def _settled(settings: TrainSettings, model: nn.Module, taken: Taken | None) -> 
         alone = 1 if taken and taken.new and settings.epochs > 1 else 0
     if alone and not settings.weights:
         raise SettingError(
-            f"freeze_epochs={alone} keeps the body as it begins, and without weights it begins at random: "
+            f"freeze_epochs={alone} keeps the backbone as it begins, and without weights it begins at random: "
             "give weights=FILE, or leave it out."
         )
     if alone > settings.epochs:
@@ -347,11 +347,11 @@ def _as_recorded(weights: str | None) -> str | None:
 
 
 def _class_weights(data: DataSet, settings: TrainSettings) -> Tensor | None:
-    """Weights inverse to each class's share of the training part, 1 on average over its examples, in the precision
+    """Weights inverse to each class's fraction of the training split, 1 on average over its examples, in the precision
     that is trained in."""
     if settings.class_weights == "none" or not isinstance(data.spec.target, Classes):
         return None
-    target = data.parts["train"].target
+    target = data.splits["train"].target
     assert target is not None
     counts = target.bincount(minlength=len(data.spec.target.names))
     precision = torch.float64 if settings.precision == "float64" else torch.float32

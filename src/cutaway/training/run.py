@@ -16,7 +16,7 @@ from .. import spec as specs
 from ..data.named.opening import NAMED
 from ..data.opening import open_data, refuse_object
 from ..data.preprocessing import preprocessing_from_json
-from ..data.sets import DataSet, Part, Preprocessing
+from ..data.sets import DataSet, Preprocessing, Split
 from ..data.settings import DataSettings
 from ..data.text.fitting import AUTO
 from ..data.text.masked import GAP, MaskedPreprocessing
@@ -28,7 +28,7 @@ from ..models.registry import preset
 from ..models.saving import load_model
 from ..settings import build, keys
 from ..spec import ANY_SIZE, Classes, Context, ImageSizes, Masked, Tokens, Value
-from ..tasks.measures import Measure
+from ..tasks.metrics import Metric
 from ..tasks.task import Task, task_for
 from .evaluation import Results, results_of
 from .place import Place, find_place
@@ -71,7 +71,7 @@ class Run:
 
     @functools.cached_property
     def preprocessing(self) -> Preprocessing:
-        """What was fitted on the training part: the way from files to tensors."""
+        """What was fitted on the training split: the way from files to tensors."""
         return preprocessing_from_json(read_json(self.folder / "model" / "preprocessing.json"))
 
     @property
@@ -121,39 +121,39 @@ class Run:
                 raise DataError(
                     f"The {what} of {about['source']} is not what this run was trained on "
                     f"({now[:12]} now, {then[:12]} then).",
-                    mend=f"Restore the data; {way_out}",
+                    fix=f"Restore the data; {way_out}",
                 )
 
     def evaluate(
         self, source: str | Path | None = None, *, num_beams: int | None = None, length_penalty: float | None = None
-    ) -> dict[str, Measure]:
-        """Figures with their 95 % intervals on the run's own test part, or on other labelled data of the same kind:
-        a path, or the test part of a named set. What is not the run's own goes through the run's own preprocessing.
+    ) -> dict[str, Metric]:
+        """Metrics with their 95 % intervals on the run's own test split, or on other labelled data of the same kind:
+        a path, or the test split of a named set. What is not the run's own goes through the run's own preprocessing.
         `num_beams` and `length_penalty` are for runs that write sequences, and else those of its settings.
         """
         self._refuse_beams(num_beams, length_penalty)
         if source is not None and not hasattr(source, "edge_index"):
             refuse_object(source, "a path or the name of a data set")
         if source is None:
-            parts = self.data().parts
-            part = parts.get("test") or parts.get("val")
-            if part is None:
-                raise DataError("This run kept no test part.", mend="Name labelled data: cutaway evaluate RUN DATA.")
+            splits = self.data().splits
+            split = splits.get("test") or splits.get("val")
+            if split is None:
+                raise DataError("This run kept no test split.", fix="Name labelled data: cutaway evaluate RUN DATA.")
         elif str(source) in NAMED:
-            part = self._prepared_anew(open_data(source, DataSettings()))
+            split = self._prepared_anew(open_data(source, DataSettings()))
         else:
-            part = self.preprocessing.labelled(source)
-        assert part.target is not None, "labelled parts have targets"
-        return self.task.measures(*self.results(part, decodes=True, num_beams=num_beams, length_penalty=length_penalty))
+            split = self.preprocessing.labelled(source)
+        assert split.target is not None, "labelled splits have targets"
+        return self.task.metrics(*self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty))
 
-    def _prepared_anew(self, data: DataSet) -> Part:
-        """The test part of another data set, from what its examples were before that set prepared them.
+    def _prepared_anew(self, data: DataSet) -> Split:
+        """The test split of another data set, from what its examples were before that set prepared them.
 
         Raises DataError where they are of another kind, or their target is.
         """
-        theirs, ours, part = data.spec.target, self.spec.target, data.parts["test"]
-        examples = [part.picture(i) or part.row(i) for i in range(len(part))]
-        assert part.target is not None, "named sets have targets"
+        theirs, ours, split = data.spec.target, self.spec.target, data.splits["test"]
+        examples = [split.picture(i) or split.row(i) for i in range(len(split))]
+        assert split.target is not None, "named sets have targets"
         if data.spec.kind not in ("table", "image"):
             raise DataError(f"{data.name} is named {data.spec.kind} data: name a path to evaluate on other data.")
         if data.spec.kind != self.spec.kind or type(theirs) is not type(ours) or None in examples:
@@ -169,17 +169,17 @@ class Run:
                     f"{data.name} has classes that this run did not learn: {', '.join(unknown[:5])}. "
                     f"It learned: {', '.join(ours.names[:20])}."
                 )
-            prepared.target = torch.tensor([ours.names.index(name) for name in theirs.names])[part.target]
+            prepared.target = torch.tensor([ours.names.index(name) for name in theirs.names])[split.target]
         elif isinstance(theirs, Value) and isinstance(ours, Value):
-            prepared.target = (part.target * theirs.scale + theirs.mean - ours.mean) / ours.scale
+            prepared.target = (split.target * theirs.scale + theirs.mean - ours.mean) / ours.scale
         return prepared
 
     def predict(
         self, sources: Sequence[Any], *, num_beams: int | None = None, length_penalty: float | None = None
     ) -> list[dict[str, Any]]:
-        """One row an example, in words and units, for new files or rows, prepared as the training part was.
+        """One row an example, in words and units, for new files or rows, prepared as the training split was.
 
-        What the training part did not know, such as a category, is warned of. Of a run that learned pairs a file has a
+        What the training split did not know, such as a category, is warned of. Of a run that learned pairs a file has a
         row for every line, in its order, with nothing said of an empty one; `num_beams` and `length_penalty`
         are as in `evaluate`.
         """
@@ -192,20 +192,22 @@ class Run:
             return self._neighbours(sources)
         if isinstance(self.spec.target, Masked) and any(GAP in str(source) for source in sources):
             return self._filled(sources)
-        part = self.preprocessing.examples(sources)
-        for sentence in getattr(part, "notes", ()):
+        split = self.preprocessing.examples(sources)
+        for sentence in getattr(split, "notes", ()):
             warnings.warn(sentence, stacklevel=2)
-        refuse_longer = getattr(part, "refuse_longer", None)
+        refuse_longer = getattr(split, "refuse_longer", None)
         context = getattr(getattr(self.model, "config", None), "context_length", None)
         if refuse_longer is not None and context is not None:
             refuse_longer(context)
         results = (
-            self.results(part, decodes=True, num_beams=num_beams, length_penalty=length_penalty) if len(part) else None
+            self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty)
+            if len(split)
+            else None
         )
         rows = self.task.predictions(results.outputs) if results else []
-        for i in getattr(part, "empty", ()):
+        for i in getattr(split, "empty", ()):
             rows[i] = dict.fromkeys(rows[i], "")
-        return [{"input": part.name(i), **row} for i, row in enumerate(rows)]
+        return [{"input": split.name(i), **row} for i, row in enumerate(rows)]
 
     @property
     def vectors(self) -> Vectors:
@@ -232,7 +234,7 @@ class Run:
         text = self.preprocessing
         assert isinstance(text, MaskedPreprocessing)
         if whole := [given for given in texts if GAP not in str(given)]:
-            raise DataError(f"{str(whole[0])!r} has no gap ({GAP}).", mend="Fill gaps and score texts apart.")
+            raise DataError(f"{str(whole[0])!r} has no gap ({GAP}).", fix="Fill gaps and score texts apart.")
         model, others = self.place.model(self.model, learns=False), torch.from_numpy(text.masking.others)
         rows = []
         for given in texts:
@@ -247,15 +249,15 @@ class Run:
         return rows
 
     def results(
-        self, part: Part, decodes: bool = False, num_beams: int | None = None, length_penalty: float | None = None
+        self, split: Split, decodes: bool = False, num_beams: int | None = None, length_penalty: float | None = None
     ) -> Results:
-        """The model's answers for a part, with its targets; `decodes` as in `results_of`, `num_beams` and
+        """The model's answers for a split, with its targets; `decodes` as in `results_of`, `num_beams` and
         `length_penalty` too, which are those of the run's settings unless they are given."""
         settings = self.about["settings"]
         model = self.place.model(self.model, learns=False)
         return results_of(
             model,
-            part,
+            split,
             self.place,
             256,
             self.task,
@@ -276,7 +278,7 @@ class Run:
         if strange is not None and not hasattr(strange, "edge_index"):
             raise DataError(
                 f"{takes}, and prepares them as the training data was; this is a {type(strange).__name__}.",
-                mend="What is prepared already goes to the model itself: run.model(x).",
+                fix="What is prepared already goes to the model itself: run.model(x).",
             )
 
     def _refuse_beams(self, num_beams: int | None, length_penalty: float | None) -> None:

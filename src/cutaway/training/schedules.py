@@ -1,4 +1,4 @@
-"""How the learning rate moves: the factor on the base rate as a function of the share of training that is done.
+"""How the learning rate moves: the factor on the base rate as a function of the fraction of training that is done.
 
 Everything is a function of progress t ∈ [0, 1], so that a schedule means the same for epochs and for a time budget.
 """
@@ -11,16 +11,16 @@ from .settings import TrainSettings
 
 
 def factor(settings: TrainSettings, t: float, steps: int) -> float:
-    """The factor on the learning rate when the share `t` of training is done, of `steps` updates in all.
+    """The factor on the learning rate when the fraction `t` of training is done, of `steps` updates in all.
 
     constant       1
     step           gamma^(milestones passed); K. He et al. 2015 drop to 0.1 at 1/2 and 3/4
     cosine         ½ (1 + cos π t); I. Loshchilov, F. Hutter, SGDR, 2017, <https://arxiv.org/abs/1608.03983>
-    warmup-cosine  a linear rise over the share `warmup`, then the cosine
+    warmup-cosine  a linear rise over the fraction `warmup`, then the cosine
     noam           min(s/w, √(w/s)) at update s of w warm-up updates: A. Vaswani et al. 2017, eq. 3, with its peak at 1
-    one-cycle      a cosine from 1/25 up over the share 0.3, then down to 1/250 000; L. Smith, N. Topin, 2018,
+    one-cycle      a cosine from 1/25 up over the fraction 0.3, then down to 1/250 000; L. Smith, N. Topin, 2018,
                    <https://arxiv.org/abs/1708.07120>
-    wsd            a linear rise, 1, then a linear fall to 0 over the share `decay`; S. Hu et al., MiniCPM, 2024,
+    wsd            a linear rise, 1, then a linear fall to 0 over the fraction `decay`; S. Hu et al., MiniCPM, 2024,
                    <https://arxiv.org/abs/2404.06395>
     linear         1 − t, at least 1/10 000, as in the code of T. Mikolov et al., word2vec, 2013
     """

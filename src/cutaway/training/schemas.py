@@ -13,9 +13,10 @@ from ..files import read_json
 from ..models.registry import presets
 from ..schema import NUMBER, refuse_unlike
 from ..settings import as_now
+from ..spec import kind_now
 
 TEXT, FIGURE = str | None, NUMBER | None  # FIGURE: null stands for infinity and for no number
-MEASURE = {"value": FIGURE, "low": FIGURE, "high": FIGURE}
+METRIC = {"value": FIGURE, "low": FIGURE, "high": FIGURE}
 SURE = {"value": NUMBER, "low": NUMBER, "high": NUMBER}
 
 COLUMN = {"name": str, "role": str, "type": str, "missing": str, "example": str}
@@ -31,7 +32,7 @@ RUN = {
         "kind": str,
         "fingerprint": str,
         "split_hash": str,
-        "parts": {"train": int, ...: int},
+        "splits": {"train": int, ...: int},
         "image_sizes?": {"least": int, "usual": int, "step": int, "only?": int},
         "notes?": [str],
         "findings?": [str],
@@ -62,7 +63,7 @@ RUN = {
     "stopped?": str,
     "best?": {"epoch": int, "metric": str, "value": FIGURE},
     "average?": {"first": int, "last": int, "score": FIGURE},
-    "verdict?": str,
+    "summary?": str,
 }
 
 EXAMPLE = {
@@ -73,16 +74,16 @@ SAMPLE = {"name": str, "prompt": str, "written": str, "actual": str}
 OPERATING = {"threshold": NUMBER, "recall": NUMBER, "precision": FIGURE, "false_positives": NUMBER}
 AREA = {"value": NUMBER, "low": FIGURE, "high": FIGURE}
 CURVE = {
-    "name": str, "examples": int, "share": FIGURE, "auc": AREA, "average_precision": AREA,
+    "name": str, "examples": int, "fraction": FIGURE, "auc": AREA, "average_precision": AREA,
     "roc?": [NUMBER], "precision?": [NUMBER], "operating?": OPERATING,
 }  # fmt: skip
 BIN = {"bin": int, "count": int, "said": NUMBER, "was": NUMBER}
-CLASS = {"name": str, "count": int, "precision": MEASURE, "recall": MEASURE, "f1": MEASURE}
+CLASS = {"name": str, "count": int, "precision": METRIC, "recall": METRIC, "f1": METRIC}
 EVALUATION = {
-    "part": str,
+    "split": str,
     "count": int,
     "watch": str,
-    "measures": {...: MEASURE},
+    "metrics": {...: METRIC},
     "baseline?": {"name": str, "value": NUMBER},
     "worst": [EXAMPLE],
     "right?": [EXAMPLE],
@@ -99,7 +100,7 @@ EVALUATION = {
         "metric": str, "rows": int, "repeats": int, "columns": [{"name": str, **SURE}],
     },
     "values?": {"column": str, "actual": [NUMBER], "predicted": [NUMBER]},
-    "baselines?": [{"key": str, "name": str, "difference": MEASURE, "mae": MEASURE, "mase": MEASURE, "rmse": MEASURE}],
+    "baselines?": [{"key": str, "name": str, "difference": METRIC, "mae": METRIC, "mase": METRIC, "rmse": METRIC}],
     "forecast?": {
         "best": str, "columns": [str, ...], "horizon": int, "season": int, "unit": str,
         "steps": [{"key": str, "name": str, "rmse": [FIGURE]}, ...],
@@ -107,10 +108,20 @@ EVALUATION = {
     },
 }  # fmt: skip
 
+# What stood at these places before 0.7, and where it stands now: runs of that time are read. To be dropped at 1.0.
+MOVED = {
+    "data.parts": "splits",
+    "part": "split",
+    "measures": "metrics",
+    "verdict": "summary",
+    "discrimination.classes.share": "fraction",
+}
+
 
 def read_run(folder: Path) -> dict[str, Any]:
     """The document run.json of a run's folder. Raises FileError, by file and key, where it is not what was written."""
     about = _read(folder / "run.json", RUN, "Take it from a copy, or train again.")
+    about["data"]["kind"] = kind_now(about["data"]["kind"])
     own, found = about["model_settings"], presets().get(about["model"])
     return about | {"settings": as_now(about["settings"]), "model_settings": found.as_now(own) if found else own}
 
@@ -125,11 +136,20 @@ def read_evaluation(folder: Path) -> dict[str, Any] | None:
     """The document evaluation.json of a run's folder, None where the run ended before there was one. Raises FileError
     as `read_run` does."""
     path = folder / "evaluation.json"
-    mend = "Take it from a copy, or train again; `cutaway evaluate RUN` measures anew, and prints."
-    return _read(path, EVALUATION, mend) if path.is_file() else None
+    fix = "Take it from a copy, or train again; `cutaway evaluate RUN` measures anew, and prints."
+    return _read(path, EVALUATION, fix) if path.is_file() else None
 
 
-def _read(path: Path, schema: dict[Any, Any], mend: str) -> dict[str, Any]:
+def _read(path: Path, schema: dict[Any, Any], fix: str) -> dict[str, Any]:
     document: dict[str, Any] = read_json(path)
-    refuse_unlike(document, schema, path, mend)
+    for place, now in MOVED.items():
+        *within, before = place.split(".")
+        found: list[Any] = [document]
+        for key in within:
+            inner = [one[key] for one in found if isinstance(one, dict) and key in one]
+            found = [each for one in inner for each in (one if isinstance(one, list) else [one])]
+        for one in found:
+            if isinstance(one, dict) and before in one:
+                one.setdefault(now, one.pop(before))
+    refuse_unlike(document, schema, path, fix)
     return document

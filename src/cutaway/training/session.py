@@ -51,7 +51,7 @@ def fit(
 
     With `resume`, go on with that run: model, data and settings are its own, and only those of `MAY_CHANGE` may be
     given. With `overwrite`, `out` may be a run, which is replaced. Meanwhile no other process can work on the run.
-    Raises Interrupted where the person stops it (the checkpoint is written), CutawayError for what they can mend.
+    Raises Interrupted where the person stops it (the checkpoint is written), CutawayError for what they can fix.
     """
     typed = given
     if model is not None:
@@ -78,7 +78,7 @@ def fit(
             )
         goes_on = earlier is not None and (earlier.folder / "checkpoints" / "last.safetensors").exists()
         ready = prepare(model, source, given, resumed=goes_on)
-        refuse_unfit(ready.settings, ready.data.parts["train"])
+        refuse_unfit(ready.settings, ready.data.splits["train"])
         if not earlier or "max_steps" in typed:
             settle_length(ready, typed, cut=before.get("resumed", 0) + 1 if earlier else 0)
         notes += refuse_step_beyond_memory(ready)
@@ -149,9 +149,9 @@ def _train(
 def settle_length(ready: Prepared, typed: Mapping[str, Any], cut: int = 0) -> None:
     """Make the epochs as many as the updates take, where those are given and the epochs are not among what was
     `typed`; `cut` is how many epochs may have been left early."""
-    part, settings = ready.data.parts["train"], ready.settings
+    split, settings = ready.data.splits["train"], ready.settings
     if settings.max_steps and "epochs" not in typed:
-        epochs = reach(part, settings, ready.place, epochs=settings.max_steps)[0]  # an epoch has at least one
+        epochs = reach(split, settings, ready.place, epochs=settings.max_steps)[0]  # an epoch has at least one
         ready.settings = replace(settings, epochs=max(epochs + cut, settings.freeze_epochs or 0))
 
 
@@ -159,7 +159,7 @@ def finish(
     folder: Path, about: dict[str, Any], ready: Prepared, state: State, status: str, mean: Mean | None = None
 ) -> None:
     """Keep the best weights as the run's model, or the mean of the last ones where there is one; where training is
-    over, open the test part, once."""
+    over, open the test split, once."""
     kept = folder / "checkpoints" / ("average.safetensors" if mean else "best.safetensors")
     if kept.exists():
         ready.model.load_state_dict(load_weights(kept))
@@ -178,11 +178,11 @@ def finish(
         },
         "average": {**asdict(mean), "score": _finite(mean.score)} if mean else None,  # what is kept instead of the best
         "resumed": state.resumed,
-        "verdict": None,
+        "summary": None,
     }
     if status == "finished":
-        about["verdict"] = documents.verdict(ready, state)
-        name = "test" if "test" in ready.data.parts else "val" if "val" in ready.data.parts else "train"
+        about["summary"] = documents.summary(ready, state)
+        name = "test" if "test" in ready.data.splits else "val" if "val" in ready.data.splits else "train"
         write_json(folder / "evaluation.json", documents.evaluation(ready, name))
     write_json(folder / "run.json", about)
 
@@ -223,7 +223,7 @@ def _refuse_other_weights(about: Mapping[str, Any], ready: Prepared) -> None:
 def _resumed(
     about: dict[str, Any], model: str | None, source: Any, given: Mapping[str, Any]
 ) -> tuple[str, Any, dict[str, Any]]:
-    """Model, source and settings of a run that is taken up again, with what may change changed."""
+    """Model, source and settings of a run that is resumed, with what may change changed."""
     if about["data"]["source"] == IN_MEMORY:
         if source is None or isinstance(source, str):
             raise SettingError("This run's data was given in Python: give it again, as train(data=graph, resume=RUN).")
@@ -236,7 +236,7 @@ def _resumed(
     for key in given:
         if key not in MAY_CHANGE:
             raise SettingError(
-                f"{key} cannot change when a run is taken up again; these can: {', '.join(MAY_CHANGE)}. "
+                f"{key} cannot change when a run is resumed; these can: {', '.join(MAY_CHANGE)}. "
                 "For another setting, train anew."
             )
     own = {**about["settings"], **{f"model.{k}": v for k, v in about["model_settings"].items()}}

@@ -128,7 +128,7 @@ class TrainSettings:
     threads: int | None = setting(None, "CPU threads", low=1, high=1024)
     memory_fraction: float = setting(
         0.9,
-        "refuse to train where the estimate takes more than this fraction of the memory that is free; 0 never refuses",
+        "train only where the estimate takes no more than this fraction of the memory that is free; 0 always trains",
         low=0.0,
         high=1.0,
     )

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.sets import Batch, Part, TensorPart
+from ..data.sets import Batch, Split, TensorSplit
 from ..data.tables.preprocessing import TablePreprocessing
 from ..data.text.running_preprocessing import Reading
 from ..generation.pieces import Pieces, as_text
@@ -35,9 +35,9 @@ TEMPERATURE = 0.8
 AT_A_TIME = 4096  # examples that are put into words, or that the model answers, at once
 
 
-def examples(part: Part, task: Any, outputs: Tensor, target: Tensor) -> dict[str, Any]:
-    """The worst mistakes and, beside them, examples that were got right, an even choice over the part; where an example
-    is not simply right or wrong, those with the smallest loss. Words are made of some examples at a time."""
+def examples(split: Split, task: Any, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+    """The worst mistakes and, beside them, examples that were got right, an even choice over the split; where an
+    example is not simply right or wrong, those with the smallest loss. Words are made of some examples at a time."""
     worst: list[tuple[float, int]] = []  # (loss, example)
     best: list[tuple[float, int]] = []
     right: list[int] = []
@@ -54,7 +54,7 @@ def examples(part: Part, task: Any, outputs: Tensor, target: Tensor) -> dict[str
         beside = sorted(i for _, i in best)
 
     def shown(which: Sequence[int]) -> list[dict[str, Any]]:
-        return [_shown(part, i, task.mistakes(outputs[i : i + 1], target[i : i + 1])[0]) for i in which]
+        return [_shown(split, i, task.mistakes(outputs[i : i + 1], target[i : i + 1])[0]) for i in which]
 
     found = {"worst": shown([i for _, i in worst]), "right": shown(beside)}
     if isinstance(getattr(task, "target", None), Tokens):
@@ -62,16 +62,16 @@ def examples(part: Part, task: Any, outputs: Tensor, target: Tensor) -> dict[str
     return found
 
 
-def details(ready: Prepared, part: Part, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+def details(ready: Prepared, split: Split, outputs: Tensor, target: Tensor) -> dict[str, Any]:
     """What only some tasks have: curves and calibration of classes, importance of columns, samples of a language."""
     found: dict[str, Any] = {}
     task, preprocessing = ready.task, ready.data.preprocessing
     if isinstance(task, Classification):
         found |= scores(task, outputs, target)
-    if isinstance(preprocessing, TablePreprocessing) and isinstance(part, TensorPart):
-        found |= _importance(ready, preprocessing, part)
+    if isinstance(preprocessing, TablePreprocessing) and isinstance(split, TensorSplit):
+        found |= _importance(ready, preprocessing, split)
     if isinstance(preprocessing, Reading) and isinstance(ready.data.spec.target, NextToken):
-        found["samples"] = samples(ready.model, ready.place, preprocessing, part)
+        found["samples"] = samples(ready.model, ready.place, preprocessing, split)
     return found
 
 
@@ -81,9 +81,9 @@ def spread(choice: Sequence[int], most: int) -> list[int]:
     return [int(choice[i]) for i in at]
 
 
-def _shown(part: Part, i: int, row: dict[str, Any]) -> dict[str, Any]:
+def _shown(split: Split, i: int, row: dict[str, Any]) -> dict[str, Any]:
     """An example with what a person needs to see of it."""
-    picture = part.picture(i)
+    picture = split.picture(i)
     source = None
     if picture is not None:
         picture.thumbnail((PICTURE_SIDE, PICTURE_SIDE))
@@ -91,14 +91,14 @@ def _shown(part: Part, i: int, row: dict[str, Any]) -> dict[str, Any]:
         picture.save(buffer, format="PNG")
         source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
     words = {k: row[k] for k in ("actual", "predicted", "confidence", "loss")}
-    return {"name": part.name(i), **words, "picture": source, "row": part.row(i)}
+    return {"name": split.name(i), **words, "picture": source, "row": split.row(i)}
 
 
 @torch.no_grad()
-def _importance(ready: Prepared, preprocessing: TablePreprocessing, part: TensorPart) -> dict[str, Any]:
+def _importance(ready: Prepared, preprocessing: TablePreprocessing, split: TensorSplit) -> dict[str, Any]:
     """How much accuracy is lost, or RMSE gained, where a column of the table is shuffled."""
     task = ready.task
-    assert part.target is not None
+    assert split.target is not None
 
     def answer(inputs: Tensor) -> Tensor:
         pieces = [ready.place.batch(Batch((piece,), piece[:, :0]))[0] for piece in torch.split(inputs, AT_A_TIME)]
@@ -117,8 +117,8 @@ def _importance(ready: Prepared, preprocessing: TablePreprocessing, part: Tensor
         found = importance(
             answer,
             lambda outputs, target: sign * task.quick(outputs, target)[metric],
-            part.inputs,
-            part.target,
+            split.inputs,
+            split.target,
             [(encoder.name, len(encoder.features)) for encoder in preprocessing.encoders],
         )
     finally:
@@ -126,8 +126,9 @@ def _importance(ready: Prepared, preprocessing: TablePreprocessing, part: Tensor
     return {"importance": {"metric": metric, **found}} if found else {}
 
 
-def samples(model: Any, place: Place, text: Reading, part: Part) -> list[dict[str, Any]]:
-    """What the model writes behind beginnings out of the part, and what stands there; fewer tokens of a large model."""
+def samples(model: Any, place: Place, text: Reading, split: Split) -> list[dict[str, Any]]:
+    """What the model writes after beginnings out of the split, and what stands there; fewer tokens of a large
+    model."""
     known, context = text.tokenizer, context_of(model)
     ends = [] if known.end is None else [known.end]
     special = (known.padding, known.unknown, known.begin, known.mask)
@@ -138,8 +139,8 @@ def samples(model: Any, place: Place, text: Reading, part: Part) -> list[dict[st
     if count < 1 or given < 1:
         return []
     found = []
-    for i in spread(range(max(1, len(part) - 1)), SAMPLES):  # the last window is often short
-        window = next(iter(part.batches([torch.tensor([i])])))
+    for i in spread(range(max(1, len(split) - 1)), SAMPLES):  # the last window is often short
+        window = next(iter(split.batches([torch.tensor([i])])))
         tokens = window.inputs[0][0]
         if len(window.inputs) > 1 and window.inputs[1] is not None:
             tokens = tokens[window.inputs[1][0].bool()]
@@ -150,7 +151,7 @@ def samples(model: Any, place: Place, text: Reading, part: Part) -> list[dict[st
         prompt = text.decode(begin.tolist())
         found.append(
             {
-                "name": part.name(i),
+                "name": split.name(i),
                 "prompt": prompt,
                 "written": "".join(as_text(map(int, drawn), Pieces(text.decode, begin.tolist()))),
                 "actual": text.decode([*begin.tolist(), *after.tolist()]).removeprefix(prompt),

@@ -28,13 +28,13 @@ class Snapshots:
         self.folder, self.at = run_folder / FOLDER, at
 
     def keep(self, update: int, weights: Callable[[], Mapping[str, Tensor]]) -> None:
-        """Write the weights behind that update, if they are to be kept. Written again, they are the same."""
+        """Write the weights after that update, if they are to be kept. Written again, they are the same."""
         if update in self.at:
             save_weights(self.folder / f"step-{update}.safetensors", dict(weights()))
 
 
 def kept(run_folder: Path) -> dict[int, Path]:
-    """The files that were kept, by the update behind which they were, in order."""
+    """The files that were kept, by the update after which they were, in order."""
     found = {}
     for path in (run_folder / FOLDER).glob("step-*.safetensors"):
         if match := re.fullmatch(r"step-(\d+)\.safetensors", path.name):

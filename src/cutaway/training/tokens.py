@@ -64,7 +64,7 @@ class Words:
 
 
 def words_of(model: nn.Module, task: Task | None, chunk: int | None = None, compiled: bool = False) -> Words | None:
-    """The model's words, where the task is to foretell tokens and the outputs are what its head makes of its features.
+    """The model's words, where the task is to predict tokens and the outputs are what its head makes of its features.
     None for others, recurrent networks among them: those drop numbers between the two, or carry a state."""
     whole = hasattr(model, "features") and isinstance(getattr(model, "head", None), nn.Module)
     if not whole or isinstance(model, Advances) or not isinstance(task, Language | Transduction):

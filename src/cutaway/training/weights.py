@@ -29,6 +29,7 @@ from ..models.origin import Origin, origin_from_json
 from ..models.registry import Preset
 from ..models.saving import WEIGHTS, read_tensors, refuse_not_finite, refuse_pickle
 from ..settings import as_text
+from ..spec import kind_now
 from .layers import HEAD, LAYERS, auxiliary, heads
 
 # Of a Config: what shapes tell.
@@ -164,7 +165,7 @@ def _tokenizer_beside(file: Path) -> Path | None:
         beside = file.parent / name
         if beside.is_file():
             document = read_json(beside)
-            shared = document.get("kind") == "pairs" and document["target"] in (None, document["source"])
+            shared = kind_now(document.get("kind")) == "seq2seq" and document["target"] in (None, document["source"])
             if name == TOKENIZERS[0] or "tokenizer" in document or shared:
                 return beside
     return None

@@ -50,7 +50,7 @@ class Found:
 
 def suits(subject: Subject) -> bool:
     """Whether the model attends to tokens, patches or places. Attention over edges belongs to the graph."""
-    return subject.kind in ("text", "pairs", "image") and bool(attentions(subject.model))
+    return subject.kind in ("text", "seq2seq", "image") and bool(attentions(subject.model))
 
 
 def view(subject: Subject) -> View:

@@ -91,11 +91,11 @@ def alone(subject: Subject, i: int) -> tuple[Subject, int | None]:
     if subject.kind == "graph":
         return subject, i
     inputs = tuple(x[i : i + 1] if len(x) == len(subject.inputs[0]) else x for x in subject.inputs)
-    if subject.kind in ("text", "pairs") and len(inputs) > 1 and inputs[1].dtype == torch.bool:
+    if subject.kind in ("text", "seq2seq") and len(inputs) > 1 and inputs[1].dtype == torch.bool:
         length = max(1, int(inputs[1].sum()))
         if len(inputs) <= 3 and bool(inputs[1][0, :length].all()):
             inputs = (inputs[0][:, :length], inputs[1][:, :length], *inputs[2:])
-    if subject.kind == "pairs":
+    if subject.kind == "seq2seq":
         padding = getattr(getattr(subject.spec, "target", None), "padding", 0)
         real = (inputs[2][0] != padding).nonzero()
         if len(real) and subject.part is not None:
@@ -142,7 +142,7 @@ def _methods(one: Subject) -> list[str]:
         return ["integrated_gradients", "occlusion", "edges"]
     if one.inputs[0].ndim == 2 and one.inputs[0].is_floating_point():
         return ["integrated_gradients", "kernel_shap"]
-    if one.kind in ("text", "pairs"):
+    if one.kind in ("text", "seq2seq"):
         return ["integrated_gradients", "occlusion", *(["rollout"] if attends else [])]
     own = ["grad_cam"] if convolves else []
     own = ["rollout"] if attends and one.kind == "image" and type(one.model).__name__ == "ViT" else own
@@ -208,7 +208,7 @@ def _what(one: Subject, result: Attribution) -> str:
     k = int(result.target.output[0]) if result.target.output is not None else 0
     names = _names(one)
     place = int(result.target.place[0]) if result.target.place is not None else None
-    if one.kind in ("text", "pairs") and place is not None:
+    if one.kind in ("text", "seq2seq") and place is not None:
         token = names[k] if names else _token(one, k)
         after = "at" if names or isinstance(target, Masked) else "after"
         return f"the score of {token!r} {after} token {place + 1}"
@@ -231,7 +231,7 @@ def _outputs(one: Subject, result: Attribution) -> int:
 def _token(one: Subject, k: int) -> str:
     """A token that could come, as it is written."""
     ids = torch.tensor([[k]])
-    side = 1 if one.kind == "pairs" else 0
+    side = 1 if one.kind == "seq2seq" else 0
     inputs = (ids, torch.ones_like(ids, dtype=torch.bool), *((ids,) if side else ()))
     return dataclasses.replace(one, inputs=inputs).tokens(0, side)[0]
 
@@ -289,7 +289,7 @@ def _parts(one: Subject, result: Attribution) -> list[tuple[str, float]]:
         if values.ndim == 1:
             return [(f"edge {k}", v) for k, v in enumerate(values.tolist())]
         return list(zip(node_names(one), values.sum(1).tolist()))
-    if result.kind in ("text", "pairs"):
+    if result.kind in ("text", "seq2seq"):
         tokens = [(repr(t), float(v)) for t, v in zip(one.tokens(0), values)]
         beside = result.beside[0] if result.beside is not None else torch.zeros(0)
         target = one.tokens(0, 1) if len(beside) else []
@@ -356,7 +356,7 @@ def _table(one: Subject, found: list[Attribution]) -> Any:
         return table(columns, [_row(f) for f in found])
     parts = [_parts(one, f) for f in same]
     order = sorted(range(len(parts[0])), key=lambda k: -abs(parts[0][k][1]))[:200]
-    if found[0].kind in ("text", "pairs", "series"):
+    if found[0].kind in ("text", "seq2seq", "series"):
         order.sort()
     rows = [[parts[0][k][0], *(p[k][1] for p in parts)] for k in order]
     return table({"part": "text"} | {NAMES[f.method]: "number" for f in same}, rows)

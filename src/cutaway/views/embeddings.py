@@ -95,7 +95,7 @@ def _enough(subject: Subject) -> bool:
 
 def _words(subject: Subject) -> Part | None:
     found = _table_of(subject.model)
-    if found is None or subject.kind not in ("text", "pairs"):
+    if found is None or subject.kind not in ("text", "seq2seq"):
         return None
     written = subject.vocabulary(0)
     ids = _worth(subject, written, found.num_embeddings)
@@ -185,10 +185,10 @@ def _flat(subject: Subject, x: Tensor, start: int) -> Tensor:
     size, real = x.shape[:2], None
     for mask in subject.inputs[1:]:
         part = mask[start : start + len(x)]
-        if mask.dtype == torch.bool and part.shape == size and subject.kind != "pairs":
+        if mask.dtype == torch.bool and part.shape == size and subject.kind != "seq2seq":
             real = part
     target = subject.target
-    if subject.kind == "pairs" and target is not None and target[start : start + len(x)].shape == size:
+    if subject.kind == "seq2seq" and target is not None and target[start : start + len(x)].shape == size:
         real = target[start : start + len(x)] != IGNORED
     if real is None:
         return x.mean(1)
@@ -304,6 +304,10 @@ def _rounded(values: Tensor) -> list[list[float]]:
 
 def _one_word(subject: Subject) -> Part | None:
     """One word through the layers of a Transformer for text."""
-    if subject.family != "transformer" or subject.kind not in ("text", "pairs") or not spring.blocks_of(subject.model):
+    if (
+        subject.family != "transformer"
+        or subject.kind not in ("text", "seq2seq")
+        or not spring.blocks_of(subject.model)
+    ):
         return None
     return spring.drawings(subject)

@@ -38,12 +38,12 @@ def preprocessing_beside(preset: Preset, config: Any, folder: Path | None) -> tu
         return _texts(config, folder / TOKENIZER), ""
     lacking = {
         "text": "no tokenizer, which tells how text becomes tokens",
-        "pairs": "no tokenizers, which tell how text becomes tokens",
+        "seq2seq": "no tokenizers, which tell how text becomes tokens",
         "table": "no columns, which tell how a row becomes numbers",
     }.get(kind, f"no preprocessing, which tells how {kind} data becomes numbers")
     raise DataError(
         f"{preset.name} has {lacking}: it cannot be shown files of yours.",
-        mend="Leave INPUT out, for random examples; or train it on data like yours and give the run's folder.",
+        fix="Leave INPUT out, for random examples; or train it on data like yours and give the run's folder.",
     )
 
 

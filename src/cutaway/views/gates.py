@@ -193,9 +193,9 @@ def _drawings(subject: Subject, layer: Layer, example: int, layers: int) -> list
 
 def _words(subject: Subject, layer: Layer, example: int) -> list[str] | None:
     """The tokens that the layer reads, where they have room."""
-    if subject.kind not in ("text", "pairs") or layer.steps > WORDS:
+    if subject.kind not in ("text", "seq2seq") or layer.steps > WORDS:
         return None
-    for side in (0, 1) if subject.kind == "pairs" else (0,):
+    for side in (0, 1) if subject.kind == "seq2seq" else (0,):
         found = subject.tokens(example, side)
         if len(found) == layer.steps and (side == 1) == isinstance(layer.module, nn.RNNCellBase):
             return found

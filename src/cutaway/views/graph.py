@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..data.graphs.parts import NodePart
+from ..data.graphs.splits import NodeSplit
 from ..draw.description import Drawing, View, table
 from ..draw.words import count, number, plural, share
 from ..errors import UnknownName
@@ -146,9 +146,9 @@ def _known(subject: Subject, nodes: Tensor) -> tuple[dict[int, str], Tensor | No
     """Names and classes of the nodes, from all parts of the data that have this very graph."""
     names: dict[int, str] = {}
     classes = torch.full((len(nodes),), -1)
-    parts = list(subject.data.parts.values()) if subject.data is not None else []
+    parts = list(subject.data.splits.values()) if subject.data is not None else []
     for part in (*parts, subject.part):
-        if not isinstance(part, NodePart) or part.neighbours or len(part.x) != len(nodes):
+        if not isinstance(part, NodeSplit) or part.neighbours or len(part.x) != len(nodes):
             continue
         for i, row in enumerate(part.rows.tolist()):
             names[row] = part.name(i)

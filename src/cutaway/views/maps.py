@@ -37,7 +37,7 @@ UNSIGNED = ("grad_cam", "rollout")
 def drawn(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
     """The maps of one example, by the kind of data."""
     draw = {"image": _over_picture, "video": _over_frames, "series": _along_time, "graph": _over_nodes}
-    if found[0].kind in ("text", "pairs"):
+    if found[0].kind in ("text", "seq2seq"):
         return [_over_words(subject, i, one) for one in found]
     if found[0].kind == "table":
         return [_beside_columns(subject, found)]
@@ -214,7 +214,7 @@ def _frames(subject: Subject, i: int) -> int:
 
 
 def _variables(subject: Subject, features: int) -> list[str]:
-    if subject.kind == "sound":
+    if subject.kind == "audio":
         return [f"band {f + 1}" for f in range(features)]
     names = getattr(getattr(subject.preprocessing, "columns", None), "names", ())
     if len(names) == features:
@@ -258,7 +258,7 @@ def node_names(subject: Subject) -> list[str]:
     """What the nodes are called: by the data where it names them, else by their numbers."""
     names = [f"node {v}" for v in range(len(subject.inputs[0]))]
     whole = subject.data is not None and len(subject.inputs) == 3  # one graph, all of it
-    for part in subject.data.parts.values() if whole and subject.data is not None else ():
+    for part in subject.data.splits.values() if whole and subject.data is not None else ():
         rows = getattr(part, "rows", None)
         if isinstance(rows, Tensor) and len(getattr(part, "x", ())) == len(names):
             for k, v in enumerate(rows.tolist()):

@@ -36,7 +36,7 @@ def open_subject(
     name: str | None = None,
 ) -> Subject:
     """What was named, opened with these examples. `options` with a name that begins with `model.` are settings of a
-    preset, the others are for the views. Raises CutawayError for what a person can mend."""
+    preset, the others are for the views. Raises CutawayError for what a person can fix."""
     given = dict(options or {})
     settings = {k.removeprefix(OF_MODEL): v for k, v in given.items() if k.startswith(OF_MODEL)}
     asked = {k: str(v) for k, v in given.items() if not k.startswith(OF_MODEL)}
@@ -74,7 +74,7 @@ def _opened(model: nn.Module, inputs: Sequence[Any], asked: Mapping[str, str]) -
     if strange := next((x for x in inputs if not isinstance(x, Tensor)), None):
         raise DataError(
             f"A model at hand is looked at with what its forward takes, tensors, and {strange!r} is none.",
-            mend="Give a run's folder instead, to show it files.",
+            fix="Give a run's folder instead, to show it files.",
         )
     subject = open_model(model, *inputs, options=asked)
     return subject if inputs else dataclasses.replace(subject, notes=(RANDOM,))  # who knows what it has learned

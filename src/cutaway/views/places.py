@@ -44,7 +44,7 @@ def sides(subject: Subject, i: int) -> tuple[Side, Side]:
         found = _patches(subject)
         return found, found
     source = _tokens(subject, i, 0)
-    return source, _tokens(subject, i, 1) if subject.kind == "pairs" else source
+    return source, _tokens(subject, i, 1) if subject.kind == "seq2seq" else source
 
 
 def of(look: Look, both: tuple[Side, Side]) -> tuple[Side, Side]:

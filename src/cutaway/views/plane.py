@@ -10,7 +10,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ..data.sets import Part
+from ..data.sets import Split
 from ..data.tables.columns import show
 from ..data.tables.encoders import Category, Encoder, Numeric
 from ..data.tables.preprocessing import TablePreprocessing
@@ -81,7 +81,7 @@ def features(subject: Subject) -> list[Feature]:
 def plane(subject: Subject) -> Plane:
     """The plane of the two features that `features=A,B` names, else of the first two."""
     axes = _asked(features(subject), subject.options)
-    parts = subject.data.parts if subject.data is not None else {}
+    parts = subject.data.splits if subject.data is not None else {}
     places = {f.place for f in axes}
     if parts:
         training = _inputs(parts.get("train", next(iter(parts.values()))), HELD)
@@ -158,12 +158,12 @@ def _unscaled(encoder: Numeric, inputs: np.ndarray) -> np.ndarray:
     return np.asarray(inputs * encoder.scale + encoder.mean)
 
 
-def _inputs(part: Part, most: int) -> Tensor:
+def _inputs(part: Split, most: int) -> Tensor:
     """The inputs of the part's first examples, (n, F)."""
     return next(iter(part.batches([torch.arange(min(most, len(part)))]))).inputs[0]
 
 
-def _shown(part: Part, axes: tuple[Feature, Feature]) -> tuple[Tensor, Tensor | None]:
+def _shown(part: Split, axes: tuple[Feature, Feature]) -> tuple[Tensor, Tensor | None]:
     inputs = _inputs(part, POINTS)
     return _at(inputs, axes), None if part.target is None else part.target[: len(inputs)]
 

@@ -6,7 +6,7 @@ from ..draw.description import Drawing, View, table
 from .run.classes import confusion, per_class
 from .run.documents import read_documents
 from .run.forecast import forecast_views
-from .run.outcome import measures_rows, result, worst
+from .run.outcome import metrics_rows, result, worst
 from .run.values import residuals
 from .subject import Subject
 
@@ -38,7 +38,7 @@ def view(subject: Subject) -> View:
     assert evaluation is not None, "a run that suits has been tested"
     parts: list[View] = []
     if evaluation.get("classes"):
-        parts += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["part"])]
+        parts += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["split"])]
     if evaluation.get("forecast"):
         parts += forecast_views(evaluation["forecast"])
     if evaluation.get("values"):
@@ -51,7 +51,7 @@ def view(subject: Subject) -> View:
         says=parts[0]["says"],
         summary=" ".join([result(documents.run, evaluation), *(part["summary"] for part in parts)]),
         table=table(
-            {"figure": "text", "value": "written", "95 % from": "written", "to": "written"}, measures_rows(evaluation)
+            {"metric": "text", "value": "written", "95 % from": "written", "to": "written"}, metrics_rows(evaluation)
         ),
         drawings=drawings,
     )

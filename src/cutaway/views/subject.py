@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from ..data.sets import DataSet, Part, Preprocessing
+from ..data.sets import DataSet, Preprocessing, Split
 from ..errors import DataError, FileError, ModelError
 from ..inspect.example import example_inputs, example_shape, kind_taken
 from ..models.images import answers_of
@@ -35,7 +35,7 @@ class Subject:
     preset: Preset
     inputs: tuple[Tensor, ...]
     target: Tensor | None = None  # of these examples, as the task has it; None where nobody knows it
-    part: Part | None = None  # where the examples come from: their names, pictures and rows
+    part: Split | None = None  # where the examples come from: their names, pictures and rows
     rows: tuple[int, ...] = ()  # which examples of the part they are
     preprocessing: Preprocessing | None = None  # None: nothing was learned from, and numbers are random
     task: Task | None = None
@@ -103,7 +103,7 @@ class Subject:
     def tokens(self, i: int, side: int = 0) -> list[str]:
         """The tokens of example i as they are written, padding left out; `side` 1 is the target of a pair. Where there
         is no tokenizer they are their numbers. Raises ModelError where examples are not made of tokens."""
-        if self.kind not in ("text", "pairs"):
+        if self.kind not in ("text", "seq2seq"):
             raise ModelError(f"{self.preset.name} was opened with {self.kind} data, which has no tokens.")
         ids, mask = (self.inputs[0], self.inputs[1]) if side == 0 else (self.inputs[2], None)
         real = ids[i] if mask is None else ids[i][mask[i]]
@@ -155,7 +155,7 @@ class Subject:
             return None
         here = dataclasses.replace(self, whole=self.data)  # so that nobody reads it again
         names = [part, *(name for name in ("test", "val", "train") if name != part)]
-        found = next(self.data.parts[name] for name in names if name in self.data.parts)
+        found = next(self.data.splits[name] for name in names if name in self.data.splits)
         return with_examples(here, found, range(min(count, len(found))))
 
 
@@ -165,7 +165,7 @@ def _data_of(run: Run) -> DataSet:
     return run.data()
 
 
-def with_examples(subject: Subject, part: Part, rows: Sequence[int]) -> Subject:
+def with_examples(subject: Subject, part: Split, rows: Sequence[int]) -> Subject:
     """The subject with these examples of a part."""
     index = torch.as_tensor(list(rows), dtype=torch.int64)
     batch = next(iter(part.batches([index])))
@@ -221,7 +221,7 @@ def open_model(model: nn.Module, *inputs: Tensor, options: Mapping[str, str] | N
     if not inputs:
         generator = torch.Generator().manual_seed(0)
         shape = example_shape(found, model.config)
-        shape = (min(TOKENS, *shape),) if kind_taken(found, model.config) in ("text", "pairs") else shape
+        shape = (min(TOKENS, *shape),) if kind_taken(found, model.config) in ("text", "seq2seq") else shape
         inputs = example_inputs(found, model.config, shape, count=count, generator=generator)
         notes = ("Nothing was learned from data here: the examples are random numbers.",)
     return Subject(model.eval(), found, inputs, notes=notes, options=dict(options or {}))

@@ -1,4 +1,4 @@
-"""Graphs as data sets: who is in which part and what it sees, features fitted on training nodes, and new graphs."""
+"""Graphs as data sets: who is in which split and what it sees, features fitted on training nodes, and new graphs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from cutaway.data.graphs.opening import graph_dataset, open_graph
-from cutaway.data.graphs.parts import GraphsPart, NodePart
 from cutaway.data.graphs.preprocessing import GraphPreprocessing
 from cutaway.data.graphs.raw import RawGraphs
+from cutaway.data.graphs.splits import GraphsSplit, NodeSplit
 from cutaway.data.sets import Batch, DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.errors import DataError, SettingError, UnknownName
@@ -37,8 +37,8 @@ def people(folder: Path, rows: int = 40, label: Any = None, extra: str = "") -> 
     return folder
 
 
-def batch(data: DataSet, part: str) -> Batch:
-    found = data.parts[part]
+def batch(data: DataSet, split: str) -> Batch:
+    found = data.splits[split]
     return next(iter(found.batches([torch.arange(len(found))])))
 
 
@@ -46,7 +46,7 @@ def test_nodes_of_a_folder(tmp_path: Path) -> None:
     data = open_graph(people(tmp_path / "people"), DataSettings(target="side"))
     assert isinstance(data.spec.target, Classes)
     assert (data.name, data.spec.target.names, data.spec.kind) == ("people", ("left", "right"), "graph")
-    assert {part: len(p) for part, p in data.parts.items()} == {"train": 25, "val": 6, "test": 5}
+    assert {split: len(p) for split, p in data.splits.items()} == {"train": 25, "val": 6, "test": 5}
     x, edges, rows = batch(data, "train").inputs
     assert x.shape == (40, data.spec.shape[0])
     assert edges.shape == (2, 80)
@@ -56,14 +56,14 @@ def test_nodes_of_a_folder(tmp_path: Path) -> None:
     assert age[rows].std(correction=0) == pytest.approx(1, abs=1e-6)
     assert abs(float(age.mean())) > 1e-6, "the others are not looked at"
     assert mark.unique().tolist() == [0.0, 1.0]
-    for part in data.parts.values():
+    for split in data.splits.values():
         for i in (0, 1):
-            row = part.row(i)
+            row = split.row(i)
             assert row is not None
-            assert part.name(i) == row["id"]
-            assert data.spec.target.names[int(part.target[i])] == row["side"]  # type: ignore[index]
+            assert split.name(i) == row["id"]
+            assert data.spec.target.names[int(split.target[i])] == row["side"]  # type: ignore[index]
     said = " ".join(data.notes)
-    assert "4 nodes of 40 have no target and are in no part; they stay in the graph." in said
+    assert "4 nodes of 40 have no target and are in no split; they stay in the graph." in said
     assert "The column is left out: code" in said
     assert "40 nodes and 80 edges" in said
 
@@ -74,9 +74,9 @@ def test_a_given_split_and_numbers(tmp_path: Path) -> None:
     assert isinstance(data.spec.target, Value)
     target = batch(data, "train").target
     assert target.mean() == pytest.approx(0, abs=1e-6)
-    assert {part: len(p) for part, p in data.parts.items()} == {"train": 18, "val": 10, "test": 8}
+    assert {split: len(p) for split, p in data.splits.items()} == {"train": 18, "val": 10, "test": 8}
     drawn = open_graph(people(tmp_path / "q", label=lambda i: f"{i * 1.5}"), DataSettings(target="side", max_samples=7))
-    assert {part: len(p) for part, p in drawn.parts.items()} == {"train": 7, "val": 6, "test": 5}
+    assert {split: len(p) for split, p in drawn.splits.items()} == {"train": 7, "val": 6, "test": 5}
 
 
 def test_inductive_parts_see_no_later_node(tmp_path: Path) -> None:
@@ -86,10 +86,10 @@ def test_inductive_parts_see_no_later_node(tmp_path: Path) -> None:
     assert data.split_hash == plain.split_hash
     whole_x, whole_edges, _ = batch(plain, "train").inputs
     seen: list[int] = []
-    for part in ("train", "val", "test"):
-        (x, edges, rows), target = batch(data, part)
-        own = batch(plain, part)
-        seen = sorted({*seen, *own.inputs[2].tolist()}) if part != "test" else list(range(40))
+    for split in ("train", "val", "test"):
+        (x, edges, rows), target = batch(data, split)
+        own = batch(plain, split)
+        seen = sorted({*seen, *own.inputs[2].tolist()}) if split != "test" else list(range(40))
         assert torch.equal(x, whole_x[seen])
         assert torch.equal(x[rows], whole_x[own.inputs[2]])
         assert torch.equal(target, own.target)
@@ -97,7 +97,7 @@ def test_inductive_parts_see_no_later_node(tmp_path: Path) -> None:
         inside = [e for e in whole_edges.t().tolist() if e[0] in seen and e[1] in seen]
         assert sorted(back.t().tolist()) == sorted(inside)
     assert any("inductive=true" in note for note in data.notes)
-    assert len(batch(data, "train").inputs[0]) == len(data.parts["train"])
+    assert len(batch(data, "train").inputs[0]) == len(data.splits["train"])
 
 
 def test_settings_that_cannot_be(tmp_path: Path) -> None:
@@ -122,14 +122,14 @@ def test_preprocessing_goes_out_and_in_and_prepares_new_graphs_alike(tmp_path: P
     assert isinstance(data.preprocessing, GraphPreprocessing)
     again = GraphPreprocessing.from_json(json.loads(json.dumps(data.preprocessing.to_json())))
     assert again == data.preprocessing
-    part = again.examples([folder])
-    assert isinstance(part, NodePart)
-    assert len(part) == 40
-    assert torch.equal(part.x, batch(data, "train").inputs[0])
-    assert part.name(9) == "p9"
+    split = again.examples([folder])
+    assert isinstance(split, NodeSplit)
+    assert len(split) == 40
+    assert torch.equal(split.x, batch(data, "train").inputs[0])
+    assert split.name(9) == "p9"
     twice = again.examples([folder, folder])
-    assert isinstance(twice, NodePart)
-    assert torch.equal(twice.x, part.x.repeat(2, 1))
+    assert isinstance(twice, NodeSplit)
+    assert torch.equal(twice.x, split.x.repeat(2, 1))
     labelled = again.labelled(folder)
     assert len(labelled) == 36
     assert labelled.target is not None
@@ -189,28 +189,28 @@ def test_many_graphs_stand_side_by_side() -> None:
     graphs = molecules()
     data = graph_dataset(graphs, DataSettings(val=0.25, test=0.25), name="m", source="m")
     assert data.spec.graph_level  # type: ignore[union-attr]
-    assert sum(len(p) for p in data.parts.values()) == 12
-    part = data.parts["train"]
-    assert isinstance(part, GraphsPart)
+    assert sum(len(p) for p in data.splits.values()) == 12
+    split = data.splits["train"]
+    assert isinstance(split, GraphsSplit)
     index = torch.tensor([2, 0, 1])
-    (x, edges, rows, of), target = next(iter(part.batches([index])))
+    (x, edges, rows, of), target = next(iter(split.batches([index])))
     assert rows.shape == (0,)
     assert graphs.graph is not None
     assert graphs.matrix is not None
     for k, i in enumerate(index.tolist()):
-        number = int(part.name(i)[1:])
+        number = int(split.name(i)[1:])
         own = np.flatnonzero(graphs.graph == number)
         assert torch.equal(x[of == k], torch.from_numpy(graphs.matrix[own]))
         assert int((of[edges[1]] == k).sum()) == len(own) * (len(own) - 1)
         assert target[k] == (len(own) == 3)
-        assert part.row(i) == {"odd": str(len(own) == 3)}
+        assert split.row(i) == {"odd": str(len(own) == 3)}
     assert torch.equal(of[edges[0]], of[edges[1]])
 
 
 def test_graphs_without_features_have_their_degrees() -> None:
     data = graph_dataset(molecules(features=False), DataSettings(), name="m", source="m")
-    part = data.parts["train"]
-    (x, edges, _, of), _ = next(iter(part.batches([torch.arange(len(part))])))
+    split = data.splits["train"]
+    (x, edges, _, of), _ = next(iter(split.batches([torch.arange(len(split))])))
     degrees = torch.bincount(edges[1], minlength=len(of)).float()
     assert x.shape[1] == 1
     assert torch.corrcoef(torch.stack([x[:, 0], degrees]))[0, 1] == pytest.approx(1)
@@ -219,11 +219,11 @@ def test_graphs_without_features_have_their_degrees() -> None:
 
 
 def test_batches_of_nodes_and_of_all() -> None:
-    part = NodePart(torch.zeros(9, 1), torch.zeros(2, 0, dtype=torch.int64), torch.arange(9), None, [""] * 9)
+    split = NodeSplit(torch.zeros(9, 1), torch.zeros(2, 0, dtype=torch.int64), torch.arange(9), None, [""] * 9)
     generator = torch.Generator().manual_seed(0)
-    assert [len(index) for index in part.plan(4, generator)] == [4, 4, 1]
-    assert [len(index) for index in part.plan(9, generator)] == [9]
-    assert [index.tolist() for index in part.plan(2, None)] == [list(range(9))]
+    assert [len(index) for index in split.plan(4, generator)] == [4, 4, 1]
+    assert [len(index) for index in split.plan(9, generator)] == [9]
+    assert [index.tolist() for index in split.plan(2, None)] == [list(range(9))]
 
 
 def test_an_object_of_the_graph_library(tmp_path: Path) -> None:
@@ -242,8 +242,8 @@ def test_an_object_of_the_graph_library(tmp_path: Path) -> None:
 def test_features_by_rows_leave_empty_nodes_empty() -> None:
     graphs = dataclasses.replace(molecules(), scaled="rows")
     data = graph_dataset(graphs, DataSettings(), name="m", source="m")
-    part = data.parts["train"]
-    x = next(iter(part.batches([torch.arange(len(part))]))).inputs[0]
+    split = data.splits["train"]
+    x = next(iter(split.batches([torch.arange(len(split))]))).inputs[0]
     torch.testing.assert_close(x.sum(1), torch.ones(len(x)))
     assert isinstance(data.preprocessing, GraphPreprocessing)
     empty = dataclasses.replace(graphs, matrix=np.zeros_like(graphs.matrix))  # type: ignore[arg-type]

@@ -70,11 +70,11 @@ def test_a_split_column_says_the_parts(tmp_path: Path) -> None:
     nodes = "id,h,side,split\na,1,l,train\nb,2,r,Valid\nc,3,l,\nd,4,r,test\n"
     folder = write(tmp_path / "g", nodes__csv=nodes, edges__csv="source,target\na,b\n")
     graphs = read_graphs(folder, "side")
-    assert graphs.parts is not None
-    assert {part: rows.tolist() for part, rows in graphs.parts.items()} == {"train": [0], "val": [1], "test": [3]}
+    assert graphs.splits is not None
+    assert {split: rows.tolist() for split, rows in graphs.splits.items()} == {"train": [0], "val": [1], "test": [3]}
     assert graphs.columns == ("h",)
     write(folder, nodes__csv=nodes.replace("Valid", "later"))
-    with pytest.raises(DataError, match=r"nodes\.csv, line 3, column split: 'later' is no part"):
+    with pytest.raises(DataError, match=r"nodes\.csv, line 3, column split: 'later' is no split"):
         read_graphs(folder, "side")
 
 
@@ -99,8 +99,8 @@ def test_many_graphs_in_tables(tmp_path: Path) -> None:
     listed = read_graphs(folder, "toxic")
     assert listed.targets is not None
     assert listed.targets.frame["toxic"].to_list() == ["yes", "no"]
-    assert listed.parts is not None
-    assert listed.parts["test"].tolist() == [1]
+    assert listed.splits is not None
+    assert listed.splits["test"].tolist() == [1]
     write(folder, graphs__csv="graph,toxic\nm1,yes\n")
     with pytest.raises(DataError, match=r"graphs\.csv has no row for the graph 'm2'"):
         read_graphs(folder, "toxic")
@@ -226,8 +226,8 @@ def test_planetoid(tmp_path: Path) -> None:
     graph = {0: [1, 1, 5], 1: [0], 5: [0], 2: [7], 3: [3]}
     found = read_graphs(planetoid(tmp_path / "p", [7, 5], graph))
     assert found.nodes == 8
-    assert found.parts is not None
-    assert {k: v.tolist() for k, v in found.parts.items()} == {"train": [0, 1], "val": [2, 3, 4], "test": [5, 7]}
+    assert found.splits is not None
+    assert {k: v.tolist() for k, v in found.splits.items()} == {"train": [0, 1], "val": [2, 3, 4], "test": [5, 7]}
     assert found.targets is not None
     assert found.targets.frame["class"].to_list() == ["0", "1", "0", "1", "0", "1", None, "0"]
     assert pairs(found.edges) == [(0, 1), (0, 5), (1, 0), (2, 7), (3, 3), (5, 0), (7, 2)]
@@ -255,8 +255,8 @@ def test_an_object_in_memory(tmp_path: Path) -> None:
     assert found.targets is not None
     assert found.targets.frame["y"].to_list() == ["1", None, "0"]
     assert found.target_kind == "category"
-    assert found.parts is not None
-    assert found.parts["train"].tolist() == [0]
+    assert found.splits is not None
+    assert found.splits["train"].tolist() == [0]
     with pytest.raises(DataError, match="2 targets, and there are 3 nodes"):
         read_graphs(SimpleNamespace(x=torch.ones(3, 2), edge_index=edges, y=torch.ones(2)))
     with pytest.raises(DataError, match="nodes up to 2, and the graph has 2 nodes"):

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from cutaway.data.graphs.parts import NodePart
 from cutaway.data.graphs.sampling import Around
+from cutaway.data.graphs.splits import NodeSplit
 from cutaway.models import gat, gcn, graphconv
 
 
@@ -29,11 +29,11 @@ def test_all_neighbours_give_what_the_whole_graph_gives(family: object, training
     torch.manual_seed(seed)
     config = family.Config(in_features=3, num_classes=2, layers=layers, graph_level=False)  # type: ignore[attr-defined]
     model: nn.Module = family.Model(config).double().eval()  # type: ignore[attr-defined]
-    part = NodePart(x, edges, torch.arange(nodes), torch.arange(nodes), [""] * nodes, None, [40] * layers)
+    split = NodeSplit(x, edges, torch.arange(nodes), torch.arange(nodes), [""] * nodes, None, [40] * layers)
     whole = model(x, edges)
-    plan = part.plan(6, torch.Generator().manual_seed(seed) if training else None)
+    plan = split.plan(6, torch.Generator().manual_seed(seed) if training else None)
     assert sorted(torch.cat(plan).tolist()) == list(range(nodes))
-    for index, batch in zip(plan, part.batches(plan, seed=seed if training else None)):
+    for index, batch in zip(plan, split.batches(plan, seed=seed if training else None)):
         torch.testing.assert_close(model(*batch.inputs), whole[index])
         assert torch.equal(batch.target, index)
 
@@ -73,15 +73,17 @@ def test_neighbours_are_drawn_alike_often() -> None:
 
 def test_batches_of_a_seed_are_the_same_wherever_one_begins() -> None:
     nodes = 30
-    part = NodePart(torch.randn(nodes, 2), graph(nodes, 300, 0), torch.arange(nodes), None, [""] * nodes, None, (2, 2))
-    plan = part.plan(7, torch.Generator().manual_seed(0))
-    whole, rest = list(part.batches(plan, seed=5)), list(part.batches(plan[2:], seed=5))
+    split = NodeSplit(
+        torch.randn(nodes, 2), graph(nodes, 300, 0), torch.arange(nodes), None, [""] * nodes, None, (2, 2)
+    )
+    plan = split.plan(7, torch.Generator().manual_seed(0))
+    whole, rest = list(split.batches(plan, seed=5)), list(split.batches(plan[2:], seed=5))
     for a, b in zip(whole[2:], rest):
         assert all(torch.equal(s, t) for s, t in zip(a.inputs, b.inputs))
-    other = list(part.batches(plan, seed=6))
+    other = list(split.batches(plan, seed=6))
     assert any(
         a.inputs[1].shape != b.inputs[1].shape or not torch.equal(a.inputs[1], b.inputs[1])
         for a, b in zip(whole, other)
     )
-    twice = next(iter(part.batches([torch.tensor([4, 4, 9])], seed=1)))
-    assert torch.equal(twice.inputs[0][twice.inputs[2]], part.x[[4, 4, 9]])
+    twice = next(iter(split.batches([torch.tensor([4, 4, 9])], seed=1)))
+    assert torch.equal(twice.inputs[0][twice.inputs[2]], split.x[[4, 4, 9]])

@@ -1,4 +1,4 @@
-"""Image sets in memory: split, fitted on the training part alone, and the same whether held as floats or as bytes."""
+"""Image sets in memory: split, fitted on the training split alone, and the same whether held as floats or as bytes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 from PIL import Image
 
 from cutaway.data.images import dataset as images_module
-from cutaway.data.images.dataset import PixelPart, image_dataset, in_colour
+from cutaway.data.images.dataset import PixelSplit, image_dataset, in_colour
 from cutaway.data.images.pictures import as_image, as_pixels, picture
 from cutaway.data.images.preprocessing import ImagePreprocessing
-from cutaway.data.sets import DataSet, TensorPart
+from cutaway.data.sets import DataSet, TensorSplit
 from cutaway.data.settings import DataSettings
 from cutaway.data.splits import complete_split
 from cutaway.errors import DataError, SettingError
@@ -26,7 +26,7 @@ def pixels(channels: int = 3, size: int = 8, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (120, channels, size, size), dtype=np.uint8)
 
 
-def opened(values: np.ndarray, image_size: int | None = None, parts: Any = None, **settings: Any) -> DataSet:
+def opened(values: np.ndarray, image_size: int | None = None, splits: Any = None, **settings: Any) -> DataSet:
     return image_dataset(
         values,
         LABELS,
@@ -35,22 +35,22 @@ def opened(values: np.ndarray, image_size: int | None = None, parts: Any = None,
         ImageSizes(only=image_size),
         name="little",
         fingerprint="f",
-        parts=parts,
+        splits=splits,
     )
 
 
-def inputs(data: DataSet, part: str) -> torch.Tensor:
-    held = data.parts[part]
+def inputs(data: DataSet, split: str) -> torch.Tensor:
+    held = data.splits[split]
     return next(iter(held.batches([torch.arange(len(held))]))).inputs[0]
 
 
 def test_every_class_is_in_every_part_in_its_share() -> None:
     data = opened(pixels())
-    assert {name: len(part) for name, part in data.parts.items()} == {"train": 84, "val": 18, "test": 18}
-    for part in data.parts.values():
-        assert part.target is not None
-        assert len(set(torch.bincount(part.target).tolist())) == 1
-    names = [part.name(i) for part in data.parts.values() for i in range(len(part))]
+    assert {name: len(split) for name, split in data.splits.items()} == {"train": 84, "val": 18, "test": 18}
+    for split in data.splits.values():
+        assert split.target is not None
+        assert len(set(torch.bincount(split.target).tolist())) == 1
+    names = [split.name(i) for split in data.splits.values() for i in range(len(split))]
     assert sorted(names) == sorted(f"image {i}" for i in range(120))
 
 
@@ -76,7 +76,7 @@ def test_limit_thins_out_training_alone() -> None:
 def test_shares_that_leave_a_part_empty_are_refused() -> None:
     with pytest.raises(SettingError, match=r"val=0.5 and test=0.5 leave nothing"):
         complete_split(LABELS, ["a", "b", "c"], None, DataSettings(val=0.5, test=0.5))
-    with pytest.raises(DataError, match=r"The val part gets no example: val=0.001 "):
+    with pytest.raises(DataError, match=r"The val split gets no example: val=0.001 "):
         complete_split(np.array([0, 1, 0, 1]), ["a", "b"], None, DataSettings(val=0.001))
     split = complete_split(LABELS, ["a", "b", "c"], None, DataSettings(val=0.001))
     assert np.bincount(LABELS[split["val"]]).tolist() == [1, 1, 1]
@@ -96,16 +96,16 @@ def test_nothing_is_fitted_on_validation_or_test_images() -> None:
     values = pixels()
     data = opened(values)
     changed = values.copy()
-    for part in ("val", "test"):
-        held = data.parts[part]
+    for split in ("val", "test"):
+        held = data.splits[split]
         for i in range(len(held)):
             changed[int(held.name(i).split()[1])] = 255
     assert opened(changed).preprocessing == data.preprocessing
-    train = values[[int(data.parts["train"].name(i).split()[1]) for i in range(84)]] / 255
+    train = values[[int(data.splits["train"].name(i).split()[1]) for i in range(84)]] / 255
     assert isinstance(data.preprocessing, ImagePreprocessing)
     assert data.preprocessing.mean == pytest.approx(train.mean((0, 2, 3)).tolist(), rel=1e-12)
     changed = values.copy()
-    changed[int(data.parts["train"].name(0).split()[1])] = 255
+    changed[int(data.splits["train"].name(0).split()[1])] = 255
     assert opened(changed).preprocessing != data.preprocessing
 
 
@@ -115,13 +115,13 @@ def test_floats_and_bytes_give_the_same_batches(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(images_module, "FLOAT_BYTES", 0)
     as_bytes = opened(pixels(), image_size)
     order = [torch.tensor([5, 2, 80]), torch.tensor([0])]
-    for part in ("train", "val", "test"):
-        assert isinstance(floats.parts[part], TensorPart)
-        assert isinstance(as_bytes.parts[part], PixelPart)
-        assert len(as_bytes.parts[part]) == len(floats.parts[part])
-        assert as_bytes.parts[part].name(3) == floats.parts[part].name(3)
+    for split in ("train", "val", "test"):
+        assert isinstance(floats.splits[split], TensorSplit)
+        assert isinstance(as_bytes.splits[split], PixelSplit)
+        assert len(as_bytes.splits[split]) == len(floats.splits[split])
+        assert as_bytes.splits[split].name(3) == floats.splits[split].name(3)
         some = [index % 18 for index in order]
-        for a, b in zip(floats.parts[part].batches(some), as_bytes.parts[part].batches(some)):
+        for a, b in zip(floats.splits[split].batches(some), as_bytes.splits[split].batches(some)):
             assert torch.equal(a.inputs[0], b.inputs[0])
             assert torch.equal(a.target, b.target)
 
@@ -129,11 +129,11 @@ def test_floats_and_bytes_give_the_same_batches(monkeypatch: pytest.MonkeyPatch,
 def test_a_picture_is_the_original() -> None:
     values = pixels()
     data = opened(values, 20)
-    for part in data.parts.values():
-        shown = part.picture(4)
+    for split in data.splits.values():
+        shown = split.picture(4)
         assert shown is not None
-        assert np.array_equal(np.asarray(shown).transpose(2, 0, 1), values[int(part.name(4).split()[1])])
-        assert part.row(4) is None
+        assert np.array_equal(np.asarray(shown).transpose(2, 0, 1), values[int(split.name(4).split()[1])])
+        assert split.row(4) is None
 
 
 def test_grey_is_what_reading_a_file_in_grey_gives() -> None:
@@ -152,17 +152,17 @@ def test_colour_holds_for_new_files_too(color: str) -> None:
     values = pixels(channels=1 if color == "rgb" else 3)
     data = opened(values, color=color)
     assert data.spec.shape == ({"rgb": 3, "gray": 1}[color], 8, 8)
-    shown = data.parts["test"].picture(0)
+    shown = data.splits["test"].picture(0)
     (batch,) = data.preprocessing.examples([shown]).batches([torch.tensor([0])])
     assert torch.equal(batch.inputs[0], inputs(data, "test")[:1])
 
 
-def test_copies_across_parts_are_told() -> None:
+def test_copies_across_splits_are_told() -> None:
     values = pixels()
     data = opened(values)
     assert data.notes == []
-    twin = int(data.parts["train"].name(0).split()[1])
-    values[int(data.parts["test"].name(0).split()[1])] = values[twin]
+    twin = int(data.splits["train"].name(0).split()[1])
+    values[int(data.splits["test"].name(0).split()[1])] = values[twin]
     (note,) = opened(values).notes
     assert f"image {twin}" in note
 
@@ -197,6 +197,6 @@ def test_image_size_of_the_settings_wins_over_the_models() -> None:
 
 
 def test_a_picture_of_one_channel_is_grey() -> None:
-    shown = opened(pixels(1)).parts["train"].picture(0)
+    shown = opened(pixels(1)).splits["train"].picture(0)
     assert isinstance(shown, Image.Image)
     assert shown.mode == "L"

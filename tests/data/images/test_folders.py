@@ -12,10 +12,10 @@ import torch
 from PIL import Image
 
 from cutaway.data.folders import IMAGES, find, holds
-from cutaway.data.images.file_part import FilePart
+from cutaway.data.images.file_split import FileSplit
 from cutaway.data.images.folders import open_folder, verify
 from cutaway.data.images.preprocessing import ImagePreprocessing
-from cutaway.data.sets import DataSet, TensorPart
+from cutaway.data.sets import DataSet, TensorSplit
 from cutaway.data.settings import DataSettings
 from cutaway.errors import DataError, SettingError
 from cutaway.spec import ImageSizes
@@ -41,9 +41,9 @@ def photos(tmp_path: Path) -> Path:
 def parted(tmp_path: Path) -> Path:
     """The same with a train and a test folder."""
     for i in range(12):
-        part = "train" if i < 8 else "test"
+        split = "train" if i < 8 else "test"
         for k, name in enumerate(("cat", "dog")):
-            save(tmp_path / "parted" / part / name / f"{i}.png", 100 * k + i)
+            save(tmp_path / "parted" / split / name / f"{i}.png", 100 * k + i)
     return tmp_path / "parted"
 
 
@@ -51,12 +51,12 @@ def opened(path: Path, image_size: int | None = None, usual: int = 224, **settin
     return open_folder(path, DataSettings(**settings), ImageSizes(only=image_size, usual=usual))
 
 
-def names(data: DataSet, part: str) -> list[str]:
-    return [data.parts[part].name(i) for i in range(len(data.parts[part]))]
+def names(data: DataSet, split: str) -> list[str]:
+    return [data.splits[split].name(i) for i in range(len(data.splits[split]))]
 
 
-def everything(data: DataSet, part: str) -> torch.Tensor:
-    (batch,) = data.parts[part].batches([torch.arange(len(data.parts[part]))])
+def everything(data: DataSet, split: str) -> torch.Tensor:
+    (batch,) = data.splits[split].batches([torch.arange(len(data.splits[split]))])
     return batch.inputs[0]
 
 
@@ -77,25 +77,25 @@ def test_class_folders_are_split_here(photos: Path) -> None:
     assert data.name == "photos"
     assert data.spec.shape == (3, 8, 8)
     assert data.spec.target.names == ("cat", "dog")  # type: ignore[union-attr]
-    assert {p: len(part) for p, part in data.parts.items()} == {"train": 14, "val": 3, "test": 3}
-    assert sorted(n for p in data.parts for n in names(data, p)) == sorted(
+    assert {p: len(split) for p, split in data.splits.items()} == {"train": 14, "val": 3, "test": 3}
+    assert sorted(n for p in data.splits for n in names(data, p)) == sorted(
         str(f.relative_to(photos)) for f in photos.rglob("*.*")
     )
-    for p, part in data.parts.items():
-        assert part.target is not None
-        assert [n.startswith("dog") for n in names(data, p)] == part.target.bool().tolist()
+    for p, split in data.splits.items():
+        assert split.target is not None
+        assert [n.startswith("dog") for n in names(data, p)] == split.target.bool().tolist()
 
 
 def test_part_folders_are_the_parts(parted: Path) -> None:
     data = opened(parted)
     assert all(n.startswith("test/") for n in names(data, "test"))
-    assert len(data.parts["test"]) == 8
+    assert len(data.splits["test"]) == 8
     assert all(n.startswith("train/") for p in ("train", "val") for n in names(data, p))
-    assert len(data.parts["val"]) + len(data.parts["train"]) == 16
+    assert len(data.splits["val"]) + len(data.splits["train"]) == 16
     for other in ("val", "valid", "validation"):
         (parted / "test").rename(parted / other)
         again = opened(parted)
-        assert len(again.parts["val"]) == 8
+        assert len(again.splits["val"]) == 8
         assert all(n.startswith("train/") for n in names(again, "test"))
         (parted / other).rename(parted / "test")
 
@@ -104,23 +104,23 @@ def test_part_folders_are_the_parts(parted: Path) -> None:
 def test_memory_and_workers_give_the_same_bits(photos: Path, fit: str) -> None:
     held = opened(photos, 16, resize=fit)
     streams = [opened(photos, 16, resize=fit, memory=0, workers=w) for w in (0, 2)]
-    assert isinstance(held.parts["train"], TensorPart)
+    assert isinstance(held.splits["train"], TensorSplit)
     assert all(s.preprocessing == held.preprocessing for s in streams)
     assert all(s.split_hash == held.split_hash and s.fingerprint == held.fingerprint for s in streams)
     order = [torch.tensor([3, 1]), torch.tensor([13, 0, 7]), torch.tensor([5])]
-    expected = list(held.parts["train"].batches(order, seed=1))
+    expected = list(held.splits["train"].batches(order, seed=1))
     state = torch.get_rng_state()
     for stream in streams:
-        part = stream.parts["train"]
-        assert isinstance(part, FilePart)
+        split = stream.splits["train"]
+        assert isinstance(split, FileSplit)
         for _ in range(2):  # a second epoch through the same workers
-            found = list(part.batches(iter(order), seed=2))
+            found = list(split.batches(iter(order), seed=2))
             assert len(found) == 3
             for a, b in zip(expected, found):
                 assert torch.equal(a.inputs[0], b.inputs[0])
                 assert torch.equal(a.target, b.target)
-        next(iter(part.batches([torch.tensor([0])] * 50)))  # left in the middle
-        (found,) = part.batches([torch.tensor([5])])
+        next(iter(split.batches([torch.tensor([0])] * 50)))  # left in the middle
+        (found,) = split.batches([torch.tensor([5])])
         assert torch.equal(found.inputs[0], expected[2].inputs[0])
     assert torch.equal(torch.get_rng_state(), state)  # reading draws nothing from the state of training
 
@@ -134,8 +134,8 @@ def test_new_files_are_prepared_as_training_was(photos: Path) -> None:
 
 def test_statistics_come_from_training_files_alone(photos: Path) -> None:
     data = opened(photos, 16)
-    for part in ("val", "test"):
-        for n in names(data, part):
+    for split in ("val", "test"):
+        for n in names(data, split):
             Image.new("RGB", (11, 12), "white").save(photos / n)
     again = opened(photos, 16)
     assert again.split_hash == data.split_hash
@@ -169,10 +169,10 @@ def test_colours_are_what_most_files_have(photos: Path) -> None:
 
 def test_limit_leaves_validation_and_test_as_they_are(photos: Path) -> None:
     whole, thin = opened(photos, 8), opened(photos, 8, max_samples=4)
-    assert len(thin.parts["train"]) == 4
+    assert len(thin.splits["train"]) == 4
     assert set(names(thin, "train")) < set(names(whole, "train"))
     assert names(thin, "test") == names(whole, "test")
-    picture = thin.parts["test"].picture(0)
+    picture = thin.splits["test"].picture(0)
     assert picture is not None
     assert np.array_equal(np.asarray(picture), np.asarray(Image.open(photos / names(thin, "test")[0])))
 
@@ -189,7 +189,7 @@ def test_what_is_not_read_is_told(photos: Path) -> None:
     assert any("1 files have several frames or pages, and the first is read: dog/running.gif" in n for n in notes)
 
 
-def test_copies_across_parts_are_told(photos: Path) -> None:
+def test_copies_across_splits_are_told(photos: Path) -> None:
     data = opened(photos, 8)
     assert not any("Duplicates" in n for n in data.notes)
     train, test = names(data, "train")[0], names(data, "test")[0]
@@ -226,17 +226,17 @@ def test_a_file_that_breaks_off_is_named(photos: Path, memory: int) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_file_that_breaks_off_is_named_while_streaming_and_by_verify(photos: Path, workers: int) -> None:
     data = opened(photos, 8, memory=0, workers=workers)
-    part = data.parts["test"]
-    assert verify(part) == []
-    assert verify(opened(photos, 8).parts["test"]) == []  # in memory: decoded already
+    split = data.splits["test"]
+    assert verify(split) == []
+    assert verify(opened(photos, 8).splits["test"]) == []  # in memory: decoded already
     victim = photos / names(data, "test")[1]
     save(victim, 3, (60, 60))
     victim.write_bytes(victim.read_bytes()[: victim.stat().st_size // 2])
     with pytest.raises(DataError, match="cut short") as caught:
-        list(part.batches([torch.tensor([0]), torch.tensor([1, 2])]))
+        list(split.batches([torch.tensor([0]), torch.tensor([1, 2])]))
     assert [p.where for p in caught.value.problems] == [str(victim)]
     seen: list[tuple[int, int]] = []
-    problems = verify(part, lambda done, total: seen.append((done, total)))
+    problems = verify(split, lambda done, total: seen.append((done, total)))
     assert [p.where for p in problems] == [str(victim)]
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
@@ -264,14 +264,14 @@ def test_parts_must_agree_on_classes(parted: Path) -> None:
     assert not any("no images of" in n for n in opened(parted).notes)
     (parted / "test" / "fox" / "1.png").unlink()
     (parted / "test" / "fox").rmdir()
-    assert any("The test part has no images of fox" in n for n in opened(parted).notes)
+    assert any("The test split has no images of fox" in n for n in opened(parted).notes)
 
 
 def test_a_class_with_one_image_is_trained_on_or_named(photos: Path) -> None:
     save(photos / "fox" / "1.png", 1)
     notes = opened(photos, 8).notes
-    assert [n for n in notes if "The val part has no images of fox" in n]
-    assert [n for n in notes if "The test part has no images of fox" in n]
+    assert [n for n in notes if "The val split has no images of fox" in n]
+    assert [n for n in notes if "The test split has no images of fox" in n]
     save(photos / "owl" / "1.png", 2)
     save(photos / "pig" / "1.png", 3)
     with pytest.raises(DataError, match=r"No example of the class '(fox|owl|pig)' is left for training: it has 1"):
@@ -345,8 +345,8 @@ def test_preprocessing_is_of_images(photos: Path) -> None:
 def test_real_jpegs(shared_data: Path) -> None:
     data = opened(shared_data / "cifar10" / "jpg_folders", 32, max_samples=200)
     assert data.spec.shape == (3, 32, 32)
-    assert len(data.parts["train"]) == 200
-    assert len(data.parts["test"]) == 200
+    assert len(data.splits["train"]) == 200
+    assert len(data.splits["test"]) == 200
     assert data.spec.target.names[0] == "airplane"  # type: ignore[union-attr]
     x = everything(data, "test")
     assert x.shape == (200, 3, 32, 32)

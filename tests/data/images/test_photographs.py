@@ -118,11 +118,11 @@ def test_check_and_train_take_the_folder(
     monkeypatch.chdir(tmp_path)
     assert main(["check", "resnet18", str(folder), "image_size=32", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert sum(told["data"]["parts"].values()) == 2 * len(photographs.FORMS)
+    assert sum(told["data"]["splits"].values()) == 2 * len(photographs.FORMS)
     assert not any("straddle" in note for note in told["data"]["notes"])
     words = ["train", "simplecnn", str(folder), "image_size=32", "epochs=6", "lr=5e-3", "batch_size=8"]
     assert main([*words, "tensorboard=false", "--out", "run", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["measures"]["accuracy"]["value"] >= 0.9
+    assert json.loads(capsys.readouterr().out)["metrics"]["accuracy"]["value"] >= 0.9
     assert main(["predict", "run", str(folder / "meadow" / "ycck.jpg")]) == 0
     assert "meadow" in capsys.readouterr().out
 

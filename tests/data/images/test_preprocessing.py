@@ -1,4 +1,4 @@
-"""Pictures to tensors: fitted on the training part, saved as JSON, the same for training and for new files."""
+"""Pictures to tensors: fitted on the training split, saved as JSON, the same for training and for new files."""
 
 from __future__ import annotations
 
@@ -88,16 +88,16 @@ def test_a_file_gives_the_tensor_that_training_had(
         array = image.permute(1, 2, 0).numpy()
         paths.append(tmp_path / f"{i}.png")
         Image.fromarray(array[:, :, 0] if channels == 1 else array).save(paths[-1])
-    part = preprocessing.examples([tmp_path])
-    assert len(part) == 5
-    (batch,) = part.batches([torch.arange(5)])
+    split = preprocessing.examples([tmp_path])
+    assert len(split) == 5
+    (batch,) = split.batches([torch.arange(5)])
     assert torch.equal(batch.inputs[0], trained_on)
     assert batch.target.shape == (5, 0)
     arrays = [np.asarray(Image.open(p)) for p in paths]
     for sources in (paths, [str(p) for p in paths], [Image.open(p) for p in paths], arrays):
         (again,) = preprocessing.examples(sources).batches([torch.arange(5)])
         assert torch.equal(again.inputs[0], trained_on)
-    one_by_one = torch.cat([b.inputs[0] for b in part.batches(torch.arange(5).split(1))])
+    one_by_one = torch.cat([b.inputs[0] for b in split.batches(torch.arange(5).split(1))])
     assert torch.equal(one_by_one, trained_on)
 
 
@@ -156,11 +156,11 @@ def test_class_folders_give_targets(tmp_path: Path) -> None:
     for i, name in enumerate(["dog", "cat", "dog", "cat"]):
         (tmp_path / name).mkdir(exist_ok=True)
         Image.fromarray(images[i].permute(1, 2, 0).numpy()).save(tmp_path / name / f"{i}.png")
-    part = preprocessing.labelled(tmp_path)
-    assert part.target is not None
-    assert part.target.tolist() == [0, 0, 1, 1]
-    assert [part.name(i) for i in range(4)] == ["cat/1.png", "cat/3.png", "dog/0.png", "dog/2.png"]
-    (batch,) = part.batches([torch.tensor([2, 0])])
+    split = preprocessing.labelled(tmp_path)
+    assert split.target is not None
+    assert split.target.tolist() == [0, 0, 1, 1]
+    assert [split.name(i) for i in range(4)] == ["cat/1.png", "cat/3.png", "dog/0.png", "dog/2.png"]
+    (batch,) = split.batches([torch.tensor([2, 0])])
     assert torch.equal(batch.inputs[0], preprocessing.prepare(images[[0, 1]]))
     assert batch.target.tolist() == [1, 0]
     (tmp_path / "bird").mkdir()

@@ -12,13 +12,13 @@ from cutaway.errors import SettingError
 
 
 def inputs(name: str, **given: float) -> torch.Tensor:
-    """All inputs of a set, its parts one behind another."""
+    """All inputs of a set, its splits one after another."""
     data = open_data(name, DataSettings(scale="none", **given))  # type: ignore[arg-type]
-    return torch.cat([part.inputs if hasattr(part, "inputs") else _all(part) for part in data.parts.values()])
+    return torch.cat([split.inputs if hasattr(split, "inputs") else _all(split) for split in data.splits.values()])
 
 
-def _all(part: object) -> torch.Tensor:
-    (batch,) = part.batches([torch.arange(len(part))])  # type: ignore[attr-defined, arg-type]
+def _all(split: object) -> torch.Tensor:
+    (batch,) = split.batches([torch.arange(len(split))])  # type: ignore[attr-defined, arg-type]
     (x,) = batch.inputs
     return x
 
@@ -43,7 +43,7 @@ def test_noise_moves_points_by_its_deviation(name: str) -> None:
 
 def test_xor_is_its_truth_table_unless_points_are_asked_for() -> None:
     assert drawn_with("xor", DataSettings()) == (0.0, 4)
-    assert len(inputs("xor")) == 3 * 4  # every part holds all rows
+    assert len(inputs("xor")) == 3 * 4  # every split holds all rows
     corners = inputs("xor", noise=0.0, count=40)
     assert {tuple(point) for point in corners.tolist()} == {(0, 0), (0, 1), (1, 0), (1, 1)}
 

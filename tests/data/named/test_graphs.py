@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cutaway.data.graphs.parts import NodePart
+from cutaway.data.graphs.splits import NodeSplit
 from cutaway.data.named.graphs import NAMED, OPENERS
 from cutaway.data.named.opening import open_named, where
 from cutaway.data.sets import DataSet
@@ -29,7 +29,7 @@ def here(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def counts(data: DataSet) -> dict[str, int]:
     assert isinstance(data.spec.target, Classes)
-    every = torch.cat([p.target for p in data.parts.values() if p.target is not None])
+    every = torch.cat([p.target for p in data.splits.values() if p.target is not None])
     return dict(zip(data.spec.target.names, torch.bincount(every).tolist()))
 
 
@@ -40,17 +40,17 @@ def test_each_has_an_opener() -> None:
 
 def test_cora_is_the_public_one(here: None) -> None:
     data = opened("cora")
-    assert {part: len(p) for part, p in data.parts.items()} == {"train": 140, "val": 500, "test": 1000}
-    part = data.parts["train"]
-    assert isinstance(part, NodePart)
-    assert part.x.shape == (2708, 1433)
-    assert part.edges.shape == (2, 10_556)
-    assert int((part.x > 0).sum()) == 49_216
-    torch.testing.assert_close(part.x.sum(1), torch.ones(2708))
-    assert torch.bincount(part.target).tolist() == [20] * 7
-    assert torch.equal(part.rows, torch.arange(140))
-    back = {tuple(edge) for edge in part.edges.flip(0).t().tolist()}
-    assert back == {tuple(edge) for edge in part.edges.t().tolist()}
+    assert {split: len(p) for split, p in data.splits.items()} == {"train": 140, "val": 500, "test": 1000}
+    split = data.splits["train"]
+    assert isinstance(split, NodeSplit)
+    assert split.x.shape == (2708, 1433)
+    assert split.edges.shape == (2, 10_556)
+    assert int((split.x > 0).sum()) == 49_216
+    torch.testing.assert_close(split.x.sum(1), torch.ones(2708))
+    assert torch.bincount(split.target).tolist() == [20] * 7
+    assert torch.equal(split.rows, torch.arange(140))
+    back = {tuple(edge) for edge in split.edges.flip(0).t().tolist()}
+    assert back == {tuple(edge) for edge in split.edges.t().tolist()}
     assert not any("not the published file" in note for note in data.notes)
 
 
@@ -78,7 +78,7 @@ def test_mutag_is_the_published_one(here: None) -> None:
     data = opened("mutag")
     assert counts(data) == {"mutagenic": 125, "not mutagenic": 63}
     assert data.spec.graph_level  # type: ignore[union-attr]
-    sizes = data.parts["train"].graphs.nodes  # type: ignore[attr-defined]
+    sizes = data.splits["train"].graphs.nodes  # type: ignore[attr-defined]
     assert (len(sizes), int(sizes.min()), int(sizes.max()), int(sizes.sum())) == (188, 10, 28, 3371)
     assert not any("not the published file" in note for note in data.notes)
 
@@ -86,10 +86,10 @@ def test_mutag_is_the_published_one(here: None) -> None:
 def test_the_karate_club() -> None:
     pytest.importorskip("networkx")
     data = opened("karate")
-    assert {part: len(p) for part, p in data.parts.items()} == {"train": 2, "val": 8, "test": 24}
-    assert [data.parts["train"].name(i) for i in (0, 1)] == ["member 1", "member 34"]
+    assert {split: len(p) for split, p in data.splits.items()} == {"train": 2, "val": 8, "test": 24}
+    assert [data.splits["train"].name(i) for i in (0, 1)] == ["member 1", "member 34"]
     assert counts(data) == {"Mr. Hi": 17, "Officer": 17}
-    part = data.parts["train"]
-    assert isinstance(part, NodePart)
-    assert part.edges.shape == (2, 156)
-    assert torch.equal(part.x, torch.eye(34))
+    split = data.splits["train"]
+    assert isinstance(split, NodeSplit)
+    assert split.edges.shape == (2, 156)
+    assert torch.equal(split.x, torch.eye(34))

@@ -71,7 +71,7 @@ def opened(name: str, image_size: int | None = None, **settings: Any) -> DataSet
 
 
 def sizes(data: DataSet) -> tuple[int, ...]:
-    return tuple(len(data.parts[part]) for part in ("train", "val", "test"))
+    return tuple(len(data.splits[split]) for split in ("train", "val", "test"))
 
 
 def classes(data: DataSet) -> tuple[str, ...]:
@@ -117,12 +117,12 @@ def test_sets_without_files_are_always_there(name: str, nowhere: Path) -> None:
     assert (data.fingerprint, data.split_hash) == (again.fingerprint, again.split_hash)
     if name != "xor":  # whose four rows are every split
         assert opened(name, split_seed=1).split_hash != data.split_hash
-    for part in data.parts.values():
-        (batch,) = part.batches([torch.arange(len(part))])
+    for split in data.splits.values():
+        (batch,) = split.batches([torch.arange(len(split))])
         if data.spec.kind in ("table", "image"):
-            assert batch.inputs[0].shape == (len(part), *data.spec.shape)
+            assert batch.inputs[0].shape == (len(split), *data.spec.shape)
         assert torch.isfinite(batch.inputs[0]).all()
-        assert batch.target.shape == (len(part),)
+        assert batch.target.shape == (len(split),)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_tables_have_their_columns_and_classes(name: str, examples: int, columns
 
 def test_diabetes_is_in_its_own_units() -> None:
     data = opened("diabetes", scale="none", val=0.01, test=0.01)
-    (batch,) = data.parts["train"].batches([torch.arange(sizes(data)[0])])
+    (batch,) = data.splits["train"].batches([torch.arange(sizes(data)[0])])
     ages = batch.inputs[0][:, data.spec.columns.index("age")]  # type: ignore[union-attr]
     assert ages.min() >= 19
     assert ages.max() <= 79
@@ -156,8 +156,8 @@ def test_xor_is_in_every_part_and_says_so() -> None:
     data = opened("xor")
     assert sizes(data) == (4, 4, 4)
     (note,) = data.notes
-    assert "training, validation and test part alike" in note
-    (batch,) = data.parts["test"].batches([torch.arange(4)])
+    assert "training, validation and test split alike" in note
+    (batch,) = data.splits["test"].batches([torch.arange(4)])
     assert torch.unique(batch.inputs[0], dim=0).shape == (4, 2)
     assert (batch.inputs[0].prod(1) < 0).long().tolist() == batch.target.tolist()  # signs differ: true
 
@@ -168,24 +168,24 @@ def test_digits_are_scikit_learns() -> None:
     assert classes(data) == tuple("0123456789")
     assert sum(sizes(data)) == 1797
     bunch = datasets.load_digits()
-    for part in data.parts.values():
-        assert part.target is not None
+    for split in data.splits.values():
+        assert split.target is not None
         for i in (0, 5):
-            number = int(part.name(i).split()[1])
-            shown = part.picture(i)
+            number = int(split.name(i).split()[1])
+            shown = split.picture(i)
             assert shown is not None
             assert np.array_equal(np.round(np.asarray(shown) / 255 * 16), bunch.images[number])
-            assert part.target[i] == bunch.target[number]
+            assert split.target[i] == bunch.target[number]
     assert opened("digits", 32).spec.shape == (1, 32, 32)
 
 
 def test_a_digit_saved_as_an_image_gives_the_tensor_that_training_had(tmp_path: Path) -> None:
     data = opened("digits", 32)
-    shown = data.parts["train"].picture(3)
+    shown = data.splits["train"].picture(3)
     assert shown is not None
     shown.save(tmp_path / "digit.png")
     (new,) = data.preprocessing.examples([tmp_path / "digit.png"]).batches([torch.tensor([0])])
-    (old,) = data.parts["train"].batches([torch.tensor([3])])
+    (old,) = data.splits["train"].batches([torch.tensor([3])])
     assert torch.equal(new.inputs[0], old.inputs[0])
 
 
@@ -277,7 +277,7 @@ def test_mnist_is_read_right(shared: Path) -> None:
     data = opened("mnist", 32, max_samples=500)
     assert sizes(data) == (500, 9000, 10_000)
     assert data.notes == []
-    (batch,) = data.parts["test"].batches([torch.arange(10)])
+    (batch,) = data.splits["test"].batches([torch.arange(10)])
     assert batch.target.tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
     border = batch.inputs[0].clone()
     border[:, :, 2:30, 2:30] = border.min()
@@ -287,8 +287,8 @@ def test_mnist_is_read_right(shared: Path) -> None:
 def test_the_part_of_cifar_at_hand_is_told(shared: Path) -> None:
     data = opened("cifar10")
     assert classes(data)[:3] == ("airplane", "automobile", "bird")
-    assert data.parts["test"].target is not None
-    assert data.parts["test"].target[:4].tolist() == [3, 8, 8, 0]
+    assert data.splits["test"].target is not None
+    assert data.splits["test"].target[:4].tolist() == [3, 8, 8, 0]
     (note,) = (n for n in data.notes if "a part of CIFAR-10" in n)
     assert "10,000 of 50,000 training images and 1,000 of 10,000 test images" in note
     assert "(not there: data_batch_2.bin, data_batch_3.bin, data_batch_4.bin, data_batch_5.bin)" in note
@@ -299,10 +299,10 @@ def test_mnist1d_is_read_right(shared: Path) -> None:
     data = opened("mnist1d")
     assert data.spec == SeriesSpec(40, 1, Classes(tuple("0123456789")))
     assert sizes(data) == (3400, 600, 1000)
-    (batch,) = data.parts["train"].batches([torch.arange(3400)])
+    (batch,) = data.splits["train"].batches([torch.arange(3400)])
     assert batch.inputs[0].shape == (3400, 40, 1)
     assert abs(float(batch.inputs[0].mean())) < 1e-5
-    assert data.parts["test"].name(0) == "series 4000"
+    assert data.splits["test"].name(0) == "series 4000"
     assert data.notes == []
     with pytest.raises(SettingError, match="flip=true is for images, and this is series data"):
         opened("mnist1d", flip=True)

@@ -29,11 +29,11 @@ def opened(name: str, **settings: Any) -> DataSet:
 def told(data: DataSet) -> dict[str, set[str]]:
     """All the answers to each source."""
     found: dict[str, set[str]] = {}
-    for part in data.parts.values():
-        for i in range(len(part)):
-            row = part.row(i)
+    for split in data.splits.values():
+        for i in range(len(split)):
+            row = split.row(i)
             assert row
-            answers = {data.preprocessing.words(ids) for ids in part.references(i)}  # type: ignore[attr-defined]
+            answers = {data.preprocessing.words(ids) for ids in split.references(i)}  # type: ignore[attr-defined]
             found.setdefault(row["source"], set()).update(answers)
     return found
 
@@ -55,7 +55,7 @@ def test_entries_of_the_dictionary(home: Path) -> None:
     assert data.spec.target.column == "pronunciation"
     assert any("3 whose word has other signs" in n and "and 1 that differ" in n for n in data.notes)
     assert any("not the published file" in n for n in data.notes)
-    assert {data.parts["train"].name(i) for i in range(len(data.parts["train"]))} <= set(found)
+    assert {data.splits["train"].name(i) for i in range(len(data.splits["train"]))} <= set(found)
 
 
 def test_lines_that_are_no_entry_are_named(home: Path) -> None:
@@ -75,13 +75,13 @@ def captions(home: Path, short: bool = False) -> None:
 def test_captions_have_their_parts(home: Path) -> None:
     captions(home)
     data = opened("multi30k")
-    assert [len(p) for p in data.parts.values()] == [40, 9, 8]
-    assert data.parts["val"].row(0) == {"source": "Ein Hund läuft 0va .", "target": "A dog runs 0va ."}
-    assert data.parts["val"].name(0) == "caption 41"
+    assert [len(p) for p in data.splits.values()] == [40, 9, 8]
+    assert data.splits["val"].row(0) == {"source": "Ein Hund läuft 0va .", "target": "A dog runs 0va ."}
+    assert data.splits["val"].name(0) == "caption 41"
     assert "hund" in data.preprocessing.to_json()["source"]["tokens"]
     assert any("min_count=2 for this set" in n for n in data.notes)
     assert not any("min_count=2 for this set" in n for n in opened("multi30k", min_count=3).notes)
-    assert [len(p) for p in opened("multi30k", max_samples=7).parts.values()] == [7, 9, 8]
+    assert [len(p) for p in opened("multi30k", max_samples=7).splits.values()] == [7, 9, 8]
 
 
 def test_captions_may_share_their_pieces(home: Path) -> None:
@@ -95,7 +95,7 @@ def test_captions_may_share_their_pieces(home: Path) -> None:
     assert any("share a tokenizer: they are cut into byte pairs" in n for n in data.notes)
     assert not any("min_count=2" in n for n in data.notes)
     assert data.preprocessing.to_json()["source"]["kind"] == "bpe"
-    assert data.parts["test"].texts(0) == ["A dog runs 0te ."]  # type: ignore[attr-defined]
+    assert data.splits["test"].texts(0) == ["A dog runs 0te ."]  # type: ignore[attr-defined]
     small = opened("multi30k", joint_vocab=True, vocab_size=260)
     assert isinstance(small.spec, PairSpec)
     assert small.spec.vocab_size == 262
@@ -136,8 +136,8 @@ def test_the_real_captions(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -
     if where("multi30k") is None:
         pytest.skip("needs multi30k")
     data = opened("multi30k", max_samples=500)
-    assert [len(p) for p in data.parts.values()] == [500, 1014, 1000]
+    assert [len(p) for p in data.splits.values()] == [500, 1014, 1000]
     assert not any("not the published file" in n for n in data.notes)
-    row = data.parts["test"].row(0)
+    row = data.splits["test"].row(0)
     assert row
     assert row["target"] == "A man in an orange hat starring at something."

@@ -54,9 +54,9 @@ def test_tiny_shakespeare_is_split_where_its_losses_are_published() -> None:
     here("tinyshakespeare")
     data = opened("tinyshakespeare")
     # nanoGPT: 1 003 854 characters train, 111 540 validate, 65 are different.
-    assert {part: len(held.target) for part, held in data.parts.items()} == {"train": 1_003_853, "val": 111_539}  # type: ignore[arg-type]
+    assert {split: len(held.target) for split, held in data.splits.items()} == {"train": 1_003_853, "val": 111_539}  # type: ignore[arg-type]
     assert preprocessing_of(data).tokenizer.vocab_size == 65 + 2
-    assert "no part is kept for a test" in " ".join(data.notes)
+    assert "no split is kept for a test" in " ".join(data.notes)
     assert "not the published file" not in " ".join(data.notes)
     with pytest.raises(SettingError, match=r"val=0\.2 would"):
         opened("tinyshakespeare", val=0.2)
@@ -68,7 +68,7 @@ def test_wikitext2_says_that_it_is_the_small_part() -> None:
     data = opened("wikitext2")
     assert "This is the small part of WikiText-2" in data.notes[0]
     assert "Scores do not compare" in data.notes[0]
-    counted = {part: len(held.target) + 1 for part, held in data.parts.items()}  # type: ignore[arg-type]
+    counted = {split: len(held.target) + 1 for split, held in data.splits.items()}  # type: ignore[arg-type]
     assert counted["train"] + counted["val"] == 217_646  # as published, with an end for each line
     assert counted["test"] == 245_569
     tokenizer = preprocessing_of(data).tokenizer
@@ -80,8 +80,8 @@ def test_wikitext2_says_that_it_is_the_small_part() -> None:
 def test_the_books_stand_without_what_is_put_around_them() -> None:
     here("gutenberg")
     data = opened("gutenberg", tokenizer="characters")
-    assert set(data.parts) == {"train", "val", "test"}
-    tokens = data.parts["train"].tokens  # type: ignore[attr-defined]
+    assert set(data.splits) == {"train", "val", "test"}
+    tokens = data.splits["train"].tokens  # type: ignore[attr-defined]
     whole = preprocessing_of(data).decode(tokens.tolist())
     assert "PROJECT GUTENBERG" not in whole
     assert "Call me Ishmael." in whole
@@ -94,7 +94,9 @@ def test_the_whole_of_wikitext2_is_taken_where_it_is(own_data: Path) -> None:
     texts = {"train": " the cat \n", "valid": " the <unk> \n", "test": " a cat \n"}
     put(own_data / "wikitext2_eval", **{name: text * 20 for name, text in texts.items()})
     data = opened("wikitext2", length=4)
-    assert {part: len(held.target) for part, held in data.parts.items()} == dict.fromkeys(("train", "val", "test"), 59)  # type: ignore[arg-type]
+    assert {split: len(held.target) for split, held in data.splits.items()} == dict.fromkeys(
+        ("train", "val", "test"), 59
+    )  # type: ignore[arg-type]
     assert preprocessing_of(data).tokenizer.tokens == ["<pad>", "<unk>", "<eos>", "cat", "the"]
     assert not any("small part" in note for note in data.notes)
     assert sum("is not the published file" in note for note in data.notes) == 2  # there is no sum to hold train.txt to
@@ -112,7 +114,7 @@ def test_a_book_without_its_marks_is_refused(own_data: Path) -> None:
     put(own_data / "gutenberg", **{"135": whole, "2600": whole, "2701": whole})
     data = opened("gutenberg", length=4, test=0.0)
     assert "licence" not in preprocessing_of(data).tokenizer.tokens
-    assert set(data.parts) == {"train", "val"}
+    assert set(data.splits) == {"train", "val"}
     (own_data / "gutenberg" / "2701.txt").write_text(body, encoding="utf-8")
     with pytest.raises(DataError, match=r"2701\.txt has not the lines"):
         opened("gutenberg")
@@ -126,7 +128,7 @@ def test_hidden_tokens_are_learned_of_it(name: str) -> None:
     assert isinstance(preprocessing, MaskedPreprocessing)
     assert isinstance(data.spec.target, Masked)
     assert preprocessing.tokenizer.kind == ("words" if name == "wikitext2" else "wordpiece")
-    (tokens, mask), target = next(data.parts["train"].batches([torch.arange(8)], 0))
+    (tokens, mask), target = next(data.splits["train"].batches([torch.arange(8)], 0))
     assert tokens.shape == mask.shape == target.shape == (8, 32)
     assert ((target != IGNORED).sum(1) == round(0.15 * 30)).all()
 
@@ -134,21 +136,21 @@ def test_hidden_tokens_are_learned_of_it(name: str) -> None:
 def test_documents_are_speeches_articles_and_books() -> None:
     here("tinyshakespeare")
     speeches = opened("tinyshakespeare", documents=True)
-    assert set(speeches.parts) == {"train", "val"}
-    assert {speeches.parts["train"].name(i).split(",")[0] for i in range(3)} <= {
+    assert set(speeches.splits) == {"train", "val"}
+    assert {speeches.splits["train"].name(i).split(",")[0] for i in range(3)} <= {
         "document 1",
         "document 2",
         "document 3",
     }
-    assert speeches.parts["train"].row(0)["text"].startswith("First Citizen:\nBefore we proceed")  # type: ignore[index]
+    assert speeches.splits["train"].row(0)["text"].startswith("First Citizen:\nBefore we proceed")  # type: ignore[index]
     here("wikitext2")
     articles = opened("wikitext2", documents=True)
     assert any("each article is one (" in note for note in articles.notes)
-    assert articles.parts["test"].name(0).startswith("Robert <unk>")
+    assert articles.splits["test"].name(0).startswith("Robert <unk>")
     here("gutenberg")
     books = opened("gutenberg", documents=True)
-    assert {books.parts[part].name(0).split(",")[0] for part in books.parts} == {"Les Misérables"}
-    last = books.parts["test"].name(len(books.parts["test"]) - 1)
+    assert {books.splits[split].name(0).split(",")[0] for split in books.splits} == {"Les Misérables"}
+    last = books.splits["test"].name(len(books.splits["test"]) - 1)
     assert last.startswith("Moby Dick, tokens")
 
 

@@ -38,7 +38,7 @@ PARTS = {  # windows of train, val and test, the steps of history and horizon, a
 
 def test_they_are_as_published(name: str) -> None:
     data = open_named(name, DataSettings())
-    sizes = tuple(len(data.parts[part]) for part in ("train", "val", "test"))
+    sizes = tuple(len(data.splits[split]) for split in ("train", "val", "test"))
     assert (*sizes, data.spec.shape[0], horizon(data).steps, horizon(data).season_length) == PARTS[name]
     assert horizon(data).columns == (NAMED[name].target,)
     assert not any("is not the published file" in note for note in data.notes)
@@ -52,7 +52,7 @@ def test_the_split_of_ett_is_the_papers() -> None:
     data = open_named("ett", DataSettings())
     with (place / "ETTh1.csv").open(newline="") as file:
         times = [row["date"] for row in csv.DictReader(file)]
-    test = data.parts["test"]
+    test = data.splits["test"]
     assert test.name(0) == f"from {times[11_520][:16]}"
     assert test.name(len(test) - 1) == f"from {times[14_400 - 24][:16]}"
     assert any("Informer paper" in note for note in data.notes)
@@ -74,8 +74,8 @@ def test_little_airline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     file = folder / "airline-passengers.csv"
     file.write_text('"Month","Passengers"\n' + "\n".join(rows) + "\n")
     data = open_named("airline", DataSettings())
-    assert data.parts["test"].name(0) == "from 1959-01"
-    assert data.parts["val"].name(0) == "from 1957-01"
+    assert data.splits["test"].name(0) == "from 1959-01"
+    assert data.splits["val"].name(0) == "from 1957-01"
     assert any("is not the published file" in note for note in data.notes)
     file.write_text('"Month","Passengers"\n' + "\n".join(rows[:100]) + "\n")
     with pytest.raises(DataError, match="has 100 rows, and 144 are needed"):

@@ -31,24 +31,24 @@ def little(place: Path, **settings: Any) -> DataSet:
     return open_fsdd(Request("fsdd", NAMED["fsdd"], place, DataSettings(**settings), ANY_SIZE))
 
 
-def takes(data: DataSet, part: str) -> set[int]:
-    found = data.parts[part]
+def takes(data: DataSet, split: str) -> set[int]:
+    found = data.splits[split]
     return {int(found.name(i).removesuffix(".wav").split("_")[2]) for i in range(len(found))}
 
 
 def test_takes_0_to_4_are_for_the_test(tmp_path: Path) -> None:
     data = little(tmp_path)
-    assert {p: len(found) for p, found in data.parts.items()} == {"train": 85, "val": 15, "test": 40}
+    assert {p: len(found) for p, found in data.splits.items()} == {"train": 85, "val": 15, "test": 40}
     assert takes(data, "test") == {3, 4}
     assert takes(data, "train") | takes(data, "val") == {5, 6, 7, 8, 9}
     assert data.spec.target == Classes(tuple("0123456789"))
-    for found in data.parts.values():
+    for found in data.splits.values():
         assert found.target is not None
         assert [found.name(i)[0] for i in range(len(found))] == [str(int(k)) for k in found.target]
     published, speakers = data.notes
     assert published.startswith("These 140 recordings are not the 3,000 published ones")
     assert data.fingerprint in published
-    assert speakers.startswith("The same 2 speakers (ann, bob) speak in every part")
+    assert speakers.startswith("The same 2 speakers (ann, bob) speak in every split")
 
 
 def test_a_folder_without_recordings_is_named(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_the_published_recordings() -> None:
     if where("fsdd") is None:
         pytest.skip("needs the recordings of fsdd")
     data = open_named("fsdd", DataSettings())
-    assert {p: len(found) for p, found in data.parts.items()} == {"train": 2295, "val": 405, "test": 300}
+    assert {p: len(found) for p, found in data.splits.items()} == {"train": 2295, "val": 405, "test": 300}
     assert data.fingerprint == FSDD_PUBLISHED
     assert takes(data, "test") == {0, 1, 2, 3, 4}
     assert takes(data, "train") == set(range(5, 50))

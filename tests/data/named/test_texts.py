@@ -27,11 +27,11 @@ def made(name: str, place: Path, **settings: Any) -> DataSet:
 
 
 def sizes(data: DataSet) -> tuple[int, ...]:
-    return tuple(len(data.parts[part]) for part in ("train", "val", "test"))
+    return tuple(len(data.splits[split]) for split in ("train", "val", "test"))
 
 
-def text(data: DataSet, part: str, i: int) -> str:
-    row = data.parts[part].row(i)
+def text(data: DataSet, split: str, i: int) -> str:
+    row = data.splits[split].row(i)
     assert row is not None
     return row["text"]
 
@@ -48,7 +48,7 @@ def test_sst2() -> None:
     data = real("sst2")
     assert sizes(data) == (6920, 872, 1821)
     assert data.spec.target == Classes(("negative", "positive"), "sentiment")
-    assert data.parts["val"].name(0) == "line 1 of dev.tsv"
+    assert data.splits["val"].name(0) == "line 1 of dev.tsv"
     assert text(data, "val", 0) == "one long string of cliches"
     assert text(data, "test", 0).startswith("no movement , no yuks")
     assert not any("published" in note for note in data.notes)
@@ -57,10 +57,10 @@ def test_sst2() -> None:
 def test_sms_spam() -> None:
     data = real("sms_spam")
     assert sum(sizes(data)) == 5574
-    target = data.parts["train"].target
+    target = data.splits["train"].target
     assert target is not None
     assert target.double().mean().item() == pytest.approx(747 / 5574, abs=0.001)
-    assert any('"' in text(data, "train", i) for i in range(len(data.parts["train"])))
+    assert any('"' in text(data, "train", i) for i in range(len(data.splits["train"])))
 
 
 def test_names() -> None:
@@ -75,7 +75,7 @@ def test_truecase() -> None:
     data = real("truecase")
     assert sizes(data) == (2092, 369, 2891)
     assert data.spec.target == Tags(("lower", "other", "Title", "UPPER"), "casing")
-    assert data.parts["test"].name(0).endswith("of test.txt")
+    assert data.splits["test"].name(0).endswith("of test.txt")
     assert any("is made here" in note for note in data.notes)
 
 
@@ -88,7 +88,7 @@ def test_a_small_sst2_keeps_its_parts_and_is_told_from_the_published_one(tmp_pat
     little_sst2(tmp_path)
     data = made("sst2", tmp_path)
     assert sizes(data) == (20, 4, 6)
-    target = data.parts["test"].target
+    target = data.splits["test"].target
     assert target is not None
     assert target.tolist() == [0, 1] * 3
     assert sum("is not the published file" in note for note in data.notes) == 3
@@ -144,7 +144,7 @@ def test_the_casing_of_a_small_text(tmp_path: Path) -> None:
     assert sum(sizes(data)) == 11
     assert sizes(data)[2] == 1
     assert text(data, "test", 0) == "rome fell"
-    target = data.parts["test"].target
+    target = data.splits["test"].target
     assert target is not None
     assert isinstance(data.spec.target, Tags)
     assert [data.spec.target.names[k] for k in target.tolist()] == ["Title", "lower"]

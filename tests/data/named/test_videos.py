@@ -11,7 +11,7 @@ from sklearn import datasets
 from cutaway.data.named.opening import open_named
 from cutaway.data.named.videos import DIRECTIONS, FRAMES, SIDE, directions_of, moving
 from cutaway.data.settings import DataSettings
-from cutaway.data.video.part import VideoPart
+from cutaway.data.video.split import VideoSplit
 from cutaway.spec import Classes, VideoSpec
 
 DIGITS = np.round(datasets.load_digits().images[:80] * (255 / 16)).astype(np.uint8)
@@ -51,18 +51,18 @@ def test_every_place_is_as_likely_whatever_the_direction() -> None:
     videos = moving(point, labels)
     for label in range(8):
         for frame in (0, FRAMES - 1):
-            share = videos[labels == label, frame].mean(0) * SIDE**2
-            assert share.sum() == pytest.approx(SIDE**2)
-            halves = share[: SIDE // 2].mean(), share[:, : SIDE // 2].mean()
-            assert all(abs(half - 1) < 0.1 for half in halves)  # 3 000 draws: five deviations of 1 / √3 000
+            fraction = videos[labels == label, frame].mean(0) * SIDE**2
+            assert fraction.sum() == pytest.approx(SIDE**2)
+            halves = fraction[: SIDE // 2].mean(), fraction[:, : SIDE // 2].mean()
+            assert all(abs(half - 1) < 0.1 for half in halves)  # 3 000 draws: five standard deviations of 1 / √3 000
 
 
 def test_the_set() -> None:
     data = open_named("moving_digits", DataSettings())
     assert data.spec == VideoSpec(FRAMES, 1, SIDE, SIDE, Classes(tuple(DIRECTIONS)))
-    assert {p: len(found) for p, found in data.parts.items()} == {"train": 1258, "val": 270, "test": 269}
-    names = [found.name(i) for found in data.parts.values() for i in range(len(found))]
-    assert len(set(names)) == len(names) == 1797  # no digit in two parts
+    assert {p: len(found) for p, found in data.splits.items()} == {"train": 1258, "val": 270, "test": 269}
+    names = [found.name(i) for found in data.splits.values() for i in range(len(found))]
+    assert len(set(names)) == len(names) == 1797  # no digit in two splits
     (note,) = data.notes
     assert "made, not filmed" in note
 
@@ -70,8 +70,8 @@ def test_the_set() -> None:
 def test_settings_reach_it() -> None:
     data = open_named("moving_digits", DataSettings(max_samples=20, frames=4, image_size=32, color="rgb"))
     assert data.spec.shape == (4, 3, 32, 32)
-    train = data.parts["train"]
-    assert isinstance(train, VideoPart)
+    train = data.splits["train"]
+    assert isinstance(train, VideoSplit)
     assert len(train) == 20
     (batch,) = train.batches([train.plan(20, None)[0]])
     assert batch.inputs[0].shape == (20, 4, 3, 32, 32)

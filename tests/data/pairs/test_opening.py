@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from cutaway.data.opening import open_data
-from cutaway.data.pairs.part import PairsPart
 from cutaway.data.pairs.preprocessing import BEGIN, END, PairPreprocessing
+from cutaway.data.pairs.split import PairsSplit
 from cutaway.data.sets import IGNORED, DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.errors import DataError, SettingError
@@ -37,9 +37,9 @@ def opened(path: Path | str, **settings: Any) -> DataSet:
     return open_data(str(path), DataSettings(pairs=True, **settings))
 
 
-def part(data: DataSet, name: str) -> PairsPart:
-    found = data.parts[name]
-    assert isinstance(found, PairsPart)
+def split(data: DataSet, name: str) -> PairsSplit:
+    found = data.splits[name]
+    assert isinstance(found, PairsSplit)
     return found
 
 
@@ -56,19 +56,19 @@ def test_letters_to_sounds(tmp_path: Path) -> None:
     assert (data.name, data.spec.vocab_size) == ("words", 2 + 8)
     assert target == Tokens(2 + 2 + 8, BEGIN, END, 9)  # eight sounds and the end
     assert data.spec.shape == (8,)
-    assert [len(p) for p in data.parts.values()] == [
-        len(pairs) - 2 * len(part(data, "val")),
+    assert [len(p) for p in data.splits.values()] == [
+        len(pairs) - 2 * len(split(data, "val")),
         *[len(pairs) * 15 // 100] * 2,
     ]
     assert any("Sources are cut into characters, 8 different ones" in n for n in data.notes)
     assert any("targets into what stands between blanks, 8 different ones" in n for n in data.notes)
-    told = {row["source"]: row["target"] for p in data.parts.values() for i in range(len(p)) if (row := p.row(i))}
+    told = {row["source"]: row["target"] for p in data.splits.values() for i in range(len(p)) if (row := p.row(i))}
     assert told == dict(pairs)
 
 
 def test_batches_hold_what_the_seams_say(tmp_path: Path) -> None:
     data = opened(written(tmp_path / "words.tsv", spelled()))
-    train, prepared = part(data, "train"), preprocessing(data)
+    train, prepared = split(data, "train"), preprocessing(data)
     index = torch.tensor([4, 0, 9])
     (batch,) = train.batches([index])
     source, mask, so_far = batch.inputs
@@ -90,7 +90,7 @@ def test_batches_hold_what_the_seams_say(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [None, 0])
 def test_a_plan_holds_every_example_once_and_hardly_pads(tmp_path: Path, seed: int | None) -> None:
-    train = part(opened(written(tmp_path / "words.tsv", spelled(600))), "train")
+    train = split(opened(written(tmp_path / "words.tsv", spelled(600))), "train")
     generator = None if seed is None else torch.Generator().manual_seed(seed)
     plan = train.plan(16, generator)
     assert torch.cat(plan).sort().values.tolist() == list(range(len(train)))
@@ -103,14 +103,14 @@ def test_a_source_with_several_targets_stays_in_one_part_and_is_asked_once(tmp_p
     again = [(word, f"{sounds} HH") for word, sounds in pairs[::2]]
     data = opened(written(tmp_path / "words.tsv", [*pairs, *again]))
     homes: dict[str, set[str]] = {}
-    for name, p in data.parts.items():
+    for name, p in data.splits.items():
         for i in range(len(p)):
             homes.setdefault(p.row(i)["source"], set()).add(name)  # type: ignore[index]
     assert set(map(len, homes.values())) == {1}
     assert len(homes) == len(pairs)
     both = dict(again)
     for name in ("val", "test"):
-        p = part(data, name)
+        p = split(data, name)
         asked = [p.row(i)["source"] for i in range(len(p))]  # type: ignore[index]
         assert len(asked) == len(set(asked))
         for i, word in enumerate(asked):
@@ -119,13 +119,13 @@ def test_a_source_with_several_targets_stays_in_one_part_and_is_asked_once(tmp_p
         repeated = sum(word in both for word in asked)
         assert any(f"In {name}, {repeated} pairs repeat the source" in n for n in data.notes)
     taught = sum(homes[word] == {"train"} for word in [w for w, _ in pairs] + list(both))
-    assert len(data.parts["train"]) == taught
+    assert len(data.splits["train"]) == taught
 
 
 def test_tokenizers_know_the_training_part_alone(tmp_path: Path) -> None:
     pairs = [*spelled(), ("ñandú", "NY AH0"), ("über", "UE B"), ("œil", "OE Y")]
     data = opened(written(tmp_path / "words.tsv", pairs))
-    seen = {sign for i in range(len(data.parts["train"])) for sign in data.parts["train"].row(i)["source"]}  # type: ignore[index]
+    seen = {sign for i in range(len(data.splits["train"])) for sign in data.splits["train"].row(i)["source"]}  # type: ignore[index]
     assert set(preprocessing(data).source_tokenizer.tokens[2:]) == seen
     assert not {"ñ", "ü", "œ"} <= seen
     (note,) = [n for n in data.notes if n.startswith("Targets with tokens outside the vocabulary")]
@@ -142,7 +142,7 @@ def test_sentences_become_words_on_both_sides(tmp_path: Path) -> None:
     assert {"the", "dog", "barks", ",", "."} <= set(words)
     assert "The" not in words
     assert any("all in lower case" in n for n in data.notes)
-    homes = [{p.row(i)["source"] for i in range(len(p))} for p in data.parts.values()]  # type: ignore[index]
+    homes = [{p.row(i)["source"] for i in range(len(p))} for p in data.splits.values()]  # type: ignore[index]
     assert not homes[0] & homes[1]
     for kind in ("characters", "bpe"):
         other = preprocessing(opened(f"{tmp_path}/de.txt,{tmp_path}/en.txt", tokenizer=kind))
@@ -154,22 +154,22 @@ def test_sentences_become_words_on_both_sides(tmp_path: Path) -> None:
 def test_long_pairs_are_left_out_and_counted(tmp_path: Path) -> None:
     path = written(tmp_path / "words.tsv", spelled())
     whole, short = opened(path), opened(path, length=5)
-    count = sum(len(whole.parts["train"].row(i)["source"]) > 5 for i in range(len(whole.parts["train"])))  # type: ignore[index]
-    assert len(short.parts["train"]) == len(whole.parts["train"]) - count > 0
+    count = sum(len(whole.splits["train"].row(i)["source"]) > 5 for i in range(len(whole.splits["train"])))  # type: ignore[index]
+    assert len(short.splits["train"]) == len(whole.splits["train"]) - count > 0
     assert any(
-        f"more than length=5 tokens: {count} of {len(whole.parts['train'])} pairs in train" in n for n in short.notes
+        f"more than length=5 tokens: {count} of {len(whole.splits['train'])} pairs in train" in n for n in short.notes
     )
     assert short.spec.shape == (5,)
     assert short.split_hash != whole.split_hash
-    with pytest.raises(DataError, match="length=1 leaves no pair to the train part"):
+    with pytest.raises(DataError, match="length=1 leaves no pair to the train split"):
         opened(path, length=1)
 
 
 def test_limit_takes_from_training_alone(tmp_path: Path) -> None:
     path = written(tmp_path / "words.tsv", spelled())
     whole, few = opened(path), opened(path, max_samples=10)
-    assert len(few.parts["train"]) == 10
-    assert [few.parts["test"].name(i) for i in range(3)] == [whole.parts["test"].name(i) for i in range(3)]
+    assert len(few.splits["train"]) == 10
+    assert [few.splits["test"].name(i) for i in range(3)] == [whole.splits["test"].name(i) for i in range(3)]
     assert opened(path, split_seed=1).split_hash != whole.split_hash == opened(path).split_hash
 
 
@@ -178,7 +178,7 @@ def test_preprocessing_comes_back_from_json(tmp_path: Path) -> None:
     document = json.loads(json.dumps(data.preprocessing.to_json()))
     again = PairPreprocessing.from_json(document)
     assert again.to_json() == document
-    assert (document["kind"], again.spec) == ("pairs", data.spec)
+    assert (document["kind"], again.spec) == ("seq2seq", data.spec)
     text = ["habe", "fee"]
     assert all(torch.equal(a, b) for a, b in zip(again.sources(text), preprocessing(data).sources(text)))
     assert all(torch.equal(a, b) for a, b in zip(again.targets(["B K"]), preprocessing(data).targets(["B K"])))
@@ -227,9 +227,9 @@ def test_other_pairs_to_evaluate_on(tmp_path: Path) -> None:
 
 def test_what_cannot_be_learned_from_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "words.tsv", [(word, "B") for word, _ in spelled()])
-    with pytest.raises(DataError, match="The targets of the training part cannot be told apart"):
+    with pytest.raises(DataError, match="The targets of the training split cannot be told apart"):
         opened(path)
-    with pytest.raises(SettingError, match="rate=8000 is for sounds"):
+    with pytest.raises(SettingError, match="rate=8000 is for audio"):
         opened(path, rate=8000)
-    with pytest.raises(DataError, match="part gets no example"):
+    with pytest.raises(DataError, match="split gets no example"):
         opened(written(tmp_path / "one.tsv", [("ab", "A B")] * 5))

@@ -14,8 +14,8 @@ from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from cutaway.data.opening import open_data
-from cutaway.data.pairs.part import PairsPart
 from cutaway.data.pairs.preprocessing import BEGIN, END, SHIFT, PairPreprocessing, joined
+from cutaway.data.pairs.split import PairsSplit
 from cutaway.data.sets import IGNORED, DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.tokenizer_files import open_tokenizer
@@ -41,10 +41,10 @@ def opened(source: str, **given: Any) -> tuple[DataSet, PairPreprocessing, PairS
     return data, data.preprocessing, data.spec
 
 
-def train(data: DataSet) -> PairsPart:
-    part = data.parts["train"]
-    assert isinstance(part, PairsPart)
-    return part
+def train(data: DataSet) -> PairsSplit:
+    split = data.splits["train"]
+    assert isinstance(split, PairsSplit)
+    return split
 
 
 def test_an_id_means_the_same_on_either_side(tmp_path: Path) -> None:
@@ -59,8 +59,8 @@ def test_an_id_means_the_same_on_either_side(tmp_path: Path) -> None:
         assert target == [*source, END]
         assert min(source) > END
         assert prepared.words(source) == text
-    part = train(data)
-    assert int(part.source[0].min()) > END
+    split = train(data)
+    assert int(split.source[0].min()) > END
     assert any("Both sides share a tokenizer: they are cut into byte pairs" in note for note in data.notes)
     # Both languages were learned from: neither falls into single bytes.
     for text in ("Schnee", "children"):
@@ -177,8 +177,8 @@ def test_a_tokenizer_keeps_its_ids(
     plain = library.encode("The dog", add_special_tokens=False).ids
     assert prepared.targets(["The dog"])[0].tolist() == [*plain, end]
     assert prepared.words([*plain, end, padding]) == "The dog"
-    part = train(data)
-    (batch,) = part.batches([torch.arange(len(part))])
+    split = train(data)
+    (batch,) = split.batches([torch.arange(len(split))])
     source, mask, so_far = batch.inputs
     assert (source[~mask] == padding).all()
     assert (so_far[:, 0] == begin).all()
@@ -238,7 +238,7 @@ def test_an_empty_line_is_a_source_of_nothing_but_its_frame(tmp_path: Path) -> N
     saved(tmp_path / "made", *T5)
     _, prepared, _ = opened(captions(tmp_path), tokenizer=str(tmp_path / "made"))
     (tmp_path / "new.txt").write_text("Der Hund\n\n")
-    part = prepared.examples([tmp_path / "new.txt"])
-    assert part.empty == [1]
-    assert part.source[1].tolist() == [len(open_tokenizer(tmp_path / "made").encode("Der Hund")) + 1, 1]
-    assert part.notes == ["1 of 2 lines are empty: so are the answers to them."]
+    split = prepared.examples([tmp_path / "new.txt"])
+    assert split.empty == [1]
+    assert split.source[1].tolist() == [len(open_tokenizer(tmp_path / "made").encode("Der Hund")) + 1, 1]
+    assert split.notes == ["1 of 2 lines are empty: so are the answers to them."]

@@ -13,7 +13,7 @@ import torch
 from cutaway.data.preprocessing import preprocessing_from_json
 from cutaway.data.series.opening import open_series
 from cutaway.data.series.preprocessing import ForecastPreprocessing
-from cutaway.data.series.windows import WindowPart
+from cutaway.data.series.windows import WindowSplit
 from cutaway.data.sets import Batch, DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.errors import DataError, SettingError
@@ -46,14 +46,14 @@ def opened(path: Path, **settings: Any) -> DataSet:
     return open_series(path, DataSettings(**asked))
 
 
-def windows(data: DataSet, name: str) -> WindowPart:
-    part = data.parts[name]
-    assert isinstance(part, WindowPart)
-    return part
+def windows(data: DataSet, name: str) -> WindowSplit:
+    split = data.splits[name]
+    assert isinstance(split, WindowSplit)
+    return split
 
 
-def whole(part: WindowPart) -> Batch:
-    (batch,) = part.batches([torch.arange(len(part))])
+def whole(split: WindowSplit) -> Batch:
+    (batch,) = split.batches([torch.arange(len(split))])
     return batch
 
 
@@ -151,22 +151,22 @@ def test_a_forecast_of_a_new_file_begins_behind_its_last_row(file: Path, tmp_pat
     k = len(test) - 1  # the last window: its horizon is the end of the file
     cut = write(tmp_path / "so_far.csv", values(), ahead=6)
     later = write(tmp_path / "later.csv", values(1, 100), ahead=8, start="2025-06-01T00")
-    part = prepared(data).examples([cut, str(later)])
-    assert len(part) == 2
-    assert part.target is None
-    (x, future), target = whole(part)
+    split = prepared(data).examples([cut, str(later)])
+    assert len(split) == 2
+    assert split.target is None
+    (x, future), target = whole(split)
     (actual_x, actual_future), _ = whole(test)
     assert target.shape == (2, 0)
     assert torch.equal(x[0], actual_x[k])
     assert torch.equal(future[0], actual_future[k])
-    assert part.name(0) == "so_far.csv, from 2024-01-17 10:00"
-    assert part.name(1) == "later.csv, from 2025-06-04 20:00"
+    assert split.name(0) == "so_far.csv, from 2024-01-17 10:00"
+    assert split.name(1) == "later.csv, from 2025-06-04 20:00"
     assert torch.equal(x[1], prepared(data).prepare(values(1, 100))[92 - 24 : 92])
 
 
 def test_files_that_cannot_be_forecast(file: Path, tmp_path: Path) -> None:
     ours = prepared(opened(file))
-    with pytest.raises(DataError, match=r"has 4 rows behind the last one that holds load, and the forecast needs 6"):
+    with pytest.raises(DataError, match=r"has 4 rows after the last one that holds load, and the forecast needs 6"):
         ours.examples([write(tmp_path / "a.csv", values(), ahead=4)])
     with pytest.raises(DataError, match=r"has 14 steps, and a forecast is made from the last 24"):
         ours.examples([write(tmp_path / "b.csv", values()[:20], ahead=6)])
@@ -186,10 +186,10 @@ def test_files_that_cannot_be_forecast(file: Path, tmp_path: Path) -> None:
 
 def test_every_window_of_another_file_can_be_evaluated(file: Path, tmp_path: Path) -> None:
     data = opened(file)
-    part = prepared(data).labelled(file)
-    assert len(part) == LENGTH - 24 - 6 + 1
+    split = prepared(data).labelled(file)
+    assert len(split) == LENGTH - 24 - 6 + 1
     test = windows(data, "test")
-    assert torch.equal(whole(part).target[-len(test) :], whole(test).target)
+    assert torch.equal(whole(split).target[-len(test) :], whole(test).target)
     with pytest.raises(DataError, match="has 29 steps, and 30 are needed"):
         prepared(data).labelled(write(tmp_path / "short.csv", values()[:29]))
 

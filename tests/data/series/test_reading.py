@@ -110,7 +110,7 @@ def test_repeated_and_unsorted_times_are_named(tmp_path: Path) -> None:
         read(tmp_path, rows)
     assert problems(caught) == [
         "load.csv, line 8, column date: the time 2024-03-05 is repeated: it is that of line 6 of load.csv too",
-        "load.csv, line 14, column date: 2024-03-11 stands behind the later 2024-03-12",
+        "load.csv, line 14, column date: 2024-03-11 stands after the later 2024-03-12",
     ]
     with pytest.raises(DataError, match=r"run backwards, from 2024-03-24 to 2024-03-01.*oldest first"):
         read(tmp_path, GOOD[::-1])
@@ -168,7 +168,7 @@ def test_what_cannot_be_filled_is_refused(tmp_path: Path) -> None:
         read(tmp_path, rows, gaps="fill")
     assert problems(caught) == [
         "load.csv, line 2, column load: the value is missing, and there is none before it to draw a line from",
-        "load.csv, line 25, column wind: the value is missing, and there is none behind it to draw a line from",
+        "load.csv, line 25, column wind: the value is missing, and there is none after it to draw a line from",
     ]
     far = [*GOOD, "2029-03-01,1,1,no"]
     with pytest.raises(DataError, match="25 rows, and 1,802 steps of 1 day are missing"):

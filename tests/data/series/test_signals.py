@@ -1,4 +1,4 @@
-"""Series to tensors: fitted on the training part, saved as JSON, and bad ones named."""
+"""Series to tensors: fitted on the training split, saved as JSON, and bad ones named."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def fitted() -> SeriesPreprocessing:
     return SeriesPreprocessing.fitted(SPEC, SERIES)
 
 
-def inputs(part: object) -> torch.Tensor:
-    held = part.inputs  # type: ignore[attr-defined]
+def inputs(split: object) -> torch.Tensor:
+    held = split.inputs  # type: ignore[attr-defined]
     assert isinstance(held, torch.Tensor)
     return held
 
@@ -47,10 +47,10 @@ def test_arrays_and_lines_are_prepared_as_training_was(tmp_path: Path) -> None:
     path.write_text("\n".join(",".join(map(repr, s.ravel().tolist())) for s in SERIES[:3]) + "\n\n")
     spaced = tmp_path / "series.txt"
     spaced.write_text("\n".join("\t ".join(map(repr, s.ravel().tolist())) for s in SERIES[3:]))
-    part = fitted().examples([path, spaced])
-    assert torch.equal(inputs(part), fitted().prepare(SERIES))
-    assert part.target is None
-    assert part.name(2) == f"{path}, line 3"
+    split = fitted().examples([path, spaced])
+    assert torch.equal(inputs(split), fitted().prepare(SERIES))
+    assert split.target is None
+    assert split.name(2) == f"{path}, line 3"
     arrays = fitted().examples([SERIES[0], SERIES[1].ravel(), SERIES[2].tolist()])
     assert torch.equal(inputs(arrays), fitted().prepare(SERIES[:3]))
 
@@ -60,10 +60,10 @@ def test_labelled_lines_begin_with_the_class(tmp_path: Path) -> None:
     path.write_text(
         "\n".join(f"{c}\t" + "\t".join(map(repr, s.ravel().tolist())) for c, s in zip(("down", "up"), SERIES))
     )
-    part = fitted().labelled(path)
-    assert part.target is not None
-    assert part.target.tolist() == [1, 0]
-    assert torch.equal(inputs(part), fitted().prepare(SERIES[:2]))
+    split = fitted().labelled(path)
+    assert split.target is not None
+    assert split.target.tolist() == [1, 0]
+    assert torch.equal(inputs(split), fitted().prepare(SERIES[:2]))
     path.write_text("sideways " + "1 " * 10)
     with pytest.raises(DataError, match=r"test\.tsv, line 1: 'sideways' is none of the classes up, down"):
         fitted().labelled(path)

@@ -1,4 +1,4 @@
-"""Windows of a series: cut exactly, split by time, and no part sees what is behind it."""
+"""Windows of a series: cut exactly, split by time, and no split sees what is after it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cutaway.data.series.columns import Columns
 from cutaway.data.series.preprocessing import ForecastPreprocessing
 from cutaway.data.series.reading import Series
 from cutaway.data.series.times import ROW, Clock, Step
-from cutaway.data.series.windows import WindowPart, covered, split_by_time, window_starts
+from cutaway.data.series.windows import WindowSplit, covered, split_by_time, window_starts
 from cutaway.data.sets import Batch
 from cutaway.data.settings import DataSettings
 from cutaway.data.splits import Rows
@@ -30,27 +30,27 @@ def series(length: int, seed: int = 0, missing: float = 0.0, known: bool = True)
     return Series("made.csv", columns, Clock(1, Step(ROW, 1), ROW), values, observed, length)
 
 
-def whole(part: WindowPart) -> Batch:
-    (batch,) = part.batches([torch.arange(len(part))])
+def whole(split: WindowSplit) -> Batch:
+    (batch,) = split.batches([torch.arange(len(split))])
     return batch
 
 
-def targets(part: WindowPart) -> torch.Tensor:
-    assert part.target is not None
-    return part.target
+def targets(split: WindowSplit) -> torch.Tensor:
+    assert split.target is not None
+    return split.target
 
 
-def parts_of(found: Series, starts: dict[str, Rows], history: int, horizon: int) -> dict[str, WindowPart]:
+def splits_of(found: Series, starts: dict[str, Rows], history: int, horizon: int) -> dict[str, WindowSplit]:
     fitted = ForecastPreprocessing.fitted(
         found, covered(starts["train"], history, horizon), history, horizon, 1, "fill"
     )
-    return fitted.parts(found, starts)
+    return fitted.splits(found, starts)
 
 
-def places(part: WindowPart, values: torch.Tensor, variable: int) -> Any:
+def places(split: WindowSplit, values: torch.Tensor, variable: int) -> Any:
     """The steps that these standardised values of a variable stand for."""
-    step = part.values[1, variable].double() - part.values[0, variable].double()
-    return ((values.double() - part.values[0, variable].double()) / step).round().long()
+    step = split.values[1, variable].double() - split.values[0, variable].double()
+    return ((values.double() - split.values[0, variable].double()) / step).round().long()
 
 
 LENGTHS = {
@@ -74,35 +74,35 @@ def test_no_part_sees_or_learns_what_is_behind_it(
         starts = split_by_time(found, history, horizon, DataSettings(val=val, test=test))
     except DataError:
         assume(False)
-    parts = parts_of(found, starts, history, horizon)
-    assert list(parts) == [p for p, share in (("train", 1), ("val", val), ("test", test)) if share]
+    splits = splits_of(found, starts, history, horizon)
+    assert list(splits) == [p for p, fraction in (("train", 1), ("val", val), ("test", test)) if fraction]
     forecast: dict[str, set[int]] = {}
     seen: dict[str, set[int]] = {}
-    for name, part in parts.items():
-        (x, future), target = whole(part)
-        assert x.shape == (len(part), history, 4)
-        assert future.shape == (len(part), horizon, 1)
-        assert target.shape == (len(part), 2 * horizon)
-        assert torch.equal(target.isnan(), targets(part).isnan())
+    for name, split in splits.items():
+        (x, future), target = whole(split)
+        assert x.shape == (len(split), history, 4)
+        assert future.shape == (len(split), horizon, 1)
+        assert target.shape == (len(split), 2 * horizon)
+        assert torch.equal(target.isnan(), targets(split).isnan())
         start = torch.as_tensor(starts[name])[:, None]
         # Exactly the steps before each start, and from it on.
         for variable in range(4):
-            assert torch.equal(places(part, x[:, :, variable], variable), start + torch.arange(-history, 0))
-        assert torch.equal(places(part, future[:, :, 0], 3), start + torch.arange(horizon))
+            assert torch.equal(places(split, x[:, :, variable], variable), start + torch.arange(-history, 0))
+        assert torch.equal(places(split, future[:, :, 0], 3), start + torch.arange(horizon))
         ahead = target.view(-1, horizon, 2)
         for variable in range(2):
             there = ~ahead[:, :, variable].isnan()
-            said = places(part, ahead[:, :, variable].nan_to_num(), variable)
+            said = places(split, ahead[:, :, variable].nan_to_num(), variable)
             assert torch.equal(said[there], (start + torch.arange(horizon))[there])
             # What was filled in is never a target.
             filled = ~found.observed[(start + torch.arange(horizon)).numpy(), variable]
             assert torch.equal(there, ~torch.from_numpy(filled))
         assert there.any() or (~ahead[:, :, 0].isnan()).any()
-        # No forecast begins behind a value whose line leads into the target.
+        # No forecast begins after a value whose line leads into the target.
         assert found.observed[starts[name] - 1, :3].all()
         forecast[name] = set((start + torch.arange(horizon)).flatten().tolist())
         seen[name] = set((start + torch.arange(-history, 0)).flatten().tolist())
-    order = list(parts)
+    order = list(splits)
     for i, early in enumerate(order):
         for late in order[i + 1 :]:
             assert max(forecast[early]) < min(forecast[late])
@@ -113,17 +113,17 @@ def test_a_view_and_a_cut_are_the_same_targets() -> None:
     found = series(40, known=False)
     every = window_starts(found, 5, 3)
     some = every[[0, 1, 2, 7, 20]]
-    parts = parts_of(found, {"train": every, "val": some}, 5, 3)
-    assert torch.equal(whole(parts["train"]).target, targets(parts["train"]))
-    assert torch.equal(whole(parts["val"]).target, targets(parts["val"]))
-    assert torch.equal(targets(parts["train"])[[0, 1, 2, 7, 20]], targets(parts["val"]))
+    splits = splits_of(found, {"train": every, "val": some}, 5, 3)
+    assert torch.equal(whole(splits["train"]).target, targets(splits["train"]))
+    assert torch.equal(whole(splits["val"]).target, targets(splits["val"]))
+    assert torch.equal(targets(splits["train"])[[0, 1, 2, 7, 20]], targets(splits["val"]))
 
 
 def test_windows_share_one_tensor() -> None:
     found = series(4000)
-    parts = parts_of(found, split_by_time(found, 50, 20, DataSettings()), 50, 20)
-    assert len({part.values.data_ptr() for part in parts.values()}) == 1
-    assert len(parts["train"]) > 2000
+    splits = splits_of(found, split_by_time(found, 50, 20, DataSettings()), 50, 20)
+    assert len({split.values.data_ptr() for split in splits.values()}) == 1
+    assert len(splits["train"]) > 2000
 
 
 def test_shares_are_of_the_time_that_can_be_a_target() -> None:
@@ -145,7 +145,7 @@ def test_too_little_is_refused_with_what_is_needed() -> None:
     with pytest.raises(DataError, match=r"has 30 steps, and 35 are needed: a history of 20, and a horizon of 5"):
         split_by_time(series(30), 20, 5, DataSettings())
     assert len(split_by_time(series(30), 20, 5, DataSettings(val=0.0, test=0.5))) == 2
-    with pytest.raises(DataError, match=r"The test part gets no window: its 2 steps from row 39"):
+    with pytest.raises(DataError, match=r"The test split gets no window: its 2 steps from row 39"):
         split_by_time(series(40), 4, 5, DataSettings(test=0.05))
     with pytest.raises(SettingError, match="leave nothing to train on"):
         split_by_time(series(40), 4, 5, DataSettings(val=0.5, test=0.5))

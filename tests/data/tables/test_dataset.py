@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.tables.dataset import open_table, table_dataset
-from cutaway.data.tables.preprocessing import TablePart, TablePreprocessing
+from cutaway.data.tables.preprocessing import TablePreprocessing, TableSplit
 from cutaway.errors import CutawayError, DataError, SettingError
 from cutaway.spec import Classes, TableSpec, Value
 
@@ -49,22 +49,22 @@ def refusal(tmp_path: Path, text: str, error: type[CutawayError] = DataError, **
     return refused.value
 
 
-def part(data: DataSet, name: str = "train") -> TablePart:
-    found = data.parts[name]
-    assert isinstance(found, TablePart)
+def split(data: DataSet, name: str = "train") -> TableSplit:
+    found = data.splits[name]
+    assert isinstance(found, TableSplit)
     return found
 
 
 def rows_of(data: DataSet) -> dict[str, list[int]]:
-    """The rows of each part, counted from 0, from the names that a person sees."""
+    """The rows of each split, counted from 0, from the names that a person sees."""
     return {
-        name: [int(data.parts[name].name(i).split()[1]) - 2 for i in range(len(data.parts[name]))]
-        for name in data.parts
+        name: [int(data.splits[name].name(i).split()[1]) - 2 for i in range(len(data.splits[name]))]
+        for name in data.splits
     }
 
 
 def all_rows(data: DataSet) -> list[int]:
-    """The rows of all parts."""
+    """The rows of all splits."""
     return [row for rows in rows_of(data).values() for row in rows]
 
 
@@ -79,20 +79,20 @@ def test_a_table_in_three_parts(tmp_path: Path) -> None:
     assert data.spec == TableSpec(
         ("size", "city=Bonn", "city=Köln", "city=(unknown)"), Classes(("later", "no", "now"), "sold")
     )
-    assert {name: len(p) for name, p in data.parts.items()} == {"train": 42, "val": 9, "test": 9}
+    assert {name: len(p) for name, p in data.splits.items()} == {"train": 42, "val": 9, "test": 9}
     assert sorted(all_rows(data)) == list(range(60))
     assert (data.name, data.fingerprint) == ("houses", hashlib.sha256(text.encode()).hexdigest())
     lines = text.splitlines()
-    for rows in data.parts.values():
+    for rows in data.splits.values():
         assert rows.target is not None
         for i in (0, len(rows) - 1):
             given_row = dict(zip(lines[0].split(","), lines[int(rows.name(i).split()[1]) - 1].split(",")))
             assert rows.row(i) == given_row
             assert data.spec.target.names[int(rows.target[i])] == given_row["sold"]  # type: ignore[union-attr]
-    (batch,) = data.parts["train"].batches([torch.tensor([3, 1])])
-    assert torch.equal(batch.inputs[0], part(data).inputs[[3, 1]])
-    assert part(data).inputs[:, 0].mean().item() == pytest.approx(0, abs=1e-6)
-    assert part(data).inputs[:, 0].std(correction=0).item() == pytest.approx(1, abs=1e-5)
+    (batch,) = data.splits["train"].batches([torch.tensor([3, 1])])
+    assert torch.equal(batch.inputs[0], split(data).inputs[[3, 1]])
+    assert split(data).inputs[:, 0].mean().item() == pytest.approx(0, abs=1e-6)
+    assert split(data).inputs[:, 0].std(correction=0).item() == pytest.approx(1, abs=1e-5)
 
 
 cells_outside = st.sampled_from(["-1e30", "0", "NA", "", "junk", "17", "1,2", "Atlantis", "2099-01-01", "yes", "inf"])
@@ -126,8 +126,8 @@ def test_nothing_fitted_depends_on_rows_outside_training(
     fitted = [{k: v for k, v in data.preprocessing.to_json().items() if k != "read"} for data in (before, after)]
     assert fitted[0] == fitted[1]  # how the file is written is read off all of it, and is not fitted
     assert after.split_hash == before.split_hash
-    assert torch.equal(part(after).inputs, part(before).inputs)
-    assert torch.equal(part(after).target, part(before).target)  # type: ignore[arg-type]
+    assert torch.equal(split(after).inputs, split(before).inputs)
+    assert torch.equal(split(after).target, split(before).target)  # type: ignore[arg-type]
 
 
 def test_training_rows_do_matter(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_types_can_be_overridden(tmp_path: Path) -> None:
     assert {"zip=50001", "id"} <= set(spec_of(data).columns)
     regression = opened(tmp_path, text, target="size")
     assert isinstance(regression.spec.target, Value)
-    assert part(regression).target.mean().item() == pytest.approx(0, abs=1e-6)  # type: ignore[union-attr]
+    assert split(regression).target.mean().item() == pytest.approx(0, abs=1e-6)  # type: ignore[union-attr]
     few = opened(tmp_path, text, target="zip", types=("zip:number",))
     assert isinstance(few.spec.target, Value)
 
@@ -203,10 +203,10 @@ def test_unreadable_cells_are_refused_dropped_or_filled_as_asked(tmp_path: Path)
         assert way_out in str(refused)
     dropped = opened(tmp_path, text, missing="drop")
     assert not {7, 9} & set(all_rows(dropped))
-    assert sum(len(p) for p in dropped.parts.values()) == 58
+    assert sum(len(p) for p in dropped.splits.values()) == 58
     assert any("missing=drop left out 2 rows" in note and "'n/q'" in note for note in dropped.notes)
     filled = opened(tmp_path, text, missing="fill")
-    assert sum(len(p) for p in filled.parts.values()) == 60
+    assert sum(len(p) for p in filled.splits.values()) == 60
     assert any("missing=fill counts 2 unreadable cells" in note for note in filled.notes)
     ignored = opened(tmp_path, text, ignore=("rooms",))
     assert "rooms" not in spec_of(ignored).columns
@@ -218,7 +218,7 @@ def test_decimal_commas_are_read_as_such_and_kept_for_new_tables(tmp_path: Path)
     data = opened(tmp_path, european)
     assert any("have a decimal comma in column" in note and "decimal=. reads" in note for note in data.notes)
     usual = opened(tmp_path, houses(rooms=[f"{i}.5" for i in range(60)]))
-    assert torch.equal(part(data).inputs, part(usual).inputs)
+    assert torch.equal(split(data).inputs, split(usual).inputs)
     again = TablePreprocessing.from_json(json.loads(json.dumps(data.preprocessing.to_json())))
     header, row = european.splitlines()[:2]
     new = written(tmp_path, f"{header}\n{row}\n")
@@ -247,13 +247,13 @@ def test_notes_on_missing_and_unseen_cells(tmp_path: Path) -> None:
     data = opened(tmp_path, houses(city=cities.tolist(), age=ages.tolist()))
     said = " ".join(data.notes)
     assert (
-        "Column city: values that training had too rarely or never count as unknown (1 cell of the val part)." in said
+        "Column city: values that training had too rarely or never count as unknown (1 cell of the val split)." in said
     )
     assert "Column age: missing cells (2 in test) count as the training median" in said
     assert "training had none to learn from" in said
     assert "city=Atlantis" not in spec_of(data).columns
     unknown = spec_of(data).columns.index("city=(unknown)")
-    assert part(data, "val").inputs[:, unknown].sum() == 1
+    assert split(data, "val").inputs[:, unknown].sum() == 1
 
 
 def test_notes_on_capped_categories_padded_cells_and_more_inputs_than_rows(tmp_path: Path) -> None:
@@ -272,11 +272,11 @@ def test_notes_on_capped_categories_padded_cells_and_more_inputs_than_rows(tmp_p
 def test_straddling_duplicates_are_told_with_their_lines(tmp_path: Path) -> None:
     lines = houses().splitlines()
     rows = rows_of(opened(tmp_path, houses()))
-    lines[rows["test"][0] + 1] = lines[rows["train"][0] + 1]  # one line is copied to where the test part has one
-    lines[rows["val"][0] + 1] = lines[rows["val"][1] + 1]  # and one within the validation part
-    parts = {name: np.array(r) for name, r in rows.items()}
+    lines[rows["test"][0] + 1] = lines[rows["train"][0] + 1]  # one line is copied to where the test split has one
+    lines[rows["val"][0] + 1] = lines[rows["val"][1] + 1]  # and one within the validation split
+    splits = {name: np.array(r) for name, r in rows.items()}
     frame = pl.read_csv("\n".join(lines).encode())
-    data = table_dataset(frame, DataSettings(target="sold"), name="n", source="n", fingerprint="0", parts=parts)
+    data = table_dataset(frame, DataSettings(target="sold"), name="n", source="n", fingerprint="0", splits=splits)
     (note,) = (note for note in data.notes if "Duplicates" in note)
     assert "1 of 9 rows in test" in note
     assert "in val" not in note
@@ -288,18 +288,18 @@ def test_the_seed_and_the_group_rule_the_split(tmp_path: Path) -> None:
     first, again, other = (opened(tmp_path, text, split_seed=seed) for seed in (0, 0, 1))
     assert first.split_hash == again.split_hash != other.split_hash
     grouped = opened(tmp_path, text, group="owner")
-    owners = [{row["owner"] for i in range(len(p)) if (row := p.row(i))} for p in grouped.parts.values()]
+    owners = [{row["owner"] for i in range(len(p)) if (row := p.row(i))} for p in grouped.splits.values()]
     assert sum(map(len, owners)) == 20
     assert not any("owner" in column for column in spec_of(grouped).columns)
 
 
 def test_a_limit_draws_training_rows_only(tmp_path: Path) -> None:
     whole, limited = opened(tmp_path, houses()), opened(tmp_path, houses(), max_samples=12)
-    assert {name: len(p) for name, p in limited.parts.items()} == {"train": 12, "val": 9, "test": 9}
+    assert {name: len(p) for name, p in limited.splits.items()} == {"train": 12, "val": 9, "test": 9}
     assert rows_of(limited)["test"] == rows_of(whole)["test"]
     assert set(rows_of(limited)["train"]) < set(rows_of(whole)["train"])
-    assert np.bincount(part(limited).target.numpy()).tolist() == [4, 4, 4]  # type: ignore[union-attr]
-    assert part(limited).inputs[:, 0].mean().item() == pytest.approx(0, abs=1e-6)
+    assert np.bincount(split(limited).target.numpy()).tolist() == [4, 4, 4]  # type: ignore[union-attr]
+    assert split(limited).inputs[:, 0].mean().item() == pytest.approx(0, abs=1e-6)
     assert opened(tmp_path, houses(), max_samples=1000).split_hash == whole.split_hash
     assert "larger max_samples" in str(refusal(tmp_path, houses(), max_samples=2))
 
@@ -310,8 +310,8 @@ def test_a_limit_draws_training_rows_only(tmp_path: Path) -> None:
         (1, {}, DataError, "1 usable row"),
         (2, {}, DataError, "2 usable rows"),
         (5, {}, DataError, "fewer than 3 examples"),
-        (60, {"target": "size", "val": 0.001}, DataError, "The val part of houses.csv would be empty"),
-        (60, {"target": "size", "test": 0.001}, DataError, "The test part of houses.csv would be empty"),
+        (60, {"target": "size", "val": 0.001}, DataError, "The val split of houses.csv would be empty"),
+        (60, {"target": "size", "test": 0.001}, DataError, "The test split of houses.csv would be empty"),
         (60, {"val": 0.6, "test": 0.4}, SettingError, "val=0.6 and test=0.4"),
         (60, {"group": "city"}, DataError, "'city' has 2 different values"),
         (60, {"flip": True}, SettingError, "flip=true is for images"),
@@ -331,7 +331,7 @@ def test_a_table_of_keys_alone_is_refused(tmp_path: Path) -> None:
 
 
 def test_fixed_parts_may_overlap() -> None:
-    """XOR: its four rows are training, validation and test part alike."""
+    """XOR: its four rows are training, validation and test split alike."""
     frame = pl.DataFrame({"a": [0, 0, 1, 1], "b": [0, 1, 0, 1], "xor": [0, 1, 1, 0]})
     rows = np.arange(4)
     data = table_dataset(
@@ -340,21 +340,21 @@ def test_fixed_parts_may_overlap() -> None:
         name="xor",
         source="xor",
         fingerprint="0",
-        parts={"train": rows, "val": rows, "test": rows},
+        splits={"train": rows, "val": rows, "test": rows},
         notes=["said by the set"],
     )
     assert data.spec == TableSpec(("a", "b"), Classes(("0", "1"), "xor"))
-    assert part(data, "test").inputs.tolist() == [[-1, -1], [-1, 1], [1, -1], [1, 1]]
+    assert split(data, "test").inputs.tolist() == [[-1, -1], [-1, 1], [1, -1], [1, 1]]
     assert data.notes == ["said by the set"]
-    assert data.parts["val"].name(2) == "row 3 of xor"
+    assert data.splits["val"].name(2) == "row 3 of xor"
 
 
 def test_numeric_targets_are_learned_in_units_of_their_deviation(tmp_path: Path) -> None:
     data = opened(tmp_path, houses(), target="size")
     target = data.spec.target
     assert isinstance(target, Value)
-    first = part(data).row(0)
-    assert part(data).target[0].item() * target.scale + target.mean == pytest.approx(float(first["size"]), rel=1e-5)  # type: ignore[index]
+    first = split(data).row(0)
+    assert split(data).target[0].item() * target.scale + target.mean == pytest.approx(float(first["size"]), rel=1e-5)  # type: ignore[index]
 
 
 def test_mixup_is_the_one_augmentation_of_tables(tmp_path: Path) -> None:

@@ -130,9 +130,9 @@ def test_every_source_of_the_same_rows_gives_the_same_tensors(tmp_path: Path) ->
 
 
 def test_the_training_part_is_prepared_by_the_same_way() -> None:
-    for part in HOMES.parts.values():
-        rows = [part.row(i) for i in range(len(part))]
-        assert torch.equal(preprocessing_of(HOMES).examples(rows).inputs, part.inputs)  # type: ignore[attr-defined]
+    for split in HOMES.splits.values():
+        rows = [split.row(i) for i in range(len(split))]
+        assert torch.equal(preprocessing_of(HOMES).examples(rows).inputs, split.inputs)  # type: ignore[attr-defined]
 
 
 def test_missing_columns_are_named_with_those_that_are_there() -> None:
@@ -143,12 +143,12 @@ def test_missing_columns_are_named_with_those_that_are_there() -> None:
 
 
 def test_unknown_categories_are_counted() -> None:
-    part = preprocessing_of(HOMES).examples([HOME | {"kind": kind} for kind in ("castle", "flat", "cave", "")])
-    assert part.notes == [
+    split = preprocessing_of(HOMES).examples([HOME | {"kind": kind} for kind in ("castle", "flat", "cave", "")])
+    assert split.notes == [
         "Column kind: values that training had too rarely or never count as unknown (2 cells of these rows)."
     ]
     slot = HOMES.spec.columns.index("kind=(unknown)")  # type: ignore[union-attr]
-    assert part.inputs[:, slot].tolist() == [1, 0, 1, 0]
+    assert split.inputs[:, slot].tolist() == [1, 0, 1, 0]
 
 
 def test_unreadable_cells_are_refused_or_filled_as_in_training() -> None:
@@ -161,9 +161,9 @@ def test_unreadable_cells_are_refused_or_filled_as_in_training() -> None:
         "row 3, column sold on",
     ]
     filling = preprocessing_of(made(missing="fill"))
-    part = filling.examples(rows)
-    assert torch.equal(part.inputs[1], filling.examples([HOME | {"size": None, "garden": None}]).inputs[0])
-    assert "3 cells" in part.notes[0]
+    split = filling.examples(rows)
+    assert torch.equal(split.inputs[1], filling.examples([HOME | {"size": None, "garden": None}]).inputs[0])
+    assert "3 cells" in split.notes[0]
 
 
 def test_a_number_that_overflows_is_refused_by_its_column() -> None:
@@ -183,12 +183,12 @@ def test_labelled_tables_have_targets(tmp_path: Path) -> None:
     fitted = preprocessing_of(HOMES)
     path = tmp_path / "more.csv"
     pl.DataFrame([HOME | {"price": price} for price in ("300", "350.5")]).write_csv(path)
-    part = fitted.labelled(path)
+    split = fitted.labelled(path)
     target = HOMES.spec.target
-    assert part.target is not None
+    assert split.target is not None
     expected = (np.array([300, 350.5]) - target.mean) / target.scale  # type: ignore[union-attr]
-    np.testing.assert_allclose(part.target.numpy(), expected, rtol=1e-6)
-    assert part.name(1) == "line 3 of more.csv"
+    np.testing.assert_allclose(split.target.numpy(), expected, rtol=1e-6)
+    assert split.name(1) == "line 3 of more.csv"
     pl.DataFrame([HOME | {"price": price} for price in ("300", "much", None)]).write_csv(path)
     with pytest.raises(DataError, match=r"2 rows of more\.csv cannot be compared") as refused:
         fitted.labelled(path)

@@ -213,7 +213,7 @@ def test_rows_in_memory_must_have_the_same_columns() -> None:
     [
         ("a;b\n1.234,50;3,5\n2.000,00;4,75\n", {}, ["1234.50", "3.5"]),
         ("a;b\n3,5;1.234\n4,5;2.345\n", {}, ["3.5", "1234"]),  # no decimal point where the file has commas
-        ("a;b\n1,234;1\n1,500;2\n", {}, ["1.234", "1"]),  # where semicolons part, commas are in the numbers
+        ("a;b\n1,234;1\n1,500;2\n", {}, ["1.234", "1"]),  # where semicolons split, commas are in the numbers
         ("a;b\n0.998;1.500\n1.500;2.500\n", {}, ["0.998", "1.500"]),
         ("a;b\n1.234;x\n1.500;y\n", {}, ["1.234", "x"]),
         ("a;b\n1.234.567;x\n2.345.678;y\n", {}, ["1234567", "x"]),

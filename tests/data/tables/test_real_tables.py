@@ -1,4 +1,4 @@
-"""Real tables open as they are: what is in them is told, and their parts are what the files hold."""
+"""Real tables open as they are: what is in them is told, and their splits are what the files hold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from cutaway.data.settings import DataSettings
 from cutaway.data.tables.dataset import open_table
-from cutaway.data.tables.preprocessing import TablePart
+from cutaway.data.tables.preprocessing import TableSplit
 from cutaway.spec import Classes, TableSpec, Value
 
 
@@ -18,11 +18,11 @@ def test_california_housing(shared_data: Path) -> None:
     data = open_table(path, DataSettings(target="median_house_value"))
     assert isinstance(data.spec, TableSpec)
     assert isinstance(data.spec.target, Value)
-    assert {name: len(part) for name, part in data.parts.items()} == {"train": 14448, "val": 3096, "test": 3096}
+    assert {name: len(split) for name, split in data.splits.items()} == {"train": 14448, "val": 3096, "test": 3096}
     assert len(data.spec.columns) == 15  # 8 numbers, 1 for their missing cells, 5 categories and unknown
     assert {c["name"]: c["missing"] for c in data.columns}["total_bedrooms"] == "207 (1.0%)"
-    train = data.parts["train"]
-    assert isinstance(train, TablePart)
+    train = data.splits["train"]
+    assert isinstance(train, TableSplit)
     rows = [train.row(i) for i in range(len(train))]
     values = np.array([float(row["median_house_value"]) for row in rows])
     incomes = np.array([float(row["median_income"]) for row in rows])
@@ -31,7 +31,7 @@ def test_california_housing(shared_data: Path) -> None:
     learned = train.inputs[:, data.spec.columns.index("median_income")].numpy()
     np.testing.assert_allclose(learned, (incomes - incomes.mean()) / incomes.std(), rtol=1e-4, atol=1e-5)
     # The 207 missing counts of bedrooms are the ones that have an input of their own set.
-    flags = [part.inputs[:, data.spec.columns.index("total_bedrooms missing")] for part in data.parts.values()]  # type: ignore[attr-defined]
+    flags = [split.inputs[:, data.spec.columns.index("total_bedrooms missing")] for split in data.splits.values()]  # type: ignore[attr-defined]
     assert sum(int(flag.sum()) for flag in flags) == 207
 
 
@@ -43,8 +43,8 @@ def test_titanic(shared_data: Path) -> None:
     assert types["deck"] == ("category", "688 (77.2%)")
     assert types["alone"] == ("yes/no", "0")
     assert any("Duplicates straddle the split" in note for note in data.notes)
-    shares = [part.target.float().mean().item() for part in data.parts.values()]  # type: ignore[union-attr]
-    assert shares == pytest.approx([342 / 891] * 3, abs=0.006)  # 342 of 891 survived
+    fractions = [split.target.float().mean().item() for split in data.splits.values()]  # type: ignore[union-attr]
+    assert fractions == pytest.approx([342 / 891] * 3, abs=0.006)  # 342 of 891 survived
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_other_tables(shared_data: Path, file: str, target: str, kind: type, row
     data = open_table(shared_data / "tabular_seaborn" / f"{file}.csv", DataSettings(target=target))
     assert isinstance(data.spec, TableSpec)
     assert isinstance(data.spec.target, kind)
-    assert sum(len(part) for part in data.parts.values()) == rows
+    assert sum(len(split) for split in data.splits.values()) == rows
     assert len(data.spec.columns) == inputs
 
 

@@ -76,7 +76,7 @@ def test_a_quantity_that_overflows_is_refused_by_its_row() -> None:
 def test_targets_that_nothing_can_be_learned_from(targets: list[object], kind: str | None, words: list[str]) -> None:
     table = table_of(*targets)
     with pytest.raises(DataError) as refused:
-        check_learnable(read_labels(table, "y", kind), all_rows(table), parts=3)
+        check_learnable(read_labels(table, "y", kind), all_rows(table), splits=3)
     for word in words:
         assert word in str(refused.value)
 
@@ -107,9 +107,9 @@ def test_rows_without_target_or_group_are_named_or_left_out() -> None:
 
 def test_classes_that_training_never_sees_are_refused() -> None:
     labels = read_labels(table_of(*"aabbcc"), "y", None)
-    parts = {"train": np.array([0, 1, 2]), "val": np.array([3, 4]), "test": np.array([5])}
+    splits = {"train": np.array([0, 1, 2]), "val": np.array([3, 4]), "test": np.array([5])}
     with pytest.raises(DataError, match="found in val and test and not in training: 'c'"):
-        check_taught(labels, labels.fit(parts["train"]), parts)
+        check_taught(labels, labels.fit(splits["train"]), splits)
     alone = {"train": np.array([0, 1]), "val": np.array([0])}
     with pytest.raises(DataError, match="one class only, 'a'"):
         check_taught(labels, labels.fit(alone["train"]), alone)

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 import torch
 
-from cutaway.data.sets import DataSet, SequencePart
+from cutaway.data.sets import DataSet, SequenceSplit
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.classes import text_dataset
 from cutaway.data.text.opening import open_text
@@ -48,17 +48,17 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
-def part(data: DataSet, name: str) -> SequencePart:
-    found = data.parts[name]
-    assert isinstance(found, SequencePart)
+def split(data: DataSet, name: str) -> SequenceSplit:
+    found = data.splits[name]
+    assert isinstance(found, SequenceSplit)
     return found
 
 
 def texts_of(data: DataSet, name: str) -> list[str]:
-    """The texts of a part, decoded from its tensors."""
-    of_part = part(data, name)
+    """The texts of a split, decoded from its tensors."""
+    of_split = split(data, name)
     tokenizer = data.preprocessing.tokenizer  # type: ignore[attr-defined]
-    return [tokenizer.decode(ids.tolist()) for ids in of_part.values.split(of_part.lengths.tolist())]
+    return [tokenizer.decode(ids.tolist()) for ids in of_split.values.split(of_split.lengths.tolist())]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
@@ -66,21 +66,21 @@ def test_a_table(tmp_path: Path, suffix: str) -> None:
     data = opened(reviews(tmp_path, suffix), text="review", target="mark")
     assert isinstance(data.spec, TextSpec)
     assert data.spec.target == Classes(("bad", "good"), "mark")
-    assert {name: len(p) for name, p in data.parts.items()} == {"train": 28, "val": 6, "test": 6}
+    assert {name: len(p) for name, p in data.splits.items()} == {"train": 28, "val": 6, "test": 6}
     assert any("not: id" in note for note in data.notes)
-    for name in data.parts:
+    for name in data.splits:
         for i, text in enumerate(texts_of(data, name)):
-            assert ("dull" in text) == (part(data, name).target[i] == 0)  # type: ignore[index]
-        assert part(data, name).target.bincount().tolist() == [len(part(data, name)) // 2] * 2  # type: ignore[union-attr]
-    row = part(data, "train").row(0)
+            assert ("dull" in text) == (split(data, name).target[i] == 0)  # type: ignore[index]
+        assert split(data, name).target.bincount().tolist() == [len(split(data, name)) // 2] * 2  # type: ignore[union-attr]
+    row = split(data, "train").row(0)
     assert row is not None
     assert row["text"] in GOOD + BAD
-    assert part(data, "train").name(0).split()[0] == ("row" if suffix == ".parquet" else "line")
+    assert split(data, "train").name(0).split()[0] == ("row" if suffix == ".parquet" else "line")
 
 
 def test_a_batch_is_padded_to_its_own_longest(tmp_path: Path) -> None:
     data = opened(reviews(tmp_path), text="review", target="mark")
-    train = part(data, "train")
+    train = split(data, "train")
     (batch,) = train.batches([torch.tensor([0, 27])])
     tokens, mask = batch.inputs
     assert tokens.dtype == torch.int64
@@ -104,8 +104,8 @@ def test_words_of_validation_and_test_are_not_in_the_vocabulary(tmp_path: Path) 
 def test_a_folder_of_class_folders(tmp_path: Path) -> None:
     data = opened(folder(tmp_path))
     assert data.spec.target == Classes(("bad", "good"))
-    assert sum(len(p) for p in data.parts.values()) == 40
-    assert part(data, "train").name(0).endswith(".txt")
+    assert sum(len(p) for p in data.splits.values()) == 40
+    assert split(data, "train").name(0).endswith(".txt")
     again = opened(tmp_path / "films")
     assert (again.fingerprint, again.split_hash) == (data.fingerprint, data.split_hash)
     (tmp_path / "films" / "good" / "0.txt").write_text("another", "utf-8")
@@ -119,7 +119,7 @@ def test_part_folders_are_kept(tmp_path: Path) -> None:
             for i in range(count):
                 (tmp_path / part_name / name / f"{i}.txt").write_text(f"{part_name} {name} {i}", "utf-8")
     data = opened(tmp_path, val=0.0)
-    assert {name: len(p) for name, p in data.parts.items()} == {"train": 12, "test": 4}
+    assert {name: len(p) for name, p in data.splits.items()} == {"train": 12, "test": 4}
     assert all("unk" in text for text in texts_of(data, "test"))  # the word test
     assert all(text.startswith("train") for text in texts_of(data, "train"))
 
@@ -130,7 +130,7 @@ def test_two_files_line_by_line(tmp_path: Path) -> None:
     labels.write_text("good\n" * 20 + "bad\n" * 20, "utf-8")
     data = opened(texts, target="labels.txt")
     assert data.spec.target == Classes(("bad", "good"))
-    assert part(data, "train").name(0).endswith("of texts.txt")
+    assert split(data, "train").name(0).endswith("of texts.txt")
     other = data.preprocessing.labelled(f"{texts},{labels}")
     assert len(other) == 40
     assert other.target is not None
@@ -152,7 +152,7 @@ def test_a_number_is_a_value(tmp_path: Path) -> None:
     pl.DataFrame({"words": GOOD + BAD, "price": [i + 0.5 for i in range(40)]}).write_csv(path)
     data = opened(path, text="words", target="price")
     assert isinstance(data.spec.target, Value)
-    train = part(data, "train").target
+    train = split(data, "train").target
     assert train is not None
     assert train.mean().item() == pytest.approx(0, abs=1e-5)
     other = data.preprocessing.labelled(path).target
@@ -169,7 +169,7 @@ def test_groups_stay_together(tmp_path: Path) -> None:
         {"t": [f"{a} wrote {i}" for i, a in enumerate(author)], "k": ["x", "y"] * 20, "who": author}
     ).write_csv(path)
     data = opened(path, text="t", target="k", group="who")
-    whole = [{" ".join((p.row(i) or {})["text"].split()[:2]) for i in range(len(p))} for p in data.parts.values()]
+    whole = [{" ".join((p.row(i) or {})["text"].split()[:2]) for i in range(len(p))} for p in data.splits.values()]
     assert sum(map(len, whole)) == len(set().union(*whole)) == 8
     with pytest.raises(DataError, match="2 different values"):
         opened(path, text="t", target="who", group="k")
@@ -179,7 +179,7 @@ def test_long_texts_are_cut_and_counted(tmp_path: Path) -> None:
     data = opened(reviews(tmp_path), text="review", target="mark", length=3)
     assert data.spec.shape == (3,)
     assert all(len(text.split()) == 3 for text in texts_of(data, "train"))
-    assert any("28 of the train part's texts have more than 3 tokens and are cut there" in note for note in data.notes)
+    assert any("28 of the train split's texts have more than 3 tokens and are cut there" in note for note in data.notes)
     assert not any("cut there" in note for note in opened(reviews(tmp_path), text="review", target="mark").notes)
 
 
@@ -199,7 +199,7 @@ def test_every_tokenizer_and_json_both_ways(tmp_path: Path, kind: str) -> None:
     assert again.spec == data.spec
     new = ["A FINE film", "unseen ζ words"]
     ours, theirs = again.examples(new), data.preprocessing.examples(new)
-    assert isinstance(theirs, SequencePart)
+    assert isinstance(theirs, SequenceSplit)
     assert torch.equal(ours.values, theirs.values)
     assert torch.equal(ours.lengths, theirs.lengths)
     assert ours.target is None
@@ -226,12 +226,12 @@ def test_new_texts_in_every_form(tmp_path: Path) -> None:
 
 def test_a_text_without_tokens_is_one_unknown_token_and_is_told(tmp_path: Path) -> None:
     pre = opened(reviews(tmp_path), text="review", target="mark").preprocessing
-    part = pre.examples(["", "   ", "ζ"])
-    assert isinstance(part, SequencePart)
-    assert part.lengths.tolist() == [1, 1, 1]
-    assert part.values.tolist() == [1, 1, 1]
-    assert "2 of these texts hold no token: one unknown token stands there." in part.notes
-    (batch,) = part.batches([torch.arange(3)])
+    split = pre.examples(["", "   ", "ζ"])
+    assert isinstance(split, SequenceSplit)
+    assert split.lengths.tolist() == [1, 1, 1]
+    assert split.values.tolist() == [1, 1, 1]
+    assert "2 of these texts hold no token: one unknown token stands there." in split.notes
+    (batch,) = split.batches([torch.arange(3)])
     assert batch.inputs[1].all()
 
 
@@ -240,15 +240,15 @@ def test_unknown_tokens_of_new_texts_are_told(tmp_path: Path) -> None:
     found = data.preprocessing.examples(["xyzzy", ""])
     assert found.notes[0] == "1 of these texts holds no token: one unknown token stands there."
     assert found.notes[1] == "1 of 1 tokens are unknown to this model, and count as one and the same."
-    assert not any("unknown to this model" in note for note in part(data, "test").notes)
+    assert not any("unknown to this model" in note for note in split(data, "test").notes)
 
 
 def test_long_new_texts_are_cut_and_told(tmp_path: Path) -> None:
     pre = opened(reviews(tmp_path), text="review", target="mark", length=4).preprocessing
-    part = pre.examples(["a fine film", "a fine film that is long"])
-    assert isinstance(part, SequencePart)
-    assert part.lengths.tolist() == [3, 4]
-    assert any("1 of these texts has more than 4 tokens" in note for note in part.notes)
+    split = pre.examples(["a fine film", "a fine film that is long"])
+    assert isinstance(split, SequenceSplit)
+    assert split.lengths.tolist() == [3, 4]
+    assert any("1 of these texts has more than 4 tokens" in note for note in split.notes)
 
 
 def test_other_labelled_texts(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_empty_texts_are_named_or_dropped(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"2 rows of 14 hold no text: t\.tsv, line 14, column t.*line 15.*missing=drop"):
         opened(path, text="t", target="k")
     data = opened(path, text="t", target="k", missing="drop")
-    assert sum(len(p) for p in data.parts.values()) == 12
+    assert sum(len(p) for p in data.splits.values()) == 12
     assert any("left out 2 rows without text" in note for note in data.notes)
 
 
@@ -329,7 +329,7 @@ def test_rows_without_a_target_are_named_or_dropped(tmp_path: Path) -> None:
     path = write(tmp_path, f"t\tk\n{ROWS}lonely\t\n")
     with pytest.raises(DataError, match="line 14, column k: the target is missing"):
         opened(path, text="t", target="k")
-    assert sum(len(p) for p in opened(path, text="t", target="k", missing="drop").parts.values()) == 12
+    assert sum(len(p) for p in opened(path, text="t", target="k", missing="drop").splits.values()) == 12
 
 
 def test_files_that_are_empty_or_no_utf_8_are_named(tmp_path: Path) -> None:
@@ -339,7 +339,7 @@ def test_files_that_are_empty_or_no_utf_8_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"bad.1\.txt: it holds no text; good.0\.txt: it is empty"):
         opened(root)
     data = opened(root, missing="drop")
-    assert sum(len(p) for p in data.parts.values()) == 38
+    assert sum(len(p) for p in data.splits.values()) == 38
     assert any("left out 2 files without text" in note for note in data.notes)
     (root / "good" / "2.txt").write_bytes("one\ncafé".encode("latin-1"))
     (root / "good" / "3.txt").write_bytes("UTF-16".encode("utf-16"))
@@ -366,7 +366,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_set_in_memory_with_its_own_split() -> None:
-    parts = {"train": np.arange(30), "test": np.arange(30, 40)}
+    splits = {"train": np.arange(30), "test": np.arange(30, 40)}
     mixed = [text for pair in zip(GOOD, BAD) for text in pair]
     data = text_dataset(
         mixed,
@@ -376,12 +376,12 @@ def test_a_set_in_memory_with_its_own_split() -> None:
         name="films",
         source="films",
         fingerprint="0",
-        parts=parts,
+        splits=splits,
         blanks=True,
     )
-    assert {name: len(p) for name, p in data.parts.items()} == {"train": 10, "val": 4, "test": 10}
+    assert {name: len(p) for name, p in data.splits.items()} == {"train": 10, "val": 4, "test": 10}
     assert texts_of(data, "test")[0].startswith("a fine film number")
-    assert data.parts["test"].name(0) == "text 31"
+    assert data.splits["test"].name(0) == "text 31"
 
 
 # --- frames -------------------------------------------------------------------------------------------------------
@@ -391,7 +391,7 @@ def framed(tokenizer: Any, begin: int, end: int, texts: list[str]) -> list[list[
     return [[begin, *tokenizer.encode(text), end] for text in texts]
 
 
-def rows(found: SequencePart) -> list[list[int]]:
+def rows(found: SequenceSplit) -> list[list[int]]:
     return [ids.tolist() for ids in found.values.split(found.lengths.tolist())]
 
 
@@ -402,10 +402,10 @@ def test_texts_stand_in_a_frame(tmp_path: Path, kind: str) -> None:
     size = len(tokenizer)
     assert isinstance(data.spec, TextSpec)
     assert (data.spec.vocab_size, data.spec.begin, data.spec.end) == (size + 3, size, size + 1)
-    train = part(data, "train")
+    train = split(data, "train")
     texts = [train.row(i)["text"] for i in range(len(train))]  # type: ignore[index]
     assert rows(train) == framed(tokenizer, size, size + 1, texts)
-    assert data.spec.longest == max(int(p.lengths.max()) for p in (part(data, name) for name in data.parts))
+    assert data.spec.longest == max(int(p.lengths.max()) for p in (split(data, name) for name in data.splits))
     assert any("stands in a frame" in note for note in data.notes)
     again = TextPreprocessing.from_json(json.loads(json.dumps(data.preprocessing.to_json())))
     assert again.spec == data.spec
@@ -415,11 +415,11 @@ def test_texts_stand_in_a_frame(tmp_path: Path, kind: str) -> None:
 def test_the_frame_counts_in_the_length(tmp_path: Path) -> None:
     data = opened(reviews(tmp_path), text="review", target="mark", special_tokens=True, length=5)
     tokenizer = data.preprocessing.tokenizer  # type: ignore[attr-defined]
-    train = part(data, "train")
+    train = split(data, "train")
     texts = [train.row(i)["text"] for i in range(len(train))]  # type: ignore[index]
     size = len(tokenizer)
     assert rows(train) == [[size, *tokenizer.encode(text)[:3], size + 1] for text in texts]
-    assert any("28 of the train part's texts have more than 3 tokens" in note for note in data.notes)
+    assert any("28 of the train split's texts have more than 3 tokens" in note for note in data.notes)
     assert any("length=5 holds these and the frame" in note for note in data.notes)
     with pytest.raises(SettingError, match="length=2 leaves nothing within the frame"):
         opened(reviews(tmp_path), text="review", target="mark", special_tokens=True, length=2)
@@ -439,12 +439,12 @@ def test_a_tokenizer_of_others_frames_by_its_own_tokens(tmp_path: Path) -> None:
     bert = bert_like(tmp_path / "bert")
     data = opened(reviews(tmp_path), text="review", target="mark", tokenizer=str(bert), special_tokens=True)
     tokenizer = data.preprocessing.tokenizer  # type: ignore[attr-defined]
-    train = part(data, "train")
+    train = split(data, "train")
     texts = [train.row(i)["text"] for i in range(len(train))]  # type: ignore[index]
     assert isinstance(data.spec, TextSpec)
     assert (data.spec.vocab_size, data.spec.begin, data.spec.end) == (len(tokenizer), 2, 3)
     assert rows(train) == framed(tokenizer, 2, 3, texts)
-    assert any("[CLS] before it, [SEP] behind it" in note for note in data.notes)
+    assert any("[CLS] before it, [SEP] after it" in note for note in data.notes)
     assert any("as the tokenizer has them that was given" in note for note in data.notes)
     again = TextPreprocessing.from_json(json.loads(json.dumps(data.preprocessing.to_json())))
     assert again.to_json() == data.preprocessing.to_json()
@@ -455,7 +455,7 @@ def test_padding_and_the_unknown_are_the_tokenizers(tmp_path: Path) -> None:
     folder_ = gpt2_like(tmp_path / "roberta", special)
     data = opened(reviews(tmp_path), text="review", target="mark", tokenizer=str(folder_))
     tokenizer = data.preprocessing.tokenizer  # type: ignore[attr-defined]
-    (tokens, mask), _ = next(part(data, "train").batches([torch.arange(28)]))
+    (tokens, mask), _ = next(split(data, "train").batches([torch.arange(28)]))
     assert not mask.all()
     assert (tokens[~mask] == tokenizer.padding).all()
     assert tokenizer.padding == len(tokenizer) - 4

@@ -16,7 +16,7 @@ from cutaway.data.named.opening import open_named, where
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.context import ContextPreprocessing, context_dataset, known, open_context, paragraphs
-from cutaway.data.text.stretches import NOISE, STRETCH, ContextPart, Draws, alias, within
+from cutaway.data.text.stretches import NOISE, STRETCH, ContextSplit, Draws, alias, within
 from cutaway.errors import DataError, FileError, SettingError
 from cutaway.spec import ANY_SIZE, Context, TextSpec, from_json, to_json
 
@@ -29,15 +29,15 @@ def dataset(text: str = TALE, **given_: Any) -> DataSet:
     return context_dataset([text], DataSettings(**given_), name="tale", source="tale.txt", fingerprint="")
 
 
-def part_of(data: DataSet, part: str = "train") -> ContextPart:
-    held = data.parts[part]
-    assert isinstance(held, ContextPart)
+def split_of(data: DataSet, split: str = "train") -> ContextSplit:
+    held = data.splits[split]
+    assert isinstance(held, ContextSplit)
     return held
 
 
-def drawn(part: ContextPart, seed: int | None, size: int = 5) -> list[tuple[Tensor, ...]]:
-    order = list(torch.split(torch.arange(len(part)), size))
-    return [(*batch.inputs, batch.target) for batch in part.batches(order, seed)]
+def drawn(split: ContextSplit, seed: int | None, size: int = 5) -> list[tuple[Tensor, ...]]:
+    order = list(torch.split(torch.arange(len(split)), size))
+    return [(*batch.inputs, batch.target) for batch in split.batches(order, seed)]
 
 
 @settings(max_examples=30, deadline=None)
@@ -55,10 +55,12 @@ def test_windows_are_what_a_loop_over_the_kept_words_gives(
     counts = torch.ones(2 + total, dtype=torch.int64)
     counts[:2] = 0
     counts[2 : 2 + total : 3] = 50
-    part = ContextPart(ids, torch.tensor(lengths), Draws(counts, window, subsample), [str(i) for i in range(2 + total)])
+    split = ContextSplit(
+        ids, torch.tensor(lengths), Draws(counts, window, subsample), [str(i) for i in range(2 + total)]
+    )
     paragraph = np.repeat(np.arange(len(lengths)), lengths)
     seen: list[int] = []
-    for words, mask, reach, noise, target in drawn(part, seed):
+    for words, mask, reach, noise, target in drawn(split, seed):
         assert words.shape[1] == reach.shape[1] + 2 * window
         assert torch.equal(mask, words > 0)
         assert noise.shape == (len(words), NOISE)
@@ -78,9 +80,9 @@ def test_windows_are_what_a_loop_over_the_kept_words_gives(
 
 
 def test_how_many_words_stand_before_and_behind_in_a_paragraph() -> None:
-    before, behind = within(torch.tensor([4, 4, 4, 7, 9, 9]))
+    before, after = within(torch.tensor([4, 4, 4, 7, 9, 9]))
     assert before.tolist() == [0, 1, 2, 0, 0, 1]
-    assert behind.tolist() == [2, 1, 0, 0, 1, 0]
+    assert after.tolist() == [2, 1, 0, 0, 1, 0]
 
 
 def test_words_are_kept_as_often_as_the_formula_says() -> None:
@@ -92,8 +94,8 @@ def test_words_are_kept_as_often_as_the_formula_says() -> None:
     np.testing.assert_allclose(draws.noise[2:], powers / powers.sum(), rtol=1e-12)
     assert draws.noise[:2].sum() == 0
     ids = torch.repeat_interleave(torch.arange(2, 4), 20_000)
-    part = ContextPart(ids, torch.tensor([40_000]), draws, list("__abc"))
-    kept = torch.cat([words[:, 5:-5][mask[:, 5:-5]] for words, mask, *_ in drawn(part, 1)])
+    split = ContextSplit(ids, torch.tensor([40_000]), draws, list("__abc"))
+    kept = torch.cat([words[:, 5:-5][mask[:, 5:-5]] for words, mask, *_ in drawn(split, 1)])
     found = kept.bincount(minlength=4)[2:4] / 20_000
     # Margins are cut off: what is counted twice or not at all is a few words at the ends of stretches.
     spread = (draws.keep[2:4] * (1 - draws.keep[2:4]) / 20_000).sqrt()
@@ -102,10 +104,10 @@ def test_words_are_kept_as_often_as_the_formula_says() -> None:
 
 def test_noise_is_drawn_as_the_formula_says() -> None:
     counts = torch.tensor([0, 0, 1, 16, 81])
-    part = ContextPart(torch.full((80_000,), 4), torch.tensor([80_000]), Draws(counts, subsample=0.0), list("__abc"))
-    noise = torch.cat([noise for *_, noise, _ in drawn(part, 3)])
-    share = noise.flatten().bincount(minlength=5) / noise.numel()
-    torch.testing.assert_close(share, torch.tensor([0, 0, 1, 8, 27]) / 36, atol=0.006, rtol=0)
+    split = ContextSplit(torch.full((80_000,), 4), torch.tensor([80_000]), Draws(counts, subsample=0.0), list("__abc"))
+    noise = torch.cat([noise for *_, noise, _ in drawn(split, 3)])
+    fraction = noise.flatten().bincount(minlength=5) / noise.numel()
+    torch.testing.assert_close(fraction, torch.tensor([0, 0, 1, 8, 27]) / 36, atol=0.006, rtol=0)
 
 
 @settings(max_examples=30, deadline=None)
@@ -118,25 +120,25 @@ def test_the_table_of_noise_holds_its_probabilities(weights: list[int]) -> None:
 
 
 def test_what_is_drawn_follows_from_the_seed_whatever_the_order() -> None:
-    part = part_of(dataset(val=0.0, test=0.0))
-    first, again, other, fixed = drawn(part, 5), drawn(part, 5), drawn(part, 6), drawn(part, None)
+    split = split_of(dataset(val=0.0, test=0.0))
+    first, again, other, fixed = drawn(split, 5), drawn(split, 5), drawn(split, 6), drawn(split, None)
     assert all(torch.equal(a, b) for x, y in zip(first, again) for a, b in zip(x, y))
     assert not all(torch.equal(a, b) for x, y in zip(first, other) for a, b in zip(x, y))
-    assert all(torch.equal(a, b) for x, y in zip(fixed, drawn(part, None)) for a, b in zip(x, y))
-    (alone,) = part.batches([torch.tensor([4, 2])], 5)
+    assert all(torch.equal(a, b) for x, y in zip(fixed, drawn(split, None)) for a, b in zip(x, y))
+    (alone,) = split.batches([torch.tensor([4, 2])], 5)
     whole = [torch.cat(column) for column in zip(*first)]
     assert all(torch.equal(a, b[[4, 2]]) for a, b in zip([*alone.inputs, alone.target], whole))
 
 
 def test_a_plan_has_every_stretch_once_and_smaller_batches_where_a_word_is_frequent() -> None:
-    part = part_of(dataset(val=0.0, test=0.0))
-    plan = part.plan(40, torch.Generator().manual_seed(0))
-    assert torch.cat(plan).sort().values.tolist() == list(range(len(part)))
-    assert part.shrink == pytest.approx(0.025 / float(part.draws.noise.max()))
-    assert max(map(len, plan)) == max(1, int(40 * part.shrink)) < 40
-    assert [len(b) for b in part.plan(8, None)][:-1] == [8] * (len(part) // 8)
+    split = split_of(dataset(val=0.0, test=0.0))
+    plan = split.plan(40, torch.Generator().manual_seed(0))
+    assert torch.cat(plan).sort().values.tolist() == list(range(len(split)))
+    assert split.shrink == pytest.approx(0.025 / float(split.draws.noise.max()))
+    assert max(map(len, plan)) == max(1, int(40 * split.shrink)) < 40
+    assert [len(b) for b in split.plan(8, None)][:-1] == [8] * (len(split) // 8)
     even = Draws(torch.tensor([0, 0, *[9] * 100]))
-    assert ContextPart(torch.arange(2, 102), torch.tensor([100]), even, []).shrink == 1.0
+    assert ContextSplit(torch.arange(2, 102), torch.tensor([100]), even, []).shrink == 1.0
 
 
 def test_a_text_becomes_words_without_punctuation_and_rare_words() -> None:
@@ -145,16 +147,16 @@ def test_a_text_becomes_words_without_punctuation_and_rare_words() -> None:
     preprocessing = data.preprocessing
     assert isinstance(preprocessing, ContextPreprocessing)
     assert preprocessing.tokenizer.tokens[2:] == ["one", "two", "7", "rare", "three"]
-    part = part_of(data)
-    assert " ".join(preprocessing.tokenizer.tokens[i] for i in part.ids[:5]) == "one two three two one"
-    assert part.paragraph.bincount().tolist() == [5] * 6
+    split = split_of(data)
+    assert " ".join(preprocessing.tokenizer.tokens[i] for i in split.ids[:5]) == "one two three two one"
+    assert split.paragraph.bincount().tolist() == [5] * 6
     assert preprocessing.draws.counts.tolist() == [0, 0, 9, 9, 6, 3, 3]
     assert data.spec == TextSpec(7, STRETCH + 10, Context(7, window=5))
     assert from_json(to_json(data.spec)) == data.spec
     told = " ".join(data.notes)
     assert "The context of a word ends at a blank line." in told
     assert "in lower case without punctuation; 5 different ones have vectors" in told
-    assert "1 of the 31 words of the training part (3.2 %) occur less than 3 times: they are left out" in told
+    assert "1 of the 31 words of the training split (3.2 %) occur less than 3 times: they are left out" in told
     limited = " ".join(dataset(text, min_count=3, lower=True, vocab_size=4, val=0.0, test=0.0).notes)
     assert "or are not among the 2 commonest" in limited
 
@@ -177,7 +179,7 @@ def test_the_vocabulary_is_that_of_the_training_part() -> None:
     assert isinstance(preprocessing, ContextPreprocessing)
     assert "stranger" not in preprocessing.tokenizer.tokens
     assert "split by position" in " ".join(data.notes)
-    assert int(preprocessing.draws.counts.sum()) == len(part_of(data).ids)
+    assert int(preprocessing.draws.counts.sum()) == len(split_of(data).ids)
 
 
 def test_preprocessing_goes_to_json_and_back_and_reads_other_texts(tmp_path: Path) -> None:
@@ -187,10 +189,10 @@ def test_preprocessing_goes_to_json_and_back_and_reads_other_texts(tmp_path: Pat
     assert again.to_json() == data.preprocessing.to_json()
     assert data.preprocessing.to_json()["form"] == "context"
     (tmp_path / "other.txt").write_text("the Stranger saw\n\nthe queen\n", encoding="utf-8")
-    part = again.labelled(tmp_path / "other.txt")
-    assert [again.tokenizer.tokens[i] for i in part.ids] == ["the", "saw", "the", "queen"]
-    assert part.paragraph.tolist() == [0, 0, 1, 1]
-    assert torch.equal(again.examples(["the saw\n\nthe queen"]).ids, part.ids)
+    split = again.labelled(tmp_path / "other.txt")
+    assert [again.tokenizer.tokens[i] for i in split.ids] == ["the", "saw", "the", "queen"]
+    assert split.paragraph.tolist() == [0, 0, 1, 1]
+    assert torch.equal(again.examples(["the saw\n\nthe queen"]).ids, split.ids)
     with pytest.raises(DataError, match="Of this text 1 words are in the vocabulary"):
         again.examples(["queen and nothing"])
     with pytest.raises(ValueError, match="3 counts of"):
@@ -202,10 +204,10 @@ def test_preprocessing_goes_to_json_and_back_and_reads_other_texts(tmp_path: Pat
 
 
 def test_a_stretch_has_a_name_and_its_words() -> None:
-    part = part_of(dataset(val=0.0, test=0.0))
-    assert part.name(1) == "words 16 to 31"
-    assert len((part.row(1) or {})["text"].split()) == STRETCH
-    assert set((part.row(1) or {})["text"].split()) <= {
+    split = split_of(dataset(val=0.0, test=0.0))
+    assert split.name(1) == "words 16 to 31"
+    assert len((split.row(1) or {})["text"].split()) == STRETCH
+    assert set((split.row(1) or {})["text"].split()) <= {
         "The",
         "the",
         "king",
@@ -217,27 +219,27 @@ def test_a_stretch_has_a_name_and_its_words() -> None:
         "A",
         "a",
     }
-    assert part.picture(0) is None
+    assert split.picture(0) is None
 
 
 def test_files_and_folders(tmp_path: Path) -> None:
     (tmp_path / "tale.txt").write_text(TALE, encoding="utf-8")
     data = open_context(tmp_path / "tale.txt", DataSettings(val=0.0, test=0.0))
-    assert (data.name, set(data.parts)) == ("tale", {"train"})
-    folder = tmp_path / "parts"
+    assert (data.name, set(data.splits)) == ("tale", {"train"})
+    folder = tmp_path / "splits"
     folder.mkdir()
     for name, text in {"train": TALE, "valid": TALE[: len(TALE) // 8]}.items():
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
     given_ = open_context(folder, DataSettings(test=0.0))
-    assert set(given_.parts) == {"train", "val"}
-    assert torch.equal(part_of(given_).ids, part_of(data).ids)
+    assert set(given_.splits) == {"train", "val"}
+    assert torch.equal(split_of(given_).ids, split_of(data).ids)
     assert given_.fingerprint != data.fingerprint
 
 
 def test_limit_takes_the_first_stretches() -> None:
     whole, cut = dataset(val=0.0, test=0.0), dataset(val=0.0, test=0.0, max_samples=3)
-    assert torch.equal(part_of(cut).ids, part_of(whole).ids[: 3 * STRETCH])
-    assert len(part_of(cut).paragraph) == 3 * STRETCH
+    assert torch.equal(split_of(cut).ids, split_of(whole).ids[: 3 * STRETCH])
+    assert len(split_of(cut).paragraph) == 3 * STRETCH
     assert "only the first 48 words" in cut.notes[-2] + cut.notes[-1]
     assert cut.split_hash != whole.split_hash
 
@@ -257,7 +259,7 @@ def test_limit_takes_the_first_stretches() -> None:
         (TALE, {"length": 9}, SettingError, "length=9 means nothing for word vectors"),
         (TALE, {"frames": 3}, SettingError, "frames=3 is for videos"),
         (TALE, {"val": 0.6, "test": 0.5}, SettingError, "leave nothing to train on"),
-        (TALE + ONCE, {"val": 0.1, "test": 0.0, "min_count": 2}, DataError, "its val part has fewer than two words"),
+        (TALE + ONCE, {"val": 0.1, "test": 0.0, "min_count": 2}, DataError, "its val split has fewer than two words"),
     ],
 )
 def test_what_cannot_be_is_refused(text: str, given_: dict[str, Any], error: type[Exception], said: str) -> None:
@@ -279,6 +281,6 @@ def test_real_text() -> None:
     preprocessing = data.preprocessing
     assert isinstance(preprocessing, ContextPreprocessing)
     assert preprocessing.tokenizer.tokens[2:6] == ["the", "and", "to", "i"]
-    assert set(data.parts) == {"train", "val"}
-    kept = sum(int((batch[-1] > 0).sum()) for batch in drawn(part_of(data), 0, 500))
-    assert kept == pytest.approx(float(preprocessing.draws.keep[part_of(data).ids].sum()), rel=0.02)
+    assert set(data.splits) == {"train", "val"}
+    kept = sum(int((batch[-1] > 0).sum()) for batch in drawn(split_of(data), 0, 500))
+    assert kept == pytest.approx(float(preprocessing.draws.keep[split_of(data).ids].sum()), rel=0.02)

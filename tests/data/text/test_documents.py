@@ -15,7 +15,7 @@ from cutaway.data.settings import DataSettings
 from cutaway.data.text.documents import documents_of, split_documents
 from cutaway.data.text.running import RunningPreprocessing, open_running
 from cutaway.data.text.running_files import Read
-from cutaway.data.text.stream import StreamPart
+from cutaway.data.text.stream import StreamSplit
 from cutaway.errors import DataError, SettingError
 
 
@@ -23,16 +23,16 @@ def opened(path: Path, **given_: Any) -> DataSet:
     return open_running(path, DataSettings(documents=True, **given_))
 
 
-def windows(data: DataSet, part: str, seed: int | None = None) -> list[str]:
-    """The text of each step of a part, with the token behind it."""
-    held = data.parts[part]
-    assert isinstance(held, StreamPart)
+def windows(data: DataSet, split: str, seed: int | None = None) -> list[str]:
+    """The text of each step of a split, with the token after it."""
+    held = data.splits[split]
+    assert isinstance(held, StreamSplit)
     assert isinstance(data.preprocessing, RunningPreprocessing)
     plan = held.plan(3, None if seed is None else torch.Generator().manual_seed(seed))
     found = []
     for (tokens, mask), target in held.batches(plan, seed):
-        for ids, real, behind in zip(tokens, mask, target):
-            found.append(data.preprocessing.decode([*ids[real].tolist(), int(behind[real][-1])]))
+        for ids, real, after in zip(tokens, mask, target):
+            found.append(data.preprocessing.decode([*ids[real].tolist(), int(after[real][-1])]))
     return found
 
 
@@ -45,7 +45,7 @@ def test_no_window_reaches_from_one_file_into_another(tmp_path: Path, seed: int 
     found = windows(data, "train", seed)
     assert all(len(set(window) - set("<>")) <= 1 for window in found)
     assert {letter for window in found for letter in window} >= set("abcd")
-    assert data.parts["train"].name(0).endswith("0.txt")
+    assert data.splits["train"].name(0).endswith("0.txt")
 
 
 def test_blank_lines_part_a_single_file(tmp_path: Path) -> None:
@@ -53,19 +53,19 @@ def test_blank_lines_part_a_single_file(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text(text, "utf-8")
     data = opened(tmp_path / "one.txt", length=5, val=0.2, test=0.1)
     assert "what stands between blank lines is one (10 in all)" in data.notes[0]
-    assert [sorted({w[0] for w in windows(data, part)} - {"\n"}) for part in ("train", "val", "test")] == [
+    assert [sorted({w[0] for w in windows(data, split)} - {"\n"}) for split in ("train", "val", "test")] == [
         list("abcdefg"),
         ["�"],  # letters that training did not have
         ["�"],
     ]
-    assert data.parts["train"].name(0) == "document 1, tokens 0 to 4"
+    assert data.splits["train"].name(0) == "document 1, tokens 0 to 4"
     assert isinstance(data.preprocessing, RunningPreprocessing)
     again = RunningPreprocessing.from_json(data.preprocessing.to_json())
     assert again.documents
-    part = again.labelled(tmp_path / "one.txt")
-    assert isinstance(part, StreamPart)
-    assert part.target is not None
-    assert len(part.target) == 10 * 12  # of twelve letters and the end of the line, the first is foretold by nothing
+    split = again.labelled(tmp_path / "one.txt")
+    assert isinstance(split, StreamSplit)
+    assert split.target is not None
+    assert len(split.target) == 10 * 12  # of twelve letters and the end of the line, the first is predicted by nothing
 
 
 @settings(max_examples=60, deadline=None)
@@ -76,12 +76,12 @@ def test_blank_lines_part_a_single_file(tmp_path: Path) -> None:
 )
 def test_a_split_loses_no_document_and_leaves_some_to_each_part(sizes: list[int], val: float, test: float) -> None:
     whole = [Read(str(i), "x" * size) for i, size in enumerate(sizes)]
-    parts, notes = split_documents({"train": whole}, DataSettings(val=val, test=test))
-    assert [read for part in ("train", "val", "test") for read in parts[part]] == whole
-    assert all(parts.values())
+    splits, notes = split_documents({"train": whole}, DataSettings(val=val, test=test))
+    assert [read for split in ("train", "val", "test") for read in splits[split]] == whole
+    assert all(splits.values())
     assert "split by position" in notes[0]
-    if min(map(len, parts.values())) > 1:
-        trained = sum(len(read.text) for read in parts["train"])
+    if min(map(len, splits.values())) > 1:
+        trained = sum(len(read.text) for read in splits["train"])
         assert abs(trained - (1 - val - test) * sum(sizes)) <= max(sizes) / 2 + 1e-6
 
 
@@ -89,7 +89,9 @@ def test_parts_of_single_files_are_parted_at_blank_lines(tmp_path: Path) -> None
     for name in ("train", "val"):
         (tmp_path / f"{name}.txt").write_text("one fox\n\ntwo foxes\n\n\nthree", "utf-8")
     data = opened(tmp_path, length=3, test=0)
-    assert {part: len({held.name(i).split(",")[0] for i in range(len(held))}) for part, held in data.parts.items()} == {
+    assert {
+        split: len({held.name(i).split(",")[0] for i in range(len(held))}) for split, held in data.splits.items()
+    } == {
         "train": 3,
         "val": 3,
     }
@@ -98,7 +100,7 @@ def test_parts_of_single_files_are_parted_at_blank_lines(tmp_path: Path) -> None
 def test_short_documents_are_left_out_and_counted(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("a b c\n\nd\n\ne f g\n\nh i j", "utf-8")
     data = opened(tmp_path / "one.txt", length=2, tokenizer="words", val=0, test=0)
-    assert any(note.startswith("1 of 4 documents of the train part have fewer than 2 tokens") for note in data.notes)
+    assert any(note.startswith("1 of 4 documents of the train split have fewer than 2 tokens") for note in data.notes)
     assert windows(data, "train") == ["a b c", "e f g", "h i j"]
 
 
@@ -106,14 +108,14 @@ def test_the_limit_keeps_the_first_steps(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("a b c d\n\ne f g h i\n\nj k l m", "utf-8")
     whole = opened(tmp_path / "one.txt", length=2, tokenizer="words", val=0, test=0)
     cut = opened(tmp_path / "one.txt", length=2, tokenizer="words", val=0, test=0, max_samples=3)
-    assert len(whole.parts["train"]) == 6
+    assert len(whole.splits["train"]) == 6
     assert sorted(windows(cut, "train")) == ["a b c", "c d", "e f g"]
     assert cut.split_hash != whole.split_hash
 
 
 def test_what_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("all of one piece\n" * 20, "utf-8")
-    with pytest.raises(DataError, match="there is 1 document for the parts train, val, test"):
+    with pytest.raises(DataError, match="there is 1 document for the splits train, val, test"):
         opened(tmp_path / "one.txt")
     (tmp_path / "two.txt").write_text("a b\n\nc d\n\ne f\n\ng h", "utf-8")
     with pytest.raises(SettingError, match=r"documents=true parts the text, and a state.*add stateful=false"):
@@ -126,4 +128,4 @@ def test_what_documents_are() -> None:
     first, second = Read("a.txt", "x\n\ny"), Read("b.txt", "z")
     found, _ = documents_of({"train": [first, second], "test": [Read("t.txt", "p\n\nq")]})
     assert found["train"] == [first, second]
-    assert len(found["test"]) == 1  # where files are documents they are so in every part
+    assert len(found["test"]) == 1  # where files are documents they are so in every split

@@ -16,7 +16,7 @@ from cutaway.data.preprocessing import preprocessing_from_json
 from cutaway.data.sets import IGNORED, DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.fitting import Frame
-from cutaway.data.text.masked import MaskedPart, MaskedPreprocessing
+from cutaway.data.text.masked import MaskedPreprocessing, MaskedSplit
 from cutaway.data.text.masking import Masking
 from cutaway.errors import SettingError
 from cutaway.spec import Classes, Masked, NextToken, TextSpec
@@ -28,13 +28,13 @@ BEGIN, END, MASK, PADDING = 1000, 1001, 1002, 1003  # beyond every token
 few = settings(max_examples=40, deadline=None)
 
 
-def part_of(streams: list[int], length: int, frame: bool = True, share: float = 0.15) -> MaskedPart:
+def split_of(streams: list[int], length: int, frame: bool = True, fraction: float = 0.15) -> MaskedSplit:
     """Streams whose tokens all differ: 0, 1, 2, …"""
     whole = torch.arange(sum(streams))
-    masking = Masking(MASK, whole.numpy(), share)
+    masking = Masking(MASK, whole.numpy(), fraction)
     around = Frame(BEGIN, END) if frame else None
     names = [f"text {k}" for k in range(len(streams))]
-    return MaskedPart(torch.split(whole, streams), length, masking, str, names, frame=around, padding=PADDING)
+    return MaskedSplit(torch.split(whole, streams), length, masking, str, names, frame=around, padding=PADDING)
 
 
 def opened(path: Path, **given_: Any) -> DataSet:
@@ -57,11 +57,11 @@ def poem(tmp_path: Path) -> Path:
 def test_each_step_stands_in_its_frame(
     streams: list[int], length: int, frame: bool, batch_size: int, seed: int | None
 ) -> None:
-    part = part_of(streams, length, frame)
-    plan = part.plan(batch_size, None if seed is None else torch.Generator().manual_seed(seed))
-    assert sorted(torch.cat(plan).tolist()) == list(range(len(part)))
+    split = split_of(streams, length, frame)
+    plan = split.plan(batch_size, None if seed is None else torch.Generator().manual_seed(seed))
+    assert sorted(torch.cat(plan).tolist()) == list(range(len(split)))
     covered = []
-    for (tokens, mask), target in part.batches(plan, seed):
+    for (tokens, mask), target in split.batches(plan, seed):
         assert tokens.shape == mask.shape == target.shape
         assert tokens.shape[1] <= length
         assert (tokens[~mask] == PADDING).all()
@@ -82,22 +82,22 @@ def test_each_step_stands_in_its_frame(
 
 
 def test_what_is_hidden_changes_with_the_seed_and_is_fixed_without() -> None:
-    part = part_of([400], 22)
-    order = [torch.arange(len(part))]
-    targets = [next(part.batches(order, seed)).target for seed in (None, None, 1, 1, 2)]
+    split = split_of([400], 22)
+    order = [torch.arange(len(split))]
+    targets = [next(split.batches(order, seed)).target for seed in (None, None, 1, 1, 2)]
     assert torch.equal(targets[0], targets[1])
     assert torch.equal(targets[2], targets[3])
     assert not torch.equal(targets[2], targets[4])
-    shuffled = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
-    assert torch.equal(next(part.batches([shuffled])).target, targets[0][shuffled])
-    by_one = torch.cat([batch.target for batch in part.batches(torch.arange(len(part)).split(1), 1)])
+    shuffled = torch.randperm(len(split), generator=torch.Generator().manual_seed(0))
+    assert torch.equal(next(split.batches([shuffled])).target, targets[0][shuffled])
+    by_one = torch.cat([batch.target for batch in split.batches(torch.arange(len(split)).split(1), 1)])
     assert torch.equal(by_one, targets[2])  # alone as in a batch
 
 
 def test_training_goes_on_as_it_would_have() -> None:
-    part = part_of([500], 12)
-    plan = part.plan(4, torch.Generator().manual_seed(0))
-    whole, rest = list(part.batches(plan, 5)), list(part.batches(plan[7:], 5))
+    split = split_of([500], 12)
+    plan = split.plan(4, torch.Generator().manual_seed(0))
+    whole, rest = list(split.batches(plan, 5)), list(split.batches(plan[7:], 5))
     for one, other in zip(whole[7:], rest, strict=True):
         assert torch.equal(one.inputs[0], other.inputs[0])
         assert torch.equal(one.target, other.target)
@@ -111,16 +111,16 @@ def test_running_text_for_a_model_of_masked_tokens(tmp_path: Path, frame: bool) 
     assert preprocessing.tokenizer.kind == "wordpiece"
     size = len(preprocessing.tokenizer)
     around = (size, size + 1) if frame else (None, None)
-    assert data.spec == TextSpec(size + 3, 16, Masked(size + 3, size + 2, share=0.2), *around)
-    (tokens, mask), target = next(data.parts["train"].batches([torch.arange(4)], 3))
+    assert data.spec == TextSpec(size + 3, 16, Masked(size + 3, size + 2, mask_prob=0.2), *around)
+    (tokens, mask), target = next(data.splits["train"].batches([torch.arange(4)], 3))
     assert tokens.max() < size + 3
     assert ((tokens == size).sum(1) == int(frame)).all()
     assert (target[target != IGNORED] < size).all()
     assert mask.all()
     assert ((target != IGNORED).sum(1) == round(0.2 * (14 if frame else 16))).all()
-    assert any(note.startswith("20 % of the tokens are to be foretold") for note in data.notes)
+    assert any(note.startswith("20 % of the tokens are to be predicted") for note in data.notes)
     assert any("stands in a frame" in note for note in data.notes) == frame
-    assert data.parts["train"].row(0)["text"].startswith("Tiger , tiger , burning")  # type: ignore[index]
+    assert data.splits["train"].row(0)["text"].startswith("Tiger , tiger , burning")  # type: ignore[index]
 
 
 def test_a_text_with_gaps_is_seen_as_it_is_written(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_json_gives_an_equal_preprocessing_back(tmp_path: Path, whole_words: boo
 def test_whole_words_are_hidden_whole(tmp_path: Path) -> None:
     data = opened(poem(tmp_path), length=32, whole_words=True, vocab_size=60, val=0, test=0)
     tokens = data.preprocessing.tokenizer.tokens  # type: ignore[attr-defined]
-    for (ids, _), target in data.parts["train"].batches([torch.arange(len(data.parts["train"]))], 1):
+    for (ids, _), target in data.splits["train"].batches([torch.arange(len(data.splits["train"]))], 1):
         for row, wanted in zip(ids, target):
             chosen = wanted != IGNORED
             text = torch.where(chosen, wanted, row)
@@ -176,7 +176,7 @@ def test_with_a_tokenizer_of_others_its_own_tokens_stand_around(tmp_path: Path) 
     data = opened(poem(tmp_path), tokenizer=str(bert), special_tokens=True, length=12)
     size = len(data.preprocessing.tokenizer)  # type: ignore[attr-defined]
     assert data.spec == TextSpec(size, 12, Masked(size, 4), 2, 3)
-    (tokens, _), target = next(data.parts["train"].batches([torch.arange(len(data.parts["train"]))], 1))
+    (tokens, _), target = next(data.splits["train"].batches([torch.arange(len(data.splits["train"]))], 1))
     assert (tokens[:, 0] == 2).all()
     assert (tokens[:, -1] == 3).all()
     assert (tokens == 4).sum() / (target != IGNORED).sum() == pytest.approx(0.8, abs=0.1)
@@ -188,7 +188,7 @@ def test_with_a_tokenizer_of_others_its_own_tokens_stand_around(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("given_", "said"),
     [
-        ({"stateful": True}, "stateful=true is for models that foretell the next"),
+        ({"stateful": True}, "stateful=true is for models that predict the next"),
         ({"tokenizer": "words", "whole_words": True}, "tokens are words"),
         ({"special_tokens": True, "length": 2}, "length=2 leaves nothing within the frame"),
         ({"target": None, "group": "x"}, "group"),

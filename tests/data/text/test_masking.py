@@ -30,7 +30,8 @@ def test_the_shares_are_those_of_the_paper() -> None:
     assert torch.equal(seen[~chosen], tokens[~chosen])
     masked = (seen == MASK)[chosen].double().mean().item()
     stayed = (seen == tokens)[chosen].double().mean().item()
-    # 6 000 tokens: three deviations are 0.0155 of 80 %, and 0.0116 of 10 %, to which 1/38 of the random ones come.
+    # 6 000 tokens: three standard deviations are 0.0155 of 80 %, and 0.0116 of 10 %, to which 1/38 of the random ones
+    # come.
     assert masked == pytest.approx(0.8, abs=0.0155)
     assert stayed == pytest.approx(0.1 + 0.1 / 38, abs=0.0120)
     swapped = seen[chosen & (seen != MASK) & (seen != tokens)]
@@ -41,15 +42,17 @@ def test_the_shares_are_those_of_the_paper() -> None:
 @few
 @given(
     lengths=st.lists(st.integers(1, 30), min_size=1, max_size=6),
-    share=st.floats(0.01, 0.9),
+    fraction=st.floats(0.01, 0.9),
     seed=st.integers(0, 2**40),
     whole=st.booleans(),
 )
-def test_only_real_tokens_are_chosen_and_at_least_one(lengths: list[int], share: float, seed: int, whole: bool) -> None:
-    masking = Masking(MASK, np.arange(2, 40), share)
+def test_only_real_tokens_are_chosen_and_at_least_one(
+    lengths: list[int], fraction: float, seed: int, whole: bool
+) -> None:
+    masking = Masking(MASK, np.arange(2, 40), fraction)
     tokens = text(len(lengths), 32)
     step = torch.arange(32)
-    real = (step >= 1) & (step <= torch.tensor(lengths)[:, None])  # a frame before and behind
+    real = (step >= 1) & (step <= torch.tensor(lengths)[:, None])  # a frame before and after
     places = torch.arange(tokens.numel()).view_as(tokens)
     goes_on = (tokens % 3 == 0) if whole else None
     seen, target = masking.hide(tokens, places, real, seed, goes_on)
@@ -59,7 +62,7 @@ def test_only_real_tokens_are_chosen_and_at_least_one(lengths: list[int], share:
     assert (chosen.sum(1) >= 1).all()
     assert ((seen >= 2) & (seen < 40) | (seen == MASK)).all()
     if not whole:
-        wanted = [max(1, round(share * n)) for n in lengths]
+        wanted = [max(1, round(fraction * n)) for n in lengths]
         assert chosen.sum(1).tolist() == wanted
         return
     words = (~goes_on | ~torch.nn.functional.pad(real, (1, 0))[:, :-1]).cumsum(1)  # type: ignore[operator]

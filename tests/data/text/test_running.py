@@ -15,7 +15,7 @@ from cutaway.data.settings import DataSettings
 from cutaway.data.splits import split_by_position
 from cutaway.data.text.running import RunningPreprocessing, open_running, running_dataset
 from cutaway.data.text.running_preprocessing import pieces_of
-from cutaway.data.text.stream import StreamPart
+from cutaway.data.text.stream import StreamSplit
 from cutaway.data.text.tokenizers import UNKNOWN
 from cutaway.errors import CutawayError, DataError, SettingError
 from cutaway.spec import NextToken, TextSpec
@@ -34,28 +34,28 @@ def written(folder: Path, **texts: str) -> Path:
     return folder
 
 
-def stream_of(data: DataSet, part: str) -> StreamPart:
-    held = data.parts[part]
-    assert isinstance(held, StreamPart)
+def stream_of(data: DataSet, split: str) -> StreamSplit:
+    held = data.splits[split]
+    assert isinstance(held, StreamSplit)
     return held
 
 
-def text_of(data: DataSet, part: str) -> str:
-    """The whole text of a part, out of its tokens."""
+def text_of(data: DataSet, split: str) -> str:
+    """The whole text of a split, out of its tokens."""
     preprocessing = data.preprocessing
     assert isinstance(preprocessing, RunningPreprocessing)
-    return preprocessing.decode(stream_of(data, part).tokens.tolist())
+    return preprocessing.decode(stream_of(data, split).tokens.tolist())
 
 
 def test_a_file_is_split_by_position(tmp_path: Path) -> None:
     data = opened(written(tmp_path, poem=POEM) / "poem.txt", val=0.2, test=0.1, length=8, stateful=True)
     assert data.name == "poem"
     assert data.spec == TextSpec(data.spec.vocab_size, 8, NextToken(data.spec.vocab_size))  # type: ignore[union-attr]
-    texts = [text_of(data, part) for part in ("train", "val", "test")]
+    texts = [text_of(data, split) for split in ("train", "val", "test")]
     assert "".join(texts) == POEM
     assert [round(len(t) / len(POEM), 2) for t in texts] == [0.7, 0.2, 0.1]
     assert "split by position" in data.notes[0]
-    assert all(stream_of(data, part).carries for part in data.parts)
+    assert all(stream_of(data, split).carries for split in data.splits)
     again = opened(tmp_path / "poem.txt", val=0.2, test=0.1, length=8)
     assert (again.fingerprint, again.split_hash) == (data.fingerprint, data.split_hash)
     other = opened(tmp_path / "poem.txt", val=0.1, test=0.2, length=8)
@@ -65,18 +65,18 @@ def test_a_file_is_split_by_position(tmp_path: Path) -> None:
 
 def test_words_are_not_cut_in_two(tmp_path: Path) -> None:
     data = opened(written(tmp_path, poem=POEM) / "poem.txt", tokenizer="words", val=0.31, test=0.17, length=4)
-    words = " ".join(text_of(data, part) for part in ("train", "val", "test"))
+    words = " ".join(text_of(data, split) for split in ("train", "val", "test"))
     assert words == " ".join(POEM.replace(",", " ,").split())
     assert any("line ends between them are left out" in note for note in data.notes)
-    assert data.parts["train"].name(1) == "tokens 4 to 7"
+    assert data.splits["train"].name(1) == "tokens 4 to 7"
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.text("ab \n", min_size=30, max_size=300), st.sampled_from([0.1, 0.4]), st.floats(0.1, 0.4), st.booleans())
 def test_a_split_by_position_loses_nothing(text: str, val: float, test: float, whole_words: bool) -> None:
-    parts, _ = split_by_position({"train": text}, DataSettings(val=val, test=test), whole_words=whole_words)
-    assert parts["train"] + parts["val"] + parts["test"] == text
-    assert all(parts.values())
+    splits, _ = split_by_position({"train": text}, DataSettings(val=val, test=test), whole_words=whole_words)
+    assert splits["train"] + splits["val"] + splits["test"] == text
+    assert all(splits.values())
 
 
 def test_what_is_fitted_is_fitted_on_what_trains(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_what_is_fitted_is_fitted_on_what_trains(tmp_path: Path) -> None:
     preprocessing = data.preprocessing
     assert isinstance(preprocessing, RunningPreprocessing)
     assert preprocessing.tokenizer.tokens[2:] == [" ", "a", "b", "c", "d"]
-    assert any(note.startswith("40 of 54 tokens of the val part (74 %) are unknown") for note in data.notes)
+    assert any(note.startswith("40 of 54 tokens of the val split (74 %) are unknown") for note in data.notes)
 
 
 def test_defaults(tmp_path: Path) -> None:
@@ -101,9 +101,9 @@ def test_defaults(tmp_path: Path) -> None:
 def test_the_limit_keeps_the_first_steps(tmp_path: Path) -> None:
     path = written(tmp_path, poem=POEM) / "poem.txt"
     data = opened(path, max_samples=3, length=10)
-    assert len(data.parts["train"]) == 3
+    assert len(data.splits["train"]) == 3
     assert text_of(data, "train") == POEM[:31]
-    assert len(data.parts["val"]) == len(opened(path, length=10).parts["val"])
+    assert len(data.splits["val"]) == len(opened(path, length=10).splits["val"])
 
 
 # --- folders ------------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def test_a_folder_is_read_in_its_natural_order(tmp_path: Path) -> None:
     folder = written(tmp_path / "book", chapter10="ten ten ten", chapter2="two two two\n", chapter1="one one one")
     data = opened(folder, val=0.3, test=0.0, length=2)
     assert data.name == "book"
-    assert "".join(text_of(data, part) for part in ("train", "val")) == "one one one\ntwo two two\nten ten ten"
+    assert "".join(text_of(data, split) for split in ("train", "val")) == "one one one\ntwo two two\nten ten ten"
     assert any("from chapter1.txt to chapter10.txt" in note for note in data.notes)
 
 
@@ -126,7 +126,7 @@ def test_a_folder_can_say_its_parts(tmp_path: Path, as_folders: bool) -> None:
     else:
         written(tmp_path, **texts)
     data = opened(tmp_path, length=3)
-    assert {part: text_of(data, part).replace("\ufffd", "?") for part in data.parts} == {
+    assert {split: text_of(data, split).replace("\ufffd", "?") for split in data.splits} == {
         "train": "the first text",
         "val": "the se????",
         "test": "the thir?",
@@ -159,7 +159,7 @@ def test_marks_and_carriage_returns_are_left_out_and_said(tmp_path: Path) -> Non
         (b"good line\nna\xefve\n", "byte 12 (line 2) is 0xEF"),
         (b"text\0text", "byte 4 (line 1) is zero"),
         (b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "there is nothing to tell apart"),
-        (b"far too short", "its train part has 9 tokens (characters), and at least 65 are needed"),
+        (b"far too short", "its train split has 9 tokens (characters), and at least 65 are needed"),
     ],
 )
 def test_a_file_that_cannot_be_learned_from_is_named(tmp_path: Path, content: bytes, said: str) -> None:
@@ -193,9 +193,9 @@ def test_settings_that_mean_nothing_here_are_refused(tmp_path: Path, given_: dic
 
 
 def test_a_part_that_gets_nothing_is_named() -> None:
-    with pytest.raises(DataError, match="The val part gets no text"):
+    with pytest.raises(DataError, match="The val split gets no text"):
         split_by_position({"train": "abc"}, DataSettings(val=0.1, test=0.3), whole_words=False)
-    with pytest.raises(DataError, match="its val part has 1 tokens"):
+    with pytest.raises(DataError, match="its val split has 1 tokens"):
         running_dataset({"train": POEM, "val": "T"}, DataSettings(), name="p", source="p", fingerprint="")
 
 
@@ -225,36 +225,36 @@ def test_json_gives_an_equal_preprocessing_back(tmp_path: Path, kind: str) -> No
 def test_what_is_told_of_tokens_frames_and_files(tmp_path: Path) -> None:
     poem = written(tmp_path, poem=POEM) / "poem.txt"
     notes = opened(poem, tokenizer="wordpiece", vocab_size=60, length=4).notes
-    assert "Tokens are pieces: blanks and line ends between them are left out." in notes
+    assert "Tokens are subwords: blanks and line ends between them are left out." in notes
     with pytest.raises(SettingError, match="runs on: leave it out"):
         opened(poem, special_tokens=True)
     notes = opened(written(tmp_path / "two", a=POEM, b=POEM), length=4).notes
-    assert "The 2 files are read one behind another, from a.txt to b.txt." in notes
+    assert "The 2 files are read one after another, from a.txt to b.txt." in notes
 
 
 def test_texts_and_files_are_scored_each_for_itself(prepared: RunningPreprocessing, tmp_path: Path) -> None:
     folder = written(tmp_path / "new", b="night " * 10, a="the tiger ☃")
     (folder / "b.txt").write_bytes(b"\xef\xbb\xbfnight " * 10)
-    part = prepared.examples([folder / "a.txt", str(folder), "burning\nbright", {"text": "eye"}])
-    names = [part.name(i) for i in range(len(part))]
+    split = prepared.examples([folder / "a.txt", str(folder), "burning\nbright", {"text": "eye"}])
+    names = [split.name(i) for i in range(len(split))]
     a, b = str(folder / "a.txt"), str(folder / "b.txt")
     assert names[:3] == [a, a, f"{b}, tokens 0 to 15"]
     assert names[-2:] == ["burning bright", "eye"]
-    assert part.row(len(part) - 2) == {"text": "burning\nbright"}
-    assert part.target is not None
-    assert UNKNOWN in part.target
-    assert any("tokens are unknown to this model" in note for note in part.notes)
-    assert any("byte order mark" in note for note in part.notes)
+    assert split.row(len(split) - 2) == {"text": "burning\nbright"}
+    assert split.target is not None
+    assert UNKNOWN in split.target
+    assert any("tokens are unknown to this model" in note for note in split.notes)
+    assert any("byte order mark" in note for note in split.notes)
 
 
 def test_labelled_text_is_read_as_the_training_text_is(tmp_path: Path) -> None:
     data = opened(written(tmp_path, poem=POEM) / "poem.txt", val=0, test=0, length=16)
     assert isinstance(data.preprocessing, RunningPreprocessing)
-    part, train = data.preprocessing.labelled(tmp_path / "poem.txt"), data.parts["train"]
-    assert part.target is not None
+    split, train = data.preprocessing.labelled(tmp_path / "poem.txt"), data.splits["train"]
+    assert split.target is not None
     assert train.target is not None
-    assert torch.equal(part.target, train.target)
-    assert part.name(2) == train.name(2)
+    assert torch.equal(split.target, train.target)
+    assert split.name(2) == train.name(2)
 
 
 @pytest.mark.parametrize("source", ["T", "", "missing.txt", 17, Path("nowhere")])
@@ -281,8 +281,8 @@ def test_a_word_for_the_end_of_a_line() -> None:
     assert [preprocessing.tokenizer.tokens[i] for i in ids] == ["the", "<unk>", "word", "<eos>"]
     assert ids[1] == UNKNOWN
     assert preprocessing.decode(ids.tolist()) == "the <unk> word\n"
-    assert data.parts["train"].target is not None
-    assert len(data.parts["train"].target) == 10 * (4 + 3 + 2 + 4) - 1  # words, and an end for each of four lines
+    assert data.splits["train"].target is not None
+    assert len(data.splits["train"].target) == 10 * (4 + 3 + 2 + 4) - 1  # words, and an end for each of four lines
     assert preprocessing.beginning().tolist() == preprocessing.encode("\n").tolist()
     assert preprocessing.unknown("the other\nword") == ["other"]
 

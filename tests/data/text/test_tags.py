@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.sets import IGNORED, DataSet, SequencePart
+from cutaway.data.sets import IGNORED, DataSet, SequenceSplit
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.opening import open_text
 from cutaway.data.text.preprocessing import cut
@@ -40,9 +40,9 @@ def opened(path: Path, **more: Any) -> DataSet:
     return open_text(path, DataSettings(**more))
 
 
-def part(data: DataSet, name: str) -> SequencePart:
-    found = data.parts[name]
-    assert isinstance(found, SequencePart)
+def split(data: DataSet, name: str) -> SequenceSplit:
+    found = data.splits[name]
+    assert isinstance(found, SequenceSplit)
     return found
 
 
@@ -57,8 +57,8 @@ def test_a_file_is_read_as_it_stands(tmp_path: Path) -> None:
 def test_every_token_has_its_tag(tmp_path: Path) -> None:
     data = opened(conll(tmp_path), val=0.2, test=0.2)
     assert data.spec.target == Tags(("LOC", "O", "PER"))
-    assert {name: len(p) for name, p in data.parts.items()} == {"train": 12, "val": 4, "test": 4}
-    train = part(data, "train")
+    assert {name: len(p) for name, p in data.splits.items()} == {"train": 12, "val": 4, "test": 4}
+    train = split(data, "train")
     assert train.target is not None
     assert len(train.target) == len(train.values) == int(train.lengths.sum())
     (batch,) = train.batches([torch.arange(12)])
@@ -182,7 +182,7 @@ def test_settings_that_cannot_be(tmp_path: Path, more: dict[str, Any]) -> None:
 
 def test_long_sentences_are_cut_with_their_tags(tmp_path: Path) -> None:
     data = opened(conll(tmp_path), length=2)
-    train = part(data, "train")
+    train = split(data, "train")
     assert train.target is not None
     assert len(train.target) == len(train.values)
     assert set(train.lengths.tolist()) == {2}
@@ -192,7 +192,7 @@ def test_long_sentences_are_cut_with_their_tags(tmp_path: Path) -> None:
 def test_sentences_of_one_token_have_a_row_of_targets() -> None:
     tagged = Tagged([[word] for word in "abcdefgh"], [[tag] for tag in "xyxyxyxy"], list("abcdefgh"))
     data = tagged_dataset(tagged, DataSettings(), name="t", source="t", fingerprint="0")
-    (batch,) = part(data, "train").batches([torch.tensor([0, 1])])
+    (batch,) = split(data, "train").batches([torch.tensor([0, 1])])
     assert batch.target.shape == (2, 1)
 
 
@@ -221,7 +221,7 @@ def test_the_tag_of_a_word_stands_at_its_first_piece(tmp_path: Path, how: str, f
     preprocessing = data.preprocessing
     assert isinstance(preprocessing, TagPreprocessing)
     of = {" ".join(words): tags for words, tags in zip(SENTENCES, TAGS)}
-    train = part(data, "train")
+    train = split(data, "train")
     for i, ((tokens, mask), target) in enumerate(train.batches(torch.arange(len(train)).split(1))):
         text = train.row(i)["text"]  # type: ignore[index]
         marked = target[0] != IGNORED
@@ -239,7 +239,7 @@ def test_the_tag_of_a_word_stands_at_its_first_piece(tmp_path: Path, how: str, f
     for ((tokens, mask), target), count in zip(new.batches(torch.arange(2).split(1)), (2, 2)):
         assert target.shape == tokens.shape == mask.shape
         assert int((target != IGNORED).sum()) == count  # one answer for each word
-    assert any("first piece" in note for note in data.notes) == (how != "words")
+    assert any("first subword" in note for note in data.notes) == (how != "words")
 
 
 def test_pieces_of_a_word_are_told_from_the_next_word(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_pieces_of_a_word_are_told_from_the_next_word(tmp_path: Path) -> None:
 
 def test_a_word_that_is_cut_off_has_no_tag(tmp_path: Path) -> None:
     data = opened(conll(tmp_path), special_tokens=True, length=4, val=0.2, test=0.2)
-    train = part(data, "train")
+    train = split(data, "train")
     assert train.target is not None
     assert int(train.lengths.max()) == 4
     assert int((train.target != IGNORED).sum()) == int((train.lengths - 2).sum())

@@ -49,7 +49,7 @@ def write_frames(folder: Path, frames: Frames, first: int = 1) -> Path:
 def turn(path: Path) -> Path:
     """Ask players of an .mp4 to turn it by a quarter, as telephones do that are held upright."""
     data = bytearray(path.read_bytes())
-    matrix = data.index(b"tkhd") + 4 + 40  # behind the version, times, number, duration, layer and volume
+    matrix = data.index(b"tkhd") + 4 + 40  # after the version, times, number, duration, layer and volume
     one, least = 1 << 16, (1 << 32) - (1 << 16)  # 1 and −1 with 16 binary places
     for i, value in enumerate((0, one, 0, least, 0, 0)):
         data[matrix + 4 * i : matrix + 4 * i + 4] = value.to_bytes(4, "big")

@@ -15,8 +15,8 @@ from cutaway.data.lengths import padding
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.video.opening import open_videos
-from cutaway.data.video.part import VideoPart
 from cutaway.data.video.preprocessing import VideoPreprocessing
+from cutaway.data.video.split import VideoSplit
 from cutaway.errors import DataError, SettingError
 from cutaway.spec import Classes, ImageSizes, VideoSpec
 
@@ -37,13 +37,13 @@ def opened(path: Path, sizes: ImageSizes | None = None, **settings: Any) -> Data
     return open_videos(path, DataSettings(**settings), sizes or ImageSizes())
 
 
-def part(data: DataSet, name: str) -> VideoPart:
-    found = data.parts[name]
-    assert isinstance(found, VideoPart)
+def split(data: DataSet, name: str) -> VideoSplit:
+    found = data.splits[name]
+    assert isinstance(found, VideoSplit)
     return found
 
 
-def whole(found: VideoPart) -> tuple[Tensor, Tensor]:
+def whole(found: VideoSplit) -> tuple[Tensor, Tensor]:
     (batch,) = found.batches([torch.arange(len(found))])
     x, mask = batch.inputs
     return x, mask
@@ -52,8 +52,8 @@ def whole(found: VideoPart) -> tuple[Tensor, Tensor]:
 def test_videos_become_normalised_frames(videos: Path) -> None:
     data = opened(videos)
     assert data.name == "videos"
-    assert {p: len(found) for p, found in data.parts.items()} == {"train": 11, "val": 3, "test": 2}
-    train = part(data, "train")
+    assert {p: len(found) for p, found in data.splits.items()} == {"train": 11, "val": 3, "test": 2}
+    train = split(data, "train")
     assert data.spec == VideoSpec(int(train.lengths.max()), 3, 32, 48, Classes(("across", "down")))
     x, mask = whole(train)
     assert x.dtype == torch.float32
@@ -82,14 +82,14 @@ def test_a_folder_of_frames_is_read_to_the_pixel(videos: Path) -> None:
 def test_held_or_read_anew_they_are_the_same(videos: Path, workers: int | None) -> None:
     held, streamed = opened(videos, frames=5), opened(videos, frames=5, memory=0, workers=workers)
     assert (held.fingerprint, held.split_hash) == (streamed.fingerprint, streamed.split_hash)
-    for name in held.parts:
-        (x, mask), (y, other) = whole(part(held, name)), whole(part(streamed, name))
+    for name in held.splits:
+        (x, mask), (y, other) = whole(split(held, name)), whole(split(streamed, name))
         assert torch.equal(x, y)
         assert torch.equal(mask, other)
 
 
 def test_batches_hold_videos_of_nearly_one_length(videos: Path) -> None:
-    train = part(opened(videos), "train")
+    train = split(opened(videos), "train")
     plan = train.plan(3, torch.Generator().manual_seed(0))
     assert sorted(i for batch in plan for i in batch.tolist()) == list(range(11))
     assert padding(train.lengths, plan) < padding(train.lengths, [torch.arange(11)]) / 2
@@ -143,9 +143,9 @@ def test_the_preprocessing_is_json(videos: Path) -> None:
 
 def test_new_videos_are_prepared_as_training_was(videos: Path) -> None:
     data = opened(videos)
-    train = part(data, "train")
+    train = split(data, "train")
     again = data.preprocessing.examples([videos / train.name(i) for i in range(len(train))])
-    assert isinstance(again, VideoPart)
+    assert isinstance(again, VideoSplit)
     assert torch.equal(whole(again)[0], whole(train)[0])
     assert again.target is None
     labelled = data.preprocessing.labelled(videos)
@@ -189,7 +189,7 @@ def test_bad_videos_are_named(videos: Path, tmp_path: Path) -> None:
 
 
 def test_what_breaks_while_it_is_read_is_named(videos: Path) -> None:
-    train = part(opened(videos, memory=0), "train")
+    train = split(opened(videos, memory=0), "train")
     for folder in (videos / "down").iterdir():
         (folder / "1.png").write_bytes(b"")
     with pytest.raises(DataError, match=r"videos cannot be used: .*1\.png"):
@@ -198,17 +198,17 @@ def test_what_breaks_while_it_is_read_is_named(videos: Path) -> None:
 
 def test_limit_thins_out_training_alone(videos: Path) -> None:
     data = opened(videos, max_samples=5)
-    assert [len(p) for p in data.parts.values()] == [5, 3, 2]
+    assert [len(p) for p in data.splits.values()] == [5, 3, 2]
 
 
-def test_copies_across_parts_are_told(tmp_path: Path) -> None:
+def test_copies_across_splits_are_told(tmp_path: Path) -> None:
     for i in range(3):
         write_frames(tmp_path / "train" / "a" / str(i), moving_bar(3, start=i))
         write_frames(tmp_path / "train" / "b" / str(i), moving_bar(3, start=i, down=True))
         write_frames(tmp_path / "test" / "a" / str(i), moving_bar(3, start=2 + i))
     copied, absent = sorted(opened(tmp_path, val=0).notes)
-    assert copied.startswith("Duplicates straddle the split: 1 of 3 videos in test equal one of an earlier part")
-    assert absent.startswith("The test part has no videos of b")
+    assert copied.startswith("Duplicates straddle the split: 1 of 3 videos in test equal one of an earlier split")
+    assert absent.startswith("The test split has no videos of b")
 
 
 def test_what_stands_beside_frames_is_told(videos: Path) -> None:
@@ -218,5 +218,5 @@ def test_what_stands_beside_frames_is_told(videos: Path) -> None:
 
 
 def test_settings_of_others_are_refused(videos: Path) -> None:
-    with pytest.raises(SettingError, match="n_mels=20 is for sounds, and this is video data"):
+    with pytest.raises(SettingError, match="n_mels=20 is for audio, and this is video data"):
         opened(videos, n_mels=20)

@@ -94,7 +94,7 @@ def test_frames_are_chosen_evenly(count: int, wanted: int) -> None:
     gaps = np.diff(found)
     assert (gaps >= 1).all()
     assert len(gaps) == 0 or gaps.max() - gaps.min() <= 1
-    assert abs(found[0] - (count - 1 - found[-1])) <= 1  # as much is left out before as behind
+    assert abs(found[0] - (count - 1 - found[-1])) <= 1  # as much is left out before as after
 
 
 def test_a_head_that_miscounts_is_not_believed(tmp_path: Path) -> None:
@@ -114,13 +114,13 @@ def test_a_video_is_turned_upright(tmp_path: Path) -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(share=st.floats(0, 1, exclude_max=True), suffix=st.sampled_from(SUFFIXES))
+@given(fraction=st.floats(0, 1, exclude_max=True), suffix=st.sampled_from(SUFFIXES))
 def test_no_beginning_of_a_file_passes_for_the_whole(
-    tmp_path_factory: pytest.TempPathFactory, share: float, suffix: str
+    tmp_path_factory: pytest.TempPathFactory, fraction: float, suffix: str
 ) -> None:
     path = write_video(tmp_path_factory.mktemp("cut") / f"a.{suffix}", moving_bar(6))
     data = path.read_bytes()
-    path.write_bytes(data[: int(share * len(data))])
+    path.write_bytes(data[: int(fraction * len(data))])
     assert refused(path)
 
 
@@ -166,7 +166,7 @@ def test_a_file_without_pictures_is_named(tmp_path: Path) -> None:
         frame.sample_rate = 8000
         container.mux(stream.encode(frame))
         container.mux(stream.encode())
-    assert refused(path) == "it holds no pictures, only sound or text"
+    assert refused(path) == "it holds no images, only audio or text"
 
 
 def test_damage_within_a_file_is_named(tmp_path: Path) -> None:

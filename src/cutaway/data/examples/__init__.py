@@ -39,7 +39,7 @@ EXAMPLES = {
         Example("sounds/", "the tones of a telephone's keys on a noisy line (made up)", signals.sounds),
         Example("videos/", "handwritten digits that move left, right, up or down (made up)", signals.videos),
         Example("graph/", "the 34 members of a karate club that split, and who met whom", tables.karate),
-        Example("photographs/", "two pictures in every form that people's folders hold (made up)", photographs.whole),
+        Example("photographs/", "two images in every form that people's folders hold (made up)", photographs.whole),
         Example("damaged/", "the same, and two of the files are cut short (made up)", photographs.damaged),
     )
 }

@@ -1,4 +1,4 @@
-"""Graphs in memory as PyTorch Geometric holds them: an object with x, edge_index and y, and masks of the parts.
+"""Graphs in memory as PyTorch Geometric holds them: an object with x, edge_index and y, and masks of the splits.
 
 Nothing is imported for it: any object with these attributes will do.
 """
@@ -43,7 +43,7 @@ def read_data(data: Any) -> RawGraphs:
             f"y has {len(y):,} targets, and there are {examples:,} {'graphs' if graph is not None else 'nodes'}."
         )
     notes = [f"{name} of the graph is not read." for name in NOT_READ if getattr(data, name, None) is not None]
-    parts, masked = _parts(data, examples)
+    splits, masked = _splits(data, examples)
     matrix = None if x is None else _array(x).astype(np.float32).reshape(count, -1)
     digest = hashlib.sha256(edges.astype("<i8").tobytes())
     for array in (matrix, None if y is None else _array(y)):
@@ -58,7 +58,7 @@ def read_data(data: Any) -> RawGraphs:
         targets=None if y is None else _targets(_array(y)),
         target=TARGET,
         target_kind=None if y is None else "number" if _array(y).dtype.kind == "f" else "category",
-        parts=parts,
+        splits=splits,
         notes=(*notes, *masked),
         digest=digest.hexdigest(),
     )
@@ -75,11 +75,11 @@ def _targets(y: np.ndarray[Any, Any]) -> Table:
     return Table("", pl.DataFrame({TARGET: pl.Series(cells, dtype=pl.String)}))
 
 
-def _parts(data: Any, examples: int) -> tuple[dict[str, Rows] | None, list[str]]:
-    """The examples of each part by the masks, and a note where there are several splits."""
+def _splits(data: Any, examples: int) -> tuple[dict[str, Rows] | None, list[str]]:
+    """The examples of each split by the masks, and a note where there are several splits."""
     found: dict[str, Rows] = {}
     notes = []
-    for part, name in MASKS.items():
+    for split, name in MASKS.items():
         mask = getattr(data, name, None)
         if mask is None:
             continue
@@ -89,7 +89,7 @@ def _parts(data: Any, examples: int) -> tuple[dict[str, Rows] | None, list[str]]
             mask = mask[:, 0]
         if mask.shape != (examples,):
             raise DataError(f"{name} has the shape {mask.shape}, and there are {examples:,} examples.")
-        found[part] = np.flatnonzero(mask)
+        found[split] = np.flatnonzero(mask)
     return (found if "train" in found else None), notes
 
 

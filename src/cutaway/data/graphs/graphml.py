@@ -13,7 +13,7 @@ from ...errors import DataError
 from ...files import refuse_irregular
 from ..tables.reading import Table
 from .raw import Edges, RawGraphs
-from .tables import GRAPH, SPLIT, digest_of, parts_of
+from .tables import GRAPH, SPLIT, digest_of, splits_of
 
 
 def read_graphml(path: Path, target: str | None) -> RawGraphs:
@@ -26,15 +26,15 @@ def read_graphml(path: Path, target: str | None) -> RawGraphs:
     graph = _read(path)
     rows = [attributes for _, attributes in graph.nodes(data=True)]
     table = _table(rows, path.name)
-    parts = parts_of(table) if target != SPLIT else None
+    splits = splits_of(table) if target != SPLIT else None
     return RawGraphs(
         title=path.name,
         edges=_edges(graph),
         names=[str(name) for name in graph.nodes],
         table=table,
-        columns=tuple(c for c in table.columns if c != target and not (parts is not None and c == SPLIT)),
+        columns=tuple(c for c in table.columns if c != target and not (splits is not None and c == SPLIT)),
         targets=table,
-        parts=parts,
+        splits=splits,
         notes=_notes(graph, path.name),
         digest=digest_of([path]),
     )
@@ -44,7 +44,7 @@ def _read_many(files: Sequence[Path], path: Path) -> RawGraphs:
     graphs = [_read(file) for file in files]
     empty = next((file for file, graph in zip(files, graphs) if not len(graph)), None)
     if empty is not None:
-        raise DataError(f"{empty} has no nodes: nothing can be told of it.", mend="Take the file out.")
+        raise DataError(f"{empty} has no nodes: nothing can be told of it.", fix="Take the file out.")
     starts = np.cumsum([0, *(len(graph) for graph in graphs)])
     table = _table([a for graph in graphs for _, a in graph.nodes(data=True)], "nodes")
     targets = _table([graph.graph for graph in graphs], "graphs")
@@ -57,7 +57,7 @@ def _read_many(files: Sequence[Path], path: Path) -> RawGraphs:
         graph=np.repeat(np.arange(len(graphs)), [len(graph) for graph in graphs]),
         graph_names=[file.name for file in files],
         targets=targets,
-        parts=parts_of(targets),
+        splits=splits_of(targets),
         notes=_notes(graphs[0], "these files"),
         digest=digest_of(list(files)),
     )
@@ -74,7 +74,7 @@ def _read(path: Path) -> Any:
         if isinstance(error, MemoryError):
             raise
         raise DataError(
-            f"{path} is no whole GraphML file: {error}.", mend="Was it cut short? Write it from its source again."
+            f"{path} is no whole GraphML file: {error}.", fix="Was it cut short? Write it from its source again."
         ) from error
     usual = graph.graph.pop("node_default", {})  # what a file says once, for all nodes that do not say it
     graph.graph.pop("edge_default", None)

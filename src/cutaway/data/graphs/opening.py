@@ -1,4 +1,4 @@
-"""Graphs as data sets: read, split their nodes (or the graphs), fit on the training part, prepare every part."""
+"""Graphs as data sets: read, split their nodes (or the graphs), fit on the training split, prepare every split."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ...errors import DataError, SettingError
 from ...spec import Classes
 from ..applicable import refuse_settings_for_others
 from ..findings import absent_classes
-from ..sets import IN_MEMORY, DataSet, Part
+from ..sets import IN_MEMORY, DataSet, Split
 from ..settings import DataSettings
-from ..splits import PARTS, Rows, complete_split, draw, split_hash, split_indices
+from ..splits import SPLITS, Rows, complete_split, draw, split_hash, split_indices
 from ..tables.columns import natural_order
 from ..tables.forms import Form
 from ..tables.reading import counted
 from ..tables.roles import find_column
 from ..tables.targets import Labels, check_learnable, check_taught, read_labels
-from .parts import NodePart
 from .preprocessing import GraphPreprocessing, fit_preprocessing, made_ready, with_target
 from .raw import RawGraphs
 from .reading import read_graphs
+from .splits import NodeSplit
 
 
 def open_graph(source: Any, settings: DataSettings) -> DataSet:
@@ -48,34 +48,34 @@ def graph_dataset(
     refuse_settings_for_others(settings, "graph")
     labels = _labels(graphs, settings)
     rows = with_target(labels)
-    check_learnable(labels, rows, parts=1)
-    split, said = _split(graphs, labels, rows, settings)
-    target = labels.fit(split["train"])
-    check_taught(labels, target, split)
-    taught = split["train"] if graphs.graph is None else np.flatnonzero(np.isin(graphs.graph, split["train"]))
+    check_learnable(labels, rows, splits=1)
+    indices, said = _split(graphs, labels, rows, settings)
+    target = labels.fit(indices["train"])
+    check_taught(labels, target, indices)
+    taught = indices["train"] if graphs.graph is None else np.flatnonzero(np.isin(graphs.graph, indices["train"]))
     preprocessing, decided = fit_preprocessing(graphs, target, taught, settings.num_neighbors)
     if graphs.table is not None:
         preprocessing = replace(preprocessing, written=graphs.table.form.kept())
     x, unknown = preprocessing.features(graphs)
-    targets = {part: labels.tensor(target, chosen) for part, chosen in split.items()}
+    targets = {split: labels.tensor(target, chosen) for split, chosen in indices.items()}
     if settings.inductive and graphs.many:
         raise SettingError("inductive=true hides nodes of one graph, and these are many graphs: leave it out.")
     if settings.num_neighbors and graphs.many:
         raise SettingError("num_neighbors=… is for one large graph, and these are many: take a smaller batch_size.")
     if settings.inductive:
-        parts, hidden = _inductive(graphs, x, split, targets, preprocessing)
+        splits, hidden = _inductive(graphs, x, indices, targets, preprocessing)
         said += hidden
     else:
         ready = made_ready(graphs, x)
-        parts = {part: preprocessing.part(graphs, ready, split[part], targets[part]) for part in split}
+        splits = {split: preprocessing.as_split(graphs, ready, indices[split], targets[split]) for split in indices}
     return DataSet(
         name=name,
         source=source,
         spec=preprocessing.spec,
-        parts=parts,
+        splits=splits,
         preprocessing=preprocessing,
         fingerprint=graphs.digest,
-        split_hash=split_hash(split),
+        split_hash=split_hash(indices),
         notes=[
             *notes,
             *graphs.notes,
@@ -98,7 +98,7 @@ def _labels(graphs: RawGraphs, settings: DataSettings) -> Labels:
             raise DataError(
                 f"{table.name} of {graphs.title} has no column but {table.columns[0]!r}, the names of the nodes: there "
                 "is nothing to predict.",
-                mend="Add the column to predict, and name it with target=COLUMN.",
+                fix="Add the column to predict, and name it with target=COLUMN.",
             )
         column = table.columns[0]
     if column is None:
@@ -109,22 +109,22 @@ def _labels(graphs: RawGraphs, settings: DataSettings) -> Labels:
 
 
 def _split(graphs: RawGraphs, labels: Labels, rows: Rows, settings: DataSettings) -> tuple[dict[str, Rows], list[str]]:
-    """The examples of each part among those that have a target, and what is said of the others."""
+    """The examples of each split among those that have a target, and what is said of the others."""
     given, notes = None, []
     what = "graph" if graphs.many else "node"
     if len(rows) < len(graphs.examples):
         alone = len(graphs.examples) - len(rows)
         notes.append(
-            f"{counted(alone, what)} of {len(graphs.examples):,} have no target and are in no part"
+            f"{counted(alone, what)} of {len(graphs.examples):,} have no target and are in no split"
             f"{'' if graphs.many else '; they stay in the graph'}."
         )
-    if graphs.parts is not None:
-        given = {part: np.intersect1d(graphs.parts[part], rows) for part in PARTS if part in graphs.parts}
+    if graphs.splits is not None:
+        given = {split: np.intersect1d(graphs.splits[split], rows) for split in SPLITS if split in graphs.splits}
         if not len(given.get("train", ())):
             raise DataError(f"{graphs.title} has a split and no {what} with a target for training.")
         outside = len(np.setdiff1d(rows, np.concatenate(list(given.values()))))
         if outside:
-            notes.append(f"{counted(outside, what)} with a target {'is' if outside == 1 else 'are'} in no part.")
+            notes.append(f"{counted(outside, what)} with a target {'is' if outside == 1 else 'are'} in no split.")
     codes = labels.classes(rows)
     if codes is None:
         return _split_numbers(rows, given, settings), notes
@@ -136,7 +136,7 @@ def _split(graphs: RawGraphs, labels: Labels, rows: Rows, settings: DataSettings
 
 
 def _split_numbers(rows: Rows, given: Mapping[str, Rows] | None, settings: DataSettings) -> dict[str, Rows]:
-    """As `complete_split`, where the target is a number and there are no classes to keep in their shares."""
+    """As `complete_split`, where the target is a number and there are no classes to keep in proportion."""
     given = given or {"train": rows}
     train = given["train"]
     val = 0.0 if "val" in given else settings.val
@@ -144,42 +144,44 @@ def _split_numbers(rows: Rows, given: Mapping[str, Rows] | None, settings: DataS
     if val + test >= 1:
         raise SettingError(f"val={val:g} and test={test:g} leave nothing to train on: together they must be below 1.")
     drawn = split_indices(len(train), val=val, test=test, seed=settings.split_seed)
-    found = {part: train[chosen] for part, chosen in drawn.items()} | {p: r for p, r in given.items() if p != "train"}
-    for part, chosen in found.items():
+    found = {split: train[chosen] for split, chosen in drawn.items()} | {p: r for p, r in given.items() if p != "train"}
+    for split, chosen in found.items():
         if not len(chosen):
             raise DataError(
-                f"The {part} part gets no example of {len(train):,}.", mend="Add some, or give other shares."
+                f"The {split} split gets no example of {len(train):,}.", fix="Add some, or give other fractions."
             )
     if settings.max_samples is not None:
         found["train"] = draw(found["train"], settings.max_samples, seed=settings.split_seed)
-    return {part: found[part] for part in PARTS if part in found}
+    return {split: found[split] for split in SPLITS if split in found}
 
 
 def _inductive(
     graphs: RawGraphs,
     x: Tensor,
-    split: Mapping[str, Rows],
+    indices: Mapping[str, Rows],
     targets: Mapping[str, Tensor],
     preprocessing: GraphPreprocessing,
-) -> tuple[dict[str, Part], list[str]]:
-    """Parts whose graphs hold no node of a part that comes later: training sees its own nodes and the edges between
-    them, validation those of training too, the test all nodes, those without a part among them."""
-    parts: dict[str, Part] = {}
+) -> tuple[dict[str, Split], list[str]]:
+    """Splits whose graphs hold no node of a split that comes later: training sees its own nodes and the edges between
+    them, validation those of training too, the test all nodes, those without a split among them."""
+    splits: dict[str, Split] = {}
     seen = np.zeros(graphs.nodes, bool)
     counts = []
-    for part, rows in split.items():
+    for split, rows in indices.items():
         seen[rows] = True
-        if part == "test":
+        if split == "test":
             seen[:] = True
         place = np.cumsum(seen) - 1
         inside = graphs.edges[:, seen[graphs.edges].all(0)]
-        whole = preprocessing.part(
-            graphs, (x[torch.from_numpy(seen)], torch.from_numpy(place[inside])), rows, targets[part]
+        whole = preprocessing.as_split(
+            graphs, (x[torch.from_numpy(seen)], torch.from_numpy(place[inside])), rows, targets[split]
         )
-        assert isinstance(whole, NodePart)
-        parts[part] = whole.at(torch.from_numpy(place[rows]))
-        counts.append(f"{part} {counted(int(seen.sum()), 'node')} and {counted(inside.shape[1], 'edge')}")
-    return parts, [f"inductive=true: each part sees the nodes of the parts before it and its own: {'; '.join(counts)}."]
+        assert isinstance(whole, NodeSplit)
+        splits[split] = whole.at(torch.from_numpy(place[rows]))
+        counts.append(f"{split} {counted(int(seen.sum()), 'node')} and {counted(inside.shape[1], 'edge')}")
+    return splits, [
+        f"inductive=true: each split sees the nodes of the splits before it and its own: {'; '.join(counts)}."
+    ]
 
 
 def _shape_notes(graphs: RawGraphs, settings: DataSettings) -> list[str]:

@@ -22,7 +22,7 @@ from .raw import Edges, RawGraphs
 from .tables import digest_of
 
 PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
-VALIDATION = 500  # nodes behind those for training
+VALIDATION = 500  # nodes after those for training
 CLASS = "class"
 NAMES = {  # the classes in the order of the files' columns, told by how many nodes each has
     "cora": (
@@ -38,14 +38,14 @@ def read_planetoid(path: Path) -> RawGraphs:
     files = {part: path / f"ind.{name}.{part}" for part in PARTS}
     absent = [file.name for file in files.values() if not file.is_file()]
     if absent:
-        raise DataError(f"{path} lacks {', '.join(absent)} of the Planetoid files of {name}.", mend="Add them.")
+        raise DataError(f"{path} lacks {', '.join(absent)} of the Planetoid files of {name}.", fix="Add them.")
     read: dict[str, Any] = {part: read_pickle(file) for part, file in files.items() if part != "test.index"}
     try:
         return _graph(name, read, _numbers(files["test.index"]), digest_of(list(files.values())))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise DataError(
             f"The files ind.{name}.* in {path} do not fit together: {type(error).__name__} {error}.",
-            mend="Take them from their source again.",
+            fix="Take them from their source again.",
         ) from error
 
 
@@ -79,7 +79,7 @@ def _graph(name: str, read: dict[str, Any], order: npt.NDArray[np.int64], digest
         targets=Table("", pl.DataFrame({CLASS: pl.Series(classes, dtype=pl.String)})),
         target=CLASS,
         target_kind="category",
-        parts={"train": np.arange(train), "val": np.arange(train, min(train + VALIDATION, known)), "test": tests},
+        splits={"train": np.arange(train), "val": np.arange(train, min(train + VALIDATION, known)), "test": tests},
         scaled="rows",
         notes=tuple(notes),
         digest=digest,

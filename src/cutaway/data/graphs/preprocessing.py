@@ -1,6 +1,6 @@
-"""From what a file says of nodes to the numbers that a network takes: fitted on the training part, saved with it.
+"""From what a file says of nodes to the numbers that a network takes: fitted on the training split, saved with it.
 
-Columns of a table become numbers as those of tables do: a number is (v − mean) / deviation, but 0 and 1 stay as they
+Columns of a table become numbers as those of tables do: a number is (v − mean) / std, but 0 and 1 stay as they
 are; a category is one number for each of its values. A matrix is taken as it is, or with each node's features divided
 by their sum. Nodes of which nothing is known are told apart by their number where there is but one graph, which must be
 small, and else by how many edges lead to them.
@@ -27,9 +27,9 @@ from ..tables.forms import KEPT, Form
 from ..tables.preprocessing import bad_cells, unknown_note, unreadable_cells
 from ..tables.reading import counted
 from ..tables.targets import NUMBER, Labels, read_labels
-from .parts import GraphsPart, NodePart, SideBySide
 from .raw import RawGraphs, side_by_side
 from .reading import read_graphs
+from .splits import GraphsSplit, NodeSplit, SideBySide
 
 Ready = tuple[Tensor, Tensor] | SideBySide
 
@@ -59,7 +59,7 @@ class GraphPreprocessing:
                 raise DataError(
                     f"{graphs.title} has {graphs.nodes:,} nodes, and the model tells the {self.spec.features:,} nodes "
                     "of its graph apart by their number alone.",
-                    mend="A model for other graphs needs nodes with features.",
+                    fix="A model for other graphs needs nodes with features.",
                 )
             return torch.eye(graphs.nodes), []
         if self.form == "degree":
@@ -67,13 +67,13 @@ class GraphPreprocessing:
             return torch.from_numpy(np.concatenate([e.encode(cells[e.name]) for e in self.encoders], 1)), []
         return self._columns(graphs)
 
-    def examples(self, sources: Sequence[Any]) -> NodePart | GraphsPart:
+    def examples(self, sources: Sequence[Any]) -> NodeSplit | GraphsSplit:
         """Every node of new graphs, or every graph: paths of what `read_graphs` reads, or objects in memory."""
         if not sources:
             raise DataError("No graph was given.")
-        return self._part(self._read(sources), None, None)
+        return self._as_split(self._read(sources), None, None)
 
-    def labelled(self, source: Any) -> NodePart | GraphsPart:
+    def labelled(self, source: Any) -> NodeSplit | GraphsSplit:
         """The nodes or graphs of another file that have a target. Raises DataError where none has one, or one has a
         class that training did not know."""
         graphs = self._read([source])
@@ -82,11 +82,11 @@ class GraphPreprocessing:
             raise DataError(f"{graphs.title} has no targets {column!r} to compare with.")
         labels = read_labels(graphs.targets, column, kind)
         rows = with_target(labels)
-        return self._part(graphs, rows, labels.tensor(self.spec.target, rows))
+        return self._as_split(graphs, rows, labels.tensor(self.spec.target, rows))
 
-    def part(
+    def as_split(
         self, graphs: RawGraphs, ready: Ready, rows: Rows, target: Tensor | None, notes: Sequence[str] = ()
-    ) -> NodePart | GraphsPart:
+    ) -> NodeSplit | GraphsSplit:
         """The examples `rows` of graphs whose nodes were prepared: x and edges, or the graphs side by side."""
         names = [graphs.examples[i] for i in rows]
         table = graphs.targets if graphs.targets is not None else (None if graphs.many else graphs.table)
@@ -96,8 +96,8 @@ class GraphPreprocessing:
 
         wanted = torch.from_numpy(rows)
         if isinstance(ready, SideBySide):
-            return GraphsPart(ready, wanted, target, names, row, notes)
-        return NodePart(*ready, wanted, target, names, row, self.neighbours, notes)
+            return GraphsSplit(ready, wanted, target, names, row, notes)
+        return NodeSplit(*ready, wanted, target, names, row, self.neighbours, notes)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""
@@ -129,10 +129,10 @@ class GraphPreprocessing:
                 raise DataError(f"The model answers for {learned[0]}, and {one.title} holds {learned[1]}.")
         return side_by_side(graphs)
 
-    def _part(self, graphs: RawGraphs, rows: Rows | None, target: Tensor | None) -> NodePart | GraphsPart:
+    def _as_split(self, graphs: RawGraphs, rows: Rows | None, target: Tensor | None) -> NodeSplit | GraphsSplit:
         x, notes = self.features(graphs)
         rows = np.arange(len(graphs.examples)) if rows is None else rows
-        return self.part(graphs, made_ready(graphs, x), rows, target, notes)
+        return self.as_split(graphs, made_ready(graphs, x), rows, target, notes)
 
     def _matrix(self, graphs: RawGraphs) -> Tensor:
         matrix = graphs.matrix
@@ -154,11 +154,11 @@ class GraphPreprocessing:
         if table is None or absent:
             raise DataError(
                 f"The model was trained with columns that {graphs.title} lacks: {', '.join(map(repr, absent[:10]))}.",
-                mend="Give nodes with the columns of training; a column may be empty, not absent.",
+                fix="Give nodes with the columns of training; a column may be empty, not absent.",
             )
         cells = {e.name: meaning(table.frame[e.name]) for e in self.encoders}
         if problems := bad_cells(table, cells, {e.name: e.type for e in self.encoders}):
-            raise unreadable_cells(table, list(problems.values()), "Mend them; an empty cell counts as missing.")
+            raise unreadable_cells(table, list(problems.values()), "Fix them; an empty cell counts as missing.")
         blocks = [e.encode(cells[e.name]) for e in self.encoders]
         for e, block in zip(self.encoders, blocks):
             if not np.isfinite(block).all():
@@ -194,7 +194,7 @@ def fit_preprocessing(
 
 
 def made_ready(graphs: RawGraphs, x: Tensor) -> Ready:
-    """Features and edges as parts take them."""
+    """Features and edges as splits take them."""
     edges = torch.from_numpy(np.ascontiguousarray(graphs.edges))
     return (x, edges) if graphs.graph is None else SideBySide(x, edges, torch.from_numpy(graphs.graph))
 
@@ -208,7 +208,7 @@ def with_target(labels: Labels) -> Rows:
         raise DataError(
             f"{counted(len(unreadable), 'target')} of {labels.table.title} cannot be read.",
             unreadable,
-            "Mend them, or leave them empty.",
+            "Fix them, or leave them empty.",
         )
     return np.flatnonzero(~missing)
 

@@ -35,7 +35,7 @@ class RawGraphs:
     targets: Table | None = None  # a row for each example; None where there are none
     target: str | None = None  # the column of `targets` to predict, where the form says which
     target_kind: str | None = None  # category or number, where the form says what that column is
-    parts: dict[str, Rows] | None = None  # the examples of each part, where the form comes with a split
+    splits: dict[str, Rows] | None = None  # the examples of each split, where the form comes with splits
     scaled: str = ""  # how the matrix is scaled: rows divides each node's features by their sum
     notes: tuple[str, ...] = ()
     digest: str = ""  # sha256 of what was read
@@ -95,7 +95,7 @@ def side_by_side(graphs: Sequence[RawGraphs]) -> RawGraphs:
         return first
     for other in others:
         if (other.many, other.matrix is None) != (first.many, first.matrix is None):
-            raise DataError(f"{first.title} and {other.title} are of different forms.", mend="Give them one by one.")
+            raise DataError(f"{first.title} and {other.title} are of different forms.", fix="Give them one by one.")
         if first.matrix is not None and other.matrix is not None and first.matrix.shape[1] != other.matrix.shape[1]:
             raise DataError(f"{first.title} and {other.title} describe nodes by different numbers of features.")
     starts = np.cumsum([0, *(g.nodes for g in graphs)])
@@ -113,7 +113,7 @@ def side_by_side(graphs: Sequence[RawGraphs]) -> RawGraphs:
         else None,
         graph_names=[f"{g.title}: {name}" for g in graphs for name in g.graph_names],
         targets=None,
-        parts=None,
+        splits=None,
         notes=tuple(note for g in graphs for note in g.notes),
     )
 

@@ -31,7 +31,7 @@ def read_graphs(source: Any, target: str | None = None, form: Form = Form()) -> 
 
         return read_graphml(path, target)
     if not path.is_dir():
-        raise DataError(f"There is no graph at {str(source)!r}.", mend=f"A graph is {FORMS}.")
+        raise DataError(f"There is no graph at {str(source)!r}.", fix=f"A graph is {FORMS}.")
     names = [p.name for p in entries(path) if p.is_file()]
     if "edges.csv" in names or "nodes.csv" in names:
         from .tables import read_tables
@@ -49,4 +49,4 @@ def read_graphs(source: Any, target: str | None = None, form: Form = Form()) -> 
         from .graphml import read_graphml
 
         return read_graphml(path, target)
-    raise DataError(f"{path} holds no graph.", mend=f"A graph is {FORMS}.")
+    raise DataError(f"{path} holds no graph.", fix=f"A graph is {FORMS}.")

@@ -16,7 +16,7 @@ import polars as pl
 
 from ...errors import DataError, Problem
 from ...files import read_bytes
-from ..folders import PART_FOLDERS
+from ..folders import SPLIT_FOLDERS
 from ..splits import Rows
 from ..tables.columns import meaning
 from ..tables.forms import Form
@@ -35,12 +35,12 @@ def read_tables(path: Path, target: str | None, form: Form = Form()) -> RawGraph
     if not (path / NODES).is_file():
         raise DataError(
             f"{path} has {EDGES} and no {NODES}.",
-            mend=f"Add {NODES} with a row for each node: its name, what is known of it, and the column to predict.",
+            fix=f"Add {NODES} with a row for each node: its name, what is known of it, and the column to predict.",
         )
     if not (path / EDGES).is_file():
         raise DataError(
             f"{path} has {NODES} and no {EDGES}.",
-            mend=f"Add {EDGES} with a row for each edge: the names of the two nodes that it joins.",
+            fix=f"Add {EDGES} with a row for each edge: the names of the two nodes that it joins.",
         )
     nodes = read_table(path / NODES, form)
     identity = _named(nodes, "id", 0)
@@ -63,9 +63,9 @@ def read_tables(path: Path, target: str | None, form: Form = Form()) -> RawGraph
         graph, graph_names = _graphs(nodes, linked)
         targets = _graph_targets(path, nodes, graph, graph_names, target, form)
         files += [path / GRAPHS] if (path / GRAPHS).is_file() else []
-    parts = parts_of(targets)
+    splits = splits_of(targets)
     aside = {identity, target} | ({GRAPH} if apart else set())
-    if parts is not None and targets.name == nodes.name:
+    if splits is not None and targets.name == nodes.name:
         aside.add(SPLIT)
     described = tuple(c for c in nodes.columns if c not in aside)
     return RawGraphs(
@@ -77,7 +77,7 @@ def read_tables(path: Path, target: str | None, form: Form = Form()) -> RawGraph
         graph=graph,
         graph_names=graph_names,
         targets=targets,
-        parts=parts,
+        splits=splits,
         notes=tuple(notes),
         digest=digest_of(files),
     )
@@ -163,7 +163,7 @@ def _graphs(nodes: Table, edges: Edges) -> tuple[Rows, list[str]]:
         raise DataError(
             f"{counted(len(across), 'edge')} of {EDGES} lead from one graph to another, for example from "
             f"{nodes.place(int(source))} to {nodes.place(int(target))}.",
-            mend=f"Graphs are apart from each other: mend the edges or the column {GRAPH!r}.",
+            fix=f"Graphs are apart from each other: fix the edges or the column {GRAPH!r}.",
         )
     return graph, names
 
@@ -177,7 +177,7 @@ def _graph_targets(path: Path, nodes: Table, graph: Rows, names: list[str], targ
         absent = [name for name in names if name not in place]
         if absent or len(place) < len(listed):
             what = f"no row for the graph {absent[0]!r}" if absent else "several rows for one graph"
-            raise DataError(f"{path / GRAPHS} has {what}.", mend="It needs one row for each graph of nodes.csv.")
+            raise DataError(f"{path / GRAPHS} has {what}.", fix="It needs one row for each graph of nodes.csv.")
         rows = [place[name] for name in names]
         lines = None if listed.lines is None else listed.lines[rows]
         return Table(listed.name, listed.frame[rows].drop(identity), lines)
@@ -191,13 +191,13 @@ def _graph_targets(path: Path, nodes: Table, graph: Rows, names: list[str], targ
             raise DataError(
                 f"{nodes.where(int(odd[0]), column)}: {cells[odd[0]]!r}, and the first node of its graph has "
                 f"{cells[first][graph[odd[0]]]!r}. Examples are graphs, as the column {GRAPH!r} says.",
-                mend=f"Give each graph one {column}; graphs.csv can hold them, a row for each graph.",
+                fix=f"Give each graph one {column}; graphs.csv can hold them, a row for each graph.",
             )
     return Table(nodes.name, nodes.frame[first].select(shared), lines)
 
 
-def parts_of(table: Table) -> dict[str, Rows] | None:
-    """The rows of each part, where a column `split` says them. Raises DataError where it says something else."""
+def splits_of(table: Table) -> dict[str, Rows] | None:
+    """The rows of each split, where a column `split` says them. Raises DataError where it says something else."""
     if SPLIT not in table.columns:
         return None
     cells = meaning(table.frame[SPLIT])
@@ -205,11 +205,11 @@ def parts_of(table: Table) -> dict[str, Rows] | None:
     for i, cell in enumerate(cells):
         if cell is None:
             continue
-        part = PART_FOLDERS.get(cell.casefold())
-        if part is None:
+        split = SPLIT_FOLDERS.get(cell.casefold())
+        if split is None:
             raise DataError(
-                f"{table.where(i, SPLIT)}: {cell!r} is no part.",
-                mend="The column says train, val or test, or nothing. If it is something else, rename it.",
+                f"{table.where(i, SPLIT)}: {cell!r} is no split.",
+                fix="The column says train, val or test, or nothing. If it is something else, rename it.",
             )
-        found.setdefault(part, []).append(i)
-    return {part: np.array(rows, np.int64) for part, rows in found.items()}
+        found.setdefault(split, []).append(i)
+    return {split: np.array(rows, np.int64) for split, rows in found.items()}

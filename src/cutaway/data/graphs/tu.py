@@ -85,7 +85,7 @@ def _cells(path: Path, count: int | None = None) -> list[list[str]]:
     try:
         lines = read_bytes(path).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} could not be read as text: {error}.", mend="A TU folder needs this file.") from error
+        raise DataError(f"{path} could not be read as text: {error}.", fix="A TU folder needs this file.") from error
     words = [[word.strip() for word in line.split(",")] for line in lines]
     while words and words[-1] == [""]:
         words.pop()
@@ -93,7 +93,7 @@ def _cells(path: Path, count: int | None = None) -> list[list[str]]:
     if odd is not None:
         raise DataError(f"{path.name}, line {odd + 1}: {len(words[odd])} values, {len(words[0])} expected.")
     if count is not None and len(words) != count:
-        raise DataError(f"{path} has {len(words):,} lines, and {count:,} are expected.", mend="Was it cut short?")
+        raise DataError(f"{path} has {len(words):,} lines, and {count:,} are expected.", fix="Was it cut short?")
     if not words:
         raise DataError(f"{path} is empty.")
     return words

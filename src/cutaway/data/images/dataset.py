@@ -14,7 +14,7 @@ from torch import Tensor
 from ...spec import Classes, ImageSizes, ImageSpec
 from ..applicable import refuse_settings_for_others
 from ..augment import make_augment
-from ..sets import Batch, DataSet, Part, TensorPart
+from ..sets import Batch, DataSet, Split, TensorSplit
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, split_hash, straddle_note
 from .pictures import Pixels, as_image
@@ -35,12 +35,12 @@ def image_dataset(
     *,
     name: str,
     fingerprint: str,
-    parts: Mapping[str, Rows] | None = None,
+    splits: Mapping[str, Rows] | None = None,
     notes: Sequence[str] = (),
 ) -> DataSet:
     """A named image set: `pixels` (n, C, h, w), 0…255, `labels` (n,), class k named `classes[k]`.
 
-    `parts` is the split that the set comes with: a train and a test part, or nothing; what it has not is drawn from
+    `splits` are those that the set comes with: a train and a test split, or nothing; what it has not is drawn from
     its training examples. `sizes` are those that the model takes.
     """
     refuse_settings_for_others(settings, "image")
@@ -49,12 +49,12 @@ def image_dataset(
     height, width = sizes.choose(settings.image_size, own_size)
     enlarged = sizes.note(own_size, (height, width), settings.image_size)
     spec = ImageSpec(images.shape[1], height, width, Classes(tuple(classes)))
-    split = complete_split(labels, classes, parts, settings)
+    indices = complete_split(labels, classes, splits, settings)
     preprocessing = fit_preprocessing(
-        spec, (images[rows] for rows in in_chunks(torch.from_numpy(split["train"]))), settings.resize, own_size
+        spec, (images[rows] for rows in in_chunks(torch.from_numpy(indices["train"]))), settings.resize, own_size
     )
     names = [f"image {i}" for i in range(len(images))]
-    straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], split, names.__getitem__, "images")
+    straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], indices, names.__getitem__, "images")
 
     def picture(i: int) -> Image.Image:
         return as_image(pixels[i].transpose(1, 2, 0))
@@ -63,10 +63,10 @@ def image_dataset(
         name=name,
         source=name,
         spec=spec,
-        parts=in_memory(images, labels, split, preprocessing, names, picture),
+        splits=in_memory(images, labels, indices, preprocessing, names, picture),
         preprocessing=preprocessing,
         fingerprint=fingerprint,
-        split_hash=split_hash(split),
+        split_hash=split_hash(indices),
         notes=[*notes, *(note for note in (enlarged, straddle) if note)],
         augment=make_augment(settings, spec, preprocessing.mean, preprocessing.std),
     )
@@ -75,31 +75,31 @@ def image_dataset(
 def in_memory(
     pixels: Tensor,
     labels: Labels,
-    split: Mapping[str, Rows],
+    indices: Mapping[str, Rows],
     preprocessing: ImagePreprocessing,
     names: Sequence[str],
     picture: Callable[[int], Image.Image],
-) -> dict[str, Part]:
-    """The parts of images (n, C, h, w): normalised once or, where that would be large, a batch at a time.
+) -> dict[str, Split]:
+    """The splits of images (n, C, h, w): normalised once or, where that would be large, a batch at a time.
 
     `names` and `picture` are of all n images.
     """
-    spec, used = preprocessing.spec, sum(len(rows) for rows in split.values())
+    spec, used = preprocessing.spec, sum(len(rows) for rows in indices.values())
     once = used * spec.channels * spec.height * spec.width * 4 < FLOAT_BYTES
 
-    def part(rows: Rows) -> Part:
+    def as_split(rows: Rows) -> Split:
         own, target = pixels[torch.from_numpy(rows)], torch.from_numpy(labels[rows])
         inputs = preprocessing.prepare(own) if once else own
-        held = TensorPart(inputs, target, [names[i] for i in rows], lambda i: picture(int(rows[i])))
-        return held if once else PixelPart(held, preprocessing)
+        held = TensorSplit(inputs, target, [names[i] for i in rows], lambda i: picture(int(rows[i])))
+        return held if once else PixelSplit(held, preprocessing)
 
-    return {name: part(rows) for name, rows in split.items()}
+    return {name: as_split(rows) for name, rows in indices.items()}
 
 
-class PixelPart:
-    """A part that lies in memory as bytes; its images are brought to size and normalised a batch at a time."""
+class PixelSplit:
+    """A split that lies in memory as bytes; its images are brought to size and normalised a batch at a time."""
 
-    def __init__(self, pixels: TensorPart, preprocessing: ImagePreprocessing) -> None:
+    def __init__(self, pixels: TensorSplit, preprocessing: ImagePreprocessing) -> None:
         self.target = pixels.target
         self._pixels = pixels
         self._preprocessing = preprocessing

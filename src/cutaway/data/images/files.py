@@ -14,7 +14,7 @@ from PIL import Image
 from ...errors import DataError, Problem
 from ...files import exists, read_bytes
 from ..folders import IMAGES, entries
-from .pictures import MEND, Facts, facts
+from .pictures import FIX, Facts, facts
 
 THREADS = 8  # that look at files: most of their time is spent waiting for the disk
 
@@ -64,4 +64,4 @@ def look_at(paths: Sequence[Path]) -> list[Seen]:
 def unusable(problems: Sequence[Problem], total: int) -> DataError:
     """The error that names these of `total` image files."""
     some = f"{len(problems):,} of {total:,} image files" if total > 1 else "The image file"
-    return DataError(f"{some} cannot be used:", problems, mend=MEND)
+    return DataError(f"{some} cannot be used:", problems, fix=FIX)

@@ -15,22 +15,22 @@ from ...spec import ANY_SIZE, Classes, ImageSizes, ImageSpec
 from ..applicable import refuse_settings_for_others
 from ..augment import make_augment
 from ..folders import IMAGES, Found, absent_notes, find, fingerprint_of
-from ..sets import DataSet, Part
+from ..sets import DataSet, Split
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, draw, split_hash, straddle_note
 from .dataset import in_memory
-from .file_part import FilePart, Progress, in_threads
+from .file_split import FileSplit, Progress, in_threads
 from .files import Seen, look_at, unusable
 from .pictures import Size, as_pixels, covering, picture, resized
 from .preprocessing import ImagePreprocessing, fit_preprocessing
 
 LARGEST_OWN_SIZE = 512  # of images that stay as they are
-SAMPLE = 1024  # training images from which mean and deviation are taken
+SAMPLE = 1024  # training images from which mean and standard deviation are taken
 MEBIBYTE = 1 << 20
 
 
 def open_folder(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
-    """Read a folder of class folders: look at every file, split, fit the preprocessing on the training part.
+    """Read a folder of class folders: look at every file, split, fit the preprocessing on the training split.
 
     Images are brought to a size that the model takes (`sizes`): their own, where all have one of at most 512. They are
     held in memory where that takes no more than settings.memory, and are read anew in every epoch where it does.
@@ -39,15 +39,15 @@ def open_folder(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE
     refuse_settings_for_others(settings, "image")
     found = find(path, IMAGES)
     seen = look_at(found.files)
-    split = complete_split(found.labels, found.classes, found.parts, settings)
+    indices = complete_split(found.labels, found.classes, found.splits, settings)
     own_sizes = {s.facts.size for s in seen}
     own_size = own_sizes.pop() if len(own_sizes) == 1 else None
     stays = own_size if own_size and max(own_size) <= LARGEST_OWN_SIZE else None
     size = sizes.choose(settings.image_size, stays)
     enlarged = sizes.note(stays, size, settings.image_size)
     spec = ImageSpec(_channels(seen, settings.color), *size, Classes(found.classes))
-    sample = draw(split["train"], SAMPLE, seed=settings.split_seed)
-    used = np.concatenate(list(split.values()))
+    sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
+    used = np.concatenate(list(indices.values()))
     held = len(used) * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE
     others = [found.files[i] for i in np.setdiff1d(used, sample)] if held else []
     preprocessing = fit_preprocessing(
@@ -55,25 +55,25 @@ def open_folder(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE
     )
     names = [str(file.relative_to(path)) for file in found.files]
     if held:
-        parts = _held(found, split, names, preprocessing)
+        splits = _held(found, indices, names, preprocessing)
     else:
-        parts = _streamed(found, split, names, preprocessing, settings.workers)
+        splits = _streamed(found, indices, names, preprocessing, settings.workers)
     return DataSet(
         name=path.resolve().name,
         source=str(path),
         spec=spec,
-        parts=parts,
+        splits=splits,
         preprocessing=preprocessing,
         fingerprint=fingerprint_of(names, [s.digest for s in seen]),
-        split_hash=split_hash(split),
-        notes=[*_notes(found, seen, split, names, spec.channels), *([enlarged] if enlarged else [])],
+        split_hash=split_hash(indices),
+        notes=[*_notes(found, seen, indices, names, spec.channels), *([enlarged] if enlarged else [])],
         augment=make_augment(settings, spec, preprocessing.mean, preprocessing.std),
     )
 
 
-def verify(part: Part, progress: Progress | None = None) -> list[Problem]:
-    """Every file of a part that cannot be decoded, with its cause. What is in memory has been decoded already."""
-    return part.damaged(progress) if isinstance(part, FilePart) else []
+def verify(split: Split, progress: Progress | None = None) -> list[Problem]:
+    """Every file of a split that cannot be decoded, with its cause. What is in memory has been decoded already."""
+    return split.damaged(progress) if isinstance(split, FileSplit) else []
 
 
 def _channels(seen: Sequence[Seen], color: str) -> int:
@@ -112,10 +112,10 @@ def _training_images(files: Sequence[Path], others: Sequence[Path], spec: ImageS
 
 
 def _held(
-    found: Found, split: dict[str, Rows], names: Sequence[str], preprocessing: ImagePreprocessing
-) -> dict[str, Part]:
-    """The parts decoded once, at the size that they enter the network in."""
-    kept = np.unique(np.concatenate(list(split.values())))  # `max_samples` may have left files out
+    found: Found, indices: dict[str, Rows], names: Sequence[str], preprocessing: ImagePreprocessing
+) -> dict[str, Split]:
+    """The splits decoded once, at the size that they enter the network in."""
+    kept = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have left files out
     files = [found.files[i] for i in kept]
 
     def fitted(file: Path) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]] | Problem:
@@ -141,7 +141,7 @@ def _held(
     return in_memory(
         torch.from_numpy(pixels).permute(0, 3, 1, 2),  # (n, C, H, W)
         found.labels[kept],
-        {part: np.searchsorted(kept, rows) for part, rows in split.items()},
+        {split: np.searchsorted(kept, rows) for split, rows in indices.items()},
         preprocessing,
         [names[i] for i in kept],
         original,
@@ -150,28 +150,28 @@ def _held(
 
 def _streamed(
     found: Found,
-    split: dict[str, Rows],
+    indices: dict[str, Rows],
     names: Sequence[str],
     preprocessing: ImagePreprocessing,
     workers: int | None,
-) -> dict[str, Part]:
-    """The parts read from their files, anew in every epoch."""
+) -> dict[str, Split]:
+    """The splits read from their files, anew in every epoch."""
     return {
-        part: FilePart(
+        split: FileSplit(
             [found.files[i] for i in rows],
             torch.from_numpy(found.labels[rows]),
             preprocessing,
             [names[i] for i in rows],
             workers,
         )
-        for part, rows in split.items()
+        for split, rows in indices.items()
     }
 
 
 def _notes(
-    found: Found, seen: Sequence[Seen], split: dict[str, Rows], names: Sequence[str], channels: int
+    found: Found, seen: Sequence[Seen], indices: dict[str, Rows], names: Sequence[str], channels: int
 ) -> list[str]:
-    notes = [*found.notes, *absent_notes(found.labels, found.classes, split, "no images")]
+    notes = [*found.notes, *absent_notes(found.labels, found.classes, indices, "no images")]
     moving = [name for name, s in zip(names, seen) if s.facts.moving]
     if moving:
         notes.append(
@@ -182,5 +182,5 @@ def _notes(
         notes.append(
             f"{coloured:,} of {len(seen):,} images are coloured and are read in grey; color=rgb keeps colours."
         )
-    straddle = straddle_note([s.digest for s in seen], split, names.__getitem__, "images")
+    straddle = straddle_note([s.digest for s in seen], indices, names.__getitem__, "images")
     return [*notes, *([straddle] if straddle else [])]

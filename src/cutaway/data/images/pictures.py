@@ -25,7 +25,7 @@ Size = tuple[int, int]  # height, width
 Source = Path | Image.Image | np.ndarray[Any, Any]  # an array is (H, W), (H, W, 3) or (H, W, 4)
 
 MAX_MEGAPIXELS = 64
-MEND = "Repair, replace or move away what is named."
+FIX = "Repair, replace or move away what is named."
 GREY_MODES = ("1", "L", "LA", "La", "I", "F")
 DAMAGE = Exception  # a file can be broken in any way, and Pillow raises whatever it then trips over
 
@@ -204,4 +204,4 @@ def _refuse_huge(image: Image.Image, name: str) -> None:
 
 
 def _unusable(name: str, what: str) -> DataError:
-    return DataError("An image cannot be used:", [Problem(name, what)], mend=MEND)
+    return DataError("An image cannot be used:", [Problem(name, what)], fix=FIX)

@@ -1,6 +1,6 @@
-"""From any picture to the tensor that the network takes: fitted on the training part, saved as JSON with the model.
+"""From any picture to the tensor that the network takes: fitted on the training split, saved as JSON with the model.
 
-    x = (p / 255 − mean) / deviation,  p the pixel 0…255 of the picture brought to grey or RGB and to H × W
+    x = (p / 255 − mean) / std,  p the pixel 0…255 of the picture brought to grey or RGB and to H × W
 
 The same two steps serve training and prediction: `pixels` for one picture, `normalise` for a batch of them.
 """
@@ -21,7 +21,7 @@ from ... import spec as specs
 from ...errors import DataError
 from ...spec import ImageSpec
 from ..folders import IMAGES, labelled
-from .file_part import FilePart
+from .file_split import FileSplit
 from .files import image_files, look_at
 from .pictures import Pixels, Size, Source, as_image, as_pixels, covering, crop_to, inside, pad_to, picture, resized
 
@@ -59,7 +59,8 @@ class ImagePreprocessing:
         return self.normalise(torch.from_numpy(images).permute(0, 3, 1, 2))
 
     def normalise(self, pixels: Tensor) -> Tensor:
-        """uint8 (n, C, H, W) to float32 of the same shape and memory format: mean 0 and deviation 1 in training."""
+        """uint8 (n, C, H, W) to float32 of the same shape and memory format: mean 0 and standard deviation 1 in
+        training."""
         mean, std = (torch.tensor(v, dtype=torch.float64).mul(255).float() for v in (self.mean, self.std))
         if not pixels.is_contiguous(memory_format=torch.channels_last):
             return pixels.float().sub_(mean.view(1, -1, 1, 1)).div_(std.view(1, -1, 1, 1))
@@ -69,7 +70,7 @@ class ImagePreprocessing:
         lines.sub_(mean.repeat(width)).div_(std.repeat(width))
         return lines.view(n, height, width, channels).permute(0, 3, 1, 2)  # (n, C, H, W)
 
-    def examples(self, sources: Sequence[Any]) -> FilePart:
+    def examples(self, sources: Sequence[Any]) -> FileSplit:
         """Pictures without targets: paths of image files or of folders of them, PIL images, or arrays of pixels.
 
         Arrays are (H, W), (H, W, 3) or (H, W, 4) of uint8, or (H, W) of uint16. Raises DataError that names every
@@ -82,16 +83,16 @@ class ImagePreprocessing:
             raise DataError("No image was given.")
         look_at([source for source in found if isinstance(source, Path)])
         names = [str(s) if isinstance(s, Path) else f"image {i}" for i, s in enumerate(found)]
-        return FilePart(found, None, self, names)
+        return FileSplit(found, None, self, names)
 
-    def labelled(self, source: str | Path) -> FilePart:
+    def labelled(self, source: str | Path) -> FileSplit:
         """The images of a folder of class folders, with targets.
 
         Raises DataError where it holds none, or a class that training did not know.
         """
         files, labels, names = labelled(source, IMAGES, self.spec.target)
         look_at(files)
-        return FilePart(files, torch.tensor(labels), self, names)
+        return FileSplit(files, torch.tensor(labels), self, names)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""
@@ -140,8 +141,8 @@ class ImagePreprocessing:
 def fit_preprocessing(spec: ImageSpec, images: Iterable[Tensor], fit: str, own_size: Size | None) -> ImagePreprocessing:
     """Fit the preprocessing on training images: uint8 tensors (n, C, h, w), as they are before they are fitted.
 
-    `own_size` is the size that all images have, if there is one. Mean and deviation are those of all pixels together;
-    the background is the median of the outermost ones.
+    `own_size` is the size that all images have, if there is one. Mean and standard deviation are those of all pixels
+    together; the background is the median of the outermost ones.
     """
     size = (spec.height, spec.width)
     counts = border = torch.zeros(spec.channels, 256, dtype=torch.int64)  # how often each level occurs
@@ -150,9 +151,9 @@ def fit_preprocessing(spec: ImageSpec, images: Iterable[Tensor], fit: str, own_s
         rows, columns = batch[:, :, [0, -1], :], batch[:, :, :, [0, -1]]
         border = border + _level_counts(rows) + _level_counts(columns)
     levels = torch.arange(256, dtype=torch.float64) / 255
-    shares = counts.double() / counts.sum(1, keepdim=True)  # (C, 256)
-    mean = shares @ levels
-    std = (shares * (levels - mean[:, None]) ** 2).sum(1).sqrt()
+    fractions = counts.double() / counts.sum(1, keepdim=True)  # (C, 256)
+    mean = fractions @ levels
+    std = (fractions * (levels - mean[:, None]) ** 2).sum(1).sqrt()
     std = torch.where(std > 0, std, 1.0)  # a constant channel stays at 0
     median = (border.cumsum(1) * 2 >= border.sum(1, keepdim=True)).int().argmax(1)
     return ImagePreprocessing(

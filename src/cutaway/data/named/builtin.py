@@ -52,8 +52,8 @@ def open_toy(request: Request) -> DataSet:
 
 
 def open_xor(request: Request) -> DataSet:
-    """The truth table of XOR, which is training, validation and test part alike; with `noise` or `count`, points around
-    its rows."""
+    """The truth table of XOR, which is training, validation and test split alike; with `noise` or `count`, points
+    around its rows."""
     noise, count = drawn_with(request.name, request.settings)
     if count > len(toys.xor()[1]):
         points, labels = toys.noisy_xor(count, noise, TOY_SEED)
@@ -68,9 +68,9 @@ def open_xor(request: Request) -> DataSet:
     return _table(
         request,
         pl.DataFrame({"a": points[:, 0], "b": points[:, 1], request.named.target: labels}),
-        parts={"train": rows, "val": rows, "test": rows},
+        splits={"train": rows, "val": rows, "test": rows},
         notes=[
-            "The four rows of the truth table are training, validation and test part alike: a score tells how well "
+            "The four rows of the truth table are training, validation and test split alike: a score tells how well "
             "they are learned, not how well anything generalises."
         ],
     )

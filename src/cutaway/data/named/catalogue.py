@@ -15,7 +15,7 @@ class NamedSet:
     """One data set that can be asked for by name."""
 
     title: str
-    kind: str  # table, image, text, pairs, series, sound, video or graph
+    kind: str  # table, image, text, seq2seq, series, audio, video or graph
     task: str  # classification, regression, …
     sizes: str  # how many examples, of what
     licence: str
@@ -106,7 +106,7 @@ NAMED: dict[str, NamedSet] = {
         title="The truth table of exclusive or",
         kind="table",
         task="classification",
-        sizes="4 rows, 2 columns; every part holds all of them",
+        sizes="4 rows, 2 columns; every split holds all of them",
         licence=_OURS,
         citation="M. Minsky, S. Papert, Perceptrons, 1969",
         target="xor",

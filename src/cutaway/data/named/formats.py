@@ -40,12 +40,12 @@ def read_idx(path: Path) -> npt.NDArray[np.generic]:
             raise DataError(
                 f"{path} is no IDX file: it starts with the bytes {head.hex(' ') or '(none)'}, "
                 "where two zeros, a type (08, 09, 0b to 0e) and the number of dimensions belong.",
-                mend=FETCH_AGAIN,
+                fix=FETCH_AGAIN,
             )
         dimensions = head[3]
         sizes = _read(stream, 4 * dimensions, path)
         if len(sizes) < 4 * dimensions:
-            raise DataError(f"{path} is cut short within its head of {dimensions} sizes.", mend=FETCH_AGAIN)
+            raise DataError(f"{path} is cut short within its head of {dimensions} sizes.", fix=FETCH_AGAIN)
         shape = struct.unpack(f">{dimensions}I", sizes)
         dtype = np.dtype(IDX_TYPES[head[2]])
         expected = math.prod(shape) * dtype.itemsize
@@ -56,7 +56,7 @@ def read_idx(path: Path) -> npt.NDArray[np.generic]:
         found = f"only {len(body):,}" if len(body) < expected else "more"
         raise DataError(
             f"{path} says that it holds {' × '.join(map(str, shape))} values, {expected:,} bytes, and {found} follow.",
-            mend=FETCH_AGAIN,
+            fix=FETCH_AGAIN,
         )
     return np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="))
 
@@ -67,12 +67,12 @@ def read_labelled_idx(images: Path, labels: Path, classes: int) -> tuple[npt.NDA
     if pixels.ndim != 3 or pixels.dtype != np.uint8:
         raise DataError(
             f"{images} holds {pixels.ndim} dimensions of {pixels.dtype}, and images are 3 of uint8.",
-            mend=FETCH_AGAIN,
+            fix=FETCH_AGAIN,
         )
     if numbers.shape != pixels.shape[:1]:
         raise DataError(
             f"{images} holds {len(pixels)} images, and {labels} the shape {numbers.shape} of labels.",
-            mend=FETCH_AGAIN,
+            fix=FETCH_AGAIN,
         )
     return pixels.astype(np.uint8, copy=False), checked_labels(numbers, classes, labels)
 
@@ -91,7 +91,7 @@ def read_cifar(path: Path, classes: int = 10) -> tuple[npt.NDArray[np.uint8], np
         raise DataError(
             f"{path} has {len(data):,} bytes, which is no whole number of records of {CIFAR_RECORD:,} bytes "
             f"({count:,} records and {rest:,} bytes over): it is cut short or of another form.",
-            mend=FETCH_AGAIN,
+            fix=FETCH_AGAIN,
         )
     records = np.frombuffer(data, np.uint8).reshape(count, CIFAR_RECORD)
     labels = checked_labels(records[:, 0], classes, path)
@@ -105,7 +105,7 @@ def checked_labels(labels: npt.NDArray[np.generic], classes: int, path: Path) ->
         raise DataError(
             f"{path}: example {bad[0]} has label {labels[bad[0]]}, and labels run from 0 to {classes - 1} "
             f"({len(bad)} such).",
-            mend=FETCH_AGAIN,
+            fix=FETCH_AGAIN,
         )
     return labels.astype(np.int64)
 
@@ -124,5 +124,5 @@ def _read(stream: IO[bytes] | gzip.GzipFile, size: int, path: Path) -> bytes:
         return stream.read(size)
     except (EOFError, zlib.error, OSError) as error:  # BadGzipFile is an OSError
         raise DataError(
-            f"{path} cannot be unpacked: the gzip stream is cut short or damaged ({error}).", mend=FETCH_AGAIN
+            f"{path} cannot be unpacked: the gzip stream is cut short or damaged ({error}).", fix=FETCH_AGAIN
         ) from error

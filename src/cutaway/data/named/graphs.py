@@ -23,7 +23,8 @@ NAMED = {
         title="Cora: papers on machine learning that cite each other",
         kind="graph",
         task="classification",
-        sizes="one graph of 2 708 nodes and 5 278 links, 1 433 words, 7 classes; 140, 500 and 1 000 nodes in the parts",
+        sizes="one graph of 2 708 nodes and 5 278 links, 1 433 words, 7 classes; 140, 500 and 1 000 nodes in the "
+        "splits",
         licence="MIT where it is fetched from",
         citation="Z. Yang, W. Cohen, R. Salakhutdinov, Revisiting semi-supervised learning with graph embeddings, "
         "ICML 2016; P. Sen et al., Collective classification in network data, AI Magazine 29(3), 2008",
@@ -128,7 +129,7 @@ def open_karate(request: Request) -> DataSet:
         targets=Table("", pl.DataFrame({"club": sides})),
         target="club",
         target_kind="category",
-        parts={"train": np.array(LEADERS), "val": others[drawn["val"]], "test": others[drawn["train"]]},
+        splits={"train": np.array(LEADERS), "val": others[drawn["val"]], "test": others[drawn["train"]]},
         digest=digest,
     )
     note = (

@@ -18,9 +18,9 @@ from .published import fingerprint_of, sums_of, unpublished
 
 WORD = re.compile(r"(?P<word>.+?)(\(\d+\))?")  # read(2) is another pronunciation of read
 SPELLED = re.compile(r"[a-z']+")  # with a letter among them: what can be read from its letters
-MULTI30K_PARTS = {"train": "train", "val": "val", "test": "test_2016_flickr"}
+MULTI30K_SPLITS = {"train": "train", "val": "val", "test": "test_2016_flickr"}
 MULTI30K_LEAST = 2  # words that occur once are unknown, as in published translators of this set
-MULTI30K_PIECES = 10_000  # of both languages, where they share a tokenizer
+MULTI30K_SUBWORDS = 10_000  # of both languages, where they share a tokenizer
 
 
 def open_cmudict(request: Request) -> DataSet:
@@ -29,7 +29,7 @@ def open_cmudict(request: Request) -> DataSet:
     Published error rates of spelling to sound are of phonemes without the stress digits of the dictionary, and hold an
     answer to the nearest of a word's pronunciations; so does this. Raises DataError for lines that are no entry.
     """
-    refuse_settings_for_others(request.settings, "pairs")
+    refuse_settings_for_others(request.settings, "seq2seq")
     (file,) = request.named.needed
     lines, _ = read_lines(request.place / file)
     entries: dict[tuple[str, str], None] = {}  # (word, phonemes), in their order
@@ -39,7 +39,7 @@ def open_cmudict(request: Request) -> DataSet:
         head, *phonemes = line.partition("#")[0].split() or [""]
         found = WORD.fullmatch(head)
         if found is None or not phonemes:
-            problems.append(Problem(f"{file}, line {number}", "it has no word with phonemes behind it"))
+            problems.append(Problem(f"{file}, line {number}", "it has no word with phonemes after it"))
             continue
         word = found["word"].lower()
         if not SPELLED.fullmatch(word) or not word.strip("'"):
@@ -63,8 +63,8 @@ def open_cmudict(request: Request) -> DataSet:
         notes=[
             f"Left out of {len(lines):,} entries: {others:,} whose word has other signs than letters and apostrophes "
             f"(a.m., x-ray), and {repeated:,} that differ from another one in nothing but stress. Stress is taken off "
-            "all phonemes, as for published figures.",
-            "There is no published division of this version into parts: figures compare with published ones roughly.",
+            "all phonemes, as for published scores.",
+            "There is no published division of this version into splits: scores compare with published ones roughly.",
             *unpublished(request.named, sums),
         ],
     )
@@ -79,30 +79,28 @@ class Words(Pairs):
 
 
 def open_multi30k(request: Request) -> DataSet:
-    """Multi30k's captions, German to English, in its three parts, in lower case: words, or pieces of words where the
-    languages share a tokenizer. Raises DataError where the two languages of a part have not as many lines."""
+    """Multi30k's captions, German to English, in its three splits, in lower case: words, or subwords where the
+    languages share a tokenizer. Raises DataError where the two languages of a split have not as many lines."""
     settings = request.settings
-    refuse_settings_for_others(settings, "pairs")
+    refuse_settings_for_others(settings, "seq2seq")
     sources: list[str] = []
     targets: list[str] = []
-    parts = {}
-    for part, stem in MULTI30K_PARTS.items():
+    splits = {}
+    for split, stem in MULTI30K_SPLITS.items():
         german, english = (read_lines(request.place / f"{stem}.{language}.gz")[0] for language in ("de", "en"))
         if len(german) != len(english):
             raise DataError(f"{stem} has {len(german):,} lines of German and {len(english):,} of English.")
-        parts[part] = np.arange(len(sources), len(sources) + len(german))
+        splits[split] = np.arange(len(sources), len(sources) + len(german))
         sources += german
         targets += english
     notes = []
-    pieces = settings.joint_vocab is True and settings.tokenizer == "auto"
-    if pieces and settings.vocab_size == DataSettings.vocab_size:
-        settings = dataclasses.replace(settings, vocab_size=MULTI30K_PIECES)
-        notes = [
-            f"The pieces of words that both languages share are at most vocab_size={MULTI30K_PIECES} for this set."
-        ]
-    elif not pieces and settings.tokenizer in ("auto", "words") and settings.min_count < MULTI30K_LEAST:
+    subwords = settings.joint_vocab is True and settings.tokenizer == "auto"
+    if subwords and settings.vocab_size == DataSettings.vocab_size:
+        settings = dataclasses.replace(settings, vocab_size=MULTI30K_SUBWORDS)
+        notes = [f"The subwords that both languages share are at most vocab_size={MULTI30K_SUBWORDS} for this set."]
+    elif not subwords and settings.tokenizer in ("auto", "words") and settings.min_count < MULTI30K_LEAST:
         settings = dataclasses.replace(settings, min_count=MULTI30K_LEAST)
-        notes = [f"Words that occur once in the training part are unknown: min_count={MULTI30K_LEAST} for this set."]
+        notes = [f"Words that occur once in the training split are unknown: min_count={MULTI30K_LEAST} for this set."]
     sums = sums_of(request.place, request.named.needed)
     return pairs_dataset(
         Captions("captions", sources, targets, fingerprint_of(sums)),
@@ -111,15 +109,15 @@ def open_multi30k(request: Request) -> DataSet:
         source=request.name,
         column=request.named.target,
         lower=True,
-        cuts=(Cut("bpe"), Cut("bpe")) if pieces else (Cut("words"), Cut("words")),
+        cuts=(Cut("bpe"), Cut("bpe")) if subwords else (Cut("words"), Cut("words")),
         sentences=True,
-        parts=parts,
+        splits=splits,
         notes=[*notes, *unpublished(request.named, sums)],
     )
 
 
 class Captions(Pairs):
-    """Pairs that a person calls by their number, part after part."""
+    """Pairs that a person calls by their number, split after split."""
 
     def place(self, i: int) -> str:
         """The number, from 1 on."""
@@ -129,7 +127,7 @@ class Captions(Pairs):
 NAMED = {
     "cmudict": NamedSet(
         title="CMU Pronouncing Dictionary: how English words sound",
-        kind="pairs",
+        kind="seq2seq",
         task="transduction",
         sizes="135 166 entries of 126 052 words; letters to phonemes",
         licence="BSD 2-clause, the dictionary's own",
@@ -143,7 +141,7 @@ NAMED = {
     ),
     "multi30k": NamedSet(
         title="Multi30k: captions of photographs, German to English",
-        kind="pairs",
+        kind="seq2seq",
         task="transduction",
         sizes="29 000 training, 1 014 validation and 1 000 test sentences",
         licence="for non-commercial research and education, as Flickr30K, which it comes from",

@@ -115,7 +115,7 @@ def read_pickle(path: Path) -> Any:
         raise DataError(
             f"{path} is no whole pickle of numbers, text, lists and arrays: it is cut short or damaged "
             f"({type(error).__name__}: {error}).",
-            mend="Take the file from its source again.",
+            fix="Take the file from its source again.",
         ) from error
 
 

@@ -17,7 +17,7 @@ from ..applicable import refuse_settings_for_others
 from ..augment import make_augment
 from ..images.dataset import image_dataset
 from ..series.signals import SeriesPreprocessing
-from ..sets import DataSet, TensorPart
+from ..sets import DataSet, TensorSplit
 from ..splits import complete_split, split_hash
 from ..tables.dataset import table_dataset
 from ..tables.reading import read_table
@@ -39,7 +39,7 @@ TITANIC_DERIVED = ("who", "adult_male", "alone")
 
 
 def open_idx(request: Request, classes: Sequence[str]) -> DataSet:
-    """MNIST and what has its form: four IDX files, a training and a test part."""
+    """MNIST and what has its form: four IDX files, a training and a test split."""
     place = request.place
     train, train_labels = read_labelled_idx(
         place / "train-images-idx3-ubyte.gz", place / "train-labels-idx1-ubyte.gz", len(classes)
@@ -56,7 +56,7 @@ def open_idx(request: Request, classes: Sequence[str]) -> DataSet:
         request.sizes,
         name=request.name,
         fingerprint=fingerprint_of(sums),
-        parts=_consecutive(len(train), len(test)),
+        splits=_consecutive(len(train), len(test)),
         notes=unpublished(request.named, sums),
     )
 
@@ -84,7 +84,7 @@ def open_cifar10(request: Request) -> DataSet:
         request.sizes,
         name=request.name,
         fingerprint=fingerprint_of(sums),
-        parts=_consecutive(sum(batches), test),
+        splits=_consecutive(sum(batches), test),
         notes=notes,
     )
 
@@ -104,23 +104,23 @@ def open_mnist1d(request: Request) -> DataSet:
     if len(series) != len(numbers):
         raise DataError(f"{file} holds {len(series):,} series and {len(numbers):,} labels.")
     labels = checked_labels(numbers, len(DIGITS), file)
-    split = complete_split(labels, DIGITS, _consecutive(count, len(labels) - count), request.settings)
+    indices = complete_split(labels, DIGITS, _consecutive(count, len(labels) - count), request.settings)
     spec = SeriesSpec(series.shape[1], 1, Classes(DIGITS))
-    preprocessing = SeriesPreprocessing.fitted(spec, series[split["train"]])
+    preprocessing = SeriesPreprocessing.fitted(spec, series[indices["train"]])
     sums = sums_of(request.place, request.named.needed)
     return DataSet(
         name=request.name,
         source=request.name,
         spec=spec,
-        parts={
-            part: TensorPart(
+        splits={
+            split: TensorSplit(
                 preprocessing.prepare(series[rows]), torch.from_numpy(labels[rows]), [f"series {i}" for i in rows]
             )
-            for part, rows in split.items()
+            for split, rows in indices.items()
         },
         preprocessing=preprocessing,
         fingerprint=fingerprint_of(sums),
-        split_hash=split_hash(split),
+        split_hash=split_hash(indices),
         notes=unpublished(request.named, sums),
         augment=make_augment(request.settings, spec),
     )
@@ -158,7 +158,7 @@ def _kept(pair: tuple[str, str], target: str | None) -> str:
 
 
 def _consecutive(train: int, test: int) -> dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """The parts of a set whose training examples come first."""
+    """The splits of a set whose training examples come first."""
     return {"train": np.arange(train), "test": np.arange(train, train + test)}
 
 

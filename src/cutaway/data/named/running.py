@@ -21,7 +21,7 @@ from .catalogue import NamedSet, Request, at
 from .download import Remote
 from .published import fingerprint_of, sums_of, unpublished
 
-TRAINING = 0.9  # share of tiny Shakespeare that trains where its losses are published
+TRAINING = 0.9  # fraction of tiny Shakespeare that trains where its losses are published
 LINE_END = "<eos>"
 TITLE = re.compile(r"^ = [^=\n].* = $", re.MULTILINE)  # of an article; sections have two or more signs
 ALL_WORDS = 1_000_000  # more than any of these texts has
@@ -98,36 +98,36 @@ def open_shakespeare(request: Request) -> DataSet:
     """Tiny Shakespeare, split where published losses split it."""
     if _word_vectors(request):
         return _context(request, [read_text(request.place / "input.txt").text], [])
-    _refuse_shares(request, ("val", "test"))
+    _refuse_fractions(request, ("val", "test"))
     read = read_text(request.place / "input.txt")
     whole = read.text
     cut = int(TRAINING * len(whole))
     note = (
-        "The first 90 % of the text train and the last 10 % validate, as where losses are published; no part is kept "
+        "The first 90 % of the text train and the last 10 % validate, as where losses are published; no split is kept "
         "for a test, and the score of record is the one on validation."
     )
-    parts = {"train": whole[:cut], "val": whole[cut:]}
+    splits = {"train": whole[:cut], "val": whole[cut:]}
     if not request.settings.documents:
-        return _dataset(request, parts, ["input.txt"], [note, *read.notes], tokenizer="characters")
-    speeches, what = documents_of({part: [Read("", text)] for part, text in parts.items()})
+        return _dataset(request, splits, ["input.txt"], [note, *read.notes], tokenizer="characters")
+    speeches, what = documents_of({split: [Read("", text)] for split, text in splits.items()})
     return _dataset(request, speeches, ["input.txt"], [note, what, *read.notes], tokenizer="characters")
 
 
 def open_wikitext2(request: Request) -> DataSet:
-    """WikiText-2 where its train.txt is there; else its two small parts, of which validation's trains."""
+    """WikiText-2 where its train.txt is there; else its two small splits, of which validation's trains."""
     place, settings = request.place, request.settings
     whole = (place / "train.txt").is_file()
     files = [*(["train.txt"] if whole else []), "valid.txt", "test.txt"]
     texts = {file: read_text(place / file).text for file in files}
     if whole:
-        _refuse_shares(request, ("val", "test"))
+        _refuse_fractions(request, ("val", "test"))
         notes: list[str] = []
         given = {"train": texts["train.txt"], "val": texts["valid.txt"], "test": texts["test.txt"]}
-        parts = given
+        splits = given
     else:
-        _refuse_shares(request, ("test",))
+        _refuse_fractions(request, ("test",))
         given = {"train": texts["valid.txt"], "test": texts["test.txt"]}
-        parts, notes = (given, []) if settings.documents else split_by_position(given, settings, whole_words=True)
+        splits, notes = (given, []) if settings.documents else split_by_position(given, settings, whole_words=True)
         notes.insert(
             0,
             "This is the small part of WikiText-2: train.txt is not there, so valid.txt trains, a tenth of the text "
@@ -139,15 +139,15 @@ def open_wikitext2(request: Request) -> DataSet:
         return _context(request, given, notes[:1], files)  # which splits what is not given by itself
     request = dataclasses.replace(request, settings=settings)
     if settings.documents:
-        articles, said = split_documents({part: articles_of(text) for part, text in given.items()}, settings)
-        counts = ", ".join(f"{part} {len(of_part):,}" for part, of_part in articles.items())
+        articles, said = split_documents({split: articles_of(text) for split, text in given.items()}, settings)
+        counts = ", ".join(f"{split} {len(of_split):,}" for split, of_split in articles.items())
         notes += [f"No step reaches from one document into another; each article is one ({counts}).", *said]
         return _dataset(request, articles, files, notes, tokenizer="words", blanks=True, line_end=LINE_END)
-    return _dataset(request, parts, files, notes, tokenizer="words", blanks=True, line_end=LINE_END)
+    return _dataset(request, splits, files, notes, tokenizer="words", blanks=True, line_end=LINE_END)
 
 
 def open_gutenberg(request: Request) -> DataSet:
-    """The three books, without what Project Gutenberg says before and behind them, each split by position."""
+    """The three books, without what Project Gutenberg says before and after them, each split by position."""
     texts: dict[str, str] = {}
     notes: list[str] = []
     for file in request.named.needed:
@@ -155,7 +155,7 @@ def open_gutenberg(request: Request) -> DataSet:
         texts[file] = body_of(read.text, request.place / file)
         notes += read.notes
     notes.append(
-        "What stands before the line *** START OF THIS PROJECT GUTENBERG EBOOK and behind *** END OF THIS PROJECT "
+        "What stands before the line *** START OF THIS PROJECT GUTENBERG EBOOK and after *** END OF THIS PROJECT "
         "GUTENBERG EBOOK is cut off each book."
     )
     if _word_vectors(request):
@@ -163,19 +163,19 @@ def open_gutenberg(request: Request) -> DataSet:
     books: dict[str, list[Read]] = {}
     for file, text in texts.items():
         of_book, _ = split_by_position({"train": text}, request.settings, whole_words=True)
-        for part, piece in of_book.items():
-            books.setdefault(part, []).append(Read(BOOKS[file], piece))
-    parts: Mapping[str, str | Sequence[Read]] = books
+        for split, piece in of_book.items():
+            books.setdefault(split, []).append(Read(BOOKS[file], piece))
+    splits: Mapping[str, str | Sequence[Read]] = books
     if request.settings.documents:
         notes.append("No step reaches from one book into another.")
     else:
-        parts = {part: "".join(read.text for read in of_part) for part, of_part in books.items()}
-    if len(parts) > 1:
+        splits = {split: "".join(read.text for read in of_split) for split, of_split in books.items()}
+    if len(splits) > 1:
         notes.append(
             f"Each of {', '.join(BOOKS.values())} is split by position: its beginning trains, its end is for "
-            f"{' and '.join(part for part in parts if part != 'train')}."
+            f"{' and '.join(split for split in splits if split != 'train')}."
         )
-    return _dataset(request, parts, list(request.named.needed), notes, tokenizer="words")
+    return _dataset(request, splits, list(request.named.needed), notes, tokenizer="words")
 
 
 def articles_of(text: str) -> list[Read]:
@@ -194,14 +194,14 @@ def body_of(text: str, file: Path) -> str:
     if start is None or end is None or end.start() < start.end():
         raise DataError(
             f"{file} has not the lines *** START OF … and *** END OF … between which Project Gutenberg puts a book.",
-            mend="Take it from its source again.",
+            fix="Take it from its source again.",
         )
     return text[start.end() : end.start()].strip("\n") + "\n"
 
 
 def _dataset(
     request: Request,
-    parts: Mapping[str, str | Sequence[Read]],
+    splits: Mapping[str, str | Sequence[Read]],
     files: list[str],
     notes: list[str],
     *,
@@ -213,7 +213,7 @@ def _dataset(
     if learns_masked(request.targets) and not blanks:
         tokenizer = "wordpiece"  # as text has that nobody has cut before
     return running_dataset(
-        parts,
+        splits,
         request.settings,
         name=request.name,
         source=request.name,
@@ -239,7 +239,7 @@ def _word_vectors(request: Request) -> bool:
 def _context(
     request: Request, texts: Mapping[str, str] | Sequence[str], notes: list[str], files: list[str] | None = None
 ) -> DataSet:
-    """The set for word vectors: the text of each part, or texts to be split."""
+    """The set for word vectors: the text of each split, or texts to be split."""
     from ..text.context import context_dataset
 
     sums = sums_of(request.place, files or list(request.named.needed))
@@ -253,14 +253,14 @@ def _context(
     )
 
 
-def _refuse_shares(request: Request, fixed: tuple[str, ...]) -> None:
-    """Raise SettingError for a share of a part that the set fixes."""
+def _refuse_fractions(request: Request, fixed: tuple[str, ...]) -> None:
+    """Raise SettingError for a fraction of a split that the set fixes."""
     usual = DataSettings()
     for key in fixed:
         value = getattr(request.settings, key)
         if value != getattr(usual, key):
             raise SettingError(
-                f"{key}={as_text(value)} would cut another part, and {request.name} has its own: leave it out."
+                f"{key}={as_text(value)} would cut another split, and {request.name} has its own: leave it out."
             )
 
 

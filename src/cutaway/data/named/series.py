@@ -36,7 +36,7 @@ def open_one(
     if borders is not None and len(table) < borders[-1]:
         raise DataError(
             f"{request.place / file} has {len(table):,} rows, and {borders[-1]:,} are needed.",
-            mend="It was cut short or changed: take it from its source again.",
+            fix="It was cut short or changed: take it from its source again.",
         )
     sums = sums_of(request.place, [file])
     return series_dataset(
@@ -70,7 +70,7 @@ NAMED: dict[str, NamedSet] = {
         title="Airline passengers by the month, 1949 to 1960",
         kind="series",
         task="forecasting",
-        sizes="144 months; the last two years are the test part, the two before validation",
+        sizes="144 months; the last two years are the test split, the two before validation",
         licence="none stated where it is fetched from",
         citation="G. E. P. Box, G. M. Jenkins, G. C. Reinsel, Time series analysis: forecasting and control",
         target="Passengers",
@@ -117,7 +117,7 @@ OPENERS: dict[str, Callable[[Request], DataSet]] = {
         borders=ETT_BORDERS,
         notes=[
             "The split is that of the Informer paper: 12 months of 30 days for training, 4 for validation, 4 for the "
-            "test; val= and test= change nothing, and the 3,020 hours behind it are not used."
+            "test; val= and test= change nothing, and the 3,020 hours after it are not used."
         ],
     ),
     "airline": partial(
@@ -125,7 +125,7 @@ OPENERS: dict[str, Callable[[Request], DataSet]] = {
         own={"forecast": ("Passengers",), "horizon": 12, "lookback": 24},
         borders=AIRLINE_BORDERS,
         notes=[
-            "The split is fixed: the last two years are the test part, the two before them validation; val= and test= "
+            "The split is fixed: the last two years are the test split, the two before them validation; val= and test= "
             "change nothing."
         ],
     ),

@@ -21,8 +21,8 @@ FSDD_PUBLISHED = "710951a2589b3ada7d439d4478090cd83b6eed3c738ae7ae04a030fa0f61ed
 
 
 def open_fsdd(request: Request) -> DataSet:
-    """Spoken digits: takes 0 to 4 of each digit and speaker are the test part, the others are for training."""
-    from ..sound.opening import sound_dataset  # brings a library that only sounds need
+    """Spoken digits: takes 0 to 4 of each digit and speaker are the test split, the others are for training."""
+    from ..audio.opening import audio_dataset  # brings a library that only sounds need
 
     folder = request.place / "recordings"
     found = [(file, match) for file in entries(folder) if (match := FSDD_FILE.fullmatch(file.name))]
@@ -30,7 +30,7 @@ def open_fsdd(request: Request) -> DataSet:
         raise DataError(f"{folder} holds no recordings named DIGIT_SPEAKER_TAKE.wav.")
     files = [file for file, _ in found]
     takes = np.array([int(match[3]) for _, match in found])
-    data = sound_dataset(
+    data = audio_dataset(
         files,
         np.array([int(match[1]) for _, match in found]),
         DIGITS,
@@ -38,7 +38,7 @@ def open_fsdd(request: Request) -> DataSet:
         name=request.name,
         source=request.name,
         names=[file.name for file in files],
-        parts={
+        splits={
             "train": np.flatnonzero(takes >= FSDD_TEST_TAKES),
             "test": np.flatnonzero(takes < FSDD_TEST_TAKES),
         },
@@ -50,7 +50,7 @@ def open_fsdd(request: Request) -> DataSet:
         )
     speakers = sorted({match[2] for _, match in found})
     data.notes.append(
-        f"The same {len(speakers)} speakers ({', '.join(speakers)}) speak in every part: a score says how well new "
+        f"The same {len(speakers)} speakers ({', '.join(speakers)}) speak in every split: a score says how well new "
         "takes of voices that are known are told apart, and nothing of new voices."
     )
     return data
@@ -59,7 +59,7 @@ def open_fsdd(request: Request) -> DataSet:
 NAMED = {
     "fsdd": NamedSet(
         title="Free Spoken Digit Dataset",
-        kind="sound",
+        kind="audio",
         task="classification",
         sizes="2 700 training and 300 test recordings of 0.1 to 2.3 s, 8 kHz, 10 classes, 6 speakers",
         licence="CC BY-SA 4.0",

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import DataError, Problem
 from ..sets import DataSet
-from ..splits import PARTS, Rows
+from ..splits import SPLITS, Rows
 from .catalogue import NamedSet, Request, at
 from .published import fingerprint_of, sums_of, unpublished
 
@@ -82,7 +82,7 @@ NAMED: dict[str, NamedSet] = {
         title="Casing to be restored, made from WikiText-2: each word in lower case, tagged with how it was written",
         kind="text",
         task="tagging",
-        sizes="the lines of the small parts of WikiText-2: its validation part to learn from, its test part to test on",
+        sizes="the lines of the small part of WikiText-2: its validation split to learn from, its test split to test",
         licence="CC BY-SA 3.0 (Wikipedia)",
         citation="S. Merity et al., Pointer sentinel mixture models, 2016, https://arxiv.org/abs/1609.07843",
         target="casing",
@@ -121,7 +121,7 @@ def open_sst2(request: Request) -> DataSet:
         name=request.name,
         source=request.name,
         fingerprint=fingerprint_of(sums),
-        parts=_consecutive(sizes),
+        splits=_consecutive(sizes),
         notes=unpublished(request.named, sums),
         names=names,
         blanks=True,
@@ -212,7 +212,7 @@ def open_truecase(request: Request) -> DataSet:
         name=request.name,
         source=request.name,
         fingerprint=fingerprint_of(sums),
-        parts=_consecutive([sizes[0], 0, sizes[1]]),
+        splits=_consecutive([sizes[0], 0, sizes[1]]),
         notes=[
             "This set is made here, not annotated by people: the words of WikiText-2 are written in lower case, and "
             "the tag of each says how it was written. valid.txt is learned from, test.txt tested on.",
@@ -261,9 +261,9 @@ def _rows(path: Path, classes: tuple[str, ...], label: int) -> list[tuple[str, i
 
 
 def _consecutive(sizes: list[int]) -> dict[str, Rows]:
-    """Parts that follow one another: train, val, test; a part without examples is left out."""
+    """Splits that follow one another: train, val, test; a split without examples is left out."""
     ends = [0, *accumulate(sizes)]
-    return {part: np.arange(start, end) for part, (start, end) in zip(PARTS, pairwise(ends)) if end > start}
+    return {split: np.arange(start, end) for split, (start, end) in zip(SPLITS, pairwise(ends)) if end > start}
 
 
 OPENERS: dict[str, Callable[[Request], DataSet]] = {

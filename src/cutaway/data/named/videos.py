@@ -46,7 +46,7 @@ def open_moving_digits(request: Request) -> DataSet:
         notes=[
             f"These videos are made, not filmed: each of scikit-learn's {len(digits):,} digits moves by a pixel a "
             f"frame over {SIDE}×{SIDE} pixels and comes back in on the other side. Each digit is in one video, so that "
-            "none stands in two parts. One frame tells nothing of the direction, and all of them in no order leave a "
+            "none stands in two splits. One frame tells nothing of the direction, and all of them in no order leave a "
             "direction and its opposite alike: the best score without time is one half."
         ],
     )

@@ -34,14 +34,14 @@ def tokens_of(tokenizer: Tokenizer, path: Path) -> Tokens:
     if end is None:
         raise DataError(
             f"The tokenizer of {path} has no token that ends a text, such as </s>, and a target needs one.",
-            mend="Take another tokenizer, or one that is fitted on these pairs (tokenizer=bpe).",
+            fix="Take another tokenizer, or one that is fitted on these pairs (tokenizer=bpe).",
         )
     # A model may have rows for more ids than there are tokens: to multiply by round numbers.
     vocabulary = max(len(tokenizer), said.get("vocab_size", 0))
     if not 0 <= max(begin, end, padding) < vocabulary:
         raise DataError(
             f"config.json beside {path} names the token {max(begin, end, padding):,}, and there are {vocabulary:,}.",
-            mend="Is it that of another model?",
+            fix="Is it that of another model?",
         )
     return Tokens(vocabulary, begin, end, 1, padding=padding, unknown=tokenizer.unknown)
 
@@ -51,7 +51,7 @@ def _of_a_run(path: Path) -> Tokens | None:
     files = [path] if path.is_file() else [path / name for name in PREPROCESSING]
     file = next((file for file in files if file.is_file()), None)
     document = read_json(file) if file is not None else None
-    if not isinstance(document, dict) or document.get("kind") != "pairs":
+    if not isinstance(document, dict) or specs.kind_now(document.get("kind")) != "seq2seq":
         return None
     try:
         spec = specs.from_json(document["spec"])

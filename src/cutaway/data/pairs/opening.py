@@ -1,5 +1,5 @@
-"""Pairs of sequences as a data set: split, fit a tokenizer for each side, or one for both, on the training part, and
-prepare every part; or take a tokenizer that was made elsewhere."""
+"""Pairs of sequences as a data set: split, fit a tokenizer for each side, or one for both, on the training split, and
+prepare every split; or take a tokenizer that was made elsewhere."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ..splits import Rows, complete_split, draw, split_hash, straddle_note
 from ..text.fitting import given_tokenizer
 from ..text.tokenizers import PRETRAINED, Tokenizer, train_tokenizer
 from .elsewhere import tokens_of
-from .part import PairsPart
 from .preprocessing import BEGIN, END, SHIFT, PairPreprocessing, repeated_note, unknown
 from .reading import Pairs, read_pairs
+from .split import PairsSplit
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def open_pairs(source: str, settings: DataSettings) -> DataSet:
 
     Raises FileError, SettingError, or DataError with every line that is no pair in `problems`.
     """
-    refuse_settings_for_others(settings, "pairs")
+    refuse_settings_for_others(settings, "seq2seq")
     pairs = read_pairs(source)
     first = Path(source if exists(source) else source.split(",")[0])
     return pairs_dataset(pairs, settings, name=first.name.split(".")[0], source=source)
@@ -57,24 +57,24 @@ def pairs_dataset(
     lower: bool = False,
     cuts: tuple[Cut, Cut] | None = None,
     sentences: bool | None = None,
-    parts: Mapping[str, Rows] | None = None,
+    splits: Mapping[str, Rows] | None = None,
     notes: Sequence[str] = (),
 ) -> DataSet:
     """The data set of these pairs. `column` is what predictions are called; `lower`, `cuts` (of source and target) and
-    `sentences` (whether targets are) are for where the settings leave it open; `parts` are fixed ones, instead of a
+    `sentences` (whether targets are) are for where the settings leave it open; `splits` are fixed ones, instead of a
     split by `split_seed`.
 
-    A split keeps all pairs with one source in one part; validation and test ask each source once, and hold the answer
+    All pairs with one source stay in one split; validation and test ask each source once, and hold the answer
     to the nearest of its targets. Where both sides should share a tokenizer and are cut differently, they do not, and a
-    note says so. Raises DataError where a part would be empty, SettingError for settings that go ill together.
+    note says so. Raises DataError where a split would be empty, SettingError for settings that go ill together.
     """
     given = given_tokenizer(settings)
     if given is not None:
         lower = given.lower
     elif settings.lower is not None:
         lower = settings.lower
-    split = _split(pairs, settings, lower, parts)
-    taught = split["train"]
+    indices = _split(pairs, settings, lower, splits)
+    taught = indices["train"]
     texts = [[side[i] for i in taught] for side in (pairs.sources, pairs.targets)]
     suggested = cuts or _suggested(texts)
     if sentences is None:
@@ -84,47 +84,47 @@ def pairs_dataset(
     else:
         cuts = _cuts(settings, suggested)
         preprocessing, cut_notes = _fitted(texts, cuts, settings, lower, column, sentences)
-    split, too_long = _short_enough(pairs, split, preprocessing, settings.length)
-    train, _ = preprocessing.part(pairs, split["train"].tolist(), once=False)
+    indices, too_long = _short_enough(pairs, indices, preprocessing, settings.length)
+    train, _ = preprocessing.as_split(pairs, indices["train"].tolist(), once=False)
     longest = dataclasses.replace(preprocessing.spec.target, longest=int(train.answers[1].max()))
     spec = dataclasses.replace(preprocessing.spec, longest=int(train.source[1].max()), target=longest)
     preprocessing = dataclasses.replace(preprocessing, spec=spec)
     found = {"train": train}
     said: list[str | None] = []
-    for part, rows in split.items():
-        if part != "train":
-            found[part], repeated = preprocessing.part(pairs, rows.tolist(), once=parts is None)
-            said += [repeated_note(repeated, part)]
+    for split, rows in indices.items():
+        if split != "train":
+            found[split], repeated = preprocessing.as_split(pairs, rows.tolist(), once=splits is None)
+            said += [repeated_note(repeated, split)]
     straddle = None
-    if parts is not None:
-        straddle = straddle_note([preprocessing.seen(text) for text in pairs.sources], split, pairs.place, "sources")
+    if splits is not None:
+        straddle = straddle_note([preprocessing.seen(text) for text in pairs.sources], indices, pairs.place, "sources")
     others = (*too_long, *said, *_unknown(found, preprocessing.unknown), straddle)
     return DataSet(
         name=name,
         source=source,
         spec=spec,
-        parts={**found},
+        splits={**found},
         preprocessing=preprocessing,
         fingerprint=pairs.fingerprint,
-        split_hash=split_hash(split),
+        split_hash=split_hash(indices),
         notes=[*notes, *cut_notes, *(note for note in others if note)],
     )
 
 
-def _split(pairs: Pairs, settings: DataSettings, lower: bool, parts: Mapping[str, Rows] | None) -> dict[str, Rows]:
-    """The pairs of each part: those that are given, else sources drawn at random, each with all its targets."""
-    if parts is None:
+def _split(pairs: Pairs, settings: DataSettings, lower: bool, splits: Mapping[str, Rows] | None) -> dict[str, Rows]:
+    """The pairs of each split: those that are given, else sources drawn at random, each with all its targets."""
+    if splits is None:
         sources = (text.lower() if lower else text for text in pairs.sources)
         number: dict[str, int] = {}
         group = np.array([number.setdefault(text, len(number)) for text in sources])
         whole = dataclasses.replace(settings, max_samples=None)
         drawn = complete_split(np.zeros(len(number), np.int64), ["source"], None, whole)
-        split = {part: np.flatnonzero(np.isin(group, of_part)) for part, of_part in drawn.items()}
+        indices = {split: np.flatnonzero(np.isin(group, of_split)) for split, of_split in drawn.items()}
     else:
-        split = dict(parts)
+        indices = dict(splits)
     if settings.max_samples is not None:
-        split["train"] = draw(split["train"], settings.max_samples, seed=settings.split_seed)
-    return split
+        indices["train"] = draw(indices["train"], settings.max_samples, seed=settings.split_seed)
+    return indices
 
 
 def _spaced(texts: Sequence[str]) -> bool:
@@ -210,41 +210,41 @@ def _tokenizer(texts: Sequence[str], cut: Cut, settings: DataSettings, lower: bo
     try:
         return train_tokenizer(cut.kind, texts, settings.vocab_size, settings.min_count, lower, blanks=cut.blanks)
     except DataError as error:
-        raise DataError(f"The {side} of the training part cannot be told apart. {error}") from error
+        raise DataError(f"The {side} of the training split cannot be told apart. {error}") from error
 
 
 def _short_enough(
-    pairs: Pairs, split: Mapping[str, Rows], preprocessing: PairPreprocessing, length: int | None
+    pairs: Pairs, indices: Mapping[str, Rows], preprocessing: PairPreprocessing, length: int | None
 ) -> tuple[dict[str, Rows], list[str]]:
     """The pairs with at most `length` tokens on either side, and a note that counts the others."""
     if length is None:
-        return dict(split), []
+        return dict(indices), []
     kept: dict[str, Rows] = {}
     left: list[str] = []
-    for part, rows in split.items():
+    for split, rows in indices.items():
         sources = preprocessing.sources([pairs.sources[i] for i in rows])[1].numpy()
         targets = preprocessing.targets([pairs.targets[i] for i in rows])[1].numpy() - 1  # without `end`
-        kept[part] = rows[np.maximum(sources, targets) <= length]
-        if not len(kept[part]):
+        kept[split] = rows[np.maximum(sources, targets) <= length]
+        if not len(kept[split]):
             raise DataError(
-                f"length={length} leaves no pair to the {part} part: the shortest has "
+                f"length={length} leaves no pair to the {split} split: the shortest has "
                 f"{np.maximum(sources, targets).min():,} tokens on one side.",
-                mend="Give a larger length.",
+                fix="Give a larger length.",
             )
-        if len(kept[part]) < len(rows):
-            left.append(f"{len(rows) - len(kept[part]):,} of {len(rows):,} pairs in {part}")
+        if len(kept[split]) < len(rows):
+            left.append(f"{len(rows) - len(kept[split]):,} of {len(rows):,} pairs in {split}")
     note = f"Left out, because a side has more than length={length} tokens: {', '.join(left)}."
     return kept, [note] if left else []
 
 
-def _unknown(found: Mapping[str, PairsPart], id: int | None) -> list[str]:
-    """Notes that count what stands in the parts and in no vocabulary."""
+def _unknown(found: Mapping[str, PairsSplit], id: int | None) -> list[str]:
+    """Notes that count what stands in the splits and in no vocabulary."""
     notes = []
     for what, side in (
         ("Sources with tokens outside the vocabulary, which are read as one unknown token", "source"),
         ("Targets with tokens outside the vocabulary, which no answer can give", "answers"),
     ):
-        counts = {name: unknown(getattr(part, side), id) for name, part in found.items()}
+        counts = {name: unknown(getattr(split, side), id) for name, split in found.items()}
         said = [f"{count:,} of {len(found[name]):,} in {name}" for name, count in counts.items() if count]
         notes += [f"{what}: {', '.join(said)}."] if said else []
     return notes

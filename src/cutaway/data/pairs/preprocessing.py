@@ -1,6 +1,6 @@
 """Between pairs of texts and the model's ids: a tokenizer for each side, or one for both, saved as JSON.
 
-Of our own tokenizers, which are fitted on the training part, ids of the target are 0 padding, 1 unknown, 2 begin,
+Of our own tokenizers, which are fitted on the training split, ids of the target are 0 padding, 1 unknown, 2 begin,
 3 end, and from 4 on the tokens of its tokenizer from its 2 on; those of the source are its tokenizer's own. Where one
 tokenizer is shared, an id means the same on either side: that of the target. A tokenizer that was made elsewhere keeps
 its ids, and its sources stand in the frame that it gives to texts; targets end as it ends them.
@@ -23,13 +23,13 @@ from ...errors import DataError, Problem
 from ...spec import PairSpec
 from ..text.tokenizer_files import tokenizer_from_json
 from ..text.tokenizers import PRETRAINED, UNKNOWN, Tokenizer
-from .part import Ids, PairsPart
 from .reading import Pairs, read_lines, read_pairs
+from .split import Ids, PairsSplit
 
 BEGIN, END = 2, 3
 SHIFT = 2  # from ids of a tokenizer to those of the target, and of both sides where they share one
 TEXT_SUFFIXES = (".txt", ".tsv", ".gz")
-# What a tokenizer of words parts: a sign stands against the word before it, a bracket against the word behind it, a
+# What a tokenizer of words parts: a sign stands against the word before it, a bracket against the word after it, a
 # hyphen against both.
 AGAINST = (
     (re.compile(r" (?=[,.;:!?%)\]}])"), ""),
@@ -37,7 +37,7 @@ AGAINST = (
     (re.compile(r"(?<=\w) - (?=\w)"), "-"),
 )
 
-Encoded = tuple[Tensor, Tensor]  # ids one behind another (Σ lengths,), lengths (n,)
+Encoded = tuple[Tensor, Tensor]  # ids one after another (Σ lengths,), lengths (n,)
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class PairPreprocessing:
         return (_moved(ids) if self.spec.joint_vocab else ids), lengths
 
     def targets(self, texts: Sequence[str]) -> Encoded:
-        """The ids of targets, each with `end` behind it."""
+        """The ids of targets, each with `end` after it."""
         if self.pretrained:
             end = self.spec.target.end
             return _flat([[*ids, end] for ids in self.target_tokenizer.encode_many(list(texts))])
@@ -78,7 +78,7 @@ class PairPreprocessing:
         text = self.target_tokenizer.decode(shown)
         return joined(text) if target.sentences and self.target_tokenizer.kind in ("words", "wordpiece") else text
 
-    def examples(self, sources: Sequence[Any]) -> PairsPart:
+    def examples(self, sources: Sequence[Any]) -> PairsSplit:
         """Sources without targets: each a string, or the path of a text file with a source on each line.
 
         An empty line of a file stays, and the answer to it is nothing. Raises DataError for an empty string, and for a
@@ -117,7 +117,7 @@ class PairPreprocessing:
         if empty:
             notes += [f"{len(empty):,} of {len(texts):,} lines are empty: so are the answers to them."]
         target = self.spec.target
-        return PairsPart(
+        return PairsSplit(
             encoded,
             None,
             target.begin,
@@ -128,15 +128,15 @@ class PairPreprocessing:
             empty=empty,
         )
 
-    def labelled(self, source: str | Path) -> PairsPart:
-        """Other pairs, in a file with a tab on each line or in two files a,b; each source once (see `part`)."""
+    def labelled(self, source: str | Path) -> PairsSplit:
+        """Other pairs, in a file with a tab on each line or in two files a,b; each source once (see `as_split`)."""
         pairs = read_pairs(str(source))
-        part, repeated = self.part(pairs, range(len(pairs)), once=True)
-        part.notes += [text for text in (repeated_note(repeated, pairs.name),) if text]
-        return part
+        split, repeated = self.as_split(pairs, range(len(pairs)), once=True)
+        split.notes += [text for text in (repeated_note(repeated, pairs.name),) if text]
+        return split
 
-    def part(self, pairs: Pairs, rows: Sequence[int], once: bool) -> tuple[PairsPart, int]:
-        """The part of these pairs, and how many were not taken for the sake of `once`: where a source stands several
+    def as_split(self, pairs: Pairs, rows: Sequence[int], once: bool) -> tuple[PairsSplit, int]:
+        """The split of these pairs, and how many were not taken for the sake of `once`: where a source stands several
         times, it is then asked once, with its first target, and all its targets are right answers."""
         chosen = list(rows)
         answers: dict[str, list[int]] = {}
@@ -148,14 +148,14 @@ class PairPreprocessing:
         target = self.targets([pairs.targets[i] for i in chosen])
         several = [(place, answers[self.seen(pairs.sources[i])]) for place, i in enumerate(chosen)]
         several = [(place, same) for place, same in several if len(same) > 1]
-        others = iter(split(self.targets([pairs.targets[i] for _, same in several for i in same])))
+        others = iter(separate(self.targets([pairs.targets[i] for _, same in several for i in same])))
         references = {place: distinct([next(others)[:-1] for _ in same]) for place, same in several}
 
         def texts(k: int) -> list[str]:
             same = answers[self.seen(pairs.sources[chosen[k]])] if once else [chosen[k]]
             return list(dict.fromkeys(pairs.targets[i] for i in same))
 
-        found = PairsPart(
+        found = PairsSplit(
             source,
             target,
             self.spec.target.begin,
@@ -179,7 +179,7 @@ class PairPreprocessing:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, from which `from_json` makes it again. A tokenizer of both sides is written once."""
         return {
-            "kind": "pairs",
+            "kind": "seq2seq",
             "spec": specs.to_json(self.spec),
             "source": self.source_tokenizer.to_json(),
             "target": None if self.spec.joint_vocab else self.target_tokenizer.to_json(),
@@ -208,7 +208,7 @@ class PairPreprocessing:
 
 
 def ended(ids: Tensor, lengths: Tensor) -> Encoded:
-    """Ids of the target with `end` behind each of the texts."""
+    """Ids of the target with `end` after each of the texts."""
     return torch.from_numpy(np.insert(ids.numpy(), lengths.numpy().cumsum(), END)), lengths + 1
 
 
@@ -220,7 +220,7 @@ def joined(text: str) -> str:
     return text
 
 
-def split(encoded: Encoded) -> list[Ids]:
+def separate(encoded: Encoded) -> list[Ids]:
     """The ids of each text."""
     ids, lengths = encoded
     return [of_text.tolist() for of_text in torch.split(ids, lengths.tolist())]
@@ -257,7 +257,7 @@ def _encoded(tokenizer: Tokenizer, texts: Sequence[str]) -> Encoded:
 
 
 def _moved(ids: Tensor) -> Tensor:
-    """Ids of a tokenizer as those of the target: behind begin and end."""
+    """Ids of a tokenizer as those of the target: after begin and end."""
     return torch.where(ids > UNKNOWN, ids + SHIFT, ids)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from ...errors import DataError, Problem
 from ...files import exists, read_bytes
 
-MEND = "Each line is one pair: source, a tab, target. Quotes are characters, and no line is a header."
+FIX = "Each line is one pair: source, a tab, target. Quotes are characters, and no line is a header."
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def read_pairs(source: str) -> Pairs:
     if len(source_lines) != len(target_lines):
         raise DataError(
             f"{first} has {len(source_lines):,} lines and {second} has {len(target_lines):,}: they do not pair.",
-            mend="Line i of the second file is the target of line i of the first: was one of them cut short?",
+            fix="Line i of the second file is the target of line i of the first: was one of them cut short?",
         )
     problems = _empty([(first.name, source_lines), (second.name, target_lines)])
     if problems:
@@ -68,19 +68,19 @@ def read_lines(path: Path) -> tuple[list[str], str]:
         text = gzip.decompress(data) if path.suffix.lower() == ".gz" else data
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
-            f"{path} is no whole .gz file ({error}).", mend="Was it cut short? Take it from its source again."
+            f"{path} is no whole .gz file ({error}).", fix="Was it cut short? Take it from its source again."
         ) from error
     try:
         lines = text.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"{path}, line {line}: the byte 0x{text[error.start]:02x} is not UTF-8.", mend="Save the file as UTF-8."
+            f"{path}, line {line}: the byte 0x{text[error.start]:02x} is not UTF-8.", fix="Save the file as UTF-8."
         ) from error
     if lines[-1] == "":
         lines.pop()
     if not lines:
-        raise DataError(f"{path} is empty: it has no line.", mend="Take it from its source again.")
+        raise DataError(f"{path} is empty: it has no line.", fix="Take it from its source again.")
     return [line.removesuffix("\r") for line in lines], hashlib.sha256(data).hexdigest()
 
 
@@ -88,7 +88,7 @@ def _paths(source: str) -> list[Path]:
     """The file, or the two files where a comma parts them. Raises DataError where one is not there."""
     whole = Path(source).expanduser()
     if whole.is_dir():
-        raise DataError(f"{whole} is a folder, and pairs stand in a file.", mend="Give pairs.tsv, or two files a,b.")
+        raise DataError(f"{whole} is a folder, and pairs stand in a file.", fix="Give pairs.tsv, or two files a,b.")
     if exists(whole) or "," not in source:
         paths = [whole]
     else:
@@ -99,7 +99,7 @@ def _paths(source: str) -> list[Path]:
         if not path.is_file():
             raise DataError(
                 f"There is no file {str(path)!r}, seen from {Path.cwd()}.",
-                mend="Pairs are one file with a tab on each line, or two files a,b.",
+                fix="Pairs are one file with a tab on each line, or two files a,b.",
             )
     return paths
 
@@ -120,7 +120,7 @@ def _tabbed(path: Path) -> Pairs:
         sources.append(sides[0])
         targets.append(sides[1])
     if problems:
-        raise DataError(f"{path} has lines that are no pair:", problems, MEND)
+        raise DataError(f"{path} has lines that are no pair:", problems, FIX)
     return Pairs(path.name, sources, targets, digest)
 
 

@@ -88,7 +88,7 @@ def read_numbers(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
     if absent:
         raise DataError(
             f"{table.title} has no column {', '.join(map(repr, absent))}. It has: {', '.join(table.columns)}.",
-            mend="A file to be forecast has the columns that the model was trained with, by the same names.",
+            fix="A file to be forecast has the columns that the model was trained with, by the same names.",
         )
     problems: list[tuple[int, Problem]] = []
     values = np.empty((len(table), len(columns.names)))
@@ -103,7 +103,7 @@ def read_numbers(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
         raise DataError(
             f"{table.title} has cells that are not numbers:",
             [problem for _, problem in problems],
-            "Mend them, or leave them empty and give gaps=fill.",
+            "Fix them, or leave them empty and give gaps=fill.",
         )
     return values
 
@@ -139,7 +139,7 @@ def _time(table: Table, settings: DataSettings, columns: Sequence[str]) -> tuple
             raise DataError(
                 f"The column {settings.time!r} of {table.title} holds no times that can be read, for example "
                 f"{next(iter(cells.drop_nulls()), '')!r}.",
-                mend="Write times as 2020-12-31, 2020-12-31 18:30:00, 2020-12 or as numbers.",
+                fix="Write times as 2020-12-31, 2020-12-31 18:30:00, 2020-12 or as numbers.",
             )
         return settings.time, written
     free = [c for c in columns if c not in (*settings.forecast, *settings.known_future)]
@@ -153,7 +153,7 @@ def _time(table: Table, settings: DataSettings, columns: Sequence[str]) -> tuple
     if len(dates) > 1:
         raise DataError(
             f"{table.title} has several columns of times: {', '.join(map(repr, dates))}.",
-            mend="Say which one with time=COLUMN, and leave the others out with ignore=COLUMN.",
+            fix="Say which one with time=COLUMN, and leave the others out with ignore=COLUMN.",
         )
     return next(iter(dates.items()), (None, ROW))
 

@@ -50,7 +50,7 @@ def series_dataset(
     borders: Sequence[int] | None = None,
     notes: Sequence[str] = (),
 ) -> DataSet:
-    """The series in a table. `borders` are the steps at which train, val and test end, instead of shares.
+    """The series in a table. `borders` are the steps at which train, val and test end, instead of fractions.
 
     Raises as `open_series`.
     """
@@ -78,7 +78,7 @@ def series_dataset(
         name=name,
         source=source,
         spec=preprocessing.spec,
-        parts=dict(preprocessing.parts(series, starts)),
+        splits=dict(preprocessing.splits(series, starts)),
         preprocessing=preprocessing,
         fingerprint=fingerprint,
         split_hash=split_hash(starts),
@@ -118,22 +118,22 @@ def _about_columns(table: Table, series: Series) -> list[str]:
 def _about_windows(
     series: Series, preprocessing: ForecastPreprocessing, starts: Mapping[str, Rows], settings: DataSettings
 ) -> list[str]:
-    """How windows are cut, which part has which time, and what was left out."""
+    """How windows are cut, which split has which time, and what was left out."""
     history, horizon, clock = preprocessing.spec.steps, preprocessing.horizon.steps, series.clock
     season = preprocessing.horizon.season_length
     repeats = "the last value" if season == 1 else f"the last {season} steps, a season"
-    ends = {part: (clock.label(int(c[0])), clock.label(int(c[-1]) + horizon - 1)) for part, c in starts.items()}
-    spans = [f"{part} {a} to {b} ({counted(len(starts[part]), 'window')})" for part, (a, b) in ends.items()]
+    ends = {split: (clock.label(int(c[0])), clock.label(int(c[-1]) + horizon - 1)) for split, c in starts.items()}
+    spans = [f"{split} {a} to {b} ({counted(len(starts[split]), 'window')})" for split, (a, b) in ends.items()]
     notes = [
-        f"A window is {history:,} steps, and the {horizon:,} steps behind them to forecast. For comparison, a forecast "
+        f"A window is {history:,} steps, and the {horizon:,} steps after them to forecast. For comparison, a forecast "
         f"repeats {repeats}.",
-        f"Split by time, by what is forecast: {'; '.join(spans)}. What a forecast sees may reach back into the part "
-        "before. Mean and deviation are those of the training time.",
+        f"Split by time, by what is forecast: {'; '.join(spans)}. What a forecast sees may reach back into the split "
+        "before. Mean and standard deviation are those of the training time.",
     ]
     left_out = sum(int(chosen[-1]) - int(chosen[0]) + 1 - len(chosen) for chosen in starts.values())
     if left_out:
         notes.append(
-            f"Left out: {counted(left_out, 'window')} that would begin right behind a value that was filled in, or "
+            f"Left out: {counted(left_out, 'window')} that would begin right after a value that was filled in, or "
             "have nothing measured to forecast."
         )
     if settings.max_samples is not None:

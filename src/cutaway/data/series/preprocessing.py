@@ -1,6 +1,6 @@
 """From a series to the windows that a forecaster takes: fitted on the training time, saved as JSON with the model.
 
-z = (y − mean) / deviation,  y one variable over time; mean and deviation of what was measured in the training time
+z = (y − mean) / std,  y one variable over time; mean and standard deviation of what was measured in the training time
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..tables.reading import TABLE_SUFFIXES, counted, read_table
 from .columns import Columns
 from .reading import Series, Values, read_series
 from .times import Step
-from .windows import WindowPart, window_starts
+from .windows import WindowSplit, window_starts
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class ForecastPreprocessing:
         if empty:
             raise DataError(
                 f"Column {', '.join(map(repr, empty))} of {series.name} has no value in the training time.",
-                mend="Leave it out with ignore=COLUMN, or give a longer series.",
+                fix="Leave it out with ignore=COLUMN, or give a longer series.",
             )
         mean, std = np.nanmean(values, 0), np.nanstd(values, 0)
-        # What is constant has a deviation of 0, or of what rounding leaves: it is moved to 0 and not scaled.
+        # What is constant has a standard deviation of 0, or of what rounding leaves: it is moved to 0 and not scaled.
         std = np.where(std > 1e-12 * np.abs(mean), std, 1.0)
         count = len(columns.forecast)
         target = Horizon(
@@ -74,19 +74,19 @@ class ForecastPreprocessing:
         return self.spec.target
 
     def prepare(self, values: Values) -> Tensor:
-        """Variables (T, F) to float32 of the same shape: mean 0 and deviation 1 in the training time."""
+        """Variables (T, F) to float32 of the same shape: mean 0 and standard deviation 1 in the training time."""
         return torch.from_numpy((values - np.array(self.mean)) / np.array(self.std)).float()
 
-    def parts(self, series: Series, starts: Mapping[str, Rows], notes: Sequence[str] = ()) -> dict[str, WindowPart]:
-        """The windows of a series that begin their forecasts at these steps, by part; all are cut from one tensor."""
+    def splits(self, series: Series, starts: Mapping[str, Rows], notes: Sequence[str] = ()) -> dict[str, WindowSplit]:
+        """The windows of a series that begin their forecasts at these steps, by split; all are cut from one tensor."""
         values = self.prepare(series.values)  # (T, F)
         count = len(self.columns.forecast)
         targets = values[:, :count].clone()
         targets[torch.from_numpy(~series.observed[:, :count])] = torch.nan
-        return {part: self._part(series, values, targets, chosen, notes) for part, chosen in starts.items()}
+        return {split: self._as_split(series, values, targets, chosen, notes) for split, chosen in starts.items()}
 
-    def examples(self, sources: Sequence[Any]) -> WindowPart:
-        """One window for each file, without targets: the steps behind its last one are to be forecast.
+    def examples(self, sources: Sequence[Any]) -> WindowSplit:
+        """One window for each file, without targets: the steps after its last one are to be forecast.
 
         Where columns are known in advance, rows at the end of the file that hold nothing in the columns to forecast
         are those steps. Raises DataError where a file has too few rows, other columns, or another step.
@@ -109,7 +109,7 @@ class ForecastPreprocessing:
             notes += series.notes
         if not values:
             raise DataError("No series was given.")
-        return WindowPart(
+        return WindowSplit(
             torch.cat(values),
             None,
             torch.tensor(starts),
@@ -120,7 +120,7 @@ class ForecastPreprocessing:
             notes=notes,
         )
 
-    def labelled(self, source: str | Path) -> WindowPart:
+    def labelled(self, source: str | Path) -> WindowSplit:
         """Every window of another file, with targets. Raises DataError as `examples` does."""
         series = self._read(source)
         starts = window_starts(series, self.spec.steps, self.horizon.steps)
@@ -129,9 +129,9 @@ class ForecastPreprocessing:
             raise DataError(
                 f"{series.name} has {counted(series.length, 'step')}, and {needed:,} are needed: a history of "
                 f"{self.spec.steps:,} and a horizon of {self.horizon.steps:,}, measured in full where they meet.",
-                mend="Give a longer series.",
+                fix="Give a longer series.",
             )
-        return self.parts(series, {"": starts}, series.notes)[""]
+        return self.splits(series, {"": starts}, series.notes)[""]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""
@@ -161,13 +161,13 @@ class ForecastPreprocessing:
         if not isinstance(source, str | Path):
             raise DataError(
                 f"A forecast is made from a file of the series so far, not from {type(source).__name__}.",
-                mend="Give the path of a .csv, .tsv or .parquet file with the columns that the model was trained with.",
+                fix="Give the path of a .csv, .tsv or .parquet file with the columns that the model was trained with.",
             )
         path = Path(source).expanduser()
         if path.is_file() and path.suffix.lower() not in TABLE_SUFFIXES:
             raise DataError(
                 f"{path} is no table: those end in {', '.join(TABLE_SUFFIXES)}.",
-                mend="Give the series so far, with the columns that the model was trained with.",
+                fix="Give the series so far, with the columns that the model was trained with.",
             )
         return read_series(read_table(path, self.written), self.columns, self.gaps, self.step)
 
@@ -177,15 +177,15 @@ class ForecastPreprocessing:
             raise DataError(
                 f"{series.name} has {counted(series.length, 'step')}, and a forecast is made from the last "
                 f"{self.spec.steps:,}.",
-                mend="Give more of the series.",
+                fix="Give more of the series.",
             )
         ahead = len(series.values) - series.length
         if self.columns.known and ahead < self.horizon.steps:
             raise DataError(
-                f"{series.name} has {counted(ahead, 'row')} behind the last one that holds "
+                f"{series.name} has {counted(ahead, 'row')} after the last one that holds "
                 f"{', '.join(self.columns.forecast)}, and the forecast needs {self.horizon.steps:,}: "
                 f"{', '.join(self.columns.known)} must be known for every step of it.",
-                mend="Add rows at the end with their time and these columns, and leave the others empty.",
+                fix="Add rows at the end with their time and these columns, and leave the others empty.",
             )
         last = series.observed[series.length - 1, : len(self.columns.names) - len(self.columns.known)]
         if not last.all():
@@ -194,16 +194,18 @@ class ForecastPreprocessing:
             raise DataError(
                 f"The last step of {series.name} is not complete:",
                 [Problem(f"{where}, column {c}", "the value is missing") for c in absent],
-                "A forecast begins right behind a step at which everything was measured.",
+                "A forecast begins right after a step at which everything was measured.",
             )
 
-    def _part(self, series: Series, values: Tensor, targets: Tensor, starts: Rows, notes: Sequence[str]) -> WindowPart:
+    def _as_split(
+        self, series: Series, values: Tensor, targets: Tensor, starts: Rows, notes: Sequence[str]
+    ) -> WindowSplit:
         def row(i: int) -> dict[str, str]:
             start = int(starts[i])
             before = {f"{c} before": f"{v:.6g}" for c, v in zip(self.columns.forecast, series.values[start - 1])}
             return {"seen from": series.clock.label(start - self.spec.steps), **before}
 
-        return WindowPart(
+        return WindowSplit(
             values,
             targets,
             torch.from_numpy(starts),

@@ -1,6 +1,6 @@
 """A series from a table: rows in the order of time, a step apart, every value there or filled in by a straight line.
 
-What is not so is refused with the lines, or, with gaps=fill, mended and counted.
+What is not so is refused with the lines, or, with gaps=fill, filled and counted.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Series:
     name: str  # of the file
     columns: Columns
     clock: Clock
-    values: Values  # (T, F) in the order of columns.names; NaN behind `length` in all that is not known in advance
+    values: Values  # (T, F) in the order of columns.names; NaN after `length` in all that is not known in advance
     observed: npt.NDArray[np.bool_]  # (T, F) False where a value was filled in
-    length: int  # steps up to the last one measured; those behind it hold only what is known in advance
+    length: int  # steps up to the last one measured; those after it hold only what is known in advance
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -52,7 +52,7 @@ def read_series(table: Table, columns: Columns, gaps: str, step: Step | None = N
         raise DataError(
             f"The rows of {table.title} are {own.words} apart, and the model was trained on a series with a step of "
             f"{step.words}.",
-            mend="Give a series with that step.",
+            fix="Give a series with that step.",
         )
     if np.isnan(numbers[:, : len(columns.forecast)]).all():
         raise DataError(f"{table.title} has no value in {', '.join(columns.forecast)}: there is nothing to go on from.")
@@ -69,7 +69,7 @@ def read_series(table: Table, columns: Columns, gaps: str, step: Step | None = N
 def _measured(numbers: Values, columns: Columns) -> int:
     """How many rows there are up to the last one that holds a value of a column to forecast.
 
-    Rows behind it are those of the future, where the series has columns that are known in advance.
+    Rows after it are those of the future, where the series has columns that are known in advance.
     """
     if not columns.known:
         return len(numbers)
@@ -85,7 +85,7 @@ def _refuse_unsorted(table: Table, columns: Columns, times: Values) -> None:
     if (later < 0).all():
         raise DataError(
             f"The rows of {table.title} run backwards, from {_cell(table, columns, 0)} to {_cell(table, columns, -1)}.",
-            mend="Sort them by time, the oldest first.",
+            fix="Sort them by time, the oldest first.",
         )
     first: dict[float, int] = {}
     problems: list[Problem] = []
@@ -103,7 +103,7 @@ def _refuse_unsorted(table: Table, columns: Columns, times: Values) -> None:
             problems.append(
                 Problem(
                     table.where(i, str(columns.time)),
-                    f"{_cell(table, columns, i)} stands behind the later {_cell(table, columns, i - 1)}",
+                    f"{_cell(table, columns, i)} stands after the later {_cell(table, columns, i - 1)}",
                 )
             )
         first.setdefault(time, i)
@@ -167,7 +167,7 @@ def _filled(table: Table, series: Series, positions: Positions) -> Series:
         raise DataError(
             f"{table.title} has {len(positions):,} rows, and {inserted:,} steps of {series.clock.step.words} are "
             "missing between them: more than there is to fill them from.",
-            mend="Is a time wrong, or the step? Give the series from the gap on, or bring it to a longer step.",
+            fix="Is a time wrong, or the step? Give the series from the gap on, or bring it to a longer step.",
         )
     notes = []
     if inserted:
@@ -184,7 +184,7 @@ def _filled(table: Table, series: Series, positions: Positions) -> Series:
         there = np.flatnonzero(series.observed[:rows, k])
         problems += [
             Problem(table.where(edge, name), f"the value is missing, and there is none {word} it to draw a line from")
-            for edge, word in ((0, "before"), (rows - 1, "behind"))
+            for edge, word in ((0, "before"), (rows - 1, "after"))
             if edge not in there
         ]
         if problems:
@@ -203,7 +203,7 @@ def _filled(table: Table, series: Series, positions: Positions) -> Series:
     if notes:
         notes.append(
             "What was filled in lies on a straight line between its neighbours in time. It is never a target, and no "
-            "forecast begins right behind it, where it would lean on what is to be forecast."
+            "forecast begins right after it, where it would lean on what is to be forecast."
         )
     return replace(series, values=values, observed=observed, length=length, notes=tuple(notes))
 

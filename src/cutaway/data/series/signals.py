@@ -1,6 +1,6 @@
-"""From any series to the tensor that the network takes: fitted on the training part, saved as JSON with the model.
+"""From any series to the tensor that the network takes: fitted on the training split, saved as JSON with the model.
 
-x = (s − mean) / deviation,  s the T steps of F variables; mean and deviation for each variable
+x = (s − mean) / std,  s the T steps of F variables; mean and standard deviation for each variable
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ... import spec as specs
 from ...errors import DataError, Problem
 from ...files import read_bytes
 from ...spec import Classes, SeriesSpec
-from ..sets import TensorPart
+from ..sets import TensorSplit
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class SeriesPreprocessing:
         return cls(spec, tuple(series.mean((0, 1)).tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))
 
     def prepare(self, series: npt.NDArray[np.float64]) -> Tensor:
-        """Series (n, T, F) to float32 of the same shape: mean 0 and deviation 1 in training."""
+        """Series (n, T, F) to float32 of the same shape: mean 0 and standard deviation 1 in training."""
         return torch.from_numpy((series - np.array(self.mean)) / np.array(self.std)).float()
 
-    def examples(self, sources: Sequence[Any]) -> TensorPart:
+    def examples(self, sources: Sequence[Any]) -> TensorSplit:
         """Series without targets: arrays (T,) or (T, F), or paths of text files with one series on each line.
 
         A line holds T·F numbers, step after step, separated by commas or blanks. Raises DataError, naming each line
@@ -50,9 +50,9 @@ class SeriesPreprocessing:
         for number, source in enumerate(sources):
             is_file = isinstance(source, str | Path)
             rows += _lines(Path(source)) if is_file else [(f"series {number}", np.asarray(source).ravel())]
-        return TensorPart(self._read(rows), None, [name for name, _ in rows])
+        return TensorSplit(self._read(rows), None, [name for name, _ in rows])
 
-    def labelled(self, source: str | Path) -> TensorPart:
+    def labelled(self, source: str | Path) -> TensorSplit:
         """Series with targets, from a text file with the class before the numbers of each line, as in the UCR archive.
 
         Raises DataError as `examples` does, and for a class that training did not know.
@@ -68,7 +68,7 @@ class SeriesPreprocessing:
             raise DataError(f"{source} has series of unknown classes:", problems, "The class stands first on its line.")
         inputs = self._read([(name, words[1:]) for name, words in rows])
         target = torch.tensor([classes.index(words[0]) for _, words in rows])
-        return TensorPart(inputs, target, [name for name, _ in rows])
+        return TensorSplit(inputs, target, [name for name, _ in rows])
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""

@@ -210,7 +210,7 @@ def _commonest(values: Moments) -> float:
 
 
 def _fitting(cells: pl.Series, written: str) -> float:
-    """The share of cells that are times written so; most formats are ruled out by the first few."""
+    """The fraction of cells that are times written so; most formats are ruled out by the first few."""
     few = cells.head(10)
     if len(few) < len(cells) and np.isnan(moments(few, written)).mean() > 1 / 2:
         return 0.0
@@ -227,7 +227,7 @@ def _refuse_two_readings(name: str, cells: pl.Series, both: tuple[str, str]) -> 
             f"The times in column {name!r} can be read in two ways: {cells[i]!r} may be "
             f"{show(first[i], both[0], days=True)} (month/day/year) or {show(second[i], both[1], days=True)} "
             "(day/month/year), and no row tells which.",
-            mend="Write them as 2020-12-31.",
+            fix="Write them as 2020-12-31.",
         )
 
 

@@ -1,7 +1,7 @@
-"""Windows of a series: some steps that a model sees, and the steps behind them that it is to forecast.
+"""Windows of a series: some steps that a model sees, and the steps after them that it is to forecast.
 
-All windows are cut from one tensor when they are asked for; none is held. Which window is in which part of the data is
-decided by time: a window belongs to the part in which its whole target lies.
+All windows are cut from one tensor when they are asked for; none is held. Which window is in which split of the data is
+decided by time: a window belongs to the split in which its whole target lies.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from torch import Tensor
 from ...errors import DataError, SettingError
 from ..sets import Batch
 from ..settings import DataSettings
-from ..splits import PARTS, Rows
+from ..splits import SPLITS, Rows
 from .reading import Series
 
 
-class WindowPart:
+class WindowSplit:
     """Windows of series that lie in memory once, as one tensor of standardised values.
 
     Window i is the `history` steps before step starts[i], and the `horizon` steps from it on.
@@ -107,7 +107,7 @@ class WindowPart:
 def window_starts(series: Series, history: int, horizon: int, begin: int = 0, end: int | None = None) -> Rows:
     """The steps at which forecasts can begin whose whole target lies in steps begin … end − 1, sorted.
 
-    `history` steps stand before each. Left out are those that begin right behind a value that was filled in, for the
+    `history` steps stand before each. Left out are those that begin right after a value that was filled in, for the
     line that it lies on leads into the target; and those that have nothing measured to be forecast.
     """
     end = series.length if end is None else min(end, series.length)
@@ -124,43 +124,43 @@ def split_by_time(
 ) -> dict[str, Rows]:
     """The windows of train, then val, then test, each by the steps at which its forecasts begin.
 
-    val and test are shares of the steps that can be a target, the last ones; or `borders` are the ends of the three
-    parts. No target is in two parts, and training windows see and forecast nothing of the parts behind them.
-    `max_samples` keeps the last training windows. Raises SettingError or DataError where a part would be empty.
+    val and test are fractions of the steps that can be a target, the last ones; or `borders` are the ends of the three
+    splits. No target is in two splits, and training windows see and forecast nothing of the splits after them.
+    `max_samples` keeps the last training windows. Raises SettingError or DataError where a split would be empty.
     """
     if settings.val + settings.test >= 1:
         raise SettingError(
             f"val={settings.val:g} and test={settings.test:g} leave nothing to train on: together they must be below 1."
         )
-    parts = [p for p, share in zip(PARTS, (1.0, settings.val, settings.test)) if share > 0]
-    ends = dict(zip(PARTS, borders)) if borders is not None else _ends(series, history, settings)
+    splits = [p for p, fraction in zip(SPLITS, (1.0, settings.val, settings.test)) if fraction > 0]
+    ends = dict(zip(SPLITS, borders)) if borders is not None else _ends(series, history, settings)
     if borders is not None:
-        parts = list(PARTS)
-    needed = history + horizon * len(parts)
+        splits = list(SPLITS)
+    needed = history + horizon * len(splits)
     if series.length < needed:
         raise DataError(
             f"{series.name or 'The series'} has {series.length:,} steps, and {needed:,} are needed: a history of "
-            f"{history:,}, and a horizon of {horizon:,} for each of {', '.join(parts)}.",
-            mend="Give a longer series, or a shorter lookback= or horizon=; val=0 or test=0 leaves a part out.",
+            f"{history:,}, and a horizon of {horizon:,} for each of {', '.join(splits)}.",
+            fix="Give a longer series, or a shorter lookback= or horizon=; val=0 or test=0 leaves a split out.",
         )
     starts: dict[str, Rows] = {}
     begin = 0
-    for part in parts:
-        starts[part] = window_starts(series, history, horizon, begin, ends[part])
-        if not len(starts[part]):
+    for split in splits:
+        starts[split] = window_starts(series, history, horizon, begin, ends[split])
+        if not len(starts[split]):
             raise DataError(
-                f"The {part} part gets no window: its {ends[part] - max(begin, history):,} steps from "
+                f"The {split} split gets no window: its {ends[split] - max(begin, history):,} steps from "
                 f"{series.clock.label(max(begin, history))} hold no horizon of {horizon:,} that was measured.",
-                mend="Give larger shares val= and test=, a shorter lookback= or horizon=, or a longer series.",
+                fix="Give larger fractions val= and test=, a shorter lookback= or horizon=, or a longer series.",
             )
-        begin = ends[part]
+        begin = ends[split]
     if settings.max_samples is not None:
         starts["train"] = starts["train"][-settings.max_samples :]
     return starts
 
 
 def _ends(series: Series, history: int, settings: DataSettings) -> Mapping[str, int]:
-    """The step at which each part ends."""
+    """The step at which each split ends."""
     possible = max(series.length - history, 0)
     test = series.length - round(settings.test * possible)
     return {"train": test - round(settings.val * possible), "val": test, "test": series.length}

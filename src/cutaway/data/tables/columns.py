@@ -20,7 +20,7 @@ from ...errors import SettingError, brief
 Numbers = npt.NDArray[np.float64]
 
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?", "-", "nat", "<na>")  # in any case of letters
-MOSTLY = 0.9  # from this share on a column is of a type, and its other cells are mistakes
+MOSTLY = 0.9  # from this fraction on a column is of a type, and its other cells are mistakes
 FEW = 20  # so many different strings are categories, however few rows there are
 LARGEST = float(np.finfo(np.float32).max)
 

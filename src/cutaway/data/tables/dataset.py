@@ -1,4 +1,4 @@
-"""Tables as data sets: choose the columns, split the rows, fit on the training part, prepare every part.
+"""Tables as data sets: choose the columns, split the rows, fit on the training split, prepare every split.
 
 The order keeps what is learned from apart from what is measured on. Rows are split before any cell but the target is
 looked at; types, fill values, means and categories come from the training rows alone.
@@ -19,21 +19,21 @@ from ..applicable import refuse_changed
 from ..augment import make_augment
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import Rows, draw, drawn_parts, split_hash, straddle_note
+from ..splits import Rows, draw, drawn_splits, split_hash, straddle_note
 from .columns import LEFT_OUT, ColumnType, asked_for, infer, meaning
 from .distributions import distributions
 from .encoders import fit_encoder
 from .forms import Form
 from .leaks import leaks
-from .notes import column_notes, describe_columns, part_notes
-from .preprocessing import Cells, TablePart, TablePreprocessing, bad_cells, unreadable_cells
+from .notes import column_notes, describe_columns, split_notes
+from .preprocessing import Cells, TablePreprocessing, TableSplit, bad_cells, unreadable_cells
 from .reading import TABLE_SUFFIXES, Table, counted, frame_table, read_table
 from .roles import Roles, choose_roles
 from .targets import NUMBER, Labels, check_learnable, check_taught, complete_rows, named, read_labels
 
 __all__ = ["TABLE_SUFFIXES", "open_table", "table_dataset"]
 
-Parts = dict[str, Rows]
+Splits = dict[str, Rows]
 
 
 def open_table(path: Path, settings: DataSettings) -> DataSet:
@@ -54,14 +54,14 @@ def table_dataset(
     name: str,
     source: str,
     fingerprint: str,
-    parts: Mapping[str, Rows] | None = None,
+    splits: Mapping[str, Rows] | None = None,
     notes: Sequence[str] = (),
 ) -> DataSet:
     """The data set in a data frame, whose target `settings` name.
 
-    `parts` are fixed rows for train, val and test instead of a seeded split; they may overlap. Raises as `open_table`.
+    `splits` are fixed rows for train, val and test instead of a seeded split; they may overlap. Raises as `open_table`.
     """
-    return _dataset(frame_table(frame, name), settings, name, source, fingerprint, parts, notes)
+    return _dataset(frame_table(frame, name), settings, name, source, fingerprint, splits, notes)
 
 
 def _dataset(
@@ -77,53 +77,53 @@ def _dataset(
     roles = choose_roles(table, settings)
     labels = read_labels(table, roles.target, roles.types.get(roles.target))
     rows, left_out = complete_rows(table, labels, roles.group, settings.missing)
-    check_learnable(labels, rows, parts=1 if fixed else 3)
+    check_learnable(labels, rows, splits=1 if fixed else 3)
     if fixed is None:
-        parts = _split(table, labels, roles, rows, settings)
+        splits = _split(table, labels, roles, rows, settings)
     else:
-        parts = {part: np.intersect1d(given, rows) for part, given in fixed.items()}
+        splits = {split: np.intersect1d(given, rows) for split, given in fixed.items()}
 
     cells = {column: meaning(table.frame[column]) for column in roles.inputs}
-    types = _types(cells, roles, parts["train"], len(table))
-    parts, unread = _without_bad_cells(table, cells, types, parts, settings.missing)
+    types = _types(cells, roles, splits["train"], len(table))
+    splits, unread = _without_bad_cells(table, cells, types, splits, settings.missing)
     if settings.max_samples is not None:
-        train = parts["train"]
-        parts["train"] = draw(train, settings.max_samples, seed=settings.split_seed, strata=labels.classes(train))
-    preprocessing = _fit(cells, types, labels, parts["train"], settings, table.form)
-    check_taught(labels, preprocessing.spec.target, parts)
+        train = splits["train"]
+        splits["train"] = draw(train, settings.max_samples, seed=settings.split_seed, strata=labels.classes(train))
+    preprocessing = _fit(cells, types, labels, splits["train"], settings, table.form)
+    check_taught(labels, preprocessing.spec.target, splits)
 
-    by_part = {part: {column: c.gather(rows) for column, c in cells.items()} for part, rows in parts.items()}
+    by_split = {split: {column: c.gather(rows) for column, c in cells.items()} for split, rows in splits.items()}
     inputs = pl.DataFrame([cells[encoder.name] for encoder in preprocessing.encoders])
-    duplicates = straddle_note(inputs.hash_rows().to_numpy(), parts, table.place)
+    duplicates = straddle_note(inputs.hash_rows().to_numpy(), splits, table.place)
     return DataSet(
         name=name,
         source=source,
         spec=preprocessing.spec,
-        parts={part: _part(labels, by_part[part], preprocessing, rows) for part, rows in parts.items()},
+        splits={split: _table_split(labels, by_split[split], preprocessing, rows) for split, rows in splits.items()},
         preprocessing=preprocessing,
         fingerprint=fingerprint,
-        split_hash=split_hash(parts),
+        split_hash=split_hash(splits),
         notes=[
             *notes,
             *table.notes,
             *left_out,
             *unread,
             *column_notes(table, roles, types, preprocessing),
-            *part_notes(labels, preprocessing, parts, by_part),
+            *split_notes(labels, preprocessing, splits, by_split),
             *([duplicates] if duplicates else []),
-            *leaks(labels, inputs.to_dict(), types, np.concatenate(list(parts.values()))),
+            *leaks(labels, inputs.to_dict(), types, np.concatenate(list(splits.values()))),
         ],
         columns=describe_columns(table, cells, roles, labels, types, preprocessing),
         augment=make_augment(settings, preprocessing.spec),
         distributions=lambda: distributions(
-            {**by_part["train"], roles.target: labels.cells.gather(parts["train"])},
+            {**by_split["train"], roles.target: labels.cells.gather(splits["train"])},
             {**types, roles.target: NUMBER if labels.numeric else ColumnType("category")},
         ),
     )
 
 
-def _split(table: Table, labels: Labels, roles: Roles, rows: Rows, settings: DataSettings) -> Parts:
-    """The rows of each part, by a seeded split. Raises SettingError or DataError where a part would be empty."""
+def _split(table: Table, labels: Labels, roles: Roles, rows: Rows, settings: DataSettings) -> Splits:
+    """The rows of each split, by a seeded split. Raises SettingError or DataError where a split would be empty."""
     val, test = settings.val, settings.test
     if val + test >= 1:
         raise SettingError(f"val={val:g} and test={test:g} leave no rows to train on: their sum must be below 1.")
@@ -134,18 +134,18 @@ def _split(table: Table, labels: Labels, roles: Roles, rows: Rows, settings: Dat
         if groups.max() < needed:
             raise DataError(
                 f"The group column {roles.group!r} has {counted(int(groups.max()), 'different value')}, and the "
-                f"{needed} parts of the split need one each.",
-                mend="Give another group=COLUMN, or none.",
+                f"{needed} splits need one each.",
+                fix="Give another group=COLUMN, or none.",
             )
-    split = drawn_parts(len(rows), settings, val=val, test=test, strata=labels.classes(rows), groups=groups)
-    for part, chosen in split.items():
+    indices = drawn_splits(len(rows), settings, val=val, test=test, strata=labels.classes(rows), groups=groups)
+    for split, chosen in indices.items():
         if not len(chosen):
             raise DataError(
-                f"The {part} part of {table.title} would be empty: {counted(len(rows), 'row')} are split with "
+                f"The {split} split of {table.title} would be empty: {counted(len(rows), 'row')} are split with "
                 f"val={val:g} and test={test:g}.",
-                mend="Add rows, or give larger shares: each part needs at least one.",
+                fix="Add rows, or give larger fractions: each split needs at least one.",
             )
-    return {part: rows[chosen] for part, chosen in split.items()}
+    return {split: rows[chosen] for split, chosen in indices.items()}
 
 
 def _types(cells: Cells, roles: Roles, train: Rows, rows: int) -> dict[str, ColumnType]:
@@ -158,32 +158,32 @@ def _types(cells: Cells, roles: Roles, train: Rows, rows: int) -> dict[str, Colu
 
 
 def _without_bad_cells(
-    table: Table, cells: Cells, types: Mapping[str, ColumnType], parts: Parts, missing: str
-) -> tuple[Parts, list[str]]:
-    """The parts after what `missing` says of cells that are not of their column's type, and a note on those.
+    table: Table, cells: Cells, types: Mapping[str, ColumnType], splits: Splits, missing: str
+) -> tuple[Splits, list[str]]:
+    """The splits after what `missing` says of cells that are not of their column's type, and a note on those.
 
-    Raises DataError that names each of them where `missing` is refuse, or where a part is left without rows.
+    Raises DataError that names each of them where `missing` is refuse, or where a split is left without rows.
     """
     inputs = {column: type for column, type in types.items() if type.kind not in LEFT_OUT}
-    problems = bad_cells(table, cells, inputs, np.concatenate(list(parts.values())))
+    problems = bad_cells(table, cells, inputs, np.concatenate(list(splits.values())))
     found = list(problems.values())
     if found and missing == "refuse":
         raise unreadable_cells(
             table,
             found,
-            "Mend them; or missing=fill counts them as missing, missing=drop leaves those rows out, "
+            "Fix them; or missing=fill counts them as missing, missing=drop leaves those rows out, "
             "types=COLUMN:category takes the column's cells as categories, ignore=COLUMN leaves it out.",
         )
     if not found:
-        return parts, []
+        return splits, []
     if missing == "fill":
-        return parts, [f"missing=fill counts {counted(len(found), 'unreadable cell')} as missing: {named(found)}."]
+        return splits, [f"missing=fill counts {counted(len(found), 'unreadable cell')} as missing: {named(found)}."]
     bad = np.array(sorted({row for row, _ in problems}), np.int64)
-    parts = {part: np.setdiff1d(rows, bad) for part, rows in parts.items()}
-    for part, rows in parts.items():
+    splits = {split: np.setdiff1d(rows, bad) for split, rows in splits.items()}
+    for split, rows in splits.items():
         if not len(rows):
-            raise unreadable_cells(table, found, f"missing=drop would leave the {part} part empty: mend them.")
-    return parts, [f"missing=drop left out {counted(len(bad), 'row')} with unreadable cells: {named(found)}."]
+            raise unreadable_cells(table, found, f"missing=drop would leave the {split} split empty: fix them.")
+    return splits, [f"missing=drop left out {counted(len(bad), 'row')} with unreadable cells: {named(found)}."]
 
 
 def _fit(
@@ -200,13 +200,13 @@ def _fit(
         reasons = ", ".join(f"{column} ({LEFT_OUT.get(t.kind, 'no cell can be read')})" for column, t in types.items())
         raise DataError(
             f"No column is left to predict {labels.column!r} from: {reasons}.",
-            mend="types=COLUMN:number or COLUMN:category keeps a column that was taken for an id or for text.",
+            fix="types=COLUMN:number or COLUMN:category keeps a column that was taken for an id or for text.",
         )
     features = tuple(feature for encoder in encoders for feature in encoder.features)
     spec = TableSpec(features, labels.fit(train))
     return TablePreprocessing(spec, encoders, fill=settings.missing == "fill", written=form.kept())
 
 
-def _part(labels: Labels, cells: Cells, preprocessing: TablePreprocessing, rows: Rows) -> TablePart:
+def _table_split(labels: Labels, cells: Cells, preprocessing: TablePreprocessing, rows: Rows) -> TableSplit:
     target = labels.tensor(preprocessing.spec.target, rows)
-    return TablePart(preprocessing.encode(cells), target, lambda i: (labels.table, int(rows[i])))
+    return TableSplit(preprocessing.encode(cells), target, lambda i: (labels.table, int(rows[i])))

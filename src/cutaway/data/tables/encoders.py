@@ -135,23 +135,24 @@ def fit_encoder(name: str, type: ColumnType, cells: pl.Series, scale: str) -> En
     known = values[~np.isnan(values)]
     if not len(known):
         return None
-    mean, deviation = 0.0, 1.0
+    mean, std = 0.0, 1.0
     curve: Curve = ()
     if scale == "standard":
-        mean, deviation = mean_and_deviation(known)
+        mean, std = mean_and_std(known)
     elif scale == "quantile":
         curve = _normal_curve(known)
     cycles: tuple[str, ...] = ()
     if type.kind == "date":
         cycles = ("year", "week", "day") if (known % 1).any() else ("year", "week")
     fill, missing = float(np.median(known)), len(known) < len(values)
-    return Numeric(name, type.kind, type.written, fill, missing, mean, deviation, curve, cycles)
+    return Numeric(name, type.kind, type.written, fill, missing, mean, std, curve, cycles)
 
 
-def mean_and_deviation(values: Numbers) -> tuple[float, float]:
-    """Mean and standard deviation of finite values; the deviation counts as 1 where all are equal but for rounding."""
-    mean, deviation = float(values.mean()), float(values.std())
-    return mean, deviation if deviation > 1e-12 * abs(mean) else 1.0
+def mean_and_std(values: Numbers) -> tuple[float, float]:
+    """Mean and standard deviation of finite values; the standard deviation counts as 1 where all are equal but for
+    rounding."""
+    mean, std = float(values.mean()), float(values.std())
+    return mean, std if std > 1e-12 * abs(mean) else 1.0
 
 
 def encoder_from_json(data: Mapping[str, Any]) -> Encoder:
@@ -176,7 +177,7 @@ def _normal_curve(values: Numbers) -> Curve:
     Equal quantiles share the middle of their places, so that a value that many rows have maps to one point.
     """
     count = min(QUANTILES, len(values))
-    shares = (np.arange(count) + 0.5) / count
-    quantiles, group = np.unique(np.quantile(values, shares, method="hazen"), return_inverse=True)
-    middle = np.bincount(group, weights=shares) / np.bincount(group)
+    fractions = (np.arange(count) + 0.5) / count
+    quantiles, group = np.unique(np.quantile(values, fractions, method="hazen"), return_inverse=True)
+    middle = np.bincount(group, weights=fractions) / np.bincount(group)
     return tuple((float(q), NormalDist().inv_cdf(p)) for q, p in zip(quantiles, middle))

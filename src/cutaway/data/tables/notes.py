@@ -81,33 +81,33 @@ def column_notes(
     return notes
 
 
-def part_notes(
-    labels: Labels, preprocessing: TablePreprocessing, parts: Mapping[str, Rows], cells: Mapping[str, Cells]
+def split_notes(
+    labels: Labels, preprocessing: TablePreprocessing, splits: Mapping[str, Rows], cells: Mapping[str, Cells]
 ) -> list[str]:
-    """What the split parts hold that a person should know; `cells` are those of each part."""
+    """What the splits hold that a person should know; `cells` are those of each split."""
     notes = []
     for encoder in preprocessing.encoders:
-        gaps = {part: columns[encoder.name].null_count() for part, columns in cells.items()}
+        gaps = {split: columns[encoder.name].null_count() for split, columns in cells.items()}
         if isinstance(encoder, Category) or not any(gaps.values()):
             continue
         tell = "an input of their own tells them apart" if encoder.missing else "training had none to learn from"
-        counts = ", ".join(f"{gap:,} in {part}" for part, gap in gaps.items() if gap)
+        counts = ", ".join(f"{gap:,} in {split}" for split, gap in gaps.items() if gap)
         notes.append(
             f"Column {encoder.name}: missing cells ({counts}) count as the training median, "
             f"{show(encoder.fill, encoder.type)}; {tell}."
         )
-    for part in parts:
-        if part != "train":
-            unknown = preprocessing.unknown(cells[part])
-            notes += [unknown_note(column, count, f"the {part} part") for column, count in unknown.items()]
+    for split in splits:
+        if split != "train":
+            unknown = preprocessing.unknown(cells[split])
+            notes += [unknown_note(column, count, f"the {split} split") for column, count in unknown.items()]
     target = preprocessing.spec.target
     if isinstance(target, Classes):
-        for part, rows in parts.items():
+        for split, rows in splits.items():
             absent = natural_order(set(target.names) - set(labels.cells.gather(rows).unique()))
             if absent:
                 said = ", ".join(map(repr, absent[:5]))
-                notes.append(Finding(f"No row in {part} has the class {said}: it is not measured there."))
-    inputs, examples = len(preprocessing.spec.columns), len(parts["train"])
+                notes.append(Finding(f"No row in {split} has the class {said}: it is not measured there."))
+    inputs, examples = len(preprocessing.spec.columns), len(splits["train"])
     if inputs > examples:
         notes.append(
             f"There are more inputs ({inputs:,}) than training rows ({examples:,}): the rows can be learned by heart."

@@ -1,4 +1,4 @@
-"""From rows of a table to the tensor that the network takes: fitted on the training part, saved with the model."""
+"""From rows of a table to the tensor that the network takes: fitted on the training split, saved with the model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError, Problem
 from ...spec import TableSpec, Value
-from ..sets import TensorPart
+from ..sets import TensorSplit
 from ..splits import Rows
 from .columns import ColumnType, explain, meaning, unreadable
 from .encoders import Category, Encoder, encoder_from_json
@@ -27,7 +27,7 @@ from .targets import named, read_labels
 Cells = Mapping[str, pl.Series]  # column → (n,) what its cells mean
 
 
-class TablePart(TensorPart):
+class TableSplit(TensorSplit):
     """Rows of tables in memory, (n, F), which are named and shown as the person gave them."""
 
     def __init__(
@@ -57,7 +57,7 @@ class TablePreprocessing:
     fill: bool = False  # whether a cell that is not of its column's type counts as missing, or is refused
     written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
 
-    def examples(self, sources: Any) -> TablePart:
+    def examples(self, sources: Any) -> TableSplit:
         """New rows without targets: paths of tables, data frames (polars or pandas) or dictionaries, one or many.
 
         The target and other columns may be there and are not looked at. Raises DataError that names missing columns
@@ -65,13 +65,13 @@ class TablePreprocessing:
         """
         tables = list(_tables(sources, self.written))
         if not tables:
-            raise DataError("No rows were given.", mend="Give the path of a table, a data frame or dictionaries.")
-        parts = [self._part(table, None) for table in tables]
+            raise DataError("No rows were given.", fix="Give the path of a table, a data frame or dictionaries.")
+        splits = [self._as_split(table, None) for table in tables]
         at = [(table, i) for table in tables for i in range(len(table))]
-        notes = [note for part in parts for note in part.notes]
-        return TablePart(torch.cat([part.inputs for part in parts]), None, at.__getitem__, notes)
+        notes = [note for split in splits for note in split.notes]
+        return TableSplit(torch.cat([split.inputs for split in splits]), None, at.__getitem__, notes)
 
-    def labelled(self, source: str | Path) -> TablePart:
+    def labelled(self, source: str | Path) -> TableSplit:
         """Another table with the target column. Raises DataError as `examples` does, and for each row without a target
         or with a class that training did not know."""
         table = read_table(Path(source).expanduser(), self.written)
@@ -82,9 +82,9 @@ class TablePreprocessing:
             raise DataError(
                 f"{counted(len(problems), 'row')} of {table.title} cannot be compared with predictions.",
                 problems,
-                "Mend those targets, or take the rows out.",
+                "Fix those targets, or take the rows out.",
             )
-        return self._part(table, labels.tensor(target, np.arange(len(table))))
+        return self._as_split(table, labels.tensor(target, np.arange(len(table))))
 
     def encode(self, cells: Cells) -> Tensor:
         """The inputs (n, F) float32 of cells whose meaning was read. Raises DataError where a number overflows."""
@@ -93,7 +93,7 @@ class TablePreprocessing:
             if not np.isfinite(block).all():
                 raise DataError(
                     f"Column {encoder.name!r} holds a number too far from those of training for 32 bits.",
-                    mend="Mend that cell, or leave the column out with ignore=.",
+                    fix="Fix that cell, or leave the column out with ignore=.",
                 )
         return torch.from_numpy(np.concatenate(blocks, axis=1))  # (n, F)
 
@@ -125,20 +125,20 @@ class TablePreprocessing:
             Form.from_json(data.get("read")),
         )
 
-    def _part(self, table: Table, target: Tensor | None) -> TablePart:
+    def _as_split(self, table: Table, target: Tensor | None) -> TableSplit:
         """All rows of a table, refused where a cell is not of its column's type."""
         self._require([encoder.name for encoder in self.encoders], table)
         cells = {encoder.name: meaning(table.frame[encoder.name]) for encoder in self.encoders}
         notes = []
         problems = bad_cells(table, cells, {encoder.name: encoder.type for encoder in self.encoders})
         if problems and not self.fill:
-            raise unreadable_cells(table, list(problems.values()), "Mend them; an empty cell counts as missing.")
+            raise unreadable_cells(table, list(problems.values()), "Fix them; an empty cell counts as missing.")
         if problems:
             found = list(problems.values())
             notes.append(f"Unreadable cells count as missing ({counted(len(found), 'cell')}): {named(found)}.")
         for column, count in self.unknown(cells).items():
             notes.append(unknown_note(column, count, table.name or "these rows"))
-        return TablePart(self.encode(cells), target, lambda i: (table, i), notes)
+        return TableSplit(self.encode(cells), target, lambda i: (table, i), notes)
 
     def _require(self, columns: Sequence[str], table: Table) -> None:
         absent = [column for column in columns if column not in table.columns]
@@ -146,7 +146,7 @@ class TablePreprocessing:
             raise DataError(
                 f"The model was trained with columns that {table.title} lacks: {', '.join(map(repr, absent[:10]))}. "
                 f"It has: {', '.join(map(repr, table.columns[:40]))}.",
-                mend="Give tables with the columns of training; a column may be empty, not absent.",
+                fix="Give tables with the columns of training; a column may be empty, not absent.",
             )
 
 
@@ -164,9 +164,9 @@ def bad_cells(
     return dict(sorted(found.items(), key=lambda item: item[0][0]))
 
 
-def unreadable_cells(table: Table, problems: Sequence[Problem], mend: str) -> DataError:
+def unreadable_cells(table: Table, problems: Sequence[Problem], fix: str) -> DataError:
     """The error that names cells which are not of their column's type."""
-    return DataError(f"{counted(len(problems), 'cell')} of {table.title} cannot be read.", problems, mend)
+    return DataError(f"{counted(len(problems), 'cell')} of {table.title} cannot be read.", problems, fix)
 
 
 def unknown_note(column: str, count: int, where: str) -> str:
@@ -198,5 +198,5 @@ def _table(source: Any, form: Form) -> Table:
         return columns_table(source.to_dict(orient="list"))
     raise DataError(
         f"Rows cannot be read from a {type(source).__name__}.",
-        mend="Give the path of a table, a data frame, or dictionaries of column and cell.",
+        fix="Give the path of a table, a data frame, or dictionaries of column and cell.",
     )

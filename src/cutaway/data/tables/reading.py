@@ -84,7 +84,7 @@ def read_table(path: Path, form: Form = Form()) -> Table:  # noqa: B008  # it is
     if not data:
         raise DataError(
             f"{path} is empty: it has 0 bytes.",
-            mend="Was it saved or copied to the end? Take it from its source again.",
+            fix="Was it saved or copied to the end? Take it from its source again.",
         )
     if path.suffix.lower() == ".parquet":
         if form.asked and form != Form():
@@ -100,7 +100,7 @@ def frame_table(frame: pl.DataFrame, name: str = "") -> Table:
         if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
             raise DataError(
                 f"Column {column!r} of {name or 'the table'} holds values of type {dtype}.",
-                mend="Cells are numbers, text, dates or yes/no: write such a column as several plain ones.",
+                fix="Cells are numbers, text, dates or yes/no: write such a column as several plain ones.",
             )
     # Text gives every float back to the last bit: polars writes the shortest digits that read as the same number.
     spans = [column for column, dtype in frame.schema.items() if dtype == pl.Duration]
@@ -122,7 +122,7 @@ def rows_table(rows: Sequence[Mapping[str, Any]]) -> Table:
             odd = sorted(row.keys() ^ rows[0].keys())
             raise DataError(
                 f"Row {i + 1} and row 1 differ in the columns they have: {', '.join(map(repr, odd))}.",
-                mend="Give every row every column; None stands for a missing cell.",
+                fix="Give every row every column; None stands for a missing cell.",
             )
     return columns_table({column: [row[column] for row in rows] for column in columns})
 
@@ -143,7 +143,7 @@ def _parquet(data: bytes, path: Path) -> Table:
         # A damaged file can make polars panic.
         raise DataError(
             f"{path} is not a whole Parquet file: {str(error).splitlines()[0]}.",
-            mend="It may have been cut short or changed: take it from its source again.",
+            fix="It may have been cut short or changed: take it from its source again.",
         ) from error
     if frame.is_empty():
         raise DataError(f"{path} holds no rows.")
@@ -164,12 +164,12 @@ def _text(data: bytes, path: Path, form: Form) -> tuple[str, list[str]]:
         try:
             return data.decode(encoding).removeprefix("\ufeff"), [f"{path.name} is read as {encoding} text."]
         except (LookupError, ValueError) as error:
-            raise DataError(f"{path} is not {encoding} text: {error}.", mend="Give another encoding=.") from error
+            raise DataError(f"{path} is not {encoding} text: {error}.", fix="Give another encoding=.") from error
     nul = data.find(b"\0")
     if nul >= 0:
         raise DataError(
             f"{path} is not text: byte {nul:,} (line {data.count(10, 0, nul) + 1}) is zero.",
-            mend="Is it a spreadsheet or an archive under another name, or was it damaged? Save it as CSV in UTF-8.",
+            fix="Is it a spreadsheet or an archive under another name, or was it damaged? Save it as CSV in UTF-8.",
         )
     try:
         return data.decode("utf-8").removeprefix("\ufeff"), []
@@ -177,7 +177,7 @@ def _text(data: bytes, path: Path, form: Form) -> tuple[str, list[str]]:
         line = data.count(b"\n", 0, error.start) + 1
         raise DataError(
             f"{path} is not UTF-8: byte {error.start:,} (line {line}) is 0x{data[error.start]:02X}, {error.reason}.",
-            mend=way_out,
+            fix=way_out,
         ) from error
 
 
@@ -232,7 +232,7 @@ def _delimited(text: str, path: Path, form: Form, notes: list[str]) -> Table:
     if not lines:
         raise DataError(
             f"{path} has no rows{' below its header' if names else ''}.",
-            mend="The first line names the columns; each line after it is a row.",
+            fix="The first line names the columns; each line after it is a row.",
         )
     inside = [line for line in blank if line < lines[-1]]
     if inside:
@@ -244,7 +244,7 @@ def _delimited(text: str, path: Path, form: Form, notes: list[str]) -> Table:
     if form.header is None and lacks_header(names, frame):
         raise DataError(
             f"{path} has no header: its first line, {brief(', '.join(names))}, is a row like those below it.",
-            mend="header=false names the columns column_1, column_2, … in their order; header=true takes that line for "
+            fix="header=false names the columns column_1, column_2, … in their order; header=true takes that line for "
             "their names all the same.",
         )
     taken = Form(delimiter.replace("\t", "tab"), decimal, form.encoding, form.header)
@@ -264,7 +264,7 @@ def _checked_names(names: list[str], path: Path, line: int) -> list[str]:
     if unnamed := [str(k) for k, name in enumerate(names, 1) if not name.strip()]:
         raise DataError(
             f"{where}: column {' and column '.join(unnamed)} of {len(names)} has no name.",
-            mend="Name every column in that line; where it is a row like the others, header=false names them. (pandas: "
+            fix="Name every column in that line; where it is a row like the others, header=false names them. (pandas: "
             "`to_csv(..., index=False)` leaves its index out.)",
         )
     if len(set(names)) < len(names):
@@ -272,7 +272,7 @@ def _checked_names(names: list[str], path: Path, line: int) -> list[str]:
         at = [str(k) for k, name in enumerate(names, 1) if name == twice]
         raise DataError(
             f"{where}: columns {' and '.join(at)} are all named {brief(twice)}.",
-            mend="Give each column a name of its own; where that line is a row like the others, say header=false.",
+            fix="Give each column a name of its own; where that line is a row like the others, say header=false.",
         )
     return names
 
@@ -287,11 +287,11 @@ def _unreadable(path: Path, begin: int, end: int, reason: str) -> DataError:
     if "unexpected end" in reason:
         return DataError(
             f"{path.name}, line {begin}: a quote is opened in this row and not closed up to line {end}.",
-            mend='Close it, or write it twice ("") where it is text. If the file ends there, it was cut short.',
+            fix='Close it, or write it twice ("") where it is text. If the file ends there, it was cut short.',
         )
     return DataError(
         f"{path.name}, line {end}: text stands after a closing quote ({reason}).",
-        mend='A quoted cell ends with its quote; a quote inside it is written twice: "5"" disk".',
+        fix='A quoted cell ends with its quote; a quote inside it is written twice: "5"" disk".',
     )
 
 

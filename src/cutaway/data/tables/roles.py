@@ -32,7 +32,7 @@ def choose_roles(table: Table, settings: DataSettings) -> Roles:
     if len(table.columns) < 2:
         raise DataError(
             f"Column {table.columns[0]!r} is the only one of {table.title}: there is nothing to predict a target from.",
-            mend="Are its cells separated by something else than commas, semicolons or tabs? Save it as CSV.",
+            fix="Are its cells separated by something else than commas, semicolons or tabs? Save it as CSV.",
         )
     if settings.target is None:
         raise SettingError(f"Which column of {table.title} is to be predicted? Say target=COLUMN. {_listed(table)}")
@@ -40,14 +40,14 @@ def choose_roles(table: Table, settings: DataSettings) -> Roles:
     group = None if settings.group is None else find_column(table, "group", settings.group)
     if group == target:
         raise SettingError(
-            f"group={group} is the target itself: each of its values would be in one part only. Give another column."
+            f"group={group} is the target itself: each of its values would be in one split only. Give another column."
         )
     ignored = tuple(find_column(table, "ignore", column.strip()) for column in settings.ignore)
     if target in ignored:
         raise SettingError(f"ignore={target} leaves the target out. Take it from the list.")
     inputs = tuple(c for c in table.columns if c not in (target, group, *ignored))
     if not inputs:
-        raise DataError(f"No column of {table.title} is left to predict {target!r} from.", mend="Ignore fewer columns.")
+        raise DataError(f"No column of {table.title} is left to predict {target!r} from.", fix="Ignore fewer columns.")
     return Roles(target, group, ignored, inputs, _types(table, settings.types, target))
 
 
@@ -62,7 +62,7 @@ def find_column(table: Table, setting: str, column: str) -> str:
     if alike:
         how = "spaces" if alike[0].strip() == column.strip() else "capitals"
         words = (
-            f"There is {alike[0]!r}, which differs by {how}: write {setting}={alike[0]!r} or mend the header. {words}"
+            f"There is {alike[0]!r}, which differs by {how}: write {setting}={alike[0]!r} or fix the header. {words}"
         )
     raise UnknownName("column", column, [] if alike else nearest(column, table.columns), words)
 

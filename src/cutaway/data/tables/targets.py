@@ -14,7 +14,7 @@ from ...errors import DataError, Problem, brief
 from ...spec import Classes, Simple, Value
 from ..splits import Array, Rows
 from .columns import MOSTLY, ColumnType, decode, explain, meaning, natural_order, unreadable
-from .encoders import mean_and_deviation
+from .encoders import mean_and_std
 from .reading import Table, counted
 
 MOST_VALUES_OF_CLASSES = 20  # a numeric target with more distinct values is a quantity
@@ -48,10 +48,10 @@ class Labels:
         return self.cells.gather(rows).rank("dense").to_numpy()
 
     def fit(self, train: Rows) -> Simple:
-        """The target as the training rows have it: their classes, or their mean and deviation."""
+        """The target as the training rows have it: their classes, or their mean and standard deviation."""
         cells = self.cells.gather(train)
         if self.numeric:
-            return Value(self.column, *mean_and_deviation(decode(cells, NUMBER)))
+            return Value(self.column, *mean_and_std(decode(cells, NUMBER)))
         return Classes(tuple(natural_order(cells.unique())), self.column)
 
     def tensor(self, target: Simple, rows: Rows) -> Tensor:
@@ -66,7 +66,7 @@ class Labels:
                 row = int(rows[int((~values.isfinite()).nonzero()[0])])
                 raise DataError(
                     f"{self.table.where(row, self.column)}: too far from the targets of training for 32 bits.",
-                    mend="Mend that cell, or take the row out.",
+                    fix="Fix that cell, or take the row out.",
                 )
             return values
         known = {name: k for k, name in enumerate(target.names)}
@@ -79,7 +79,7 @@ class Labels:
                     Problem(self.table.where(int(rows[k]), self.column), f"{brief(cells[k])} is no class")
                     for k in strange
                 ],
-                f"The classes are: {', '.join(target.names[:20])}. Mend those cells, or take the rows out.",
+                f"The classes are: {', '.join(target.names[:20])}. Fix those cells, or take the rows out.",
             )
         return torch.from_numpy(numbers.to_numpy().copy())
 
@@ -95,7 +95,7 @@ def read_labels(table: Table, column: str, kind: str | None) -> Labels:
     if present.is_empty():
         raise DataError(
             f"The target {column!r} is missing in every row of {table.title}.",
-            mend="Give another target=COLUMN, or fill the column in.",
+            fix="Give another target=COLUMN, or fill the column in.",
         )
     if kind is not None:
         return Labels(table, column, kind == "number", cells)
@@ -105,12 +105,12 @@ def read_labels(table: Table, column: str, kind: str | None) -> Labels:
     return Labels(table, column, bool(numeric), cells)
 
 
-def check_learnable(labels: Labels, rows: Rows, parts: int) -> None:
-    """Refuse targets that `rows` cannot teach: a single value, or classes with fewer examples than there are parts."""
-    if len(rows) < parts:
+def check_learnable(labels: Labels, rows: Rows, splits: int) -> None:
+    """Refuse targets that `rows` cannot teach: a single value, or classes with fewer examples than there are splits."""
+    if len(rows) < splits:
         raise DataError(
             f"{labels.table.title} has {counted(len(rows), 'usable row')}: train, val and test need at least one each.",
-            mend="Add rows.",
+            fix="Add rows.",
         )
     cells = labels.cells.gather(rows)
     column = labels.column
@@ -118,11 +118,11 @@ def check_learnable(labels: Labels, rows: Rows, parts: int) -> None:
     if counts.height == 1:
         raise DataError(
             f"The target {column!r} is {cells[0]!r} in all {len(rows):,} rows: there is nothing to tell apart.",
-            mend="Add rows of another kind, or give another target=COLUMN.",
+            fix="Add rows of another kind, or give another target=COLUMN.",
         )
     if labels.numeric:
         return
-    scarce = counts.filter(pl.col("examples") < parts)
+    scarce = counts.filter(pl.col("examples") < splits)
     if scarce.is_empty():
         return
     names = natural_order(scarce["class"])
@@ -133,31 +133,31 @@ def check_learnable(labels: Labels, rows: Rows, parts: int) -> None:
     if counts.height > max(5, len(rows) / 2):
         hint = f" {column!r} has {counts.height:,} different values in {len(rows):,} rows: is it a class at all?"
         hint += f" If it is a quantity, say types={column}:number."
-    fewer = "one example" if scarce["examples"].max() == 1 else f"fewer than {parts} examples"
+    fewer = "one example" if scarce["examples"].max() == 1 else f"fewer than {splits} examples"
     raise DataError(
-        f"These classes of the target {column!r} have {fewer}: {told}{more}. A class needs at least {parts}, "
+        f"These classes of the target {column!r} have {fewer}: {told}{more}. A class needs at least {splits}, "
         f"to be learned in training and be seen in validation and test.{hint}",
-        mend="Add examples of them, or take those rows out.",
+        fix="Add examples of them, or take those rows out.",
     )
 
 
-def check_taught(labels: Labels, target: Simple, parts: dict[str, Rows]) -> None:
-    """Refuse classes that occur outside the training part alone: they cannot be learned."""
+def check_taught(labels: Labels, target: Simple, splits: dict[str, Rows]) -> None:
+    """Refuse classes that occur outside the training split alone: they cannot be learned."""
     if not isinstance(target, Classes):
         return
-    outside = {name: set(labels.cells.gather(rows).unique()) - set(target.names) for name, rows in parts.items()}
+    outside = {name: set(labels.cells.gather(rows).unique()) - set(target.names) for name, rows in splits.items()}
     strange = natural_order(set().union(*outside.values()))
     if strange:
         where = " and ".join(name for name, classes in outside.items() if classes)
         raise DataError(
             f"Classes of {labels.column!r} are found in {where} and not in training: "
             f"{', '.join(map(repr, strange[:5]))}{', …' if len(strange) > 5 else ''}.",
-            mend="Use another split_seed, smaller val and test or a larger max_samples, or take those rows out.",
+            fix="Use another split_seed, smaller val and test or a larger max_samples, or take those rows out.",
         )
     if len(target.names) == 1:
         raise DataError(
-            f"The training part holds one class only, {target.names[0]!r}.",
-            mend="Use another split_seed or a larger max_samples.",
+            f"The training split holds one class only, {target.names[0]!r}.",
+            fix="Use another split_seed or a larger max_samples.",
         )
 
 

@@ -1,7 +1,7 @@
 """Texts with one target each: tables with a column of text, folders of class folders of .txt files, two files line by
 line.
 
-Texts are split before they are cut into tokens; the tokenizer is fitted on the training part alone.
+Texts are split before they are cut into tokens; the tokenizer is fitted on the training split alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..tables.reading import Table, counted
 from ..tables.roles import find_column
 from ..tables.targets import Labels, check_learnable, complete_rows, read_labels
 from .fitting import fit_tokenizer, frame_note, framed, tokenizer_note, vocabulary_of
-from .preprocessing import AUTO_LENGTH, OTHER_LENGTH, TextPreprocessing, unknown_share
+from .preprocessing import AUTO_LENGTH, OTHER_LENGTH, TextPreprocessing, unknown_fraction
 from .reading import LABEL, TEXT, digest_of, pair_table, read_files, read_text_table, with_text
 from .tokenizers import Tokenizer
 
@@ -47,7 +47,7 @@ def text_dataset(
     name: str,
     source: str,
     fingerprint: str,
-    parts: Mapping[str, Rows] | None = None,
+    splits: Mapping[str, Rows] | None = None,
     notes: Sequence[str] = (),
     names: Sequence[str] | None = None,
     tokenizer: str = "words",
@@ -56,18 +56,18 @@ def text_dataset(
 ) -> DataSet:
     """A set of texts, `labels` (n,), class k named `classes[k]`.
 
-    `parts` is the split that the set comes with, or nothing; what it has not is drawn from its training examples.
+    `splits` are those that the set comes with, or nothing; what it has not is drawn from its training examples.
     `names` are what a person calls the texts. `tokenizer` is what tokenizer=auto takes; with `blanks` the words stand
     between blanks already.
     """
     refuse_settings_for_others(settings, "text")
-    split = complete_split(labels, classes, parts, settings)
+    indices = complete_split(labels, classes, splits, settings)
     return _assembled(
         texts,
         names if names is not None else [f"text {i + 1}" for i in range(len(texts))],
-        split,
+        indices,
         Classes(tuple(classes), column),
-        {part: torch.from_numpy(labels[rows]) for part, rows in split.items()},
+        {split: torch.from_numpy(labels[rows]) for split, rows in indices.items()},
         settings,
         name=name,
         source=source,
@@ -115,7 +115,7 @@ def open_lines(
 
 
 def open_folder(path: Path, settings: DataSettings) -> DataSet:
-    """A folder of class folders of .txt files, each a text; part folders are kept.
+    """A folder of class folders of .txt files, each a text; split folders are kept.
 
     Raises DataError that names every file that cannot be read or holds nothing.
     """
@@ -128,7 +128,7 @@ def open_folder(path: Path, settings: DataSettings) -> DataSet:
     at = {name: i for i, name in enumerate(names)}
     without = {at[problem.where]: problem for problem in empty}
     kept, left_out = with_text(np.arange(len(names)), without, settings.missing, "file")
-    parts = found.parts or {"train": np.arange(len(names))}
+    splits = found.splits or {"train": np.arange(len(names))}
     return text_dataset(
         read.texts,
         found.labels,
@@ -137,7 +137,7 @@ def open_folder(path: Path, settings: DataSettings) -> DataSet:
         name=path.resolve().name,
         source=str(path),
         fingerprint=digest_of(f"{digest}  {name}" for digest, name in zip(read.digests, names)),
-        parts={part: np.intersect1d(rows, kept) for part, rows in parts.items()},
+        splits={split: np.intersect1d(rows, kept) for split, rows in splits.items()},
         notes=[*found.notes, *left_out],
         names=names,
     )
@@ -159,20 +159,20 @@ def _of_table(
     texts = table.frame[text].fill_null("").to_list()
     empty = {i: Problem(table.where(i, text), "the text is empty") for i, t in enumerate(texts) if not t.strip()}
     rows, without_text = with_text(rows, empty, settings.missing, "row")
-    check_learnable(labels, rows, parts=1 + (settings.val > 0) + (settings.test > 0))
+    check_learnable(labels, rows, splits=1 + (settings.val > 0) + (settings.test > 0))
     classes: Simple = labels.fit(rows)
     numbers = np.zeros(len(table), np.int64)
     if isinstance(classes, Classes):
         numbers[rows] = labels.tensor(classes, rows).numpy()
     given = {"train": rows} if group is None else _grouped(table, labels, rows, group, settings)
-    split = complete_split(numbers, classes.names if isinstance(classes, Classes) else [target], given, settings)
-    fitted = labels.fit(split["train"]) if isinstance(classes, Value) else classes
+    indices = complete_split(numbers, classes.names if isinstance(classes, Classes) else [target], given, settings)
+    fitted = labels.fit(indices["train"]) if isinstance(classes, Value) else classes
     return _assembled(
         texts,
         [table.place(i) for i in range(len(table))],
-        split,
+        indices,
         fitted,
-        {part: labels.tensor(fitted, of_part) for part, of_part in split.items()},
+        {split: labels.tensor(fitted, of_split) for split, of_split in indices.items()},
         settings,
         name=name,
         source=source,
@@ -183,18 +183,18 @@ def _of_table(
 
 
 def _grouped(table: Table, labels: Labels, rows: Rows, group: str, settings: DataSettings) -> dict[str, Rows]:
-    """The rows of each part, where the rows of a group stay together."""
+    """The rows of each split, where the rows of a group stay together."""
     if settings.val + settings.test >= 1:
         raise SettingError(f"val={settings.val:g} and test={settings.test:g} must be below 1 together.")
     groups = meaning(table.frame[group]).gather(rows).rank("dense").to_numpy()
     needed = 1 + (settings.val > 0) + (settings.test > 0)
     if groups.max() < needed:
         raise DataError(
-            f"The group column {group!r} has {counted(int(groups.max()), 'different value')}, and the {needed} parts "
+            f"The group column {group!r} has {counted(int(groups.max()), 'different value')}, and the {needed} splits "
             "of the split need one each.",
-            mend="Give another group=COLUMN, or none.",
+            fix="Give another group=COLUMN, or none.",
         )
-    split = split_indices(
+    indices = split_indices(
         len(rows),
         val=settings.val,
         test=settings.test,
@@ -202,13 +202,13 @@ def _grouped(table: Table, labels: Labels, rows: Rows, group: str, settings: Dat
         strata=labels.classes(rows),
         groups=groups,
     )
-    return {part: rows[chosen] for part, chosen in split.items()}
+    return {split: rows[chosen] for split, chosen in indices.items()}
 
 
 def _assembled(
     texts: Sequence[str],
     names: Sequence[str],
-    split: Mapping[str, Rows],
+    indices: Mapping[str, Rows],
     target: Simple,
     values: Mapping[str, Tensor],
     settings: DataSettings,
@@ -221,37 +221,38 @@ def _assembled(
     blanks: bool = False,
     text_column: str = TEXT,
 ) -> DataSet:
-    """The data set of split texts: the tokenizer fitted, every part encoded. `values` is the target of each part."""
+    """The data set of texts in splits: the tokenizer fitted, every split encoded. `values` is the target of each
+    split."""
     refuse_changed(settings, FOR_RUNNING_TEXT, "is for running text, and each of these texts has a target")
-    fitted, given = fit_tokenizer(settings, tokenizer, [texts[i] for i in split["train"]], blanks=blanks)
+    fitted, given = fit_tokenizer(settings, tokenizer, [texts[i] for i in indices["train"]], blanks=blanks)
     length = settings.length or AUTO_LENGTH.get(fitted.kind, OTHER_LENGTH)
     vocab_size = vocabulary_of(fitted, bool(settings.special_tokens))
     frame = framed(fitted, length) if settings.special_tokens else None
     around: tuple[int, ...] = frame or ()
     unmeasured = TextPreprocessing(TextSpec(vocab_size, 1, target, *around), fitted, length, text_column)
     prepared = {
-        part: unmeasured.part(
-            [texts[i] for i in rows], values[part], [names[i] for i in rows], f"the {part} part's texts"
+        split: unmeasured.as_split(
+            [texts[i] for i in rows], values[split], [names[i] for i in rows], f"the {split} split's texts"
         )
-        for part, rows in split.items()
+        for split, rows in indices.items()
     }
-    longest = max(int(part.lengths.max()) for part in prepared.values())
+    longest = max(int(split.lengths.max()) for split in prepared.values())
     preprocessing = dataclasses.replace(unmeasured, spec=TextSpec(vocab_size, longest, target, *around))
-    straddle = straddle_note(texts, split, names.__getitem__, "texts")
+    straddle = straddle_note(texts, indices, names.__getitem__, "texts")
     return DataSet(
         name=name,
         source=source,
         spec=preprocessing.spec,
-        parts=dict(prepared),
+        splits=dict(prepared),
         preprocessing=preprocessing,
         fingerprint=fingerprint,
-        split_hash=split_hash(split),
+        split_hash=split_hash(indices),
         notes=[
             *notes,
             tokenizer_note(fitted, given),
             *([frame_note(fitted, frame)] if frame else []),
-            *(note for part in prepared.values() for note in part.notes),
-            *unknown_notes({part: found.values.numpy() for part, found in prepared.items()}, fitted, given),
+            *(note for split in prepared.values() for note in split.notes),
+            *unknown_notes({split: found.values.numpy() for split, found in prepared.items()}, fitted, given),
             *([straddle] if straddle else []),
             *(absent_classes(values, target.names) if isinstance(target, Classes) else []),
         ],
@@ -259,16 +260,16 @@ def _assembled(
 
 
 def unknown_notes(ids: Mapping[str, Numbers], tokenizer: Tokenizer, given: bool = False) -> list[str]:
-    """How many tokens of each part are unknown, where there are any, and whether training has some to learn from; with
+    """How many tokens of each split are unknown, where there are any, and whether training has some to learn from; with
     `given` the tokenizer was not fitted here, and which are unknown is not for settings to say."""
     if tokenizer.unknown is None:
         return []
-    shares = {part: unknown_share(of_part, tokenizer.unknown) for part, of_part in ids.items()}
-    if not any(shares.values()):
+    fractions = {split: unknown_fraction(of_split, tokenizer.unknown) for split, of_split in ids.items()}
+    if not any(fractions.values()):
         return []
     said = ", ".join(
-        f"{'less than 0.1 %' if 0 < share < 0.0005 else f'{100 * share:.1f} %'} in {part}"
-        for part, share in shares.items()
+        f"{'less than 0.1 %' if 0 < fraction < 0.0005 else f'{100 * fraction:.1f} %'} in {split}"
+        for split, fraction in fractions.items()
     )
     untaught = " Training has none, so nothing is learned of them; min_count=2 makes the rarest ones unknown there."
-    return [f"Unknown tokens: {said}.{'' if shares['train'] or given else untaught}"]
+    return [f"Unknown tokens: {said}.{'' if fractions['train'] or given else untaught}"]

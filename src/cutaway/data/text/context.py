@@ -1,8 +1,8 @@
 """Words and the words around them, for word vectors: subsampling, windows and noise as in word2vec.
 
 After T. Mikolov et al., Distributed representations of words and phrases and their compositionality, 2013,
-<https://arxiv.org/abs/1310.4546>, and their program word2vec.c. With f the share of a word among those of the training
-part, each epoch
+<https://arxiv.org/abs/1310.4546>, and their program word2vec.c. With f the fraction of a word among those of the
+training split, each epoch
 
 - keeps each of its occurrences with probability min(1, (√(f/t) + 1) · t/f), as in word2vec.c (the paper has √(t/f)),
   before windows are laid, so that they reach further where frequent words are left out;
@@ -31,11 +31,11 @@ from ... import spec as specs
 from ...errors import DataError
 from ...spec import Context, TextSpec
 from ..applicable import refuse_changed, refuse_settings_for_others
-from ..sets import DataSet, Part
+from ..sets import DataSet, Split
 from ..settings import DataSettings
-from ..splits import PARTS, split_by_position
+from ..splits import SPLITS, split_by_position
 from .running_files import BLANK_LINE, find_texts, joined, read_text, texts_of
-from .stretches import STRETCH, ContextPart, Draws
+from .stretches import STRETCH, ContextSplit, Draws
 from .tokenizer_files import tokenizer_from_json
 from .tokenizers import UNKNOWN, Tokenizer, Words, train_tokenizer
 
@@ -55,24 +55,24 @@ class ContextPreprocessing:
     tokenizer: Tokenizer
     draws: Draws
 
-    def part(self, text: str, notes: Iterable[str] = ()) -> ContextPart:
+    def as_split(self, text: str, notes: Iterable[str] = ()) -> ContextSplit:
         """A text as its paragraphs. Raises DataError where fewer than two of its words are known."""
         ids, lengths = known(*self.tokenizer.encode_flat(paragraphs(text)))
         if len(ids) < 2:
             raise DataError(
                 f"Of this text {len(ids)} words are in the vocabulary, and at least 2 are needed: {text[:60]!r}."
             )
-        return ContextPart(ids, lengths, self.draws, self.tokenizer.tokens, notes)
+        return ContextSplit(ids, lengths, self.draws, self.tokenizer.tokens, notes)
 
-    def examples(self, sources: Sequence[Any]) -> ContextPart:
+    def examples(self, sources: Sequence[Any]) -> ContextSplit:
         """Other texts: paths of .txt files or of folders of them, or texts themselves."""
         sources = [sources] if isinstance(sources, str | Path) else sources
         read = [r for source in sources for r in texts_of(source)]
         if not read:
-            raise DataError("No text was given.", mend="Give texts, or paths of .txt files or folders.")
-        return self.part("\n\n".join(r.text for r in read), [note for r in read for note in r.notes])
+            raise DataError("No text was given.", fix="Give texts, or paths of .txt files or folders.")
+        return self.as_split("\n\n".join(r.text for r in read), [note for r in read for note in r.notes])
 
-    def labelled(self, source: str | Path) -> ContextPart:
+    def labelled(self, source: str | Path) -> ContextSplit:
         """Another text, which is its own target."""
         return self.examples([source])
 
@@ -103,19 +103,19 @@ class ContextPreprocessing:
 def open_context(path: Path, settings: DataSettings) -> DataSet:
     """Read a .txt or a folder of .txt for word vectors. Raises DataError that names file and line, SettingError."""
     files = find_texts(path)
-    read = {part: [read_text(file) for file in of_part] for part, of_part in files.items()}
+    read = {split: [read_text(file) for file in of_split] for split, of_split in files.items()}
     lines = [
         f"{r.sha256}  {file.relative_to(path) if path.is_dir() else file.name}\n"
-        for part in files
-        for file, r in zip(files[part], read[part])
+        for split in files
+        for file, r in zip(files[split], read[split])
     ]
     return context_dataset(
-        {part: joined([f"{r.text}\n" for r in of_part]) for part, of_part in read.items()},
+        {split: joined([f"{r.text}\n" for r in of_split]) for split, of_split in read.items()},
         settings,
         name=path.resolve().name if path.is_dir() else path.stem,
         source=str(path),
         fingerprint=hashlib.sha256("".join(lines).encode()).hexdigest(),
-        notes=[note for of_part in read.values() for r in of_part for note in r.notes],
+        notes=[note for of_split in read.values() for r in of_split for note in r.notes],
     )
 
 
@@ -128,17 +128,17 @@ def context_dataset(
     fingerprint: str,
     notes: Sequence[str] = (),
 ) -> DataSet:
-    """A data set for word vectors from the text of each part, or from texts that are split by position.
+    """A data set for word vectors from the text of each split, or from texts that are split by position.
 
-    The vocabulary is that of the training part. `max_samples` keeps the first so many stretches of 16 words of it.
+    The vocabulary is that of the training split. `max_samples` keeps the first so many stretches of 16 words of it.
     Raises DataError where there is too little text, SettingError.
     """
     refuse_settings_for_others(settings, "text")
     refuse_changed(settings, NOT_FOR_CONTEXTS, "means nothing for word vectors, which are learned from running text")
     whole = dict(texts) if isinstance(texts, Mapping) else {"train": "\n\n".join(texts)}
-    parts, said = split_by_position(whole, settings, whole_words=True)
+    splits, said = split_by_position(whole, settings, whole_words=True)
     try:
-        tokenizer, ids, lengths, done = _words_of(parts["train"], settings)
+        tokenizer, ids, lengths, done = _words_of(splits["train"], settings)
     except DataError as error:
         raise DataError(f"{source} cannot be learned from. {error}") from error
     if len(ids) < 2:
@@ -148,24 +148,24 @@ def context_dataset(
     spec = TextSpec(len(tokenizer), STRETCH + 2 * window, Context(len(tokenizer), window=window))
     preprocessing = ContextPreprocessing(spec, tokenizer, draws)
     told = [*notes, *said, *done]
-    found = {"train": ContextPart(ids, lengths, draws, tokenizer.tokens)}
-    for part in (part for part in PARTS[1:] if part in parts):
+    found = {"train": ContextSplit(ids, lengths, draws, tokenizer.tokens)}
+    for split in (split for split in SPLITS[1:] if split in splits):
         try:
-            found[part] = preprocessing.part(parts[part])
+            found[split] = preprocessing.as_split(splits[split])
         except DataError as error:
             raise DataError(
-                f"{source} is too short for word vectors: its {part} part has fewer than two words that are known.",
-                mend=f"Give more text, a smaller min_count, or {part}=0.",
+                f"{source} is too short for word vectors: its {split} split has fewer than two words that are known.",
+                fix=f"Give more text, a smaller min_count, or {split}=0.",
             ) from error
-        if not _has_context(found[part]):
+        if not _has_context(found[split]):
             raise DataError(
-                f"{source} is too short for word vectors: subsampling leaves no word of its {part} part a context.",
-                mend=f"Give more text, subsample=0, or {part}=0.",
+                f"{source} is too short for word vectors: subsampling leaves no word of its {split} split a context.",
+                fix=f"Give more text, subsample=0, or {split}=0.",
             )
     if settings.max_samples is not None:
         cut = ids[: settings.max_samples * STRETCH]
         ends = lengths.cumsum(0).clamp(max=len(cut))
-        found["train"] = ContextPart(cut, ends.diff(prepend=ends.new_zeros(1)), draws, tokenizer.tokens)
+        found["train"] = ContextSplit(cut, ends.diff(prepend=ends.new_zeros(1)), draws, tokenizer.tokens)
         told.append(
             f"max_samples={settings.max_samples}: only the first {len(cut):,} words of the training split are learned "
             "from."
@@ -177,18 +177,18 @@ def context_dataset(
             f"overshoot: batches have {shrink:.2g} of the size that is asked for."
         )
     digest = hashlib.sha256()
-    for part in PARTS:
-        if part in found:
-            stream = found[part].target
+    for split in SPLITS:
+        if split in found:
+            stream = found[split].target
             assert stream is not None
-            digest.update(f"{part} {len(stream)}\n".encode())
+            digest.update(f"{split} {len(stream)}\n".encode())
             digest.update(stream.numpy().astype("<i8").tobytes())
-    held: dict[str, Part] = {**found}
+    held: dict[str, Split] = {**found}
     return DataSet(
         name=name,
         source=source,
         spec=spec,
-        parts=held,
+        splits=held,
         preprocessing=preprocessing,
         fingerprint=fingerprint,
         split_hash=digest.hexdigest(),
@@ -196,9 +196,9 @@ def context_dataset(
     )
 
 
-def _has_context(part: ContextPart) -> bool:
-    """Whether a word of the part has words around it, once frequent ones are thinned out."""
-    return any(bool((batch.target > 0).any()) for batch in part.batches(part.plan(STRETCH, None)))
+def _has_context(split: ContextSplit) -> bool:
+    """Whether a word of the split has words around it, once frequent ones are thinned out."""
+    return any(bool((batch.target > 0).any()) for batch in split.batches(split.plan(STRETCH, None)))
 
 
 def paragraphs(text: str) -> list[str]:
@@ -216,7 +216,7 @@ def known(flat: Numbers, lengths: Numbers) -> tuple[Tensor, Tensor]:
 
 
 def _words_of(text: str, settings: DataSettings) -> tuple[Tokenizer, Tensor, Tensor, list[str]]:
-    """The vocabulary of the training part, its known words and how many each paragraph has, and what was done to it.
+    """The vocabulary of the training split, its known words and how many each paragraph has, and what was done to it.
 
     Of words, those that hold a letter or a digit and occur at least `min_count` times, the commonest of them.
     """
@@ -235,7 +235,7 @@ def _words_of(text: str, settings: DataSettings) -> tuple[Tokenizer, Tensor, Ten
     if len(often) < 2:
         raise DataError(
             f"{len(often)} of its {len(words):,} different words occur at least {settings.min_count} times.",
-            mend="Give more text, or a smaller min_count.",
+            fix="Give more text, or a smaller min_count.",
         )
     often, beyond = often[: settings.vocab_size - 2], len(often) > settings.vocab_size - 2
     kept = Words([*every.tokens[:2], *(every.tokens[i] for i in often)], lower)
@@ -248,7 +248,7 @@ def _words_of(text: str, settings: DataSettings) -> tuple[Tokenizer, Tensor, Ten
         rare = f"occur less than {settings.min_count} times"
         rare += f" or are not among the {len(often):,} commonest" if beyond else ""
         notes.append(
-            f"{left:,} of the {total:,} words of the training part ({100 * left / total:.2g} %) {rare}: they are left "
+            f"{left:,} of the {total:,} words of the training split ({100 * left / total:.2g} %) {rare}: they are left "
             "out of the text, and contexts reach across them."
         )
     return kept, *known(new[flat], lengths), notes

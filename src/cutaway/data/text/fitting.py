@@ -132,13 +132,13 @@ def tokenizer_note(tokenizer: Tokenizer, given: bool) -> str:
     how = {
         "characters": "characters",
         "words": "words at blanks" if getattr(tokenizer, "blanks", False) else "words and signs",
-        "bpe": "pieces by byte-pair encoding",
-        "wordpiece": "pieces by WordPiece",
-        PRETRAINED: "the pieces of its tokenizer",
+        "bpe": "subwords by byte-pair encoding",
+        "wordpiece": "subwords by WordPiece",
+        PRETRAINED: "the subwords of its tokenizer",
     }[tokenizer.kind]
     cased = ", in lower case" if tokenizer.lower else ""
     count = len(tokenizer) - len({i for i in (tokenizer.padding, tokenizer.unknown) if i is not None})
-    told = "as the tokenizer has them that was given" if given else "as the training part has them"
+    told = "as the tokenizer has them that was given" if given else "as the training split has them"
     return f"Text is cut into {how}{cased}: {count:,} are told apart, {told}."
 
 
@@ -147,4 +147,4 @@ def frame_note(tokenizer: Tokenizer, frame: Frame) -> str:
     begin, end = (
         tokenizer.tokens[i] if tokenizer.kind == PRETRAINED else f"a token of its own (id {i:,})" for i in frame
     )
-    return f"Each text stands in a frame: {begin} before it, {end} behind it; both count in its length."
+    return f"Each text stands in a frame: {begin} before it, {end} after it; both count in its length."

@@ -1,4 +1,4 @@
-"""Running text of which some tokens are hidden, to be foretold from those around them: masked-language modelling."""
+"""Running text of which some tokens are hidden, to be predicted from those around them: masked-language modelling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from ...errors import DataError
 from ...spec import Masked
 from ..lengths import bucketed
-from ..sets import IGNORED, Batch, Part
+from ..sets import IGNORED, Batch, Split
 from .fitting import Frame, frame_of, padding_of, special_of
 from .masking import Masking
 from .running_preprocessing import Reading, read_back
@@ -24,11 +24,11 @@ from .windows import Windows
 AS_READ = 0  # the seed of what is hidden when nothing is learned
 
 
-class MaskedPart:
+class MaskedSplit:
     """One or several streams of tokens, in windows of which some tokens are hidden.
 
     inputs are tokens (N, T) and a mask (N, T), True where a token is real; target (N, T) is the token where it was
-    chosen to be foretold, IGNORED elsewhere. T counts the frame, where there is one. With a seed other tokens are
+    chosen to be predicted, IGNORED elsewhere. T counts the frame, where there is one. With a seed other tokens are
     chosen each time, and the windows lie on a grid that it shifts; without one the choice is always the same. What is
     hidden depends on the seed and the place in the text alone, not on the batch.
     """
@@ -99,7 +99,7 @@ class MaskedPart:
         return {"text": self._decode(self.tokens[start : start + int(self._windows.lengths[i])].tolist())}
 
 
-GAP = "[MASK]"  # what a person writes for a token that is to be foretold
+GAP = "[MASK]"  # what a person writes for a token that is to be predicted
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class MaskedPreprocessing(Reading):
     form: ClassVar[str] = "masked"
     least: ClassVar[int] = 1
 
-    whole_words: bool = False  # choose the pieces of a word together
+    whole_words: bool = False  # choose the subwords of a word together
 
     @property
     def masking(self) -> Masking:
@@ -118,7 +118,7 @@ class MaskedPreprocessing(Reading):
         assert isinstance(target, Masked)
         special = special_of(self.tokenizer)
         others = [i for i, token in enumerate(self.tokenizer.tokens) if token and i not in special]
-        return Masking(target.mask, np.array(others, np.int64), target.share)
+        return Masking(target.mask, np.array(others, np.int64), target.mask_prob)
 
     def with_gaps(self, text: str) -> Tensor:
         """The tokens of a text, (T,), in its frame, with the token that stands for a hidden one where GAP is written.
@@ -131,7 +131,7 @@ class MaskedPreprocessing(Reading):
         if len(ids) > self.spec.longest:
             raise DataError(
                 f"{text[:60]!r}… has {len(ids):,} tokens, and training had at most {self.spec.longest:,} at once.",
-                mend="Give less of it around the gap.",
+                fix="Give less of it around the gap.",
             )
         return ids
 
@@ -141,25 +141,25 @@ class MaskedPreprocessing(Reading):
         first, *others = [self.encode(piece) if piece.strip() else nothing for piece in text.split(GAP)]
         return torch.cat([first, *(part for other in others for part in (gap, other))])
 
-    def examples(self, sources: Sequence[Any]) -> Part:
+    def examples(self, sources: Sequence[Any]) -> Split:
         """As of running text; a text in which GAP is written is seen as it is written, with nothing else hidden."""
         if not any(GAP in str(source) for source in sources):
             return super().examples(sources)
-        return self.stream_part([self._gapped(str(source)) for source in sources], [str(source) for source in sources])
+        return self.stream_split([self._gapped(str(source)) for source in sources], [str(source) for source in sources])
 
     @property
     def frame(self) -> Frame | None:
         """The tokens around each window, where it has some."""
         return frame_of(self.spec)
 
-    def stream_part(
+    def stream_split(
         self, streams: Sequence[Tensor], names: Sequence[str] = ("",), notes: Sequence[str] = ()
-    ) -> MaskedPart:
-        """Streams of at least 1 token as a part."""
+    ) -> MaskedSplit:
+        """Streams of at least 1 token as a split."""
         goes_on = None
         if self.whole_words:
             goes_on = torch.from_numpy(continuing(self.tokenizer, torch.cat(list(streams)).numpy()))
-        return MaskedPart(
+        return MaskedSplit(
             streams,
             self.spec.longest,
             self.masking,

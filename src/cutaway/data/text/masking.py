@@ -1,10 +1,10 @@
 """Which tokens are hidden, and by what: masked-language modelling as BERT has it.
 
 J. Devlin, M.-W. Chang, K. Lee, K. Toutanova, BERT, 2018, section 3.1 and appendix C.1,
-<https://arxiv.org/abs/1810.04805>. Of each example max(1, round(share · n)) of its n tokens are chosen, as the released
-code has it; of these 80 % become the mask, 10 % any token, 10 % stay as they are.
+<https://arxiv.org/abs/1810.04805>. Of each example max(1, round(mask_prob · n)) of its n tokens are chosen, as the
+released code has it; of these 80 % become the mask, 10 % any token, 10 % stay as they are.
 
-With whole words (the authors' later release) the pieces of a word are chosen together or not at all: words at random,
+With whole words (the authors' later release) the subwords of a word are chosen together or not at all: words at random,
 until as many tokens are chosen; the last word is taken where at least half of it still fits.
 """
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from ..sets import IGNORED
 from .draws import uniform
 
-SHARE = 0.15
+MASK_PROB = 0.15
 MASKED, RANDOM = 0.8, 0.1  # of the chosen tokens; the rest stays
 CHOICE, FATE, OTHER = range(3)  # what is drawn for each place
 
@@ -34,12 +34,12 @@ class Masking:
 
     mask: int  # the token that stands for a hidden one
     others: Numbers  # (K,) the tokens that may stand there instead: none that is no text
-    share: float = SHARE
+    mask_prob: float = MASK_PROB
 
     def hide(
         self, tokens: Tensor, places: Tensor, real: Tensor, seed: int, goes_on: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """What the model sees of `tokens` (N, T), and what it is to foretell, IGNORED where nothing.
+        """What the model sees of `tokens` (N, T), and what it is to predict, IGNORED where nothing.
 
         `places` (N, T) are where the tokens stand in the whole text: what is drawn belongs to the place and the seed.
         Only `real` (N, T) tokens are chosen, at least one in each row that has one. With `goes_on` (N, T), True where
@@ -48,7 +48,7 @@ class Masking:
         """
         written = (tokens == self.mask).any(1, keepdim=True)
         at, may = places.numpy(), (real & ~written).numpy()
-        wanted = np.maximum(1, np.rint(self.share * may.sum(1)))  # (N,)
+        wanted = np.maximum(1, np.rint(self.mask_prob * may.sum(1)))  # (N,)
         chosen = self._chosen(at, may, wanted, seed, goes_on.numpy() if goes_on is not None else None)
         fate = uniform(seed, at, FATE)
         any_token = self.others[(uniform(seed, at, OTHER) * len(self.others)).astype(np.int64)]
@@ -71,12 +71,12 @@ class Masking:
         begins = may & (~goes_on | ~np.pad(may, ((0, 0), (1, 0)))[:, :-1])  # the first token of each word here
         first = np.maximum.accumulate(np.where(begins, step, 0), 1)  # (N, T) where the word of each token begins
         drawn = np.take_along_axis(uniform(seed, at, CHOICE), first, 1)
-        order = np.where(may, drawn, np.inf).argsort(1, kind="stable")  # words at random, the pieces of one together
+        order = np.where(may, drawn, np.inf).argsort(1, kind="stable")  # words at random, the subwords of one together
         size = np.zeros_like(at)  # of the word that begins there
         np.add.at(size, (np.arange(len(at))[:, None], first), may.astype(np.int64))
         sizes = np.take_along_axis(np.take_along_axis(size, first, 1), order, 1)  # of the words, in that order
         heads = np.take_along_axis(begins, order, 1)
-        # A word's tokens stand behind one another in this order, its first in front: so many were chosen before it.
+        # A word's tokens stand one after another in this order, its first in front: so many were chosen before it.
         before = np.maximum.accumulate(np.where(heads, step, 0), 1)
         taken = (before == 0) | (before + sizes / 2 <= wanted[:, None])
         back = np.empty_like(taken)

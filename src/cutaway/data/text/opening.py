@@ -7,7 +7,7 @@ from pathlib import Path
 from ...errors import DataError, SettingError
 from ...spec import Target
 from ..applicable import refuse_changed, refuse_settings_for_others
-from ..folders import PART_FOLDERS, TEXTS, entries, subfolders
+from ..folders import SPLIT_FOLDERS, TEXTS, entries, subfolders
 from ..sets import DataSet
 from ..settings import DataSettings
 from ..tables.dataset import TABLE_SUFFIXES
@@ -49,9 +49,9 @@ def open_text(path: Path, settings: DataSettings, targets: tuple[type[Target], .
 def has_classes(path: Path) -> bool:
     """Whether a folder holds class folders of .txt files, and not text that runs on."""
     folders = subfolders(path)
-    parts = [folder for folder in folders if folder.name.lower() in PART_FOLDERS]
-    inside = [c for part in parts for c in subfolders(part)]
-    classes = [c for c in (*inside, *(f for f in folders if f not in parts)) if any(map(TEXTS.fits, entries(c)))]
+    splits = [folder for folder in folders if folder.name.lower() in SPLIT_FOLDERS]
+    inside = [c for split in splits for c in subfolders(split)]
+    classes = [c for c in (*inside, *(f for f in folders if f not in splits)) if any(map(TEXTS.fits, entries(c)))]
     if not classes:
         return False
     return bool(len(classes) > 1 or not any(map(TEXTS.fits, entries(path))))
@@ -65,7 +65,7 @@ def _beside(path: Path, target: str, settings: DataSettings) -> DataSet:
         raise DataError(
             f"target={target}: of a .txt file it names the file of its labels, and there is none of that name beside "
             f"{path} or in {Path.cwd()}.",
-            mend="Leave target= out to learn the language of the text.",
+            fix="Leave target= out to learn the language of the text.",
         )
     for key in ("text", "group"):
         if getattr(settings, key) is not None:

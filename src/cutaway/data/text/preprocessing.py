@@ -1,4 +1,4 @@
-"""From texts to token ids: the tokenizer was fitted on the training part, and is saved as JSON with the model."""
+"""From texts to token ids: the tokenizer was fitted on the training split, and is saved as JSON with the model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ... import spec as specs
 from ...errors import DataError, Problem
 from ...spec import Classes, TextSpec, Value
 from ..folders import TEXTS, labelled
-from ..sets import SequencePart
+from ..sets import SequenceSplit
 from ..tables.forms import KEPT, Form
 from ..tables.reading import TABLE_SUFFIXES, Table, counted, frame_table
 from ..tables.targets import read_labels
@@ -44,7 +44,7 @@ class TextPreprocessing:
     column: str = TEXT  # of tables: the one that holds the text
     written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
 
-    def part(
+    def as_split(
         self,
         texts: Sequence[str],
         target: Tensor | None,
@@ -52,7 +52,7 @@ class TextPreprocessing:
         of: str = "these texts",
         *,
         fitted: bool = True,
-    ) -> SequencePart:
+    ) -> SequenceSplit:
         """Texts with a target for each (n,), or none. What was cut or empty is said in the notes, where they are called
         `of`; and what is unknown, where the tokenizer was not `fitted` on them or beside them."""
         values, lengths, whole = self.encode(texts)
@@ -68,10 +68,10 @@ class TextPreprocessing:
             told.append(f"{strange:,} of {total} tokens are unknown to this model, and count as one and the same.")
         ids = torch.from_numpy(values)
         padding = padding_of(self.tokenizer)
-        return SequencePart(ids, torch.from_numpy(lengths), target, names, row, told, padding=padding)
+        return SequenceSplit(ids, torch.from_numpy(lengths), target, names, row, told, padding=padding)
 
     def encode(self, texts: Sequence[str]) -> tuple[Numbers, Numbers, Numbers]:
-        """The ids of texts one behind another, with their frames, (Σ lengths,), how many of each, (n,), and how many
+        """The ids of texts one after another, with their frames, (Σ lengths,), how many of each, (n,), and how many
         before cutting, without frames.
 
         A text without a token is one unknown token, or its frame alone.
@@ -80,7 +80,7 @@ class TextPreprocessing:
         place, lengths = placed(whole, self.length, frame_of(self.spec))
         return gathered(flat, place, frame_of(self.spec), stand_in(self.tokenizer)), lengths, whole
 
-    def examples(self, sources: Sequence[Any]) -> SequencePart:
+    def examples(self, sources: Sequence[Any]) -> SequenceSplit:
         """New texts without targets: paths of .txt files, of folders of them or of tables with the text's column;
         texts themselves; or dictionaries with the text.
 
@@ -95,10 +95,10 @@ class TextPreprocessing:
             texts += found
             names += called
         if not texts:
-            raise DataError("No text was given.", mend="Give texts, or paths of .txt files, folders or tables.")
-        return self.part(texts, None, names, fitted=False)
+            raise DataError("No text was given.", fix="Give texts, or paths of .txt files, folders or tables.")
+        return self.as_split(texts, None, names, fitted=False)
 
-    def labelled(self, source: str | Path) -> SequencePart:
+    def labelled(self, source: str | Path) -> SequenceSplit:
         """Other texts with targets: a table with the columns of training, a folder of class folders of .txt files, or
         two files line by line, `texts.txt,labels.txt`.
 
@@ -114,7 +114,7 @@ class TextPreprocessing:
         if not comma:
             raise DataError(
                 f"{source} holds no texts with targets.",
-                mend=f"Give a table with the columns {self.column!r} and {self.spec.target.column!r}, a folder of "
+                fix=f"Give a table with the columns {self.column!r} and {self.spec.target.column!r}, a folder of "
                 "class folders of .txt files, or two files line by line: texts.txt,labels.txt",
             )
         first = Path(texts).expanduser()
@@ -168,16 +168,16 @@ class TextPreprocessing:
             raise DataError(
                 f"The text of training stood in the column {self.column!r}, which {table.title} lacks. It has: "
                 f"{', '.join(map(repr, table.columns[:40]))}.",
-                mend="Name its column of text like that one.",
+                fix="Name its column of text like that one.",
             )
         return table.frame[self.column].fill_null("").to_list(), [table.place(i) for i in range(len(table))]
 
-    def _folder(self, path: Path) -> SequencePart:
+    def _folder(self, path: Path) -> SequenceSplit:
         files, labels, names = labelled(path, TEXTS, self.spec.target)
         found, _ = read_files(files, names)
-        return self.part(found.texts, torch.tensor(labels), found.names)
+        return self.as_split(found.texts, torch.tensor(labels), found.names)
 
-    def _rows(self, table: Table, column: str, of: str) -> SequencePart:
+    def _rows(self, table: Table, column: str, of: str) -> SequenceSplit:
         texts, names = TextPreprocessing(self.spec, self.tokenizer, self.length, column)._column(table)
         target = self.spec.target
         assert isinstance(target, Classes | Value), "what texts of one target each are trained for"
@@ -188,13 +188,13 @@ class TextPreprocessing:
             raise DataError(
                 f"{counted(len(problems), 'row')} of {table.title} cannot be compared with predictions.",
                 problems,
-                "Mend those targets, or take the rows out.",
+                "Fix those targets, or take the rows out.",
             )
-        return self.part(texts, labels.tensor(target, np.arange(len(table))), names)
+        return self.as_split(texts, labels.tensor(target, np.arange(len(table))), names)
 
 
 def cut(whole: Numbers, most: int) -> tuple[Numbers, Numbers]:
-    """Sequences of lengths `whole` (n,), one behind another, cut to at most `most` and to no less than one step.
+    """Sequences of lengths `whole` (n,), one after another, cut to at most `most` and to no less than one step.
 
     Returns where each step that is left stands, (Σ lengths,), −1 for the step of a sequence that has none; and the
     lengths (n,).
@@ -264,9 +264,9 @@ def shown(text: str) -> str:
 
 
 def _no_source(source: Any) -> Any:
-    raise DataError(f"A text cannot be read from a {type(source).__name__}.", mend="Give a text, or the path of one.")
+    raise DataError(f"A text cannot be read from a {type(source).__name__}.", fix="Give a text, or the path of one.")
 
 
-def unknown_share(ids: Iterable[int] | Numbers, unknown: int) -> float:
-    """The share of tokens that are the unknown one."""
+def unknown_fraction(ids: Iterable[int] | Numbers, unknown: int) -> float:
+    """The fraction of tokens that are the unknown one."""
     return float((np.asarray(ids) == unknown).mean())

@@ -129,7 +129,7 @@ def read_pair(texts: Path, labels: Path) -> tuple[list[str], list[str], str]:
         raise DataError(
             f"{texts} has {counted(len(first), 'line')} and {labels} {counted(len(second), 'line')}: "
             f"line {min(len(first), len(second)) + 1} of {more.name} has none beside it.",
-            mend=f"Each line of one belongs to that line of the other: was {fewer.name} cut short, "
+            fix=f"Each line of one belongs to that line of the other: was {fewer.name} cut short, "
             "or is a line missing further up?",
         )
     if not first:

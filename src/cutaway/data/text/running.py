@@ -1,10 +1,10 @@
 """Running text, to learn its language: a .txt, or a folder of them, as one stream of tokens.
 
-It is split by position, never at random: what stands first trains. A folder can say its parts itself, by files or
+It is split by position, never at random: what stands first trains. A folder can say its splits itself, by files or
 folders that are named train, valid (val, validation) and test.
 
-With documents=true each file of a folder is a stream of its own; of a single file, or of one for each part, what stands
-between blank lines is. Documents are then split whole.
+With documents=true each file of a folder is a stream of its own; of a single file, or of one for each split, what
+stands between blank lines is. Documents are then split whole.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from torch import Tensor
 from ...errors import DataError, SettingError
 from ...spec import Context, Masked, NextToken, Target, TextSpec
 from ..applicable import refuse_changed, refuse_settings_for_others
-from ..sets import DataSet, Part
+from ..sets import DataSet, Split
 from ..settings import DataSettings
-from ..splits import PARTS, split_by_position
+from ..splits import SPLITS, split_by_position
 from . import fitting
 from .context import open_context
 from .documents import documents_of, split_documents
@@ -33,9 +33,9 @@ from .tokenizers import PRETRAINED, Tokenizer
 __all__ = ["RunningPreprocessing", "learns_masked", "open_running", "read_text", "running_dataset"]
 
 STEPS = {"characters": 64}  # tokens of a step, unless `length` is given
-OTHER_STEPS = 35  # of words or pieces of words, as in W. Zaremba et al., 2014 <https://arxiv.org/abs/1409.2329>
+OTHER_STEPS = 35  # of words or subwords, as in W. Zaremba et al., 2014 <https://arxiv.org/abs/1409.2329>
 MASKED_STEPS = 128  # of masked text, with the frame, as in most steps of BERT's training
-ALPHABET = 1000  # more different characters than this are cut into pieces by tokenizer=auto
+ALPHABET = 1000  # more different characters than this are cut into subwords by tokenizer=auto
 NOT_FOR_RUNNING_TEXT = ("text", "target", "missing", "group")
 FOR_MASKED = ("mask_prob", "whole_words")
 
@@ -44,7 +44,7 @@ def open_running(path: Path, settings: DataSettings, targets: tuple[type[Target]
     """Read a .txt or a folder of .txt for language modelling; for masked-language modelling or word vectors where those
     are what is learned.
 
-    Characters are its tokens, unless `tokenizer` says otherwise; of more than 1 000 different ones bpe makes pieces,
+    Characters are its tokens, unless `tokenizer` says otherwise; of more than 1 000 different ones bpe makes subwords,
     and masked text is cut by WordPiece. A step has 64 characters, or 35 tokens of another kind, or 128 of masked text.
     Raises DataError that names file and line, FileError, SettingError.
     """
@@ -52,30 +52,30 @@ def open_running(path: Path, settings: DataSettings, targets: tuple[type[Target]
     if Context in targets and NextToken not in targets:
         return open_context(path, settings)
     files = find_texts(path)
-    read = {part: [read_text(file) for file in of_part] for part, of_part in files.items()}
-    notes = [note for of_part in read.values() for r in of_part for note in r.notes]
+    read = {split: [read_text(file) for file in of_split] for split, of_split in files.items()}
+    notes = [note for of_split in read.values() for r in of_split for note in r.notes]
     kind = settings.tokenizer
     if kind == fitting.AUTO:
         letters = set().union(*(r.text for r in read["train"]))
         kind = "wordpiece" if learns_masked(targets) else "characters" if len(letters) <= ALPHABET else "bpe"
         if kind == "bpe":
             notes.append(
-                f"The text has more than {ALPHABET:,} different characters: its tokens are pieces of them "
+                f"The text has more than {ALPHABET:,} different characters: its tokens are subwords "
                 "(tokenizer=bpe). tokenizer=characters takes each for itself."
             )
-    parts: Mapping[str, str | Sequence[Read]]
+    splits: Mapping[str, str | Sequence[Read]]
     if settings.documents:
         documents, what = documents_of(read)
-        parts, said = split_documents(documents, settings)
+        splits, said = split_documents(documents, settings)
         said = [what, *said]
     else:
         notes += _order_notes(files)
-        texts = {part: joined([r.text for r in of_part]) for part, of_part in read.items()}
-        parts, said = split_by_position(texts, settings, whole_words=kind != "characters")
+        texts = {split: joined([r.text for r in of_split]) for split, of_split in read.items()}
+        splits, said = split_by_position(texts, settings, whole_words=kind != "characters")
     lines = [f"{r.sha256}  {file.relative_to(path) if path.is_dir() else file.name}\n"
-             for part in files for file, r in zip(files[part], read[part])]  # fmt: skip
+             for split in files for file, r in zip(files[split], read[split])]  # fmt: skip
     return running_dataset(
-        parts,
+        splits,
         settings,
         name=path.resolve().name if path.is_dir() else path.stem,
         source=str(path),
@@ -92,7 +92,7 @@ def learns_masked(targets: tuple[type[Target], ...]) -> bool:
 
 
 def running_dataset(
-    parts: Mapping[str, str | Sequence[Read]],
+    splits: Mapping[str, str | Sequence[Read]],
     settings: DataSettings,
     *,
     name: str,
@@ -104,17 +104,17 @@ def running_dataset(
     line_end: str = "",
     targets: tuple[type[Target], ...] = (),
 ) -> DataSet:
-    """A data set for language modelling from the text of each part, or from its documents; train must be among them.
+    """A data set for language modelling from the text of each split, or from its documents; train must be among them.
 
     `tokenizer` is used where the settings leave it to the data; `blanks` cuts words at blanks, and `line_end` is then
     the word that stands for the end of a line. `max_samples` keeps the first so many steps of training. `targets` are
     what the model learns: hidden tokens where Masked is among them and NextToken is not, else the next token.
-    Raises DataError where a part is too short, SettingError.
+    Raises DataError where a split is too short, SettingError.
     """
     refuse_settings_for_others(settings, "text")
     why = "is for texts with a target each, and this is running text, which is its own target"
     refuse_changed(settings, NOT_FOR_RUNNING_TEXT, why)
-    texts = {part: [Read("", text)] if isinstance(text, str) else list(text) for part, text in parts.items()}
+    texts = {split: [Read("", text)] if isinstance(text, str) else list(text) for split, text in splits.items()}
     fitted = tokenizer if settings.tokenizer == fitting.AUTO else settings.tokenizer
     line_end = line_end if blanks and fitted not in ("characters", "bpe", "wordpiece") else ""
     train = joined([r.text for r in texts["train"]])
@@ -131,24 +131,24 @@ def running_dataset(
     told = given or learns_masked(targets)
     notes = [*notes, *([fitting.tokenizer_note(found, given)] if told else ()), *said]
     if not line_end and _leaves_out_line_ends(found):
-        what = "words" if found.kind == "words" else "pieces"
+        what = "words" if found.kind == "words" else "subwords"
         notes.append(f"Tokens are {what}: blanks and line ends between them are left out.")
-    streams = {part: [preprocessing.encode(r.text) for r in texts[part]] for part in PARTS if part in texts}
-    names = {part: [r.name for r in texts[part]] for part in streams}
+    streams = {split: [preprocessing.encode(r.text) for r in texts[split]] for split in SPLITS if split in texts}
+    names = {split: [r.name for r in texts[split]] for split in streams}
     if settings.documents:
         notes += _leave_out_short(streams, names, preprocessing.least)
     room = preprocessing.spec.longest - (2 if preprocessing.spec.begin is not None else 0)
     if settings.max_samples is not None:
         streams["train"] = _first_steps(streams["train"], settings.max_samples, room, preprocessing.least - 1)
     _refuse_short(streams, preprocessing, room, source, settings.documents)
-    notes += [note for part, ids in streams.items() if (note := _unknown_note(part, torch.cat(ids), found.unknown))]
-    held: dict[str, Part] = {part: preprocessing.stream_part(ids, names[part]) for part, ids in streams.items()}
-    digests = [f"{part} {hashlib.sha256(_content(parts[part])).hexdigest()}" for part in streams]
+    notes += [note for split, ids in streams.items() if (note := _unknown_note(split, torch.cat(ids), found.unknown))]
+    held: dict[str, Split] = {split: preprocessing.stream_split(ids, names[split]) for split, ids in streams.items()}
+    digests = [f"{split} {hashlib.sha256(_content(splits[split])).hexdigest()}" for split in streams]
     return DataSet(
         name=name,
         source=source,
         spec=preprocessing.spec,
-        parts=held,
+        splits=held,
         preprocessing=preprocessing,
         fingerprint=fingerprint,
         split_hash=hashlib.sha256(f"{digests} {sum(map(len, streams['train']))}".encode()).hexdigest(),
@@ -157,8 +157,8 @@ def running_dataset(
 
 
 def _next(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[RunningPreprocessing, list[str]]:
-    """How text becomes a stream whose next token is foretold, and what a person should know of it."""
-    refuse_changed(settings, FOR_MASKED, "is for masked-language modelling, and this model foretells the next token")
+    """How text becomes a stream whose next token is predicted, and what a person should know of it."""
+    refuse_changed(settings, FOR_MASKED, "is for masked-language modelling, and this model predicts the next token")
     if settings.special_tokens:
         raise SettingError(
             "special_tokens=true puts tokens around texts, and a text whose next token is predicted runs on: leave "
@@ -179,14 +179,14 @@ def _masked(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tupl
     """How text becomes steps of which some tokens are hidden, and what a person should know of it."""
     if settings.stateful:
         raise SettingError(
-            "stateful=true is for models that foretell the next token, and this one hidden ones: leave it."
+            "stateful=true is for models that predict the next token, and this one hidden ones: leave it."
         )
     if settings.whole_words and tokenizer.kind == "words":
-        raise SettingError("whole_words=true chooses the pieces of a word together, and tokens are words: leave it.")
+        raise SettingError("whole_words=true chooses the subwords of a word together, and tokens are words: leave it.")
     length = settings.length or MASKED_STEPS
     vocab_size = fitting.vocabulary_of(tokenizer, with_frame=True)
     mask = fitting.mask_for(tokenizer)
-    target = Masked(vocab_size, mask, share=settings.mask_prob)
+    target = Masked(vocab_size, mask, mask_prob=settings.mask_prob)
     spec = TextSpec(vocab_size, length, target)
     notes = []
     if settings.special_tokens:
@@ -195,7 +195,7 @@ def _masked(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tupl
         notes.append(fitting.frame_note(tokenizer, frame))
     what = "tokens, in whole words," if settings.whole_words else "tokens"
     notes.append(
-        f"{100 * settings.mask_prob:.3g} % of the {what} are to be foretold, at least one in each step, chosen "
+        f"{100 * settings.mask_prob:.3g} % of the {what} are to be predicted, at least one in each step, chosen "
         "anew in every epoch: 80 % of these are hidden, 10 % are any token instead, 10 % stay as they are."
     )
     return MaskedPreprocessing(spec, tokenizer, line_end, settings.documents, settings.whole_words), notes
@@ -204,10 +204,10 @@ def _masked(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tupl
 def _order_notes(files: Mapping[str, Sequence[Path]]) -> list[str]:
     """Sentences on the order in which files are read, where there are several."""
     return [
-        f"The {len(of_part):,} files{f' of the {part} part' if len(files) > 1 else ''} are read one behind another, "
-        f"from {of_part[0].name} to {of_part[-1].name}."
-        for part, of_part in files.items()
-        if len(of_part) > 1
+        f"The {len(of_split):,} files{f' of the {split} split' if len(files) > 1 else ''} are read one after another, "
+        f"from {of_split[0].name} to {of_split[-1].name}."
+        for split, of_split in files.items()
+        if len(of_split) > 1
     ]
 
 
@@ -221,56 +221,56 @@ def _leaves_out_line_ends(tokenizer: Tokenizer) -> bool:
 def _leave_out_short(streams: dict[str, list[Tensor]], names: dict[str, list[str]], least: int) -> list[str]:
     """Take out documents of too few tokens to learn from; sentences on them."""
     notes = []
-    for part, of_part in streams.items():
-        kept = [i for i, ids in enumerate(of_part) if len(ids) >= least]
-        if left := len(of_part) - len(kept):
+    for split, of_split in streams.items():
+        kept = [i for i, ids in enumerate(of_split) if len(ids) >= least]
+        if left := len(of_split) - len(kept):
             notes.append(
-                f"{left:,} of {len(of_part):,} documents of the {part} part have fewer than {least} tokens, and are "
+                f"{left:,} of {len(of_split):,} documents of the {split} split have fewer than {least} tokens, and are "
                 "left out."
             )
-        streams[part], names[part] = [of_part[i] for i in kept], [names[part][i] for i in kept]
+        streams[split], names[split] = [of_split[i] for i in kept], [names[split][i] for i in kept]
     return notes
 
 
-def _first_steps(streams: Sequence[Tensor], limit: int, room: int, behind: int) -> list[Tensor]:
-    """The first so many steps of the streams: `room` tokens each, and `behind` more to be foretold."""
+def _first_steps(streams: Sequence[Tensor], limit: int, room: int, after: int) -> list[Tensor]:
+    """The first so many steps of the streams: `room` tokens each, and `after` more to be predicted."""
     kept = []
     for ids in streams:
         if limit <= 0:
             break
-        kept.append(ids[: limit * room + behind])
-        limit -= -(-(len(ids) - behind) // room)
+        kept.append(ids[: limit * room + after])
+        limit -= -(-(len(ids) - after) // room)
     return kept
 
 
 def _refuse_short(
     streams: Mapping[str, Sequence[Tensor]], preprocessing: Reading, room: int, source: str, documents: bool
 ) -> None:
-    """Raise DataError where a part is too short to be learned from, or measured on."""
-    behind = preprocessing.least - 1
-    for part, of_part in streams.items():
-        count = sum(map(len, of_part))
-        least = room + behind if part == "train" and not documents else preprocessing.least
+    """Raise DataError where a split is too short to be learned from, or measured on."""
+    after = preprocessing.least - 1
+    for split, of_split in streams.items():
+        count = sum(map(len, of_split))
+        least = room + after if split == "train" and not documents else preprocessing.least
         if count < least:
-            step = f", a step of {room:,}{' and the one behind it' if behind else ''}"
+            step = f", a step of {room:,}{' and the one after it' if after else ''}"
             raise DataError(
-                f"{source} is too short: its {part} part has {count:,} tokens ({preprocessing.tokenizer.kind}), and at "
-                f"least {least:,} are needed{step if least > preprocessing.least else ''}.",
-                mend="Give more text, or a smaller length." if part == "train" else f"Give more text, or {part}=0.",
+                f"{source} is too short: its {split} split has {count:,} tokens ({preprocessing.tokenizer.kind}), and "
+                f"at least {least:,} are needed{step if least > preprocessing.least else ''}.",
+                fix="Give more text, or a smaller length." if split == "train" else f"Give more text, or {split}=0.",
             )
 
 
-def _unknown_note(part: str, ids: Tensor, unknown: int | None) -> str | None:
-    """A sentence that counts the unknown tokens of a part; None where there are none."""
+def _unknown_note(split: str, ids: Tensor, unknown: int | None) -> str | None:
+    """A sentence that counts the unknown tokens of a split; None where there are none."""
     count = int((ids == unknown).sum()) if unknown is not None else 0
     if not count:
         return None
     return (
-        f"{count:,} of {len(ids):,} tokens of the {part} part ({100 * count / len(ids):.2g} %) are unknown, not being "
-        "in the vocabulary of the training part, or written as unknown: they count as one token."
+        f"{count:,} of {len(ids):,} tokens of the {split} split ({100 * count / len(ids):.2g} %) are unknown, not "
+        "being in the vocabulary of the training split, or written as unknown: they count as one token."
     )
 
 
 def _content(text: str | Sequence[Read]) -> bytes:
-    """What a part holds, as bytes: its text, or its documents with a zero between them."""
+    """What a split holds, as bytes: its text, or its documents with a zero between them."""
     return (text if isinstance(text, str) else "\0".join(r.text for r in text)).encode()

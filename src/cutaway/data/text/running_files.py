@@ -13,8 +13,8 @@ from typing import Any
 
 from ...errors import DataError, Problem
 from ...files import read_bytes
-from ..folders import PART_FOLDERS, TEXTS, entries
-from ..splits import PARTS
+from ..folders import SPLIT_FOLDERS, TEXTS, entries
+from ..splits import SPLITS
 from ..tables.columns import natural_order
 from .preprocessing import shown, text_itself
 from .reading import TEXT, UTF8, decoded
@@ -33,39 +33,39 @@ class Read:
 
 
 def find_texts(path: Path) -> dict[str, list[Path]]:
-    """The .txt files of each part, in natural order: of a file, or a folder of files, all for train, to be split.
+    """The .txt files of each split, in natural order: of a file, or a folder of files, all for train, to be split.
 
-    Raises DataError where a folder has none, or says parts for some of its files only, or none for training.
+    Raises DataError where a folder has none, or says splits for some of its files only, or none for training.
     """
     if not path.is_dir():
         return {"train": [path]}
     own = [p for p in entries(path) if not p.name.startswith(".")]
     files = [p for p in own if TEXTS.fits(p) and p.is_file()]
-    parts: dict[str, list[Path]] = {}
+    splits: dict[str, list[Path]] = {}
     for entry in own:
-        part = PART_FOLDERS.get(entry.stem.lower())
+        split = SPLIT_FOLDERS.get(entry.stem.lower())
         inside = [p for p in entries(entry) if TEXTS.fits(p)] if entry.is_dir() else [entry] if entry in files else []
-        if part is None or not inside:
+        if split is None or not inside:
             continue
-        if part in parts:
-            raise DataError(f"{parts[part][0]} and {inside[0]} are both for {part}.", mend="Leave one of them there.")
-        parts[part] = _natural(inside)
-    if not parts:
+        if split in splits:
+            raise DataError(f"{splits[split][0]} and {inside[0]} are both for {split}.", fix="Leave one of them there.")
+        splits[split] = _natural(inside)
+    if not splits:
         if not files:
             raise DataError(f"{path} is a folder without .txt files.")
         return {"train": _natural(files)}
-    if "train" not in parts:
+    if "train" not in splits:
         raise DataError(
-            f"{path} has text for {' and '.join(parts)} and none for train.",
-            mend="Add train.txt; or give the text under other names, to be split here.",
+            f"{path} has text for {' and '.join(splits)} and none for train.",
+            fix="Add train.txt; or give the text under other names, to be split here.",
         )
-    loose = [p.name for p in files if p.stem.lower() not in PART_FOLDERS]
+    loose = [p.name for p in files if p.stem.lower() not in SPLIT_FOLDERS]
     if loose:
         raise DataError(
-            f"{path} has text for {', '.join(parts)}, and files that are for none: {', '.join(loose[:5])}.",
-            mend="Put them into a folder train/, or take them out.",
+            f"{path} has text for {', '.join(splits)}, and files that are for none: {', '.join(loose[:5])}.",
+            fix="Put them into a folder train/, or take them out.",
         )
-    return {part: parts[part] for part in PARTS if part in parts}
+    return {split: splits[split] for split in SPLITS if split in splits}
 
 
 def read_text(path: Path) -> Read:
@@ -79,7 +79,7 @@ def read_text(path: Path) -> Read:
     except ValueError as error:
         raise DataError("A file that cannot be read:", [Problem(str(path), str(error))], UTF8) from error
     if not text:
-        raise DataError(f"{path} is empty: it has {len(data)} bytes.", mend="Was it saved or copied to the end?")
+        raise DataError(f"{path} is empty: it has {len(data)} bytes.", fix="Was it saved or copied to the end?")
     notes = []
     if data.startswith(codecs.BOM_UTF8):
         notes.append(f"{path.name} begins with a byte order mark, which is left out.")
@@ -97,12 +97,12 @@ def texts_of(source: Any) -> list[Read]:
     if isinstance(source, Mapping) and TEXT in source:
         source = str(source[TEXT])
     if not isinstance(source, str | Path):
-        raise DataError(f"A text cannot be read from a {type(source).__name__}.", mend="Give a text, or its path.")
+        raise DataError(f"A text cannot be read from a {type(source).__name__}.", fix="Give a text, or its path.")
     if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises where a text is longer than a name
         text = text_itself(source)
         return [Read(shown(text), text)]
     path = Path(source).expanduser()
-    return [read_text(file) for of_part in find_texts(path).values() for file in of_part]
+    return [read_text(file) for of_split in find_texts(path).values() for file in of_split]
 
 
 def parted(read: Read) -> list[Read]:
@@ -112,7 +112,7 @@ def parted(read: Read) -> list[Read]:
 
 
 def joined(texts: Sequence[str]) -> str:
-    """Texts one behind another; one that does not end its last line has it ended."""
+    """Texts one after another; one that does not end its last line has it ended."""
     *most, last = texts
     return "".join(text if text.endswith("\n") else f"{text}\n" for text in most) + last
 

@@ -1,4 +1,4 @@
-"""From running text to a stream of tokens: fitted on the training part, saved as JSON with the model."""
+"""From running text to a stream of tokens: fitted on the training split, saved as JSON with the model."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ... import spec as specs
 from ...errors import DataError
 from ...files import exists, refuse_address
 from ...spec import TextSpec
-from ..sets import Part
+from ..sets import Split
 from .fitting import padding_of
 from .running_files import Read, joined, parted, texts_of
-from .stream import StreamPart
+from .stream import StreamSplit
 from .tokenizer_files import tokenizer_from_json
 from .tokenizers import UNKNOWN, Tokenizer
 
@@ -51,7 +51,7 @@ class Reading(ABC):
         return text.replace(f" {self.line_end}", "\n").replace(self.line_end, "\n") if self.line_end else text
 
     def beginning(self) -> Tensor:
-        """The tokens that text begins behind where nobody says how: the tokenizer's own, else a line's end, else a full
+        """The tokens that text begins after where nobody says how: the tokenizer's own, else a line's end, else a full
         stop, else the first token of the vocabulary; (1,) or more."""
         own = self.tokenizer.begin if self.tokenizer.begin is not None else self.tokenizer.end
         if own is not None:
@@ -67,7 +67,7 @@ class Reading(ABC):
         pieces = text if self.tokenizer.kind == "characters" else text.split()
         return [piece for piece in dict.fromkeys(pieces) if self.tokenizer.unknown in self.tokenizer.encode(piece)]
 
-    def examples(self, sources: Sequence[Any]) -> Part:
+    def examples(self, sources: Sequence[Any]) -> Split:
         """Texts to be scored: paths of .txt files, folders of them, or the texts themselves; each its own stream.
 
         Raises DataError, naming the text, where one cannot be read or has too few tokens.
@@ -75,9 +75,9 @@ class Reading(ABC):
         texts = [text for source in sources for text in texts_of(source)]
         if not texts:
             raise DataError("No text was given.")
-        return self._part(texts, texts)
+        return self._as_split(texts, texts)
 
-    def labelled(self, source: str | Path) -> Part:
+    def labelled(self, source: str | Path) -> Split:
         """The text of a file or folder as one stream, or as its documents: its targets are its own tokens."""
         path = Path(source)
         if not exists(path):
@@ -85,13 +85,13 @@ class Reading(ABC):
             raise DataError(f"There is no file or folder {str(source)!r}, seen from {Path.cwd()}.")
         texts = texts_of(path)
         if not self.documents:
-            return self._part([Read("", joined([read.text for read in texts]))], texts)
+            return self._as_split([Read("", joined([read.text for read in texts]))], texts)
         streams = parted(texts[0]) if len(texts) == 1 else texts
-        return self._part([s for s in streams if len(self.encode(s.text)) >= self.least] or streams, texts)
+        return self._as_split([s for s in streams if len(self.encode(s.text)) >= self.least] or streams, texts)
 
     @abstractmethod
-    def stream_part(self, streams: Sequence[Tensor], names: Sequence[str] = ("",), notes: Sequence[str] = ()) -> Part:
-        """Streams of tokens as a part, each with a name that a person calls it by."""
+    def stream_split(self, streams: Sequence[Tensor], names: Sequence[str] = ("",), notes: Sequence[str] = ()) -> Split:
+        """Streams of tokens as a split, each with a name that a person calls it by."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""
@@ -104,22 +104,22 @@ class Reading(ABC):
             "documents": self.documents,
         }
 
-    def _part(self, streams: Sequence[Read], texts: Sequence[Read]) -> Part:
-        """The part of these streams, which come from those texts."""
+    def _as_split(self, streams: Sequence[Read], texts: Sequence[Read]) -> Split:
+        """The split of these streams, which come from those texts."""
         encoded = [self.encode(stream.text) for stream in streams]
         for stream, ids in zip(streams, encoded):
             if len(ids) < self.least:
-                behind = ": there is nothing to foretell behind the first" if self.least > 1 else ""
+                after = ": there is nothing to predict after the first" if self.least > 1 else ""
                 raise DataError(
                     f"{stream.name or texts[0].name} has {len(ids)} of the tokens that this model reads "
-                    f"({self.tokenizer.kind}){behind}.",
-                    mend=f"Give at least {'two' if self.least > 1 else 'one'}.",
+                    f"({self.tokenizer.kind}){after}.",
+                    fix=f"Give at least {'two' if self.least > 1 else 'one'}.",
                 )
         notes = [note for text in texts for note in text.notes]
         total, strange = sum(map(len, encoded)), sum(int((ids == self._unknown).sum()) for ids in encoded)
         if strange:
             notes.append(f"{strange:,} of {total:,} tokens are unknown to this model, and count as one and the same.")
-        return self.stream_part(encoded, [stream.name for stream in streams], notes)
+        return self.stream_split(encoded, [stream.name for stream in streams], notes)
 
     @property
     def _unknown(self) -> int:
@@ -129,19 +129,19 @@ class Reading(ABC):
 
 @dataclass(frozen=True)
 class RunningPreprocessing(Reading):
-    """How text becomes a stream whose next token is foretold."""
+    """How text becomes a stream whose next token is predicted."""
 
     form: ClassVar[str] = "running"
     least: ClassVar[int] = 2
 
     carries: bool = True  # read on where the step before ended
 
-    def stream_part(
+    def stream_split(
         self, streams: Sequence[Tensor], names: Sequence[str] = ("",), notes: Sequence[str] = ()
-    ) -> StreamPart:
-        """Streams of at least 2 tokens as a part."""
+    ) -> StreamSplit:
+        """Streams of at least 2 tokens as a split."""
         padding = padding_of(self.tokenizer)
-        return StreamPart(streams, self.spec.longest, self.carries, self.decode, names, notes, padding)
+        return StreamSplit(streams, self.spec.longest, self.carries, self.decode, names, notes, padding)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""

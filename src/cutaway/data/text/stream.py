@@ -1,4 +1,4 @@
-"""A stream of tokens, learned step by step: each token but the first is foretold once, from those before it.
+"""A stream of tokens, learned step by step: each token but the first is predicted once, from those before it.
 
 The stream is cut into windows of `length` tokens; the last may be shorter. Read with `carries`, it is laid out in as
 many rows as a batch has, and each batch goes on where the one before it ended:
@@ -9,7 +9,7 @@ many rows as a batch has, and each batch goes on where the one before it ended:
 
 so that a model can keep its state (truncated back-propagation through time: R. J. Williams, J. Peng, 1990,
 https://doi.org/10.1162/neco.1990.2.4.490). Read without, the windows are independent and shuffled, and in training the
-grid that they lie on is shifted in each epoch: else a token would always be foretold from the same few before it, the
+grid that they lie on is shifted in each epoch: else a token would always be predicted from the same few before it, the
 first of a window from none, and a model would see but one of `length` ways to cut the text. What is measured lies on
 the grid from the first token on, every time.
 """
@@ -28,13 +28,13 @@ from .windows import Windows
 
 EVALUATED = 32  # rows that a stream is read in when nothing is learned: the same for every larger batch size, so that
 # a score does not depend on it
-FEWEST = 8  # windows that such a row has at least: only its first is foretold without what stood before
+FEWEST = 8  # windows that such a row has at least: only its first is predicted without what stood before
 
 
-class StreamPart:
+class StreamSplit:
     """One or several streams of tokens, as windows.
 
-    inputs are tokens (N, T) and a mask (N, T), True where a token is real; target (N, T) is the token behind each,
+    inputs are tokens (N, T) and a mask (N, T), True where a token is real; target (N, T) is the token after each,
     IGNORED at padding. T is `length`, or less where all windows of a batch are shorter. With `carries`, row r of a
     batch goes on where row r of the batch before it ended; the last batches can have fewer rows, the first of those.
     Where there are several streams, each has a row of its own. No window reaches from one stream into another.
@@ -104,7 +104,7 @@ class StreamPart:
         return None
 
     def row(self, i: int) -> dict[str, str] | None:
-        """The window's text, with the last token that it foretells."""
+        """The window's text, with the last token that it predicts."""
         start = int(self.starts[i])
         return {"text": self._decode(self.tokens[start : start + int(self.lengths[i]) + 1].tolist())}
 

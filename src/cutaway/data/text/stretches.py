@@ -23,7 +23,7 @@ WINDOW, SUBSAMPLE = 5, 1e-3  # as in word2vec.c
 class Draws:
     """What is drawn of a text: which words are kept, how far their windows reach, and the noise."""
 
-    counts: Tensor  # (V,) int64, of each word in the training part; 0 for padding and unknown
+    counts: Tensor  # (V,) int64, of each word in the training split; 0 for padding and unknown
     window: int = WINDOW
     subsample: float = SUBSAMPLE  # t; 0 keeps all words
 
@@ -46,11 +46,11 @@ class Laid(NamedTuple):
     """A text as it is learned from in one epoch, in n stretches of L words; the last may be partly or wholly empty."""
 
     words: Tensor  # (b + n L + b,) int64, padding at the ends
-    reach: Tensor  # (n, L, 2) int64: words before and behind each that are its context
+    reach: Tensor  # (n, L, 2) int64: words before and after each that are its context
     noise: Tensor  # (n, K) int64
 
 
-class ContextPart:
+class ContextSplit:
     """A text in stretches of 16 kept words, which are its examples: as many as there is text for in every epoch.
 
     inputs are words (N, L + 2b) with b words of margin on either side, a mask of what is real there, the reach of each
@@ -67,7 +67,8 @@ class ContextPart:
         self._keep = draws.keep[ids]  # (Σ lengths,)
         self.paragraph = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
         self._alias = alias(draws.noise)
-        # How many words an epoch keeps is drawn too: six deviations more than usual are passed once in 10⁹ epochs.
+        # How many words an epoch keeps is drawn too: six standard deviations more than usual are passed once in 10⁹
+        # epochs.
         most = float(self._keep.sum() + 6 * (self._keep * (1 - self._keep)).sum().sqrt())
         self._size = -(-min(int(most) + 1, len(ids)) // STRETCH)
         self._as_read: Laid | None = None
@@ -85,7 +86,7 @@ class ContextPart:
     @property
     def shrink(self) -> float:
         """The factor on the size of a batch. The gradients of a word are added up over it, and where one word is a
-        large share of the noise, so many of them would overshoot."""
+        large fraction of the noise, so many of them would overshoot."""
         return min(1.0, USUAL_SHARE / float(self.draws.noise.max()))
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
@@ -163,7 +164,7 @@ def draw_alias(cut: Tensor, rest: Tensor, shape: tuple[int, ...], generator: tor
 
 
 def within(paragraph: Tensor) -> tuple[Tensor, Tensor]:
-    """How many words stand before and behind each in its paragraph, (n,) each; `paragraph` is its number, rising."""
+    """How many words stand before and after each in its paragraph, (n,) each; `paragraph` is its number, rising."""
     _, lengths = torch.unique_consecutive(paragraph, return_counts=True)
     starts = torch.repeat_interleave(lengths.cumsum(0) - lengths, lengths)
     before = torch.arange(len(paragraph)) - starts

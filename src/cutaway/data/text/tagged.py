@@ -54,7 +54,7 @@ def read_tagged(path: Path, needs_tags: bool = True) -> tuple[Tagged, str]:
             sentences[-1].append((number, found))
     sentences = [sentence for sentence in sentences if sentence]
     if not sentences:
-        raise DataError(f"{path} holds no sentences.", mend=WAY_OUT)
+        raise DataError(f"{path} holds no sentences.", fix=WAY_OUT)
     width = _checked_width(path, sentences, needs_tags)
     notes = []
     if comments:
@@ -119,6 +119,6 @@ def _checked_width(path: Path, sentences: Sequence[Sequence[Line]], needs_tags: 
     if width > 2 and all(f[0] == str(i) for s in sentences for i, (_, f) in enumerate(s, 1)):
         raise DataError(
             f"The first column of {path} numbers the tokens, as CoNLL-U has it, and does not hold them.",
-            mend="Write the tokens first and the tags last: `cut -f 2,4 old.conllu > new.conll` takes words and UPOS.",
+            fix="Write the tokens first and the tags last: `cut -f 2,4 old.conllu > new.conll` takes words and UPOS.",
         )
     return width

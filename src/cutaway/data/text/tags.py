@@ -1,7 +1,7 @@
 """Tagged text as a data set: each word has a target of its own. A word is what the file says, whole.
 
-A tokenizer of pieces (wordpiece, bpe, or one that is given) cuts the words further. Then the tag of a word stands at
-its first piece, and IGNORED at the others and at the frame, so that there is still one answer for each word; as in
+A tokenizer of subwords (wordpiece, bpe, or one that is given) cuts the words further. Then the tag of a word stands at
+its first subword, and IGNORED at the others and at the frame, so that there is still one answer for each word; as in
 J. Devlin et al., BERT, 2018, section 5.3, <https://arxiv.org/abs/1810.04805>.
 """
 
@@ -24,7 +24,7 @@ from ... import spec as specs
 from ...errors import DataError, Problem, SettingError
 from ...spec import Tags, TextSpec
 from ..applicable import refuse_changed, refuse_settings_for_others
-from ..sets import IGNORED, Batch, DataSet, SequencePart
+from ..sets import IGNORED, Batch, DataSet, SequenceSplit
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, split_hash, straddle_note
 from ..tables.columns import natural_order
@@ -53,7 +53,7 @@ __all__ = ["TAGGED", "TagPreprocessing", "open_tagged", "tagged_dataset"]
 Numbers = npt.NDArray[np.int64]
 
 
-class TagPart(SequencePart):
+class TagSplit(SequenceSplit):
     """Sentences. Batches of those without tags have targets too, which say no more than where a word begins: the answer
     is one for each, and none elsewhere."""
 
@@ -64,14 +64,14 @@ class TagPart(SequencePart):
         if self.target is not None:
             yield from super().batches(order, seed)
             return
-        places = SequencePart(self.words, self.lengths, None)
+        places = SequenceSplit(self.words, self.lengths, None)
         for index in order:
             (inputs, _), (marks, _) = next(super().batches([index])), next(places.batches([index])).inputs
             yield Batch(inputs, torch.where(marks, 0, IGNORED))  # (N, T)
 
 
 class Encoded(NamedTuple):
-    """Sentences as tokens one behind another, with their frames."""
+    """Sentences as tokens one after another, with their frames."""
 
     ids: Numbers  # (Σ lengths,)
     lengths: Numbers  # (n,)
@@ -93,7 +93,7 @@ class TagPreprocessing:
         assert isinstance(self.spec.target, Tags)
         return self.spec.target
 
-    def part(self, tagged: Tagged, of: str = "these sentences") -> SequencePart:
+    def as_split(self, tagged: Tagged, of: str = "these sentences") -> SequenceSplit:
         """Sentences, with their tags where they have some; `of` is what notes call them.
 
         Raises DataError for tags that training did not know.
@@ -121,7 +121,7 @@ class TagPreprocessing:
             return {TEXT: " ".join(tagged.sentences[i])}
 
         framed = frame_of(self.spec) is not None
-        part = TagPart(
+        split = TagSplit(
             torch.from_numpy(found.ids),
             torch.from_numpy(found.lengths),
             target,
@@ -131,38 +131,38 @@ class TagPreprocessing:
             by_step=target is not None,
             padding=padding_of(self.tokenizer),
         )
-        part.words = torch.from_numpy(begins)
-        return part
+        split.words = torch.from_numpy(begins)
+        return split
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> Encoded:
         """The ids of sentences of words."""
         frame = frame_of(self.spec)
-        flat, pieces = self._pieces(sentences)  # (P,), (W,) of each word
+        flat, subwords = self._subwords(sentences)  # (P,), (W,) of each word
         counts = np.array([len(sentence) for sentence in sentences], np.int64)  # (n,) of words
-        ends = np.concatenate([[0], pieces.cumsum()])
-        whole = np.diff(ends[np.concatenate([[0], counts.cumsum()])])  # (n,) of pieces
+        ends = np.concatenate([[0], subwords.cumsum()])
+        whole = np.diff(ends[np.concatenate([[0], counts.cumsum()])])  # (n,) of subwords
         word_at = np.full(len(flat), -1, np.int64)
-        word_at[ends[:-1]] = np.arange(len(pieces))
+        word_at[ends[:-1]] = np.arange(len(subwords))
         place, lengths = placed(whole, self.length, frame)
         words = np.where(place < 0, -1, word_at[place.clip(0)] if len(flat) else -1)
         return Encoded(gathered(flat, place, frame, stand_in(self.tokenizer)), lengths, whole, words)
 
-    def _pieces(self, sentences: Sequence[Sequence[str]]) -> tuple[Numbers, Numbers]:
-        """The ids of all words one behind another, and how many each has: at least one."""
+    def _subwords(self, sentences: Sequence[Sequence[str]]) -> tuple[Numbers, Numbers]:
+        """The ids of all words one after another, and how many each has: at least one."""
         words: Iterable[str] = itertools.chain.from_iterable(sentences)
         if isinstance(self.tokenizer, Words):
             ids = np.array(self.tokenizer.look_up(words), np.int64)
             return ids, np.ones(len(ids), np.int64)
-        if marks_blanks(self.tokenizer):  # a piece that begins a word holds the blank before it
+        if marks_blanks(self.tokenizer):  # a subword that begins a word holds the blank before it
             words = ((" " if i else "") + word for sentence in sentences for i, word in enumerate(sentence))
         each = list(words)
         known = {word: i for i, word in enumerate(dict.fromkeys(each))}
-        pieces = [ids or [stand_in(self.tokenizer)] for ids in self.tokenizer.encode_many(list(known))]
-        of_word = [pieces[known[word]] for word in each]
+        subwords = [ids or [stand_in(self.tokenizer)] for ids in self.tokenizer.encode_many(list(known))]
+        of_word = [subwords[known[word]] for word in each]
         flat = np.fromiter(itertools.chain.from_iterable(of_word), np.int64)
         return flat, np.fromiter(map(len, of_word), np.int64, count=len(of_word))
 
-    def examples(self, sources: Sequence[Any]) -> SequencePart:
+    def examples(self, sources: Sequence[Any]) -> SequenceSplit:
         """New sentences without targets: paths of .conll or .iob files, whose tags do not count, or of .txt files with
         a sentence on each line; sentences themselves; or dictionaries with a text. In these last three the tokens
         stand between blanks, as they stood by themselves in training."""
@@ -175,26 +175,26 @@ class TagPreprocessing:
                 sentences.append(words)
                 names.append(name or f"text {len(names) + 1}")
         if not sentences:
-            raise DataError("No sentence was given.", mend="Give sentences, or paths of .conll, .iob or .txt files.")
-        return self.part(Tagged(sentences, None, names))
+            raise DataError("No sentence was given.", fix="Give sentences, or paths of .conll, .iob or .txt files.")
+        return self.as_split(Tagged(sentences, None, names))
 
-    def labelled(self, source: str | Path) -> SequencePart:
+    def labelled(self, source: str | Path) -> SequenceSplit:
         """Other tagged text: a .conll or .iob file, or two files line by line, `sentences.txt,tags.txt`.
 
         Raises DataError where tags are missing, or are such that training did not know.
         """
         path = Path(source).expanduser()
         if path.suffix.lower() in TAGGED:
-            return self.part(read_tagged(path)[0])
+            return self.as_split(read_tagged(path)[0])
         first, comma, second = str(source).partition(",")
         if comma:
             texts, labels = Path(first).expanduser(), Path(second).expanduser()
             lines, beside, _ = read_pair(texts, labels)
             if (tagged := tagged_lines(texts, labels, lines, beside)) is not None:
-                return self.part(tagged)
+                return self.as_split(tagged)
         raise DataError(
             f"{source} holds no tagged text.",
-            mend=f"Give a file that ends in {' or '.join(TAGGED)}, or two files: sentences.txt,tags.txt",
+            fix=f"Give a file that ends in {' or '.join(TAGGED)}, or two files: sentences.txt,tags.txt",
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -220,7 +220,7 @@ class TagPreprocessing:
         if isinstance(source, Mapping) and TEXT in source:
             return [(str(source[TEXT]).split(), "")]
         if not isinstance(source, str | Path):
-            raise DataError(f"Sentences cannot be read from a {type(source).__name__}.", mend="Give texts or paths.")
+            raise DataError(f"Sentences cannot be read from a {type(source).__name__}.", fix="Give texts or paths.")
         if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises where a text is longer than a name
             return [(text_itself(source).split(), shown(str(source)))]
         path = Path(source).expanduser()
@@ -230,7 +230,7 @@ class TagPreprocessing:
         if path.suffix.lower() in TABLE_SUFFIXES:
             raise DataError(
                 f"{path} is a table, and the model tags the words of sentences.",
-                mend=f"Give sentences, a .txt with one on each line, or a file that ends in {' or '.join(TAGGED)}.",
+                fix=f"Give sentences, a .txt with one on each line, or a file that ends in {' or '.join(TAGGED)}.",
             )
         lines, _ = read_lines(path)
         return [(line.split(), f"line {i} of {path.name}") for i, line in enumerate(lines, 1) if line.strip()]
@@ -258,11 +258,11 @@ def tagged_dataset(
     name: str,
     source: str,
     fingerprint: str,
-    parts: Mapping[str, Rows] | None = None,
+    splits: Mapping[str, Rows] | None = None,
     notes: Sequence[str] = (),
     column: str = "tag",
 ) -> DataSet:
-    """A set of tagged sentences. `parts` is the split that it comes with; what it has not is drawn from its training
+    """A set of tagged sentences. `splits` are those that it comes with; what it has not is drawn from its training
     sentences, whole sentences at a time."""
     refuse_settings_for_others(settings, "text")
     refuse_changed(settings, FOR_RUNNING_TEXT, "is for running text, and this text is tagged")
@@ -271,45 +271,46 @@ def tagged_dataset(
     if len(names) == 1:
         raise DataError(f"Every token of {source} has the tag {names[0]!r}: there is nothing to tell apart.")
     whole = np.zeros(len(tagged.sentences), np.int64)
-    split = complete_split(whole, ["sentence"], parts, settings)
-    tokenizer, given = _fitted([tagged.sentences[i] for i in split["train"]], settings)
+    indices = complete_split(whole, ["sentence"], splits, settings)
+    tokenizer, given = _fitted([tagged.sentences[i] for i in indices["train"]], settings)
     length = settings.length or OTHER_LENGTH
     vocab_size = vocabulary_of(tokenizer, bool(settings.special_tokens))
     frame = framed(tokenizer, length) if settings.special_tokens else None
     around: tuple[int, ...] = frame or ()
     target = Tags(tuple(names), column)
-    of_parts = {
-        part: Tagged(
+    of_splits = {
+        split: Tagged(
             [tagged.sentences[i] for i in rows], [tagged.tags[i] for i in rows], [tagged.names[i] for i in rows]
         )
-        for part, rows in split.items()
+        for split, rows in indices.items()
     }
     unmeasured = TagPreprocessing(TextSpec(vocab_size, 1, target, *around), tokenizer, length)
     prepared = {
-        part: unmeasured.part(sentences, f"the {part} part's sentences") for part, sentences in of_parts.items()
+        split: unmeasured.as_split(sentences, f"the {split} split's sentences")
+        for split, sentences in of_splits.items()
     }
-    longest = max(int(part.lengths.max()) for part in prepared.values())
+    longest = max(int(split.lengths.max()) for split in prepared.values())
     preprocessing = dataclasses.replace(unmeasured, spec=TextSpec(vocab_size, longest, target, *around))
-    learned = {tag for tags in of_parts["train"].tags or () for tag in tags}
+    learned = {tag for tags in of_splits["train"].tags or () for tag in tags}
     absent = [tag for tag in names if tag not in learned]
     keys = ["\t".join(sentence) for sentence in tagged.sentences]
-    straddle = straddle_note(keys, split, tagged.names.__getitem__, "sentences")
+    straddle = straddle_note(keys, indices, tagged.names.__getitem__, "sentences")
     return DataSet(
         name=name,
         source=source,
         spec=preprocessing.spec,
-        parts=dict(prepared),
+        splits=dict(prepared),
         preprocessing=preprocessing,
         fingerprint=fingerprint,
-        split_hash=split_hash(split),
+        split_hash=split_hash(indices),
         notes=[
             *notes,
             *tagged.notes,
             tokenizer_note(tokenizer, given),
             *([frame_note(tokenizer, frame)] if frame else []),
-            *(["The tag of a word stands at its first piece."] if not isinstance(tokenizer, Words) else []),
-            *(note for part in prepared.values() for note in part.notes),
-            *unknown_notes({part: found.values.numpy() for part, found in prepared.items()}, tokenizer, given),
+            *(["The tag of a word stands at its first subword."] if not isinstance(tokenizer, Words) else []),
+            *(note for split in prepared.values() for note in split.notes),
+            *unknown_notes({split: found.values.numpy() for split, found in prepared.items()}, tokenizer, given),
             *([f"No training sentence has the tag {', '.join(absent)}: it cannot be learned."] if absent else []),
             *([straddle] if straddle else []),
         ],
@@ -317,10 +318,10 @@ def tagged_dataset(
 
 
 def _fitted(sentences: Sequence[Sequence[str]], settings: DataSettings) -> tuple[Tokenizer, bool]:
-    """The tokenizer of words, or of their pieces, and whether it was fitted elsewhere. Raises SettingError."""
+    """The tokenizer of words, or of subwords, and whether it was fitted elsewhere. Raises SettingError."""
     if settings.tokenizer == "characters":
         raise SettingError(
-            "tokenizer=characters cannot be: each word of tagged text has one tag. Leave it out, or take pieces of "
+            "tokenizer=characters cannot be: each word of tagged text has one tag. Leave it out, or take subwords of "
             "words (wordpiece, bpe, or a tokenizer's path)."
         )
     if settings.tokenizer in (AUTO, "words"):

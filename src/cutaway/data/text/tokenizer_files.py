@@ -9,8 +9,9 @@ from typing import Any
 
 from ...errors import FileError
 from ...files import exists, read_bytes, refuse_address
+from ...spec import kind_now
 from .pretrained import Pretrained, specials
-from .tokenizers import KINDS, PRETRAINED, Characters, Pieces, Tokenizer, Words, library_from
+from .tokenizers import KINDS, PRETRAINED, Characters, Subwords, Tokenizer, Words, library_from
 
 TOKENIZER, PREPROCESSING = "tokenizer.json", "preprocessing.json"
 HELD = (TOKENIZER, PREPROCESSING, f"model/{PREPROCESSING}", f"model/{TOKENIZER}")  # where a folder may hold one
@@ -59,7 +60,7 @@ def tokenizer_from_json(data: dict[str, Any]) -> Tokenizer:
         return Words(list(data["tokens"]), lower, bool(data["blanks"]))
     if kind not in KINDS:
         raise ValueError(f"a tokenizer of kind {kind!r}")
-    return Pieces(kind, library_from(data["library"], kind), lower)
+    return Subwords(kind, library_from(data["library"], kind), lower)
 
 
 def _of_library(file: Path, document: Mapping[str, Any]) -> Pretrained:
@@ -78,7 +79,7 @@ def _own(file: Path, document: dict[str, Any]) -> dict[str, Any]:
         return document
     if isinstance(found := document.get("tokenizer"), dict):
         return found
-    if document.get("kind") == "pairs":
+    if kind_now(document.get("kind")) == "seq2seq":
         source, target = document["source"], document["target"]
         if isinstance(source, dict) and target in (None, source):
             return source

@@ -1,7 +1,7 @@
 """Text to token ids and back: characters, words, byte-pair encoding, WordPiece; and tokenizers that others fitted.
 
 Of the kinds that are fitted here id 0 is padding and id 1 every unknown token. A tokenizer is fitted on the texts that
-it is given, which are those of the training part; equal texts give equal tokenizers. It is saved as JSON values.
+it is given, which are those of the training split; equal texts give equal tokenizers. It is saved as JSON values.
 
 - characters: a token is a Unicode code point. Known text comes back exactly.
 - words: a token is a word with its combining marks, its apostrophes and its joiners (Don't, שָׁלוֹם, 3.14); a Chinese
@@ -10,7 +10,7 @@ it is given, which are those of the training part; equal texts give equal tokeni
   was cut before: `<unk>` is then the unknown token.
 - bpe: byte-level byte-pair encoding (R. Sennrich et al., 2016, https://arxiv.org/abs/1508.07909; on bytes as in GPT-2).
   Nothing is unknown, and every text comes back exactly.
-- wordpiece: the longest pieces from the left of each word, as BERT has them (J. Devlin et al., 2018,
+- wordpiece: the longest subwords from the left of each word, as BERT has them (J. Devlin et al., 2018,
   https://arxiv.org/abs/1810.04805), its accents kept. A word with a character that training did not have is unknown as
   a whole, and so is one of more than 100 characters.
 - pretrained: what a tokenizer.json of the `tokenizers` library says, with the ids that it has (pretrained.py).
@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import DataError, SettingError, require
-from .piece_training import (
+from .subword_training import (
     BYTES,
     PAD,
     SPECIAL,
@@ -41,7 +41,7 @@ from .piece_training import (
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
 
-__all__ = ["KINDS", "PAD", "PRETRAINED", "SPECIAL", "UNKNOWN", "Characters", "OnLibrary", "Ours", "Pieces"]
+__all__ = ["KINDS", "PAD", "PRETRAINED", "SPECIAL", "UNKNOWN", "Characters", "OnLibrary", "Ours", "Subwords"]
 __all__ += ["Tokenizer", "Words", "library_from", "train_tokenizer"]
 __all__ += ["words_tokenizer"]
 
@@ -68,7 +68,7 @@ class Tokenizer(Protocol):
     padding: int | None  # the ids of tokens that are no text, where it has them: padding,
     unknown: int | None  # what it does not know,
     begin: int | None  # the token before a text
-    end: int | None  # and that behind it,
+    end: int | None  # and that after it,
     mask: int | None  # and the one that hides another
 
     def __len__(self) -> int:
@@ -89,7 +89,7 @@ class Tokenizer(Protocol):
         ...
 
     def encode_flat(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The ids of all the texts one behind another, and how many of each: (Σ lengths,), (n,)."""
+        """The ids of all the texts one after another, and how many of each: (Σ lengths,), (n,)."""
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -107,7 +107,7 @@ def train_tokenizer(
     """A tokenizer of one of the four kinds, fitted on `texts`.
 
     At most `vocabulary` tokens, those that occur most often (of equals the first in the alphabet), with the two that
-    stand for padding and unknown. What occurs less than `min_count` times is unknown; of the pieces of bpe and
+    stand for padding and unknown. What occurs less than `min_count` times is unknown; of the subwords of bpe and
     wordpiece it is the pairs that must occur so often, and at least twice, to be joined. `lower` writes text in lower
     case first. `blanks` cuts at blanks, where the kind is words.
 
@@ -129,8 +129,8 @@ def train_tokenizer(
     if kind == "words":
         return _words(_count_words(texts, lower, blanks), vocab_size, min_count, lower, blanks)
     if kind == "bpe":
-        return Pieces(kind, train_bpe(texts, vocab_size, max(2, min_count), lower), lower)
-    return Pieces(kind, train_wordpiece(texts, vocab_size, max(2, min_count), lower), lower)
+        return Subwords(kind, train_bpe(texts, vocab_size, max(2, min_count), lower), lower)
+    return Subwords(kind, train_wordpiece(texts, vocab_size, max(2, min_count), lower), lower)
 
 
 def words_tokenizer(words: Iterable[str], vocab_size: int, min_count: int = 1, lower: bool = False) -> Words:
@@ -164,7 +164,7 @@ def _refused(error: BaseException) -> BaseException:
         return error
     return DataError(
         f"The tokenizer cannot cut this text: {error}.",
-        mend="It may lack the token for what it does not know, or have a rule that never ends: take another tokenizer.",
+        fix="It may lack the token for what it does not know, or have a rule that never ends: take another tokenizer.",
     )
 
 
@@ -208,7 +208,7 @@ class Characters(Ours):
         return [self.encode(text) for text in texts]
 
     def encode_flat(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The ids of all the texts one behind another, and how many of each."""
+        """The ids of all the texts one after another, and how many of each."""
         if self.lower:
             texts = [text.lower() for text in texts]
         lengths = np.fromiter(map(len, texts), np.int64, count=len(texts))
@@ -263,7 +263,7 @@ class OnLibrary:
             raise _refused(error) from error
 
     def encode_flat(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The ids of all the texts one behind another, and how many of each."""
+        """The ids of all the texts one after another, and how many of each."""
         ids = self.encode_many(texts)
         lengths = np.fromiter(map(len, ids), np.int64, count=len(ids))
         flat = np.empty(lengths.sum(), np.int64)
@@ -308,8 +308,8 @@ class Words(Ours, OnLibrary):
         return {"kind": self.kind, "lower": self.lower, "blanks": self.blanks, "tokens": self.tokens}
 
 
-class Pieces(Ours, OnLibrary):
-    """A token is a piece of a word: byte-pair encoding or WordPiece."""
+class Subwords(Ours, OnLibrary):
+    """A token is a subword: byte-pair encoding or WordPiece."""
 
     def __init__(self, kind: str, library: Library, lower: bool = False) -> None:
         self.kind, self.lower, self._library = kind, lower, library

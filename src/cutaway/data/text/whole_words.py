@@ -1,7 +1,7 @@
 """Which tokens go on with the word of the token before them.
 
 Of WordPiece those that begin with ##; of all others those that begin with a letter or digit, without a blank before
-it, behind a token that ends with one. So the pieces of a word belong together, and signs stand alone.
+it, after a token that ends with one. So the subwords of a word belong together, and signs stand alone.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def continuing(tokenizer: Tokenizer, ids: npt.NDArray[np.int64]) -> Flags:
 
 
 def marks_blanks(tokenizer: Tokenizer) -> bool:
-    """Whether the piece that begins a word holds the blank before it, so that a word alone is cut in another way."""
+    """Whether the subword that begins a word holds the blank before it, so that a word alone is cut in another way."""
     return _writing(tokenizer)[1]
 
 
 def _writing(tokenizer: Tokenizer) -> tuple[str, bool]:
-    """The prefix of pieces that go on with a word, empty where there is none; and whether tokens are bytes."""
+    """The prefix of subwords that go on with a word, empty where there is none; and whether tokens are bytes."""
     document: Any = tokenizer.to_json().get("library")
     if document is None:
         return "", False

@@ -9,14 +9,14 @@ from torch import Tensor
 
 
 class Windows:
-    """The windows of streams that lie one behind another.
+    """The windows of streams that lie one after another.
 
     Of each stream the windows follow one another from its first place on, and the last may be shorter. `starts`,
     `lengths` and `stream` (n,) are of each window: its first place, how many places it has, and whose it is.
     """
 
     def __init__(self, places: Sequence[int], gap: int, length: int) -> None:
-        """`places` of each stream, at least 1; behind each come `gap` places that windows do not begin at. `length` is
+        """`places` of each stream, at least 1; after each come `gap` places that windows do not begin at. `length` is
         that of a window."""
         self.length = length
         counts = torch.tensor(list(places))  # (S,)

@@ -35,7 +35,7 @@ def _of_segment(data: Content) -> int:
 
 
 def _of_boxes(data: Content) -> int:
-    """MP4 and QuickTime: boxes one behind another, each with its size before its name."""
+    """MP4 and QuickTime: boxes one after another, each with its size before its name."""
     at = 0
     while at + 8 <= len(data):
         size = int.from_bytes(data[at : at + 4], "big")

@@ -19,11 +19,11 @@ from ..images.preprocessing import fit_preprocessing
 from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, draw, split_hash, straddle_note
-from .part import VideoPart
 from .preprocessing import VideoPreprocessing
 from .reading import Look, Video, look_at_all, read_all, read_frames
+from .split import VideoSplit
 
-SAMPLE = 64  # training videos from whose frames mean and deviation are taken
+SAMPLE = 64  # training videos from whose frames mean and standard deviation are taken
 
 
 def open_videos(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
@@ -39,7 +39,7 @@ def open_videos(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE
         name=path.resolve().name,
         source=str(path),
         names=[str(file.relative_to(path)) for file in found.files],
-        parts=found.parts,
+        splits=found.splits,
         notes=found.notes,
     )
 
@@ -54,20 +54,20 @@ def video_dataset(
     name: str,
     source: str,
     names: Sequence[str],
-    parts: Mapping[str, Rows] | None = None,
+    splits: Mapping[str, Rows] | None = None,
     notes: Sequence[str] = (),
 ) -> DataSet:
     """Video files, folders of frames or arrays with `labels` (n,), class k named `classes[k]`.
 
     Frames are brought to a size that the model takes (`sizes`): their own, where all videos have one of at most 512
     pixels. They are held in memory as bytes where that takes no more than settings.memory, and are read anew in every
-    epoch where it does. `names` is what a person calls each video; `parts` the split that they come with, whose missing
-    parts are drawn from its training part.
-    Raises DataError that names every video that cannot be used, or SettingError.
+    epoch where it does. `names` is what a person calls each video; `splits` the split that they come with, whose
+    missing splits are drawn from its training split. Raises DataError that names every video that cannot be used, or
+    SettingError.
     """
     refuse_settings_for_others(settings, "video")
     looks = look_at_all(videos, settings.workers)
-    split = complete_split(labels, classes, parts, settings)
+    indices = complete_split(labels, classes, splits, settings)
     own_sizes = {look.size for look in looks}
     own_size = own_sizes.pop() if len(own_sizes) == 1 else None
     stays = own_size if own_size and max(own_size) <= LARGEST_OWN_SIZE else None
@@ -76,19 +76,19 @@ def video_dataset(
     channels, target = _channels(looks, settings.color), Classes(tuple(classes))
     counts = [look.frames for look in looks]
     image_spec = ImageSpec(channels, height, width, target)
-    sample = draw(split["train"], SAMPLE, seed=settings.split_seed)
+    sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
     training = _training_frames([videos[i] for i in sample], [counts[i] for i in sample], image_spec, settings)
     images = fit_preprocessing(image_spec, training, settings.resize, own_size)
-    frames = min(settings.frames, max(counts[i] for i in split["train"]))
+    frames = min(settings.frames, max(counts[i] for i in indices["train"]))
     preprocessing = VideoPreprocessing(VideoSpec(frames, channels, height, width, target), images, settings.frames)
-    used = np.unique(np.concatenate(list(split.values())))  # `max_samples` may have left videos out
+    used = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have left videos out
     room = sum(min(counts[i], settings.frames) for i in used) * channels * height * width
     held: dict[int, Tensor] = {}
     if room <= settings.memory * MEBIBYTE:
         clips = preprocessing.clips([videos[i] for i in used], [counts[i] for i in used], settings.workers)
         held = dict(zip(used.tolist(), clips))
 
-    def part(rows: Rows) -> VideoPart:
+    def as_split(rows: Rows) -> VideoSplit:
         target, own_names = torch.from_numpy(labels[rows]), [names[i] for i in rows]
         if held:
             return preprocessing.held([held[i] for i in rows.tolist()], target, own_names)
@@ -99,17 +99,17 @@ def video_dataset(
     own_notes = [
         *_notes([looks[i] for i in used], settings.frames, channels),
         enlarged,
-        straddle_note(sums, split, names.__getitem__, "videos"),
-        *absent_notes(labels, classes, split, "no videos"),
+        straddle_note(sums, indices, names.__getitem__, "videos"),
+        *absent_notes(labels, classes, indices, "no videos"),
     ]
     return DataSet(
         name=name,
         source=source,
         spec=preprocessing.spec,
-        parts={name_of_part: part(rows) for name_of_part, rows in split.items()},
+        splits={name: as_split(rows) for name, rows in indices.items()},
         preprocessing=preprocessing,
         fingerprint=fingerprint_of(names, sums),
-        split_hash=split_hash(split),
+        split_hash=split_hash(indices),
         notes=[*notes, *(note for note in own_notes if note)],
     )
 

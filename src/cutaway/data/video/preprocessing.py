@@ -1,4 +1,4 @@
-"""From any video to the tensor that the network takes: fitted on the training part, saved as JSON with the model.
+"""From any video to the tensor that the network takes: fitted on the training split, saved as JSON with the model.
 
 Of a video with more than T frames, the middle one of each of T equal stretches is taken, whatever its rate; each frame
 is prepared as an image is.
@@ -22,8 +22,8 @@ from ...spec import VideoSpec
 from ..folders import VIDEOS, labelled
 from ..images.pictures import Pixels
 from ..images.preprocessing import ImagePreprocessing
-from .part import VideoPart
 from .reading import Video, as_video, called, look_at_all, read_all, read_frames, video_paths
+from .split import VideoSplit
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class VideoPreprocessing:
         frames = read_frames(video, count, self.frames, fit, self.spec.channels)
         return torch.from_numpy(frames).permute(0, 3, 1, 2).contiguous()
 
-    def examples(self, sources: Sequence[Any]) -> VideoPart:
+    def examples(self, sources: Sequence[Any]) -> VideoSplit:
         """Videos without targets: paths of video files, of folders of frames or of folders of either, or arrays.
 
         Arrays are (T, H, W) or (T, H, W, 3) of uint8. Raises DataError that names every path that is no usable video;
@@ -60,15 +60,17 @@ class VideoPreprocessing:
                 videos.append(as_video(np.asarray(source)))
         if not videos:
             raise DataError("No video was given.")
-        return self._part(videos, None, [str(v) if isinstance(v, Path) else f"video {i}" for i, v in enumerate(videos)])
+        return self._as_split(
+            videos, None, [str(v) if isinstance(v, Path) else f"video {i}" for i, v in enumerate(videos)]
+        )
 
-    def labelled(self, source: str | Path) -> VideoPart:
+    def labelled(self, source: str | Path) -> VideoSplit:
         """The videos of a folder of class folders, with targets.
 
         Raises DataError where it holds none, or a class that training did not know.
         """
         files, labels, names = labelled(source, VIDEOS, self.spec.target)
-        return self._part([*files], torch.tensor(labels), names)
+        return self._as_split([*files], torch.tensor(labels), names)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""
@@ -87,17 +89,17 @@ class VideoPreprocessing:
             raise TypeError(f"a preprocessing of videos with a spec of kind {spec.kind}")
         return cls(spec, ImagePreprocessing.from_json(data["images"]), int(data["frames"]))
 
-    def _part(self, videos: Sequence[Video], target: Tensor | None, names: Sequence[str]) -> VideoPart:
+    def _as_split(self, videos: Sequence[Video], target: Tensor | None, names: Sequence[str]) -> VideoSplit:
         return self.streamed(videos, [look.frames for look in look_at_all(videos)], target, names)
 
     def clips(self, videos: Sequence[Video], counts: Sequence[int], workers: int | None = None) -> list[Tensor]:
         """The clips of these videos. Raises DataError that names every one that cannot be read."""
         return read_all(self.clip, videos, counts, workers)
 
-    def held(self, clips: Sequence[Tensor], target: Tensor | None, names: Sequence[str]) -> VideoPart:
-        """A part whose clips lie in memory."""
+    def held(self, clips: Sequence[Tensor], target: Tensor | None, names: Sequence[str]) -> VideoSplit:
+        """A split whose clips lie in memory."""
         lengths = torch.tensor([len(clip) for clip in clips])
-        return VideoPart(lambda index: [clips[i] for i in index], lengths, target, self.images, names)
+        return VideoSplit(lambda index: [clips[i] for i in index], lengths, target, self.images, names)
 
     def streamed(
         self,
@@ -106,11 +108,11 @@ class VideoPreprocessing:
         target: Tensor | None,
         names: Sequence[str],
         workers: int | None = None,
-    ) -> VideoPart:
-        """A part whose videos, of `counts` frames, are read when a batch needs them, in `workers` threads."""
+    ) -> VideoSplit:
+        """A split whose videos, of `counts` frames, are read when a batch needs them, in `workers` threads."""
 
         def clips(index: Sequence[int]) -> list[Tensor]:
             return self.clips([videos[i] for i in index], [counts[i] for i in index], workers)
 
         lengths = torch.tensor(counts).clamp(max=self.frames)
-        return VideoPart(clips, lengths, target, self.images, names)
+        return VideoSplit(clips, lengths, target, self.images, names)

@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 Fit = Callable[[Image.Image], Pixels]  # what becomes of each frame
 
 AT_ONCE = 16  # videos that threads hold at a time
-MEND = "Repair, replace or move away what is named."
+FIX = "Repair, replace or move away what is named."
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def video_paths(path: Path) -> list[Path]:
 
 def unusable_video(video: Video, what: str) -> DataError:
     """The error for one video."""
-    return DataError("A video cannot be used:", [Problem(called(video), what)], mend=MEND)
+    return DataError("A video cannot be used:", [Problem(called(video), what)], fix=FIX)
 
 
 def called(video: Video) -> str:
@@ -151,7 +151,7 @@ def called(video: Video) -> str:
 def unusable(problems: Sequence[Problem], total: int) -> DataError:
     """The error that names these of `total` videos."""
     some = f"{len(problems):,} of {total:,} videos" if total > 1 else "The video"
-    return DataError(f"{some} cannot be used:", problems, mend=MEND)
+    return DataError(f"{some} cannot be used:", problems, fix=FIX)
 
 
 def _look_at_file(path: Path) -> Look:
@@ -196,7 +196,7 @@ def _look_at_folder(path: Path) -> Look:
                 )
             )
     if problems or size is None:
-        raise DataError("A video cannot be used:", problems or [Problem(str(path), "it holds no frames")], mend=MEND)
+        raise DataError("A video cannot be used:", problems or [Problem(str(path), "it holds no frames")], fix=FIX)
     return Look(digest.hexdigest(), len(files), size, grey, tuple(str(p) for p in left))
 
 
@@ -244,7 +244,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
         ) from error
     with container:
         if not container.streams.video:
-            raise unusable_video(path, "it holds no pictures, only sound or text")
+            raise unusable_video(path, "it holds no images, only audio or text")
         try:
             yield container, container.streams.video[0]
         except av.FFmpegError as error:

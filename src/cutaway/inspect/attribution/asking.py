@@ -62,7 +62,7 @@ def doubled(first: int, most: int) -> Iterator[int]:
 @contextmanager
 def undisturbed(model: nn.Module, seed: int) -> Iterator[None]:
     """Within it the model is in evaluation mode and random numbers are those of `seed`; after it all is as it was:
-    mode, torch's and numpy's random states. Warnings of libraries are for no person to mend, and are not shown."""
+    mode, torch's and numpy's random states. Warnings of libraries are for no person to fix, and are not shown."""
     training = {module: module.training for module in model.modules()}
     state = np.random.get_state()  # noqa: NPY002  # captum draws from it
     try:

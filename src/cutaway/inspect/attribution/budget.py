@@ -47,7 +47,7 @@ def seconds(model: nn.Module, inputs: tuple[Tensor, ...]) -> float:
     weights = sum(p.numel() for p in model.parameters())
     sums = max(counter.get_total_flops(), 2 * weights)  # recurrent layers are not counted: each weight at least once
     kind = kind_of(inputs)
-    steps = one[0].shape[1] if kind in ("text", "pairs", "series", "video") else 0
+    steps = one[0].shape[1] if kind in ("text", "seq2seq", "series", "video") else 0
     recurrent = sum(isinstance(m, nn.RNNBase | nn.RNNCellBase) for m in model.modules())
     calls = sum(1 for _ in model.modules()) * (SPARSE if kind == "graph" else 1) + steps * recurrent
     return sums / RATE + CALL * calls / (1 if kind == "graph" else TOGETHER)
@@ -57,7 +57,7 @@ def plan(method: str, inputs: tuple[Tensor, ...], one: float, near: Tensor | Non
     """How the method can be asked of one example that costs `one` second a pass; None where it would take too long.
     Of a graph, `near` are the nodes within reach."""
     kind, first = kind_of(inputs), inputs[0]
-    sizes = {"text": first.shape[-1], "pairs": 2 * first.shape[-1], "graph": len(first if near is None else near)}
+    sizes = {"text": first.shape[-1], "seq2seq": 2 * first.shape[-1], "graph": len(first if near is None else near)}
     size = sizes.get(kind, math.prod(first.shape[1:]))
     draws = min(MOST_DRAWS, max(LEAST_DRAWS, math.ceil(1 / (SPREAD**2 * max(1, size - 1)))))
     again = draws * STAGES

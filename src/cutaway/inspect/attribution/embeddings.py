@@ -64,7 +64,7 @@ class LookUp:
 def looked_up(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[LookUp]:
     """What each call of an embedding gives in one forward pass, in order."""
     found: list[LookUp] = []
-    pairs = kind_of(inputs) == "pairs"
+    pairs = kind_of(inputs) == "seq2seq"
 
     def keep(module: nn.Embedding, args: Any, output: Tensor) -> None:
         # Of a pair the source is read first, also where both sides share one embedding.

@@ -109,7 +109,7 @@ def entry_of(model: nn.Module, inputs: tuple[Tensor, ...], asked: Asked = None, 
 
 
 def _entry(model: nn.Module, inputs: tuple[Tensor, ...], kind: str, target: Target, baseline: Baseline) -> Entry:
-    if kind in ("text", "pairs"):
+    if kind in ("text", "seq2seq"):
         return _embedded(model, inputs, kind, target, baseline)
     z = inputs[0].detach()
     if kind == "graph":

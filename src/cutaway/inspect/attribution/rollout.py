@@ -35,12 +35,12 @@ def rollout(entry: Entry, ask: Ask) -> Found:
     with recording(entry.model) as seen:
         entry.score(entry.z, entry.rows)
     weights = {name: [s.weights.mean(1) for s in calls] for name, calls in seen.items() if calls}  # (N, T, S)
-    if not weights or entry.kind not in ("image", "text", "pairs"):
+    if not weights or entry.kind not in ("image", "text", "seq2seq"):
         raise ModelError(
             f"Roll-out is for layers of attention over what is put in, and {type(entry.model).__name__} has none for "
             f"{entry.kind} data: take integrated_gradients or occlusion."
         )
-    if entry.kind == "pairs":
+    if entry.kind == "seq2seq":
         source, target = _both(entry, weights)
         return Found(source, source.sum(1) + target.sum(1), target, based=False)
     rolled = rolled_out([w for calls in weights.values() for w in calls])  # (N, T, T)

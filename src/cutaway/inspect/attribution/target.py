@@ -49,7 +49,7 @@ def kind_of(inputs: tuple[Tensor, ...]) -> str:
     first = inputs[0]
     if not first.is_floating_point():
         third = inputs[2] if len(inputs) == 3 else None
-        return "pairs" if third is not None and third.ndim == 2 and not third.is_floating_point() else "text"
+        return "seq2seq" if third is not None and third.ndim == 2 and not third.is_floating_point() else "text"
     beside = inputs[1] if len(inputs) > 1 else None
     if first.ndim == 2 and beside is not None and beside.dtype in (torch.int64, torch.int32):
         return "graph"

@@ -10,8 +10,8 @@ import { stamp } from "./toys.js";
 import { parted } from "./words.js";
 
 const KINDS = {
-  table: "Tables", image: "Images", text: "Text", series: "Series", sound: "Sound", video: "Video", graph: "Graphs",
-  pairs: "Pairs of sequences",
+  table: "Tables", image: "Images", text: "Text", series: "Series", audio: "Audio", video: "Video", graph: "Graphs",
+  seq2seq: "Pairs of sequences",
 }; // prettier-ignore
 
 /**
@@ -55,8 +55,8 @@ export function dataPanel(root, choices, changed) {
     control(setting(choices, "seed", { type: "int", default: 0, low: 0 }), changed),
   ];
   const reading = ofReading(choices).map((one) => control(one, changed));
-  const parts = html("p", { class: "hint" });
-  root.append(fieldset, sets.root, failed, ownFile(), target.root, notes, parts);
+  const splits = html("p", { class: "hint" });
+  root.append(fieldset, sets.root, failed, ownFile(), target.root, notes, splits);
   root.append(...amounts.map((one) => one.root), ...folded("How it is read", reading));
   const handed = { ...sets, key: "upload", set() {}, fail: problem.say };
   const controls = [{ ...sets, fail: failed.say, key: "data" }, handed, target, ...amounts, ...reading];
@@ -83,7 +83,7 @@ export function dataPanel(root, choices, changed) {
         else target.root.querySelector("select")?.focus(); // a table begins when it is known what to predict
       } catch (error) {
         if (!(error instanceof Refused)) throw error;
-        help.textContent = "Choose another file, or mend this one.";
+        help.textContent = "Choose another file, or fix this one.";
         problem.say(error.message);
       }
     }
@@ -152,7 +152,7 @@ export function dataPanel(root, choices, changed) {
       amounts[0].root.hidden = !toy;
       for (const one of [...amounts, ...reading]) one.set(state[one.key] ?? "");
       for (const one of reading) one.root.hidden = !isAbout(one.key, found?.kind ?? "");
-      put(parts, found ? parted(found.parts) : "");
+      put(splits, found ? parted(found.splits) : "");
       if (!asked) tell(found?.notes ?? []);
       return choices.data.find((data) => data.name === name)?.title ?? name;
     },

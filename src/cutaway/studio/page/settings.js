@@ -22,7 +22,7 @@ const KEPT = ["seed", "speed"]; // whatever the data
 // How data is read, by the kinds of data that it is about.
 const READING = {
   text: ["table", "text"], forecast: ["table", "series"], horizon: ["series"], scale: ["table"], missing: ["table"],
-  length: ["text", "pairs"], tokenizer: ["text", "pairs"], limit: [], val: [], test: [],
+  length: ["text", "seq2seq"], tokenizer: ["text", "seq2seq"], limit: [], val: [], test: [],
 }; // prettier-ignore
 
 /**

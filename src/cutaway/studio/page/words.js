@@ -8,7 +8,7 @@ import { count, number, share } from "../draw/format.js";
  *   history: { step: number[], train: (number | null)[], val: (number | null)[] }, snapshots: number[],
  *   views: import("../draw/view.js").View[], names: { weights?: { name: string, shape: number[] }[],
  *   views?: string[], layers?: string[], examples?: number }, notes: string[], state: Record<string, string>,
- *   data?: { name: string, kind: string, target: string | null, parts: Record<string, number>, notes: string[] },
+ *   data?: { name: string, kind: string, target: string | null, splits: Record<string, number>, notes: string[] },
  *   models?: string[], try?: Record<string, any> | null,
  *   tried?: Record<string, any> | null, settings?: Record<string, string>, live?: string[], heard?: number, log: string,
  *   error: string | null }} Frame
@@ -41,11 +41,11 @@ export function figure(name, value) {
 
 /**
  * How many examples are in each split: "Splits: training 700, validation 150, test 150".
- * @param {Record<string, number>} parts
+ * @param {Record<string, number>} splits
  */
-export function parted(parts) {
+export function parted(splits) {
   const uses = { train: "training", val: "validation", test: "test" };
-  return Object.entries(parts)
+  return Object.entries(splits)
     .filter(([, size]) => size > 0)
     .map(([name, size]) => `${uses[/** @type {keyof typeof uses} */ (name)] ?? name} ${count(size)}`)
     .join(", ")

@@ -1,4 +1,4 @@
-"""Views of a classification: what was taken for what, and the figures of each class."""
+"""Views of a classification: what was taken for what, and the metrics of each class."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ...draw.words import UNKNOWN, count, plural, share
 
 MOST_CLASSES = 100  # beyond these a matrix cannot be read, and the commonest confusions stand alone
 SHOWN_CONFUSIONS = 12
-FIGURES = {"recall": "recall", "precision": "precision", "f1": "F1"}  # key in the document → name
+METRICS = {"recall": "recall", "precision": "precision", "f1": "F1"}  # key in the document → name
 
-Confusion = tuple[str, str, int, float]  # actual, predicted, examples, share of the actual class
+Confusion = tuple[str, str, int, float]  # actual, predicted, examples, fraction of the actual class
 
 
 def confusion(classes: dict[str, Any]) -> View:
@@ -26,7 +26,7 @@ def confusion(classes: dict[str, Any]) -> View:
         ]
     wrong = sorted((c for c in cells if c[0] != c[1]), key=lambda c: (-c[2], -c[3]))
     drawings: list[Drawing] = []
-    says = "A row is a class, a column what the model took it for; the shade is the share of the row."
+    says = "A row is a class, a column what the model took it for; the shade is the fraction of the row."
     if counts is not None and len(names) <= MOST_CLASSES:
         drawings.append({"kind": "heat", "title": "Actual and predicted", "names": names, "counts": counts})
     else:
@@ -41,7 +41,7 @@ def confusion(classes: dict[str, Any]) -> View:
         says=says,
         summary=summary,
         table=table(
-            {"actual": "text", "predicted": "text", "examples": "count", "share of actual": "share"},
+            {"actual": "text", "predicted": "text", "examples": "count", "fraction of actual": "share"},
             [list(c) for c in cells],
         ),
         drawings=drawings,
@@ -66,43 +66,43 @@ def _commonest(wrong: list[Confusion]) -> Drawing:
 
 def _of_row(c: Confusion) -> str:
     """3 of 35, 8.6 %."""
-    _, _, n, part = c
-    return f"{count(n)} of {count(n / part)}, {share(part)}"
+    _, _, n, fraction = c
+    return f"{count(n)} of {count(n / fraction)}, {share(fraction)}"
 
 
-def per_class(classes: dict[str, Any], part: str) -> View:
+def per_class(classes: dict[str, Any], split: str) -> View:
     """Recall, precision and F1 of each class with their intervals, lowest recall first."""
     found = [c for c in classes["per_class"] if c["recall"]["value"] is not None]
     absent = [c for c in classes["per_class"] if c["recall"]["value"] is None]
     order = sorted(found, key=lambda c: (c["recall"]["value"], -c["count"])) + absent
-    lows = [c[f]["low"] for c in order for f in FIGURES if c[f]["low"] is not None]
+    lows = [c[f]["low"] for c in order for f in METRICS if c[f]["low"] is not None]
     domain = [math.floor(10 * min(lows, default=0.0)) / 10, 1]
     drawing = {
         "kind": "rows",
-        "title": "Figures of each class",
+        "title": "Metrics of each class",
         "columns": [
-            {"name": name, "format": "share", "mark": "dot", "part": part, "domain": domain}
-            for name in FIGURES.values()
+            {"name": name, "format": "share", "mark": "dot", "part": split, "domain": domain}
+            for name in METRICS.values()
         ],
         "rows": [
             {
                 "label": c["name"],
                 "note": count(c["count"]),
-                "cells": [c[f] for f in FIGURES],
+                "cells": [c[f] for f in METRICS],
                 "tip": [
                     f"{c['name']}, {plural(c['count'], 'example')}",
-                    *(f"{name} {_with_interval(c[f])}" for f, name in FIGURES.items()),
+                    *(f"{name} {_with_interval(c[f])}" for f, name in METRICS.items()),
                 ],
             }
             for c in order
         ],
     }
     columns = {"class": "text", "examples": "count"}
-    for name in FIGURES.values():
+    for name in METRICS.values():
         columns |= {name: "share", f"{name} from": "share", f"{name} to": "share"}
-    rows = [[c["name"], c["count"], *(c[f][k] for f in FIGURES for k in ("value", "low", "high"))] for c in order]
+    rows = [[c["name"], c["count"], *(c[f][k] for f in METRICS for k in ("value", "low", "high"))] for c in order]
     says = (
-        "Recall is the share of a class that was found, precision the share of its calls that were right, "
+        "Recall is the fraction of a class that was found, precision the fraction of its calls that were right, "
         "F1 their harmonic mean; bars are 95\u202f% intervals."
     )
     if len(classes["names"]) > len(order):
@@ -120,7 +120,7 @@ def per_class(classes: dict[str, Any], part: str) -> View:
 def _extremes(order: list[dict[str, Any]]) -> str:
     """Which classes are found least and most, of those that have examples, lowest recall first."""
     if not order:
-        return "No class has an example in this part."
+        return "No class has an example in this split."
     low, high = order[0], order[-1]
     if low["recall"]["value"] == high["recall"]["value"]:
         return f"Every class has a recall of {share(low['recall']['value'])}."

@@ -22,7 +22,7 @@ class Documents:
 
     run: dict[str, Any]  # run.json: what was trained on what, and how
     metrics: list[dict[str, Cell]] = field(default_factory=list)  # metrics.csv: one row an epoch
-    evaluation: dict[str, Any] | None = None  # evaluation.json: figures, confusion or values, worst mistakes
+    evaluation: dict[str, Any] | None = None  # evaluation.json: metrics, confusion or values, worst mistakes
     layers: dict[str, Any] | None = None  # layers.json: the layer table and the card
     folder: str = ""  # the run's folder, as it was named
     inside: bool = False  # whether `cutaway inspect` has left its page there

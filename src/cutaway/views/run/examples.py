@@ -8,13 +8,13 @@ from ...draw.description import Drawing, View, table
 from ...draw.words import plural
 
 
-def samples(found: list[dict[str, Any]], part: str) -> View:
-    """What the model writes behind beginnings out of the text, beside what stands there."""
+def samples(found: list[dict[str, Any]], split: str) -> View:
+    """What the model writes after beginnings out of the text, beside what stands there."""
     heads = {"where": "text", "given": "text", "the model writes": "text", "the text goes on": "text"}
     drawings: list[Drawing] = [
         {
             "kind": "prose",
-            "title": f"Behind {sample['name']}",
+            "title": f"After {sample['name']}",
             "verbatim": True,
             "facts": [
                 ["given", sample["prompt"]],
@@ -27,16 +27,16 @@ def samples(found: list[dict[str, Any]], part: str) -> View:
     return View(
         id="samples",
         title="Samples",
-        says=f"What the model writes behind {plural(len(found), 'beginning')} out of the {part} part, each token drawn "
-        "at temperature 0.8, and how the text itself goes on. A good sample need not be the text: it should read like "
-        "it.",
-        summary="`cutaway generate RUN --prompt TEXT` writes more, behind a beginning of your own.",
+        says=f"What the model writes after {plural(len(found), 'beginning')} out of the {split} split, each token "
+        "drawn at temperature 0.8, and how the text itself goes on. A good sample need not be the text: it should read "
+        "like it.",
+        summary="`cutaway generate RUN --prompt TEXT` writes more, after a beginning of your own.",
         table=table(heads, [[s["name"], s["prompt"], s["written"], s["actual"]] for s in found]),
         drawings=drawings,
     )
 
 
-def translations(found: list[dict[str, Any]], part: str) -> View:
+def translations(found: list[dict[str, Any]], split: str) -> View:
     """What the model made of an even choice of the pairs, beside what is right."""
     heads = {"source": "text", "right": "text", "the model says": "text"}
     right = sum(one["actual"] == one["predicted"] for one in found)
@@ -44,7 +44,7 @@ def translations(found: list[dict[str, Any]], part: str) -> View:
     return View(
         id="translations",
         title="What became of some",
-        says=f"{plural(len(found), 'pair')} of the {part} part, an even choice, good or bad: the source, the "
+        says=f"{plural(len(found), 'pair')} of the {split} split, an even choice, good or bad: the source, the "
         "reference, and what the model says by itself.",
         summary=f"{right} of {len(found)} are the reference word for word; other words can be right too.",
         table=table(

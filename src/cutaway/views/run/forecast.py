@@ -7,7 +7,7 @@ from typing import Any
 from ...draw.description import Drawing, View, table
 from ...draw.words import count, number, plural
 
-# The colour that each curve has: those of the parts, of which none is drawn here.
+# The colour that each curve has: those of the splits, of which none is drawn here.
 COLOURS = {"model": "test", "last": "", "season": "train", "linear": "val", "actual": ""}
 SHORT = {"model": "model", "last": "last value", "season": "last season", "linear": "linear"}
 
@@ -56,8 +56,8 @@ def some_forecasts(forecast: dict[str, Any]) -> View:
     return View(
         id="forecasts",
         title="Some forecasts",
-        says=f"{plural(len(forecast['examples']), 'window')} of the part, an even choice over its time. Step 0 is the "
-        f"last one that was seen; behind it stand what came, what the model said, and {best}.",
+        says=f"{plural(len(forecast['examples']), 'window')} of the split, an even choice over its time. Step 0 is the "
+        f"last one that was seen; after it stand what came, what the model said, and {best}.",
         summary=" ".join(_missed(window, column) for window in forecast["examples"]),
         table=table(
             {"window": "text", "step ahead": "count", "actual": "number", "model": "number", best: "number"}, rows

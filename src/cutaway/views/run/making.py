@@ -7,31 +7,31 @@ import shlex
 from typing import Any
 
 from ...draw.description import Drawing, View, table
-from ...draw.words import UNKNOWN, count, duration, measure, moment, plural, share, written
+from ...draw.words import UNKNOWN, count, duration, metric, moment, plural, share, written
 from .chosen import settings, text
 from .documents import INSIDE, Cell
 
-LOG_FROM = 20.0  # a figure whose largest value is so many times its smallest is drawn on a log scale
-CURVES = {"train_": "train", "val_": "val"}  # prefix of a column → the part that it is measured on
+LOG_FROM = 20.0  # a metric whose largest value is so many times its smallest is drawn on a log scale
+CURVES = {"train_": "train", "val_": "val"}  # prefix of a column → the split that it is measured on
 
 
 # --- curves ---------------------------------------------------------------------------------------------------
 
 
 def curves(run: dict[str, Any], metrics: list[dict[str, Cell]]) -> View:
-    """How loss, figures and learning rate went, epoch by epoch."""
+    """How loss, metrics and learning rate went, epoch by epoch."""
     names = list(metrics[0])
     epochs = _epochs(metrics)
     best = (run.get("best") or {}).get("epoch")
     drawings: list[Drawing] = []
     for key in dict.fromkeys(n.split("_", 1)[1] for n in names if n.startswith(tuple(CURVES))):
-        name, format = measure(key)
-        parts = {
-            part: _points(metrics, epochs, prefix + key) for prefix, part in CURVES.items() if prefix + key in names
+        name, format = metric(key)
+        splits = {
+            split: _points(metrics, epochs, prefix + key) for prefix, split in CURVES.items() if prefix + key in names
         }
-        values = [y for points in parts.values() for _, y in points if y is not None]
+        values = [y for points in splits.values() for _, y in points if y is not None]
         log = format == "number" and min(values, default=0.0) > 0 and max(values) >= LOG_FROM * min(values)
-        drawings.append(_lines(name, format, parts, best, log=log))
+        drawings.append(_lines(name, format, splits, best, log=log))
     summary = " ".join(_went(d) for d in drawings)
     if "lr" in names:
         drawings.append(_lines("learning rate", "number", {"": _points(metrics, epochs, "lr")}, None, zero=True))
@@ -43,7 +43,7 @@ def curves(run: dict[str, Any], metrics: list[dict[str, Cell]]) -> View:
         says += "weights at that moment."
     if best:
         mean = run.get("average")
-        kept = f"the mean behind epochs {count(mean['first'])} to {count(mean['last'])} was kept" if mean else ""
+        kept = f"the mean after epochs {count(mean['first'])} to {count(mean['last'])} was kept" if mean else ""
         says += f" The dashed line is epoch {count(best)}{f'; {kept}' if kept else ', whose weights were kept'}."
     return View(
         id="curves",
@@ -58,7 +58,7 @@ def curves(run: dict[str, Any], metrics: list[dict[str, Cell]]) -> View:
 def _lines(
     name: str,
     format: str,
-    parts: dict[str, list[list[Any]]],
+    splits: dict[str, list[list[Any]]],
     best: int | None,
     log: bool = False,
     zero: bool = False,
@@ -70,13 +70,13 @@ def _lines(
         "format": format,
         "log": log,
         "zero": zero,
-        "series": [{"name": part, "part": part, "points": points} for part, points in parts.items()],
+        "series": [{"name": split, "part": split, "points": points} for split, points in splits.items()],
         "mark": {"x": best, "label": f"best, epoch {count(best)}"} if best else None,
     }
 
 
 def _points(metrics: list[dict[str, Cell]], epochs: list[Any], name: str) -> list[list[Any]]:
-    """[x, y] of every row that has such a figure; y is None, and the line is broken, where it is no finite number, or
+    """[x, y] of every row that has such a metric; y is None, and the line is broken, where it is no finite number, or
     an epoch ended without one."""
     rows = [(x, row[name]) for x, row in zip(epochs, metrics) if row[name] is not None or float(x).is_integer()]
     return [[x, y if isinstance(y, float) else None] for x, y in rows]
@@ -97,7 +97,7 @@ def _epochs(metrics: list[dict[str, Cell]]) -> list[float]:
 
 
 def _went(drawing: Drawing) -> str:
-    """Where a figure began and ended: "Loss: train 2.1 to 0.03, val 1.2 to 0.08."."""
+    """Where a metric began and ended: "Loss: train 2.1 to 0.03, val 1.2 to 0.08."."""
     said = []
     for series in drawing["series"]:
         known = [written(y, drawing["format"]) for _, y in series["points"] if y is not None]
@@ -114,26 +114,26 @@ def _format(column: str) -> str:
     if column in ("epoch", "step"):
         return "count"
     prefix = next((p for p in CURVES if column.startswith(p)), None)
-    return measure(column.removeprefix(prefix))[1] if prefix else "number"
+    return metric(column.removeprefix(prefix))[1] if prefix else "number"
 
 
 # --- data -----------------------------------------------------------------------------------------------------
 
 
 def data(run: dict[str, Any]) -> View:
-    """What was learned from: its parts, its columns, and what a person should know of it."""
+    """What was learned from: its splits, its columns, and what a person should know of it."""
     about = run["data"]
-    parts = about["parts"]
-    total = sum(parts.values()) or 1
+    splits = about["splits"]
+    total = sum(splits.values()) or 1
     drawings: list[Drawing] = [
         {
             "kind": "shares",
-            "title": "Examples in each part",
-            "parts": [{"name": name, "value": n} for name, n in parts.items()],
+            "title": "Examples in each split",
+            "parts": [{"name": name, "value": n} for name, n in splits.items()],
         }
     ]
     if about.get("distributions"):
-        drawings.append(_spread(about["distributions"], parts["train"]))
+        drawings.append(_spread(about["distributions"], splits["train"]))
     findings = about.get("findings") or []
     if findings:
         drawings.append({"kind": "prose", "title": "Found in the data", "sentences": findings})
@@ -148,15 +148,15 @@ def data(run: dict[str, Any]) -> View:
         heads = list(dict.fromkeys(name for column in columns for name in column))
         rows = [[column.get(h) for h in heads] for column in columns]
         drawings.append({"kind": "prose", "title": "Columns", "table": table(dict.fromkeys(heads, "text"), rows)})
-    each = ", ".join(f"{count(n)} {name} ({share(n / total)})" for name, n in parts.items())
+    each = ", ".join(f"{count(n)} {name} ({share(n / total)})" for name, n in splits.items())
     return View(
         id="data",
         title="Data",
-        says="The model learns from the train part; val chooses among epochs; test is opened once, at the end.",
-        summary=f"{plural(sum(parts.values()), 'example')} of {about['name']}: {each}.",
+        says="The model learns from the train split; val chooses among epochs; test is opened once, at the end.",
+        summary=f"{plural(sum(splits.values()), 'example')} of {about['name']}: {each}.",
         table=table(
-            {"part": "text", "examples": "count", "share": "share"},
-            [[name, n, n / total] for name, n in parts.items()],
+            {"split": "text", "examples": "count", "fraction": "share"},
+            [[name, n, n / total] for name, n in splits.items()],
         ),
         drawings=drawings,
     )
@@ -304,7 +304,7 @@ def repeat(run: dict[str, Any], config: dict[str, Any] | None = None) -> View:
         id="repeat",
         title="How to repeat it",
         says="The same command, seed, data and versions on the same kind of machine give the same weights.",
-        summary="Data and split are sha256 sums: of the content that was read, and of which example is in which part.",
+        summary="Data and split are sha256 sums: of the content that was read, and of which example is in which split.",
         table=table(
             {"kind": "text", "name": "text", "value": "text"},
             [[kind, name, text(value)] for kind, group in groups.items() for name, value in group.items()],
@@ -318,8 +318,8 @@ def repeat(run: dict[str, Any], config: dict[str, Any] | None = None) -> View:
 
 
 def _took(run: dict[str, Any]) -> str:
-    """12.3 s for 20 epochs, taken up again 2 times."""
+    """12.3 s for 20 epochs; resumed 2 times."""
     if run.get("seconds") is None:
         return UNKNOWN
-    again = f", taken up again {plural(run['resumed'], 'time')}" if run.get("resumed") else ""
+    again = f"; resumed {plural(run['resumed'], 'time')}" if run.get("resumed") else ""
     return f"{duration(run['seconds'])} for {plural(run.get('epochs_done') or 0, 'epoch')}{again}"

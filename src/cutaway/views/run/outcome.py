@@ -1,4 +1,4 @@
-"""Views of what came out: the one figure that matters, and the worst mistakes."""
+"""Views of what came out: the one metric that matters, and the worst mistakes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import textwrap
 from typing import Any
 
 from ...draw.description import Drawing, View, table
-from ...draw.words import measure, number, plural, share, written
+from ...draw.words import metric, number, plural, share, written
 
 NOUNS = {
     "image": "image",
     "table": "row",
     "text": "text",
-    "pairs": "pair",
+    "seq2seq": "pair",
     "series": "signal",
-    "sound": "sound",
+    "audio": "recording",
     "video": "video",
     "graph": "node",
 }
@@ -30,45 +30,45 @@ def noun(run: dict[str, Any]) -> str:
     return TASK_NOUNS.get(run["task"]) or NOUNS.get(run["data"]["kind"], "example")
 
 
-# --- the figure -----------------------------------------------------------------------------------------------
+# --- the metric -----------------------------------------------------------------------------------------------
 
 
 def headline(evaluation: dict[str, Any]) -> str:
-    """The figure that matters most: the one that chose the weights, or the first."""
-    measures = evaluation["measures"]
-    watched = [k for k in (evaluation.get("watch"), "accuracy", "rmse") if k in measures]
-    return str((watched or list(measures))[0])
+    """The metric that matters most: the one that chose the weights, or the first."""
+    metrics = evaluation["metrics"]
+    watched = [k for k in (evaluation.get("watch"), "accuracy", "rmse") if k in metrics]
+    return str((watched or list(metrics))[0])
 
 
 def trust(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
-    """How far the figures can be trusted: the test part is opened once, the others had a say in training."""
-    part = evaluation["part"]
-    these = f"the {plural(evaluation['count'], f'{part} {noun(run)}')}"
+    """How far the metrics can be trusted: the test split is opened once, the others had a say in training."""
+    split = evaluation["split"]
+    these = f"the {plural(evaluation['count'], f'{split} {noun(run)}')}"
     if run["data"].get("source") in ONE_FOR_ALL:
         return f"Tested on {these}, from which it learned too: there are no others."
-    if part == "test":
+    if split == "test":
         return f"Tested once, at the end, on {these}, which had no part in training."
-    if part == "val":
-        return f"There is no test part: {these} also chose the weights, so the figures flatter."
-    return f"There is no other part: the model learned from {these}, so the figures flatter."
+    if split == "val":
+        return f"There is no test split: {these} also chose the weights, so the metrics flatter."
+    return f"There is no other split: the model learned from {these}, so the metrics flatter."
 
 
 def phrase(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
-    """What the figure at the head is of: "of 360 test images right", "RMSE of price, over 90 test rows"."""
-    examples = plural(evaluation["count"], f"{evaluation['part']} {noun(run)}")
+    """What the metric at the head is of: "of 360 test images right", "RMSE of price, over 90 test rows"."""
+    examples = plural(evaluation["count"], f"{evaluation['split']} {noun(run)}")
     key = headline(evaluation)
     if key == "accuracy":
         return f"of {'the tokens of ' if run['task'] == 'tagging' else ''}{examples} right"
     values = evaluation.get("values") or {}
     of = f" of {values['column']}" if values else ""
-    return f"{values.get('unit') or ''} {measure(key)[0]}{of}, over {examples}".lstrip()
+    return f"{values.get('unit') or ''} {metric(key)[0]}{of}, over {examples}".lstrip()
 
 
 def result(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
-    """The figure in words, with its interval and what the simplest guess would reach."""
+    """The metric in words, with its interval and what the simplest guess would reach."""
     key = headline(evaluation)
-    format = measure(key)[1]
-    value, baseline = evaluation["measures"][key], evaluation.get("baseline")
+    format = metric(key)[1]
+    value, baseline = evaluation["metrics"][key], evaluation.get("baseline")
     said = f"{written(value['value'], format)} {phrase(run, evaluation)}"
     if value["low"] is not None and value["high"] is not None:
         said += f"; 95\u202f% interval: {written(value['low'], format)} to {written(value['high'], format)}"
@@ -78,30 +78,30 @@ def result(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
 
 
 def figure(run: dict[str, Any], evaluation: dict[str, Any]) -> Drawing:
-    """The figure in large type, its interval and the simplest guess on a line."""
+    """The metric in large type, its interval and the simplest guess on a line."""
     key = headline(evaluation)
-    name, format = measure(key)
+    name, format = metric(key)
     return {
         "kind": "figure",
-        "title": f"{name[:1].upper()}{name[1:]} on the {evaluation['part']} part",
+        "title": f"{name[:1].upper()}{name[1:]} on the {evaluation['split']} split",
         "phrase": phrase(run, evaluation),
         "format": format,
-        "part": evaluation["part"],
-        **evaluation["measures"][key],
+        "part": evaluation["split"],
+        **evaluation["metrics"][key],
         "end": 1 if format == "share" else None,
         "baseline": evaluation.get("baseline"),
     }
 
 
-def measures_rows(evaluation: dict[str, Any]) -> list[list[str]]:
-    """A row for every figure: name, value, low, high, each written in its own format."""
+def metrics_rows(evaluation: dict[str, Any]) -> list[list[str]]:
+    """A row for every metric: name, value, low, high, each written in its own format."""
     rows = []
-    for key, m in evaluation["measures"].items():
-        name, format = measure(key)
+    for key, m in evaluation["metrics"].items():
+        name, format = metric(key)
         rows.append([name, *(written(m[k], format) for k in ("value", "low", "high"))])
     baseline = evaluation.get("baseline")
     if baseline:
-        rows.append([baseline["name"], written(baseline["value"], measure(headline(evaluation))[1]), "", ""])
+        rows.append([baseline["name"], written(baseline["value"], metric(headline(evaluation))[1]), "", ""])
     return rows
 
 
@@ -123,12 +123,12 @@ def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
     )
     # A column of the data can have the name of one of ours: the data's is told apart.
     named = {(f"{c} (data)" if c in heads else c): "text" for c in columns}
-    says = f"The {noun(run)}s of the {evaluation['part']} part with the largest loss, worst first."
+    says = f"The {noun(run)}s of the {evaluation['split']} split with the largest loss, worst first."
     summary = "No example was got wrong."
     if mistakes:
         actual, predicted = _said(mistakes[0], evaluation)
         summary = f"The worst, {mistakes[0]['name']}, was {actual}"
-        if run["task"] != "word vectors":  # which foretell no words
+        if run["task"] != "word vectors":  # which predict no words
             summary += f"; the model said {predicted or 'nothing'}"
         summary += f", {_sure(mistakes[0])}." if _sure(mistakes[0]) else "."
     right = evaluation.get("right") or []

@@ -24,7 +24,7 @@ def discrimination(found: dict[str, Any], total: int) -> View:
     says = (
         "Left, how much of a class is found over how much of the others is taken for it, at every threshold; right, "
         "how many of those taken for it are of it. The area under the left curve (AUC) is 1 at best and 0.5 by chance, "
-        "under the right one (average precision) 1 at best and the class's share by chance."
+        "under the right one (average precision) 1 at best and the class's fraction by chance."
     )
     if not two:
         says += f" Each class is held against all others{_most(drawn, found)}."
@@ -49,7 +49,7 @@ def discrimination(found: dict[str, Any], total: int) -> View:
                 "by chance": "number",
             },
             [
-                [c["name"], c["examples"], *_three(c["auc"]), *_three(c["average_precision"]), c["share"]]
+                [c["name"], c["examples"], *_three(c["auc"]), *_three(c["average_precision"]), c["fraction"]]
                 for c in curves
             ],
         ),
@@ -70,7 +70,7 @@ def _precision(curves: list[Curve], two: bool) -> Drawing:
     drawing = _over("Precision–recall", "recall", {c["name"]: _at(c["precision"]) for c in curves}, two)
     operating = curves[0].get("operating")
     if two:
-        drawing["series"].append(_grey("chance", [curves[0]["share"]] * len(GRID)))
+        drawing["series"].append(_grey("chance", [curves[0]["fraction"]] * len(GRID)))
     if operating and operating["precision"] is not None:
         at = {"x": operating["recall"], "y": operating["precision"]}
         drawing["ring"] = {**at, "label": _decides(operating), "left": True}
@@ -113,7 +113,7 @@ def _three(m: dict[str, float | None]) -> list[float | None]:
 def _best(curve: Curve) -> str:
     """Of two classes: the areas with their intervals, and what the threshold gives."""
     said = f"Of class {curve['name']}: AUC {_interval(curve['auc'])}; average precision "
-    said += f"{_interval(curve['average_precision'])}, {number(curve['share'])} by chance."
+    said += f"{_interval(curve['average_precision'])}, {number(curve['fraction'])} by chance."
     operating = curve.get("operating")
     if operating:
         precision = operating["precision"]
@@ -211,7 +211,7 @@ def _sure(bins: list[dict[str, Any]]) -> str:
 SHOWN = 40  # columns that are drawn
 
 
-def importance(found: dict[str, Any], part: str) -> View:
+def importance(found: dict[str, Any], split: str) -> View:
     """What is lost where a column is shuffled."""
     columns = found["columns"]
     rmse = found["metric"] == "rmse"
@@ -235,7 +235,7 @@ def importance(found: dict[str, Any], part: str) -> View:
     return View(
         id="importance",
         title="What each column counts",
-        says=f"Permutation importance: {lost} where one column is shuffled among {count(found['rows'])} {part} rows; "
+        says=f"Permutation importance: {lost} where one column is shuffled among {count(found['rows'])} {split} rows; "
         f"the dot is the mean of {found['repeats']} shuffles, the bar reaches from the least to the most. Columns that "
         "tell the same share what they count, and each can seem to count nothing.",
         summary=summary,
@@ -253,7 +253,7 @@ def importance(found: dict[str, Any], part: str) -> View:
                         "name": lost,
                         "format": format,
                         "mark": "dot",
-                        "part": part,
+                        "part": split,
                         "domain": [low, high if high > low else low + 1],
                     }
                 ],

@@ -1,4 +1,4 @@
-"""Figures with their uncertainty: every score is given with a 95 % interval."""
+"""Metrics with their uncertainty: every score is given with a 95 % interval."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 HIGHER_IS_BETTER = frozenset(
     ("accuracy", "balanced_accuracy", "macro_f1", "span_f1", "span_precision", "span_recall", "r2", "bleu")
 )
-Z95 = 1.959963984540054  # the normal curve holds 95 % within ± this many deviations
+Z95 = 1.959963984540054  # the normal curve holds 95 % within ± this many standard deviations
 
 
 @dataclass(frozen=True)
-class Measure:
+class Metric:
     """A score and the interval that holds it with 95 % confidence."""
 
     value: float
@@ -30,28 +30,28 @@ class Measure:
         return {k: (v if math.isfinite(v) else None) for k, v in asdict(self).items()}
 
 
-def share(right: float, count: float) -> Measure:
+def proportion(right: float, count: float) -> Metric:
     """A share right/count with the interval of E. B. Wilson, 1927, which stays in [0, 1] and holds for few examples.
 
     NaN where nothing was counted.
     """
     if count == 0:
-        return Measure(math.nan, math.nan, math.nan)
+        return Metric(math.nan, math.nan, math.nan)
     p = right / count
     centre = (p + Z95**2 / (2 * count)) / (1 + Z95**2 / count)
     half = Z95 / (1 + Z95**2 / count) * math.sqrt(p * (1 - p) / count + Z95**2 / (4 * count**2))
     # At p = 0 and 1 the interval ends there exactly; rounding would leave the value a hair outside.
-    return Measure(p, min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half)))
+    return Metric(p, min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half)))
 
 
-def mean(values: NDArray[np.float64]) -> Measure:
+def mean(values: NDArray[np.float64]) -> Metric:
     """A mean with the interval of the normal approximation."""
     value = float(values.mean())
     half = Z95 * float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-    return Measure(value, value - half, value + half)
+    return Metric(value, value - half, value + half)
 
 
-def bootstrap(score: Callable[[NDArray[np.int64]], float], count: int, seed: int = 0) -> Measure:
+def bootstrap(score: Callable[[NDArray[np.int64]], float], count: int, seed: int = 0) -> Metric:
     """A score of `count` examples, with the percentile interval over resamples (B. Efron, 1979).
 
     `score` is given example numbers. Up to 1 000 resamples, fewer where there are very many examples.
@@ -62,6 +62,6 @@ def bootstrap(score: Callable[[NDArray[np.int64]], float], count: int, seed: int
     value = score(np.arange(count))
     known = [found for found in scores if not math.isnan(found)]
     if not known or math.isnan(value):  # R² of a constant, for one
-        return Measure(value, math.nan, math.nan)
+        return Metric(value, math.nan, math.nan)
     low, high = np.percentile(known, [2.5, 97.5])
-    return Measure(value, float(low), float(high))
+    return Metric(value, float(low), float(high))

@@ -1,4 +1,4 @@
-"""One part of a data set of pairs, in memory: sources and targets one behind another, padded batch by batch."""
+"""One split of a data set of pairs, in memory: sources and targets one after another, padded batch by batch."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import Tensor
 
 from ...errors import DataError, Problem
 from ..lengths import bucketed
-from ..sets import IGNORED, Batch, SequencePart
+from ..sets import IGNORED, Batch, SequenceSplit
 
 Ids = list[int]
 
 
-class PairsPart:
+class PairsSplit:
     """Examples are sources (n), and their targets where they have some."""
 
     def __init__(
@@ -38,8 +38,8 @@ class PairsPart:
         right answers to an example as they were written, where they are sentences. `empty` are the examples without a
         source, to which the answer is nothing.
         """
-        self._sources = SequencePart(*source, None)
-        self._targets = SequencePart(*target, None) if target is not None else None
+        self._sources = SequenceSplit(*source, None)
+        self._targets = SequenceSplit(*target, None) if target is not None else None
         self.target = target[0] if target is not None else None  # token after token, (Σ lengths,)
         self.notes, self.empty, self.texts = list(notes), list(empty), texts
         self._begin, self._names, self._row, self._references = begin, names, row, references or {}
@@ -50,7 +50,7 @@ class PairsPart:
 
     @property
     def source(self) -> tuple[Tensor, Tensor]:
-        """The ids of the sources one behind another, (Σ lengths,), and how many of each, (n,)."""
+        """The ids of the sources one after another, (Σ lengths,), and how many of each, (n,)."""
         return self._sources.values, self._sources.lengths
 
     @property
@@ -78,7 +78,7 @@ class PairsPart:
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Inputs: source (N, T), its mask (N, T), the target so far (N, S), which begins with `begin`. Target (N, S):
-        what comes next, IGNORED behind `end`. Without targets S is 1 and the target is empty."""
+        what comes next, IGNORED after `end`. Without targets S is 1 and the target is empty."""
         del seed
         for index in order:
             source, mask = next(self._sources.batches([index])).inputs  # (N, T)

@@ -16,11 +16,11 @@ import soundfile
 
 from ...errors import DataError, Problem
 from ...files import exists, read_bytes
-from ..folders import SOUNDS, entries
+from ..folders import AUDIO, entries
 
 Samples = npt.NDArray[np.float32]
 
-MEND = "Repair, replace or move away what is named."
+FIX = "Repair, replace or move away what is named."
 LEAST_RATE, LARGEST_RATE = 1000, 192_000  # samples in a second
 LOUDEST = 1e9  # full scale is 1; files of floating-point numbers may go beyond, as whole numbers of 16 bits for one
 UNKNOWN_LENGTH = 0x7FFFF000  # written from here on by programs that write to a pipe and cannot know the length
@@ -28,7 +28,7 @@ UNKNOWN_LENGTH = 0x7FFFF000  # written from here on by programs that write to a 
 
 @dataclass(frozen=True)
 class Look:
-    """What one look at a sound file told."""
+    """What one look at a audio file told."""
 
     digest: str  # sha256 of its bytes
     rate: int  # samples in a second
@@ -37,7 +37,7 @@ class Look:
 
 
 def look_at(path: Path) -> Look | Problem:
-    """The head and the sum of a sound file; or what is wrong with it."""
+    """The head and the sum of a audio file; or what is wrong with it."""
     try:
         data = read_bytes(path)
     except OSError as error:
@@ -47,7 +47,7 @@ def look_at(path: Path) -> Look | Problem:
     try:
         head = soundfile.info(io.BytesIO(data))
     except soundfile.LibsndfileError as error:
-        return Problem(str(path), f"it is no sound that can be read, whatever its name says ({_words(error)})")
+        return Problem(str(path), f"it is no audio that can be read, whatever its name says ({_words(error)})")
     promised, there = data_bytes(data)
     if there < promised:
         return Problem(
@@ -113,23 +113,23 @@ def resampled(samples: Samples, own_rate: int, rate: int) -> Samples:
 
 
 def sound_files(path: Path) -> list[Path]:
-    """The sound file itself, or those directly in a folder, sorted. Raises DataError where there is none."""
+    """The audio file itself, or those directly in a folder, sorted. Raises DataError where there is none."""
     if path.is_dir():
-        found = [p for p in entries(path) if SOUNDS.fits(p)]
+        found = [p for p in entries(path) if AUDIO.fits(p)]
         if not found:
-            raise DataError(f"{path} is a folder without sound files ({', '.join(SOUNDS.suffixes)}).")
+            raise DataError(f"{path} is a folder without audio files ({', '.join(AUDIO.suffixes)}).")
         return found
     if not exists(path):
-        raise DataError(f"There is no sound {str(path)!r}, seen from {Path.cwd()}.")
-    if not SOUNDS.fits(path):
-        raise DataError(f"{path} is not a sound file: those end in {', '.join(SOUNDS.suffixes)}.")
+        raise DataError(f"There is no audio file {str(path)!r}, seen from {Path.cwd()}.")
+    if not AUDIO.fits(path):
+        raise DataError(f"{path} is not a audio file: those end in {', '.join(AUDIO.suffixes)}.")
     return [path]
 
 
 def unusable(problems: Sequence[Problem], total: int) -> DataError:
-    """The error that names these of `total` sound files."""
-    some = f"{len(problems):,} of {total:,} sound files" if total > 1 else "The sound file"
-    return DataError(f"{some} cannot be used:", problems, mend=MEND)
+    """The error that names these of `total` audio files."""
+    some = f"{len(problems):,} of {total:,} audio files" if total > 1 else "The audio file"
+    return DataError(f"{some} cannot be used:", problems, fix=FIX)
 
 
 def _words(error: Any) -> str:

@@ -1,4 +1,4 @@
-"""Parts that are read while training goes on: what happens to the processes that read."""
+"""Splits that are read while training goes on: what happens to the processes that read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from cutaway.data.images.file_part import HANDFUL, FilePart, cores, in_threads
+from cutaway.data.images.file_split import HANDFUL, FileSplit, cores, in_threads
 from cutaway.data.images.preprocessing import ImagePreprocessing
 from cutaway.errors import DataError
 from cutaway.spec import Classes, ImageSpec
@@ -32,48 +32,48 @@ def files(tmp_path: Path) -> list[Path]:
     return found
 
 
-def numbers(part: FilePart, order: list[torch.Tensor]) -> list[list[int]]:
+def numbers(split: FileSplit, order: list[torch.Tensor]) -> list[list[int]]:
     """The colours of the images in each batch."""
-    levels = (batch.inputs[0][:, 0, 0, 0] * 0.2 + 0.5 for batch in part.batches(order))
+    levels = (batch.inputs[0][:, 0, 0, 0] * 0.2 + 0.5 for batch in split.batches(order))
     return [(255 * level).round().int().tolist() for level in levels]
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_batches_come_in_the_order_asked_for(files: list[Path], workers: int) -> None:
-    part = FilePart(files, torch.arange(12), PREPROCESSING, workers=workers)
-    assert numbers(part, [torch.tensor([11, 0, 5]), torch.tensor([3]), torch.tensor([2, 2])]) == [
+    split = FileSplit(files, torch.arange(12), PREPROCESSING, workers=workers)
+    assert numbers(split, [torch.tensor([11, 0, 5]), torch.tensor([3]), torch.tensor([2, 2])]) == [
         [11, 0, 5],
         [3],
         [2, 2],
     ]
-    assert numbers(part, []) == []
+    assert numbers(split, []) == []
     orders = [torch.randperm(12, generator=torch.Generator().manual_seed(e)).split(5) for e in range(3)]
-    assert [numbers(part, list(o)) for o in orders] == [[b.tolist() for b in o] for o in orders]
-    (batch,) = part.batches([torch.tensor([7, 1])])
+    assert [numbers(split, list(o)) for o in orders] == [[b.tolist() for b in o] for o in orders]
+    (batch,) = split.batches([torch.tensor([7, 1])])
     assert batch.inputs[0].shape == (2, 3, 6, 6)
     assert batch.inputs[0].is_contiguous(memory_format=torch.channels_last)
     assert batch.target.tolist() == [7, 1]
 
 
 def test_a_reading_process_that_dies_is_told(files: list[Path]) -> None:
-    part = FilePart(files, None, PREPROCESSING, workers=1)
+    split = FileSplit(files, None, PREPROCESSING, workers=1)
 
     def order() -> Iterator[torch.Tensor]:
         yield from [torch.tensor([0])] * 3
-        os.kill(part._loader._iterator._workers[0].pid, signal.SIGKILL)  # type: ignore[union-attr]
+        os.kill(split._loader._iterator._workers[0].pid, signal.SIGKILL)  # type: ignore[union-attr]
         time.sleep(0.3)  # until this process has been told
         yield torch.tensor([0])
 
     with pytest.raises(DataError, match=r"A process that reads images died.*workers=0"):
-        list(part.batches(order()))
-    assert numbers(part, [torch.tensor([4])]) == [[4]]  # a new one is started
+        list(split.batches(order()))
+    assert numbers(split, [torch.tensor([4])]) == [[4]]  # a new one is started
 
 
 def test_reading_processes_leave_interrupts_to_the_parent(files: list[Path]) -> None:
-    part = FilePart(files, None, PREPROCESSING, workers=1)
-    assert numbers(part, [torch.tensor([0])]) == [[0]]
-    os.kill(part._loader._iterator._workers[0].pid, signal.SIGINT)  # type: ignore[union-attr]
-    assert numbers(part, [torch.tensor([9])]) == [[9]]
+    split = FileSplit(files, None, PREPROCESSING, workers=1)
+    assert numbers(split, [torch.tensor([0])]) == [[0]]
+    os.kill(split._loader._iterator._workers[0].pid, signal.SIGINT)  # type: ignore[union-attr]
+    assert numbers(split, [torch.tensor([9])]) == [[9]]
 
 
 def test_the_order_may_fail_for_reasons_of_its_own(files: list[Path]) -> None:
@@ -83,12 +83,12 @@ def test_the_order_may_fail_for_reasons_of_its_own(files: list[Path]) -> None:
 
     for workers in (0, 1):
         with pytest.raises(RuntimeError, match="not the workers' fault"):
-            list(FilePart(files, None, PREPROCESSING, workers=workers).batches(order()))
+            list(FileSplit(files, None, PREPROCESSING, workers=workers).batches(order()))
 
 
 def test_a_handful_of_files_starts_no_processes(files: list[Path]) -> None:
-    assert FilePart(files, None, PREPROCESSING)._workers == 0
-    assert FilePart(files * (1 + HANDFUL // 12), None, PREPROCESSING)._workers == min(4, cores())
+    assert FileSplit(files, None, PREPROCESSING)._workers == 0
+    assert FileSplit(files * (1 + HANDFUL // 12), None, PREPROCESSING)._workers == min(4, cores())
 
 
 def test_threads_keep_the_order() -> None:
@@ -96,8 +96,8 @@ def test_threads_keep_the_order() -> None:
 
 
 def test_a_picture_is_whole_and_in_its_own_size(files: list[Path]) -> None:
-    part = FilePart(files, None, PREPROCESSING)
-    assert part.picture(3).size == (9, 6)
-    assert np.asarray(part.picture(3)).max() == 3
-    assert part.name(3) == str(files[3])
-    assert part.row(3) is None
+    split = FileSplit(files, None, PREPROCESSING)
+    assert split.picture(3).size == (9, 6)
+    assert np.asarray(split.picture(3)).max() == 3
+    assert split.name(3) == str(files[3])
+    assert split.row(3) is None

@@ -1,4 +1,4 @@
-"""Fitting pieces of words on the `tokenizers` library: byte-pair encoding and WordPiece; and what fitting refuses."""
+"""Fitting subwords on the `tokenizers` library: byte-pair encoding and WordPiece; and what fitting refuses."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def train_wordpiece(texts: Iterable[str], vocab_size: int, min_count: int, lower
         letters.update(library.normalizer.normalize_str(text))
     alphabet = sorted(letter for letter in letters if not letter.isspace())
     refuse_one("characters", alphabet)
-    # Where the trainer meets the pieces itself, their order, and with it who wins a tie, changes from run to run.
+    # Where the trainer meets the subwords itself, their order, and with it who wins a tie, changes from run to run.
     pieces = [*alphabet, *(f"##{letter}" for letter in alphabet)]
     if vocab_size < 2 + len(pieces):
         raise SettingError(
@@ -97,7 +97,7 @@ def _train(library: Library, texts: Iterable[str], trainer: Any) -> None:
 
 def _in_parts(text: str) -> Iterable[str]:
     """The text; or, where letters stand without a blank for longer than any word, pieces of it: a word is as costly to
-    fit as its length times the pieces that are sought."""
+    fit as its length times the subwords that are sought."""
     end = 0
     for found in STRETCH.finditer(text):
         yield text[end : found.start()]
@@ -121,7 +121,7 @@ def refuse_one(kind: str, kept: Sequence[str]) -> None:
         only = f"one only, {kept[0]!r}" if kept else "none"
         raise DataError(
             f"Of different {kind} the training text has {only}: there is nothing to tell apart.",
-            mend="Give more text; or a larger vocabulary, or a smaller min_count, where these leave the others out.",
+            fix="Give more text; or a larger vocabulary, or a smaller min_count, where these leave the others out.",
         )
 
 
@@ -139,5 +139,5 @@ def no_text(text: str, at: int) -> DataError:
     return DataError(
         f"The text {text[max(0, at - 20) : at]!r}… goes on with U+{ord(text[at]):04X}, half of a surrogate pair, which "
         "is no character.",
-        mend="It comes from bytes that are not UTF-8: convert what they were read from.",
+        fix="It comes from bytes that are not UTF-8: convert what they were read from.",
     )

@@ -12,23 +12,23 @@ import torch
 from torch import Tensor
 
 from ...errors import Problem
-from ...spec import Classes, SoundSpec
+from ...spec import AudioSpec, Classes
 from ..applicable import refuse_settings_for_others
-from ..folders import NAMED_AT_MOST, SOUNDS, absent_notes, find, fingerprint_of
-from ..sets import DataSet, SequencePart
+from ..folders import AUDIO, NAMED_AT_MOST, absent_notes, find, fingerprint_of
+from ..sets import DataSet, SequenceSplit
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, split_hash, straddle_note
 from ..threads import in_threads
-from .preprocessing import SoundPreprocessing, all_problems, spectrograms
+from .preprocessing import AudioPreprocessing, all_problems, spectrograms
 from .reading import Look, look_at, unusable
 from .spectrogram import FLOOR
 
 
-def open_sounds(path: Path, settings: DataSettings) -> DataSet:
-    """Read a folder of class folders of .wav files. Raises as `sound_dataset`."""
-    refuse_settings_for_others(settings, "sound")
-    found = find(path, SOUNDS)
-    return sound_dataset(
+def open_audio(path: Path, settings: DataSettings) -> DataSet:
+    """Read a folder of class folders of .wav files. Raises as `audio_dataset`."""
+    refuse_settings_for_others(settings, "audio")
+    found = find(path, AUDIO)
+    return audio_dataset(
         found.files,
         found.labels,
         found.classes,
@@ -36,12 +36,12 @@ def open_sounds(path: Path, settings: DataSettings) -> DataSet:
         name=path.resolve().name,
         source=str(path),
         names=[str(file.relative_to(path)) for file in found.files],
-        parts=found.parts,
+        splits=found.splits,
         notes=found.notes,
     )
 
 
-def sound_dataset(
+def audio_dataset(
     files: Sequence[Path],
     labels: Rows,
     classes: Sequence[str],
@@ -50,47 +50,47 @@ def sound_dataset(
     name: str,
     source: str,
     names: Sequence[str],
-    parts: Mapping[str, Rows] | None = None,
+    splits: Mapping[str, Rows] | None = None,
     notes: Sequence[str] = (),
 ) -> DataSet:
     """Sound files with `labels` (n,), class k named `classes[k]`, in memory as log-mel spectrograms.
 
-    `names` is what a person calls each file; `parts` the split that they come with, whose missing parts are drawn from
-    its training part. All sounds are brought to `settings.rate`, or to the rate that most training sounds have.
-    Raises DataError that names every file that cannot be used, or SettingError.
+    `names` is what a person calls each file; `splits` the split that they come with, whose missing splits are drawn
+    from its training split. All recordings are brought to `settings.rate`, or to the rate that most training recordings
+    have. Raises DataError that names every file that cannot be used, or SettingError.
     """
-    refuse_settings_for_others(settings, "sound")
+    refuse_settings_for_others(settings, "audio")
     looks = list(in_threads(look_at, files, settings.workers))
     seen = [look for look in looks if not isinstance(look, Problem)]
     if len(seen) < len(looks):
         raise unusable(all_problems(files, looks), len(files))
-    split = complete_split(labels, classes, parts, settings)
-    rate = settings.rate or commonest(seen[i].rate for i in split["train"])
-    used = np.unique(np.concatenate(list(split.values())))  # `max_samples` may have left files out
+    indices = complete_split(labels, classes, splits, settings)
+    rate = settings.rate or commonest(seen[i].rate for i in indices["train"])
+    used = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have left files out
     frames, lengths = spectrograms([files[i] for i in used], rate, settings.n_mels, settings.seconds, settings.workers)
-    places = {part: torch.from_numpy(np.searchsorted(used, rows)) for part, rows in split.items()}
+    places = {split: torch.from_numpy(np.searchsorted(used, rows)) for split, rows in indices.items()}
     train, train_lengths = taken(frames, lengths, places["train"])
-    spec = SoundSpec(int(train_lengths.max()), settings.n_mels, Classes(tuple(classes)))
-    preprocessing = SoundPreprocessing.fitted(spec, rate, settings.seconds, train)
+    spec = AudioSpec(int(train_lengths.max()), settings.n_mels, Classes(tuple(classes)))
+    preprocessing = AudioPreprocessing.fitted(spec, rate, settings.seconds, train)
     sums = [look.digest for look in seen]
     own_notes = [
-        *absent_notes(labels, classes, split, "none"),
+        *absent_notes(labels, classes, indices, "none"),
         *_notes([seen[i] for i in used], [names[i] for i in used], rate, settings.seconds, frames, lengths),
-        straddle_note(sums, split, names.__getitem__, "sounds"),
+        straddle_note(sums, indices, names.__getitem__, "recordings"),
     ]
-    sound_parts = {}
-    for part, rows in split.items():
-        values, own = taken(frames, lengths, places[part])
+    audio_splits = {}
+    for split, rows in indices.items():
+        values, own = taken(frames, lengths, places[split])
         target = torch.from_numpy(labels[rows])
-        sound_parts[part] = SequencePart(preprocessing.normalise(values), own, target, [names[i] for i in rows])
+        audio_splits[split] = SequenceSplit(preprocessing.normalise(values), own, target, [names[i] for i in rows])
     return DataSet(
         name=name,
         source=source,
         spec=spec,
-        parts={**sound_parts},
+        splits={**audio_splits},
         preprocessing=preprocessing,
         fingerprint=fingerprint_of(names, sums),
-        split_hash=split_hash(split),
+        split_hash=split_hash(indices),
         notes=[*notes, *(note for note in own_notes if note)],
     )
 
@@ -102,7 +102,7 @@ def commonest(rates: Iterable[int]) -> int:
 
 
 def taken(values: Tensor, lengths: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Of sequences one behind another, (Σ lengths, …), those of these numbers; and their lengths."""
+    """Of sequences one after another, (Σ lengths, …), those of these numbers; and their lengths."""
     pieces = torch.split(values, lengths.tolist())
     return torch.cat([pieces[i] for i in rows.tolist()]), lengths[rows]
 
@@ -110,8 +110,8 @@ def taken(values: Tensor, lengths: Tensor, rows: Tensor) -> tuple[Tensor, Tensor
 def _notes(
     seen: Sequence[Look], names: Sequence[str], rate: int, seconds: float | None, frames: Tensor, lengths: Tensor
 ) -> list[str]:
-    """What was done to the sounds that a person should know."""
-    total = f"{len(seen):,} sounds"
+    """What was done to the recordings that a person should know."""
+    total = f"{len(seen):} recordings"
     other = [f"{n} ({look.rate:,})" for n, look in zip(names, seen) if look.rate != rate]
     several = [n for n, look in zip(names, seen) if look.channels > 1]
     long = [n for n, look in zip(names, seen) if seconds is not None and look.samples > seconds * look.rate]

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from cutaway.data.sets import DataSet, SequencePart
+from cutaway.data.audio.opening import commonest, open_audio
+from cutaway.data.audio.preprocessing import AudioPreprocessing
+from cutaway.data.sets import DataSet, SequenceSplit
 from cutaway.data.settings import DataSettings
-from cutaway.data.sound.opening import commonest, open_sounds
-from cutaway.data.sound.preprocessing import SoundPreprocessing
 from cutaway.errors import DataError, SettingError
-from cutaway.spec import Classes, SoundSpec
+from cutaway.spec import AudioSpec, Classes
 
 from .test_reading import write
 
@@ -36,37 +36,37 @@ def sounds(tmp_path: Path) -> Path:
 
 
 def opened(path: Path, **settings: Any) -> DataSet:
-    return open_sounds(path, DataSettings(**settings))
+    return open_audio(path, DataSettings(**settings))
 
 
-def part(data: DataSet, name: str) -> SequencePart:
-    found = data.parts[name]
-    assert isinstance(found, SequencePart)
+def split(data: DataSet, name: str) -> SequenceSplit:
+    found = data.splits[name]
+    assert isinstance(found, SequenceSplit)
     return found
 
 
 def names(data: DataSet, name: str) -> list[str]:
-    return [part(data, name).name(i) for i in range(len(data.parts[name]))]
+    return [split(data, name).name(i) for i in range(len(data.splits[name]))]
 
 
 def test_sounds_become_frames_of_mean_0_and_deviation_1(sounds: Path) -> None:
     data = opened(sounds, n_mels=20)
     assert data.name == "sounds"
-    assert {p: len(found) for p, found in data.parts.items()} == {"train": 14, "val": 3, "test": 3}
-    assert data.spec == SoundSpec(int(part(data, "train").lengths.max()), 20, Classes(("high", "low")))
-    values = part(data, "train").values
+    assert {p: len(found) for p, found in data.splits.items()} == {"train": 14, "val": 3, "test": 3}
+    assert data.spec == AudioSpec(int(split(data, "train").lengths.max()), 20, Classes(("high", "low")))
+    values = split(data, "train").values
     assert values.dtype == torch.float32
     assert values.mean(0).abs().max() < 1e-5
     torch.testing.assert_close(values.std(0, correction=0), torch.ones(20), rtol=1e-4, atol=1e-4)
     assert data.notes == []
-    for found in data.parts.values():
-        assert isinstance(found, SequencePart)
+    for found in data.splits.values():
+        assert isinstance(found, SequenceSplit)
         assert found.target is not None
         assert [["high", "low"][k] for k in found.target] == [found.name(i).split("/")[0] for i in range(len(found))]
-    (batch,) = part(data, "val").batches([torch.arange(3)])
+    (batch,) = split(data, "val").batches([torch.arange(3)])
     x, mask = batch.inputs
     assert x.shape == (*mask.shape, 20)
-    assert mask.sum(1).tolist() == part(data, "val").lengths.tolist()
+    assert mask.sum(1).tolist() == split(data, "val").lengths.tolist()
     assert not x[~mask].any()
 
 
@@ -81,13 +81,13 @@ def test_mean_and_deviation_are_of_the_training_part_alone(tmp_path: Path) -> No
     second = opened(tmp_path, val=0)
     assert first.preprocessing.to_json() == second.preprocessing.to_json()
     assert first.fingerprint != second.fingerprint
-    assert set(first.parts) == {"train", "test"}
+    assert set(first.splits) == {"train", "test"}
 
 
 def test_new_files_are_prepared_as_training_was(sounds: Path) -> None:
     data = opened(sounds)
-    train, again = part(data, "train"), data.preprocessing.examples([sounds / n for n in names(data, "train")])
-    assert isinstance(again, SequencePart)
+    train, again = split(data, "train"), data.preprocessing.examples([sounds / n for n in names(data, "train")])
+    assert isinstance(again, SequenceSplit)
     torch.testing.assert_close(again.values, train.values, rtol=0, atol=0)
     assert again.lengths.tolist() == train.lengths.tolist()
     assert again.target is None
@@ -102,18 +102,18 @@ def test_new_files_are_prepared_as_training_was(sounds: Path) -> None:
 def test_the_preprocessing_is_json(sounds: Path) -> None:
     preprocessing = opened(sounds, seconds=0.1).preprocessing
     document = preprocessing.to_json()
-    assert document["kind"] == "sound"
-    assert SoundPreprocessing.from_json(json.loads(json.dumps(document))) == preprocessing
+    assert document["kind"] == "audio"
+    assert AudioPreprocessing.from_json(json.loads(json.dumps(document))) == preprocessing
     with pytest.raises(KeyError):
-        SoundPreprocessing.from_json({k: v for k, v in document.items() if k != "rate"})
+        AudioPreprocessing.from_json({k: v for k, v in document.items() if k != "rate"})
     image = {"kind": "image", "channels": 1, "height": 2, "width": 2, "target": {"kind": "value"}}
     with pytest.raises(TypeError, match="kind image"):
-        SoundPreprocessing.from_json({**document, "spec": image})
+        AudioPreprocessing.from_json({**document, "spec": image})
 
 
 def test_the_same_whatever_reads_it(sounds: Path) -> None:
     alone, many = opened(sounds, workers=0), opened(sounds, workers=3)
-    assert torch.equal(part(alone, "train").values, part(many, "train").values)
+    assert torch.equal(split(alone, "train").values, split(many, "train").values)
     assert (alone.fingerprint, alone.split_hash) == (many.fingerprint, many.split_hash)
     assert opened(sounds, split_seed=1).split_hash != alone.split_hash
 
@@ -126,19 +126,19 @@ def test_what_is_done_to_sounds_is_said(sounds: Path) -> None:
     data = opened(sounds, seconds=0.2)
     rates, channels, cut, silent = data.notes
     assert rates == (
-        "Brought to 8,000 samples a second by a polyphase filter: 2 of 24 sounds, high/fast.wav (16,000), "
+        "Brought to 8,000 samples a second by a polyphase filter: 2 of 24 recordings, high/fast.wav (16,000), "
         "high/slow.wav (4,000). The rate of 1 was lower, and nothing sounds there above half of it."
     )
-    assert channels == "Channels averaged to one: 1 of 24 sounds, low/two.wav."
-    assert cut == "Cut at 0.2 s: 5 of 24 sounds, high/9.wav, high/fast.wav, high/slow.wav and 2 more."
-    assert silent == "Silent throughout: 1 of 24 sounds, low/silent.wav."
+    assert channels == "Channels averaged to one: 1 of 24 recordings, low/two.wav."
+    assert cut == "Cut at 0.2 s: 5 of 24 recordings, high/9.wav, high/fast.wav, high/slow.wav and 2 more."
+    assert silent == "Silent throughout: 1 of 24 recordings, low/silent.wav."
     assert data.spec.shape[0] == 19  # 1 + ⌈(1 600 − 200) / 80⌉
 
 
 def test_a_rate_that_is_asked_for(sounds: Path) -> None:
     data = opened(sounds, rate=4000)
     assert data.preprocessing.to_json()["rate"] == 4000
-    assert "Brought to 4,000 samples a second by a polyphase filter: 20 of 20 sounds" in data.notes[0]
+    assert "Brought to 4,000 samples a second by a polyphase filter: 20 of 20 recordings" in data.notes[0]
     assert data.spec.shape[0] == opened(sounds).spec.shape[0]  # frames are told in seconds
 
 
@@ -149,16 +149,16 @@ def test_the_commonest_rate() -> None:
 
 def test_limit_thins_out_training_alone(sounds: Path) -> None:
     data = opened(sounds, max_samples=6)
-    assert [len(p) for p in data.parts.values()] == [6, 3, 3]
+    assert [len(p) for p in data.splits.values()] == [6, 3, 3]
     assert names(data, "test") == names(opened(sounds), "test")
 
 
-def test_copies_across_parts_are_told(sounds: Path) -> None:
+def test_copies_across_splits_are_told(sounds: Path) -> None:
     data = opened(sounds)
     copy = sounds / names(data, "train")[0]
     (sounds / names(data, "test")[0]).write_bytes(copy.read_bytes())
     (note,) = opened(sounds).notes
-    assert note.startswith("Duplicates straddle the split: 1 of 3 sounds in test")
+    assert note.startswith("Duplicates straddle the split: 1 of 3 recordings in test")
 
 
 def test_every_bad_file_is_named_at_once(sounds: Path) -> None:
@@ -167,19 +167,19 @@ def test_every_bad_file_is_named_at_once(sounds: Path) -> None:
     cut = sounds / "high" / "2.wav"
     cut.write_bytes(cut.read_bytes()[:-50])
     write(sounds / "low" / "3.wav", np.array([0.1, np.nan], np.float32), subtype="FLOAT")
-    with pytest.raises(DataError, match=r"^4 of 20 sound files cannot be used: .*Repair, replace") as error:
+    with pytest.raises(DataError, match=r"^4 of 20 audio files cannot be used: .*Repair, replace") as error:
         opened(sounds)
     assert [Path(p.where).name for p in error.value.problems] == ["0.wav", "1.wav", "2.wav", "3.wav"]
     for file in ("0", "1", "2"):
         sound(sounds / "high" / f"{file}.wav", 1, 2000)
-    with pytest.raises(DataError, match=r"^1 of 20 sound files cannot be used: .*3.wav: 1 of its 2 samples"):
+    with pytest.raises(DataError, match=r"^1 of 20 audio files cannot be used: .*3.wav: 1 of its 2 samples"):
         opened(sounds)
 
 
 def test_bad_new_files_are_named(sounds: Path, tmp_path: Path) -> None:
     preprocessing = opened(sounds).preprocessing
     (tmp_path / "bad.wav").write_text("nothing")
-    with pytest.raises(DataError, match=r"^The sound file cannot be used: .*bad.wav"):
+    with pytest.raises(DataError, match=r"^The audio file cannot be used: .*bad.wav"):
         preprocessing.examples([tmp_path / "bad.wav"])
     with pytest.raises(DataError, match="No sound was given"):
         preprocessing.examples([])
@@ -195,9 +195,9 @@ def test_a_part_without_a_class_is_told(tmp_path: Path) -> None:
         for k, name in enumerate(("a", "b")):
             sound(tmp_path / "train" / name / f"{i}.wav", 10 * k + i, 500 + 900 * k)
         sound(tmp_path / "test" / "a" / f"{i}.wav", 99 + i, 500)
-    assert "The test part has none of b: nothing is measured on them there." in opened(tmp_path, val=0).notes
+    assert "The test split has none of b: nothing is measured on them there." in opened(tmp_path, val=0).notes
 
 
 def test_settings_of_others_are_refused(sounds: Path) -> None:
-    with pytest.raises(SettingError, match="image_size=32 is for images and videos, and this is sound data"):
+    with pytest.raises(SettingError, match="image_size=32 is for images and videos, and this is audio data"):
         opened(sounds, image_size=32)

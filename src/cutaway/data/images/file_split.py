@@ -1,4 +1,4 @@
-"""A part of a data set whose pictures are read from their files while training goes on."""
+"""A split of a data set whose pictures are read from their files while training goes on."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Drawn(Protocol):
     def normalise(self, pixels: Tensor) -> Tensor: ...
 
 
-class FilePart:
+class FileSplit:
     """Pictures brought to size in worker processes, as bytes, and normalised here, a batch at a time.
 
     Nothing is varied in the workers, so their number changes no result. `workers` None takes one for each processor,
@@ -136,7 +136,7 @@ class FilePart:
                 del batches
                 raise DataError(
                     f"A process that reads images died: {error or 'it closed its connection'}.",
-                    mend="It ran out of memory, most likely: use fewer of them (workers=1) or none (workers=0).",
+                    fix="It ran out of memory, most likely: use fewer of them (workers=1) or none (workers=0).",
                 ) from error
             yield read
 

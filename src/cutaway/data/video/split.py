@@ -1,4 +1,4 @@
-"""A part of a data set whose examples are videos: held as bytes, or read from their files while training goes on."""
+"""A split of a data set whose examples are videos: held as bytes, or read from their files while training goes on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STRIP = 8  # frames at most in the picture of a video
 Clips = Callable[[Sequence[int]], Sequence[Tensor]]  # the frames of some examples, each uint8 (T, C, H, W)
 
 
-class VideoPart:
+class VideoSplit:
     """Videos brought to size, as bytes; a batch is normalised and padded with zeros to its own longest."""
 
     def __init__(

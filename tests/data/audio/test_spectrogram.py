@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import signal
 
-from cutaway.data.sound.reading import resampled
-from cutaway.data.sound.spectrogram import (
+from cutaway.data.audio.reading import resampled
+from cutaway.data.audio.spectrogram import (
     FLOOR,
     band_edges,
     frame_count,
@@ -140,18 +140,18 @@ def test_silence_behind_changes_no_frame_that_was_there(seed: int, count: int, s
 
 
 @settings(max_examples=40, deadline=None)
-@given(rate=st.sampled_from([8000, 16000]), share=st.floats(0.1, 0.9))
-def test_a_tone_sounds_in_the_band_of_its_frequency(rate: int, share: float) -> None:
-    frequency, bands = share * rate / 2, 20
+@given(rate=st.sampled_from([8000, 16000]), fraction=st.floats(0.1, 0.9))
+def test_a_tone_sounds_in_the_band_of_its_frequency(rate: int, fraction: float) -> None:
+    frequency, bands = fraction * rate / 2, 20
     loudest = int(spectrum_of(tone(frequency, rate), rate, bands)[5:-5].mean(0).argmax())
     edges = band_edges(rate, bands)
     assert float(edges[loudest]) < frequency < float(edges[loudest + 2])
 
 
 @settings(max_examples=30, deadline=None)
-@given(own_rate=RATES.filter(lambda r: r >= 8000), rate=RATES.filter(lambda r: r >= 8000), share=st.floats(0.1, 0.8))
-def test_another_rate_keeps_a_tone_where_and_as_loud_as_it_was(own_rate: int, rate: int, share: float) -> None:
-    frequency = share * min(own_rate, rate) / 2
+@given(own_rate=RATES.filter(lambda r: r >= 8000), rate=RATES.filter(lambda r: r >= 8000), fraction=st.floats(0.1, 0.8))
+def test_another_rate_keeps_a_tone_where_and_as_loud_as_it_was(own_rate: int, rate: int, fraction: float) -> None:
+    frequency = fraction * min(own_rate, rate) / 2
     there = tone(frequency, own_rate).astype(np.float32)
     brought = resampled(there, own_rate, rate).astype(np.float64)
     assert len(brought) == -(-len(there) * rate // own_rate)

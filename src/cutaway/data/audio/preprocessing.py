@@ -1,6 +1,6 @@
-"""From any sound to the tensor that the network takes: fitted on the training part, saved as JSON with the model.
+"""From any recording to the tensor that the network takes: fitted on the training split, saved as JSON with the model.
 
-x[t, m] = (y[t, m] − mean[m]) / deviation[m],   y the log-mel spectrogram, mean and deviation for each band
+x[t, m] = (y[t, m] − mean[m]) / std[m],   y the log-mel spectrogram, mean and standard deviation for each band
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError, Problem
-from ...spec import SoundSpec
-from ..folders import SOUNDS, labelled
-from ..sets import SequencePart
+from ...spec import AudioSpec
+from ..folders import AUDIO, labelled
+from ..sets import SequenceSplit
 from ..threads import in_threads
 from .reading import Samples, look_at, read_samples, sound_files, unusable
 from .spectrogram import log_mel
 
 
 @dataclass(frozen=True)
-class SoundPreprocessing:
+class AudioPreprocessing:
     """How a sound becomes a tensor (T, F)."""
 
-    spec: SoundSpec
+    spec: AudioSpec
     rate: int  # samples in a second that sounds are brought to
     seconds: float | None  # what they are cut to; None keeps them whole
-    mean: tuple[float, ...]  # per band, over all frames of the training sounds
+    mean: tuple[float, ...]  # per band, over all frames of the training recordings
     std: tuple[float, ...]
 
     @classmethod
-    def fitted(cls, spec: SoundSpec, rate: int, seconds: float | None, frames: Tensor) -> SoundPreprocessing:
-        """Fit it on the frames (Σ T, F) of all training sounds together."""
+    def fitted(cls, spec: AudioSpec, rate: int, seconds: float | None, frames: Tensor) -> AudioPreprocessing:
+        """Fit it on the frames (Σ T, F) of all training recordings together."""
         mean = frames.mean(0, dtype=torch.float64)
         std = torch.stack([(band.double() - m).square().mean().sqrt() for band, m in zip(frames.T, mean)])
         std = torch.where(std > 1e-6, std, 1.0)  # a band in which nothing sounds stays at 0
         return cls(spec, rate, seconds, tuple(mean.tolist()), tuple(std.tolist()))
 
     def normalise(self, frames: Tensor) -> Tensor:
-        """Log-mel frames (…, F) to float32 of the same shape: mean 0 and deviation 1 in training."""
+        """Log-mel frames (…, F) to float32 of the same shape: mean 0 and standard deviation 1 in training."""
         mean, std = (torch.tensor(v, dtype=torch.float32) for v in (self.mean, self.std))
         return (frames - mean).div_(std)
 
-    def examples(self, sources: Sequence[Any]) -> SequencePart:
+    def examples(self, sources: Sequence[Any]) -> SequenceSplit:
         """Sounds without targets: paths of .wav files, or of folders of them.
 
         Raises DataError that names every file that is no usable sound.
@@ -54,20 +54,20 @@ class SoundPreprocessing:
         found = [file for source in sources for file in sound_files(Path(source).expanduser())]
         if not found:
             raise DataError("No sound was given.")
-        return self._part(found, None, [str(file) for file in found])
+        return self._as_split(found, None, [str(file) for file in found])
 
-    def labelled(self, source: str | Path) -> SequencePart:
+    def labelled(self, source: str | Path) -> SequenceSplit:
         """The sounds of a folder of class folders, with targets.
 
         Raises DataError where it holds none, or a class that training did not know.
         """
-        files, labels, names = labelled(source, SOUNDS, self.spec.target)
-        return self._part(files, torch.tensor(labels), names)
+        files, labels, names = labelled(source, AUDIO, self.spec.target)
+        return self._as_split(files, torch.tensor(labels), names)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""
         return {
-            "kind": "sound",
+            "kind": "audio",
             "spec": specs.to_json(self.spec),
             "rate": self.rate,
             "seconds": self.seconds,
@@ -76,25 +76,25 @@ class SoundPreprocessing:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> SoundPreprocessing:
+    def from_json(cls, data: dict[str, Any]) -> AudioPreprocessing:
         """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
         spec = specs.from_json(data["spec"])
-        if not isinstance(spec, SoundSpec):
-            raise TypeError(f"a preprocessing of sounds with a spec of kind {spec.kind}")
+        if not isinstance(spec, AudioSpec):
+            raise TypeError(f"a preprocessing of audio with a spec of kind {spec.kind}")
         return cls(spec, data["rate"], data["seconds"], tuple(data["mean"]), tuple(data["std"]))
 
-    def _part(self, files: list[Path], target: Tensor | None, names: list[str]) -> SequencePart:
+    def _as_split(self, files: list[Path], target: Tensor | None, names: list[str]) -> SequenceSplit:
         looks = list(in_threads(look_at, files))
         if any(isinstance(look, Problem) for look in looks):
             raise unusable(all_problems(files, looks), len(files))
         frames, lengths = spectrograms(files, self.rate, self.spec.n_mels, self.seconds)
-        return SequencePart(self.normalise(frames), lengths, target, names)
+        return SequenceSplit(self.normalise(frames), lengths, target, names)
 
 
 def spectrograms(
     files: Sequence[Path], rate: int, bands: int, seconds: float | None, workers: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The log-mel frames of these files one behind another, (Σ T, bands) float32, and how many each has, (n,).
+    """The log-mel frames of these files one after another, (Σ T, bands) float32, and how many each has, (n,).
 
     Files are read in `workers` threads (None: one for each processor). Raises DataError that names every file whose
     samples cannot be used.

@@ -1,4 +1,4 @@
-"""The parts of graph data: nodes of one graph, or whole graphs."""
+"""The splits of graph data: nodes of one graph, or whole graphs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .sampling import Around
 Row = Callable[[int], dict[str, str] | None]
 
 
-class NodePart:
+class NodeSplit:
     """Nodes of one graph: a batch is the whole graph with the nodes to answer for, or what lies around them.
 
     Inputs are x (V, F), edges (2, E) and rows (n,): the numbers of the nodes in x. The same x and edges are given every
@@ -43,7 +43,7 @@ class NodePart:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def at(self, rows: Tensor) -> NodePart:
+    def at(self, rows: Tensor) -> NodeSplit:
         """The same examples where they stand at other rows of x."""
         moved = copy.copy(self)
         moved.rows = rows
@@ -87,7 +87,7 @@ class NodePart:
 
 
 class SideBySide:
-    """Graphs in memory one behind another, their nodes and edges in the order of the graphs."""
+    """Graphs in memory one after another, their nodes and edges in the order of the graphs."""
 
     def __init__(self, x: Tensor, edges: Tensor, graph: Tensor) -> None:
         """`graph` (V,) is the graph of each node, from 0; each has nodes."""
@@ -112,13 +112,13 @@ class SideBySide:
 
 
 def _stretches(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Stretches start, start + 1, … one behind another: the stretch of each number, and the numbers."""
+    """Stretches start, start + 1, … one after another: the stretch of each number, and the numbers."""
     owner = torch.arange(len(lengths)).repeat_interleave(lengths)
     within = torch.arange(len(owner)) - (lengths.cumsum(0) - lengths)[owner]
     return owner, starts[owner] + within
 
 
-class GraphsPart:
+class GraphsSplit:
     """Whole graphs: a batch holds some side by side, with no edges between them.
 
     Inputs are x (V, F), edges (2, E), no rows (0,) and the graph of each node (V,), numbered from 0 in the batch.
@@ -133,7 +133,7 @@ class GraphsPart:
         row: Row | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        """`rows` (n,) says which of the graphs are of this part; `names` and `row` are by example."""
+        """`rows` (n,) says which of the graphs are of this split; `names` and `row` are by example."""
         self.graphs, self.rows, self.target, self.notes = graphs, rows, target, list(notes)
         self._names, self._row = names, row
 

@@ -10,7 +10,7 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.sound.reading import Look, Samples, data_bytes, look_at, read_samples, sound_files
+from cutaway.data.audio.reading import Look, Samples, data_bytes, look_at, read_samples, sound_files
 from cutaway.errors import DataError, Problem
 
 WAVE = (0.5 * np.sin(np.arange(800) / 5)).astype(np.float32)
@@ -74,13 +74,13 @@ def test_a_sound_is_cut_and_brought_to_a_rate(tmp_path: Path) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(share=st.floats(0, 1, exclude_max=True), subtype=st.sampled_from(["PCM_16", "PCM_24", "FLOAT"]))
+@given(fraction=st.floats(0, 1, exclude_max=True), subtype=st.sampled_from(["PCM_16", "PCM_24", "FLOAT"]))
 def test_no_beginning_of_a_file_passes_for_the_whole(
-    tmp_path_factory: pytest.TempPathFactory, share: float, subtype: str
+    tmp_path_factory: pytest.TempPathFactory, fraction: float, subtype: str
 ) -> None:
     path = write(tmp_path_factory.mktemp("cut") / "a.wav", subtype=subtype)
     data = path.read_bytes()
-    path.write_bytes(data[: int(share * len(data))])
+    path.write_bytes(data[: int(fraction * len(data))])
     assert isinstance(look_at(path), Problem)
 
 
@@ -113,7 +113,7 @@ def test_files_that_are_no_sounds_are_named(tmp_path: Path) -> None:
     empty.touch()
     text.write_text("This is no sound.\n" * 20)
     assert look_at(empty) == Problem(str(empty), "it is empty (0 bytes)")
-    assert "no sound that can be read, whatever its name says (Format not recognised)" in what(look_at(text))
+    assert "no audio that can be read, whatever its name says (Format not recognised)" in what(look_at(text))
     assert "cannot be read (No such file" in what(look_at(tmp_path / "none.wav"))
     assert "it holds no samples" in what(look_at(write(tmp_path / "none.wav", WAVE[:0])))
     slow = write(tmp_path / "slow.wav", rate=300)
@@ -143,10 +143,10 @@ def test_the_files_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     assert sound_files(tmp_path) == [first, second]
     assert sound_files(first) == [first]
-    with pytest.raises(DataError, match="There is no sound"):
+    with pytest.raises(DataError, match="There is no audio file"):
         sound_files(tmp_path / "c.wav")
-    with pytest.raises(DataError, match=r"notes.txt is not a sound file: those end in .wav"):
+    with pytest.raises(DataError, match=r"notes.txt is not a audio file: those end in .wav"):
         sound_files(tmp_path / "notes.txt")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="a folder without sound files"):
+    with pytest.raises(DataError, match="a folder without audio files"):
         sound_files(tmp_path / "empty")

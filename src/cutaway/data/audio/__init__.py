@@ -1,0 +1,1 @@
+"""Audio: .wav files, and the log-mel spectrograms that the network gets of them."""

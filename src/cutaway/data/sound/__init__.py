@@ -1,1 +1,0 @@
-"""Sounds: .wav files, and the log-mel spectrograms that the network gets of them."""
