@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from cutaway.generation.decoding import PENALTIES
+from cutaway.models.gru import gru_step
 from cutaway.models.registry import card, create_model
 from cutaway.nn.attention import attention_weights, scaled_dot_product
 from cutaway.nn.masks import causal_mask
 from cutaway.nn.position import sinusoids
-from cutaway.nn.recurrent import gru_step
 from cutaway.tasks.metrics import proportion
 from cutaway.textbook.backprop import Layer, backward, delta_half_squared_error, forward
 from cutaway.textbook.convolution import convolve, correlate, sobel_x, sobel_y
@@ -153,7 +153,7 @@ def test_pytorchs_gru_resets_behind_the_product() -> None:
     cell = torch.nn.GRUCell(3, 4)
     x, h = torch.randn(2, 3), torch.randn(2, 4)
     weights = (cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
-    (after,), (before,) = (gru_step(x, (h,), weights, reset=reset) for reset in ("after", "before"))
+    after, before = (gru_step(x, (h,), weights, reset)["state"] for reset in ("after", "before"))
     assert torch.allclose(after, cell(x, h), atol=1e-6)
     assert not torch.allclose(before, cell(x, h), atol=1e-3)
 

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.commands.textbook import as_textbook, cached
+from cutaway.inspect.gates import STEP_OF
 from cutaway.interop.oracles import compared_config
 from cutaway.models.registry import preset
-from cutaway.nn import attention, cache, recurrent
+from cutaway.nn import attention, cache
 
 BOUND = 1e-9
 
@@ -60,8 +61,8 @@ def test_attention_that_is_scaled_otherwise_is_noticed() -> None:
 def test_another_step_of_a_cell_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(2, 4, 3, dtype=torch.float64)
     assert worst(nn.GRU(3, 5, batch_first=True), x) <= BOUND
-    step = recurrent._sums
-    monkeypatch.setattr(recurrent, "_sums", lambda *given: tuple(2 * part for part in step(*given)))
+    step = STEP_OF["GRU"]
+    monkeypatch.setitem(STEP_OF, "GRU", lambda *given: {name: 2 * gate for name, gate in step(*given).items()})
     assert worst(nn.GRU(3, 5, batch_first=True), x) > BOUND
 
 

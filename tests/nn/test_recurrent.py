@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from typing import Any
@@ -13,16 +14,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from cutaway.errors import ModelError
+from cutaway.inspect.gates import unroll
+from cutaway.models.gru import gru_step
+from cutaway.models.lstm import lstm_step
+from cutaway.models.rnn import elman_step
 from cutaway.nn import recurrent
-from cutaway.nn.recurrent import (
-    elman_step,
-    gru_step,
-    in_rectangles,
-    lengths_of,
-    lstm_step,
-    packed,
-    unroll,
-)
+from cutaway.nn.recurrent import in_rectangles, lengths_of, packed
 
 LAYERS = {
     "tanh": lambda *sizes, **kw: recurrent.RNN(*sizes, nonlinearity="tanh", **kw),
@@ -73,7 +70,8 @@ def assert_same(layer: nn.RNNBase, x: Tensor, answers: list[tuple[Tensor, ...]])
 
 
 def test_one_step_of_elman_in_numbers() -> None:
-    (h,) = elman_step(scalar(2.0), (scalar(0.5),), [scalar(0.3), scalar(-0.4), scalar(0.1)[0], scalar(0.2)[0]])
+    weights = (scalar(0.3), scalar(-0.4), scalar(0.1)[0], scalar(0.2)[0])
+    h = elman_step(scalar(2.0), (scalar(0.5),), weights)["state"]
     assert h.item() == pytest.approx(math.tanh(0.3 * 2 + 0.1 - 0.4 * 0.5 + 0.2), abs=1e-15)
 
 
@@ -82,21 +80,21 @@ def test_one_step_of_the_lstm_in_numbers() -> None:
     W, U, b, b2 = (0.1, 0.2, 0.3, 0.4), (-0.5, 0.6, -0.7, 0.8), (0.01, 0.02, 0.03, 0.04), (0.0, 0.5, 0.0, -0.5)
     i, f, g, o = (W[k] * x + U[k] * h + b[k] + b2[k] for k in range(4))
     cell = sigmoid(f) * c + sigmoid(i) * math.tanh(g)
-    weights = [scalar(*W), scalar(*U), torch.tensor(b).double(), torch.tensor(b2).double()]
-    shown, kept = lstm_step(scalar(x), (scalar(h), scalar(c)), weights)
-    assert kept.item() == pytest.approx(cell, abs=1e-7)
-    assert shown.item() == pytest.approx(sigmoid(o) * math.tanh(cell), abs=1e-7)
+    weights = (scalar(*W), scalar(*U), torch.tensor(b).double(), torch.tensor(b2).double())
+    found = lstm_step(scalar(x), (scalar(h), scalar(c)), weights)
+    assert found["cell"].item() == pytest.approx(cell, abs=1e-7)
+    assert found["state"].item() == pytest.approx(sigmoid(o) * math.tanh(cell), abs=1e-7)
 
 
 def test_one_step_of_the_gru_in_numbers_with_either_reset() -> None:
     x, h = 2.0, 0.5
     W, U, b, b2 = (0.1, 0.2, 0.3), (-0.5, 0.6, -0.7), (0.01, 0.02, 0.03), (0.5, -0.25, 0.75)
-    weights = [scalar(*W), scalar(*U), torch.tensor(b).double(), torch.tensor(b2).double()]
+    weights = (scalar(*W), scalar(*U), torch.tensor(b).double(), torch.tensor(b2).double())
     r, z = (sigmoid(W[k] * x + U[k] * h + b[k] + b2[k]) for k in range(2))
     after = math.tanh(W[2] * x + b[2] + r * (U[2] * h + b2[2]))
     before = math.tanh(W[2] * x + b[2] + U[2] * (r * h) + b2[2])
     for reset, n in (("after", after), ("before", before)):
-        (found,) = gru_step(scalar(x), (scalar(h),), weights, reset)
+        found = gru_step(scalar(x), (scalar(h),), weights, reset)["state"]
         assert found.item() == pytest.approx((1 - z) * n + z * h, abs=1e-7)
     assert abs(after - before) > 0.01
 
@@ -106,11 +104,11 @@ def test_the_papers_gru_is_another_network_than_pytorchs() -> None:
     x = ragged(2, 5)[0]
     for hidden, bias, same in ((4, True, False), (4, False, False), (1, True, False), (1, False, True)):
         layer = made("gru", hidden=hidden, bias=bias)
-        fused, paper = layer(x)[0], unroll(layer, x, reset="before")[0]
+        fused, paper = layer(x)[0], unroll(layer, x, step=functools.partial(gru_step, reset="before"))[0]
         assert torch.allclose(fused, paper, rtol=1e-9) == same
         assert torch.allclose(fused, unroll(layer, x)[0], rtol=1e-9)
     with pytest.raises(ModelError, match=r"^reset='between' cannot be"):
-        unroll(layer, x, reset="between")
+        unroll(layer, x, step=functools.partial(gru_step, reset="between"))
 
 
 # --- all steps ----------------------------------------------------------------------------------------------------
@@ -135,7 +133,7 @@ def test_unrolled_is_fused(
     zeros = recurrent.begin(layer, x)
     state = tuple(torch.randn_like(part) for part in zeros) if begun else None
     outputs, after = layer(x, recurrent.as_given(state))
-    ours, ours_after = unroll(layer, x, state=state)
+    ours, ours_after, _ = unroll(layer, x, state=state)
     assert_same(layer, x, [(outputs, *recurrent.as_state(after)), (ours, *ours_after)])
 
 
@@ -157,7 +155,7 @@ def test_every_path_through_many_lengths(
     layer = made(kind, seed, num_layers=layers, bidirectional=both)
     x, lengths, mask = ragged(count, steps + extra, seed=seed)
     x.requires_grad_()
-    textbook, state = unroll(layer, x, mask)
+    textbook, state, _ = unroll(layer, x, mask)
     pack, packed_state = packed(layer, x, lengths)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recurrent, "LEAST_WORK", 0 if cut else 10**9)

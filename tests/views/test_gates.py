@@ -13,8 +13,8 @@ from torch import Tensor, nn
 import cutaway
 from cutaway.errors import SettingError, UnknownName
 from cutaway.inspect import memory
+from cutaway.inspect.gates import unroll
 from cutaway.inspect.memory import by_lag, plain_network, readings, steps_of
-from cutaway.nn.recurrent import unroll
 from cutaway.views import gates
 from cutaway.views.subject import Subject, open_model, open_run
 from tests.inspect.test_probes import traces
@@ -63,7 +63,7 @@ def test_curves_and_table_are_the_gates() -> None:
     layer = gates.look(subject, 1)[0]
     rnn: Any = subject.model.get_submodule("rnn")
     with torch.no_grad():
-        outputs, _ = unroll(rnn, subject.inputs[0][1:])
+        outputs, _, _ = unroll(rnn, subject.inputs[0][1:])
     torch.testing.assert_close(layer.gates["state"], outputs[0])
     found = gates.view(subject)
     rows = {row[1]: row for row in found["table"]["rows"]}
@@ -147,7 +147,7 @@ def jacobian_sizes(layer: Any, x: Tensor, first: tuple[Tensor, ...]) -> list[flo
     states = []
     with torch.no_grad():
         for row in x:
-            _, state = unroll(layer, row[None, None], None, state)
+            _, state, _ = unroll(layer, row[None, None], None, state)
             states.append(state)
     for t in range(len(x)):
 
@@ -159,7 +159,7 @@ def jacobian_sizes(layer: Any, x: Tensor, first: tuple[Tensor, ...]) -> list[flo
             else:
                 state = (memory,)
             for row in x[t + 1 :]:
-                _, state = unroll(layer, row[None, None], None, state)
+                _, state, _ = unroll(layer, row[None, None], None, state)
             return state[-1]
 
         found.append(torch.autograd.functional.jacobian(later, states[t][-1]).reshape(hidden, hidden).norm())

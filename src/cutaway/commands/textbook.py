@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..inspect.gates import unroll
 from ..interop.oracles.compare import difference
 from ..models.contract import Advances, Decodes, Extends
 from ..models.registry import Preset
 from ..nn.attention import MultiHeadAttention
 from ..nn.normalization import batch_norm, layer_norm, rms_norm
-from ..nn.recurrent import as_state, unroll
+from ..nn.recurrent import as_state
 from ..textbook.convolution import correlate
 
 STEPS, RATE_STEPS = 7, 3  # tokens of a text; updates of a parameter
@@ -98,7 +99,7 @@ def _recurrent(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     """On sequences of one length, since batches of several come packed."""
     x = torch.randn(2, STEPS, layer.input_size, dtype=layer.weight_hh_l0.dtype)
     y, last = layer(x)
-    written, final = unroll(layer, x)
+    written, final, _ = unroll(layer, x)
     return _side_by_side((y, *as_state(last))), _side_by_side((written, *final))
 
 

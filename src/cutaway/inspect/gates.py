@@ -1,7 +1,7 @@
 """Every gate of a recurrent layer at every step, by computing the recurrence again beside the fused layer.
 
 The fused layers give states alone. Here the same inputs, lengths and initial states go through the equations of
-`nn/recurrent.py` once more, step after step, with the layer's own weights:
+`models/rnn.py`, `lstm.py` and `gru.py` once more, step after step, with the layer's own weights:
 
     RNN     state
     LSTM    input, forget, candidate, output, cell, state
@@ -14,6 +14,7 @@ with dropout between the layers the same numbers are dropped: those that the gen
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,18 +24,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from ..nn.recurrent import (
-    State,
-    as_state,
-    begin,
-    cuts_of,
-    elman_step,
-    gru_gates,
-    lstm_gates,
-    refuse_projections,
-    weights_of,
-)
+from ..models.gru import gru_step
+from ..models.lstm import lstm_step
+from ..models.rnn import elman_step
+from ..nn.recurrent import State, Weights, as_state, begin, cuts_of, refuse_projections, weights_of
 
+# One step: x (N, inputs), the state and the weights to all that it computes, each (N, hidden).
+Step = Callable[[Tensor, State, Weights], dict[str, Tensor]]
+STEP_OF: dict[str, Step] = {  # by what PyTorch's layers call their kind
+    "RNN_TANH": elman_step,
+    "RNN_RELU": functools.partial(elman_step, activation=torch.relu),
+    "LSTM": lstm_step,
+    "GRU": gru_step,
+}
 Between = Callable[[Tensor], Tensor]  # what happens to (N, T, F) between two layers
 
 
@@ -100,7 +102,7 @@ def lengths_given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | Non
 
 def _over_steps(layer: nn.RNNBase) -> Between:
     def drop(x: Tensor) -> Tensor:
-        return F.dropout(x.transpose(0, 1).contiguous(), layer.dropout, True).transpose(0, 1)
+        return F.dropout(x.transpose(0, 1).contiguous(), layer.dropout, layer.training).transpose(0, 1)
 
     return drop
 
@@ -132,57 +134,77 @@ def _over_sorted(layer: nn.RNNBase, lengths: Tensor) -> Between:
     return drop
 
 
+def unroll(
+    layer: nn.RNNBase,
+    x: Tensor,
+    mask: Tensor | None = None,
+    state: State | None = None,
+    step: Step | None = None,
+    between: Between | None = None,
+) -> tuple[Tensor, State, dict[str, Tensor]]:
+    """What an `nn.RNN`, `nn.LSTM` or `nn.GRU` computes of x (N, T, F), step after step, with the layer's own weights:
+    outputs (N, T, ways · hidden), the final state of each layer and way, (layers · ways, N, hidden), and its gates by
+    name, as l0.reset, each (N, T, hidden).
+
+    `mask` (N, T) is True where a step is real; where it is not, outputs and gates are 0. x is batch first, whatever the
+    layer says. `state` is what to begin with, zeros if there is none; `step` is another step than the layer's own, the
+    published GRU's for one; `between` stands between two layers, where the layer itself has dropout. Raises ModelError
+    for an LSTM with projections.
+    """
+    refuse_projections(layer)
+    step, between = step or STEP_OF[layer.mode], between or _over_steps(layer)
+    state = begin(layer, x) if state is None else state
+    found: dict[str, Tensor] = {}
+    final: list[State] = []
+    for level in range(layer.num_layers):
+        outputs = []
+        for way in range(2 if layer.bidirectional else 1):
+            first = tuple(part[len(final)] for part in state)
+            gates, last = _one_way(step, x, mask, first, weights_of(layer, level, way), way == 1)
+            found |= {f"l{level}{'_reverse' * way}.{name}": gate for name, gate in gates.items()}
+            outputs.append(gates["state"])
+            final.append(last)
+        x = torch.cat(outputs, dim=2)  # (N, T, ways · hidden)
+        if level + 1 < layer.num_layers:
+            x = between(x)
+    return x, tuple(torch.stack(part) for part in zip(*final)), found
+
+
+def _one_way(
+    step: Step, x: Tensor, mask: Tensor | None, state: State, weights: Weights, backward: bool
+) -> tuple[dict[str, Tensor], State]:
+    """One layer in one direction: its gates, each (N, T, hidden), and the last state."""
+    steps: list[dict[str, Tensor]] = [{} for _ in range(x.shape[1])]
+    for t in reversed(range(x.shape[1])) if backward else range(x.shape[1]):
+        gates = step(x[:, t], state, weights)
+        after = state_of(gates)
+        if mask is None:
+            state, steps[t] = after, gates
+        else:
+            real = mask[:, t, None]  # (N, 1)
+            state = tuple(torch.where(real, new, old) for new, old in zip(after, state))
+            steps[t] = {name: torch.where(real, gate, torch.zeros_like(gate)) for name, gate in gates.items()}
+    return {name: torch.stack([gates[name] for gates in steps], dim=1) for name in steps[0]}, state
+
+
+def state_of(gates: dict[str, Tensor]) -> State:
+    """What a step hands on: h, and c for an LSTM."""
+    return (gates["state"], gates["cell"]) if "cell" in gates else (gates["state"],)
+
+
 @torch.no_grad()
 def replay(layer: nn.RNNBase, reading: Reading) -> dict[str, Tensor]:
     """The gates of a layer by name, as l0.reset, each (N, T, hidden): 0 beyond a sequence's end.
 
     Raises ModelError for an LSTM with projections.
     """
-    refuse_projections(layer)
     x = reading.x.detach()
-    found: dict[str, Tensor] = {}
-    state = begin(layer, x) if reading.state is None else tuple(part.detach() for part in reading.state)
+    state = None if reading.state is None else tuple(part.detach() for part in reading.state)
     real = None
     if reading.lengths is not None:
         real = torch.arange(x.shape[1], device=x.device) < reading.lengths.to(x.device)[:, None]  # (N, T)
-    ways = 2 if layer.bidirectional else 1
-    for level in range(layer.num_layers if reading.whole else 1):
-        outputs = []
-        for way in range(ways):
-            first = tuple(part[level * ways + way] for part in state)
-            gates = _one_way(layer, x, real, first, weights_of(layer, level, way), way == 1)
-            found |= {f"l{level}{'_reverse' * way}.{name}": gate for name, gate in gates.items()}
-            outputs.append(gates["state"])
-        x = torch.cat(outputs, dim=2)  # (N, T, ways · hidden)
-        if reading.between is not None and level + 1 < layer.num_layers:
-            x = reading.between(x)
-    return found
-
-
-def _one_way(
-    layer: nn.RNNBase, x: Tensor, real: Tensor | None, state: State, weights: list[Tensor], backward: bool
-) -> dict[str, Tensor]:
-    """One layer in one direction: its gates, each (N, T, hidden)."""
-    steps: list[dict[str, Tensor]] = [{} for _ in range(x.shape[1])]
-    for t in reversed(range(x.shape[1])) if backward else range(x.shape[1]):
-        gates = step(layer.mode, x[:, t], state, weights)
-        after = (gates["state"], gates["cell"]) if "cell" in gates else (gates["state"],)
-        if real is None:
-            state, steps[t] = after, gates
-        else:
-            here = real[:, t, None]  # (N, 1)
-            state = tuple(torch.where(here, new, old) for new, old in zip(after, state))
-            steps[t] = {name: torch.where(here, gate, torch.zeros_like(gate)) for name, gate in gates.items()}
-    return {name: torch.stack([gates[name] for gates in steps], dim=1) for name in steps[0]}
-
-
-def step(mode: str, x: Tensor, state: State, weights: list[Tensor]) -> dict[str, Tensor]:
-    """All that one step computes, each (N, hidden): x (N, inputs), of a layer of that mode (LSTM, GRU, RNN_TANH, …)."""
-    if mode == "LSTM":
-        return lstm_gates(x, state, weights)
-    if mode == "GRU":
-        return gru_gates(x, state, weights)
-    return {"state": elman_step(x, state, weights, torch.relu if mode == "RNN_RELU" else torch.tanh)[0]}
+    found = unroll(layer, x, real, state, between=reading.between or (lambda x: x))[2]
+    return found if reading.whole else {name: gate for name, gate in found.items() if name.startswith("l0")}
 
 
 @torch.no_grad()
@@ -196,12 +218,12 @@ def of_cell(cell: nn.RNNCellBase, args: tuple[Any, ...], kwargs: dict[str, Any])
         before: State = (zeros, zeros) if mode == "LSTM" else (zeros,)
     else:
         before = tuple(part.detach() if part.ndim == 2 else part.detach()[None] for part in as_state(state))
-    return {name: gate[:, None] for name, gate in step(mode, x, before, weights_of_cell(cell)).items()}
+    return {name: gate[:, None] for name, gate in STEP_OF[mode](x, before, weights_of_cell(cell)).items()}
 
 
-def weights_of_cell(cell: nn.RNNCellBase) -> list[Tensor]:
-    """W, U, and b and b' where there are biases."""
-    return [cell.weight_ih, cell.weight_hh, *((cell.bias_ih, cell.bias_hh) if cell.bias else ())]
+def weights_of_cell(cell: nn.RNNCellBase) -> Weights:
+    """W, U, b and b'."""
+    return cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh
 
 
 def mode_of(cell: nn.RNNCellBase) -> str:

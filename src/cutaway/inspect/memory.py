@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ..nn.recurrent import State, as_state, begin, weights_of
-from .gates import Reading, mode_of, read, replay, step, weights_of_cell
+from .gates import STEP_OF, Reading, mode_of, read, replay, weights_of_cell
 
 PROBES = 32  # random directions
 
@@ -98,12 +98,11 @@ def by_lag(layer: nn.Module, x: Tensor, first: State, level: int = 0, way: int =
     else:
         assert isinstance(layer, nn.RNNBase)
         mode, weights = layer.mode, weights_of(layer, level, way)
-    weights = [weight.detach() for weight in weights]
     carried: list[Tensor] = []
     with torch.enable_grad():
         state: State = tuple(part.detach().expand(PROBES, -1) for part in first)
         for row in x.detach():
-            gates = step(mode, row.expand(PROBES, -1), state, weights)
+            gates = STEP_OF[mode](row.expand(PROBES, -1), state, weights)
             memory = gates["cell" if mode == "LSTM" else "state"]  # (PROBES, hidden)
             if not carried:  # nothing before it asks for a gradient
                 memory = memory.detach().requires_grad_()

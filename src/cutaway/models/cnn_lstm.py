@@ -9,7 +9,7 @@ the paper):
     φ_t = φ_V(v_t)
     i, f, o = σ(W φ_t + U h_{t−1} + b),   g = tanh(W_g φ_t + U_g h_{t−1} + b_g)
     c_t = f ⊙ c_{t−1} + i ⊙ g,            h_t = o ⊙ tanh(c_t)
-    z = W_z h_T + b_z      (readout "last"),   or   W_z (Σ_t h_t / T) + b_z      (readout "mean")
+    z = W_z h_T + b_z      (pooling "last"),   or   W_z (Σ_t h_t / T) + b_z      (pooling "mean")
 
 Shapes, from a video (N, T, C, H, W) with a mask (N, T), the three stages of `cnn-lstm`; M is the number of all real
 frames of the batch:
@@ -24,14 +24,6 @@ frames of the batch:
 Only real frames enter the convolutions and the steps of the LSTM. Padding so costs nothing; more than that, it leaves
 no trace: normalization in training takes the mean over all that enters, and frames of zeros, which show nothing, would
 change the statistics of those that do. A video alone and the same video beside a longer one have the same answer.
-
-Where the paper and this file differ:
-- The paper's CNN is CaffeNet, trained on ImageNet, up to its first or second dense layer. Here it is a small one that
-  is trained with the rest, for videos of few pixels; its last map is read cell by cell, since a mean over the whole map
-  would lose where things are, and so which way they move.
-- The paper gives a prediction at each step, trains all of them, and averages their probabilities. Here one answer is
-  given, from the last state or from the mean of all; a linear layer of the mean is the mean of the logits.
-- PyTorch's LSTM has two biases to each gate, of which the sum alone matters.
 """
 
 from __future__ import annotations
@@ -44,44 +36,28 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from ..errors import ModelError, require
+from ..errors import ModelError
 from ..nn.masks import real_places
 from ..nn.recurrent import lengths_of
 from ..spec import Classes, Value, VideoSpec
 from .card import Card, Divergence, Published
 from .contract import Network
+from .fields import Checked, fraction, one_of, positive
 from .images import refuse_small
-
-POOLING = ("last", "mean")
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    in_channels: int = 3  # 1 for grey, 3 for RGB
-    channels: tuple[int, ...] = (16, 32, 64)  # of each convolution; each is followed by a halving
-    grid: int = 3  # cells of the last map that are told apart, in height and width
-    hidden_dim: int = 128  # units of the LSTM
-    layers: int = 1  # of the LSTM, one above the other
-    pooling: str = "last"  # what the head sees: last, the state after the last frame; mean, of all states
-    dropout: float = 0.0  # share of what leaves the CNN, and of what the head sees, that is dropped in training
-    num_classes: int = 10  # values that the head gives: one for each class, 1 for a number
-
-    def __post_init__(self) -> None:
-        require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
-        require(
-            len(self.channels) >= 1 and min(self.channels) >= 1,
-            "channels",
-            self.channels,
-            "one number or more, each at least 1",
-        )
-        require(self.grid >= 1, "grid", self.grid, "at least 1")
-        require(self.hidden_dim >= 1, "hidden_dim", self.hidden_dim, "at least 1")
-        require(self.layers >= 1, "layers", self.layers, "at least 1")
-        require(self.pooling in POOLING, "pooling", self.pooling, " or ".join(POOLING))
-        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
-        require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+    in_channels: int = positive(3)  # 1 for gray, 3 for RGB
+    channels: tuple[int, ...] = positive((16, 32, 64))  # of each convolution; each is followed by a halving
+    grid: int = positive(3)  # cells of the last map that are told apart, in height and width
+    hidden_dim: int = positive(128)  # units of the LSTM
+    layers: int = positive(1)  # of the LSTM, one above the other
+    pooling: str = one_of("last", ("last", "mean"))  # what the head sees: the last state, or the mean of all
+    dropout: float = fraction(0.0)  # fraction of what leaves the CNN, and of what the head sees, dropped in training
+    num_classes: int = positive(10)  # values that the head gives: one for each class, 1 for a number
 
     @classmethod
     def for_spec(cls, preset: Config, spec: VideoSpec) -> Config:
@@ -103,7 +79,7 @@ class Config:
 class Stage(nn.Module):
     """Convolution 3×3, normalization, ReLU and the largest of each 2×2: (M, C, H, W) to (M, C', H/2, W/2).
 
-    The convolution has no bias: the normalization behind it has one.
+    The convolution has no bias: the normalization after it has one.
     """
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
@@ -140,8 +116,8 @@ class CNNLSTM(Network):
     def features(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """What the head sees: the last state, or the mean of all, (N, hidden).
 
-        `mask` (N, T) is True where a frame is real, at least at the first of each video; padding stands behind. Raises
-        ModelError where it stands elsewhere.
+        `mask` (N, T) is True where a frame is real, at least at the first of each video; padding stands after them.
+        Raises ModelError where it stands elsewhere.
         """
         mask = real_places(mask, x.shape)
         lengths = lengths_of(mask, x.shape[1])
@@ -155,7 +131,7 @@ class CNNLSTM(Network):
             seen[mask] = real
             packed = pack_padded_sequence(seen, lengths, batch_first=True, enforce_sorted=False)
             packed_states, (last, _) = self.lstm(packed)
-            states, _ = pad_packed_sequence(packed_states, batch_first=True)  # zeros behind the last state
+            states, _ = pad_packed_sequence(packed_states, batch_first=True)  # zeros after the last state
             mean = states.sum(1) / mask.sum(1)[:, None]
         top: Tensor = last[-1]  # of the upper layer, (N, hidden)
         return top if self.config.pooling == "last" else mean
@@ -183,14 +159,17 @@ CARD = Card(
     divergences=(
         Divergence(
             "what sees a frame",
-            paper="CaffeNet up to a dense layer, trained on ImageNet",
-            here="three convolutions with normalization, trained with the rest, whose last map is read cell by cell",
+            paper="CaffeNet up to its first or second dense layer, trained on ImageNet",
+            here="three convolutions with normalization, trained with the rest, for videos of few pixels; their last "
+            "map is read cell by cell: a mean over all of it would lose where things are, and which way they move",
         ),
         Divergence(
             "answer",
-            paper="one at each frame, their probabilities averaged",
-            here="one for each video, from the last state; from the mean of all states with readout=mean",
+            paper="one at each frame, all of them trained, their probabilities averaged",
+            here="one for each video, from the last state; with pooling=mean from the mean of all states, whose logits "
+            "are the mean of theirs",
         ),
+        Divergence("biases", paper="one a gate", here="two a gate, which add up, as PyTorch has it"),
     ),
     settings={"cnn-lstm": {"optimizer": "adamw", "lr": 2e-3, "epochs": 8, "batch_size": 32}},
 )

@@ -9,50 +9,71 @@ representations using RNN encoder–decoder for statistical machine translation,
     h_t = (1 − z) ⊙ n + z ⊙ h_{t−1},   h_0 = 0
 
 The three W stand one below another as `rnn.weight_ih_l0`, (3 · hidden, inputs), in the order r, z, n, and so do U and
-the biases: PyTorch's names and layout, whose fused `nn.GRU` runs them. The equations as code are `gru_step` in
-`cutaway.nn.recurrent`; what is read of the states, and what may be asked of the network, is in `recurrent.py`.
+the biases: PyTorch's names and layout, whose fused `nn.GRU` runs all steps at once; `gru_step`, one step as the
+equations stand, gives the same. What is read of the states, and answered, is in `recurrent.py`, forecasts in
+`forecasting.py`.
 
 Shapes, from a series (N, T, F) or token ids (N, T), each an embedding's row:
-    state at each step          (N, T, hidden); twice as many numbers where it reads both ways
+    state at each step          (N, T, hidden); twice as many numbers where it reads in both directions
     read-out of the last        (N, hidden)
     linear                      (N, classes)
 
-Where the paper and this file differ:
-- The reset gate. The paper lets r choose among the numbers of the state, n = tanh(W_n x_t + U_n (r ⊙ h_{t−1})); here,
-  as in PyTorch and cuDNN, r weighs what U_n makes of them, so that one product serves all gates. With the same weights
-  these are two networks: `gru_step(..., reset="before")` is the paper's.
-- The paper has no biases; here there are two a gate, as PyTorch has it. Of n both are needed, of r and z one would do.
-- Which of z and 1 − z keeps the state is the paper's way here and in PyTorch. J. Chung et al., Empirical evaluation of
-  gated recurrent neural networks on sequence modeling, 2014, have it the other way round.
-
 `gru-mnist1d` is the network of the MNIST-1D benchmark (S. Greydanus, D. Kobak, Scaling down deep learning with
-MNIST-1D, 2020, <https://arxiv.org/abs/2011.14439>): 6 numbers in a state, both ways, and a head with a weight for every
-number of every step, so that one set of weights serves one length T = 40 alone.
+MNIST-1D, 2020, <https://arxiv.org/abs/2011.14439>): 6 numbers in a state, in both directions, and a head with a weight
+for every number of every step, so that one set of weights serves one length T = 40 alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..errors import require
 from ..nn import recurrent as layers
-from . import recurrent
+from ..nn.recurrent import State, Weights
+from . import forecasting
 from .card import Card, Divergence, Published
+from .forecasting import Forecasting
 from .recurrent import Recurrent
 
 
 @dataclass(frozen=True)
-class Config(recurrent.Config):
-    """What can be set in the network: all of `recurrent.Config`."""
+class Config(forecasting.Config):
+    """What can be set in the network: all of `forecasting.Config`."""
 
 
-class GRU(Recurrent):
+def gru_step(x: Tensor, state: State, weights: Weights, reset: str = "after") -> dict[str, Tensor]:
+    """One step, and all that it computes, each (N, hidden): x (N, inputs), the state h, and W, U, b and b'.
+
+    `reset` says where the reset gate stands: "after" the product with U_n, as in PyTorch and cuDNN, or "before" it, as
+    published, so that r chooses among the numbers of h.
+    """
+    require(reset in ("after", "before"), "reset", reset, "after or before")
+    (h,) = state
+    W, U, b, b_state = weights
+    r_x, z_x, n_x = F.linear(x, W, b).chunk(3, dim=1)  # each (N, hidden)
+    r_h, z_h, n_h = F.linear(h, U, b_state).chunk(3, dim=1)
+    r, z = torch.sigmoid(r_x + r_h), torch.sigmoid(z_x + z_h)
+    if reset == "before":
+        n_h = F.linear(r * h, U.chunk(3)[2], None if b_state is None else b_state.chunk(3)[2])
+    else:
+        n_h = r * n_h
+    n = torch.tanh(n_x + n_h)
+    h = (1 - z) * n + z * h
+    return {"reset": r, "update": z, "candidate": n, "state": h}
+
+
+class GRU(Forecasting, Recurrent):
     """(N, T) token ids or (N, T, F) numbers to what the head gives."""
 
     config: Config
 
-    def layer(self, inputs: int, ways: int) -> layers.GRU:
+    def layer(self, inputs: int, bidirectional: bool) -> layers.GRU:
         """The layers of gated units, batch first."""
-        return layers.GRU(inputs, self.config.hidden_dim, **self.settings(ways))
+        return layers.GRU(**self.settings(inputs, bidirectional))
 
 
 Model = GRU
@@ -80,10 +101,22 @@ CARD = Card(
         Divergence(
             "reset gate",
             paper="before the product: U_n (r ⊙ h)",
-            here="after it: r ⊙ (U_n h + b'_n)",
+            here="after it: r ⊙ (U_n h + b'_n), so that one product serves all gates; with the same weights another "
+            'network than `gru_step(…, reset="before")`, the paper\'s',
             common="after it in PyTorch, cuDNN and Keras (reset_after)",
         ),
-        Divergence("biases", paper="none", here="two a gate", common="two in PyTorch, cuDNN and Keras"),
+        Divergence(
+            "biases",
+            paper="none",
+            here="two a gate; n needs both, r and z one",
+            common="two in PyTorch, cuDNN and Keras",
+        ),
+        Divergence(
+            "what keeps the state",
+            paper="z",
+            here="z",
+            common="z in PyTorch and Keras; 1 − z in J. Chung et al., 2014",
+        ),
     ),
     settings={
         "gru": {"optimizer": "adamw", "lr": 2e-3, "grad_clip": 1.0, "epochs": 30},

@@ -11,24 +11,14 @@ The forget gate is of F. A. Gers, J. Schmidhuber, F. Cummins, Learning to forget
     c_t = f ⊙ c_{t−1} + i ⊙ g,   h_t = o ⊙ tanh(c_t),   h_0 = c_0 = 0
 
 The four W stand one below another as `rnn.weight_ih_l0`, (4 · hidden, inputs), in the order i, f, g, o, and so do U
-and the biases: PyTorch's names and layout, whose fused `nn.LSTM` runs them. The equations as code are `lstm_step` in
-`cutaway.nn.recurrent`; what is read of the states, and what may be asked of the network, is in `recurrent.py`.
+and the biases: PyTorch's names and layout, whose fused `nn.LSTM` runs all steps at once; `lstm_step`, one step as the
+equations stand, gives the same. What is read of the states, and answered, is in `recurrent.py`, forecasts in
+`forecasting.py`.
 
 Shapes, from a series (N, T, F) or token ids (N, T), each an embedding's row:
-    state at each step          (N, T, hidden); twice as many numbers where it reads both ways
+    state at each step          (N, T, hidden); twice as many numbers where it reads in both directions
     read-out of the last        (N, hidden)
     linear                      (N, classes)
-
-Where the papers and this file differ:
-- The network of 1997 has no forget gate, squashes by logistic functions stretched to [−2, 2] and [−1, 1], and cuts the
-  gradient where it leaves a cell through a gate. Here g and the shown cell go through tanh, and the gradient is whole
-  (A. Graves, J. Schmidhuber, 2005).
-- No peepholes: gates do not see the cell itself, which Gers and Schmidhuber let them in 2000.
-- The bias of the forget gate begins at 1 (b_f = `forget_bias`, b'_f = 0), so that a new network remembers: Gers et al.
-  begin it positive, and R. Jozefowicz, W. Zaremba, I. Sutskever, An empirical exploration of recurrent network
-  architectures, 2015, find that it should be 1. <https://proceedings.mlr.press/v37/jozefowicz15.html> PyTorch draws it
-  around 0.
-- There are two vectors of biases where one would do, as PyTorch has it.
 """
 
 from __future__ import annotations
@@ -36,29 +26,44 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from ..nn import recurrent as layers
-from . import recurrent
+from ..nn.recurrent import State, Weights
+from . import forecasting
 from .card import Card, Divergence, Published
+from .forecasting import Forecasting
 from .recurrent import Recurrent
 
 
 @dataclass(frozen=True)
-class Config(recurrent.Config):
-    """What can be set in the network: all of `recurrent.Config`, and how much it remembers at first."""
+class Config(forecasting.Config):
+    """What can be set in the network: all of `forecasting.Config`, and how much it remembers at first."""
 
     forget_bias: float = 1.0  # what the forget gate's bias begins with
 
 
-class LSTM(Recurrent):
+def lstm_step(x: Tensor, state: State, weights: Weights) -> dict[str, Tensor]:
+    """One step, and all that it computes, each (N, hidden): x (N, inputs), the state h and c, and W, U, b and b'."""
+    h, c = state
+    W, U, b, b_state = weights
+    gates = F.linear(x, W, b) + F.linear(h, U, b_state)  # (N, 4 · hidden)
+    i, f, g, o = gates.chunk(4, dim=1)  # each (N, hidden)
+    i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
+    c = f * c + i * g
+    h = o * torch.tanh(c)
+    return {"input": i, "forget": f, "candidate": g, "output": o, "cell": c, "state": h}
+
+
+class LSTM(Forecasting, Recurrent):
     """(N, T) token ids or (N, T, F) numbers to what the head gives."""
 
     config: Config
 
-    def layer(self, inputs: int, ways: int) -> layers.LSTM:
+    def layer(self, inputs: int, bidirectional: bool) -> layers.LSTM:
         """The layers of cells, batch first, their forget gates open."""
-        hidden = self.config.hidden_dim
-        cells = layers.LSTM(inputs, hidden, **self.settings(ways))
+        cells, hidden = layers.LSTM(**self.settings(inputs, bidirectional)), self.config.hidden_dim
         with torch.no_grad():
             for name, bias in cells.named_parameters():
                 if "bias" in name:
@@ -85,13 +90,15 @@ CARD = Card(
         Divergence(
             "forget gate",
             paper="none in 1997; added by Gers et al., 2000",
-            here="as in 2000, its bias begins at 1",
+            here="as in 2000; its bias begins at `forget_bias` = 1, so that a new network remembers: R. Jozefowicz, "
+            "W. Zaremba, I. Sutskever, 2015, find it best <https://proceedings.mlr.press/v37/jozefowicz15.html>",
             common="PyTorch: bias drawn around 0; Keras: 1",
         ),
         Divergence(
             "functions and gradient",
-            paper="stretched logistic functions; the gradient is cut at the gates",
-            here="tanh; the gradient is whole",
+            paper="logistic functions stretched to [−2, 2] and [−1, 1]; the gradient is cut where it leaves a cell "
+            "through a gate",
+            here="tanh; the gradient is whole (A. Graves, J. Schmidhuber, 2005)",
             common="as here",
         ),
         Divergence(

@@ -4,53 +4,59 @@ J. L. Elman, Finding structure in time, 1990. <https://doi.org/10.1207/s15516709
 
     h_t = f(W x_t + b + U h_{t−1} + b'),   h_0 = 0,   f = tanh
 
-W is (hidden, inputs), U (hidden, hidden); of several layers each reads the states of the one below. What is read of
-the states, and what may be asked of the network, is in `recurrent.py`; the equation as code is `elman_step` in
-`cutaway.nn.recurrent`, and PyTorch's fused `nn.RNN` runs it. Its parts have PyTorch's names, `rnn.weight_ih_l0` = W.
+W is (hidden, inputs), U (hidden, hidden); of several layers each reads the states of the one below. PyTorch's fused
+`nn.RNN` runs all steps at once, with its names, `rnn.weight_ih_l0` = W; `elman_step`, one step as the equation stands,
+gives the same. What is read of the states, and answered, is in `recurrent.py`, forecasts in `forecasting.py`.
 
 Shapes, from a series (N, T, F) or token ids (N, T), each an embedding's row:
-    state at each step          (N, T, hidden); twice as many numbers where it reads both ways
+    state at each step          (N, T, hidden); twice as many numbers where it reads in both directions
     read-out of the last        (N, hidden)
     linear                      (N, classes)
-
-Where the paper and this file differ:
-- The paper's units are logistic, between 0 and 1, and its context units begin at 0.5; here f is tanh and the state
-  begins at 0, as in most of what came later. `activation=relu` is for states that are to grow without bound.
-- The paper learns from one step back: the context is an input like any other. Here the gradient goes back through all
-  steps of a sequence (P. J. Werbos, 1990), and in a language model to the beginning of each window.
-- There are two vectors of biases where one would do, as PyTorch has it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..errors import require
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
 from ..nn import recurrent as layers
-from . import recurrent
+from ..nn.recurrent import State, Weights
+from . import forecasting
 from .card import Card, Divergence, Published
+from .fields import one_of
+from .forecasting import Forecasting
 from .recurrent import Recurrent
 
 
 @dataclass(frozen=True)
-class Config(recurrent.Config):
-    """What can be set in the network: all of `recurrent.Config`, and the function of its states."""
+class Config(forecasting.Config):
+    """What can be set in the network: all of `forecasting.Config`, and the function of its states."""
 
-    activation: str = "tanh"  # tanh or relu
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.activation in ("tanh", "relu"), "activation", self.activation, "tanh or relu")
+    activation: str = one_of("tanh", ("tanh", "relu"))  # tanh or relu
 
 
-class RNN(Recurrent):
+def elman_step(
+    x: Tensor, state: State, weights: Weights, activation: Callable[[Tensor], Tensor] = torch.tanh
+) -> dict[str, Tensor]:
+    """One step: x (N, inputs), the state h (N, hidden), and W, U, b and b' to the next h."""
+    (h,) = state
+    W, U, b, b_state = weights
+    h = activation(F.linear(x, W, b) + F.linear(h, U, b_state))  # (N, hidden)
+    return {"state": h}
+
+
+class RNN(Forecasting, Recurrent):
     """(N, T) token ids or (N, T, F) numbers to what the head gives."""
 
     config: Config
 
-    def layer(self, inputs: int, ways: int) -> layers.RNN:
+    def layer(self, inputs: int, bidirectional: bool) -> layers.RNN:
         """Elman's layers, batch first."""
-        return layers.RNN(inputs, self.config.hidden_dim, nonlinearity=self.config.activation, **self.settings(ways))
+        return layers.RNN(nonlinearity=self.config.activation, **self.settings(inputs, bidirectional))
 
 
 Model = RNN
@@ -70,13 +76,13 @@ CARD = Card(
         Divergence(
             "units",
             paper="logistic, the context begins at 0.5",
-            here="tanh, the state begins at 0",
+            here="tanh, or relu for states that are to grow without bound; the state begins at 0",
             common="as here (PyTorch, Keras)",
         ),
         Divergence(
             "gradient",
-            paper="one step back",
-            here="through all steps of a sequence or window",
+            paper="one step back: the context is an input like any other",
+            here="through all steps of a sequence, or of a language model's window (P. J. Werbos, 1990)",
             common="as here",
         ),
         Divergence(

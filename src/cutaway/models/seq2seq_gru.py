@@ -11,7 +11,7 @@ D. Bahdanau, K. Cho, Y. Bengio, Neural machine translation by jointly learning t
     t_i = maxout(R [s_i ; c_i ; E y_{i−1}]),   logits_i = W_o t_i
 
 The attention looks with the state before the token, s_{i−1}, so that c_i helps to make s_i. U h_j is the same for every
-i and is computed once for all of them; so is everything behind the last state. What is left in the loop over the
+i and is computed once for all of them; so is everything after the last state. What is left in the loop over the
 target is what one token needs from the one before it.
 
 Shapes, from source ids (N, T) and the target so far (N, S), which begins with its `begin`:
@@ -24,9 +24,7 @@ Shapes, from source ids (N, T) and the target so far (N, S), which begins with i
     maxout over pairs                        (N, S, readout)
     linear                                   (N, S, target vocabulary)
 
-Padding changes nothing: the encoder reads packed sequences, and the weights of places that are padding are 0. The
-published network translates with 1 000 numbers in a state and vocabularies of 30 000; the preset here is a smaller one,
-for spelling to sound.
+Padding changes nothing: the encoder reads packed sequences, and the weights of places that are padding are 0.
 """
 
 from __future__ import annotations
@@ -37,36 +35,30 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from ..errors import ModelError, require
+from ..errors import ModelError
 from ..nn.masks import real_places
-from ..nn.recurrent import lengths_of
+from ..nn.recurrent import lengths_of, packed
 from ..spec import PairSpec, Tokens
 from .card import Card, Divergence, Published
 from .contract import Network
+from .fields import Checked, at_least, fraction, positive
 
 State = tuple[Tensor, Tensor, Tensor, Tensor]  # s (N, hidden), keys (N, T, attention), h (N, T, 2·hidden), mask (N, T)
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Checked):
     """What can be set in the network."""
 
-    vocab_size: int = 32  # token ids of the source are below this
-    target_vocab_size: int = 48  # token ids of the target are below this
-    embedding_dim: int = 128  # numbers that a token is looked up as, on either side
-    hidden_dim: int = 256  # numbers of the decoder's state, and of the encoder's in each direction
-    attention_dim: int = 128  # numbers in which state and source are compared
-    readout_dim: int = 128  # numbers behind the maxout, which the head sees
-    layers: int = 1  # of the encoder, each in both directions
-    dropout: float = 0.2  # of the embeddings, between the encoder's layers and before the head
-
-    def __post_init__(self) -> None:
-        require(self.vocab_size >= 2, "vocab_size", self.vocab_size, "at least 2, padding and unknown")
-        for field in ("target_vocab_size", "embedding_dim", "hidden_dim", "attention_dim", "readout_dim", "layers"):
-            require(getattr(self, field) >= 1, field, getattr(self, field), "at least 1")
-        require(0 <= self.dropout < 1, "dropout", self.dropout, "at least 0 and below 1")
+    vocab_size: int = at_least(2, 32)  # token ids of the source are below this, padding and unknown among them
+    target_vocab_size: int = positive(48)  # token ids of the target are below this
+    embedding_dim: int = positive(128)  # numbers that a token is looked up as, on either side
+    hidden_dim: int = positive(256)  # numbers of the decoder's state, and of the encoder's in each direction
+    attention_dim: int = positive(128)  # numbers in which state and source are compared
+    readout_dim: int = positive(128)  # numbers after the maxout, which the head sees
+    layers: int = positive(1)  # of the encoder, each in both directions
+    dropout: float = fraction(0.2)  # of the embeddings, between the encoder's layers and before the head
 
     @classmethod
     def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
@@ -133,17 +125,17 @@ class Seq2SeqGRU(Network):
         return self._read(torch.stack(states, 1), torch.stack(contexts, 1), words)
 
     def forward(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
-        """Logits of the token behind each place of the target so far, (N, S, vocab_size).
+        """Logits of the token after each place of the target so far, (N, S, vocab_size).
 
         `source` (N, T) and its mask (N, T), True where a token is real, which it is everywhere where there is none;
-        `target_so_far` (N, S) begins with `begin`. What stands behind a place of it changes nothing there.
+        `target_so_far` (N, S) begins with `begin`. What stands after a place of it changes nothing there.
         """
         logits: Tensor = self.head(self.features(source, source_mask, target_so_far))
         return logits
 
     def begin(self, source: Tensor, source_mask: Tensor | None = None) -> State:
         """Read the source: what `step` needs, each tensor with N first. Raises ModelError for an empty source, and for
-        a mask with padding elsewhere than behind what is real."""
+        a mask with padding elsewhere than after what is real."""
         source_mask = real_places(source_mask, source.shape)
         lengths = lengths_of(source_mask, source.shape[1])
         x = self.dropout(self.embedding(source))  # (N, T, embedding)
@@ -152,13 +144,12 @@ class Seq2SeqGRU(Network):
         if lengths is None:
             h, last = self.encoder(x)
         else:
-            packed, last = self.encoder(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
-            h, _ = pad_packed_sequence(packed, batch_first=True, total_length=source.shape[1])
+            h, (last,) = packed(self.encoder, x, lengths)
         s = torch.tanh(self.initial(last[-1]))  # the last layer's backward state has read h←_1 last: (N, hidden)
         return s, self.attention.key(h), h, source_mask
 
     def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
-        """Logits of the next token, (N, vocab_size), and the state behind `token` (N,)."""
+        """Logits of the next token, (N, vocab_size), and the state after `token` (N,)."""
         s, keys, h, mask = state
         word = self.dropout(self.target_embedding(token))  # (N, embedding)
         context, _ = self.attention(s, keys, h, mask)
@@ -211,7 +202,7 @@ CARD = Card(
         Divergence(
             "training",
             paper="no dropout; Adadelta, orthogonal recurrent matrices, other weights from N(0, 0.01²)",
-            here="dropout; PyTorch's initialisation, and the settings of the card",
+            here="dropout; PyTorch's initialization, and the settings of the card",
         ),
     ),
     # Chosen on the validation part of CMUdict, at equal CPU time: 2e-3 comes less far, and so do batches of 128.

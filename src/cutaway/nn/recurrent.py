@@ -1,26 +1,19 @@
-"""Recurrent layers: one step as its equations stand, all steps by PyTorch's fused layers, sequences of many lengths.
+"""Recurrent layers: PyTorch's fused ones, which run all steps at once, and sequences of many lengths.
 
-    Elman (1990)   h_t = tanh(W x_t + b + U h_{t−1} + b')                       <https://doi.org/10.1207/s15516709cog1402_1>
-    LSTM (1997)    i, f, o = σ(W x_t + b + U h_{t−1} + b'),  g = tanh(the same)     <https://doi.org/10.1162/neco.1997.9.8.1735>
-                   c_t = f ⊙ c_{t−1} + i ⊙ g,   h_t = o ⊙ tanh(c_t)
-    GRU (2014)     r, z = σ(W x_t + b + U h_{t−1} + b')                                  <https://arxiv.org/abs/1406.1078>
-                   n = tanh(W_n x_t + b_n + r ⊙ (U_n h_{t−1} + b'_n))      reset after the product, as PyTorch has it
-                   n = tanh(W_n x_t + b_n + U_n (r ⊙ h_{t−1}) + b'_n)      reset before it, as the paper has it
-                   h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}
+What one step computes is in the files of the networks, `models/rnn.py`, `lstm.py` and `gru.py`; `inspect/gates.py`
+takes one such step after the other, and these layers are held to that. Each gate has its own rows of W, U, b and b';
+they stand one below another in the order i, f, g, o and r, z, n, as in PyTorch's layers. Two vectors of biases are one
+too many in all but n of the GRU; PyTorch has them for cuDNN's sake.
 
-Each gate has its own rows of W, U, b and b'; they stand one below another in the order i, f, g, o and r, z, n, as in
-PyTorch's layers. Two vectors of biases are one too many in all but n of the GRU; PyTorch has them for cuDNN's sake.
-
-Three paths give the same numbers. `unroll` is the textbook's: step after step, through the functions above. `packed`
-hands sequences of many lengths to the fused layer, which computes no padding: the way on CUDA. On a CPU packing costs
-more than it saves, because the fused operation takes no packed sequences there; `in_rectangles` sorts the sequences and
-runs rectangles, each with the sequences that have not ended. Sequences are padded on the right: a step that is not real
-leaves states as they are, and what stands there in the outputs is 0.
+`packed` hands sequences of many lengths to the fused layer, which computes no padding: the way on CUDA. On a CPU
+packing costs more than it saves, because the fused operation takes no packed sequences there; `in_rectangles` sorts the
+sequences and runs rectangles, each with the sequences that have not ended. Sequences are padded on the right: a step
+that is not real leaves states as they are, and what stands there in the outputs is 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,124 +24,13 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from ..errors import ModelError, require
 from .masks import after_padding, real_places
 
-State = tuple[Tensor, ...]  # h, and c behind it for an LSTM; (N, hidden) in a step, (layers · ways, N, hidden) whole
-Weights = Sequence[Tensor]  # W (gates · hidden, inputs), U (gates · hidden, hidden), and b and b' (gates · hidden,)
+State = tuple[Tensor, ...]  # h, and c after it for an LSTM; (N, hidden) in a step, (layers · ways, N, hidden) whole
+# W (gates · hidden, inputs), U (gates · hidden, hidden), and b and b' (gates · hidden,), where there are biases
+Weights = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
 
 RECTANGLES = 8  # at most so many for a batch: more save less padding than they cost in calls
 LEAST_SHARE = 0.1  # of padding in a batch that is worth leaving out
 LEAST_WORK = 4096  # numbers in the states of a batch: below it a step costs the same however few sequences take it
-
-
-# --- one step ---------------------------------------------------------------------------------------------------------
-
-
-def _sums(x: Tensor, h: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
-    """W x + b and U h + b'; the biases may be left out."""
-    W, U, *biases = weights
-    b, b_hidden = biases or (None, None)
-    return F.linear(x, W, b), F.linear(h, U, b_hidden)
-
-
-def elman_step(x: Tensor, state: State, weights: Weights, activation: Callable[[Tensor], Tensor] = torch.tanh) -> State:
-    """One step of Elman's network: x (N, inputs) and h (N, hidden) to the next h."""
-    from_input, from_state = _sums(x, state[0], weights)
-    return (activation(from_input + from_state),)
-
-
-def lstm_step(x: Tensor, state: State, weights: Weights) -> State:
-    """One step of the LSTM with forget gates and without peepholes: x (N, inputs), h and c (N, hidden) to the next."""
-    found = lstm_gates(x, state, weights)
-    return found["state"], found["cell"]
-
-
-def lstm_gates(x: Tensor, state: State, weights: Weights) -> dict[str, Tensor]:
-    """All that a step of the LSTM computes: input, forget, candidate and output gate, the next cell and state."""
-    h, c = state
-    from_input, from_state = _sums(x, h, weights)
-    i, f, g, o = (from_input + from_state).chunk(4, dim=1)  # each (N, hidden)
-    i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
-    c = f * c + i * g
-    return {"input": i, "forget": f, "candidate": g, "output": o, "cell": c, "state": o * torch.tanh(c)}
-
-
-def gru_step(x: Tensor, state: State, weights: Weights, reset: str = "after") -> State:
-    """One step of the GRU: x (N, inputs) and h (N, hidden) to the next h.
-
-    `reset` says where the reset gate stands: "after" the product with U_n, as in PyTorch and cuDNN, where r weighs what
-    U_n makes of h; or "before" it, as published, where r chooses among the numbers of h. With the same weights these
-    are two networks.
-    """
-    return (gru_gates(x, state, weights, reset)["state"],)
-
-
-def gru_gates(x: Tensor, state: State, weights: Weights, reset: str = "after") -> dict[str, Tensor]:
-    """All that a step of the GRU computes: reset and update gate, the candidate n and the next state."""
-    require(reset in ("after", "before"), "reset", reset, "after or before")
-    h = state[0]
-    from_input, from_state = _sums(x, h, weights)
-    r_x, z_x, n_x = from_input.chunk(3, dim=1)  # each (N, hidden)
-    r_h, z_h, n_h = from_state.chunk(3, dim=1)
-    r, z = torch.sigmoid(r_x + r_h), torch.sigmoid(z_x + z_h)
-    if reset == "after":
-        n = torch.tanh(n_x + r * n_h)
-    else:
-        own = [weight.chunk(3)[2] for weight in weights]  # W_n, U_n and their biases
-        n = torch.tanh(n_x + _sums(x, r * h, own)[1])
-    return {"reset": r, "update": z, "candidate": n, "state": (1 - z) * n + z * h}
-
-
-# --- all steps, as the textbook has it --------------------------------------------------------------------------------
-
-
-def unroll(
-    layer: nn.RNNBase, x: Tensor, mask: Tensor | None = None, state: State | None = None, reset: str = "after"
-) -> tuple[Tensor, State]:
-    """What an `nn.RNN`, `nn.LSTM` or `nn.GRU` computes of x (N, T, F), step after step, with the layer's own weights.
-
-    `mask` (N, T) is True where a step is real. Outputs (N, T, ways · hidden), 0 where it is not, and the final state:
-    of each layer and way one behind the other, (layers · ways, N, hidden). `state` is what to begin with, likewise;
-    zeros if there is none. x is batch-first, whatever the layer says. `reset="before"` computes the published GRU.
-    Raises ModelError for an LSTM with projections.
-    """
-    refuse_projections(layer)
-    ways = 2 if layer.bidirectional else 1
-    state = begin(layer, x) if state is None else state
-    final: list[State] = []
-    for level in range(layer.num_layers):
-        found = []
-        for way in range(ways):
-            first = tuple(part[len(final)] for part in state)
-            weights = weights_of(layer, level, way)
-            steps = range(x.shape[1]) if way == 0 else range(x.shape[1] - 1, -1, -1)
-            outputs, last = _one_way(layer, x, mask, first, weights, steps, reset)
-            found.append(outputs)
-            final.append(last)
-        x = torch.cat(found, dim=2)  # (N, T, ways · hidden)
-        if level + 1 < layer.num_layers and layer.dropout:
-            # PyTorch's layers hold steps first; in that order the same numbers are dropped.
-            x = F.dropout(x.transpose(0, 1).contiguous(), layer.dropout, layer.training).transpose(0, 1)
-    return x, tuple(torch.stack(part) for part in zip(*final))
-
-
-def _one_way(
-    layer: nn.RNNBase, x: Tensor, mask: Tensor | None, state: State, weights: Weights, steps: range, reset: str
-) -> tuple[Tensor, State]:
-    """One layer in one direction: outputs (N, T, hidden) and the last state."""
-    outputs: list[Tensor] = [x.new_empty(0)] * x.shape[1]
-    for t in steps:
-        if layer.mode == "LSTM":
-            after = lstm_step(x[:, t], state, weights)
-        elif layer.mode == "GRU":
-            after = gru_step(x[:, t], state, weights, reset)
-        else:
-            after = elman_step(x[:, t], state, weights, torch.relu if layer.mode == "RNN_RELU" else torch.tanh)
-        if mask is None:
-            state, outputs[t] = after, after[0]
-        else:
-            real = mask[:, t, None]  # (N, 1)
-            state = tuple(torch.where(real, new, old) for new, old in zip(after, state))
-            outputs[t] = torch.where(real, after[0], torch.zeros_like(after[0]))
-    return torch.stack(outputs, dim=1), state
 
 
 # --- sequences of many lengths ----------------------------------------------------------------------------------------
@@ -202,7 +84,7 @@ class GRU(Ragged, nn.GRU):
 
 
 def packed(layer: Callable[..., Any], x: Tensor, lengths: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-    """Outputs and final state of the fused layer over packed sequences, as `unroll` gives them."""
+    """Outputs (N, T, ways · hidden), 0 beyond each length, and the final state of the fused layer, packed."""
     bundle = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     found, after = layer(bundle, as_given(state))
     outputs, _ = pad_packed_sequence(found, batch_first=True, total_length=x.shape[1])
@@ -249,7 +131,7 @@ def cuts_of(lengths: Tensor, steps: int, hidden: int) -> list[int]:
     return sorted({*lengths[::each].tolist(), int(lengths[0])})
 
 
-def _rectangles(layer: nn.RNNBase, weights: list[Tensor], x: Tensor, lengths: Tensor, cuts: list[int]) -> Tensor:
+def _rectangles(layer: nn.RNNBase, weights: Weights, x: Tensor, lengths: Tensor, cuts: list[int]) -> Tensor:
     """One layer in one direction: outputs (N, T, hidden), of which those beyond a sequence's length mean nothing."""
     state = tuple(part[0] for part in begin(layer, x))
     found, start = [], 0
@@ -264,14 +146,15 @@ def _rectangles(layer: nn.RNNBase, weights: list[Tensor], x: Tensor, lengths: Te
     return found[0] if len(found) == 1 else torch.cat(found, dim=1)
 
 
-def _fused(layer: nn.RNNBase, weights: list[Tensor], x: Tensor, state: State) -> tuple[Tensor, State]:
+def _fused(layer: nn.RNNBase, weights: Weights, x: Tensor, state: State) -> tuple[Tensor, State]:
     """PyTorch's fused operation for one layer in one direction; states are (N, hidden)."""
+    flat = [weight for weight in weights if weight is not None]
     settings = (layer.bias, 1, 0.0, layer.training, False, True)  # one layer, no dropout, one way, batch first
     if layer.mode == "LSTM":
-        outputs, h, c = torch.lstm(x, [part[None] for part in state], weights, *settings)
+        outputs, h, c = torch.lstm(x, [part[None] for part in state], flat, *settings)
         return outputs, (h[0], c[0])
     run = {"GRU": torch.gru, "RNN_TANH": torch.rnn_tanh, "RNN_RELU": torch.rnn_relu}[layer.mode]
-    outputs, h = run(x, state[0][None], weights, *settings)
+    outputs, h = run(x, state[0][None], flat, *settings)
     return outputs, (h[0],)
 
 
@@ -283,10 +166,11 @@ def _turned(x: Tensor, mirror: Tensor) -> Tensor:
 # --- what the paths share ---------------------------------------------------------------------------------------------
 
 
-def weights_of(layer: nn.RNNBase, level: int, way: int) -> list[Tensor]:
-    """W, U, and b and b' where there are biases, of one layer in one direction (0 forward, 1 backward)."""
-    names = ("weight_ih", "weight_hh", *(("bias_ih", "bias_hh") if layer.bias else ()))
-    return [getattr(layer, f"{name}_l{level}{'_reverse' * way}") for name in names]
+def weights_of(layer: nn.RNNBase, level: int, way: int) -> Weights:
+    """W, U, b and b' of one layer in one direction (0 forward, 1 backward)."""
+    end = f"l{level}{'_reverse' * way}"
+    biases = (getattr(layer, f"bias_ih_{end}"), getattr(layer, f"bias_hh_{end}")) if layer.bias else (None, None)
+    return getattr(layer, f"weight_ih_{end}"), getattr(layer, f"weight_hh_{end}"), *biases
 
 
 def begin(layer: nn.RNNBase, x: Tensor) -> State:

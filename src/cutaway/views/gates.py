@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..draw.description import Drawing, View, table
 from ..draw.words import count, number, plural, share
 from ..errors import UnknownName
-from ..inspect.gates import mode_of, replay, step, weights_of_cell
+from ..inspect.gates import STEP_OF, mode_of, replay, state_of, weights_of_cell
 from ..inspect.memory import PROBES, by_lag, plain_network, readings, steps_of
 from ..nn.recurrent import State
 from .looking import resting, whole
@@ -155,8 +155,8 @@ def _of_cell(cell: nn.RNNCellBase, x: Tensor, first: State) -> dict[str, Tensor]
     found: list[dict[str, Tensor]] = []
     with torch.no_grad():
         for row in x:
-            gates = step(mode_of(cell), row[None], state, weights_of_cell(cell))
-            state = (gates["state"], gates["cell"]) if "cell" in gates else (gates["state"],)
+            gates = STEP_OF[mode_of(cell)](row[None], state, weights_of_cell(cell))
+            state = state_of(gates)
             found.append(gates)
     return {name: torch.cat([gates[name] for gates in found]) for name in found[0]}
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...models import gru, lstm, rnn
-from ...models.recurrent import Config
+from ...models.forecasting import Config
 from . import Oracle
 
 MakeCell = Callable[[int], nn.Module]  # from the numbers that it reads at a step
