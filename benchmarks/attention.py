@@ -38,7 +38,7 @@ from cutaway.models.registry import create_model
 from cutaway.spec import Masked, NextToken, PairSpec, TextSpec, Tokens
 from cutaway.tasks.task import Task, task_for
 from cutaway.training.optimizers import build_optimizers
-from cutaway.training.place import find_place
+from cutaway.training.placement import find_place
 from cutaway.training.settings import TrainSettings
 from cutaway.training.tokens import words_of
 

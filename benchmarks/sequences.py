@@ -19,7 +19,7 @@ from cutaway.models.registry import create_model
 from cutaway.spec import NextToken
 from cutaway.tasks.task import task_for
 from cutaway.training.loop import Trainer
-from cutaway.training.place import find_place
+from cutaway.training.placement import find_place
 from cutaway.training.progress import Progress
 from cutaway.training.settings import TrainSettings
 

@@ -33,7 +33,7 @@ from cutaway.models.registry import create_model
 from cutaway.settings import as_text
 from cutaway.textbook.folding import fold_batch_norm
 from cutaway.training.optimizers import build_optimizers
-from cutaway.training.place import Place, find_place
+from cutaway.training.placement import Placement, find_place
 from cutaway.training.settings import TrainSettings
 
 from .pairs import Pair, race
@@ -97,7 +97,7 @@ def rows(runs: int = 11, memory_runs: int = 3) -> list[tuple[Pair, float]]:
 # --- the two sides ------------------------------------------------------------------------------------------------
 
 
-def ours(case: Case, device: str = "cpu", learns: bool = True) -> tuple[nn.Module, Place]:
+def ours(case: Case, device: str = "cpu", learns: bool = True) -> tuple[nn.Module, Placement]:
     """Our network where the trainer would put it, or else where it would be asked."""
     model = case.model()
     place = find_place(device, "auto" if device == "cuda" else "float32", None, model)

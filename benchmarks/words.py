@@ -26,7 +26,7 @@ from cutaway.spec import ANY_SIZE, Context
 from cutaway.tasks.task import task_for
 from cutaway.tasks.word_vectors import word_similarity
 from cutaway.training.loop import Trainer
-from cutaway.training.place import find_place
+from cutaway.training.placement import find_place
 from cutaway.training.progress import Progress
 from cutaway.training.settings import TrainSettings
 

@@ -15,8 +15,8 @@ from torch import nn
 
 from .draw.description import Page, View
 from .draw.page import page
-from .errors import FileError, UnknownName
-from .files import refuse_overwriting, write_text
+from .errors import FileError, SettingError, UnknownName, short
+from .files import as_path, refuse_overwriting, write_text
 from .interop.convert import open_model, refuse_absent
 from .interop.hub import here
 from .interop.huggingface.reading import is_folder
@@ -75,11 +75,7 @@ def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Mod
     known of one, such as counters that it lacks, is warned of. Raises FileError where `path` is not what was asked
     for, UnknownName or ModelError for a preset that does not exist, or that the other format does not have.
     """
-    if not isinstance(path, str | os.PathLike):
-        raise FileError(
-            f"load opens a path: a run's folder, a model's, or Hugging Face's, or a file of weights; and this is a "
-            f"{type(path).__name__}. cutaway.look(model, x) looks inside a model at hand."
-        )
+    as_path(path, "load opens a path: a run's folder, a model's, Hugging Face's, or a file of weights")
     path = here(path)
     refuse_absent(path)
     if model is not None or is_folder(path):
@@ -165,9 +161,11 @@ def look(
     `view` is one name or several; without it, all that suit. Raises UnknownName for a view or an option that does not
     exist, ModelError for a view that has nothing to show, and what reading raises.
     """
-    names = (view,) if isinstance(view, str) else tuple(view)
+    names = (view,) if isinstance(view, str) else view
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise SettingError(f"view={short(view)} cannot be read: it is the name of a view, or a list of names.")
     with resting(what) if isinstance(what, nn.Module) else nullcontext():  # which is in training, perhaps
-        return Look(open_subject(what, inputs, options, model), names)
+        return Look(open_subject(what, inputs, options, model), tuple(names))
 
 
 def is_page(path: Path) -> bool:

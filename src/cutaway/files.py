@@ -133,6 +133,13 @@ def cause(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
+def as_path(given: object, says: str) -> Path:
+    """What was given, as a path. Raises FileError, which begins with what `says` where a path belongs, for another."""
+    if not isinstance(given, str | os.PathLike):
+        raise FileError(f"{says}, and this is a {type(given).__name__}.")
+    return Path(given)
+
+
 def exists(path: str | os.PathLike[str]) -> bool:
     """Whether something of that name can be seen; False too for what can be no name: a long text, for one."""
     try:

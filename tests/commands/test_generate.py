@@ -21,7 +21,7 @@ from cutaway.errors import CutawayError, DataError, ModelError, SettingError
 from cutaway.models import gpt2
 from cutaway.spec import Classes, Masked, PairSpec, TextSpec, Tokens
 from cutaway.training import run as runs
-from cutaway.training.place import find_place
+from cutaway.training.placement import find_place
 
 TEXT = "the cat sat on the mat. the dog sat on the log.\n" * 20
 WORDY = "naïve café 😀 – “so” naïve café 😀 " * 20

@@ -231,6 +231,11 @@ def test_look_refuses_what_is_none(run: Path, tmp_path: Path) -> None:
         cutaway.look(cutaway.create_model("lenet5-modern"), "seven.png")
     with pytest.raises(SettingError, match="leave it out"):
         cutaway.look(cutaway.create_model("lenet5-modern"), **{"model.num_classes": 2})
+    with pytest.raises(SettingError, match="view=3 cannot be read: it is the name of a view, or a list of names"):
+        cutaway.look("lenet5-modern", view=3)  # type: ignore[arg-type]
+    for opened in (cutaway.Run, cutaway.Vectors.load, cutaway.load):
+        with pytest.raises(FileError, match=r"and this is a int\.$"):
+            opened(3)
     (tmp_path / "letter.txt").write_text("Dear all")
     with pytest.raises(FileError, match="not written over"):
         cutaway.look("lenet5-modern", view="network").save(tmp_path / "letter.txt")

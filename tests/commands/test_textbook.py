@@ -76,13 +76,13 @@ def test_token_after_token_is_all_at_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gpt2", "bart-base"])
 def test_a_cache_that_mixes_up_its_tokens_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(self: cache.Slot) -> tuple[Tensor, Tensor]:
+    def wrong(self: cache.LayerCache) -> tuple[Tensor, Tensor]:
         assert self.keys is not None
         assert self.values is not None
         return self.keys[:, :, : self.length], self.values[:, :, : self.length].flip(2)
 
     config, model = small(name)
-    monkeypatch.setattr(cache.Slot, "known", wrong)
+    monkeypatch.setattr(cache.LayerCache, "known", wrong)
     apart = cached(preset(name), config, model)
     assert apart is not None
     assert apart > BOUND

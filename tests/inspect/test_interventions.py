@@ -16,8 +16,8 @@ from cutaway import create_model
 from cutaway.errors import ModelError, SettingError, UnknownName
 from cutaway.inspect.ablation import ablate, patch
 from cutaway.inspect.interventions import Noise, Replace, Transplant, Zero, intervene
-from cutaway.inspect.places import Place
 from cutaway.inspect.probes import capture
+from cutaway.inspect.sites import Site
 from cutaway.models import gat
 from cutaway.models.images import answers_of
 from cutaway.nn.attention import MultiHeadAttention
@@ -455,5 +455,5 @@ def test_inputs_of_another_length_are_refused() -> None:
 
 
 def test_a_place_says_which_run_it_means() -> None:
-    assert (Place("a.b").name, Place("a.b").run) == ("a.b", None)
-    assert (Place("a.b#12").name, Place("a.b#12").run) == ("a.b", 12)
+    assert (Site("a.b").name, Site("a.b").run) == ("a.b", None)
+    assert (Site("a.b#12").name, Site("a.b#12").run) == ("a.b", 12)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from cutaway.models import parallel_transformer
 from cutaway.nn.attention import MultiHeadAttention, recording
-from cutaway.nn.cache import Cache, Slot
+from cutaway.nn.cache import Cache, LayerCache
 from cutaway.nn.masks import causal_mask
 from cutaway.nn.position import rotation
 from tests.models.blocks import CACHED, CROSSING, FORMS, block, through
@@ -85,7 +85,7 @@ def test_each_block_is_its_formula(form: str) -> None:
 def test_a_block_with_cross_attention_goes_on_from_its_caches_and_heeds_the_mask(form: str) -> None:
     b, z, source = block(form), normal(2, 5, 8), normal(2, 3, 8, seed=2)
     whole = through(b, z, causal=True, source=source)
-    own, crossing = Slot(), Slot()
+    own, crossing = LayerCache(), LayerCache()
     steps = [
         through(b, part, cache=own, source=source if i == 0 else None, cross_kv=crossing)
         for i, part in enumerate(z.split(1, 1))
@@ -125,7 +125,7 @@ def test_recording_gives_the_textbooks_weights_and_changes_no_bit(form: str, cac
         cache, outputs = Cache(1), []
         for part, real in zip(z.split(2 if cached else 5, 1), mask.split(2 if cached else 5, 1)):
             positions, seen, causal = cache.read(part[..., 0].long(), real)
-            slot = cache.slots[0] if cached else None
+            slot = cache.layers[0] if cached else None
             turn = rotation(positions, 4, z.dtype)
             outputs.append(through(module, part, seen, causal=causal, cache=slot, positions=turn, source=source))
         return outputs
@@ -142,7 +142,7 @@ def test_recording_gives_the_textbooks_weights_and_changes_no_bit(form: str, cac
 
         def forward(self, x: Tensor, source: Tensor | None = None, **how: Any) -> Tensor:
             result, weights = self.textbook(x, source, **how)
-            calls.setdefault("cross_attention" if self.crosses else "attention", []).append(weights)
+            calls.setdefault("cross_attention" if self.cross_attends else "attention", []).append(weights)
             return result
 
     for layer in b.modules():

@@ -149,8 +149,8 @@ def test_a_text_beyond_the_context_is_refused_with_the_limit() -> None:
 
 def test_a_cache_takes_the_room_that_the_context_needs_at_once() -> None:
     _, cache = small().extend(tokens(2, 3))
-    assert cache.slots[0].keys is not None
-    assert cache.slots[0].keys.shape == (2, 3, 12, 8)
+    assert cache.layers[0].keys is not None
+    assert cache.layers[0].keys.shape == (2, 3, 12, 8)
 
 
 # --- the contract -------------------------------------------------------------------------------------------------

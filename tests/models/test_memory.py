@@ -15,7 +15,7 @@ from cutaway.models.memory import Size, free_memory, in_bytes, refuse_too_large,
 from cutaway.models.registry import create_model, preset
 from cutaway.settings import build
 from cutaway.training.learning_memory import bytes_to_learn
-from cutaway.training.place import devices, find_device
+from cutaway.training.placement import devices, find_device
 from cutaway.training.settings import TrainSettings
 
 GIB = 2**30

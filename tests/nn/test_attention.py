@@ -30,7 +30,7 @@ from cutaway.nn.attention import (
     scaled_dot,
     scaled_dot_product,
 )
-from cutaway.nn.cache import Slot
+from cutaway.nn.cache import LayerCache
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -225,7 +225,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 def test_the_layers_two_paths_are_equal(shape: str, name: str, causal: bool) -> None:
     """Outputs and all gradients, those of what comes in among them; the recorded weights are the textbook's."""
     attention, x = layer(**SHAPES[shape]), normal(2, 5, 12).requires_grad_()
-    source = normal(2, 6, 8, seed=3).requires_grad_() if attention.crosses else None
+    source = normal(2, 6, 8, seed=3).requires_grad_() if attention.cross_attends else None
     keys = 5 if source is None else 6
     how: dict[str, Any] = {"mask": masks(5, keys)[name], "causal": causal}
     how["positions"] = torch.arange(5) if attention.rotates else None
@@ -254,7 +254,7 @@ def test_with_a_cache_the_pieces_are_the_whole(shape: str, pieces: tuple[int, ..
     places = torch.arange(5)
     whole = attention(x, causal=True, positions=places)
     _, expected = attention.textbook(x, causal=True, positions=places)
-    kept, kept_too, kept_silently = Slot(), Slot(3), Slot()
+    kept, kept_too, kept_silently = LayerCache(), LayerCache(3), LayerCache()
     for part, at in zip(x.split(pieces, 1), places.split(pieces)):
         how: dict[str, Any] = {"causal": True, "positions": at}
         with recording(attention) as seen:
@@ -271,7 +271,7 @@ def test_with_a_cache_the_pieces_are_the_whole(shape: str, pieces: tuple[int, ..
 def test_the_keys_of_a_source_are_made_once() -> None:
     attention, x, source = layer(source=8, heads=6, kv_heads=2), normal(2, 5, 12), normal(2, 7, 8, seed=1)
     mask = masks(5, 7)["padding"]
-    whole, slot = attention(x, source, mask=mask), Slot()
+    whole, slot = attention(x, source, mask=mask), LayerCache()
     steps = [attention(part, source if i == 0 else None, mask=mask, cache=slot) for i, part in enumerate(x.split(1, 1))]
     torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=1e-12, atol=1e-12)
     assert slot.length == 7

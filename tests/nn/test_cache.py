@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.nn.cache import FIRST, Cache, Slot
+from cutaway.nn.cache import FIRST, Cache, LayerCache
 from cutaway.nn.position import rotation
 from tests.models.blocks import CACHED, CROSSING, DIM, block
 from tests.models.blocks import through as through_block
@@ -27,7 +27,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 @settings(max_examples=40, deadline=None)
 @given(pieces=st.lists(st.integers(1, 90), min_size=1, max_size=6), capacity=st.sampled_from([0, 1, 10, 500]))
 def test_a_slot_holds_what_was_put_in(pieces: list[int], capacity: int) -> None:
-    slot, k, v = Slot(capacity), normal(2, 3, sum(pieces), 4), normal(2, 3, sum(pieces), 5, seed=1)
+    slot, k, v = LayerCache(capacity), normal(2, 3, sum(pieces), 4), normal(2, 3, sum(pieces), 5, seed=1)
     for keys, values in zip(k.split(pieces, 2), v.split(pieces, 2)):
         found = slot.append(keys, values)
         assert torch.equal(found[0], k[:, :, : slot.length])
@@ -38,7 +38,7 @@ def test_a_slot_holds_what_was_put_in(pieces: list[int], capacity: int) -> None:
 
 
 def test_room_is_taken_before_it_is_needed_and_doubled() -> None:
-    slot, token = Slot(), normal(1, 1, 1, 2)
+    slot, token = LayerCache(), normal(1, 1, 1, 2)
     rooms = []
     for _ in range(4 * FIRST):
         slot.append(token, token)
@@ -47,14 +47,14 @@ def test_room_is_taken_before_it_is_needed_and_doubled() -> None:
             rooms.append(slot.keys)
     assert [room.shape[2] for room in rooms] == [FIRST, 2 * FIRST, 4 * FIRST]
     for capacity in (5, 4 * FIRST):
-        whole = Slot(capacity)
+        whole = LayerCache(capacity)
         whole.append(token, token)
         assert whole.keys is not None
         assert whole.keys.shape[2] == capacity
 
 
 def test_a_token_is_written_in_place() -> None:
-    slot = Slot(10)
+    slot = LayerCache(10)
     known, _ = slot.append(normal(1, 1, 3, 2), normal(1, 1, 3, 2))
     kept = known.clone()
     more, _ = slot.append(normal(1, 1, 1, 2, seed=2), normal(1, 1, 1, 2))
@@ -63,7 +63,7 @@ def test_a_token_is_written_in_place() -> None:
 
 
 def test_what_does_not_grow_is_kept_as_it_is() -> None:
-    slot, k = Slot(), normal(2, 3, 5, 4)
+    slot, k = LayerCache(), normal(2, 3, 5, 4)
     slot.hold(k, k)
     assert slot.keys is k
     assert slot.length == 5
@@ -72,7 +72,7 @@ def test_what_does_not_grow_is_kept_as_it_is() -> None:
 
 @pytest.mark.parametrize("rows", [[1, 0], [2, 2, 2, 0], [], [1]], ids=str)
 def test_rows_are_chosen_as_often_as_they_are_named(rows: list[int]) -> None:
-    slot, k, v = Slot(), normal(3, 2, 4, 5), normal(3, 2, 4, 6, seed=1)
+    slot, k, v = LayerCache(), normal(3, 2, 4, 5), normal(3, 2, 4, 6, seed=1)
     slot.append(k, v)
     chosen = slot.select(torch.tensor(rows, dtype=torch.long))
     assert torch.equal(chosen.known()[0], k[rows])
@@ -80,7 +80,7 @@ def test_rows_are_chosen_as_often_as_they_are_named(rows: list[int]) -> None:
     chosen.append(normal(len(rows), 2, 1, 5), normal(len(rows), 2, 1, 6))
     assert (chosen.length, slot.length) == (5, 4)
     assert torch.equal(slot.known()[0], k)  # the two have nothing in common
-    assert Slot(7).select(torch.tensor([0])).length == 0
+    assert LayerCache(7).select(torch.tensor([0])).length == 0
 
 
 # --- all layers ---------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def test_rows_of_different_lengths_have_positions_of_their_own() -> None:
 def test_the_cache_knows_how_many_are_read() -> None:
     cache = Cache(2)
     assert len(cache) == 0
-    cache.slots[0].append(normal(3, 1, 2, 2), normal(3, 1, 2, 2))
+    cache.layers[0].append(normal(3, 1, 2, 2), normal(3, 1, 2, 2))
     assert len(cache) == 3
     assert len(cache.select(torch.tensor([0, 0, 1, 2]))) == 4
 
@@ -132,7 +132,7 @@ def through(blocks: list[Any], z: Tensor, mask: Tensor | None, cache: Cache) -> 
     positions, seen, causal = cache.read(z[..., 0].long(), mask)
     turn = rotation(positions, DIM // 2, z.dtype)
     for i, one in enumerate(blocks):
-        z = through_block(one, z, seen, causal=causal, cache=cache.slots[i], positions=turn)
+        z = through_block(one, z, seen, causal=causal, cache=cache.layers[i], positions=turn)
     return z
 
 

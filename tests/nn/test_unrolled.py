@@ -23,7 +23,7 @@ class Stack(nn.Module):
     def __init__(self, form: str = "gpt2") -> None:
         super().__init__()
         self.blocks = nn.ModuleList(block(form, dropout=0.5) for _ in range(2))
-        self.crosses = form in CROSSING
+        self.cross_attends = form in CROSSING
         for parameter in self.parameters():
             nn.init.normal_(parameter)
 
@@ -32,20 +32,20 @@ class Stack(nn.Module):
         positions, seen, causal = cache.read(x[:, :, 0], mask)
         more: dict[str, Any] = {"positions": rotation(positions, DIM // 2, x.dtype)}
         for i, one in enumerate(self.blocks):
-            if self.crosses:
-                known = cache.crossing[i].keys is not None
-                more |= {"source": None if known else source, "cross_kv": cache.crossing[i]}
+            if self.cross_attends:
+                known = cache.cross_layers[i].keys is not None
+                more |= {"source": None if known else source, "cross_kv": cache.cross_layers[i]}
                 more["source_mask"] = (
                     torch.arange(source.shape[1])[None, None, None] < torch.tensor([5, 2, 4])[:, None, None, None]
                 )
-            x = through(one, x, seen, causal=causal, cache=cache.slots[i], **more)
+            x = through(one, x, seen, causal=causal, cache=cache.layers[i], **more)
         return x
 
 
 def answers(model: Stack, mask: Tensor | None, lean: Any) -> list[Tensor]:
     """What the model gives for a prompt (N, 4) and five tokens behind it."""
     generator = torch.Generator().manual_seed(1)
-    cache = Cache(2, crosses=model.crosses)
+    cache = Cache(2, cross_attends=model.cross_attends)
     source = torch.randn(N, 5, DIM, generator=generator, dtype=torch.float64)
     found = []
     with torch.no_grad():

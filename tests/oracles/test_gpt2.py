@@ -84,7 +84,7 @@ def test_caches_give_what_transformers_caches_give(pieces: tuple[int, ...]) -> N
         past = answer.past_key_values
         assert difference(logits, answer.logits[:, -1]) <= BOUND
     assert cache is not None
-    for slot, layer in zip(cache.slots, past.layers):
+    for slot, layer in zip(cache.layers, past.layers):
         for mine, kept in zip(slot.known(), (layer.keys, layer.values)):
             assert difference(mine, kept) <= BOUND
 

@@ -15,7 +15,7 @@ from cutaway.settings import build
 from cutaway.spec import Classes, TableSpec
 from cutaway.tasks.task import task_for
 from cutaway.training.loop import Interrupted, Trainer
-from cutaway.training.place import find_place
+from cutaway.training.placement import find_place
 from cutaway.training.progress import Progress
 from cutaway.training.settings import TrainSettings
 

@@ -18,7 +18,7 @@ from cutaway.models.saving import read_tensors
 from cutaway.tasks.task import task_for
 from cutaway.training.evaluation import batches_in_order, carries, going_on, results_of
 from cutaway.training.loop import Interrupted
-from cutaway.training.place import find_place
+from cutaway.training.placement import find_place
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
 

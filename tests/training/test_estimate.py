@@ -18,7 +18,7 @@ from cutaway.tasks.task import task_for
 from cutaway.training import estimate as estimate_module
 from cutaway.training.estimate import estimate
 from cutaway.training.loop import Trainer
-from cutaway.training.place import find_place
+from cutaway.training.placement import find_place
 from cutaway.training.progress import Progress
 from cutaway.training.settings import TrainSettings
 

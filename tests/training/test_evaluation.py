@@ -11,7 +11,7 @@ from torch import nn
 from cutaway.data.sets import TensorSplit
 from cutaway.files import read_json
 from cutaway.training.evaluation import _joined, results_of
-from cutaway.training.place import find_place
+from cutaway.training.placement import find_place
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
 

@@ -23,7 +23,7 @@ from cutaway.tasks.task import task_for
 from cutaway.training import tokens as chunks
 from cutaway.training.evaluation import batches_in_order, results_of
 from cutaway.training.loop import Trainer
-from cutaway.training.place import find_place
+from cutaway.training.placement import find_place
 from cutaway.training.progress import Progress
 from cutaway.training.settings import TrainSettings
 from cutaway.training.tokens import Words, last_layer, words_of

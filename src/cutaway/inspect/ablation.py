@@ -26,8 +26,8 @@ from ..models.gat import GATConv
 from ..models.images import answers_of
 from ..nn.attention import MultiHeadAttention
 from .interventions import Edit, Inputs, Transplant, Zero, as_tuple, intervene
-from .places import GRAPHS, OVER_TIME, PARTS
 from .probes import capture
+from .sites import GRAPHS, OVER_TIME, PARTS
 
 Metric = Callable[[Tensor], Tensor | float]  # what the head gives, to one number
 Names = str | Sequence[str]

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from ..errors import ModelError, SettingError, UnknownName, require
 from .outputs import refuse_compiled
-from .places import PARTS, Change, Place, Runs
+from .sites import PARTS, Change, Runs, Site
 
 Inputs = Tensor | Sequence[Tensor]  # what the model's forward takes
 
@@ -36,7 +36,7 @@ Inputs = Tensor | Sequence[Tensor]  # what the model's forward takes
 class Edit:
     """What is to be changed: where, and into what. One of Zero, Replace, Noise and Transplant."""
 
-    place: Place
+    place: Site
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
         """What stands in the place of x, which is all that the module computes there in its run-th run of a call; of
@@ -112,16 +112,16 @@ class Transplant(Edit):
         return _fitted(there, x, self.place.module, "what is to be transplanted")
 
 
-def _place(module: str, parts: dict[str, Any]) -> Place:
+def _place(module: str, parts: dict[str, Any]) -> Site:
     for name in parts:
         if name not in PARTS:
             raise UnknownName("part of a module", name, PARTS)
-    place = Place(module, **parts)
+    place = Site(module, **parts)
     _ = place.run  # says at once what is wrong with its name
     return place
 
 
-def _kind_of(place: Place) -> dict[str, Any]:
+def _kind_of(place: Site) -> dict[str, Any]:
     """What makes `attach` look where the place is: at heads, at edges or at outputs."""
     return {"head": place.head} if place.head is not None else {"edge": place.edge} if place.edge is not None else {}
 
@@ -173,7 +173,7 @@ def _take(model: nn.Module, transplants: Sequence[Transplant]) -> None:
 
         return keep
 
-    places = [Place(t.place.name, **_kind_of(t.place)) for t in transplants]
+    places = [Site(t.place.name, **_kind_of(t.place)) for t in transplants]
     with torch.no_grad(), _changing(model, [(place, keeping(parts)) for place, parts in zip(places, found)]):
         model(*transplants[0].inputs)
     for transplant, parts in zip(transplants, found):
@@ -182,7 +182,7 @@ def _take(model: nn.Module, transplants: Sequence[Transplant]) -> None:
 
 
 @contextmanager
-def _changing(model: nn.Module, changes: Sequence[tuple[Place, Change]]) -> Iterator[None]:
+def _changing(model: nn.Module, changes: Sequence[tuple[Site, Change]]) -> Iterator[None]:
     runs = Runs()
     with ExitStack() as undo:
         undo.callback(model.register_forward_pre_hook(lambda *_: runs.begin()).remove)

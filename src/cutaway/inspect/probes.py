@@ -216,9 +216,9 @@ def _gates(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
 
 def _messages(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
     assert isinstance(module, GCNConv | GATConv | GraphConv)
-    before = module.tap
+    before = module.edge_hook
 
-    def tap(coefficients: Tensor, pattern: Pattern, first: int) -> Tensor:
+    def hook(coefficients: Tensor, pattern: Pattern, first: int) -> Tensor:
         if before is not None:
             coefficients = before(coefficients, pattern, first)
         if seen.on:
@@ -227,9 +227,9 @@ def _messages(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
         return coefficients
 
     def restore() -> None:
-        module.tap = before
+        module.edge_hook = before
 
-    module.tap = tap
+    module.edge_hook = hook
     yield restore
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from ..errors import DataError, ModelError, UnknownName
+from ..files import as_path
 from .word2vec_format import Matrix, read_vectors, write_vectors
 
 SPECIAL = 2  # ids of every vocabulary that stand for no word: padding, unknown
@@ -34,6 +35,7 @@ class Vectors:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Vectors:
         """From a file of word2vec, text or binary. Raises FileError where it is not whole."""
+        path = as_path(path, "Vectors are loaded from a file")
         return cls(*read_vectors(path), source=os.fspath(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from ..errors import ModelError, require
 from ..nn.attention import MultiHeadAttention
-from ..nn.cache import Cache, Slot
+from ..nn.cache import Cache, LayerCache
 from ..nn.masks import real_places, visible
 from ..nn.transformer import MLP, Tied
 from ..spec import PairSpec
@@ -95,10 +95,10 @@ class Block(nn.Module):
         x: Tensor,
         mask: Tensor | None,
         causal: bool = False,
-        cache: Slot | None = None,
+        cache: LayerCache | None = None,
         source: Tensor | None = None,
         source_mask: Tensor | None = None,
-        cross_kv: Slot | None = None,
+        cross_kv: LayerCache | None = None,
     ) -> Tensor:
         """(N, T, dim) to (N, T, dim). `mask`, `causal` and `cache` are for self-attention; `source` (N, S, dim), its
         mask (N, 1, 1, S) and `cross_kv`, which keeps its keys and values, for cross-attention."""
@@ -170,7 +170,7 @@ class Bart(EncoderDecoder):
         words = self.embedding(target) + self.decoder_positions(positions + OFFSET)  # (N, S, dim)
         y: Tensor = self.dropout(self.decoder_norm(words))  # (N, S, dim)
         for i, block in enumerate(self.decoder):
-            own, cross_kv = (cache.slots[i], cache.crossing[i]) if cache is not None else (None, None)
+            own, cross_kv = (cache.layers[i], cache.cross_layers[i]) if cache is not None else (None, None)
             y = block(y, seen, causal, own, read, mask, cross_kv)  # (N, S, dim)
         return y
 

@@ -49,12 +49,12 @@ class EncoderDecoder(Network):
         source_mask = real_places(source_mask, source.shape)
         if not source.shape[1] or (source_mask is not None and not bool(source_mask.any(1).all())):
             raise ModelError("A source without a single token cannot be read: give at least one.")
-        cache = Cache(len(self.decoder), crosses=True)
+        cache = Cache(len(self.decoder), cross_attends=True)
         cache.source_mask = visible(source_mask, causal=False, length=source.shape[1])
         read = self.encode(source, cache.source_mask)  # (N, T, dim)
-        for block, slot in zip(self.decoder, cache.crossing):
+        for block, kept in zip(self.decoder, cache.cross_layers):
             look: Any = block.cross_attention
-            look.split(read[:, :1], read, slot)  # the slot keeps the keys and values; the query is not used
+            look.split(read[:, :1], read, kept)  # it keeps the keys and values; the query is not used
         return cache
 
     def step(self, token: Tensor, state: Cache) -> tuple[Tensor, Cache]:

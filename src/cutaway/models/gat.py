@@ -32,9 +32,9 @@ from torch import Tensor, nn
 from ..nn.graphs import (
     MOST_ENTRIES,
     READS,
+    EdgeHook,
     NodeLinear,
     Pattern,
-    Tap,
     dropout,
     edge_scores,
     edge_softmax,
@@ -77,7 +77,7 @@ class GATConv(nn.Module):
 
     def __init__(self, in_features: int, width: int, heads: int, concat: bool, config: Config) -> None:
         super().__init__()
-        self.tap: Tap | None = None
+        self.edge_hook: EdgeHook | None = None
         self.heads, self.width, self.concat = heads, width, concat
         self.dropout, self.slope = config.dropout, config.negative_slope
         self.lin = NodeLinear(in_features, heads * width, bias=False, dropout=config.dropout)
@@ -119,8 +119,8 @@ class GATConv(nn.Module):
         of_targets, of_sources = scores.flatten(0, 1).unbind(1)  # (k·V,) each
         each = edges.blocks(len(h))
         attention = edge_softmax(F.leaky_relu(edge_scores(of_targets, of_sources, each), self.slope), each)
-        if self.tap is not None:
-            attention = self.tap(attention.view(len(h), -1), edges, first).flatten()
+        if self.edge_hook is not None:
+            attention = self.edge_hook(attention.view(len(h), -1), edges, first).flatten()
         attention = dropout(attention, self.dropout, self.training)  # (k·E,)
         return product(attention, each, h.flatten(0, 1)).view(h.shape)
 

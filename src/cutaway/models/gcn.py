@@ -27,7 +27,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from ..nn.graphs import READS, NodeLinear, Tap, neighbours, product
+from ..nn.graphs import READS, EdgeHook, NodeLinear, neighbours, product
 from ..spec import GraphSpec
 from .card import Card, Divergence, Published
 from .contract import Network
@@ -62,7 +62,7 @@ class GCNConv(nn.Module):
 
     def __init__(self, in_features: int, out_features: int, config: Config) -> None:
         super().__init__()
-        self.tap: Tap | None = None
+        self.edge_hook: EdgeHook | None = None
         self.lin = NodeLinear(in_features, out_features, bias=False, dropout=config.dropout)
         self.bias = nn.Parameter(torch.zeros(out_features)) if config.bias else None
 
@@ -71,8 +71,8 @@ class GCNConv(nn.Module):
         h: Tensor = self.lin(x)  # (V, out)
         edges = neighbours(edge_index, len(x), loops=True)
         weights = edges.normalised(torch.promote_types(h.dtype, torch.float32))
-        if self.tap is not None:
-            weights = self.tap(weights[None], edges, 0)[0]
+        if self.edge_hook is not None:
+            weights = self.edge_hook(weights[None], edges, 0)[0]
         y = product(weights, edges, h)
         return y if self.bias is None else y + self.bias
 

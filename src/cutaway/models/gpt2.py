@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from ..errors import require
 from ..nn.attention import MultiHeadAttention
-from ..nn.cache import Cache, Slot
+from ..nn.cache import Cache, LayerCache
 from ..nn.masks import real_places
 from ..nn.transformer import MLP, Tied
 from ..spec import TextSpec
@@ -85,7 +85,9 @@ class Block(nn.Module):
         self.mlp = MLP(dim, config.ffn_dim or 4 * dim, "gelu-tanh")
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, z: Tensor, mask: Tensor | None = None, causal: bool = True, cache: Slot | None = None) -> Tensor:
+    def forward(
+        self, z: Tensor, mask: Tensor | None = None, causal: bool = True, cache: LayerCache | None = None
+    ) -> Tensor:
         """(N, T, dim) to (N, T, dim). `mask` (N or 1, 1, T or 1, S) is True where a token may look."""
         z = z + self.dropout(self.attention(self.norm1(z), mask=mask, causal=causal, cache=cache))  # (N, T, dim)
         y: Tensor = z + self.dropout(self.mlp(self.norm2(z)))  # (N, T, dim)
@@ -117,7 +119,7 @@ class GPT2(Decoder):
         positions, seen, causal = self.place(tokens, mask, cache)
         z = self.dropout(self.embedding(tokens) + self.positions(positions))  # (N, T, dim)
         for i, block in enumerate(self.blocks):
-            z = block(z, seen, causal, cache.slots[i] if cache is not None else None)  # (N, T, dim)
+            z = block(z, seen, causal, cache.layers[i] if cache is not None else None)  # (N, T, dim)
         y: Tensor = self.norm(z)  # (N, T, dim)
         return y
 

@@ -38,7 +38,7 @@ from torch import Tensor, nn
 
 from ..errors import require
 from ..nn.attention import MultiHeadAttention
-from ..nn.cache import Cache, Slot
+from ..nn.cache import Cache, LayerCache
 from ..nn.masks import real_places
 from ..nn.position import Rotation, rotation
 from ..nn.transformer import MLP, Tied
@@ -104,7 +104,7 @@ class Block(nn.Module):
         positions: Tensor | Rotation,
         mask: Tensor | None = None,
         causal: bool = True,
-        cache: Slot | None = None,
+        cache: LayerCache | None = None,
     ) -> Tensor:
         """(N, T, dim) to (N, T, dim). Queries and keys are turned by their `positions`, (T,) or (N, T), or the
         `rotation` of these; `mask` (N or 1, 1, T or 1, S) is True where a token may look."""
@@ -158,7 +158,7 @@ class ParallelTransformer(Decoder):
         z = self.dropout(self.embedding(tokens))  # (N, T, dim)
         turn = rotation(positions, self.config.dim // self.config.heads, z.dtype)  # once for all blocks
         for i, block in enumerate(self.blocks):
-            z = block(z, turn, seen, causal, cache.slots[i] if cache is not None else None)  # (N, T, dim)
+            z = block(z, turn, seen, causal, cache.layers[i] if cache is not None else None)  # (N, T, dim)
         y: Tensor = self.norm(z)  # (N, T, dim)
         return y
 

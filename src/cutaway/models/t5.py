@@ -37,7 +37,7 @@ from torch import Tensor, nn
 
 from ..errors import require
 from ..nn.attention import MultiHeadAttention
-from ..nn.cache import Cache, Slot
+from ..nn.cache import Cache, LayerCache
 from ..nn.masks import causal_mask, combined, real_places, visible
 from ..nn.position import RelativeBias
 from ..nn.transformer import MLP, Tied
@@ -101,10 +101,10 @@ class Block(nn.Module):
         self,
         x: Tensor,
         bias: Tensor | None,
-        cache: Slot | None = None,
+        cache: LayerCache | None = None,
         source: Tensor | None = None,
         source_mask: Tensor | None = None,
-        cross_kv: Slot | None = None,
+        cross_kv: LayerCache | None = None,
     ) -> Tensor:
         """(N, T, dim) to (N, T, dim). `bias` (N or 1, heads, T, keys), of distances, −∞ where a token may not look, and
         `cache` are for self-attention; `source` (N, S, dim), its mask (N, 1, 1, S) and `cross_kv`, which keeps its keys
@@ -178,7 +178,7 @@ class T5(EncoderDecoder):
         y = self.dropout(self.embedding(target))  # (N, S, dim)
         bias = combined(self.decoder_bias(length, keys), seen)  # (1, heads, S, keys)
         for i, block in enumerate(self.decoder):
-            own, cross_kv = (cache.slots[i], cache.crossing[i]) if cache is not None else (None, None)
+            own, cross_kv = (cache.layers[i], cache.cross_layers[i]) if cache is not None else (None, None)
             y = block(y, bias, own, read, mask, cross_kv)  # (N, S, dim)
         said: Tensor = self.dropout(self.decoder_norm(y))  # (N, S, dim)
         return said * float(self.config.dim**-0.5)

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from ..errors import require
 from ..nn.attention import MultiHeadAttention
-from ..nn.cache import Cache, Slot
+from ..nn.cache import Cache, LayerCache
 from ..nn.masks import places_among_real, real_places, visible
 from ..nn.position import sinusoids
 from ..nn.transformer import MLP, Tied
@@ -96,10 +96,10 @@ class Block(nn.Module):
         x: Tensor,
         mask: Tensor | None,
         causal: bool = False,
-        cache: Slot | None = None,
+        cache: LayerCache | None = None,
         source: Tensor | None = None,
         source_mask: Tensor | None = None,
-        cross_kv: Slot | None = None,
+        cross_kv: LayerCache | None = None,
     ) -> Tensor:
         """(N, T, dim) to (N, T, dim). `mask`, `causal` and `cache` are for self-attention; `source` (N, S, dim), its
         mask (N, 1, 1, S) and `cross_kv`, which keeps its keys and values, for cross-attention."""
@@ -174,7 +174,7 @@ class Transformer(EncoderDecoder):
         positions, seen, causal = placed(target, cache)
         y = self._looked_up(self._words, target, positions)
         for i, block in enumerate(self.decoder):
-            own, cross_kv = (cache.slots[i], cache.crossing[i]) if cache is not None else (None, None)
+            own, cross_kv = (cache.layers[i], cache.cross_layers[i]) if cache is not None else (None, None)
             y = block(y, seen, causal, own, read, mask, cross_kv)  # (N, S, dim)
         said: Tensor = self.decoder_norm(y)  # (N, S, dim)
         return said

@@ -37,7 +37,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import require
-from .cache import Slot
+from .cache import LayerCache
 from .masks import causal_mask as causal_mask
 from .masks import combined as combined
 from .masks import masked_softmax as masked_softmax
@@ -185,8 +185,10 @@ class MultiHeadAttention(nn.Module):
         self.value_dim = self.key_dim if value_dim is None else value_dim
         require(self.key_dim >= 1, "key_dim", self.key_dim, "at least 1")
         require(self.value_dim >= 1, "value_dim", self.value_dim, "at least 1")
-        self.crosses = source is not None
-        require(not (rotates and self.crosses), "rotates", rotates, "false over a source, which has its own positions")
+        self.cross_attends = source is not None
+        require(
+            not (rotates and self.cross_attends), "rotates", rotates, "false over a source, which has its own positions"
+        )
         require(not rotates or self.key_dim % 2 == 0, "key_dim", self.key_dim, "even, to be turned pair by pair")
         self.scale = 1 / math.sqrt(self.key_dim) if scale is None else scale
         self.dropout, self.rotates = dropout, rotates
@@ -214,7 +216,7 @@ class MultiHeadAttention(nn.Module):
         *,
         mask: Tensor | None = None,
         causal: bool = False,
-        cache: Slot | None = None,
+        cache: LayerCache | None = None,
         positions: Tensor | Rotation | None = None,
     ) -> Tensor:
         """(N, T, dim) to (N, T, dim), by PyTorch's fused kernel.
@@ -246,7 +248,7 @@ class MultiHeadAttention(nn.Module):
         *,
         mask: Tensor | None = None,
         causal: bool = False,
-        cache: Slot | None = None,
+        cache: LayerCache | None = None,
         positions: Tensor | Rotation | None = None,
     ) -> tuple[Tensor, Tensor]:
         """What `forward` gives without dropout, by equation 1 written out, and the weights (N, heads, T, S): row t
@@ -261,12 +263,12 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Tensor,
         source: Tensor | None = None,
-        cache: Slot | None = None,
+        cache: LayerCache | None = None,
         positions: Tensor | Rotation | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (N, heads, T, d_k), keys (N, kv_heads, S, d_k) and values (N, kv_heads, S, d_v)."""
         kv_sizes = [self.kv_heads * self.key_dim, self.kv_heads * self.value_dim]
-        if self.crosses:
+        if self.cross_attends:
             q = self._apart(self.q(x), self.heads)
             if cache is not None and cache.keys is not None:
                 return q, *cache.known()

@@ -13,7 +13,7 @@ from .masks import causal_mask
 FIRST = 64  # tokens that room is taken for at first, where nobody says how many there will be
 
 
-class Slot:
+class LayerCache:
     """The keys (N, kv_heads, S, d_k) and values (N, kv_heads, S, d_v) of one attention."""
 
     def __init__(self, capacity: int = 0) -> None:
@@ -46,9 +46,9 @@ class Slot:
         assert self.values is not None
         return self.keys[:, :, : self.length], self.values[:, :, : self.length]
 
-    def select(self, rows: Tensor) -> Slot:
+    def select(self, rows: Tensor) -> LayerCache:
         """Those of the examples `rows`, in their order, as often as they are named."""
-        found = Slot(self.capacity)
+        found = LayerCache(self.capacity)
         if self.keys is not None and self.values is not None:
             for name, whole in (("keys", self.keys), ("values", self.values)):
                 room = whole.new_empty(len(rows), *whole.shape[1:])
@@ -59,14 +59,14 @@ class Slot:
 
 
 class Cache:
-    """A slot for every layer, and which of the tokens read are real: rows of a batch may differ in length.
+    """The keys and values of every layer, and which of the tokens read are real: rows of a batch may differ in length.
 
-    `crossing` are the slots of attention over a source, in a decoder that has one.
+    `cross_layers` are those of cross-attention, in a decoder that has one.
     """
 
-    def __init__(self, layers: int, capacity: int = 0, *, crosses: bool = False) -> None:
-        self.slots = [Slot(capacity) for _ in range(layers)]
-        self.crossing = [Slot() for _ in range(layers)] if crosses else []
+    def __init__(self, layers: int, capacity: int = 0, *, cross_attends: bool = False) -> None:
+        self.layers = [LayerCache(capacity) for _ in range(layers)]
+        self.cross_layers = [LayerCache() for _ in range(layers)] if cross_attends else []
         self.length = 0  # tokens read, padding among them
         self.real: Tensor | None = None  # (N, length), True where a token is real; None where all are
         self.source_mask: Tensor | None = None  # (N, 1, 1, S) of the source, True where a token is real
@@ -94,8 +94,8 @@ class Cache:
     def select(self, rows: Tensor) -> Cache:
         """The cache of the examples `rows`, in their order, as often as they are named."""
         found = Cache(0)
-        found.slots = [slot.select(rows) for slot in self.slots]
-        found.crossing = [slot.select(rows) for slot in self.crossing]
+        found.layers = [one.select(rows) for one in self.layers]
+        found.cross_layers = [one.select(rows) for one in self.cross_layers]
         found.length = self.length
         found.real = None if self.real is None else self.real[rows]
         found.source_mask = None if self.source_mask is None else self.source_mask[rows]
@@ -103,5 +103,5 @@ class Cache:
 
     def __len__(self) -> int:
         """The examples that are read side by side."""
-        keys = (self.crossing + self.slots)[0].keys  # a source is known before anything else
+        keys = (self.cross_layers + self.layers)[0].keys  # a source is known before anything else
         return 0 if keys is None else len(keys)

@@ -302,7 +302,7 @@ def _starts(sorted_or_not: Tensor, rows: int) -> Tensor:
 
 # Sees the coefficients of the edges, (heads, E) in the order of the pattern, whose first head is the number after, and
 # gives those that the layer is to use: a layer has one for as long as somebody looks inside (`cutaway.inspect`).
-Tap = Callable[[Tensor, Pattern, int], Tensor]
+EdgeHook = Callable[[Tensor, Pattern, int], Tensor]
 
 
 # --- layers' parts ------------------------------------------------------------------------------------------------

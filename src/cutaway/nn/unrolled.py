@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as everywhere
 
 from .attention import MultiHeadAttention
-from .cache import Slot
+from .cache import LayerCache
 from .position import Rotation, rotary, rotation
 from .transformer import MLP, is_block
 
@@ -104,9 +104,9 @@ def _mlp(layer: MLP) -> Callable[[Tensor], Tensor]:
 def _attention(attention: MultiHeadAttention) -> Callable[..., Tensor]:
     """Attention of a token over those in its cache and itself, or over a source that its cache knows; all else goes
     through the module."""
-    crosses, heads, kv_heads = attention.crosses, attention.heads, attention.kv_heads
+    cross_attends, heads, kv_heads = attention.cross_attends, attention.heads, attention.kv_heads
     d_k, d_v = attention.key_dim, attention.value_dim
-    project, out = _linear(attention.q if crosses else attention.qkv), _linear(attention.out)
+    project, out = _linear(attention.q if cross_attends else attention.qkv), _linear(attention.out)
     alike, shared = heads == kv_heads and d_k == d_v, heads != kv_heads
     sizes = [heads * d_k, kv_heads * d_k, kv_heads * d_v]
 
@@ -116,14 +116,14 @@ def _attention(attention: MultiHeadAttention) -> Callable[..., Tensor]:
         *,
         mask: Tensor | None = None,
         causal: bool = False,
-        cache: Slot | None = None,
+        cache: LayerCache | None = None,
         positions: Tensor | Rotation | None = None,
     ) -> Tensor:
-        if cache is None or x.shape[1] != 1 or attention.seen is not None or (crosses and cache.keys is None):
+        if cache is None or x.shape[1] != 1 or attention.seen is not None or (cross_attends and cache.keys is None):
             whole: Tensor = attention(x, source, mask=mask, causal=causal, cache=cache, positions=positions)
             return whole
         n, y = len(x), project(x)
-        if crosses:
+        if cross_attends:
             q, (k, v) = y.view(n, heads, 1, d_k), cache.known()
         else:
             if alike:

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from ..data.sets import Split
 from .evaluation import planned
-from .place import Place
+from .placement import Placement
 from .settings import TrainSettings
 
 
-def batches_of(split: Split, settings: TrainSettings, place: Place, epoch: int) -> list[Tensor]:
+def batches_of(split: Split, settings: TrainSettings, place: Placement, epoch: int) -> list[Tensor]:
     """The example numbers of each training batch of an epoch, the same whenever it is asked."""
     generator, size = torch.Generator().manual_seed(mix(settings.seed, epoch)), settings.batch_size or len(split)
     if hasattr(split, "plan"):
@@ -29,7 +29,7 @@ def batches_of(split: Split, settings: TrainSettings, place: Place, epoch: int) 
     return batches
 
 
-def reach(split: Split, settings: TrainSettings, place: Place, epochs: int | None = None) -> tuple[int, int]:
+def reach(split: Split, settings: TrainSettings, place: Placement, epochs: int | None = None) -> tuple[int, int]:
     """How many epochs the updates that are asked for take, of at most `epochs` (those of the settings, unless given),
     and how many updates those are: the last epoch may be left early."""
     wanted, most = settings.max_steps or 1, epochs or settings.epochs

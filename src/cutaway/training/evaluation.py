@@ -13,7 +13,7 @@ from ..generation.decoding import decode
 from ..models.contract import Advances
 from ..spec import Tokens
 from ..tasks.task import Task
-from .place import Place
+from .placement import Placement
 from .tokens import words_of
 
 
@@ -28,7 +28,7 @@ class Results(NamedTuple):
 def results_of(
     model: nn.Module,
     split: Split,
-    place: Place,
+    place: Placement,
     batch_size: int,
     task: Task | None = None,
     *,

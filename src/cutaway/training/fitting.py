@@ -20,7 +20,7 @@ from ..models.memory import in_bytes, size_of
 from ..spec import ImageSpec, TableSpec
 from .batches import batches_of
 from .learning_memory import bytes_to_learn
-from .place import Place, free_memory
+from .placement import Placement, free_memory
 from .prepared import Prepared
 
 WORTH_SAYING = 0.5  # of the fraction that may be taken: from there on, what training takes is told
@@ -88,7 +88,7 @@ class _EnoughError(Exception):
     """More is kept than was asked about."""
 
 
-def kept_for_backward(model: nn.Module, inputs: tuple[Tensor, ...], place: Place, most: float = math.inf) -> int:
+def kept_for_backward(model: nn.Module, inputs: tuple[Tensor, ...], place: Placement, most: float = math.inf) -> int:
     """Bytes that the model keeps of these inputs for the backward pass, its parameters not counted; what it had kept
     when it went beyond `most`. The model is left as it was, and so is torch's random state."""
     found: dict[int, int] = {}

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..models.memory import Size, refuse_too_large
 from ..models.registry import Preset
-from .place import find_device, free_memory
+from .placement import find_device, free_memory
 from .settings import TrainSettings
 
 # Copies of each weight that an optimizer remembers. Muon has one of matrices, and two of all that it leaves to AdamW.

@@ -35,7 +35,7 @@ from .checkpoint import State, load_checkpoint, save_checkpoint, save_weights
 from .evaluation import carries, going_on, results_of
 from .layers import backbone, frozen, let_learn
 from .optimizers import build_optimizers
-from .place import Place
+from .placement import Placement
 from .progress import Progress
 from .rows import add_row, is_cheap, is_due
 from .schedules import factor
@@ -61,7 +61,7 @@ class Trainer:
         data: DataSet,
         task: Task,
         settings: TrainSettings,
-        place: Place,
+        place: Placement,
         checkpoints: Path,
         progress: Progress,
         on_row: Callable[[State], None] = lambda state: None,

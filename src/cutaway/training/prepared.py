@@ -28,7 +28,7 @@ from .applicable import refuse_without_effect
 from .evaluation import carries
 from .layers import frozen, heads
 from .learning_memory import refuse_too_large_to_learn
-from .place import Place, find_device, find_place, refuse_without_compiler
+from .placement import Placement, find_device, find_place, refuse_without_compiler
 from .settings import TrainSettings
 from .tokens import words_of
 from .weights import Source, Taken, find_weights, keep_origin, take_weights
@@ -46,7 +46,7 @@ class Prepared:
     data: DataSet
     model: nn.Module
     task: Task
-    place: Place
+    place: Placement
     settings: TrainSettings
     data_settings: DataSettings
     model_settings: dict[str, Any]

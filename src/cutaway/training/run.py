@@ -22,7 +22,7 @@ from ..data.text.fitting import AUTO
 from ..data.text.masked import GAP, MaskedPreprocessing
 from ..data.text.tokenizers import KINDS
 from ..errors import DataError, FileError, SettingError
-from ..files import read_json, refuse_address
+from ..files import as_path, read_json, refuse_address
 from ..interop.word_vectors import Vectors
 from ..models.registry import preset
 from ..models.saving import load_model
@@ -31,7 +31,7 @@ from ..spec import ANY_SIZE, Classes, Context, ImageSizes, Masked, Tokens, Value
 from ..tasks.metrics import Metric
 from ..tasks.task import Task, task_for
 from .evaluation import Results, results_of
-from .place import Place, find_place
+from .placement import Placement, find_place
 from .schemas import read_run, source_of
 
 FILLED = 5  # tokens that are named for a gap
@@ -41,7 +41,7 @@ class Run:
     """What a run's folder holds. Nothing is read before it is asked for."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder = as_path(folder, "A run is opened by its folder")
         if not (self.folder / "run.json").is_file():
             refuse_address(self.folder)
             inside = [str(found.parent) for found in sorted(self.folder.glob("*/run.json"))]
@@ -85,7 +85,7 @@ class Run:
         return task_for(self.spec, self.about["loss"], words=getattr(self.preprocessing, "words", None))
 
     @functools.cached_property
-    def place(self) -> Place:
+    def place(self) -> Placement:
         """Where the model runs when it is asked: the fastest device here, in the precision of its weights."""
         double = any(p.dtype == torch.float64 for p in self.model.parameters())
         return find_place("auto", "float64" if double else "float32", None, self.model)

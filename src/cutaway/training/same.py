@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .place import Place
+from .placement import Placement
 
 
 def take_threads(about: Mapping[str, Any]) -> list[str]:
@@ -26,7 +26,7 @@ def take_threads(about: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def differences(about: Mapping[str, Any], place: Place) -> list[str]:
+def differences(about: Mapping[str, Any], place: Placement) -> list[str]:
     """A sentence on what is not as it was when the run began, and changes the last digits of what is computed."""
     machine, versions = about["machine"], about["versions"]
     both = {

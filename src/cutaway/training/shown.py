@@ -24,7 +24,7 @@ from ..tasks.classification import CELLS, Classification
 from ..tasks.importance import importance
 from ..tasks.regression import Regression
 from ..tasks.scores import scores
-from .place import Place
+from .placement import Placement
 from .prepared import Prepared
 
 MISTAKES, RIGHT, PAIRS = 24, 12, 12
@@ -126,7 +126,7 @@ def _importance(ready: Prepared, preprocessing: TablePreprocessing, split: Tenso
     return {"importance": {"metric": metric, **found}} if found else {}
 
 
-def samples(model: Any, place: Place, text: Reading, split: Split) -> list[dict[str, Any]]:
+def samples(model: Any, place: Placement, text: Reading, split: Split) -> list[dict[str, Any]]:
     """What the model writes after beginnings out of the split, and what stands there; fewer tokens of a large
     model."""
     known, context = text.tokenizer, context_of(model)

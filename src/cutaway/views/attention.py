@@ -71,7 +71,7 @@ def view(subject: Subject) -> View:
 
     def see(look: Look) -> Found:
         layer = layer_of(look, both)
-        over = "the source" if look.crosses else "what stands before" if look.causal else "itself"
+        over = "the source" if look.cross_attends else "what stands before" if look.causal else "itself"
         drawn = drawings_of(layer, head, asked, len(shown), picture) if look.name in shown else None
         return Found(look.name, over, len(layer.keys.labels), layer.heads, drawn)
 

@@ -62,7 +62,7 @@ def layer_of(look: Look, both: tuple[Side, Side]) -> Layer:
     t, s = queries.real, keys.real
     mask = None if look.mask is None else look.mask[:, t][:, :, s]
     bare = dataclasses.replace(look, q=look.q[:, t], k=look.k[:, s], v=look.v[:, s], mask=mask, output=look.output[t])
-    distances = None if look.crosses else queries.distances()
+    distances = None if look.cross_attends else queries.distances()
     visible = _visible(bare)
     heads = [_head(bare.weights(h), distances, visible) for h in range(bare.heads)]
     return Layer(bare, queries, keys, heads)
@@ -145,11 +145,11 @@ def _whole(layer: Layer, h: int, weights: Tensor, query: int, room: Room) -> lis
     look, queries, keys = layer.look, layer.queries, layer.keys
     found: list[Drawing] = []
     t, s = _window(len(queries.labels), room.long, query), _window(len(keys.labels), room.long, query)
-    if look.crosses:
+    if look.cross_attends:
         s = slice(0, room.long)
     if queries.grid is None:
-        items = [_item("source" if look.crosses else "", keys.labels[s])]
-        items += [_item("target", queries.labels[t])] if look.crosses else []
+        items = [_item("source" if look.cross_attends else "", keys.labels[s])]
+        items += [_item("target", queries.labels[t])] if look.cross_attends else []
         found.append(
             {
                 "kind": "tokens",
@@ -163,7 +163,7 @@ def _whole(layer: Layer, h: int, weights: Tensor, query: int, room: Room) -> lis
     if queries.grid is None or len(queries.labels) <= room.wide + 10:
         wide = room.wide if queries.grid is None else room.wide + 10
         t, s = _window(len(queries.labels), wide, query), _window(len(keys.labels), wide, query)
-        if look.crosses:
+        if look.cross_attends:
             s = slice(0, wide)
         found.append(
             {

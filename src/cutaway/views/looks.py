@@ -36,7 +36,7 @@ class Look:
     mask: Tensor | None  # (1 or h, T, S), boolean or added to the scores
     scale: float  # what q · k is multiplied with, 1 / √d unless said otherwise
     output: Tensor  # what the module gave, (T, dim)
-    crosses: bool = False  # over a source, not over itself
+    cross_attends: bool = False  # over a source, not over itself
     causal: bool = False
     compared: Tensor | None = None  # v of vᵀ tanh(q + k), (d,), where the score is additive
 
@@ -148,8 +148,8 @@ def _look(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output:
         mask,
         module.scale,
         output[0].detach(),
-        crosses=module.crosses,
-        causal=causal and not module.crosses,
+        cross_attends=module.cross_attends,
+        causal=causal and not module.cross_attends,
     )
 
 
@@ -166,7 +166,7 @@ def _stepped(name: str, module: nn.Module, taken: list[tuple[Tensor, ...]]) -> L
         mask[0].expand(1, len(queries), -1),
         1.0,
         torch.stack(contexts),
-        crosses=True,
+        cross_attends=True,
         compared=compared.v.detach(),
     )
 

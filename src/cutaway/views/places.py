@@ -50,7 +50,7 @@ def sides(subject: Subject, i: int) -> tuple[Side, Side]:
 def of(look: Look, both: tuple[Side, Side]) -> tuple[Side, Side]:
     """Where the queries of a look stand, and where its keys."""
     source, target = both
-    if look.crosses:
+    if look.cross_attends:
         return target, source
     own = target if look.name.startswith("decoder") else source
     return own, own

@@ -51,7 +51,7 @@ PARTS = ("channel", "unit", "position", "row", "head", "edge")
 
 
 @dataclass(frozen=True)
-class Place:
+class Site:
     """Part of what a module computes. Each field is one number or a list; None where it is not told apart."""
 
     module: str
@@ -131,9 +131,9 @@ class Place:
         yield module.out.register_forward_pre_hook(before_projection).remove
 
     def _at_edges(self, module: Any, change: Change, runs: Runs) -> Iterator[Undo]:
-        before = module.tap
+        before = module.edge_hook
 
-        def tap(coefficients: Tensor, pattern: Pattern, first: int) -> Tensor:
+        def hook(coefficients: Tensor, pattern: Pattern, first: int) -> Tensor:
             if before is not None:
                 coefficients = before(coefficients, pattern, first)
             run = runs.next(self) if first == 0 else runs.now(self)
@@ -146,9 +146,9 @@ class Place:
             return change(coefficients, where, run, first)
 
         def restore() -> None:
-            module.tap = before
+            module.edge_hook = before
 
-        module.tap = tap
+        module.edge_hook = hook
         yield restore
 
     def _these(self, pattern: Pattern) -> Tensor:
@@ -224,12 +224,12 @@ class Runs:
         """It is over; outside of one every run is the first."""
         self._inside, self._times = False, {}
 
-    def next(self, place: Place) -> int:
+    def next(self, place: Site) -> int:
         """The number of the run that begins."""
         self._times[id(place)] = self._times.get(id(place), 0) + 1 if self._inside else 1
         return self._times[id(place)]
 
-    def now(self, place: Place) -> int:
+    def now(self, place: Site) -> int:
         """The number of the run that goes on."""
         return self._times[id(place)]
 

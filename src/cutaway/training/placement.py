@@ -27,7 +27,7 @@ HELD = 0.25  # fraction of a device's free memory up to which a split is held th
 
 
 @dataclass(frozen=True)
-class Place:
+class Placement:
     """A device, the number format of the forward pass, and which shard of the work is this process's."""
 
     device: torch.device
@@ -97,7 +97,7 @@ def find_device(device: str) -> torch.device:
     return torch.device(_fastest() if device == "auto" else _known(device))
 
 
-def find_place(device: str, precision: str, channels_last: bool | None, model: nn.Module) -> Place:
+def find_place(device: str, precision: str, channels_last: bool | None, model: nn.Module) -> Placement:
     """The place that the settings ask for; `auto` takes the fastest device and bfloat16 only in hardware.
 
     Raises SettingError for a device that is not here.
@@ -109,7 +109,7 @@ def find_place(device: str, precision: str, channels_last: bool | None, model: n
     )
     if channels_last is None:
         channels_last = any(isinstance(m, nn.Conv2d) for m in model.modules())
-    return Place(found, dtype, torch.bfloat16 if half else None, channels_last)
+    return Placement(found, dtype, torch.bfloat16 if half else None, channels_last)
 
 
 def free_memory(device: torch.device) -> int | None:

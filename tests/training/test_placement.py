@@ -13,8 +13,8 @@ from cutaway.data.images.file_split import FileSplit
 from cutaway.data.sets import Batch, TensorSplit
 from cutaway.errors import SettingError
 from cutaway.models.registry import create_model
-from cutaway.training import place as place_module
-from cutaway.training.place import LARGE_KERNEL, Place, find_place
+from cutaway.training import placement as place_module
+from cutaway.training.placement import LARGE_KERNEL, Placement, find_place
 
 
 def convolutions(model: nn.Module) -> list[nn.Conv2d]:
@@ -81,7 +81,7 @@ def test_a_part_in_memory_is_held_where_it_takes_a_quarter_at_most(
     monkeypatch: pytest.MonkeyPatch, free: int, held: bool
 ) -> None:
     # The meta device has no memory, and takes tensors as an accelerator does.
-    there = Place(torch.device("meta"), torch.float32, None, channels_last=False)
+    there = Placement(torch.device("meta"), torch.float32, None, channels_last=False)
     monkeypatch.setattr(place_module, "free_memory", lambda device: free)
     split = TensorSplit(torch.zeros(10, 24), torch.zeros(10, dtype=torch.int64), list("abcdefghij"))
     assert split.inputs.nbytes == 960
@@ -96,7 +96,7 @@ def test_a_part_in_memory_is_held_where_it_takes_a_quarter_at_most(
 
 def test_what_is_not_in_memory_or_on_a_cpu_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place_module, "free_memory", lambda device: 1 << 40)
-    there = Place(torch.device("meta"), torch.float32, None, channels_last=False)
+    there = Placement(torch.device("meta"), torch.float32, None, channels_last=False)
     files = FileSplit([], None, None)  # type: ignore[arg-type]
     assert there.hold(files) is files
     split = TensorSplit(torch.zeros(2, 2), None)
