@@ -40,5 +40,5 @@ def test_damaged_columns_and_foreign_specs_are_refused() -> None:
 
 def test_an_unknown_kind_is_refused() -> None:
     for document in ({"kind": "smell"}, {}, [], None):
-        with pytest.raises(DataError, match="is not known here; the kinds are table, image, text, pairs"):
+        with pytest.raises(DataError, match="is not known here; the kinds are table, image, text, seq2seq"):
             preprocessing_from_json(document)  # type: ignore[arg-type]

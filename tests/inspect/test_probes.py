@@ -143,7 +143,7 @@ def test_a_shared_block_has_a_result_for_each_time_that_it_runs() -> None:
     calls = ["blocks.0.attention", *(f"blocks.0.attention#{i}" for i in range(2, model.config.layers + 1))]
     assert list(seen["attention"]) == calls
     first, second = (seen["features"][k] for k in ("blocks.0", "blocks.0#2"))
-    torch.testing.assert_close(model.get_submodule("blocks.0")(first), second)
+    torch.testing.assert_close(model.get_submodule("blocks.0")(first, None), second)
     assert not torch.equal(first, second)
 
 
