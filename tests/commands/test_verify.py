@@ -22,8 +22,8 @@ from .conftest import Answer
 Cli = Callable[..., Answer]
 
 CLAIMS = [
-    "parameters = published",
-    "multiply-adds = published",
+    "parameters = computed",
+    "multiply-adds = computed",
     "settings = published",
     "initial weights = published",
     "outputs = oracle's",
@@ -46,6 +46,12 @@ def test_a_row_for_every_claim(cli: Cli) -> None:
     oracle = next(r for r in rows if r["claim"] == "gradients = oracle's")
     assert oracle["measured"] <= oracle["bound"] == 1e-9
     assert "2 models, 22 claims: 22 held" in answer.err
+
+
+def test_a_count_that_somebody_published_is_told_from_one_that_was_computed(cli: Cli) -> None:
+    claims = [row["claim"] for row in json.loads(cli("verify", "simplecnn", "resnet18", "--json").out)]
+    assert claims.count("parameters = computed") == claims.count("parameters = published") == 1
+    assert "\ncomputed: 29\u202f738 parameters and 22\u202f423\u202f552 multiply-adds" in cli("show", "simplecnn").out
 
 
 def test_lines_for_people(cli: Cli) -> None:

@@ -150,7 +150,7 @@ def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None
             for value, what in ((held.parameters, "parameters"), (held.multiply_adds, "multiply-adds"))
             if value is not None
         ]
-        console().print(f"published: {' and '.join(words)} ({held.source})", markup=False)
+        console().print(f"{held.by}: {' and '.join(words)} ({held.source})", markup=False)
     tokens = " tokens" if found.takes[0] in ("text", "seq2seq") else ""
     example = f"one example of {by(layers.input[1:])}{tokens}"
     if found.takes == ("graph",):

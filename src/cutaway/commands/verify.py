@@ -97,12 +97,12 @@ def _counts(found: Preset) -> Iterator[Claim]:
         ("parameters", layers.parameters, found.card.published_parameters),
         ("multiply-adds", layers.multiply_adds, found.card.published_multiply_adds),
     ):
-        claim, said = f"{what} = published", at_least * (what == "multiply-adds") + count(counted)
+        claim, said = f"{what} = {found.card.published.by}", at_least * (what == "multiply-adds") + count(counted)
         if published is None:
             yield Claim(found.name, claim, SKIPPED, f"{said} here; the card has no published count", counted)
         else:
             held = counted == published and (layers.complete or what == "parameters")
-            detail = said if held else f"{said} here, {count(published)} published"
+            detail = said if held else f"{said} here, {count(published)} {found.card.published.by}"
             yield Claim(found.name, claim, HELD if held else FAILED, detail, counted, published)
 
 

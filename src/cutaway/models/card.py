@@ -14,7 +14,12 @@ class Published:
     parameters: int | None = None  # trainable parameters; None where nobody published a count
     multiply_adds: int | None = None  # of convolutions and matrix products, for one example of shape `at`
     at: tuple[int, ...] = ()  # the shape of that example, (C, H, W) for images
-    source: str = ""  # where the counts come from
+    source: str = ""  # where the counts come from; what nobody published begins with "computed"
+
+    @property
+    def by(self) -> str:
+        """Whether the counts are published, or computed because nobody published any."""
+        return "computed" if self.source.startswith("computed") else "published"
 
 
 @dataclass(frozen=True)
