@@ -67,7 +67,7 @@ def test_weights_begin_as_published(name: str) -> None:
     assert laws_broken(name) == []
 
 
-def test_another_way_to_count_in_he_initialisation_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_way_to_count_in_he_initialization_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     right = nn.init.kaiming_normal_
 
     def wrong(weight: Tensor, **settings: Any) -> Tensor:
@@ -81,7 +81,7 @@ def test_another_way_to_count_in_he_initialisation_is_noticed(monkeypatch: pytes
     ("module", "name"), [(bert, "bert-base-uncased"), (gpt2, "gpt2")], ids=["truncation", "positions"]
 )
 def test_another_deviation_is_noticed(module: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "DEVIATION", 0.03)
+    monkeypatch.setattr(module, "STD", 0.03)
     assert laws_broken(name)
 
 

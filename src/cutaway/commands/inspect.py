@@ -116,7 +116,7 @@ def _is_setting(word: str) -> bool:
 
 
 def _told_apart(after: list[str], words: list[str]) -> tuple[list[str], list[str]]:
-    """The views, and the other words: what stands behind --view may be views, and then a run, files and options.
+    """The views, and the other words: what stands after --view may be views, and then a run, files and options.
 
     Raises UnknownName for a word there that is nothing of these.
     """

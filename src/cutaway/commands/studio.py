@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "opened",
         metavar="RUN",
         nargs="*",
-        help="a run's folder, to go on training it, which stays as it is; or '#...', all that stands behind the # of a "
+        help="a run's folder, to go on training it, which stays as it is; or '#...', all that stands after the # of a "
         "studio's address, to see the same again; or both",
     )
     parser.add_argument("--port", type=int, metavar="N", help="the port (default: 8765, or the next that is free)")
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_and_state(opened: list[str]) -> tuple[str | None, str]:
-    """The run, and the state that was shared, of what was typed; a whole address is taken for what is behind its #.
+    """The run, and the state that was shared, of what was typed; a whole address is taken for what is after its #.
 
     Raises SettingError for two of a kind.
     """

@@ -90,7 +90,7 @@ def read_checkpoint(path: str | os.PathLike[str], name: str) -> Loaded:
     if name in TRANSFORMED:
         notes += (
             f"If these are the weights that torchvision publishes for {name}, images are normalised for them with mean "
-            "0.5 and deviation 0.5 in every channel.",
+            "0.5 and standard deviation 0.5 in every channel.",
         )
     return Loaded(model.eval(), found, key_map, notes)
 

@@ -41,7 +41,7 @@ from .encoder_decoder import EncoderDecoder, placed, refuse_apart
 from .fields import Checked, fraction, positive
 
 OFFSET = 2  # rows of the positions that are nobody's
-DEVIATION = 0.02  # standard deviation of the initialization
+STD = 0.02  # standard deviation of the initialization
 
 
 @dataclass(frozen=True)
@@ -140,15 +140,15 @@ class Bart(EncoderDecoder):
         layers = config.decoder_layers or config.layers
         self.decoder = nn.ModuleList(Block(config, cross_attends=True) for _ in range(layers))
         self.head = Output(self.embedding)
-        self._initialise()
+        self._initialize()
 
     @torch.no_grad()
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         for name, parameter in self.named_parameters():
             if name.endswith("bias"):
                 nn.init.zeros_(parameter)
             elif parameter.ndim == 2:
-                nn.init.normal_(parameter, std=DEVIATION)
+                nn.init.normal_(parameter, std=STD)
 
     def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
         """What the encoder makes of source ids (N, T), (N, T, dim); `mask` (N, 1, 1, T) is True where one is real.

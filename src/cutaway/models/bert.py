@@ -42,7 +42,7 @@ from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, at_least, fraction, one_of, positive
 
-DEVIATION = 0.02  # standard deviation of the initialization, cut off at two of them
+STD = 0.02  # standard deviation of the initialization, cut off at two of them
 HEADS = ("masked", "classes", "tags")
 POOLERS = ("tanh", "relu")
 
@@ -176,15 +176,15 @@ class Bert(Network):
             self.head = ClassHead(config, head_dropout)
         else:
             self.head = nn.Linear(config.dim, config.num_classes)  # W_g
-        self._initialise()
+        self._initialize()
 
     @torch.no_grad()
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         for name, parameter in self.named_parameters():
             if name.endswith("bias"):
                 nn.init.zeros_(parameter)
             elif parameter.ndim == 2:
-                nn.init.trunc_normal_(parameter, std=DEVIATION, a=-2 * DEVIATION, b=2 * DEVIATION)
+                nn.init.trunc_normal_(parameter, std=STD, a=-2 * STD, b=2 * STD)
 
     def embed(self, tokens: Tensor, types: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """z⁰, what enters the first block, (N, T, dim). `mask` (N, T) is asked only where positions are counted over
@@ -260,8 +260,8 @@ def _begins(mask: Tensor) -> bool:
     return torch.compiler.is_compiling() or bool(mask[:, 0].all())
 
 
-def _or(share: float | None, otherwise: float) -> float:
-    return otherwise if share is None else share
+def _or(p: float | None, otherwise: float) -> float:
+    return otherwise if p is None else p
 
 
 Model = Bert

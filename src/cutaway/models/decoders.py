@@ -19,7 +19,7 @@ from ..nn.masks import places_among_real, real_first, real_places, visible
 from ..spec import Classes, NextToken, TextSpec, Value
 from .contract import Network
 
-DEVIATION = 0.02  # standard deviation of the initialization
+STD = 0.02  # standard deviation of the initialization
 HEADS = ("next", "classes")
 FittedConfig = TypeVar("FittedConfig")
 
@@ -43,7 +43,7 @@ def fitted(preset: FittedConfig, spec: TextSpec) -> FittedConfig:
 
 
 @torch.no_grad()
-def initialise(model: nn.Module, layers: int) -> None:
+def initialize(model: nn.Module, layers: int) -> None:
     """Draw matrices with standard deviation 0.02, and those that a residual branch ends in, of which there are
     2 · `layers`, smaller by the root of that number: their sum keeps its variance. Biases are 0."""
     for name, parameter in model.named_parameters():
@@ -51,7 +51,7 @@ def initialise(model: nn.Module, layers: int) -> None:
             nn.init.zeros_(parameter)
         elif parameter.ndim == 2:
             added = name.endswith(("attention.out.weight", "mlp.fc2.weight"))
-            nn.init.normal_(parameter, std=DEVIATION / math.sqrt(2 * layers) if added else DEVIATION)
+            nn.init.normal_(parameter, std=STD / math.sqrt(2 * layers) if added else STD)
 
 
 def last_real(z: Tensor, mask: Tensor | None) -> Tensor:

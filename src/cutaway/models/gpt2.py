@@ -33,7 +33,7 @@ from ..nn.masks import real_places
 from ..nn.transformer import MLP, Tied
 from ..spec import TextSpec
 from .card import Card, Divergence, Published
-from .decoders import DEVIATION, HEADS, Decoder, fitted, initialise, last_real
+from .decoders import HEADS, STD, Decoder, fitted, initialize, last_real
 from .fields import Checked, fraction, one_of, positive
 
 
@@ -110,8 +110,8 @@ class GPT2(Decoder):
         self.norm = nn.LayerNorm(dim)
         tied = config.head == "next"
         self.head = Tied(self.embedding) if tied else nn.Linear(dim, config.num_classes, bias=False)
-        initialise(self, config.layers)
-        nn.init.normal_(self.positions.weight, std=DEVIATION / 2)
+        initialize(self, config.layers)
+        nn.init.normal_(self.positions.weight, std=STD / 2)
 
     def hidden(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """What leaves the last block, normalized, (N, T, dim). `mask` (N, T) is True where a token is real; with a

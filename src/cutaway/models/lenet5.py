@@ -17,7 +17,7 @@ IEEE 86(11), 1998, section II.B and appendix A. <https://doi.org/10.1109/5.72679
 
 Every unit up to F6 passes its weighted sum through f. A sub-sampling unit adds its four inputs, multiplies
 by its map's coefficient, adds its map's bias. The output unit of class i is the squared distance of F6 to a
-fixed code of ±1, a picture of the character, 7 pixels by 12: the smallest distance is the answer.
+fixed code of ±1, an image of the character, 7 pixels by 12: the smallest distance is the answer.
 
 Shapes: images (N, C, 32, 32) to −y (N, classes). `lenet5-modern` is the form in common use.
 """
@@ -87,8 +87,8 @@ def codes_for(num_classes: int) -> Tensor:
     if num_classes != 10:
         generator = torch.Generator().manual_seed(num_classes)
         return torch.randint(2, (num_classes, CODE), generator=generator).float() * 2 - 1
-    pictures = zip(*(line.split() for line in DIGITS.split("\n") if line))
-    return torch.tensor([[1.0 if c == "#" else -1.0 for c in "".join(picture)] for picture in pictures])
+    images = zip(*(line.split() for line in DIGITS.split("\n") if line))
+    return torch.tensor([[1.0 if c == "#" else -1.0 for c in "".join(image)] for image in images])
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def shaped(found: Named, config: Any, most: float = float("inf")) -> nn.Module:
     """
     _refuse_deep(found, config)
     try:
-        with _counting(most), torch.device("meta"), _Uninitialised():
+        with _counting(most), torch.device("meta"), _Uninitialized():
             model: nn.Module = found.module.Model(config)
     except _TooDeep:
         raise ModelError(
@@ -195,7 +195,7 @@ def _counting(most: float) -> Iterator[None]:
             handle.remove()
 
 
-class _Uninitialised(TorchFunctionMode):
+class _Uninitialized(TorchFunctionMode):
     """Passes over what fills tensors: on the meta device it fills nothing, and the first time takes seconds, because
     PyTorch loads its reference implementations for it."""
 

@@ -44,7 +44,7 @@ from ..nn.position import Rotation, rotation
 from ..nn.transformer import MLP, Tied
 from ..spec import TextSpec
 from .card import Card, Divergence, Published
-from .decoders import HEADS, Decoder, fitted, initialise, last_real
+from .decoders import HEADS, Decoder, fitted, initialize, last_real
 from .fields import Checked, fraction, one_of, positive
 
 ORDERS = ("parallel", "pre", "post")
@@ -149,7 +149,7 @@ class ParallelTransformer(Decoder):
         self.norm = nn.Identity() if config.order == "post" else nn.LayerNorm(dim)
         tied = config.head == "next"
         self.head = Tied(self.embedding) if tied else nn.Linear(dim, config.num_classes, bias=False)
-        initialise(self, config.layers)
+        initialize(self, config.layers)
 
     def hidden(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """What leaves the last block, normalized, (N, T, dim). `mask` (N, T) is True where a token is real; with a

@@ -211,7 +211,7 @@ class Preset:
         )
 
     def build(self, config: Any, memory_fraction: float = FRACTION) -> nn.Module:
-        """The model of that config, freshly initialised from torch's random state.
+        """The model of that config, freshly initialized from torch's random state.
 
         Raises ModelError, before anything is made, where it would take more than that fraction of the memory that is
         free; 0 builds it all the same.
@@ -266,7 +266,7 @@ def list_models(family: str | None = None, takes: str | None = None) -> list[str
 def create_model(name: str, **settings: Any) -> nn.Module:
     """Build a preset, changed by keywords: `create_model("resnet18", num_classes=10, in_channels=1)`.
 
-    Weights are freshly initialised from torch's random state (`torch.manual_seed` makes them repeatable).
+    Weights are freshly initialized from torch's random state (`torch.manual_seed` makes them repeatable).
     Raises UnknownName for a name or keyword that does not exist, ModelError for a value that cannot be.
     """
     found = preset(name)

@@ -133,10 +133,10 @@ class T5(EncoderDecoder):
         self.decoder = nn.ModuleList(Block(config, cross_attends=True) for _ in range(layers))
         self.decoder_norm = nn.RMSNorm(dim, eps=EPS)
         self.head = Tied(self.embedding)
-        self._initialise()
+        self._initialize()
 
     @torch.no_grad()
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         """Each matrix so that what it gives has variance 1; queries have that of 1/√d in them."""
         c = self.config
         nn.init.normal_(self.embedding.weight)

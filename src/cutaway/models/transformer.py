@@ -134,10 +134,10 @@ class Transformer(EncoderDecoder):
         last = nn.LayerNorm if config.order == "pre" else nn.Identity
         self.encoder_norm, self.decoder_norm = last(dim), last(dim)
         self.head = Tied(self._words)
-        self._initialise()
+        self._initialize()
 
     @torch.no_grad()
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         """Matrices by X. Glorot's rule, biases 0: attention's begin so already."""
         for name, parameter in self.named_parameters():
             if "mlp" in name:

@@ -106,16 +106,16 @@ def interpolate_positions(positions: Tensor, before: int, grid: tuple[int, int])
     """Positions learned for a square map, for a map of `grid` rows and columns: (1, before + S², D) to
     (1, before + rows·columns, D).
 
-    Each of the D numbers is a picture of S×S pixels, brought to the new size by cubic interpolation. The first
+    Each of the D numbers is an image of S×S pixels, brought to the new size by cubic interpolation. The first
     `before` positions are of tokens with no place in the map and stay. At the same size nothing changes.
     """
     first, squares = positions[:, :before], positions[:, before:]
     side = math.isqrt(squares.shape[1])
     if grid == (side, side):
         return positions
-    picture = squares.reshape(1, side, side, -1).permute(0, 3, 1, 2)  # (1, D, S, S)
-    picture = F.interpolate(picture, size=grid, mode="bicubic", align_corners=False)  # (1, D, rows, columns)
-    return torch.cat([first, picture.flatten(2).transpose(1, 2)], dim=1)  # (1, before + rows·columns, D)
+    image = squares.reshape(1, side, side, -1).permute(0, 3, 1, 2)  # (1, D, S, S)
+    image = F.interpolate(image, size=grid, mode="bicubic", align_corners=False)  # (1, D, rows, columns)
+    return torch.cat([first, image.flatten(2).transpose(1, 2)], dim=1)  # (1, before + rows·columns, D)
 
 
 class Block(nn.Module):

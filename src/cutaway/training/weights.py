@@ -2,7 +2,7 @@
 model of the same kind.
 
 Everything of the same name and shape is taken, buffers too. The head alone may be of another number of classes, and of
-a model of text it may be of another kind: what does not fit of it stays as it was initialised. Anything else that does
+a model of text it may be of another kind: what does not fit of it stays as it was initialized. Anything else that does
 not fit is refused, so that no layer begins at random unnoticed.
 """
 

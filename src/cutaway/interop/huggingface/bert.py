@@ -19,7 +19,7 @@ from .encoders import (
     refuse_decoders,
     refuse_unlike,
 )
-from .values import number, only, share
+from .values import dropout_of, number, only
 
 # Where BERT's and RoBERTa's backbones have their tensors, after the prefix.
 BACKBONE = (
@@ -91,8 +91,8 @@ def sizes_of(theirs: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
         "token_types": only(theirs, "type_vocab_size", 2),
         "eps": number(theirs, "layer_norm_eps", 1e-12),
         "dropout": dropout,
-        "attention_dropout": share(theirs, "attention_probs_dropout_prob", defaults.get("dropout", 0.1), dropout),
-        "head_dropout": share(theirs, defaults.get("head_field", "classifier_dropout"), head, dropout),
+        "attention_dropout": dropout_of(theirs, "attention_probs_dropout_prob", defaults.get("dropout", 0.1), dropout),
+        "head_dropout": dropout_of(theirs, defaults.get("head_field", "classifier_dropout"), head, dropout),
         "num_classes": answers_of(theirs),
     }
 

@@ -19,7 +19,7 @@ from .encoders import (
     refuse_decoders,
     refuse_unlike,
 )
-from .values import number, only, share
+from .values import dropout_of, number, only
 
 
 def settings(config: Config) -> dict[str, Any]:
@@ -67,8 +67,8 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         activation=activation_of(theirs, "activation", "gelu"),
         pooler_activation="relu",
         dropout=dropout,
-        attention_dropout=share(theirs, "attention_dropout", 0.1, dropout),
-        head_dropout=share(theirs, "seq_classif_dropout", 0.2, dropout),
+        attention_dropout=dropout_of(theirs, "attention_dropout", 0.1, dropout),
+        head_dropout=dropout_of(theirs, "seq_classif_dropout", 0.2, dropout),
         drops_tags_as_body=True,
         drops_attention=False,
         head=head_of(theirs, "DistilBert"),

@@ -76,6 +76,6 @@ def refuse_unlike(config: Config, family: str, **always: Any) -> None:
 
 
 def dropouts(config: Config) -> tuple[float, float, float]:
-    """Those of the network, of the weights of attention and of the head."""
+    """Those of the network, of the attention weights and of the head."""
     own, head = config.attention_dropout, config.head_dropout
     return config.dropout, config.dropout if own is None else own, config.dropout if head is None else head

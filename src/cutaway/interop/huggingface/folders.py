@@ -41,7 +41,7 @@ def read_folder(path: Path, name: str | None = None) -> Loaded:
     """The model in a folder, in eval mode. It is called by the preset `name`, else by the one that its config is, or is
     nearest to; its config is the folder's in any case.
 
-    What the folder has no head for is initialised from torch's random state, which is left as it was. Raises FileError
+    What the folder has no head for is initialized from torch's random state, which is left as it was. Raises FileError
     where the folder is none or its tensors do not fit, ModelError where no network here is its network, or its config
     has a value that none here has.
     """

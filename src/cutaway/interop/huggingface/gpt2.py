@@ -7,7 +7,7 @@ from typing import Any
 
 from ...models.gpt2 import PRESETS, Config
 from . import Family, Rule
-from .values import number, only, refuse_others, share
+from .values import dropout_of, number, only, refuse_others
 
 BLOCK = r"blocks\.(\d+)\."
 
@@ -47,8 +47,8 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         heads=only(theirs, "n_head", 12),
         ffn_dim=None if theirs.get("n_inner") is None else only(theirs, "n_inner", 3072),
         dropout=dropout,
-        embedding_dropout=share(theirs, "embd_pdrop", 0.1, dropout),
-        attention_dropout=share(theirs, "attn_pdrop", 0.1, dropout),
+        embedding_dropout=dropout_of(theirs, "embd_pdrop", 0.1, dropout),
+        attention_dropout=dropout_of(theirs, "attn_pdrop", 0.1, dropout),
     )
 
 

@@ -131,7 +131,7 @@ def number(theirs: Mapping[str, Any], field: str, default: float) -> float:
     return float(value)
 
 
-def share(theirs: Mapping[str, Any], field: str, default: float, dropout: float) -> float | None:
+def dropout_of(theirs: Mapping[str, Any], field: str, default: float, dropout: float) -> float | None:
     """A dropout of its own, None where it is the network's."""
     value = number(theirs, field, default)
     return None if value == dropout else value

@@ -70,13 +70,13 @@ class PlainAlexNet(nn.Module):
         x = _overlapping_max(torch.clamp(self._convolution(4, _towers(x, two), padding=1), min=0))
         x = _grid_of_means(x, self.side)  # (N, C, side, side)
         x = x.reshape(len(x), -1)
-        share = self.config.dropout
+        p = self.config.dropout
         if two:
             for i in (5, 6):
-                x = F.dropout(torch.clamp(self._full(i, x), min=0), share, self.training)
+                x = F.dropout(torch.clamp(self._full(i, x), min=0), p, self.training)
         else:
             for i in (5, 6):
-                x = torch.clamp(self._full(i, F.dropout(x, share, self.training)), min=0)
+                x = torch.clamp(self._full(i, F.dropout(x, p, self.training)), min=0)
         return self._full(7, x)
 
     def _convolution(self, i: int, towers: list[Tensor], stride: int = 1, padding: int = 0) -> Tensor:

@@ -15,7 +15,7 @@ from . import Oracle
 from .dropping import fixed_dropout
 
 BOUND = 1e-9  # largest relative difference in float64
-NOISE = 1e-6  # a gradient below this share of the largest is rounding: a bias before a normalization, for one
+NOISE = 1e-6  # a gradient below this fraction of the largest is rounding: a bias before a normalization, for one
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Comparison:
 def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Comparison:
     """Run both with the same weights, inputs and gradient at the output, first in training mode, then in evaluation.
 
-    The model's weights are moved at random first, so that ones and zeros of an initialisation hide nothing, and
+    The model's weights are moved at random first, so that ones and zeros of an initialization hide nothing, and
     training comes first, so that evaluation sees normalization statistics that are not those of a new model. Dropout is
     no chance (`dropping.py`): its places and rates are compared. The model and the oracle are changed in copies only.
     Raises ValueError where a weight of either side has no counterpart.

@@ -168,11 +168,11 @@ class PlainGoogLeNet(nn.Module):
 
 def _shares(n: int, published: bool) -> Tensor:
     """What part of each of 4 means each of n pixels is, (4, n): windows of 5, 3 apart, or 4 equal parts."""
-    shares = torch.zeros(4, n, dtype=torch.float64)
+    weights = torch.zeros(4, n, dtype=torch.float64)
     for i in range(4):
         first, after = (3 * i, 3 * i + 5) if published else (math.floor(i * n / 4), math.ceil((i + 1) * n / 4))
-        shares[i, first:after] = 1 / (after - first)
-    return shares
+        weights[i, first:after] = 1 / (after - first)
+    return weights
 
 
 def _largest(x: Tensor, side: int, step: int) -> Tensor:

@@ -47,11 +47,11 @@ def graph_of(features: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
     return draw
 
 
-def _dropped(x: Tensor, share: float, training: bool) -> Tensor:
+def _dropped(x: Tensor, p: float, training: bool) -> Tensor:
     """Inverted dropout, by a mask of its own."""
-    if not training or not share:
+    if not training or not p:
         return x
-    return torch.where(torch.rand_like(x) < share, torch.zeros_like(x), x / (1 - share))
+    return torch.where(torch.rand_like(x) < p, torch.zeros_like(x), x / (1 - p))
 
 
 class _Net(nn.Module):
@@ -93,15 +93,15 @@ class _GATNet(_Net):
 
     def convolve(self, conv: Any, x: Tensor, edges: Tensor) -> Tensor:
         """Dropout on the input, on the transformed features where they travel, and on the attention."""
-        share, training = self.config.dropout, self.training
+        p, training = self.config.dropout, self.training
         listed = sorted((i, j) for j, i in edges.t().tolist() if i != j)
         listed = sorted(listed + [(i, i) for i in range(len(x))])
         by_target = torch.tensor(listed).t().flip(0)  # (2, E)
-        x = _dropped(x, share, training)
+        x = _dropped(x, p, training)
         heads, width = conv.heads, conv.out_channels
         # drawn head after head: (K, V, width) and (K, E)
-        of_features = _dropped(x.new_ones(heads, len(x), width), share, training).transpose(0, 1)
-        of_attention = _dropped(x.new_ones(heads, len(listed)), share, training).t()
+        of_features = _dropped(x.new_ones(heads, len(x), width), p, training).transpose(0, 1)
+        of_attention = _dropped(x.new_ones(heads, len(listed)), p, training).t()
 
         def travelling(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
             edge_index, size, given = inputs

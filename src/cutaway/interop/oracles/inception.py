@@ -31,11 +31,11 @@ class EqualParts(nn.Module):
 
 def _shares(n: int) -> Tensor:
     """What part of each of 5 means each of n pixels is, (5, n)."""
-    shares = torch.zeros(5, n, dtype=torch.float64)
+    weights = torch.zeros(5, n, dtype=torch.float64)
     for i in range(5):
         first, after = math.floor(i * n / 5), math.ceil((i + 1) * n / 5)
-        shares[i, first:after] = 1 / (after - first)
-    return shares
+        weights[i, first:after] = 1 / (after - first)
+    return weights
 
 
 def torchvision_inception(config: Config) -> Oracle:

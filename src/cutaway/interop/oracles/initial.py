@@ -23,7 +23,7 @@ class Drawn(NamedTuple):
     """What a tensor is drawn from."""
 
     mean: float
-    deviation: float  # its standard deviation
+    std: float  # its standard deviation
 
 
 Law = Callable[[Tensor, Any], Drawn]  # of a tensor and the config of its model
@@ -45,19 +45,19 @@ def constant(mean: float) -> Law:
     return lambda weight, config: Drawn(mean, 0.0)
 
 
-def deviation(of: float | Callable[[Tensor, Any], float]) -> Law:
+def std(of: float | Callable[[Tensor, Any], float]) -> Law:
     """Mean 0 and that standard deviation."""
     return lambda weight, config: Drawn(0.0, of(weight, config) if callable(of) else of)
 
 
 def uniform(bound: Callable[[Tensor, Any], float]) -> Law:
     """Between ± that."""
-    return deviation(lambda weight, config: bound(weight, config) / math.sqrt(3))
+    return std(lambda weight, config: bound(weight, config) / math.sqrt(3))
 
 
 def glorot(parts: int = 1) -> Law:
     """Variance 2 / (inputs + outputs) of a matrix, or of each of so many that stand one above another in it."""
-    return deviation(lambda weight, config: math.sqrt(2 / (fan_in(weight) + fan_out(weight) / parts)))
+    return std(lambda weight, config: math.sqrt(2 / (fan_in(weight) + fan_out(weight) / parts)))
 
 
 def _cut_normal(times: float) -> float:
@@ -79,8 +79,8 @@ def _t5_qkv(weight: Tensor, config: Any) -> Drawn:
     return Drawn(0.0, math.sqrt((1 / config.head_dim + 2) / 3 / config.dim))
 
 
-KEPT = deviation(lambda weight, config: math.sqrt(2 / fan_out(weight)))  # K. He et al., 2015, counting outputs
-RECTIFIED = deviation(lambda weight, config: math.sqrt(2 / fan_in(weight)))  # and counting inputs
+KEPT = std(lambda weight, config: math.sqrt(2 / fan_out(weight)))  # K. He et al., 2015, counting outputs
+RECTIFIED = std(lambda weight, config: math.sqrt(2 / fan_in(weight)))  # and counting inputs
 NONE = constant(0.0)
 BIASES: Laws = ((r".*bias", NONE),)
 LOOKS: Laws = (
@@ -89,12 +89,12 @@ LOOKS: Laws = (
     (r".*attention\.(q|out)\.weight", glorot()),
 )
 ZERO_LOOKS = (r".*attention\.\w+\.bias", NONE)
-BERT: Laws = (*BIASES, (r".*", deviation(0.02 * _cut_normal(2.0))))
+BERT: Laws = (*BIASES, (r".*", std(0.02 * _cut_normal(2.0))))
 DECODER: Laws = (
     *BIASES,
-    (r"positions\.weight", deviation(0.01)),
-    (r".*(attention\.out|mlp\.fc2)\.weight", deviation(lambda w, config: 0.02 / math.sqrt(2 * config.layers))),
-    (r".*", deviation(0.02)),
+    (r"positions\.weight", std(0.01)),
+    (r".*(attention\.out|mlp\.fc2)\.weight", std(lambda w, config: 0.02 / math.sqrt(2 * config.layers))),
+    (r".*", std(0.02)),
 )
 CELLS = uniform(lambda weight, config: config.hidden_dim**-0.5)
 # LeNet-5's map m of C3 has 25 inputs for each of its 3, 4 or 6 sources, and 2.4 over their number bounds its weights.
@@ -133,28 +133,28 @@ LAWS: Mapping[str, Laws] = {
     "alexnet": (
         (r"(conv[245]|fc[67])\.bias", by_form("form", "2012", constant(1.0))),
         (r".*bias", by_form("form", "2012", NONE)),
-        (r".*", by_form("form", "2012", deviation(0.01))),
+        (r".*", by_form("form", "2012", std(0.01))),
     ),
-    "mobilenet_v2": ((r"head\.bias", NONE), (r"head\.weight", deviation(0.01)), (r".*", KEPT)),
-    "vgg": (*BIASES, (r"fc.*", deviation(0.01)), (r".*", KEPT)),
+    "mobilenet_v2": ((r"head\.bias", NONE), (r"head\.weight", std(0.01)), (r".*", KEPT)),
+    "vgg": (*BIASES, (r"fc.*", std(0.01)), (r".*", KEPT)),
     "googlenet": (
         (r".*conv\.bias", NONE),
-        (r".*conv\.weight", lambda w, config: (deviation(0.01) if config.norm == "batch" else RECTIFIED)(w, config)),
-        (r".*fc\d?\.weight", by_form("norm", "batch", deviation(0.01))),
+        (r".*conv\.weight", lambda w, config: (std(0.01) if config.norm == "batch" else RECTIFIED)(w, config)),
+        (r".*fc\d?\.weight", by_form("norm", "batch", std(0.01))),
     ),
     "inception_v3": (
-        (r"AuxLogits\.conv1\.conv\.weight", deviation(0.01)),
-        (r"AuxLogits\.fc\.weight", deviation(0.001)),
-        (r".*weight", deviation(0.1)),
+        (r"AuxLogits\.conv1\.conv\.weight", std(0.01)),
+        (r"AuxLogits\.fc\.weight", std(0.001)),
+        (r".*weight", std(0.1)),
     ),
     "resnet": ((r"(?!fc).*", KEPT),),
     "densenet": ((r"classifier\.bias", NONE), (r"(?!classifier).*", RECTIFIED)),
     "vit": (
         (r"class_token", NONE),
-        (r"positions", deviation(0.02)),
-        (r"patches\.weight", deviation(lambda w, config: fan_in(w) ** -0.5)),
-        (r"head\.weight", deviation(0.02)),
-        (r".*mlp\.fc\d\.bias", deviation(1e-6)),
+        (r"positions", std(0.02)),
+        (r"patches\.weight", std(lambda w, config: fan_in(w) ** -0.5)),
+        (r"head\.weight", std(0.02)),
+        (r".*mlp\.fc\d\.bias", std(1e-6)),
         (r".*mlp\.fc\d\.weight", glorot()),
         *LOOKS,
         *BIASES,
@@ -178,26 +178,26 @@ LAWS: Mapping[str, Laws] = {
     ),
     "transformer": (
         *BIASES,
-        (r".*embedding\.weight", deviation(lambda w, config: config.dim**-0.5)),
+        (r".*embedding\.weight", std(lambda w, config: config.dim**-0.5)),
         *LOOKS,
         (r".*", glorot()),
     ),
     **dict.fromkeys(("bert", "roberta", "distilbert", "albert"), BERT),
     **dict.fromkeys(("gpt2", "parallel_transformer"), DECODER),
     "t5": (
-        (r"embedding\.weight", deviation(1.0)),
-        (r".*table\.weight", deviation(lambda w, config: config.dim**-0.5)),
+        (r"embedding\.weight", std(1.0)),
+        (r".*table\.weight", std(lambda w, config: config.dim**-0.5)),
         (r".*\.attention\.qkv\.weight", _t5_qkv),
-        (r".*cross_attention\.q\.weight", deviation(lambda w, config: (config.dim * config.head_dim) ** -0.5)),
-        (r".*", deviation(lambda w, config: fan_in(w) ** -0.5)),
+        (r".*cross_attention\.q\.weight", std(lambda w, config: (config.dim * config.head_dim) ** -0.5)),
+        (r".*", std(lambda w, config: fan_in(w) ** -0.5)),
     ),
-    "bart": (*BIASES, (r".*", deviation(0.02))),
+    "bart": (*BIASES, (r".*", std(0.02))),
     "gcn": (*BIASES, (r".*lin\.weight", glorot())),
     "gat": (
         *BIASES,
-        (r"layers\.0\.lin\.weight", deviation(lambda w, config: math.sqrt(2 / (fan_in(w) + config.hidden_dim)))),
-        (r".*lin\.weight", deviation(lambda w, config: math.sqrt(2 / (fan_in(w) + config.num_classes)))),
-        (r".*att_\w+", deviation(lambda w, config: math.sqrt(2 / (w.shape[-1] + 1)))),
+        (r"layers\.0\.lin\.weight", std(lambda w, config: math.sqrt(2 / (fan_in(w) + config.hidden_dim)))),
+        (r".*lin\.weight", std(lambda w, config: math.sqrt(2 / (fan_in(w) + config.num_classes)))),
+        (r".*att_\w+", std(lambda w, config: math.sqrt(2 / (w.shape[-1] + 1)))),
     ),
     "graphconv": (*BIASES, (r".*lin_\w+\.weight", glorot())),
 }
@@ -241,13 +241,13 @@ def _law(family: str, name: str, own: str, module: nn.Module, tensor: Tensor, co
 def _off(tensor: Tensor, law: Drawn) -> str:
     """In what way a tensor was not drawn by a law; empty where it was, as far as its size lets anyone see."""
     count = tensor.numel()
-    if not law.deviation:
+    if not law.std:
         return "" if bool((tensor == law.mean).all()) else f"is not {law.mean:g}"
     if count < LEAST:
         return ""
-    deviation, mean = float(tensor.std()), float(tensor.mean())
-    if abs(deviation / law.deviation - 1) > SURE / math.sqrt(2 * count):
-        return f"has standard deviation {deviation:.3g}, by its law {law.deviation:.3g}"
-    if abs(mean - law.mean) > SURE * law.deviation / math.sqrt(count):
+    std, mean = float(tensor.std()), float(tensor.mean())
+    if abs(std / law.std - 1) > SURE / math.sqrt(2 * count):
+        return f"has standard deviation {std:.3g}, by its law {law.std:.3g}"
+    if abs(mean - law.mean) > SURE * law.std / math.sqrt(count):
         return f"has mean {mean:.3g}, by its law {law.mean:.3g}"
     return ""

@@ -52,8 +52,8 @@ class PairwiseWord2Vec(nn.Module):
             return torch.log_softmax(torch.stack([v @ h for v in self.predicted]), 0)[word]
         term = nn.functional.logsigmoid(self.predicted[word] @ h)
         for other in noise:
-            share = self.config.negative / len(noise)
-            term = term + share * nn.functional.logsigmoid(-(self.predicted[other] @ h))
+            each = self.config.negative / len(noise)
+            term = term + each * nn.functional.logsigmoid(-(self.predicted[other] @ h))
         return term
 
 
