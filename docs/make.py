@@ -280,7 +280,7 @@ def block_diagram(module: ModuleType) -> str:
 
 def preset_table(page: Page, of_family: list[Preset]) -> str:
     """The presets with their counts."""
-    titles = {"preset": "---", "parameters": "---:", "multiply-adds": "---:", "for one example of": "---"}
+    titles = {"preset": "---", "parameters": "---:", "MACs": "---:", "for one example of": "---"}
     if page.name == "vision":
         titles["smallest image"] = "---:"
     rows = [f"| {' | '.join(titles)} |", f"| {' | '.join(titles.values())} |"]

@@ -28,7 +28,7 @@ def test_every_model_can_be_shown_on_one_screen_or_two(cli: Cli, name: str) -> N
 def test_the_card_the_layers_and_the_divergences(cli: Cli) -> None:
     out = cli("show", "resnet18").out.replace("\u202f", " ")
     assert "K. He, X. Zhang, S. Ren, J. Sun, 2015" in out
-    assert "published: 11 689 512 parameters and 1 814 073 344 multiply-adds" in out
+    assert "published: 11 689 512 parameters and 1 814 073 344 MACs" in out
     (total,) = [line for line in out.splitlines() if line.startswith("in all")]
     assert total.split("  ")[-2:] == ["11 689 512", "1 814 073 344"]
     (row,) = [line for line in out.splitlines() if line.startswith("layer4.1.conv2")]
@@ -96,3 +96,13 @@ def test_what_cannot_be_is_refused_in_words(cli: Cli, words: tuple[str, ...], sa
     assert (answer.status, answer.out) == (2, "")
     assert said in answer.said
     assert "Traceback" not in answer.err
+
+
+def test_what_the_paper_prints_stands_beside_what_its_definition_counts_to(cli: Cli) -> None:
+    for name, counted, printed in (
+        ("transformer-base", "63 082 496", "65 M"),
+        ("transformer-big", "214 245 376", "213 M"),
+    ):
+        out = cli("show", name).out.replace("\u202f", " ")
+        assert f"\ncomputed: {counted} parameters" in out
+        assert f"\npublished: {printed}, Table 3\n" in out

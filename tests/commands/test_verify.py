@@ -23,7 +23,7 @@ Cli = Callable[..., Answer]
 
 CLAIMS = [
     "parameters = computed",
-    "multiply-adds = computed",
+    "MACs = computed",
     "settings = published",
     "initial weights = published",
     "outputs = oracle's",
@@ -51,7 +51,7 @@ def test_a_row_for_every_claim(cli: Cli) -> None:
 def test_a_count_that_somebody_published_is_told_from_one_that_was_computed(cli: Cli) -> None:
     claims = [row["claim"] for row in json.loads(cli("verify", "simplecnn", "resnet18", "--json").out)]
     assert claims.count("parameters = computed") == claims.count("parameters = published") == 1
-    assert "\ncomputed: 29\u202f738 parameters and 22\u202f423\u202f552 multiply-adds" in cli("show", "simplecnn").out
+    assert "\ncomputed: 29\u202f738 parameters and 22\u202f423\u202f552 MACs" in cli("show", "simplecnn").out
 
 
 def test_lines_for_people(cli: Cli) -> None:

@@ -138,7 +138,7 @@ def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None
             break
     at_least = "" if layers.complete else "at least "
     total = ("in all", "", "", count(layers.parameters), at_least + count(layers.multiply_adds), "")
-    titles: tuple[str, ...] = ("layer", "type", "output", "parameters", "multiply-adds", "sees")
+    titles: tuple[str, ...] = ("layer", "type", "output", "parameters", "MACs", "sees")
     fields = any(row.receptive_field for row in rows)
     shown = len(titles) if fields else -1  # where nothing has a receptive field, its column goes
     table = [line[:shown] for line in (*lines, total)]
@@ -147,22 +147,24 @@ def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None
     if as_published and held.parameters is not None:
         words = [
             f"{count(value)} {what}"
-            for value, what in ((held.parameters, "parameters"), (held.multiply_adds, "multiply-adds"))
+            for value, what in ((held.parameters, "parameters"), (held.multiply_adds, "MACs"))
             if value is not None
         ]
         console().print(f"{held.by}: {' and '.join(words)} ({held.source})", markup=False)
+        if held.paper:
+            console().print(f"published: {held.paper}", markup=False)
     tokens = " tokens" if found.takes[0] in ("text", "seq2seq") else ""
     example = f"one example of {by(layers.input[1:])}{tokens}"
     if found.takes == ("graph",):
         example = f"a graph of {count(layers.input[0])} nodes with two edges to and from each, {by(layers.input)}"
     console().print(
-        f"for {example}; multiply-adds of convolutions and matrix products"
+        f"for {example}; MACs (multiply-adds) of convolutions and matrix products"
         + ("; sees: receptive field in pixels" if fields else ""),
         style="dim",
     )
     for row in rows:
         if row.unknown:
-            console().print(f"{row.name}: the multiply-adds of {', '.join(row.unknown)} are unknown", style="dim")
+            console().print(f"{row.name}: the MACs of {', '.join(row.unknown)} are unknown", style="dim")
 
 
 def _or(words: tuple[str, ...]) -> str:

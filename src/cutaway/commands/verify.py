@@ -87,7 +87,7 @@ def claims_of(found: Preset) -> Iterator[Claim]:
 
 
 def _counts(found: Preset) -> Iterator[Claim]:
-    """Parameters and multiply-adds are those of the card."""
+    """Parameters and MACs (multiply-adds) are those of the card."""
     from ..draw.words import count
     from ..inspect.layers import table_of
 
@@ -95,14 +95,16 @@ def _counts(found: Preset) -> Iterator[Claim]:
     at_least = "" if layers.complete else "at least "
     for what, counted, published in (
         ("parameters", layers.parameters, found.card.published_parameters),
-        ("multiply-adds", layers.multiply_adds, found.card.published_multiply_adds),
+        ("MACs", layers.multiply_adds, found.card.published_multiply_adds),
     ):
-        claim, said = f"{what} = {found.card.published.by}", at_least * (what == "multiply-adds") + count(counted)
+        claim, said = f"{what} = {found.card.published.by}", at_least * (what == "MACs") + count(counted)
         if published is None:
             yield Claim(found.name, claim, SKIPPED, f"{said} here; the card has no published count", counted)
         else:
             held = counted == published and (layers.complete or what == "parameters")
             detail = said if held else f"{said} here, {count(published)} {found.card.published.by}"
+            if what == "parameters" and found.card.published.paper:
+                detail += f"; published {found.card.published.paper}"
             yield Claim(found.name, claim, HELD if held else FAILED, detail, counted, published)
 
 

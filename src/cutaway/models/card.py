@@ -15,6 +15,7 @@ class Published:
     multiply_adds: int | None = None  # of convolutions and matrix products, for one example of shape `at`
     at: tuple[int, ...] = ()  # the shape of that example, (C, H, W) for images
     source: str = ""  # where the counts come from; what nobody published begins with "computed"
+    paper: str = ""  # what the paper prints where its own definition counts to something else: "65 M, Table 3"
 
     @property
     def by(self) -> str:

@@ -226,8 +226,8 @@ CARD = Card(
     equation="x = √d E + PE;  x ← LN(x + MHA(x));  y ← LN(y + MHA(y, x));  x ← LN(x + FFN(x));  p = softmax(y Eᵀ)",
     oracle="the layers of torch.nn.Transformer; embedding, positions and output written out",
     published={
-        "transformer-base": Published(63_082_496, 2_034_368_512, _AT, _COUNTED.format(32, 37_000)),
-        "transformer-big": Published(214_245_376, 6_887_309_312, _AT, _COUNTED.format(32, 37_000)),
+        "transformer-base": Published(63_082_496, 2_034_368_512, _AT, _COUNTED.format(32, 37_000), "65 M, Table 3"),
+        "transformer-big": Published(214_245_376, 6_887_309_312, _AT, _COUNTED.format(32, 37_000), "213 M, Table 3"),
         "transformer-tiny": Published(3_131_392, 102_825_984, _AT, _COUNTED.format(32, 10_000)),
     },
     divergences=(
@@ -276,7 +276,7 @@ CARD = Card(
         Divergence(
             "transformer-tiny",
             paper="no such size",
-            here="4 + 4 blocks of 128 numbers and 512 hidden units, for spelling to sound; small translation takes "
+            here="4 + 4 blocks, dim 128, ffn_dim 512, for spelling to sound; small translation takes "
             "model.dim=256 model.layers=3 model.heads=8",
         ),
     ),
