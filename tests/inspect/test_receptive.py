@@ -19,30 +19,29 @@ from cutaway.inspect.layers import layer_table, on_meta
 from cutaway.inspect.receptive import ORANGE, effective_field, gradient_extent, save_field
 from cutaway.interop.oracles import compared_config
 from cutaway.models.registry import Preset, create_model, presets
-from cutaway.spec import ImageSpec
+
+CONVOLUTIONAL = [p for p in presets().values() if p.module.CARD.family == "cnn" and p.takes == ("image",)]
+FAMILIES = sorted({preset.module.__name__.rpartition(".")[2] for preset in CONVOLUTIONAL})
 
 
-def smallest_of_each_family() -> dict[str, tuple[Preset, Any]]:
-    """Of each family of convolutional networks for images, the preset that is smallest as oracles compare it."""
-    found: dict[str, tuple[int, Preset, Any]] = {}
-    for name, preset in presets().items():
-        if preset.module.CARD.family == "cnn" and ImageSpec in preset.module.Model.takes:
-            config = compared_config(name, preset.config)
-            if hasattr(config, "auxiliary"):
-                config = dataclasses.replace(config, auxiliary=False)
-            size = sum(p.numel() for p in on_meta(preset, config).parameters())
-            family = preset.module.__name__.rpartition(".")[2]
-            if family not in found or size < found[family][0]:
-                found[family] = (size, preset, config)
-    return {family: (preset, config) for family, (_, preset, config) in found.items()}
+def smallest(family: str) -> tuple[Preset, Any]:
+    """The preset of a family that is smallest as oracles compare it, and that config."""
+
+    def size(found: tuple[Preset, Any]) -> int:
+        return sum(p.numel() for p in on_meta(*found).parameters())
+
+    compared = []
+    for preset in CONVOLUTIONAL:
+        if preset.module.__name__.rpartition(".")[2] == family:
+            config = compared_config(preset.name, preset.config)
+            fields = {f.name for f in dataclasses.fields(config)}
+            compared.append((preset, dataclasses.replace(config, auxiliary=False) if "auxiliary" in fields else config))
+    return min(compared, key=size)
 
 
-FAMILIES = smallest_of_each_family()
-
-
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", FAMILIES)
 def test_in_every_network_the_gradient_reaches_as_far_as_the_formula_says(family: str) -> None:
-    preset, config = FAMILIES[family]
+    preset, config = smallest(family)
     side = getattr(config, "image_size", None) or max(112, getattr(config, "least_size", 1))
     shape = (config.in_channels, side, side)
     table = layer_table(on_meta(preset, config), torch.empty(1, *shape, device="meta"))

@@ -29,7 +29,9 @@ GIVEN = {
 
 PROCESSES = multiprocessing.get_context("forkserver")
 # Children begin with everything imported, so that they spend their time training; nothing has run in their parent.
-PROCESSES.set_forkserver_preload(["tests.training.test_kills", "sklearn.datasets", "torch._dynamo"])
+PROCESSES.set_forkserver_preload(
+    ["tests.training.test_kills", "sklearn.calibration", "sklearn.datasets", "torch._dynamo"]
+)
 
 
 def in_a_child(
@@ -112,7 +114,7 @@ def quick(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.waits
 @pytest.mark.parametrize(
     ("train", "resume", "kills"),
-    [(train, resume, 12), (train_to_a_mean, resume_to_a_mean, 6)],
+    [(train, resume, 8), (train_to_a_mean, resume_to_a_mean, 4)],
     ids=["moving average", "mean of the last epochs"],
 )
 def test_many_kills_many_equal_ends(
