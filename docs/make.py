@@ -114,7 +114,7 @@ PAGES = (
         "vision",
         "# Networks that see\n\n"
         + ABOUT.format(more="What a convolution\nand a normalization are stands in [convolution.md](convolution.md).")
-        + "\nIn the pictures a block is as tall as its map and as deep as it has channels, both on a logarithmic "
+        + "\nIn the drawings a block is as tall as its map and as deep as it has channels, both on a logarithmic "
         "scale, and as\ncoloured as it is made: {legend}.\n",
         lambda preset: preset.takes == ("image",),
         ("convolution", "pooling", "attention", "matrix product", "other"),
@@ -125,7 +125,7 @@ PAGES = (
         + ABOUT.format(
             more="Here are those without\nattention over all places: for words, text, signals, audio, series and video."
         )
-        + "\nIn the pictures a block is as tall as it has steps and as deep as it has numbers at each, both on a "
+        + "\nIn the drawings a block is as tall as it has steps and as deep as it has numbers at each, both on a "
         "logarithmic scale,\nand as coloured as it is made: {legend}.\n",
         lambda preset: preset.card.card.family not in ("dense", "transformer") and bool(SEQUENCES & set(preset.takes)),
         ("embedding", "recurrence", "convolution", "pooling", "attention", "matrix product", "other"),
@@ -137,7 +137,7 @@ PAGES = (
             more="Those for words\nare here; the Vision Transformer stands with the [networks that see](vision.md)."
         )
         + BLOCKS
-        + "\nIn the pictures a block is as tall as it has tokens and as deep as it has numbers in each, both on a "
+        + "\nIn the drawings a block is as tall as it has tokens and as deep as it has numbers in each, both on a "
         "logarithmic scale,\nand as coloured as it is made: {legend}.\n",
         lambda preset: preset.card.card.family == "transformer" and bool(SEQUENCES & set(preset.takes)),
         ("embedding", "attention", "matrix product", "other"),
@@ -147,7 +147,7 @@ PAGES = (
         "graphs",
         "# Networks on graphs\n\n"
         + ABOUT.format(more="Sums over\nedges are sparse: their memory grows with the edges of a graph.")
-        + "\nIn the pictures a block is as tall as there are nodes and as deep as each has numbers, both on a "
+        + "\nIn the drawings a block is as tall as there are nodes and as deep as each has numbers, both on a "
         "logarithmic scale,\nand as coloured as it is made: {legend}.\n",
         lambda preset: preset.takes == ("graph",),
         ("sum over edges", "matrix product", "other"),
