@@ -17,6 +17,7 @@ from torch import nn
 
 import cutaway
 from cutaway.models.card import Card
+from cutaway.models.fields import sentences_of
 from cutaway.models.registry import presets
 from cutaway.spec import KINDS
 
@@ -201,6 +202,7 @@ def test_a_config_is_frozen_and_fits_itself_to_data(family: ModuleType) -> None:
     assert dataclasses.is_dataclass(config)
     assert config.__dataclass_params__.frozen
     assert callable(config.for_spec)
+    assert all(sentences_of(config).values()), "each field says in a comment beside it what it is"
 
 
 def test_a_card_is_about_the_presets_of_its_file(family: ModuleType) -> None:

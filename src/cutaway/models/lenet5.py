@@ -96,7 +96,7 @@ class Config(Checked):
     """What can be set in the network."""
 
     in_channels: int = positive(1)  # 1 for grey, as published; 3 for RGB
-    num_classes: int = at_least(2, 10)
+    num_classes: int = at_least(2, 10)  # codes of the characters, one for each class
     image_size: int = 32  # height and width, as published; smaller images are padded or enlarged to it
 
     def __post_init__(self) -> None:

@@ -29,7 +29,7 @@ class Config(Checked):
     """What can be set in the network."""
 
     in_channels: int = positive(1)  # 1 for grey, 3 for RGB
-    num_classes: int = positive(10)
+    num_classes: int = positive(10)  # logits
     image_size: int = at_least(16, 32)  # height and width; smaller images are padded or enlarged to it
 
     @classmethod
