@@ -67,7 +67,7 @@ DECIDED = (
     "graph_level",
     "head",
     "window",
-    "shared",
+    "joint_vocab",
 )
 
 
