@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 SURE = 6.0  # standard errors that a drawn standard deviation may be off
@@ -149,6 +150,11 @@ LAWS: Mapping[str, Laws] = {
     ),
     "resnet": ((r"(?!fc).*", KEPT),),
     "densenet": ((r"classifier\.bias", NONE), (r"(?!classifier).*", RECTIFIED)),
+    "convnext": (
+        (r".*layer_scale", lambda w, config: Drawn(float(torch.tensor(config.layer_scale)), 0.0)),
+        *BIASES,
+        (r".*", deviation(0.02)),
+    ),
     "vit": (
         (r"class_token", NONE),
         (r"positions", deviation(0.02)),
