@@ -38,11 +38,11 @@ def test_stochastic_depth_of_another_rate_is_noticed() -> None:
 
 
 RENAMES = (
-    (r"^downsample\.0\.conv\.", "convnext.embeddings.patch_embeddings."),
-    (r"^downsample\.0\.norm\.", "convnext.embeddings.layernorm."),
-    (r"^downsample\.(\d+)\.norm\.", r"convnext.encoder.stages.\1.downsampling_layer.0."),
-    (r"^downsample\.(\d+)\.conv\.", r"convnext.encoder.stages.\1.downsampling_layer.1."),
-    (r"^stages\.(\d+)\.", r"convnext.encoder.stages.\1.layers."),
+    (r"^stages\.0\.downsample\.conv\.", "convnext.embeddings.patch_embeddings."),
+    (r"^stages\.0\.downsample\.norm\.", "convnext.embeddings.layernorm."),
+    (r"^stages\.(\d+)\.downsample\.norm\.", r"convnext.encoder.stages.\1.downsampling_layer.0."),
+    (r"^stages\.(\d+)\.downsample\.conv\.", r"convnext.encoder.stages.\1.downsampling_layer.1."),
+    (r"^stages\.(\d+)\.blocks\.", r"convnext.encoder.stages.\1.layers."),
     (r"\.depthwise\.", ".dwconv."),
     (r"\.norm\.", ".layernorm."),
     (r"\.expand\.", ".pwconv1."),

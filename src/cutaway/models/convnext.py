@@ -30,6 +30,7 @@ is not read.
 from __future__ import annotations
 
 import dataclasses
+from collections import OrderedDict
 from dataclasses import dataclass
 
 import torch
@@ -130,15 +131,16 @@ class ConvNeXt(Network):
         super().__init__()
         self.config = config
         channels, last = config.width, max(sum(config.layers) - 1, 1)
-        self.downsample = nn.ModuleList([Stem(config.in_channels, channels, config.patch_size)])
-        self.stages = nn.ModuleList()
+        self.stages = nn.Sequential()
         first = 0  # number of the stage's first block
         for stage, count in enumerate(config.layers):
-            if stage > 0:
-                self.downsample.append(Downsample(channels))
-                channels *= 2
+            if stage == 0:
+                before: nn.Module = Stem(config.in_channels, channels, config.patch_size)
+            else:
+                before, channels = Downsample(channels), 2 * channels
             rates = [config.drop_path_rate * i / last for i in range(first, first + count)]
-            self.stages.append(nn.Sequential(*(Block(channels, config.layer_scale, rate) for rate in rates)))
+            blocks = nn.Sequential(*(Block(channels, config.layer_scale, rate) for rate in rates))
+            self.stages.append(nn.Sequential(OrderedDict(downsample=before, blocks=blocks)))
             first += count
         self.norm = nn.LayerNorm(channels, eps=EPS)
         self.head = nn.Linear(channels, config.num_classes)
@@ -150,8 +152,7 @@ class ConvNeXt(Network):
     def features(self, x: Tensor) -> Tensor:
         """What the head sees: the mean of the last map, normalized, (N, 8C)."""
         refuse_small(x, self.config.least_size, "convnext")
-        for downsample, stage in zip(self.downsample, self.stages):
-            x = stage(downsample(x))  # (N, C, H/4, W/4), (N, 2C, H/8, W/8), (N, 4C, H/16, W/16), (N, 8C, H/32, W/32)
+        x = self.stages(x)  # (N, C, H/4, W/4), (N, 2C, H/8, W/8), (N, 4C, H/16, W/16), then (N, 8C, H/32, W/32)
         y: Tensor = self.norm(x.mean((2, 3)))  # (N, 8C)
         return y
 
