@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 SURE = 6.0  # standard errors that a drawn standard deviation may be off
@@ -151,7 +150,7 @@ LAWS: Mapping[str, Laws] = {
     "resnet": ((r"(?!fc).*", KEPT),),
     "densenet": ((r"classifier\.bias", NONE), (r"(?!classifier).*", RECTIFIED)),
     "convnext": (
-        (r".*layer_scale", lambda w, config: Drawn(float(torch.tensor(config.layer_scale)), 0.0)),
+        (r".*layer_scale", lambda w, config: Drawn(config.layer_scale, 0.0)),
         *BIASES,
         (r".*", deviation(0.02)),
     ),
@@ -248,7 +247,7 @@ def _off(tensor: Tensor, law: Drawn) -> str:
     """In what way a tensor was not drawn by a law; empty where it was, as far as its size lets anyone see."""
     count = tensor.numel()
     if not law.deviation:
-        return "" if bool((tensor == law.mean).all()) else f"is not {law.mean:g}"
+        return "" if bool((tensor.float() == law.mean).all()) else f"is not {law.mean:g}"
     if count < LEAST:
         return ""
     deviation, mean = float(tensor.std()), float(tensor.mean())
