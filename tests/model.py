@@ -16,8 +16,12 @@ from cutaway.models.registry import presets
 HERE = Path(__file__).parent
 OF_EVERY_MODEL = (  # files whose tests go by the presets' names
     *("test_house.py", "models/test_saving.py", "models/test_every_image_model.py", "models/test_invariances.py"),
-    *("oracles/test_every_model.py", "oracles/test_published.py", "views/test_every_preset.py"),
-    *("interop/test_torchvision.py", "interop/test_huggingface.py", "training/test_every_family.py"),
+    *("models/test_recognition.py", "models/test_registry.py", "commands/test_show.py"),
+    *("oracles/test_every_model.py", "oracles/test_published.py", "training/test_every_family.py"),
+    *("interop/test_torchvision.py", "interop/test_huggingface.py"),
+    *("inspect/test_probes.py", "inspect/test_gradients.py", "inspect/test_interventions.py"),
+    *("inspect/test_attribution.py", "views/test_every_preset.py", "views/test_network.py"),
+    "views/test_normalization.py",
 )
 
 

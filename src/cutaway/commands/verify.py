@@ -252,6 +252,7 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
 
     from ..inspect.example import example_inputs, example_shape, kind_taken
     from ..interop.oracles.compare import BOUND, difference
+    from ..interop.oracles.dropping import fixed_dropout
     from ..models.images import answers_of
     from ..spec import Context
 
@@ -266,7 +267,8 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
     with torch.no_grad():  # what begins at zero would hide what lies before it
         for parameter in model.parameters():
             parameter.add_(0.01 * torch.randn_like(parameter))
-    answers = answers_of(model(*inputs))
+    with fixed_dropout():  # chance may leave out a whole branch
+        answers = answers_of(model(*inputs))
     torch.autograd.backward(answers, [torch.randn_like(answer) for answer in answers])
 
     def reached(parameter: torch.Tensor) -> bool:

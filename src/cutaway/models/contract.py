@@ -27,7 +27,7 @@ class Network(nn.Module):
 
     # What training asks.
     loss: ClassVar[str] = ""  # of classes, where the paper has another than cross-entropy
-    decayed: ClassVar[tuple[str, ...]] = ("*",)  # patterns of the parameters that weight decay is for
+    decayed: ClassVar[tuple[str, ...]] = ("*",)  # patterns of what weight decay is for, of two dimensions or more
     auxiliary_weight: ClassVar[float] = 0.0  # of the loss of each auxiliary head, which answers in training
 
     # What data is asked for, unless a person asks otherwise.

@@ -149,6 +149,7 @@ LAWS: Mapping[str, Laws] = {
     ),
     "resnet": ((r"(?!fc).*", KEPT),),
     "densenet": ((r"classifier\.bias", NONE), (r"(?!classifier).*", RECTIFIED)),
+    "convnext": ((r".*layer_scale", lambda w, config: Drawn(config.layer_scale, 0.0)), *BIASES, (r".*", std(0.02))),
     "vit": (
         (r"class_token", NONE),
         (r"positions", std(0.02)),
@@ -242,7 +243,7 @@ def _off(tensor: Tensor, law: Drawn) -> str:
     """In what way a tensor was not drawn by a law; empty where it was, as far as its size lets anyone see."""
     count = tensor.numel()
     if not law.std:
-        return "" if bool((tensor == law.mean).all()) else f"is not {law.mean:g}"
+        return "" if bool((tensor.float() == law.mean).all()) else f"is not {law.mean:g}"
     if count < LEAST:
         return ""
     std, mean = float(tensor.std()), float(tensor.mean())

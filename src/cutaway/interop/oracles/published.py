@@ -72,6 +72,7 @@ _DENSENET = {"growth_rate": 32, "bottleneck": True, "compression": 0.5, "stem": 
     "num_classes": 1000,
 }
 _DENSE_CIFAR = _DENSENET | {"growth_rate": 12, "stem": "cifar", "num_classes": 10}
+_CONVNEXT = {"layers": (3, 3, 27, 3), "patch_size": 4, "layer_scale": 1e-6, "num_classes": 1000}
 _VIT = {"image_size": 224, "patch_size": 16, "pooling": "token", "dropout": 0.0, "num_classes": 1000}
 _RECURRENT = {
     "embedding_dim": 0,
@@ -140,6 +141,10 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     | {"layers": (12, 12, 12), "bottleneck": False, "compression": 1.0, "stem_channels": 16},
     "densenet-bc-100-12": _DENSE_CIFAR | {"layers": (16, 16, 16), "stem_channels": 24},
     "mobilenet-v2": {"width_mult": 1.0, "stem": "imagenet", "dropout": 0.2, "num_classes": 1000},
+    "convnext-tiny": _CONVNEXT | {"layers": (3, 3, 9, 3), "width": 96, "drop_path_rate": 0.1},
+    "convnext-small": _CONVNEXT | {"width": 96, "drop_path_rate": 0.4},
+    "convnext-base": _CONVNEXT | {"width": 128, "drop_path_rate": 0.5},
+    "convnext-micro": {"layers": (2, 2, 2), "width": 48, "patch_size": 2, "layer_scale": 1e-6, "drop_path_rate": 0.1},
     "vit-tiny/16": _VIT | {"dim": 192, "layers": 12, "heads": 3, "ffn_dim": 768},
     "vit-small/16": _VIT | {"dim": 384, "layers": 12, "heads": 6, "ffn_dim": 1536},
     "vit-base/16": _VIT | {"dim": 768, "layers": 12, "heads": 12, "ffn_dim": 3072},
