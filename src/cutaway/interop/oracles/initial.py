@@ -149,6 +149,7 @@ LAWS: Mapping[str, Laws] = {
     ),
     "resnet": ((r"(?!fc).*", KEPT),),
     "densenet": ((r"classifier\.bias", NONE), (r"(?!classifier).*", RECTIFIED)),
+    "patchtst": ((r"positions", uniform(lambda w, config: 0.02)), *LOOKS, (r".*attention.*bias", NONE)),
     "vit": (
         (r"class_token", NONE),
         (r"positions", std(0.02)),
