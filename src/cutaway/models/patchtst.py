@@ -226,8 +226,8 @@ CARD = Card(
         Divergence(
             "end of a window",
             paper="the last value S times more, so that the last steps are in two patches",
-            here="as in the paper",
-            common="nothing is added; the first steps are left out where patches do not fit (transformers)",
+            here="as in the paper; steps after the last whole patch are left out",
+            common="nothing is added; steps before the first whole patch are left out (transformers)",
         ),
         Divergence(
             "positions",

@@ -33,6 +33,7 @@ class Padded(nn.Module):
         x = x[..., : self.config.columns]
         x, mean, scale = self.scaler(x, torch.ones_like(x))
         x = torch.cat([x, x[:, -1:].expand(-1, self.config.stride, -1)], dim=1)  # (N, T + S, C)
+        x = x[:, : _read(self.config)]  # where patches do not fit, the end is left out, and not the beginning
         answers: Tensor = self.head(self.model(past_values=x).last_hidden_state)  # (N, H, C)
         return (answers * scale + mean).flatten(1) if self.config.horizon else answers
 
@@ -42,7 +43,7 @@ def transformers_patchtst(config: Config) -> Oracle:
     library = transformers_library()
     theirs = library.PatchTSTConfig(
         num_input_channels=config.columns,
-        context_length=config.steps + config.stride,
+        context_length=_read(config),
         patch_length=config.patch_size,
         patch_stride=config.stride,
         num_hidden_layers=config.layers,
@@ -66,6 +67,11 @@ def transformers_patchtst(config: Config) -> Oracle:
     module = Padded(whole.model, whole.head, modeling.PatchTSTStdScaler(theirs), config)
     drawn = images(2, config.steps, config.in_features)
     return Oracle(module, drawn, converted=lambda tensors: _renamed(tensors, config))
+
+
+def _read(config: Config) -> int:
+    """The steps that are in a patch."""
+    return config.patch_size + config.stride * (config.tokens - 1)
 
 
 def _renamed(tensors: Mapping[str, Tensor], config: Config) -> Mapping[str, Tensor]:
