@@ -42,6 +42,7 @@ TOKENS = 7  # in an example of text
 MOST = {
     "vocab_size": 40,
     "num_classes": 5,
+    "horizon": 5,
     "target_vocab_size": 5,
     "layers": 3,
     "width": 8,

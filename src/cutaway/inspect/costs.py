@@ -117,6 +117,7 @@ FREE = {
     # sums and choices along an axis
     "sum",
     "mean",
+    "var_mean",
     "prod",
     "max",
     "min",

@@ -15,7 +15,9 @@ from . import Oracle
 from .dropping import fixed_dropout
 
 BOUND = 1e-9  # largest relative difference in float64
-NOISE = 1e-6  # a gradient below this fraction of the largest is rounding: a bias before a normalization, for one
+# A gradient below this fraction of the largest is rounding: that of a bias before a normalization, for one, whose n terms
+# cancel to √n · 2e-16 of their size. Of some thousand terms that is BOUND of this.
+NOISE = 1e-5
 
 
 @dataclass(frozen=True)

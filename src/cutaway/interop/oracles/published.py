@@ -87,6 +87,7 @@ _RECURRENT = {
     "recursive": False,
     "relative": None,
 }
+_PATCHTST = {"patch_size": 16, "stride": 8, "layers": 3, "num_classes": 672, "horizon": 96, "steps": 336}
 _WORD2VEC = {"dim": 100, "output": "negative", "negative": 5, "window": 5, "whole_error": True}
 _COLLOBERT = {"dim": 50, "hidden_dim": 300, "second": 500}
 
@@ -154,6 +155,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "lstm": _RECURRENT | {"forget_bias": 1.0},
     "gru": _RECURRENT,
     "gru-mnist1d": _RECURRENT | {"hidden_dim": 6, "bidirectional": True, "pooling": "flat", "steps": 40},
+    "patchtst": _PATCHTST | {"dim": 128, "heads": 16, "ffn_dim": 256, "dropout": 0.2},
+    "patchtst-small": _PATCHTST | {"dim": 16, "heads": 4, "ffn_dim": 128, "dropout": 0.3},
     "word2vec-skipgram": _WORD2VEC | {"architecture": "skipgram"},
     "word2vec-cbow": _WORD2VEC | {"architecture": "cbow"},
     "collobert-window": _COLLOBERT | {"approach": "window", "window": 5},

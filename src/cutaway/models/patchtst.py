@@ -1,0 +1,258 @@
+"""PatchTST: a Transformer encoder that reads a series in patches, each variable by itself.
+
+Y. Nie, N. H. Nguyen, P. Sinthong, J. Kalagnanam, A time series is worth 64 words: long-term forecasting with
+Transformers, 2022 (ICLR 2023). <https://arxiv.org/abs/2211.14730>
+
+For each variable x (T) of each example, with the same weights for all of them:
+
+    x̃   = (x − μ) / σ                             μ and σ of this window: instance normalization
+    x_p  = patches of P steps, S apart             the last value repeated S times before: (⌊(T − P)/S⌋ + 2, P)
+    z    = x_p W_p + W_pos
+    z'   = BN(z + MHA(z)),   z ← BN(z' + W₂ GELU(W₁ z'))                        in each of `layers` blocks
+    ŷ    = σ · (W vec(z)) + μ                      the next H steps
+
+Attention is among the patches of one variable: what one variable does is not seen by another, which keeps the network
+small and its forecasts steady. For classes and numbers the tokens of each variable are averaged, and a linear layer
+sees the averages of all variables.
+
+Shapes, from (N, T, F) of which the first C variables are forecast:
+    windows, one for each variable                (N, C, T)
+    patches                                       (N, C, tokens, P)
+    tokens                                        (N · C, tokens, dim)
+    head                                          (N, C, H), given as (N, H · C), step after step
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import ModelError, require
+from ..nn.attention import MultiHeadAttention
+from ..nn.transformer import MLP
+from ..spec import Classes, Horizon, SeriesSpec, Value
+from .card import Card, Divergence, Published
+from .contract import Network
+from .fields import Checked, at_least, fraction, positive
+
+EPS = 1e-5  # added to the variance of a window
+
+
+@dataclass(frozen=True)
+class Config(Checked):
+    """What can be set in the network."""
+
+    steps: int = positive(336)  # T, the length of a window
+    in_features: int = positive(7)  # F, the variables at each step
+    horizon: int = at_least(0, 96)  # H, the steps to forecast; 0 answers once for the whole series
+    num_classes: int = positive(672)  # values that the head gives: horizon times variables, or classes
+    patch_size: int = positive(16)  # P, the steps of a patch
+    stride: int = positive(8)  # S, the steps from one patch to the next
+    dim: int = positive(128)  # model dimension: numbers in a token
+    layers: int = positive(3)  # blocks
+    heads: int = positive(16)  # of attention, each on dim / heads numbers
+    ffn_dim: int = positive(256)  # feed-forward dimension
+    dropout: float = fraction(0.2)  # after positions, of either residual branch and within the feed-forward layer
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
+        words = f"at most the {self.steps} steps of the series"
+        require(self.patch_size <= self.steps, "patch_size", self.patch_size, words)
+        if self.horizon:
+            words = f"a multiple of the {self.horizon} steps of horizon, for at most {self.in_features} variables"
+            fits = self.num_classes % self.horizon == 0 and self.columns <= self.in_features
+            require(fits, "num_classes", self.num_classes, words)
+
+    @property
+    def columns(self) -> int:
+        """C, the variables that are read: those to forecast, or all."""
+        return self.num_classes // self.horizon if self.horizon else self.in_features
+
+    @property
+    def tokens(self) -> int:
+        """Patches of a window, the one that is padded among them."""
+        return (self.steps - self.patch_size) // self.stride + 2
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: SeriesSpec) -> Config:
+        """The preset fitted to the windows of `spec`. Raises ModelError where variables are known in advance."""
+        if spec.known_future:
+            raise ModelError(
+                f"patchtst reads each variable by itself, and cannot use the {spec.known_future} that are known in "
+                "advance: leave out known_future, or take a recurrent network, such as gru."
+            )
+        horizon = spec.target.steps if isinstance(spec.target, Horizon) else 0
+        return dataclasses.replace(
+            preset, steps=spec.steps, in_features=spec.features, horizon=horizon, num_classes=spec.target.outputs
+        )
+
+
+class Block(nn.Module):
+    """Self-attention and a feed-forward layer, each with batch normalization after the sum: each of the dim numbers
+    over all tokens of all examples."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.attention = MultiHeadAttention(config.dim, config.heads)
+        self.norm1 = nn.BatchNorm1d(config.dim)
+        self.mlp = MLP(config.dim, config.ffn_dim, "gelu", config.dropout)
+        self.norm2 = nn.BatchNorm1d(config.dim)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """(N · C, tokens, dim) to (N · C, tokens, dim)."""
+        z = z + self.dropout(self.attention(z))
+        z = self.norm1(z.flatten(0, 1)).view_as(z)  # (N · C · tokens, dim) between
+        z = z + self.dropout(self.mlp(z))
+        y: Tensor = self.norm2(z.flatten(0, 1)).view_as(z)
+        return y
+
+
+class PatchTST(Network):
+    """(N, T, F) series to forecasts (N, H · C), step after step, or to (N, classes) logits."""
+
+    takes = (SeriesSpec,)
+    targets = (Classes, Value, Horizon)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.patches = nn.Linear(config.patch_size, config.dim)  # W_p
+        self.positions = nn.Parameter(torch.empty(config.tokens, config.dim))  # W_pos
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        if config.horizon:
+            self.head = nn.Linear(config.tokens * config.dim, config.horizon)
+        else:
+            self.head = nn.Linear(config.in_features * config.dim, config.num_classes)
+        nn.init.uniform_(self.positions, -0.02, 0.02)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Forecasts (N, H · C), or logits (N, classes). Raises ModelError where the series have another shape."""
+        answers: Tensor = self.head(self.features(x))  # (N, C, H)
+        if self.config.horizon:
+            _, mean, std = self._normalized(x)
+            answers = (answers * std + mean).transpose(1, 2).flatten(1)  # (N, H · C)
+        return answers
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the head sees: all tokens of each variable, (N, C, tokens · dim), or for one answer the means of the
+        tokens of all variables, (N, F · dim)."""
+        z = self.tokens(x)  # (N, C, tokens, dim)
+        return z.flatten(2) if self.config.horizon else z.mean(2).flatten(1)
+
+    def tokens(self, x: Tensor) -> Tensor:
+        """What leaves the last block: (N, C, tokens, dim), a token for each patch of each variable that is read."""
+        config = self.config
+        expected = (config.steps, config.in_features)
+        if x.shape[1:] != expected:
+            raise ModelError(
+                f"This patchtst takes series of shape {expected}, steps and variables, and these are "
+                f"{tuple(x.shape[1:])}: cut them, or build one with other steps and in_features."
+            )
+        window, _, _ = self._normalized(x)  # (N, C, T)
+        window = F.pad(window, (0, config.stride), mode="replicate")
+        z = self.patches(window.unfold(2, config.patch_size, config.stride))  # (N, C, tokens, dim)
+        z = self.dropout(z + self.positions).flatten(0, 1)  # (N · C, tokens, dim)
+        for block in self.blocks:
+            z = block(z)
+        return z.unflatten(0, (-1, config.columns))  # (N, C, tokens, dim)
+
+    def _normalized(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The windows of the variables that are read, (N, C, T), with mean 0 and standard deviation 1 each; and what
+        these were, (N, C, 1)."""
+        windows = x[..., : self.config.columns].transpose(1, 2)  # (N, C, T)
+        variance, mean = torch.var_mean(windows, dim=2, correction=0, keepdim=True)
+        std = (variance + EPS).sqrt()
+        return (windows - mean) / std, mean, std
+
+
+Model = PatchTST
+
+PRESETS = {
+    "patchtst": Config(),
+    "patchtst-small": Config(dim=16, heads=4, ffn_dim=128, dropout=0.3),
+}
+
+_COUNTED = "computed from the authors' definition, without their residual attention, which has no weights"
+_AT = (336, 7)
+
+_SETTINGS = {
+    "optimizer": "adam",
+    "lr": 1e-3,
+    "weight_decay": 0.0,
+    "schedule": "cosine",
+    "batch_size": 128,
+    "epochs": 10,
+}
+
+CARD = Card(
+    title="A time series is worth 64 words: long-term forecasting with Transformers",
+    authors="Y. Nie, N. H. Nguyen, P. Sinthong, J. Kalagnanam",
+    year=2022,
+    link="https://arxiv.org/abs/2211.14730",
+    family="transformer",
+    equation="z = x_p W_p + W_pos;  z' = BN(z + MHA(z));  z ← BN(z' + FFN(z'));  ŷ = σ (W vec(z)) + μ",
+    oracle="transformers' PatchTSTForPrediction and PatchTSTForClassification, its patches padded as the paper's are",
+    published={
+        "patchtst": Published(921_184, 129_303_552, _AT, _COUNTED),
+        "patchtst-small": Published(81_728, 6_228_096, _AT, _COUNTED),
+    },
+    divergences=(
+        Divergence(
+            "sizes",
+            paper="dim 128, 16 heads, ffn_dim 256, dropout 0.2; for the small data sets, ETTh1 among them, dim 16, "
+            "4 heads, ffn_dim 128 (appendix A.1.4; dropout 0.3 in the authors' scripts)",
+            here="patchtst and patchtst-small",
+            common="transformers' defaults: patches of one step, dim 128, 4 heads, ffn_dim 512",
+        ),
+        Divergence(
+            "scores of attention",
+            paper="softmax(QKᵀ/√d_k); the authors' code adds the scores of the block before (RealFormer)",
+            here="as in the paper",
+            common="as in the paper (transformers)",
+        ),
+        Divergence(
+            "where the normalization stands",
+            paper="not said; the authors' code: after each sum",
+            here="after each sum",
+            common="before each sub-layer (transformers' default)",
+        ),
+        Divergence(
+            "end of a window",
+            paper="the last value S times more, so that the last steps are in two patches",
+            here="as in the paper; steps after the last whole patch are left out",
+            common="nothing is added; steps before the first whole patch are left out (transformers)",
+        ),
+        Divergence(
+            "positions",
+            paper="learned; the authors' code begins within ±0.02",
+            here="as in the authors' code",
+            common="sinusoids that stay (transformers' default)",
+        ),
+        Divergence(
+            "dropout",
+            paper="not said; the authors' code: after positions, within the feed-forward layer, of its output, and "
+            "twice of attention's",
+            here="after positions, of either sub-layer's output once, and within the feed-forward layer",
+            common="each a setting of its own, 0 by default (transformers)",
+        ),
+        Divergence(
+            "classes and numbers",
+            paper="forecasts and masked pre-training alone",
+            here="the mean of each variable's tokens, and a linear layer over all variables",
+            common="as here (transformers)",
+        ),
+        Divergence(
+            "learning rate",
+            paper="not said; the authors' script: 1e-4, from the fourth epoch on a tenth less in each, 100 epochs",
+            here="the settings of the card: fewer and larger steps",
+        ),
+    ),
+    settings=dict.fromkeys(PRESETS, _SETTINGS),
+)
