@@ -15,8 +15,8 @@ from . import Oracle
 from .dropping import fixed_dropout
 
 BOUND = 1e-9  # largest relative difference in float64
-# A gradient below this fraction of the largest is rounding: of a bias before a normalization, for one, n terms cancel to
-# √n · 2e-16 of their size. Of some thousand terms that is BOUND of this.
+# A gradient below this fraction of the largest is rounding: of a bias before a normalization, for one, n terms cancel
+# to √n · 2e-16 of their size. Of some thousand terms that is BOUND of this.
 NOISE = 1e-5
 
 
