@@ -37,8 +37,10 @@ demo: .venv/.installed
 	@echo "Cutaway is installed in .venv. The command cutaway, in this shell:  . $(BIN)/activate"
 	@echo "Then:  cutaway examples  writes data to try it with, and the README goes on from there."
 
-# Three workers for two cores, since one of them waits for browsers and servers.
-test: check
+# While mypy has one core, the tests are compiled on the other. Then three workers for two cores, since one of them waits
+# for browsers and servers.
+test: .venv/.installed-test
+	$(BIN)/python -m pytest --collect-only -qq -n 0 >/dev/null 2>&1 & $(MAKE) --no-print-directory check && wait
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 # What concerns one architecture: make model NAME=resnet
