@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from .options import beam_search
+
 SUMMARY = "a run's metrics with 95 % intervals, on its test split or other data"
 
 
@@ -11,13 +13,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
     parser.add_argument("run", metavar="RUN", help="a run's folder")
     parser.add_argument("data", metavar="DATA", nargs="?", help="other labelled data of the same kind")
-    parser.add_argument("--num-beams", metavar="N", type=int, help="beam search, of pairs: hypotheses that are kept")
-    parser.add_argument(
-        "--length-penalty",
-        metavar="A",
-        type=float,
-        help="length penalty of beam search: a larger one prefers longer answers",
-    )
+    beam_search(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CutawayError, DataError, Problem, SettingError
+from .options import beam_search
 
 if TYPE_CHECKING:
     import torch
@@ -81,15 +82,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "0 unless given",
     )
     parser.add_argument("--samples", metavar="N", type=int, help="how many texts of each prompt; 1 unless given")
-    parser.add_argument(
-        "--num-beams", metavar="N", type=int, help="beam search, of pairs: hypotheses that are kept; as in training"
-    )
-    parser.add_argument(
-        "--length-penalty",
-        metavar="A",
-        type=float,
-        help="length penalty of beam search: a larger one prefers longer answers",
-    )
+    beam_search(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

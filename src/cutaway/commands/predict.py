@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from ..errors import SettingError
+from .options import beam_search
 
 SUMMARY = "what a trained model says of new files"
 LINE_ENDS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # what some program takes for one
@@ -29,13 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "each line that was given",
     )
     parser.add_argument("--overwrite", action="store_true", help="let --out replace a file that exists")
-    parser.add_argument("--num-beams", metavar="N", type=int, help="beam search, of pairs: hypotheses that are kept")
-    parser.add_argument(
-        "--length-penalty",
-        metavar="A",
-        type=float,
-        help="length penalty of beam search: a larger one prefers longer answers",
-    )
+    beam_search(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
