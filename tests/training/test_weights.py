@@ -103,7 +103,7 @@ def test_the_first_missing_and_unexpected_tensors_are_named(tmp_path: Path) -> N
     save_model(made("mlp", 1, hidden_dims=(8, 8)), tmp_path, preset("mlp"))
     with pytest.raises(FileError, match=r"2 are not the model's, the first hidden\.1\.linear"):
         take(made("mlp", 2, hidden_dims=(8,)), "mlp", tmp_path)
-    with pytest.raises(FileError, match=r"2 of the model's tensors are missing, the first hidden\.2\.linear"):
+    with pytest.raises(FileError, match=r"2 of the model's 8 tensors are missing, the first hidden\.2\.linear"):
         take(made("mlp", 2, hidden_dims=(8, 8, 8)), "mlp", tmp_path)
 
 

@@ -144,7 +144,7 @@ def test_a_body_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     save_model(made("gpt2", 1), tmp_path / "ours", preset("gpt2"))
     convert(tmp_path / "ours", tmp_path / "hf", "huggingface")
     for path in (tmp_path / "ours", tmp_path / "hf"):
-        with pytest.raises(FileError, match=r"12 of the model's tensors are missing, the first blocks\.2\."):
+        with pytest.raises(FileError, match=r"12 of the model's \d+ tensors are missing, the first blocks\.2\."):
             take(made("gpt2", 2, layers=3), "gpt2", path)
         with pytest.raises(FileError, match=r"12 are not the model's, the first .*h?\.?1\."):
             take(made("gpt2", 2, layers=1), "gpt2", path)

@@ -85,12 +85,8 @@ def load_model(folder: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, Any
     return model.eval(), description
 
 
-def put_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: str | os.PathLike[str]) -> None:
-    """Copy the tensors into the model's parameters and buffers, which take on their floating type.
-
-    Raises FileError, naming the first missing, unexpected and misshapen tensor, and then changes nothing.
-    """
-    own = model.state_dict()
+def misfits(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> list[str]:
+    """Why tensors are not those of a model, a clause each, which name the first missing, unexpected and misshapen."""
     missing = [k for k in own if k not in tensors]
     unexpected = [k for k in tensors if k not in own]
     misshapen = [k for k in own if k in tensors and own[k].shape != tensors[k].shape]
@@ -103,7 +99,16 @@ def put_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: str | o
         first = misshapen[0]
         shapes = f"{tuple(tensors[first].shape)} where the model has {tuple(own[first].shape)}"
         problems.append(f"{len(misshapen)} have another shape, the first {first}: {shapes}")
-    if problems:
+    return problems
+
+
+def put_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: str | os.PathLike[str]) -> None:
+    """Copy the tensors into the model's parameters and buffers, which take on their floating type.
+
+    Raises FileError, naming the first missing, unexpected and misshapen tensor, and then changes nothing.
+    """
+    own = model.state_dict()
+    if problems := misfits(own, tensors):
         raise FileError(f"{source} does not fit the model: {'; '.join(problems)}. It was written by another model.")
     refuse_not_finite(tensors, source)
     floating = {t.dtype for t in tensors.values() if t.is_floating_point()}

@@ -27,7 +27,7 @@ from ..interop.torchvision import read_checkpoint
 from ..models.contract import contract_of
 from ..models.origin import Origin, origin_from_json
 from ..models.registry import Preset
-from ..models.saving import WEIGHTS, read_tensors, refuse_not_finite, refuse_pickle
+from ..models.saving import WEIGHTS, misfits, read_tensors, refuse_not_finite, refuse_pickle
 from ..settings import as_text
 from ..spec import kind_now
 from .layers import HEAD, LAYERS, auxiliary, heads
@@ -256,25 +256,15 @@ def _new(own: Mapping[str, Tensor], found: Mapping[str, Tensor], ends: list[str]
 def _refuse_misfits(file: Path, model: nn.Module, wanted: Mapping[str, Tensor], offered: Mapping[str, Tensor]) -> None:
     """Raise FileError that names the first missing, unexpected and misshapen tensor; or says that the channels differ,
     where that is all."""
-    missing = [k for k in wanted if k not in offered]
-    unexpected = [k for k in offered if k not in wanted]
-    misshapen = [k for k in wanted if k in offered and offered[k].shape != wanted[k].shape]
-    if not (missing or unexpected or misshapen):
+    problems = misfits(wanted, offered)
+    if not problems:
         return
     layers = [name for name, module in model.named_modules() if isinstance(module, LAYERS)]
-    if not (missing or unexpected) and layers and misshapen == [f"{layers[0]}.weight"]:
+    misshapen = [k for k in wanted if k in offered and offered[k].shape != wanted[k].shape]
+    if wanted.keys() == offered.keys() and layers and misshapen == [f"{layers[0]}.weight"]:
         there, here = offered[misshapen[0]].shape, wanted[misshapen[0]].shape
         if there[0] == here[0] and there[2:] == here[2:]:
             _refuse_other_inputs(file, layers[0], there, here)
-    problems = []
-    if missing:
-        problems.append(f"{len(missing)} of the model's tensors are missing, the first {missing[0]}")
-    if unexpected:
-        problems.append(f"{len(unexpected)} are not the model's, the first {unexpected[0]}")
-    if misshapen:
-        first = misshapen[0]
-        shapes = f"{tuple(offered[first].shape)} where the model has {tuple(wanted[first].shape)}"
-        problems.append(f"{len(misshapen)} have another shape, the first {first}: {shapes}")
     raise FileError(
         f"{file} does not fit the model: {'; '.join(problems)}. The head alone may differ, in its number of classes: "
         "give the model the settings (model.KEY=value) that it had, or weights of this model."
