@@ -1,8 +1,8 @@
-"""Settings that would change nothing, beside the others and with this data and model: refused by name, never ignored.
+"""Settings that cannot be, or would change nothing, with this data and model: rejected by name, never ignored.
 
-What a kind of data gives no meaning to is refused where it is opened (`data.applicable`); here is what shows only once
-data and model are known. Only what a person typed is held to it: a model's card may hold settings for several
-optimizers, and a run that is resumed keeps the settings that it began with.
+What a kind of data gives no meaning to is rejected where it is opened (`data.applicable`); here is what shows only once
+data and model are known. To having an effect only what a person typed is held: a model's card may hold settings for
+several optimizers, and a run that is resumed keeps the settings that it began with.
 """
 
 from __future__ import annotations
@@ -14,12 +14,16 @@ from torch import nn
 
 from ..data.sets import DataSet
 from ..data.settings import DataSettings
-from ..errors import SettingError
+from ..errors import ModelError, SettingError
 from ..models.contract import contract_of
+from ..models.registry import Preset
 from ..settings import as_text, short
-from ..spec import Classes, Context, Horizon, Masked, NextToken
+from ..spec import Classes, Context, Horizon, ImageSpec, Masked, NextToken, PairSpec
+from ..tasks.task import Task
+from .evaluation import carries
 from .layers import NORMS, depths, frozen
 from .settings import TrainSettings
+from .tokens import words_of
 
 FOR_OPTIMIZERS = {"momentum": ("momentum", "nesterov", "muon")}
 FOR_SCHEDULES = {
@@ -29,6 +33,77 @@ FOR_SCHEDULES = {
     "decay": ("wsd",),
 }
 IN_ORDER = (NextToken, Masked, Context, Horizon)  # targets of data that is split where it stands, or when it was
+
+
+def refuse_module(model: object) -> None:
+    """Raise ModelError for a model that is no name: an nn.Module, for one."""
+    if not isinstance(model, str):
+        raise ModelError(
+            f"A model is named, as `cutaway list` names them, and this is an object of type {type(model).__name__}: "
+            "modules of one's own are not trained here. cutaway.look(model, x) looks inside any of them."
+        )
+
+
+def refuse_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | None) -> None:
+    """Raise SettingError for a setting that this data gives no meaning to; `joint_vocab` as it was given."""
+    spec = data.spec
+    if settings.sampling == "balanced" and not isinstance(spec.target, Classes):
+        raise SettingError(
+            f"sampling=balanced is for classes, and {spec.target.column} is a number: take sampling=shuffle."
+        )
+    if settings.sampling == "balanced" and settings.class_weights == "balanced":
+        raise SettingError(
+            "sampling=balanced and class_weights=balanced would each even out the classes, and both together favour "
+            "the rare ones: give one of them."
+        )
+    if settings.sampling == "balanced" and hasattr(data.splits["train"], "plan"):
+        raise SettingError(
+            f"sampling=balanced draws examples one by one, and batches of {spec.kind} data are made in another way: "
+            "class_weights=balanced weighs them instead."
+        )
+    if settings.tta and not isinstance(spec, ImageSpec):
+        raise SettingError(f"tta mirrors images, and this is {spec.kind} data: leave it out.")
+    usual = TrainSettings()
+    for key in ("num_beams", "length_penalty"):
+        value = getattr(settings, key)
+        if value != getattr(usual, key) and not isinstance(spec, PairSpec):
+            raise SettingError(
+                f"{key}={short(as_text(value))} is for pairs of sequences, and this is {spec.kind} data: leave it out."
+            )
+    if joint_vocab and isinstance(spec, PairSpec) and not spec.joint_vocab:
+        raise SettingError(
+            "joint_vocab=true cannot be: the two sides of this data are cut differently, and share no tokenizer. "
+            "tokenizer=bpe cuts both alike; or leave joint_vocab out."
+        )
+
+
+def refuse_for_task(
+    settings: TrainSettings, data_settings: DataSettings, data: DataSet, preset: Preset, model: nn.Module, task: Task
+) -> None:
+    """Raise SettingError for a setting that this model, learning this task, cannot have; `settings` are as typed."""
+    if settings.compile and carries(model, data.splits["train"]):
+        raise SettingError(
+            f"compile=true compiles what answers for one batch by itself, and {preset.name} carries its state from "
+            "batch to batch: leave compile out, or add stateful=false."
+        )
+    if settings.monitor is not None:
+        asked = f"monitor={settings.monitor}"
+        if "val" not in data.splits:
+            raise SettingError(f"{asked} looks at the validation split, and val=0 leaves none: leave one of them out.")
+        if settings.monitor.removeprefix("val_") not in task.monitors:
+            raise SettingError(
+                f"{asked} cannot be: for {task.name}, choose from {', '.join(task.monitors)}, on the validation split."
+            )
+    if data_settings.mixup and task.loss_name in ("perceptron", "map"):
+        raise SettingError(
+            f"mixup blends classes, and {preset.name} learns by loss={task.loss_name}, which takes one class an "
+            "example: leave mixup out, or take loss=cross_entropy."
+        )
+    if settings.loss_chunk and words_of(model, task) is None:
+        raise SettingError(
+            f"loss_chunk={settings.loss_chunk} is for attention models that give each token as many outputs as there "
+            f"are words, and {preset.name} on this data does not: leave it out."
+        )
 
 
 def refuse_without_effect(

@@ -21,13 +21,14 @@ from ..errors import FileError, SettingError, visible
 from ..files import write_csv, write_json
 from ..models.saving import save_model
 from . import documents
+from .applicable import refuse_module
 from .batches import reach
 from .board import Board
 from .checkpoint import State, load_weights
 from .fitting import refuse_step_beyond_memory
 from .folder import clear_leftovers, clear_run, locked, new_folder
 from .loop import Interrupted, Mean, Trainer, refuse_unfit
-from .prepared import Prepared, prepare, refuse_module
+from .prepared import Prepared, prepare
 from .progress import Progress
 from .run import Run
 from .same import differences, take_threads

@@ -107,6 +107,16 @@ def keep_origin(model: nn.Module, preset: Preset, path: str) -> None:
         model.origin = origin  # type: ignore[assignment]  # no module or tensor
 
 
+def built_like(preset: Preset, settings: Mapping[str, Any], typed: Mapping[str, Any], begun: Source) -> list[str]:
+    """A sentence on the model's settings that are those of the weights; none where they are the preset's."""
+    theirs = begun.settings(preset)
+    other = {k: v for k, v in settings.items() if k in theirs and k not in typed and v != getattr(preset.config, k)}
+    if not other:
+        return []
+    said = ", ".join(f"{key}={as_text(value)}" for key, value in other.items())
+    return [f"The {preset.name} is built as that of the weights: {said}."]
+
+
 def find_weights(path: str, preset: Preset) -> Source:
     """What stands at `path`: whose weights, for which config, with which tokenizer. No tensor is read.
 
