@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     import torch
 
-    from ..data.images.folders import verify
+    from ..data.images.opening import verify
     from ..errors import DataError, SettingError
     from ..inspect.layers import layer_table
     from ..training.estimate import estimate

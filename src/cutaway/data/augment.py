@@ -19,7 +19,6 @@ from torch import Generator, Tensor
 
 from ..errors import SettingError
 from ..spec import Classes, ImageSpec, Spec
-from .applicable import refuse_settings_for_others
 from .sets import Augment
 from .settings import DataSettings
 
@@ -47,8 +46,6 @@ def make_augment(
             steps.append(lambda x, g: color_jitter(x, settings.color_jitter, mean, std, g))
         if settings.cutout:
             steps.append(lambda x, g: cutout(x, settings.cutout, g))
-    else:
-        refuse_settings_for_others(settings, spec.kind)
     if not steps and not settings.mixup:
         return None
     classes = spec.target.outputs if isinstance(spec.target, Classes) else None

@@ -7,7 +7,7 @@ is a plain string. Named data sets have notes alone: what is odd about them is k
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from torch import Tensor
@@ -24,9 +24,12 @@ class Finding(str):
     __slots__ = ()
 
 
-def absent_classes(targets: Mapping[str, Tensor], classes: Sequence[str]) -> list[str]:
+def absent_classes(targets: Mapping[str, Tensor], of: Target) -> list[str]:
     """A finding for each split that has no example of some class; `targets` are class numbers (n,) by split."""
     found: list[str] = []
+    classes = of.names if isinstance(of, Classes) else ()
+    if not classes:
+        return found
     for split, target in targets.items():
         counts = np.bincount(target.numpy(), minlength=len(classes))
         absent = [name for name, count in zip(classes, counts) if not count]

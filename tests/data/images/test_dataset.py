@@ -9,10 +9,11 @@ import pytest
 import torch
 from PIL import Image
 
+from cutaway.data.assembly import Origin
 from cutaway.data.images import dataset as images_module
 from cutaway.data.images.dataset import PixelSplit, image_dataset, in_colour
-from cutaway.data.images.pictures import as_image, as_pixels, picture
 from cutaway.data.images.preprocessing import ImagePreprocessing
+from cutaway.data.images.reading import as_image, as_pixels, picture
 from cutaway.data.sets import DataSet, TensorSplit
 from cutaway.data.settings import DataSettings
 from cutaway.data.splits import complete_split
@@ -31,10 +32,9 @@ def opened(values: np.ndarray, image_size: int | None = None, splits: Any = None
         values,
         LABELS,
         ["a", "b", "c"],
+        Origin("little", "little", "f"),
         DataSettings(**settings),
         ImageSizes(only=image_size),
-        name="little",
-        fingerprint="f",
         splits=splits,
     )
 
@@ -167,12 +167,6 @@ def test_copies_across_splits_are_told() -> None:
     assert f"image {twin}" in note
 
 
-def test_settings_of_tables_are_refused() -> None:
-    for change in ({"target": "x"}, {"group": "x"}, {"ignore": ("x",)}, {"missing": "drop"}, {"scale": "none"}):
-        with pytest.raises(SettingError, match=f"{next(iter(change))}=.* is for tables.*, and this is image data"):
-            opened(pixels(), **change)
-
-
 def test_augmentation_comes_with_the_set() -> None:
     assert opened(pixels()).augment is None
     augment = opened(pixels(), flip=True).augment
@@ -187,10 +181,9 @@ def test_image_size_of_the_settings_wins_over_the_models() -> None:
         pixels(),
         LABELS,
         ["a", "b", "c"],
+        Origin("little", "little", "f"),
         DataSettings(image_size=12),
         ImageSizes(only=20),
-        name="little",
-        fingerprint="f",
     )
     assert data.spec.shape == (3, 12, 12)
     assert inputs(data, "val").shape == (18, 3, 12, 12)

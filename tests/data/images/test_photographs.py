@@ -15,8 +15,8 @@ from PIL import Image
 
 from cutaway.commands import main
 from cutaway.data.examples import photographs
-from cutaway.data.images.folders import open_folder
-from cutaway.data.images.pictures import facts, picture
+from cutaway.data.images.opening import open_folder
+from cutaway.data.images.reading import facts, picture
 from cutaway.data.settings import DataSettings
 from cutaway.errors import DataError
 

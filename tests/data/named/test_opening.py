@@ -19,7 +19,7 @@ from cutaway.data.named.formats import read_labelled_idx
 from cutaway.data.named.opening import NAMED, OPENERS, open_named, where
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError, FileError, SettingError, UnknownName
+from cutaway.errors import DataError, FileError, UnknownName
 from cutaway.spec import (
     KINDS,
     Classes,
@@ -189,13 +189,11 @@ def test_a_digit_saved_as_an_image_gives_the_tensor_that_training_had(tmp_path: 
     assert torch.equal(new.inputs[0], old.inputs[0])
 
 
-def test_unknown_names_and_settings_of_others_are_refused(nowhere: Path) -> None:
+def test_unknown_names_are_refused(nowhere: Path) -> None:
     with pytest.raises(UnknownName, match=r"no data set 'mnst'\. Similar: .*mnist"):
         where("mnst")
     with pytest.raises(UnknownName):
         opened("mnst")
-    with pytest.raises(SettingError, match="group=x is for tables and text, and this is image data"):
-        opened("digits", group="x")
 
 
 def test_what_is_nowhere_is_fetched(nowhere: Path) -> None:
@@ -304,8 +302,6 @@ def test_mnist1d_is_read_right(shared: Path) -> None:
     assert abs(float(batch.inputs[0].mean())) < 1e-5
     assert data.splits["test"].name(0) == "series 4000"
     assert data.notes == []
-    with pytest.raises(SettingError, match="flip=true is for images, and this is series data"):
-        opened("mnist1d", flip=True)
 
 
 def test_california_housing_is_read_right(shared: Path) -> None:

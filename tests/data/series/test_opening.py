@@ -205,9 +205,7 @@ def test_a_forecast_needs_its_last_step_in_full(file: Path, tmp_path: Path) -> N
         ours.examples([path])
 
 
-def test_settings_of_other_kinds_and_mixtures_are_refused(file: Path) -> None:
-    with pytest.raises(SettingError, match="scale=none is for tables"):
-        opened(file, scale="none")
+def test_mixtures_of_what_is_known_in_advance_are_rejected(file: Path) -> None:
     with pytest.raises(SettingError, match="mixup blends what was measured"):
         opened(file, mixup=0.2)
     assert opened(file, known_future=(), mixup=0.2).augment is not None

@@ -17,7 +17,7 @@ from cutaway.data.settings import DataSettings
 from cutaway.data.video.opening import open_videos
 from cutaway.data.video.preprocessing import VideoPreprocessing
 from cutaway.data.video.split import VideoSplit
-from cutaway.errors import DataError, SettingError
+from cutaway.errors import DataError
 from cutaway.spec import Classes, ImageSizes, VideoSpec
 
 from .making import moving_bar, write_frames, write_video
@@ -215,8 +215,3 @@ def test_what_stands_beside_frames_is_told(videos: Path) -> None:
     (videos / "down" / "1" / "notes.txt").touch()
     (note,) = opened(videos).notes
     assert note == f"Not read, because they are no images in folders of frames: {videos / 'down' / '1' / 'notes.txt'}."
-
-
-def test_settings_of_others_are_refused(videos: Path) -> None:
-    with pytest.raises(SettingError, match="n_mels=20 is for audio, and this is video data"):
-        opened(videos, n_mels=20)

@@ -12,13 +12,12 @@ from PIL import Image
 from torch import Tensor
 
 from ...spec import Classes, ImageSizes, ImageSpec
-from ..applicable import refuse_settings_for_others
-from ..augment import make_augment
+from ..assembly import Origin, assemble
 from ..sets import Batch, DataSet, Split, TensorSplit
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, split_hash, straddle_note
-from .pictures import Pixels, as_image
+from ..splits import Rows, complete_split, straddle_note
 from .preprocessing import ImagePreprocessing, fit_preprocessing
+from .reading import Pixels, as_image
 
 Labels = npt.NDArray[np.int64]
 
@@ -30,20 +29,16 @@ def image_dataset(
     pixels: Pixels,
     labels: Labels,
     classes: Sequence[str],
+    origin: Origin,
     settings: DataSettings,
     sizes: ImageSizes,
-    *,
-    name: str,
-    fingerprint: str,
     splits: Mapping[str, Rows] | None = None,
-    notes: Sequence[str] = (),
 ) -> DataSet:
     """A named image set: `pixels` (n, C, h, w), 0…255, `labels` (n,), class k named `classes[k]`.
 
     `splits` are those that the set comes with: a train and a test split, or nothing; what it has not is drawn from
     its training examples. `sizes` are those that the model takes.
     """
-    refuse_settings_for_others(settings, "image")
     images = in_colour(torch.from_numpy(pixels), settings.color)
     own_size = (images.shape[2], images.shape[3])
     height, width = sizes.choose(settings.image_size, own_size)
@@ -59,17 +54,8 @@ def image_dataset(
     def picture(i: int) -> Image.Image:
         return as_image(pixels[i].transpose(1, 2, 0))
 
-    return DataSet(
-        name=name,
-        source=name,
-        spec=spec,
-        splits=in_memory(images, labels, indices, preprocessing, names, picture),
-        preprocessing=preprocessing,
-        fingerprint=fingerprint,
-        split_hash=split_hash(indices),
-        notes=[*notes, *(note for note in (enlarged, straddle) if note)],
-        augment=make_augment(settings, spec, preprocessing.mean, preprocessing.std),
-    )
+    held = in_memory(images, labels, indices, preprocessing, names, picture)
+    return assemble(origin, settings, indices, preprocessing, held, (enlarged, straddle))
 
 
 def in_memory(

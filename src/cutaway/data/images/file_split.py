@@ -18,7 +18,7 @@ from ...errors import DataError, Problem
 from ...spec import ImageSpec
 from ..sets import Batch
 from .files import unusable
-from .pictures import Pixels, Source, picture
+from .reading import Pixels, Source, picture
 
 Progress = Callable[[int, int], None]  # how many are done, of how many
 Item = TypeVar("Item")

@@ -14,7 +14,7 @@ from PIL import Image
 from ...errors import DataError, Problem
 from ...files import exists, read_bytes
 from ..folders import IMAGES, entries
-from .pictures import FIX, Facts, facts
+from .reading import FIX, Facts, facts
 
 THREADS = 8  # that look at files: most of their time is spent waiting for the disk
 

@@ -23,7 +23,7 @@ from ...spec import ImageSpec
 from ..folders import IMAGES, labelled
 from .file_split import FileSplit
 from .files import image_files, look_at
-from .pictures import Pixels, Size, Source, as_image, as_pixels, covering, crop_to, inside, pad_to, picture, resized
+from .reading import Pixels, Size, Source, as_image, as_pixels, covering, crop_to, inside, pad_to, picture, resized
 
 PAD_AT_MOST = 8  # pixels, and a quarter, that auto adds around a picture instead of enlarging it
 

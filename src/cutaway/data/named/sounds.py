@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from ...errors import DataError
-from ..folders import entries
+from ..folders import Found, entries
 from ..sets import DataSet
 from .catalogue import NamedSet, Request
 from .download import Remote
@@ -30,19 +30,10 @@ def open_fsdd(request: Request) -> DataSet:
         raise DataError(f"{folder} holds no recordings named DIGIT_SPEAKER_TAKE.wav.")
     files = [file for file, _ in found]
     takes = np.array([int(match[3]) for _, match in found])
-    data = audio_dataset(
-        files,
-        np.array([int(match[1]) for _, match in found]),
-        DIGITS,
-        request.settings,
-        name=request.name,
-        source=request.name,
-        names=[file.name for file in files],
-        splits={
-            "train": np.flatnonzero(takes >= FSDD_TEST_TAKES),
-            "test": np.flatnonzero(takes < FSDD_TEST_TAKES),
-        },
-    )
+    labels = np.array([int(match[1]) for _, match in found])
+    splits = {"train": np.flatnonzero(takes >= FSDD_TEST_TAKES), "test": np.flatnonzero(takes < FSDD_TEST_TAKES)}
+    recordings = Found(DIGITS, files, [file.name for file in files], labels, splits)
+    data = audio_dataset(recordings, request.name, request.name, request.settings)
     if data.fingerprint != FSDD_PUBLISHED:
         data.notes.append(
             f"These {len(files):,} recordings are not the {FSDD_COUNT:,} published ones: their names and contents have "

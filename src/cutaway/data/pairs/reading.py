@@ -25,7 +25,7 @@ class Pairs:
     name: str  # pairs.tsv; a.txt and b.txt
     sources: list[str]
     targets: list[str]
-    fingerprint: str  # sha256 of what was read
+    fingerprint: str = ""  # sha256 of what was read
 
     def __len__(self) -> int:
         return len(self.sources)

@@ -23,10 +23,11 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError, Problem, SettingError
 from ...spec import Tags, TextSpec
-from ..applicable import refuse_changed, refuse_settings_for_others
+from ..applicable import refuse_changed
+from ..assembly import Origin, assemble
 from ..sets import IGNORED, Batch, DataSet, SequenceSplit
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, split_hash, straddle_note
+from ..splits import Rows, complete_split, straddle_note
 from ..tables.columns import natural_order
 from ..tables.reading import TABLE_SUFFIXES, counted
 from .classes import FOR_RUNNING_TEXT, unknown_notes
@@ -248,28 +249,23 @@ def open_tagged(
             if getattr(settings, key) is not None:
                 raise SettingError(f"{key}= names a column of a table, and {path} is tagged text: leave it out.")
         tagged, fingerprint = read_tagged(path)
-    return tagged_dataset(tagged, settings, name=path.stem, source=str(path), fingerprint=fingerprint)
+    return tagged_dataset(tagged, Origin(path.stem, str(path), fingerprint), settings)
 
 
 def tagged_dataset(
     tagged: Tagged,
+    origin: Origin,
     settings: DataSettings,
-    *,
-    name: str,
-    source: str,
-    fingerprint: str,
     splits: Mapping[str, Rows] | None = None,
-    notes: Sequence[str] = (),
     column: str = "tag",
 ) -> DataSet:
     """A set of tagged sentences. `splits` are those that it comes with; what it has not is drawn from its training
     sentences, whole sentences at a time."""
-    refuse_settings_for_others(settings, "text")
     refuse_changed(settings, FOR_RUNNING_TEXT, "is for running text, and this text is tagged")
     assert tagged.tags is not None, "read with its tags"
     names = natural_order(set(itertools.chain.from_iterable(tagged.tags)))
     if len(names) == 1:
-        raise DataError(f"Every token of {source} has the tag {names[0]!r}: there is nothing to tell apart.")
+        raise DataError(f"Every token of {origin.source} has the tag {names[0]!r}: there is nothing to tell apart.")
     whole = np.zeros(len(tagged.sentences), np.int64)
     indices = complete_split(whole, ["sentence"], splits, settings)
     tokenizer, given = _fitted([tagged.sentences[i] for i in indices["train"]], settings)
@@ -294,27 +290,17 @@ def tagged_dataset(
     learned = {tag for tags in of_splits["train"].tags or () for tag in tags}
     absent = [tag for tag in names if tag not in learned]
     keys = ["\t".join(sentence) for sentence in tagged.sentences]
-    straddle = straddle_note(keys, indices, tagged.names.__getitem__, "sentences")
-    return DataSet(
-        name=name,
-        source=source,
-        spec=preprocessing.spec,
-        splits=dict(prepared),
-        preprocessing=preprocessing,
-        fingerprint=fingerprint,
-        split_hash=split_hash(indices),
-        notes=[
-            *notes,
-            *tagged.notes,
-            tokenizer_note(tokenizer, given),
-            *([frame_note(tokenizer, frame)] if frame else []),
-            *(["The tag of a word stands at its first subword."] if not isinstance(tokenizer, Words) else []),
-            *(note for split in prepared.values() for note in split.notes),
-            *unknown_notes({split: found.values.numpy() for split, found in prepared.items()}, tokenizer, given),
-            *([f"No training sentence has the tag {', '.join(absent)}: it cannot be learned."] if absent else []),
-            *([straddle] if straddle else []),
-        ],
-    )
+    notes = [
+        *tagged.notes,
+        tokenizer_note(tokenizer, given),
+        frame and frame_note(tokenizer, frame),
+        None if isinstance(tokenizer, Words) else "The tag of a word stands at its first subword.",
+        *(note for split in prepared.values() for note in split.notes),
+        *unknown_notes({split: found.values.numpy() for split, found in prepared.items()}, tokenizer, given),
+        f"No training sentence has the tag {', '.join(absent)}: it cannot be learned." if absent else None,
+        straddle_note(keys, indices, tagged.names.__getitem__, "sentences"),
+    ]
+    return assemble(origin, settings, indices, preprocessing, prepared, notes)
 
 
 def _fitted(sentences: Sequence[Sequence[str]], settings: DataSettings) -> tuple[Tokenizer, bool]:

@@ -20,8 +20,8 @@ from ... import spec as specs
 from ...errors import DataError
 from ...spec import VideoSpec
 from ..folders import VIDEOS, labelled
-from ..images.pictures import Pixels
 from ..images.preprocessing import ImagePreprocessing
+from ..images.reading import Pixels
 from .reading import Video, as_video, called, look_at_all, read_all, read_frames, video_paths
 from .split import VideoSplit
 

@@ -17,7 +17,7 @@ from PIL import Image
 from ...errors import DataError, Problem
 from ...files import exists, read_bytes, refuse_irregular
 from ..folders import IMAGES, VIDEOS, entries
-from ..images.pictures import Pixels, Size, facts, picture
+from ..images.reading import Pixels, Size, facts, picture
 from ..tables.columns import natural_order
 from ..threads import in_threads
 from .containers import missing_bytes

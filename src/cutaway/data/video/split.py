@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ..images.pictures import as_image
 from ..images.preprocessing import ImagePreprocessing
+from ..images.reading import as_image
 from ..lengths import bucketed
 from ..sets import Batch
 

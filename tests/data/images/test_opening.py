@@ -13,11 +13,11 @@ from PIL import Image
 
 from cutaway.data.folders import IMAGES, find, holds
 from cutaway.data.images.file_split import FileSplit
-from cutaway.data.images.folders import open_folder, verify
+from cutaway.data.images.opening import open_folder, verify
 from cutaway.data.images.preprocessing import ImagePreprocessing
 from cutaway.data.sets import DataSet, TensorSplit
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError, SettingError
+from cutaway.errors import DataError
 from cutaway.spec import ImageSizes
 
 
@@ -331,11 +331,6 @@ def test_links_that_lead_back_or_nowhere_are_named(photos: Path, tmp_path: Path)
         save(tmp_path / "kinds" / "fox" / f"{i}.png", 200 + i)
     os.symlink(photos / "cat", tmp_path / "kinds" / "cat")
     assert find(tmp_path / "kinds", IMAGES).classes == ("cat", "fox")
-
-
-def test_settings_of_tables_are_refused(photos: Path) -> None:
-    with pytest.raises(SettingError, match="target=x is for tables"):
-        opened(photos, 8, target="x")
 
 
 def test_preprocessing_is_of_images(photos: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from cutaway.data.images.pictures import (
+from cutaway.data.images.reading import (
     as_image,
     as_pixels,
     covering,
