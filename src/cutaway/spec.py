@@ -7,17 +7,37 @@ A data set says what it holds with one of these; a model's `takes` says which ki
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from .errors import SettingError
 
+PLACE = "place in the text"
+
+
+class Answer:
+    """What every target says of itself, unless it says otherwise."""
+
+    order: ClassVar[str] = ""  # that its examples stand in and are split by, never at random: time, for one
+    written: ClassVar[bool] = False  # whether the answer is a sequence, which a model writes token by token
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes that the answer to an example is one of; nothing where it is none."""
+        return ()
+
 
 @dataclass(frozen=True)
-class Classes:
+class Classes(Answer):
     """A target that is one of `names`: class k of the tensors is `names[k]`."""
 
+    cells: ClassVar[str] = "category"  # the type of a table's column that holds it
     names: tuple[str, ...]
     column: str = "class"  # what the data calls the target
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Their names."""
+        return self.names
 
     @property
     def outputs(self) -> int:
@@ -26,9 +46,10 @@ class Classes:
 
 
 @dataclass(frozen=True)
-class Value:
+class Value(Answer):
     """A target that is a number, learned as (value − mean) / scale; mean and scale come from the training split."""
 
+    cells: ClassVar[str] = "number"
     column: str = "value"
     mean: float = 0.0
     scale: float = 1.0
@@ -40,7 +61,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Tags:
+class Tags(Answer):
     """A target for each token: one of `names`."""
 
     names: tuple[str, ...]
@@ -53,9 +74,10 @@ class Tags:
 
 
 @dataclass(frozen=True)
-class NextToken:
+class NextToken(Answer):
     """The target of each token is the token after it: text for language modelling."""
 
+    order: ClassVar[str] = PLACE
     vocab_size: int
     column: str = "next token"
 
@@ -66,9 +88,10 @@ class NextToken:
 
 
 @dataclass(frozen=True)
-class Masked:
+class Masked(Answer):
     """The targets are the tokens that were hidden: masked-language modelling. `mask` stands for a hidden token."""
 
+    order: ClassVar[str] = PLACE
     vocab_size: int
     mask: int
     column: str = "masked token"
@@ -81,9 +104,10 @@ class Masked:
 
 
 @dataclass(frozen=True)
-class Context:
+class Context(Answer):
     """The targets of each word are the words around it: text for word vectors."""
 
+    order: ClassVar[str] = PLACE
     vocab_size: int
     column: str = "context"
     window: int = 5  # words on either side that a word's context reaches at most
@@ -95,9 +119,10 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Tokens:
+class Tokens(Answer):
     """A target that is itself a sequence of tokens, between the tokens `begin` and `end`."""
 
+    written: ClassVar[bool] = True
     vocab_size: int
     begin: int
     end: int
@@ -115,9 +140,10 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class Horizon:
+class Horizon(Answer):
     """The next `steps` steps of the variables `columns`, each learned as (value − mean) / scale."""
 
+    order: ClassVar[str] = "time"
     steps: int
     columns: tuple[str, ...]
     mean: tuple[float, ...]  # of each column, from the training time
@@ -341,6 +367,7 @@ class GraphSpec:
         return (self.features,)
 
 
+Kind = TypeVar("Kind", bound="Spec")
 Spec = TableSpec | ImageSpec | TextSpec | PairSpec | SeriesSpec | AudioSpec | VideoSpec | GraphSpec
 KINDS: dict[str, type[Spec]] = {
     s.kind: s for s in (TableSpec, ImageSpec, TextSpec, PairSpec, SeriesSpec, AudioSpec, VideoSpec, GraphSpec)
@@ -378,6 +405,15 @@ def from_json(data: dict[str, Any]) -> Spec:
     target = {RENAMED.get(k, k): _immutable(v) for k, v in data.pop("target").items()}
     data["target"] = TARGETS[target.pop("kind")](**target)
     return KINDS[kind_now(data.pop("kind"))](**data)
+
+
+def read_as(data: dict[str, Any], kind: type[Kind], target: type[Target] | None = None) -> Kind:
+    """The spec that `to_json` wrote, of this kind and with such a target. Raises KeyError, or TypeError where it is
+    none."""
+    spec = from_json(data)
+    if not isinstance(spec, kind) or not isinstance(spec.target, target or Answer):
+        raise TypeError(f"a spec of kind {spec.kind} with the target {spec.target.column}")
+    return spec
 
 
 def _immutable(value: Any) -> Any:

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from ..errors import SettingError
-from ..spec import Classes, ImageSpec, Spec
+from ..spec import ImageSpec, Spec
 from .sets import Augment
 from .settings import DataSettings
 
@@ -48,7 +48,7 @@ def make_augment(
             steps.append(lambda x, g: cutout(x, settings.cutout, g))
     if not steps and not settings.mixup:
         return None
-    classes = spec.target.outputs if isinstance(spec.target, Classes) else None
+    classes = len(spec.target.classes) or None
 
     def augment(inputs: Tensor, target: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
         for step in steps:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
-from ..spec import Classes, Target
+from ..spec import Target
 from .findings import Finding
 from .splits import Rows
 from .tables.columns import natural_order
@@ -159,7 +159,7 @@ def labelled(source: str | Path, kind: FileKind, target: Target) -> tuple[list[P
             f"There is no folder {str(source)!r}, and labelled {kind.plural} come as a folder of class folders."
         )
     by_class, _ = class_folders(path, kind)
-    names = target.names if isinstance(target, Classes) else ()
+    names = target.classes
     unknown = [name for name in by_class if name not in names]
     if unknown or not by_class:
         raise DataError(

@@ -18,7 +18,7 @@ from ..errors import ModelError, SettingError
 from ..models.contract import contract_of
 from ..models.registry import Preset
 from ..settings import as_text, short
-from ..spec import Classes, Context, Horizon, ImageSpec, Masked, NextToken, PairSpec
+from ..spec import Context, ImageSpec
 from ..tasks.task import Task
 from .evaluation import carries
 from .layers import NORMS, depths, frozen
@@ -32,7 +32,6 @@ FOR_SCHEDULES = {
     "milestones": ("step",),
     "decay": ("wsd",),
 }
-IN_ORDER = (NextToken, Masked, Context, Horizon)  # targets of data that is split where it stands, or when it was
 
 
 def refuse_module(model: object) -> None:
@@ -47,7 +46,7 @@ def refuse_module(model: object) -> None:
 def refuse_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | None) -> None:
     """Raise SettingError for a setting that this data gives no meaning to; `joint_vocab` as it was given."""
     spec = data.spec
-    if settings.sampling == "balanced" and not isinstance(spec.target, Classes):
+    if settings.sampling == "balanced" and not spec.target.classes:
         raise SettingError(
             f"sampling=balanced is for classes, and {spec.target.column} is a number: take sampling=shuffle."
         )
@@ -66,11 +65,11 @@ def refuse_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
     usual = TrainSettings()
     for key in ("num_beams", "length_penalty"):
         value = getattr(settings, key)
-        if value != getattr(usual, key) and not isinstance(spec, PairSpec):
+        if value != getattr(usual, key) and not spec.target.written:
             raise SettingError(
                 f"{key}={short(as_text(value))} is for pairs of sequences, and this is {spec.kind} data: leave it out."
             )
-    if joint_vocab and isinstance(spec, PairSpec) and not spec.joint_vocab:
+    if joint_vocab and not getattr(spec, "joint_vocab", True):
         raise SettingError(
             "joint_vocab=true cannot be: the two sides of this data are cut differently, and share no tokenizer. "
             "tokenizer=bpe cuts both alike; or leave joint_vocab out."
@@ -134,7 +133,7 @@ def _without_effect(
                 key,
                 f"it is for schedule={_or(schedules)}, and this is {settings.schedule}. Give one, or leave it out",
             )
-    if "class_weights" in asked and not isinstance(target, Classes):
+    if "class_weights" in asked and not target.classes:
         yield "class_weights", f"it weighs classes, and {target.column} is none. Leave it out"
     if {"batch_size", "batch_tokens"} <= asked:
         yield "batch_size", f"batch_tokens={settings.batch_tokens} stands instead of it. Give one of them"
@@ -152,10 +151,9 @@ def _without_effect(
         yield from _frozen_in_vain(settings, model)
     if "folds" in asked and data_settings.fold is None:
         yield "folds", "it is for cross-validation, which fold=1 asks for. Give fold too, or leave it out"
-    if isinstance(target, IN_ORDER):
-        order = "time" if isinstance(target, Horizon) else "place in the text"
+    if target.order:
         for key in sorted({"fold", "split_seed"} & asked):
-            yield key, f"this data is split by its {order}, not at random. Leave it out"
+            yield key, f"this data is split by its {target.order}, not at random. Leave it out"
     if not isinstance(target, Context) and data.spec.kind == "text":
         for key in sorted({"window", "subsample"} & asked):
             yield (
@@ -171,7 +169,7 @@ def _without_effect(
             "length_penalty",
             "it is for beam search, and num_beams=1 keeps one beginning alone. Give more beams, or leave it out",
         )
-    if (loss := settings.loss or contract_of(model).loss) and isinstance(target, Classes):
+    if (loss := settings.loss or contract_of(model).loss) and target.classes:
         for key in sorted({"label_smoothing", "class_weights"} & asked if loss != "cross_entropy" else ()):
             yield key, f"it is for loss=cross_entropy, and this is {loss}. Give that, or leave it out"
 

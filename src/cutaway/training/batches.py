@@ -9,7 +9,6 @@ from torch import Tensor
 
 from ..data.lengths import bucketed, padding
 from ..data.sets import DataSet, Split
-from ..spec import Classes
 from .evaluation import planned
 from .placement import Placement
 from .settings import TrainSettings
@@ -59,10 +58,10 @@ def balanced_order(target: Tensor, generator: torch.Generator) -> Tensor:
 def class_weights(data: DataSet, settings: TrainSettings) -> Tensor | None:
     """Weights inverse to each class's fraction of the training split, 1 on average over its examples, in the precision
     that is trained in."""
-    if settings.class_weights == "none" or not isinstance(data.spec.target, Classes):
+    if settings.class_weights == "none" or not data.spec.target.classes:
         return None
     target = _target_of(data.splits["train"])
-    counts = target.bincount(minlength=len(data.spec.target.names))
+    counts = target.bincount(minlength=len(data.spec.target.classes))
     precision = torch.float64 if settings.precision == "float64" else torch.float32
     return len(target) / (len(counts) * counts.clamp(min=1).to(precision))
 

@@ -17,7 +17,7 @@ from ..interop.word_vectors import Vectors, take_vectors
 from ..models.contract import contract_of
 from ..models.registry import Preset, preset
 from ..settings import short
-from ..spec import Classes, ImageSizes
+from ..spec import ImageSizes
 from ..tasks.task import Task, task_for
 from .applicable import refuse_for_data, refuse_for_task, refuse_module, refuse_without_effect
 from .batches import class_weights, padding_notes
@@ -68,7 +68,7 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     settings, data_settings = settle(asked, data, network, taken)
     if not resumed:
         refuse_without_effect(given, settings, data_settings, data, network)
-    loss = settings.loss or (contract_of(network).loss if isinstance(data.spec.target, Classes) else None) or None
+    loss = settings.loss or (contract_of(network).loss if data.spec.target.classes else None) or None
     words = getattr(data.preprocessing, "words", None)
     task = task_for(data.spec, loss, settings.label_smoothing, class_weights(data, settings), words)
     refuse_for_task(asked.training, data_settings, data, found, network, task)

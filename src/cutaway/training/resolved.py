@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..data.kinds import KINDS
 from ..data.opening import kind_of, read_otherwise
 from ..data.sets import DataSet
 from ..data.settings import DataSettings
 from ..data.text.fitting import AUTO, OF_ITS_OWN
-from ..data.text.tokenizers import KINDS
+from ..data.text.tokenizers import KINDS as TOKENIZERS
 from ..errors import SettingError
 from ..interop.hub import fetch, is_hub
 from ..models.contract import Advances
@@ -30,7 +31,6 @@ from .placement import find_device, refuse_without_compiler
 from .settings import TrainSettings
 from .weights import Source, Taken, find_weights
 
-TOKENIZED = ("text", "seq2seq")  # kinds of data that a tokenizer cuts
 LAYER_DECAY = 0.8  # where weights are taken, as in K. Clark et al., ELECTRA, 2020 <https://arxiv.org/abs/2003.10555>
 
 
@@ -50,7 +50,7 @@ class Resolved:
     def tokenizer(self) -> str:
         """The tokenizer's kind, or its path as it is seen from everywhere."""
         named = self.data.tokenizer
-        return named if named in (AUTO, *KINDS) else str(Path(named).expanduser().resolve())
+        return named if named in (AUTO, *TOKENIZERS) else str(Path(named).expanduser().resolve())
 
 
 def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool) -> Resolved:
@@ -68,7 +68,7 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
     if weights and is_hub(weights) and not resumed:
         weights = fetch(weights).pinned  # the commit, which a run records
     begun = find_weights(weights, found) if weights and not resumed else None
-    like_weights = _cut_like(begun, given) if kind in TOKENIZED else {}
+    like_weights = _cut_like(begun, given) if "tokenizer" in KINDS[kind].settings else {}
     wishes = _wishes(found, kind, data)
     found.refuse_kind(kind, read_otherwise(kind, found.takes, found.targets))
     typed = found.parse({k.removeprefix("model."): v for k, v in given.items() if k.startswith("model.")})
@@ -112,14 +112,12 @@ def _cut_like(begun: Source | None, given: Mapping[str, Any]) -> dict[str, Any]:
 def _wishes(found: Preset, kind: str, data: DataSettings) -> dict[str, Any]:
     """What the model wants where the settings leave it open: a state carried from step to step, texts in a frame, one
     vocabulary for both sides of a pair. Raises SettingError for stateful=true where there is no state."""
-    network, advances = found.network, issubclass(found.network, Advances)
-    if kind == "text" and data.stateful and not advances:
+    network, own = found.network, KINDS[kind].settings
+    advances = issubclass(network, Advances)
+    if "stateful" in own and data.stateful and not advances:
         raise SettingError(f"stateful=true carries a state from step to step, and {found.name} has none: leave it out.")
-    asked = {
-        "text": {"stateful": advances, "special_tokens": network.special_tokens},
-        "seq2seq": {"joint_vocab": network.joint_vocab},
-    }
-    return {key: True for key, wants in asked.get(kind, {}).items() if wants and getattr(data, key) is None}
+    wants = {"stateful": advances, "special_tokens": network.special_tokens, "joint_vocab": network.joint_vocab}
+    return {key: True for key, wanted in wants.items() if wanted and key in own and getattr(data, key) is None}
 
 
 def model_settings(asked: Resolved, data: DataSet) -> dict[str, Any]:
@@ -135,7 +133,7 @@ def model_settings(asked: Resolved, data: DataSet) -> dict[str, Any]:
     if begun.tokenizer is not None and tokenizer == str(begun.tokenizer.resolve()) and ids < rows:
         return {**asked.model, "vocab_size": rows}
     which = f"the tokenizer in {tokenizer}"
-    if tokenizer in (AUTO, *KINDS):
+    if tokenizer in (AUTO, *TOKENIZERS):
         which = f"the tokenizer that was fitted on {data.name}"
     way = "leave tokenizer out" if begun.tokenizer else "give theirs as tokenizer=FILE"
     raise SettingError(

@@ -27,7 +27,7 @@ from ..interop.word_vectors import Vectors
 from ..models.registry import preset
 from ..models.saving import load_model
 from ..settings import build, keys
-from ..spec import ANY_SIZE, Classes, Context, ImageSizes, Masked, Tokens, Value
+from ..spec import ANY_SIZE, Context, ImageSizes, Masked, Value
 from ..tasks.metrics import Metric
 from ..tasks.task import Task, task_for
 from .evaluation import Results, results_of
@@ -162,14 +162,14 @@ class Run:
                 f"({self.about['data']['source']}, {self.spec.kind}, {self.task.name}): it cannot be evaluated on it."
             )
         prepared = self.preprocessing.examples(examples)
-        if isinstance(theirs, Classes) and isinstance(ours, Classes):
-            unknown = [name for name in theirs.names if name not in ours.names]
+        if ours.classes:
+            unknown = [name for name in theirs.classes if name not in ours.classes]
             if unknown:
                 raise DataError(
                     f"{data.name} has classes that this run did not learn: {', '.join(unknown[:5])}. "
-                    f"It learned: {', '.join(ours.names[:20])}."
+                    f"It learned: {', '.join(ours.classes[:20])}."
                 )
-            prepared.target = torch.tensor([ours.names.index(name) for name in theirs.names])[split.target]
+            prepared.target = torch.tensor([ours.classes.index(name) for name in theirs.classes])[split.target]
         elif isinstance(theirs, Value) and isinstance(ours, Value):
             prepared.target = (split.target * theirs.scale + theirs.mean - ours.mean) / ours.scale
         return prepared
@@ -283,7 +283,7 @@ class Run:
 
     def _refuse_beams(self, num_beams: int | None, length_penalty: float | None) -> None:
         """Raise SettingError for settings of decoding, where the run decodes nothing."""
-        if (num_beams is not None or length_penalty is not None) and not isinstance(self.spec.target, Tokens):
+        if (num_beams is not None or length_penalty is not None) and not self.spec.target.written:
             raise SettingError(
                 f"num_beams and length_penalty are for runs that learned pairs of sequences, and this one learned the "
                 f"{self.spec.target.column} of {self.spec.kind} data: leave them out."

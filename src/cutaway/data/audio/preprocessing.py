@@ -78,9 +78,7 @@ class AudioPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> AudioPreprocessing:
         """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
-        spec = specs.from_json(data["spec"])
-        if not isinstance(spec, AudioSpec):
-            raise TypeError(f"a preprocessing of audio with a spec of kind {spec.kind}")
+        spec = specs.read_as(data["spec"], AudioSpec)
         return cls(spec, data["rate"], data["seconds"], tuple(data["mean"]), tuple(data["std"]))
 
     def _as_split(self, files: list[Path], target: Tensor | None, names: list[str]) -> SequenceSplit:

@@ -109,9 +109,7 @@ class ImagePreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ImagePreprocessing:
         """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
-        spec = specs.from_json(data["spec"])
-        if not isinstance(spec, ImageSpec):
-            raise TypeError(f"a preprocessing of images with a spec of kind {spec.kind}")
+        spec = specs.read_as(data["spec"], ImageSpec)
         height, width = data["box"]
         return cls(
             spec=spec,

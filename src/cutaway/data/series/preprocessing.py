@@ -150,9 +150,7 @@ class ForecastPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ForecastPreprocessing:
         """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
-        spec = specs.from_json(data["spec"])
-        if not isinstance(spec, SeriesSpec) or not isinstance(spec.target, Horizon):
-            raise TypeError(f"a preprocessing of forecasts with a spec of kind {spec.kind}")
+        spec = specs.read_as(data["spec"], SeriesSpec, Horizon)
         columns, step = Columns.from_json(data["columns"]), Step(**data["step"])
         written = Form.from_json(data.get("read"))
         return cls(spec, columns, tuple(data["mean"]), tuple(data["std"]), step, data["gaps"], written)

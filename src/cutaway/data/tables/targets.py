@@ -141,11 +141,24 @@ def check_learnable(labels: Labels, rows: Rows, splits: int) -> None:
     )
 
 
+def read_targets(table: Table, column: str, target: Simple) -> Tensor:
+    """The targets of another table's rows, as training had them. Raises DataError for each row without a target or with
+    a class that training did not know."""
+    labels = read_labels(table, column, target.cells)
+    if problems := list(labels.problems().values()):
+        raise DataError(
+            f"{counted(len(problems), 'row')} of {table.title} cannot be compared with predictions.",
+            problems,
+            "Fix those targets, or take the rows out.",
+        )
+    return labels.tensor(target, np.arange(len(table)))
+
+
 def check_taught(labels: Labels, target: Simple, splits: dict[str, Rows]) -> None:
     """Refuse classes that occur outside the training split alone: they cannot be learned."""
-    if not isinstance(target, Classes):
+    if not target.classes:
         return
-    outside = {name: set(labels.cells.gather(rows).unique()) - set(target.names) for name, rows in splits.items()}
+    outside = {name: set(labels.cells.gather(rows).unique()) - set(target.classes) for name, rows in splits.items()}
     strange = natural_order(set().union(*outside.values()))
     if strange:
         where = " and ".join(name for name, classes in outside.items() if classes)
@@ -154,9 +167,9 @@ def check_taught(labels: Labels, target: Simple, splits: dict[str, Rows]) -> Non
             f"{', '.join(map(repr, strange[:5]))}{', …' if len(strange) > 5 else ''}.",
             fix="Use another split_seed, smaller val and test or a larger max_samples, or take those rows out.",
         )
-    if len(target.names) == 1:
+    if len(target.classes) == 1:
         raise DataError(
-            f"The training split holds one class only, {target.names[0]!r}.",
+            f"The training split holds one class only, {target.classes[0]!r}.",
             fix="Use another split_seed or a larger max_samples.",
         )
 

@@ -91,9 +91,8 @@ class ContextPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ContextPreprocessing:
         """The object that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is not one."""
-        spec = specs.from_json(data["spec"])
-        if not isinstance(spec, TextSpec) or not isinstance(spec.target, Context):
-            raise TypeError(f"a preprocessing of contexts with a spec of kind {spec.kind} for {spec.target.column}")
+        spec = specs.read_as(data["spec"], TextSpec, Context)
+        assert isinstance(spec.target, Context)
         counts = torch.tensor(data["counts"], dtype=torch.int64)
         if len(counts) != spec.vocab_size:
             raise ValueError(f"{len(counts)} counts of {spec.vocab_size} words")

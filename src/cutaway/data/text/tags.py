@@ -211,10 +211,8 @@ class TagPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TagPreprocessing:
         """The object that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is not one."""
-        spec, tokenizer = specs.from_json(data["spec"]), tokenizer_from_json(data["tokenizer"])
-        if not isinstance(spec, TextSpec) or not isinstance(spec.target, Tags):
-            raise TypeError("a preprocessing of tagged text without tags")
-        return cls(spec, tokenizer, int(data["length"]))
+        spec = specs.read_as(data["spec"], TextSpec, Tags)
+        return cls(spec, tokenizer_from_json(data["tokenizer"]), int(data["length"]))
 
     def _sentences(self, source: Any) -> list[tuple[list[str], str]]:
         """The sentences that a source holds, and what each is called; no name where it has none."""
