@@ -224,7 +224,7 @@ class ImageSizes:
         Raises SettingError where what was asked for cannot be.
         """
         if asked is not None:
-            self._refuse(asked)
+            self._reject(asked)
         side = asked or self.only or (self.enough(self.usual) if own is None else None)
         if side:
             return side, side
@@ -244,7 +244,7 @@ class ImageSizes:
         """The smallest side that the model takes and that is not smaller than `side`."""
         return -(-max(side, self.least) // self.step) * self.step
 
-    def _refuse(self, side: int) -> None:
+    def _reject(self, side: int) -> None:
         if side < self.least or side % self.step:
             multiple = f", a multiple of {self.step}" if self.step > 1 else ""
             raise SettingError(
@@ -386,6 +386,7 @@ RENAMED = {
 
 # What kinds of data were called before 0.7, in runs and models that were written then. To be dropped at 1.0.
 KINDS_BEFORE = {"pairs": "seq2seq", "sound": "audio"}
+TASKS_BEFORE = {"transduction": "sequence-to-sequence"}  # and tasks
 
 
 def kind_now(kind: Any) -> Any:

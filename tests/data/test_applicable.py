@@ -7,7 +7,7 @@ from pathlib import Path
 import networkx
 import pytest
 
-from cutaway.data.applicable import refuse_settings_for_others
+from cutaway.data.applicable import reject_settings_for_others
 from cutaway.data.kinds import KINDS
 from cutaway.data.opening import open_data
 from cutaway.data.settings import DataSettings
@@ -35,18 +35,18 @@ def test_every_kind_has_its_line() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_settings_of_other_kinds_are_rejected_by_name(kind: str) -> None:
-    refuse_settings_for_others(DataSettings(**CHANGED[kind]), kind)  # type: ignore[arg-type]
+    reject_settings_for_others(DataSettings(**CHANGED[kind]), kind)  # type: ignore[arg-type]
     for other in set(KINDS) - {kind}:
         said = f"{next(iter(CHANGED[other]))}=.* is for {KINDS[other].plural}, and this is {kind} data: leave it out"
         with pytest.raises(SettingError, match=said):
-            refuse_settings_for_others(DataSettings(**CHANGED[other]), kind)  # type: ignore[arg-type]
+            reject_settings_for_others(DataSettings(**CHANGED[other]), kind)  # type: ignore[arg-type]
 
 
 def test_all_kinds_that_a_setting_is_for_are_named() -> None:
     with pytest.raises(SettingError, match="group=x is for tables and text, and this is image data"):
-        refuse_settings_for_others(DataSettings(group="x"), "image")
+        reject_settings_for_others(DataSettings(group="x"), "image")
     with pytest.raises(SettingError, match="image_size=32 is for images and videos, and this is audio data"):
-        refuse_settings_for_others(DataSettings(image_size=32), "audio")
+        reject_settings_for_others(DataSettings(image_size=32), "audio")
 
 
 @pytest.mark.parametrize("name", ["iris", "digits", "moving_digits", "karate"])

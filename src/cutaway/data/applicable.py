@@ -1,4 +1,4 @@
-"""Which data settings mean something for which kind of data: the others are refused by name, never ignored."""
+"""Which data settings mean something for which kind of data: the others are rejected by name, never ignored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .kinds import KINDS
 from .settings import DataSettings
 
 
-def refuse_settings_for_others(settings: DataSettings, kind: str) -> None:
+def reject_settings_for_others(settings: DataSettings, kind: str) -> None:
     """Raise SettingError for a setting that was changed and means nothing for this kind of data."""
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
@@ -22,7 +22,7 @@ def refuse_settings_for_others(settings: DataSettings, kind: str) -> None:
             )
 
 
-def refuse_changed(settings: DataSettings, keys: Iterable[str], why: str) -> None:
+def reject_changed(settings: DataSettings, keys: Iterable[str], why: str) -> None:
     """Raise SettingError for the first of these settings that was changed; `why` follows its name and value."""
     usual = DataSettings()
     for key in keys:

@@ -79,7 +79,7 @@ def holds(path: Path) -> str | None:
     return "text" if any(TEXTS.fits(p) for p in own) else None
 
 
-def refuse_flat(path: Path) -> None:
+def reject_flat(path: Path) -> None:
     """Raise DataError where a folder holds examples, and no class folders that say of which class each is."""
     for kind in (IMAGES, AUDIO, VIDEOS):
         files = [p for p in entries(path) if kind.fits(p)]

@@ -10,9 +10,9 @@ from typing import Any
 from ..errors import DataError, UnknownName, nearest
 from ..files import exists, refuse_address
 from ..spec import ANY_SIZE, Classes, ImageSizes, Target, Value
-from .applicable import refuse_settings_for_others
+from .applicable import reject_settings_for_others
 from .findings import alike_labels
-from .folders import entries, holds, refuse_flat
+from .folders import entries, holds, reject_flat
 from .kinds import KINDS
 from .named.opening import NAMED, open_named
 from .sets import DataSet
@@ -39,7 +39,7 @@ def kind_of(source: Any, settings: DataSettings) -> str:
     """
     if hasattr(source, "edge_index"):
         return "graph"
-    refuse_object(source)
+    reject_object(source)
     if str(source) in NAMED:
         return NAMED[str(source)].kind
     if settings.pairs:
@@ -73,7 +73,7 @@ def kind_of(source: Any, settings: DataSettings) -> str:
     )
 
 
-def refuse_object(
+def reject_object(
     source: Any, takes: str = "the name of a data set or a path, or a graph of PyTorch Geometric"
 ) -> None:
     """Raise DataError for data that is an object in memory and not what is taken there: `takes`, today."""
@@ -107,7 +107,7 @@ def open_data(
     Raises UnknownName, DataError (with every bad row or file in `problems`) or SettingError.
     """
     kind = kind_of(source, settings)
-    refuse_settings_for_others(settings, kind)
+    reject_settings_for_others(settings, kind)
     if isinstance(source, str | Path) and str(source) in NAMED:
         data = open_named(str(source), settings, sizes, targets)
         data.notes = [str(note) for note in data.notes]  # no findings: what is odd about a published set is known
@@ -137,7 +137,7 @@ def _kind_of_folder(path: Path) -> str:
         return "graph"
     found = holds(path)
     if found is None:
-        refuse_flat(path)
+        reject_flat(path)
         raise DataError(f"{path} is a folder that holds no kind of data that can be read.", fix=f"Give {FORMS}.")
     return found
 

@@ -15,8 +15,8 @@ from .language import Language
 from .masked import MaskedLanguage
 from .metrics import Metric
 from .regression import Regression
+from .sequences import SequenceToSequence
 from .tagging import Tagging
-from .transduction import Transduction
 from .word_vectors import WordVectors
 
 KINDS: dict[type[Target], Any] = {
@@ -26,7 +26,7 @@ KINDS: dict[type[Target], Any] = {
     NextToken: Language,
     Masked: MaskedLanguage,
     Context: WordVectors,
-    Tokens: Transduction,
+    Tokens: SequenceToSequence,
     Horizon: Forecasting,
 }
 

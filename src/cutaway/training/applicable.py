@@ -34,7 +34,7 @@ FOR_SCHEDULES = {
 }
 
 
-def refuse_module(model: object) -> None:
+def reject_module(model: object) -> None:
     """Raise ModelError for a model that is no name: an nn.Module, for one."""
     if not isinstance(model, str):
         raise ModelError(
@@ -43,7 +43,7 @@ def refuse_module(model: object) -> None:
         )
 
 
-def refuse_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | None) -> None:
+def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | None) -> None:
     """Raise SettingError for a setting that this data gives no meaning to; `joint_vocab` as it was given."""
     spec = data.spec
     if settings.sampling == "balanced" and not spec.target.classes:
@@ -76,7 +76,7 @@ def refuse_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
         )
 
 
-def refuse_for_task(
+def reject_for_task(
     settings: TrainSettings, data_settings: DataSettings, data: DataSet, preset: Preset, model: nn.Module, task: Task
 ) -> None:
     """Raise SettingError for a setting that this model, learning this task, cannot have; `settings` are as typed."""
@@ -105,7 +105,7 @@ def refuse_for_task(
         )
 
 
-def refuse_without_effect(
+def reject_without_effect(
     typed: Mapping[str, Any], settings: TrainSettings, data_settings: DataSettings, data: DataSet, model: nn.Module
 ) -> None:
     """Raise SettingError for the first setting among those `typed` that is not its default and would change nothing."""

@@ -1,4 +1,4 @@
-"""What a model takes to learn, beyond its own weights, and refusing one that would not fit into memory."""
+"""What a model takes to learn, beyond its own weights, and rejecting one that would not fit into memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def bytes_to_learn(size: Size, settings: TrainSettings) -> int:
     return doubled * (size.bytes + copies * size.trained + (size.bytes if settings.ema else 0))
 
 
-def refuse_too_large_to_learn(found: Preset, config: Any, settings: TrainSettings) -> None:
+def reject_too_large_to_learn(found: Preset, config: Any, settings: TrainSettings) -> None:
     """Raise ModelError where a model of that config would not fit into memory with all that it needs to learn."""
     refuse_too_large(
         found,

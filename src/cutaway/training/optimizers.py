@@ -42,7 +42,7 @@ def build_optimizers(model: nn.Module, settings: TrainSettings) -> list[Optimize
 
     Raises SettingError for settings that rows which alone have gradients (sparse embeddings) cannot have.
     """
-    _refuse_for_sparse(model, settings)
+    _reject_for_sparse(model, settings)
     decay = 1.0 if settings.layer_decay is None else settings.layer_decay
     patterns = contract_of(model).decayed
     trainable = [
@@ -63,7 +63,7 @@ def _sparse(model: nn.Module) -> bool:
     return any(isinstance(m, nn.Embedding) and m.sparse for m in model.modules())
 
 
-def _refuse_for_sparse(model: nn.Module, s: TrainSettings) -> None:
+def _reject_for_sparse(model: nn.Module, s: TrainSettings) -> None:
     if _sparse(model) and (s.optimizer not in ("sgd", "adagrad") or s.weight_decay or s.grad_clip):
         raise SettingError(
             "This model updates only the rows of its embeddings that a step uses, which needs optimizer=sgd or "

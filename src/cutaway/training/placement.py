@@ -139,7 +139,7 @@ def _known(device: str) -> str:
     return device
 
 
-def refuse_without_compiler(device: torch.device) -> None:
+def reject_without_compiler(device: torch.device) -> None:
     """Raise SettingError where nothing on this machine can compile a model for that device. Nothing is compiled."""
     if device.type == "cpu":
         from torch._inductor.cpp_builder import get_cpp_compiler

@@ -19,9 +19,9 @@ from ..models.registry import Preset, preset
 from ..settings import short
 from ..spec import ImageSizes
 from ..tasks.task import Task, task_for
-from .applicable import refuse_for_data, refuse_for_task, refuse_module, refuse_without_effect
+from .applicable import reject_for_data, reject_for_task, reject_module, reject_without_effect
 from .batches import class_weights, padding_notes
-from .learning_memory import refuse_too_large_to_learn
+from .learning_memory import reject_too_large_to_learn
 from .placement import Placement, find_place
 from .resolved import Resolved, model_settings, resolve, settle
 from .settings import TrainSettings
@@ -50,28 +50,28 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     `given` is the flat list of settings, a model's own as `model.KEY`. The weights of a run that is `resumed` are in
     its checkpoint, and none are taken from the file that it began with. Raises what a person can fix.
     """
-    refuse_module(model)
+    reject_module(model)
     found = preset(model)
     asked = resolve(found, source, given, resumed)
 
     data = open_data(source, asked.data, asked.sizes, found.targets)
-    refuse_for_data(asked.training, data, asked.joint_vocab)
+    reject_for_data(asked.training, data, asked.joint_vocab)
     data.notes += padding_notes(data.splits["train"], asked.training)
 
     own = model_settings(asked, data)
     config = found.configure(data.spec, own)
-    refuse_too_large_to_learn(found, config, asked.training)
+    reject_too_large_to_learn(found, config, asked.training)
     torch.manual_seed(asked.training.seed)
     network = found.build(config, asked.training.memory_fraction)
     taken = _begin(network, found, asked, data, resumed)
 
     settings, data_settings = settle(asked, data, network, taken)
     if not resumed:
-        refuse_without_effect(given, settings, data_settings, data, network)
+        reject_without_effect(given, settings, data_settings, data, network)
     loss = settings.loss or (contract_of(network).loss if data.spec.target.classes else None) or None
     words = getattr(data.preprocessing, "words", None)
     task = task_for(data.spec, loss, settings.label_smoothing, class_weights(data, settings), words)
-    refuse_for_task(asked.training, data_settings, data, found, network, task)
+    reject_for_task(asked.training, data_settings, data, found, network, task)
     place = find_place(settings.device, settings.precision, settings.channels_last, network)
     return Prepared(found, data, network, task, place, settings, data_settings, own, asked.sizes, taken)
 

@@ -27,7 +27,7 @@ from ..models.registry import Preset
 from ..settings import as_text, build, keys, short, unknown_setting
 from ..spec import ImageSizes
 from .layers import frozen, heads
-from .placement import find_device, refuse_without_compiler
+from .placement import find_device, reject_without_compiler
 from .settings import TrainSettings
 from .weights import Source, Taken, find_weights
 
@@ -62,7 +62,7 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
     if training.threads:
         torch.set_num_threads(training.threads)
     if training.compile:
-        refuse_without_compiler(find_device(training.device))
+        reject_without_compiler(find_device(training.device))
     kind = kind_of(source, data)
     weights, vectors = training.weights, training.vectors
     if weights and is_hub(weights) and not resumed:

@@ -3,7 +3,7 @@ model of the same kind.
 
 Everything of the same name and shape is taken, buffers too. The head alone may be of another number of classes, and of
 a model of text it may be of another kind: what does not fit of it stays as it was initialised. Anything else that does
-not fit is refused, so that no layer begins at random unnoticed.
+not fit is rejected, so that no layer begins at random unnoticed.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
         for k, v in found.items()
         if not _belongs(k, new) and (k in own or not (auxiliary(k) or (of_text and _belongs(k, (HEAD,)))))
     }
-    _refuse_misfits(file, model, wanted, offered)
+    _reject_misfits(file, model, wanted, offered)
     refuse_not_finite(offered, file)
     model.load_state_dict({**own, **offered})
     keep_origin(model, preset, path)
@@ -137,7 +137,7 @@ def find_weights(path: str, preset: Preset) -> Source:
         )
     if meta is None:
         return Source(file)
-    _refuse_other(file, meta, preset)
+    _reject_other(file, meta, preset)
     theirs = {k: _plain(v) for k, v in preset.as_now(meta["config"]).items() if k in preset.setting_names}
     return Source(file, dataclasses.replace(preset.config, **theirs), _tokenizer_beside(file))
 
@@ -190,7 +190,7 @@ def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Te
         loaded = read_checkpoint(file, preset.name)
         return loaded.model.state_dict(), loaded.notes
     tensors, meta = read_tensors(file)
-    _refuse_other(file, meta, preset)
+    _reject_other(file, meta, preset)
     theirs = preset.as_now(meta["config"])
     ours = dataclasses.asdict(model.config)  # type: ignore[call-overload]  # every Model has one
     changed = [
@@ -221,7 +221,7 @@ def _meta(file: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _refuse_other(file: Path, meta: Mapping[str, Any], preset: Preset) -> None:
+def _reject_other(file: Path, meta: Mapping[str, Any], preset: Preset) -> None:
     """Raise FileError where a file of ours holds no model, or one of another preset."""
     if "preset" not in meta:
         raise FileError(f"{file} is a checkpoint of a run that goes on, not a model: give the run's folder.")
@@ -263,7 +263,7 @@ def _new(own: Mapping[str, Tensor], found: Mapping[str, Tensor], ends: list[str]
     return (*other_classes, *sorted(absent))
 
 
-def _refuse_misfits(file: Path, model: nn.Module, wanted: Mapping[str, Tensor], offered: Mapping[str, Tensor]) -> None:
+def _reject_misfits(file: Path, model: nn.Module, wanted: Mapping[str, Tensor], offered: Mapping[str, Tensor]) -> None:
     """Raise FileError that names the first missing, unexpected and misshapen tensor; or says that the channels differ,
     where that is all."""
     missing = [k for k in wanted if k not in offered]
@@ -275,7 +275,7 @@ def _refuse_misfits(file: Path, model: nn.Module, wanted: Mapping[str, Tensor], 
     if not (missing or unexpected) and layers and misshapen == [f"{layers[0]}.weight"]:
         there, here = offered[misshapen[0]].shape, wanted[misshapen[0]].shape
         if there[0] == here[0] and there[2:] == here[2:]:
-            _refuse_other_inputs(file, layers[0], there, here)
+            _reject_other_inputs(file, layers[0], there, here)
     problems = []
     if missing:
         problems.append(f"{len(missing)} of the model's tensors are missing, the first {missing[0]}")
@@ -291,7 +291,7 @@ def _refuse_misfits(file: Path, model: nn.Module, wanted: Mapping[str, Tensor], 
     )
 
 
-def _refuse_other_inputs(file: Path, layer: str, there: tuple[int, ...], here: tuple[int, ...]) -> None:
+def _reject_other_inputs(file: Path, layer: str, there: tuple[int, ...], here: tuple[int, ...]) -> None:
     if len(here) != 4:
         raise FileError(
             f"{file} learned from {there[1]} inputs an example, and this data has {here[1]}: its layer {layer} cannot "

@@ -172,9 +172,9 @@ def test_limit_leaves_validation_and_test_as_they_are(photos: Path) -> None:
     assert len(thin.splits["train"]) == 4
     assert set(names(thin, "train")) < set(names(whole, "train"))
     assert names(thin, "test") == names(whole, "test")
-    picture = thin.splits["test"].picture(0)
-    assert picture is not None
-    assert np.array_equal(np.asarray(picture), np.asarray(Image.open(photos / names(thin, "test")[0])))
+    shown = thin.splits["test"].image(0)
+    assert shown is not None
+    assert np.array_equal(np.asarray(shown), np.asarray(Image.open(photos / names(thin, "test")[0])))
 
 
 def test_what_is_not_read_is_told(photos: Path) -> None:

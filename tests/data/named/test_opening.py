@@ -41,7 +41,7 @@ TASKS = {
     "regression": Value,
     "tagging": Tags,
     "language modelling": NextToken,
-    "transduction": Tokens,
+    "sequence-to-sequence": Tokens,
     "forecasting": Horizon,
 }
 
@@ -172,7 +172,7 @@ def test_digits_are_scikit_learns() -> None:
         assert split.target is not None
         for i in (0, 5):
             number = int(split.name(i).split()[1])
-            shown = split.picture(i)
+            shown = split.image(i)
             assert shown is not None
             assert np.array_equal(np.round(np.asarray(shown) / 255 * 16), bunch.images[number])
             assert split.target[i] == bunch.target[number]
@@ -181,7 +181,7 @@ def test_digits_are_scikit_learns() -> None:
 
 def test_a_digit_saved_as_an_image_gives_the_tensor_that_training_had(tmp_path: Path) -> None:
     data = opened("digits", 32)
-    shown = data.splits["train"].picture(3)
+    shown = data.splits["train"].image(3)
     assert shown is not None
     shown.save(tmp_path / "digit.png")
     (new,) = data.preprocessing.examples([tmp_path / "digit.png"]).batches([torch.tensor([0])])

@@ -140,6 +140,7 @@ def test_columns_are_described(file: Path) -> None:
 def test_what_was_saved_comes_back_equal(file: Path) -> None:
     ours = prepared(opened(file))
     assert preprocessing_from_json(json.loads(json.dumps(ours.to_json()))) == ours
+    assert preprocessing_from_json({**ours.to_json(), "gaps": "refuse"}).to_json()["gaps"] == "error"  # before 0.7
     broken = {k: v for k, v in ours.to_json().items() if k != "step"}
     with pytest.raises(DataError, match="preprocessing of series data is not complete"):
         preprocessing_from_json(broken)

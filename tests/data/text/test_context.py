@@ -220,7 +220,7 @@ def test_a_stretch_has_a_name_and_its_words() -> None:
         "A",
         "a",
     }
-    assert split.picture(0) is None
+    assert split.image(0) is None
 
 
 def test_files_and_folders(tmp_path: Path) -> None:

@@ -166,8 +166,8 @@ def test_new_videos_are_prepared_as_training_was(videos: Path) -> None:
 def test_a_video_is_seen_as_a_strip(videos: Path) -> None:
     data = opened(videos)
     found = data.preprocessing.examples([videos / "down" / "0", videos / "down" / "4"])
-    assert [found.picture(i).size for i in range(2)] == [(5 * 48, 32), (6 * 48, 32)]  # type: ignore[union-attr]
-    strip = np.asarray(found.picture(1))
+    assert [found.image(i).size for i in range(2)] == [(5 * 48, 32), (6 * 48, 32)]  # type: ignore[union-attr]
+    strip = np.asarray(found.image(1))
     np.testing.assert_array_equal(strip[:, 48:96], moving_bar(6, start=12, down=True)[1])
 
 

@@ -77,8 +77,8 @@ class NodeSplit:
         """What a person calls the node."""
         return self._names[i]
 
-    def picture(self, i: int) -> None:
-        """A node is no picture."""
+    def image(self, i: int) -> None:
+        """A node is no image."""
         del i
 
     def row(self, i: int) -> dict[str, str] | None:
@@ -152,8 +152,8 @@ class GraphsSplit:
         """What a person calls the graph."""
         return self._names[i]
 
-    def picture(self, i: int) -> None:
-        """A graph is no picture."""
+    def image(self, i: int) -> None:
+        """A graph is no image."""
         del i
 
     def row(self, i: int) -> dict[str, str] | None:

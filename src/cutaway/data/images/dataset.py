@@ -51,10 +51,10 @@ def image_dataset(
     names = [f"image {i}" for i in range(len(images))]
     straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], indices, names.__getitem__, "images")
 
-    def picture(i: int) -> Image.Image:
+    def image(i: int) -> Image.Image:
         return as_image(pixels[i].transpose(1, 2, 0))
 
-    held = in_memory(images, labels, indices, preprocessing, names, picture)
+    held = in_memory(images, labels, indices, preprocessing, names, image)
     return assemble(origin, settings, indices, preprocessing, held, (enlarged, straddle))
 
 
@@ -64,11 +64,11 @@ def in_memory(
     indices: Mapping[str, Rows],
     preprocessing: ImagePreprocessing,
     names: Sequence[str],
-    picture: Callable[[int], Image.Image],
+    image: Callable[[int], Image.Image],
 ) -> dict[str, Split]:
     """The splits of images (n, C, h, w): normalised once or, where that would be large, a batch at a time.
 
-    `names` and `picture` are of all n images.
+    `names` and `image` are of all n images.
     """
     spec, used = preprocessing.spec, sum(len(rows) for rows in indices.values())
     once = used * spec.channels * spec.height * spec.width * 4 < FLOAT_BYTES
@@ -76,7 +76,7 @@ def in_memory(
     def as_split(rows: Rows) -> Split:
         own, target = pixels[torch.from_numpy(rows)], torch.from_numpy(labels[rows])
         inputs = preprocessing.prepare(own) if once else own
-        held = TensorSplit(inputs, target, [names[i] for i in rows], lambda i: picture(int(rows[i])))
+        held = TensorSplit(inputs, target, [names[i] for i in rows], lambda i: image(int(rows[i])))
         return held if once else PixelSplit(held, preprocessing)
 
     return {name: as_split(rows) for name, rows in indices.items()}
@@ -102,9 +102,9 @@ class PixelSplit:
         """What a person calls example i."""
         return self._pixels.name(i)
 
-    def picture(self, i: int) -> Image.Image | None:
+    def image(self, i: int) -> Image.Image | None:
         """Example i as it was given."""
-        return self._pixels.picture(i)
+        return self._pixels.image(i)
 
     def row(self, i: int) -> None:
         """An image is no row."""

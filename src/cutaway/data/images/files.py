@@ -54,7 +54,7 @@ def look_at(paths: Sequence[Path]) -> list[Seen]:
             return Problem(str(path), f"it cannot be read ({error.strerror or error})")
 
     with warnings.catch_warnings(), ThreadPoolExecutor(THREADS) as threads:
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # such images are refused by name instead
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # such images are rejected by name instead
         looks = list(threads.map(look, paths))
     if problems := [seen for seen in looks if isinstance(seen, Problem)]:
         raise unusable(problems, len(paths))

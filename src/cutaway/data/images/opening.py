@@ -21,7 +21,7 @@ from .dataset import in_memory
 from .file_split import FileSplit, Progress, in_threads
 from .files import Seen, look_at, unusable
 from .preprocessing import ImagePreprocessing, fit_preprocessing
-from .reading import Size, as_pixels, covering, picture, resized
+from .reading import Size, as_pixels, covering, read_image, resized
 
 LARGEST_OWN_SIZE = 512  # of images that stay as they are
 SAMPLE = 1024  # training images from which mean and standard deviation are taken
@@ -84,7 +84,7 @@ def _training_images(files: Sequence[Path], others: Sequence[Path], spec: ImageS
             return min(size, covering(size, (spec.height, spec.width)))
 
         try:
-            image = picture(file, str(file), spec.channels, drawn_at)
+            image = read_image(file, str(file), spec.channels, drawn_at)
         except DataError as error:
             return error.problems[0]
         pixels = as_pixels(resized(image, drawn_at((image.height, image.width))))
@@ -124,7 +124,7 @@ def _held(found: Found[Path], indices: dict[str, Rows], preprocessing: ImagePrep
         raise unusable(problems, len(files))
 
     def original(i: int) -> Image.Image:
-        return picture(files[i], str(files[i]))
+        return read_image(files[i], str(files[i]))
 
     return in_memory(
         torch.from_numpy(pixels).permute(0, 3, 1, 2),  # (n, C, H, W)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ..applicable import refuse_changed
+from ..applicable import reject_changed
 from ..assembly import Origin
 from ..images.dataset import image_dataset
 from ..sets import DataSet
@@ -62,7 +62,7 @@ def open_xor(request: Request) -> DataSet:
     if count > len(toys.xor()[1]):
         points, labels = toys.noisy_xor(count, noise, TOY_SEED)
         return _table(request, pl.DataFrame({"a": points[:, 0], "b": points[:, 1], request.named.target: labels}))
-    refuse_changed(
+    reject_changed(
         request.settings,
         ("val", "test", "fold", "split_seed", "max_samples"),
         "would change nothing: the four rows of XOR are every split alike; count=200 draws points around them",

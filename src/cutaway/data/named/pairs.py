@@ -119,7 +119,7 @@ NAMED = {
     "cmudict": NamedSet(
         title="CMU Pronouncing Dictionary: how English words sound",
         kind="seq2seq",
-        task="transduction",
+        task="sequence-to-sequence",
         sizes="135 166 entries of 126 052 words; letters to phonemes",
         licence="BSD 2-clause, the dictionary's own",
         citation="Carnegie Mellon University, The CMU Pronouncing Dictionary, https://github.com/cmusphinx/cmudict",
@@ -133,7 +133,7 @@ NAMED = {
     "multi30k": NamedSet(
         title="Multi30k: captions of photographs, German to English",
         kind="seq2seq",
-        task="transduction",
+        task="sequence-to-sequence",
         sizes="29 000 training, 1 014 validation and 1 000 test sentences",
         licence="for non-commercial research and education, as Flickr30K, which it comes from",
         citation="D. Elliott et al., Multi30K: multilingual English-German image descriptions, VL workshop 2016",

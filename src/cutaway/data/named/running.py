@@ -98,7 +98,7 @@ def open_shakespeare(request: Request) -> DataSet:
     """Tiny Shakespeare, split where published losses split it."""
     if _word_vectors(request):
         return _context(request, [read_text(request.place / "input.txt").text], [])
-    _refuse_fractions(request, ("val", "test"))
+    _reject_fractions(request, ("val", "test"))
     read = read_text(request.place / "input.txt")
     whole = read.text
     cut = int(TRAINING * len(whole))
@@ -120,12 +120,12 @@ def open_wikitext2(request: Request) -> DataSet:
     files = [*(["train.txt"] if whole else []), "valid.txt", "test.txt"]
     texts = {file: read_text(place / file).text for file in files}
     if whole:
-        _refuse_fractions(request, ("val", "test"))
+        _reject_fractions(request, ("val", "test"))
         notes: list[str] = []
         given = {"train": texts["train.txt"], "val": texts["valid.txt"], "test": texts["test.txt"]}
         splits = given
     else:
-        _refuse_fractions(request, ("test",))
+        _reject_fractions(request, ("test",))
         given = {"train": texts["valid.txt"], "test": texts["test.txt"]}
         splits, notes = (given, []) if settings.documents else split_by_position(given, settings, whole_words=True)
         notes.insert(
@@ -236,7 +236,7 @@ def _context(
     return context_dataset(texts, origin_of(request, notes, files), request.settings)
 
 
-def _refuse_fractions(request: Request, fixed: tuple[str, ...]) -> None:
+def _reject_fractions(request: Request, fixed: tuple[str, ...]) -> None:
     """Raise SettingError for a fraction of a split that the set fixes."""
     usual = DataSettings()
     for key in fixed:

@@ -1,6 +1,6 @@
 """Reading pairs of sequences: a file with a tab on each line, or two files of as many lines.
 
-Nothing is quoted there: a quotation mark is a character like any other. What is no pair is refused with its line.
+Nothing is quoted there: a quotation mark is a character like any other. What is no pair is rejected with its line.
 """
 
 from __future__ import annotations

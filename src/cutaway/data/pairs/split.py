@@ -101,7 +101,7 @@ class PairsSplit:
         start, length = int(self._targets.starts[i]), int(self._targets.lengths[i])
         return [self._targets.values[start : start + length - 1].tolist()]
 
-    def refuse_longer(self, most: int) -> None:
+    def reject_longer(self, most: int) -> None:
         """Raise DataError, naming each, where sources have more than `most` tokens."""
         lengths = self._sources.lengths
         problems = [
@@ -119,8 +119,8 @@ class PairsSplit:
         """What a person calls the example."""
         return self._names(i) if callable(self._names) else self._names[i]
 
-    def picture(self, i: int) -> Image | None:
-        """None: sequences are no pictures."""
+    def image(self, i: int) -> Image | None:
+        """None: sequences are no images."""
         del i
         return None
 

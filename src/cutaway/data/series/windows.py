@@ -90,8 +90,8 @@ class WindowSplit:
         """The time at which the forecast begins."""
         return self._name(i)
 
-    def picture(self, i: int) -> Image | None:
-        """Series are no pictures."""
+    def image(self, i: int) -> Image | None:
+        """Series are no images."""
         del i
         return None
 

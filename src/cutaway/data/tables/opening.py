@@ -14,7 +14,7 @@ import polars as pl
 
 from ...errors import DataError, SettingError
 from ...spec import TableSpec
-from ..applicable import refuse_changed
+from ..applicable import reject_changed
 from ..assembly import Origin, assemble
 from ..sets import DataSet
 from ..settings import DataSettings
@@ -50,7 +50,7 @@ def table_dataset(
 
     `fixed` are rows for train, val and test instead of a seeded split; they may overlap. Raises as `open_table`.
     """
-    refuse_changed(settings, ("noise", "count"), "is for xor, moons, circles and spirals, whose points are drawn here")
+    reject_changed(settings, ("noise", "count"), "is for xor, moons, circles and spirals, whose points are drawn here")
     roles = choose_roles(table, settings)
     labels = read_labels(table, roles.target, roles.types.get(roles.target))
     rows, left_out = complete_rows(table, labels, roles.group, settings.missing)
@@ -134,12 +134,12 @@ def _without_bad_cells(
 ) -> tuple[Splits, list[str]]:
     """The splits after what `missing` says of cells that are not of their column's type, and a note on those.
 
-    Raises DataError that names each of them where `missing` is refuse, or where a split is left without rows.
+    Raises DataError that names each of them where `missing` is error, or where a split is left without rows.
     """
     inputs = {column: type for column, type in types.items() if type.kind not in LEFT_OUT}
     problems = bad_cells(table, cells, inputs, np.concatenate(list(splits.values())))
     found = list(problems.values())
-    if found and missing == "refuse":
+    if found and missing == "error":
         raise unreadable_cells(
             table,
             found,

@@ -54,7 +54,7 @@ class TablePreprocessing:
 
     spec: TableSpec
     encoders: tuple[Encoder, ...]  # one for each column that is an input
-    fill: bool = False  # whether a cell that is not of its column's type counts as missing, or is refused
+    fill: bool = False  # whether a cell that is not of its column's type counts as missing, or is rejected
     written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
 
     def examples(self, sources: Any) -> TableSplit:
@@ -117,7 +117,7 @@ class TablePreprocessing:
         )
 
     def _as_split(self, table: Table, target: Tensor | None) -> TableSplit:
-        """All rows of a table, refused where a cell is not of its column's type."""
+        """All rows of a table, rejected where a cell is not of its column's type."""
         self._require([encoder.name for encoder in self.encoders], table)
         cells = {encoder.name: meaning(table.frame[encoder.name]) for encoder in self.encoders}
         notes = []

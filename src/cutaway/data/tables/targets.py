@@ -106,7 +106,7 @@ def read_labels(table: Table, column: str, kind: str | None) -> Labels:
 
 
 def check_learnable(labels: Labels, rows: Rows, splits: int) -> None:
-    """Refuse targets that `rows` cannot teach: a single value, or classes with fewer examples than there are splits."""
+    """Reject targets that `rows` cannot teach: a single value, or classes with fewer examples than there are splits."""
     if len(rows) < splits:
         raise DataError(
             f"{labels.table.title} has {counted(len(rows), 'usable row')}: train, val and test need at least one each.",
@@ -155,7 +155,7 @@ def read_targets(table: Table, column: str, target: Simple) -> Tensor:
 
 
 def check_taught(labels: Labels, target: Simple, splits: dict[str, Rows]) -> None:
-    """Refuse classes that occur outside the training split alone: they cannot be learned."""
+    """Reject classes that occur outside the training split alone: they cannot be learned."""
     if not target.classes:
         return
     outside = {name: set(labels.cells.gather(rows).unique()) - set(target.classes) for name, rows in splits.items()}

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ...errors import DataError, Problem, SettingError
 from ...spec import Classes, Simple, TextSpec, Value
-from ..applicable import refuse_changed
+from ..applicable import reject_changed
 from ..assembly import Origin, assemble
 from ..findings import absent_classes
 from ..folders import TEXTS, find
@@ -199,7 +199,7 @@ def _assembled(
 ) -> DataSet:
     """The data set of texts in splits: the tokenizer fitted, every split encoded. `values` is the target of each
     split."""
-    refuse_changed(settings, FOR_RUNNING_TEXT, "is for running text, and each of these texts has a target")
+    reject_changed(settings, FOR_RUNNING_TEXT, "is for running text, and each of these texts has a target")
     fitted, given = fit_tokenizer(settings, tokenizer, [texts[i] for i in indices["train"]], blanks=blanks)
     length = settings.length or AUTO_LENGTH.get(fitted.kind, OTHER_LENGTH)
     vocab_size = vocabulary_of(fitted, bool(settings.special_tokens))

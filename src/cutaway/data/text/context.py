@@ -30,7 +30,7 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError
 from ...spec import Context, TextSpec
-from ..applicable import refuse_changed
+from ..applicable import reject_changed
 from ..assembly import Origin, assemble
 from ..sets import DataSet
 from ..settings import DataSettings
@@ -113,7 +113,7 @@ def context_dataset(texts: Mapping[str, str] | Sequence[str], origin: Origin, se
     The vocabulary is that of the training split. `max_samples` keeps the first so many stretches of 16 words of it.
     Raises DataError where there is too little text, SettingError.
     """
-    refuse_changed(settings, NOT_FOR_CONTEXTS, "means nothing for word vectors, which are learned from running text")
+    reject_changed(settings, NOT_FOR_CONTEXTS, "means nothing for word vectors, which are learned from running text")
     whole = dict(texts) if isinstance(texts, Mapping) else {"train": "\n\n".join(texts)}
     splits, said = split_by_position(whole, settings, whole_words=True)
     try:

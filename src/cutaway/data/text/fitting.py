@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ...errors import FileError, SettingError
 from ...files import exists, refuse_address
 from ...spec import TextSpec
-from ..applicable import refuse_changed
+from ..applicable import reject_changed
 from ..settings import DataSettings
 from .tokenizer_files import open_tokenizer
 from .tokenizers import KINDS, PRETRAINED, Tokenizer, train_tokenizer
@@ -49,7 +49,7 @@ def given_tokenizer(settings: DataSettings) -> Tokenizer | None:
         found = open_tokenizer(named)
     except FileError as error:
         raise FileError(f"tokenizer={named} cannot be taken. {error}") from error
-    refuse_changed(settings, OF_ITS_OWN, f"says how a tokenizer is fitted, and that of {named} is fitted already")
+    reject_changed(settings, OF_ITS_OWN, f"says how a tokenizer is fitted, and that of {named} is fitted already")
     return found
 
 

@@ -88,8 +88,8 @@ class MaskedSplit:
         """The stream, and which of its tokens the window holds, counted from 0."""
         return self._windows.name(i, self._names)
 
-    def picture(self, i: int) -> Image | None:
-        """Text is no picture."""
+    def image(self, i: int) -> Image | None:
+        """Text is no image."""
         del i
         return None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...errors import DataError, SettingError
 from ...spec import Target
-from ..applicable import refuse_changed
+from ..applicable import reject_changed
 from ..folders import SPLIT_FOLDERS, TEXTS, entries, subfolders
 from ..sets import DataSet
 from ..settings import DataSettings
@@ -27,7 +27,7 @@ def open_text(path: Path, settings: DataSettings, targets: tuple[type[Target], .
     the model learns, where it says so. Raises FileError, DataError, UnknownName or SettingError.
     """
     if path.suffix.lower() not in TABLE_SUFFIXES:
-        refuse_changed(settings, ("separator", "decimal", "encoding", "header"), f"is for tables, and {path} is none")
+        reject_changed(settings, ("separator", "decimal", "encoding", "header"), f"is for tables, and {path} is none")
     if path.is_dir() and has_classes(path):
         return open_folder(path, settings)
     suffix = path.suffix.lower()

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ...errors import DataError, SettingError
 from ...spec import Context, Masked, NextToken, Target, TextSpec
-from ..applicable import refuse_changed
+from ..applicable import reject_changed
 from ..assembly import Origin, assemble
 from ..sets import DataSet
 from ..settings import DataSettings
@@ -99,7 +99,7 @@ def running_dataset(
     Raises DataError where a split is too short, SettingError.
     """
     why = "is for texts with a target each, and this is running text, which is its own target"
-    refuse_changed(settings, NOT_FOR_RUNNING_TEXT, why)
+    reject_changed(settings, NOT_FOR_RUNNING_TEXT, why)
     texts = {split: [Read("", text)] if isinstance(text, str) else list(text) for split, text in splits.items()}
     fitted = tokenizer if settings.tokenizer == fitting.AUTO else settings.tokenizer
     line_end = line_end if blanks and fitted not in ("characters", "bpe", "wordpiece") else ""
@@ -126,7 +126,7 @@ def running_dataset(
     room = preprocessing.spec.longest - (2 if preprocessing.spec.begin is not None else 0)
     if settings.max_samples is not None:
         streams["train"] = _first_steps(streams["train"], settings.max_samples, room, preprocessing.least - 1)
-    _refuse_short(streams, preprocessing, room, origin.source, settings.documents)
+    _reject_short(streams, preprocessing, room, origin.source, settings.documents)
     unknown = [_unknown_note(split, torch.cat(ids), found.unknown) for split, ids in streams.items()]
     held = {split: preprocessing.stream_split(ids, names[split]) for split, ids in streams.items()}
     digests = [f"{split} {hashlib.sha256(_content(splits[split])).hexdigest()}" for split in streams]
@@ -136,7 +136,7 @@ def running_dataset(
 
 def _next(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[RunningPreprocessing, list[str]]:
     """How text becomes a stream whose next token is predicted, and what a person should know of it."""
-    refuse_changed(settings, FOR_MASKED, "is for masked-language modelling, and this model predicts the next token")
+    reject_changed(settings, FOR_MASKED, "is for masked-language modelling, and this model predicts the next token")
     if settings.special_tokens:
         raise SettingError(
             "special_tokens=true puts tokens around texts, and a text whose next token is predicted runs on: leave "
@@ -221,7 +221,7 @@ def _first_steps(streams: Sequence[Tensor], limit: int, room: int, after: int) -
     return kept
 
 
-def _refuse_short(
+def _reject_short(
     streams: Mapping[str, Sequence[Tensor]], preprocessing: Reading, room: int, source: str, documents: bool
 ) -> None:
     """Raise DataError where a split is too short to be learned from, or measured on."""

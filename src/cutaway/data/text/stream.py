@@ -98,8 +98,8 @@ class StreamSplit:
         """The stream, and which of its tokens the window reads, counted from 0."""
         return self._windows.name(i, self._names)
 
-    def picture(self, i: int) -> Image | None:
-        """Text is no picture."""
+    def image(self, i: int) -> Image | None:
+        """Text is no image."""
         del i
         return None
 

@@ -101,8 +101,8 @@ class ContextSplit:
         """Which of the words that are kept it holds, counted from 0."""
         return f"words {i * STRETCH} to {(i + 1) * STRETCH - 1}"
 
-    def picture(self, i: int) -> Image | None:
-        """Text is no picture."""
+    def image(self, i: int) -> Image | None:
+        """Text is no image."""
         del i
         return None
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError, Problem, SettingError
 from ...spec import Tags, TextSpec
-from ..applicable import refuse_changed
+from ..applicable import reject_changed
 from ..assembly import Origin, assemble
 from ..sets import IGNORED, Batch, DataSet, SequenceSplit
 from ..settings import DataSettings
@@ -259,7 +259,7 @@ def tagged_dataset(
 ) -> DataSet:
     """A set of tagged sentences. `splits` are those that it comes with; what it has not is drawn from its training
     sentences, whole sentences at a time."""
-    refuse_changed(settings, FOR_RUNNING_TEXT, "is for running text, and this text is tagged")
+    reject_changed(settings, FOR_RUNNING_TEXT, "is for running text, and this text is tagged")
     assert tagged.tags is not None, "read with its tags"
     names = natural_order(set(itertools.chain.from_iterable(tagged.tags)))
     if len(names) == 1:

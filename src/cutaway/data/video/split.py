@@ -13,7 +13,7 @@ from ..images.reading import as_image
 from ..lengths import bucketed
 from ..sets import Batch
 
-STRIP = 8  # frames at most in the picture of a video
+STRIP = 8  # frames at most in the image of a video
 
 Clips = Callable[[Sequence[int]], Sequence[Tensor]]  # the frames of some examples, each uint8 (T, C, H, W)
 
@@ -60,7 +60,7 @@ class VideoSplit:
         """The video's path."""
         return self._names[i]
 
-    def picture(self, i: int) -> Image.Image:
+    def image(self, i: int) -> Image.Image:
         """The frames that the network sees, side by side, eight at most."""
         (clip,) = self._clips([i])
         step = -(-len(clip) // STRIP)

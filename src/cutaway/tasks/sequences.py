@@ -34,11 +34,11 @@ Texts = Sequence[Sequence[str]]  # for each example all its right answers, as th
 Answers = Sequence[Sequence[Sequence[int]]]  # for each example all its right answers, as ids without `end`
 
 
-class Transduction:
+class SequenceToSequence:
     """Cross-entropy of the next token; the fraction of tokens, and of whole sequences, that come out wrong."""
 
     NOUN = "sequences"
-    name = "transduction"
+    name = "sequence-to-sequence"
     watch = "loss"
     monitors: tuple[str, ...] = ("loss", "perplexity")
     decodes = True  # `keep` wants what the model says by itself, beside the outputs
