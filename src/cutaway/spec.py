@@ -413,7 +413,7 @@ def read_as(data: dict[str, Any], kind: type[Kind], target: type[Target] | None 
     none."""
     spec = from_json(data)
     if not isinstance(spec, kind) or not isinstance(spec.target, target or Answer):
-        raise TypeError(f"a spec of kind {spec.kind} with the target {spec.target.column}")
+        raise TypeError(f"a spec of kind {spec.kind} for {spec.target.column}")
     return spec
 
 

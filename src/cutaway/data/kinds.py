@@ -1,15 +1,20 @@
 """The kinds of data: where each stands, which settings are for it, and what reads its preprocessing back.
 
 A kind is a line here, a Spec in `spec.py` and a folder beside this file. Modules of a folder are imported when they are
-needed: audio, video and graphs each bring a library.
+needed: audio, video and graphs each bring a library. Settings that are for other kinds are rejected by name, never
+ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any
+
+from ..errors import SettingError
+from ..settings import as_text, short
+from .settings import DataSettings
 
 _FORM = ("separator", "decimal", "encoding", "header")  # how a table is written
 _PIXELS = ("image_size", "resize", "color", "memory", "workers")
@@ -115,3 +120,29 @@ KINDS = {
         path=False,
     ),
 }
+
+
+def reject_settings_for_others(settings: DataSettings, kind: str) -> None:
+    """Raise SettingError for a setting that was changed and means nothing for this kind of data."""
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        whose = [other.plural for other in KINDS.values() if field.name in other.settings]
+        if whose and field.name not in KINDS[kind].settings and value != field.default:
+            raise SettingError(
+                f"{field.name}={short(as_text(value))} is for {_listed(whose)}, and this is {kind} data: leave it out."
+            )
+
+
+def reject_changed(settings: DataSettings, keys: Iterable[str], why: str) -> None:
+    """Raise SettingError for the first of these settings that was changed; `why` follows its name and value."""
+    usual = DataSettings()
+    for key in keys:
+        value = getattr(settings, key)
+        if value != getattr(usual, key):
+            raise SettingError(f"{key}={short(as_text(value))} {why}: leave it out.")
+
+
+def _listed(words: list[str]) -> str:
+    """images; tables and graphs; tables, text and graphs."""
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last

@@ -10,10 +10,9 @@ from typing import Any
 from ..errors import DataError, UnknownName, nearest
 from ..files import exists, refuse_address
 from ..spec import ANY_SIZE, Classes, ImageSizes, Target, Value
-from .applicable import reject_settings_for_others
 from .findings import alike_labels
 from .folders import entries, holds, reject_flat
-from .kinds import KINDS
+from .kinds import KINDS, reject_settings_for_others
 from .named.opening import NAMED, open_named
 from .sets import DataSet
 from .settings import DataSettings

@@ -1,6 +1,6 @@
 """Settings that cannot be, or would change nothing, with this data and model: rejected by name, never ignored.
 
-What a kind of data gives no meaning to is rejected where it is opened (`data.applicable`); here is what shows only once
+What a kind of data gives no meaning to is rejected where it is opened (`data.kinds`); here is what shows only once
 data and model are known. To having an effect only what a person typed is held: a model's card may hold settings for
 several optimizers, and a run that is resumed keeps the settings that it began with.
 """

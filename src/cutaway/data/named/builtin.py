@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ..applicable import reject_changed
 from ..assembly import Origin
 from ..images.dataset import image_dataset
+from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import Rows

@@ -14,8 +14,8 @@ import polars as pl
 
 from ...errors import DataError, SettingError
 from ...spec import TableSpec
-from ..applicable import reject_changed
 from ..assembly import Origin, assemble
+from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import Rows, draw, drawn_splits, straddle_note

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from ...errors import DataError, Problem, SettingError
 from ...spec import Classes, Simple, TextSpec, Value
-from ..applicable import reject_changed
 from ..assembly import Origin, assemble
 from ..findings import absent_classes
 from ..folders import TEXTS, find
+from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, split_indices, straddle_note

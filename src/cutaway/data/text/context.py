@@ -30,8 +30,8 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError
 from ...spec import Context, TextSpec
-from ..applicable import reject_changed
 from ..assembly import Origin, assemble
+from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import SPLITS, split_by_position

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ...errors import FileError, SettingError
 from ...files import exists, refuse_address
 from ...spec import TextSpec
-from ..applicable import reject_changed
+from ..kinds import reject_changed
 from ..settings import DataSettings
 from .tokenizer_files import open_tokenizer
 from .tokenizers import KINDS, PRETRAINED, Tokenizer, train_tokenizer

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ...errors import DataError, SettingError
 from ...spec import Target
-from ..applicable import reject_changed
 from ..folders import SPLIT_FOLDERS, TEXTS, entries, subfolders
+from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
 from ..tables.opening import TABLE_SUFFIXES

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ...errors import DataError, SettingError
 from ...spec import Context, Masked, NextToken, Target, TextSpec
-from ..applicable import reject_changed
 from ..assembly import Origin, assemble
+from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import SPLITS, split_by_position

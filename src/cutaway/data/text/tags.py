@@ -23,8 +23,8 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError, Problem, SettingError
 from ...spec import Tags, TextSpec
-from ..applicable import reject_changed
 from ..assembly import Origin, assemble
+from ..kinds import reject_changed
 from ..sets import IGNORED, Batch, DataSet, SequenceSplit
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, straddle_note

@@ -7,8 +7,8 @@ from pathlib import Path
 import networkx
 import pytest
 
-from cutaway.data.applicable import reject_settings_for_others
-from cutaway.data.kinds import KINDS
+from cutaway import data
+from cutaway.data.kinds import KINDS, reject_settings_for_others
 from cutaway.data.opening import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.errors import SettingError
@@ -26,10 +26,12 @@ CHANGED = {  # a value that is not the usual one, for a setting of each kind
 }
 
 
-def test_every_kind_has_its_line() -> None:
+def test_every_kind_has_its_line_and_keeps_the_scheme() -> None:
     assert set(KINDS) == set(SPECS) == set(CHANGED)
     for kind in KINDS.values():
         assert callable(kind.member(f"opening.{kind.opens}"))
+        files = {path.stem for path in (Path(data.__file__).parent / kind.folder).iterdir()}
+        assert files >= {"opening", "reading", "preprocessing"}
         assert all(hasattr(kind.member(name), "from_json") for name in kind.classes.values())
 
 
