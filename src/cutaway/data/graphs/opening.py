@@ -16,7 +16,7 @@ from ..assembly import Origin, assemble
 from ..findings import absent_classes
 from ..sets import IN_MEMORY, DataSet, Split
 from ..settings import DataSettings
-from ..splits import SPLITS, Rows, complete_split, draw, split_indices
+from ..splits import SPLITS, Rows, complete_split
 from ..tables.columns import natural_order
 from ..tables.forms import Form
 from ..tables.reading import counted
@@ -105,34 +105,13 @@ def _split(graphs: RawGraphs, labels: Labels, rows: Rows, settings: DataSettings
         outside = len(np.setdiff1d(rows, np.concatenate(list(given.values()))))
         if outside:
             notes.append(f"{counted(outside, what)} with a target {'is' if outside == 1 else 'are'} in no split.")
-    codes = labels.classes(rows)
-    if codes is None:
-        return _split_numbers(rows, given, settings), notes
-    classes = natural_order(labels.cells.gather(rows).unique())
-    number = {name: k for k, name in enumerate(classes)}
-    every = np.full(len(graphs.examples), -1, np.int64)
-    every[rows] = [number[cell] for cell in labels.cells.gather(rows)]
+    every, classes = np.full(len(graphs.examples), -1, np.int64), [what]
+    every[rows] = 0
+    if not labels.numeric:
+        classes = natural_order(labels.cells.gather(rows).unique())
+        number = {name: k for k, name in enumerate(classes)}
+        every[rows] = [number[cell] for cell in labels.cells.gather(rows)]
     return complete_split(every, classes, given or {"train": rows}, settings), notes
-
-
-def _split_numbers(rows: Rows, given: Mapping[str, Rows] | None, settings: DataSettings) -> dict[str, Rows]:
-    """As `complete_split`, where the target is a number and there are no classes to keep in proportion."""
-    given = given or {"train": rows}
-    train = given["train"]
-    val = 0.0 if "val" in given else settings.val
-    test = 0.0 if "test" in given else settings.test
-    if val + test >= 1:
-        raise SettingError(f"val={val:g} and test={test:g} leave nothing to train on: together they must be below 1.")
-    drawn = split_indices(len(train), val=val, test=test, seed=settings.split_seed)
-    found = {split: train[chosen] for split, chosen in drawn.items()} | {p: r for p, r in given.items() if p != "train"}
-    for split, chosen in found.items():
-        if not len(chosen):
-            raise DataError(
-                f"The {split} split gets no example of {len(train):,}.", fix="Add some, or give other fractions."
-            )
-    if settings.max_samples is not None:
-        found["train"] = draw(found["train"], settings.max_samples, seed=settings.split_seed)
-    return {split: found[split] for split in SPLITS if split in found}
 
 
 def _inductive(

@@ -222,7 +222,7 @@ def _fit_columns(graphs: RawGraphs, train: Rows) -> tuple[tuple[Encoder, ...], l
         training = cells.gather(train)
         type = infer(column, training, len(graphs.table))
         encoder = None
-        if type.kind not in LEFT_OUT:
+        if type.learned:
             encoder = fit_encoder(column, type, training, "none" if _are_marks(training, type) else "standard")
         if encoder is None:
             left.setdefault(LEFT_OUT.get(type.kind, "no cell can be read"), []).append(column)

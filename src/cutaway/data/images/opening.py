@@ -38,12 +38,8 @@ def open_folder(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE
     found = find(path, IMAGES)
     seen = look_at(found.files)
     indices = complete_split(found.labels, found.classes, found.splits, settings)
-    own_sizes = {s.facts.size for s in seen}
-    own_size = own_sizes.pop() if len(own_sizes) == 1 else None
-    stays = own_size if own_size and max(own_size) <= LARGEST_OWN_SIZE else None
-    size = sizes.choose(settings.image_size, stays)
-    enlarged = sizes.note(stays, size, settings.image_size)
-    spec = ImageSpec(_channels(seen, settings.color), *size, Classes(found.classes))
+    own_size, size, enlarged = size_for({s.facts.size for s in seen}, sizes, settings.image_size)
+    spec = ImageSpec(channels_for([s.facts.grey for s in seen], settings.color), *size, Classes(found.classes))
     sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
     used = np.concatenate(list(indices.values()))
     held = len(used) * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE
@@ -66,11 +62,18 @@ def verify(split: Split, progress: Progress | None = None) -> list[Problem]:
     return split.damaged(progress) if isinstance(split, FileSplit) else []
 
 
-def _channels(seen: Sequence[Seen], color: str) -> int:
-    """1 for grey, 3 for RGB: what the setting says, else what most files have."""
-    if color != "auto":
-        return 1 if color == "gray" else 3
-    return 1 if 2 * sum(s.facts.grey for s in seen) > len(seen) else 3
+def size_for(own: set[Size], sizes: ImageSizes, asked: int | None) -> tuple[Size | None, Size, str | None]:
+    """The one size that images of these sizes have, if there is one; the size that they are brought to; and a sentence,
+    where they are enlarged though nobody asked."""
+    own_size = next(iter(own)) if len(own) == 1 else None
+    stays = own_size if own_size and max(own_size) <= LARGEST_OWN_SIZE else None
+    size = sizes.choose(asked, stays)
+    return own_size, size, sizes.note(stays, size, asked)
+
+
+def channels_for(grey: Sequence[bool], color: str) -> int:
+    """1 for grey, 3 for RGB: what the setting says, else what most are."""
+    return 1 if color == "gray" or (color == "auto" and 2 * sum(grey) > len(grey)) else 3
 
 
 def _training_images(files: Sequence[Path], others: Sequence[Path], spec: ImageSpec) -> Iterator[Tensor]:

@@ -125,7 +125,7 @@ def _way_back(column: str, type: ColumnType) -> str:
 
 def _example(present: pl.Series, type: ColumnType) -> str:
     """The range of numbers and dates, or the first few different values of anything else."""
-    if type.kind in ("number", "date"):
+    if type.ordered:
         values = decode(present, type)
         values = values[~np.isnan(values)]
         return f"{show(values.min(), type)} … {show(values.max(), type)}" if len(values) else ""

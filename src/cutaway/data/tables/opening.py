@@ -28,7 +28,7 @@ from .notes import column_notes, describe_columns, split_notes
 from .preprocessing import Cells, TablePreprocessing, TableSplit, bad_cells, unreadable_cells
 from .reading import TABLE_SUFFIXES, Table, counted, read_table
 from .roles import Roles, choose_roles
-from .targets import NUMBER, Labels, check_learnable, check_taught, complete_rows, named, read_labels
+from .targets import NUMBER, Labels, check_learnable, check_taught, complete_rows, group_numbers, named, read_labels
 
 __all__ = ["TABLE_SUFFIXES", "open_table", "table_dataset"]
 
@@ -99,16 +99,7 @@ def _split(table: Table, labels: Labels, roles: Roles, rows: Rows, settings: Dat
     val, test = settings.val, settings.test
     if val + test >= 1:
         raise SettingError(f"val={val:g} and test={test:g} leave no rows to train on: their sum must be below 1.")
-    groups = None
-    if roles.group is not None:
-        groups = meaning(table.frame[roles.group]).gather(rows).rank("dense").to_numpy()
-        needed = 1 + (val > 0) + (test > 0)
-        if groups.max() < needed:
-            raise DataError(
-                f"The group column {roles.group!r} has {counted(int(groups.max()), 'different value')}, and the "
-                f"{needed} splits need one each.",
-                fix="Give another group=COLUMN, or none.",
-            )
+    groups = None if roles.group is None else group_numbers(table, roles.group, rows, settings)
     indices = drawn_splits(len(rows), settings, val=val, test=test, strata=labels.classes(rows), groups=groups)
     for split, chosen in indices.items():
         if not len(chosen):
@@ -136,7 +127,7 @@ def _without_bad_cells(
 
     Raises DataError that names each of them where `missing` is error, or where a split is left without rows.
     """
-    inputs = {column: type for column, type in types.items() if type.kind not in LEFT_OUT}
+    inputs = {column: type for column, type in types.items() if type.learned}
     problems = bad_cells(table, cells, inputs, np.concatenate(list(splits.values())))
     found = list(problems.values())
     if found and missing == "error":
@@ -165,7 +156,7 @@ def _fit(
     fitted = [
         fit_encoder(column, type, cells[column].gather(train), settings.scale)
         for column, type in types.items()
-        if type.kind not in LEFT_OUT
+        if type.learned
     ]
     encoders = tuple(encoder for encoder in fitted if encoder is not None)
     if not encoders:

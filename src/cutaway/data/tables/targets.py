@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...errors import DataError, Problem, brief
 from ...spec import Classes, Simple, Value
+from ..settings import DataSettings
 from ..splits import Array, Rows
 from .columns import MOSTLY, ColumnType, decode, explain, meaning, natural_order, unreadable
 from .encoders import mean_and_std
@@ -198,6 +199,19 @@ def complete_rows(
             "Fill them in, or leave those rows out with missing=drop.",
         )
     return rows, [f"missing=drop left out {counted(len(found), 'row')} for want of a target or group: {named(found)}."]
+
+
+def group_numbers(table: Table, group: str, rows: Rows, settings: DataSettings) -> Array:
+    """The group of each of `rows` as a number. Raises DataError where there are fewer groups than splits."""
+    groups = meaning(table.frame[group]).gather(rows).rank("dense").to_numpy()
+    needed = 1 + (settings.val > 0) + (settings.test > 0)
+    if groups.max() < needed:
+        raise DataError(
+            f"The group column {group!r} has {counted(int(groups.max()), 'different value')}, and the {needed} splits "
+            "need one each.",
+            fix="Give another group=COLUMN, or none.",
+        )
+    return groups
 
 
 def named(problems: list[Problem]) -> str:

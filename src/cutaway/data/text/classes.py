@@ -15,8 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ...errors import DataError, Problem, SettingError
-from ...spec import Classes, Simple, TextSpec, Value
+from ...errors import Problem, SettingError
+from ...spec import Classes, Simple, Value
 from ..assembly import Origin, assemble
 from ..findings import absent_classes
 from ..folders import TEXTS, find
@@ -24,12 +24,11 @@ from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, split_indices, straddle_note
-from ..tables.columns import meaning
 from ..tables.forms import Form
-from ..tables.reading import Table, counted
+from ..tables.reading import Table
 from ..tables.roles import find_column
-from ..tables.targets import Labels, check_learnable, complete_rows, read_labels
-from .fitting import fit_tokenizer, frame_note, framed, tokenizer_note, vocabulary_of
+from ..tables.targets import Labels, check_learnable, complete_rows, group_numbers, read_labels
+from .fitting import fit_tokenizer, frame_note, frame_of, spec_for, tokenizer_note
 from .preprocessing import AUTO_LENGTH, OTHER_LENGTH, TextPreprocessing, unknown_fraction
 from .reading import LABEL, TEXT, digest_of, pair_table, read_files, read_text_table, with_text
 from .tokenizers import Tokenizer
@@ -165,21 +164,13 @@ def _grouped(table: Table, labels: Labels, rows: Rows, group: str, settings: Dat
     """The rows of each split, where the rows of a group stay together."""
     if settings.val + settings.test >= 1:
         raise SettingError(f"val={settings.val:g} and test={settings.test:g} must be below 1 together.")
-    groups = meaning(table.frame[group]).gather(rows).rank("dense").to_numpy()
-    needed = 1 + (settings.val > 0) + (settings.test > 0)
-    if groups.max() < needed:
-        raise DataError(
-            f"The group column {group!r} has {counted(int(groups.max()), 'different value')}, and the {needed} splits "
-            "of the split need one each.",
-            fix="Give another group=COLUMN, or none.",
-        )
     indices = split_indices(
         len(rows),
         val=settings.val,
         test=settings.test,
         seed=settings.split_seed,
         strata=labels.classes(rows),
-        groups=groups,
+        groups=group_numbers(table, group, rows, settings),
     )
     return {split: rows[chosen] for split, chosen in indices.items()}
 
@@ -202,10 +193,7 @@ def _assembled(
     reject_changed(settings, FOR_RUNNING_TEXT, "is for running text, and each of these texts has a target")
     fitted, given = fit_tokenizer(settings, tokenizer, [texts[i] for i in indices["train"]], blanks=blanks)
     length = settings.length or AUTO_LENGTH.get(fitted.kind, OTHER_LENGTH)
-    vocab_size = vocabulary_of(fitted, bool(settings.special_tokens))
-    frame = framed(fitted, length) if settings.special_tokens else None
-    around: tuple[int, ...] = frame or ()
-    unmeasured = TextPreprocessing(TextSpec(vocab_size, 1, target, *around), fitted, length, text_column)
+    unmeasured = TextPreprocessing(spec_for(fitted, settings, length, target), fitted, length, text_column)
     prepared = {
         split: unmeasured.as_split(
             [texts[i] for i in rows], values[split], [names[i] for i in rows], f"the {split} split's texts"
@@ -213,10 +201,10 @@ def _assembled(
         for split, rows in indices.items()
     }
     longest = max(int(split.lengths.max()) for split in prepared.values())
-    preprocessing = dataclasses.replace(unmeasured, spec=TextSpec(vocab_size, longest, target, *around))
+    preprocessing = dataclasses.replace(unmeasured, spec=dataclasses.replace(unmeasured.spec, longest=longest))
     notes = [
         tokenizer_note(fitted, given),
-        frame and frame_note(fitted, frame),
+        frame_note(fitted, frame_of(preprocessing.spec)),
         *(note for split in prepared.values() for note in split.notes),
         *unknown_notes({split: found.values.numpy() for split, found in prepared.items()}, fitted, given),
         straddle_note(texts, indices, names.__getitem__, "texts"),

@@ -40,6 +40,7 @@ MASKED_STEPS = 128  # of masked text, with the frame, as in most steps of BERT's
 ALPHABET = 1000  # more different characters than this are cut into subwords by tokenizer=auto
 NOT_FOR_RUNNING_TEXT = ("text", "target", "missing", "group")
 FOR_MASKED = ("mask_prob", "whole_words")
+Notes = list[str | None]
 
 
 def open_running(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
@@ -115,7 +116,7 @@ def running_dataset(
     learned = _masked if learns_masked(targets) else _next
     preprocessing, said = learned(found, settings, line_end)
     told = given or learns_masked(targets)
-    notes = [*([fitting.tokenizer_note(found, given)] if told else ()), *said]
+    notes = [fitting.tokenizer_note(found, given) if told else None, *said]
     if not line_end and _leaves_out_line_ends(found):
         what = "words" if found.kind == "words" else "subwords"
         notes.append(f"Tokens are {what}: blanks and line ends between them are left out.")
@@ -134,7 +135,7 @@ def running_dataset(
     return assemble(origin, settings, split_hash, preprocessing, held, (*notes, *unknown))
 
 
-def _next(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[RunningPreprocessing, list[str]]:
+def _next(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[RunningPreprocessing, Notes]:
     """How text becomes a stream whose next token is predicted, and what a person should know of it."""
     reject_changed(settings, FOR_MASKED, "is for masked-language modelling, and this model predicts the next token")
     if settings.special_tokens:
@@ -153,7 +154,7 @@ def _next(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[
     return RunningPreprocessing(spec, tokenizer, line_end, settings.documents, bool(settings.stateful)), []
 
 
-def _masked(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[MaskedPreprocessing, list[str]]:
+def _masked(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[MaskedPreprocessing, Notes]:
     """How text becomes steps of which some tokens are hidden, and what a person should know of it."""
     if settings.stateful:
         raise SettingError(
@@ -165,17 +166,14 @@ def _masked(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tupl
     vocab_size = fitting.vocabulary_of(tokenizer, with_frame=True)
     mask = fitting.mask_for(tokenizer)
     target = Masked(vocab_size, mask, mask_prob=settings.mask_prob)
-    spec = TextSpec(vocab_size, length, target)
-    notes = []
-    if settings.special_tokens:
-        frame = fitting.framed(tokenizer, length)
-        spec = TextSpec(vocab_size, length, target, *frame)
-        notes.append(fitting.frame_note(tokenizer, frame))
+    frame = fitting.framed(tokenizer, length) if settings.special_tokens else None
+    spec = TextSpec(vocab_size, length, target, *(frame or ()))
     what = "tokens, in whole words," if settings.whole_words else "tokens"
-    notes.append(
+    hidden = (
         f"{100 * settings.mask_prob:.3g} % of the {what} are to be predicted, at least one in each step, chosen "
         "anew in every epoch: 80 % of these are hidden, 10 % are any token instead, 10 % stay as they are."
     )
+    notes = [fitting.frame_note(tokenizer, frame), hidden]
     return MaskedPreprocessing(spec, tokenizer, line_end, settings.documents, settings.whole_words), notes
 
 

@@ -36,11 +36,10 @@ from .fitting import (
     fit_tokenizer,
     frame_note,
     frame_of,
-    framed,
     padding_of,
+    spec_for,
     stand_in,
     tokenizer_note,
-    vocabulary_of,
 )
 from .preprocessing import OTHER_LENGTH, gathered, length_notes, placed, shown, text_itself
 from .reading import TEXT, read_lines, read_pair
@@ -268,30 +267,27 @@ def tagged_dataset(
     indices = complete_split(whole, ["sentence"], splits, settings)
     tokenizer, given = _fitted([tagged.sentences[i] for i in indices["train"]], settings)
     length = settings.length or OTHER_LENGTH
-    vocab_size = vocabulary_of(tokenizer, bool(settings.special_tokens))
-    frame = framed(tokenizer, length) if settings.special_tokens else None
-    around: tuple[int, ...] = frame or ()
-    target = Tags(tuple(names), column)
     of_splits = {
         split: Tagged(
             [tagged.sentences[i] for i in rows], [tagged.tags[i] for i in rows], [tagged.names[i] for i in rows]
         )
         for split, rows in indices.items()
     }
-    unmeasured = TagPreprocessing(TextSpec(vocab_size, 1, target, *around), tokenizer, length)
+    spec = spec_for(tokenizer, settings, length, Tags(tuple(names), column))
+    unmeasured = TagPreprocessing(spec, tokenizer, length)
     prepared = {
         split: unmeasured.as_split(sentences, f"the {split} split's sentences")
         for split, sentences in of_splits.items()
     }
     longest = max(int(split.lengths.max()) for split in prepared.values())
-    preprocessing = dataclasses.replace(unmeasured, spec=TextSpec(vocab_size, longest, target, *around))
+    preprocessing = dataclasses.replace(unmeasured, spec=dataclasses.replace(spec, longest=longest))
     learned = {tag for tags in of_splits["train"].tags or () for tag in tags}
     absent = [tag for tag in names if tag not in learned]
     keys = ["\t".join(sentence) for sentence in tagged.sentences]
     notes = [
         *tagged.notes,
         tokenizer_note(tokenizer, given),
-        frame and frame_note(tokenizer, frame),
+        frame_note(tokenizer, frame_of(spec)),
         None if isinstance(tokenizer, Words) else "The tag of a word stands at its first subword.",
         *(note for split in prepared.values() for note in split.notes),
         *unknown_notes({split: found.values.numpy() for split, found in prepared.items()}, tokenizer, given),

@@ -13,7 +13,7 @@ from torch import Tensor
 from ...spec import ANY_SIZE, Classes, ImageSizes, ImageSpec, VideoSpec
 from ..assembly import Origin, assemble
 from ..folders import NAMED_AT_MOST, VIDEOS, Found, absent_notes, find, fingerprint_of
-from ..images.opening import LARGEST_OWN_SIZE, MEBIBYTE
+from ..images.opening import MEBIBYTE, channels_for, size_for
 from ..images.preprocessing import fit_preprocessing
 from ..images.reading import Pixels, Size, as_pixels, covering, resized
 from ..sets import DataSet
@@ -41,12 +41,8 @@ def video_dataset(found: Found[Video], name: str, source: str, settings: DataSet
     videos, names, labels = found.files, found.names, found.labels
     looks = look_at_all(videos, settings.workers)
     indices = complete_split(labels, found.classes, found.splits, settings)
-    own_sizes = {look.size for look in looks}
-    own_size = own_sizes.pop() if len(own_sizes) == 1 else None
-    stays = own_size if own_size and max(own_size) <= LARGEST_OWN_SIZE else None
-    height, width = sizes.choose(settings.image_size, stays)
-    enlarged = sizes.note(stays, (height, width), settings.image_size)
-    channels, target = _channels(looks, settings.color), Classes(found.classes)
+    own_size, (height, width), enlarged = size_for({look.size for look in looks}, sizes, settings.image_size)
+    channels, target = channels_for([look.grey for look in looks], settings.color), Classes(found.classes)
     counts = [look.frames for look in looks]
     image_spec = ImageSpec(channels, height, width, target)
     sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
@@ -78,13 +74,6 @@ def video_dataset(found: Found[Video], name: str, source: str, settings: DataSet
     origin = Origin(name, source, fingerprint_of(names, sums), found.notes)
     splits = {split: as_split(rows) for split, rows in indices.items()}
     return assemble(origin, settings, indices, preprocessing, splits, own_notes)
-
-
-def _channels(looks: Sequence[Look], color: str) -> int:
-    """1 for grey, 3 for RGB: what the setting says, else what most videos have."""
-    if color != "auto":
-        return 1 if color == "gray" else 3
-    return 1 if 2 * sum(look.grey for look in looks) > len(looks) else 3
 
 
 def _training_frames(
