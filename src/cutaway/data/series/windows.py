@@ -14,10 +14,10 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from ...errors import DataError, SettingError
+from ...errors import DataError
 from ..sets import Batch
 from ..settings import DataSettings
-from ..splits import SPLITS, Rows
+from ..splits import SPLITS, Rows, fractions_left
 from .reading import Series
 
 
@@ -128,11 +128,7 @@ def split_by_time(
     splits. No target is in two splits, and training windows see and forecast nothing of the splits after them.
     `max_samples` keeps the last training windows. Raises SettingError or DataError where a split would be empty.
     """
-    if settings.val + settings.test >= 1:
-        raise SettingError(
-            f"val={settings.val:g} and test={settings.test:g} leave nothing to train on: together they must be below 1."
-        )
-    splits = [p for p, fraction in zip(SPLITS, (1.0, settings.val, settings.test)) if fraction > 0]
+    splits = [p for p, fraction in zip(SPLITS, (1.0, *fractions_left(settings))) if fraction > 0]
     ends = dict(zip(SPLITS, borders)) if borders is not None else _ends(series, history, settings)
     if borders is not None:
         splits = list(SPLITS)

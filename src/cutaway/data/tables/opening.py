@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ...errors import DataError, SettingError
+from ...errors import DataError
 from ...spec import TableSpec
 from ..assembly import Origin, assemble
 from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import Rows, draw, drawn_splits, straddle_note
+from ..splits import Rows, draw, drawn_splits, fractions_left, straddle_note
 from .columns import LEFT_OUT, ColumnType, asked_for, infer, meaning
 from .distributions import distributions
 from .encoders import fit_encoder
@@ -96,9 +96,7 @@ def table_dataset(
 
 def _split(table: Table, labels: Labels, roles: Roles, rows: Rows, settings: DataSettings) -> Splits:
     """The rows of each split, by a seeded split. Raises SettingError or DataError where a split would be empty."""
-    val, test = settings.val, settings.test
-    if val + test >= 1:
-        raise SettingError(f"val={val:g} and test={test:g} leave no rows to train on: their sum must be below 1.")
+    val, test = fractions_left(settings)
     groups = None if roles.group is None else group_numbers(table, roles.group, rows, settings)
     indices = drawn_splits(len(rows), settings, val=val, test=test, strata=labels.classes(rows), groups=groups)
     for split, chosen in indices.items():

@@ -16,18 +16,18 @@ import torch
 from torch import Tensor
 
 from ...errors import Problem, SettingError
-from ...spec import Classes, Simple, Value
+from ...spec import Classes, Simple
 from ..assembly import Origin, assemble
 from ..findings import absent_classes
 from ..folders import TEXTS, find
 from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, split_indices, straddle_note
+from ..splits import Rows, complete_split, straddle_note
 from ..tables.forms import Form
 from ..tables.reading import Table
 from ..tables.roles import find_column
-from ..tables.targets import Labels, check_learnable, complete_rows, group_numbers, read_labels
+from ..tables.targets import check_learnable, complete_rows, group_numbers, read_labels
 from .fitting import fit_tokenizer, frame_note, frame_of, spec_for, tokenizer_note
 from .preprocessing import AUTO_LENGTH, OTHER_LENGTH, TextPreprocessing, unknown_fraction
 from .reading import LABEL, TEXT, digest_of, pair_table, read_files, read_text_table, with_text
@@ -143,11 +143,11 @@ def _of_table(
     check_learnable(labels, rows, splits=1 + (settings.val > 0) + (settings.test > 0))
     classes: Simple = labels.fit(rows)
     numbers = np.zeros(len(table), np.int64)
-    if isinstance(classes, Classes):
+    if classes.classes:
         numbers[rows] = labels.tensor(classes, rows).numpy()
-    given = {"train": rows} if group is None else _grouped(table, labels, rows, group, settings)
-    indices = complete_split(numbers, classes.names if isinstance(classes, Classes) else [target], given, settings)
-    fitted = labels.fit(indices["train"]) if isinstance(classes, Value) else classes
+    groups = None if group is None else group_numbers(table, group, rows, settings)
+    indices = complete_split(numbers, classes.classes or [target], {"train": rows}, settings, groups)
+    fitted = classes if classes.classes else labels.fit(indices["train"])
     return _assembled(
         texts,
         [table.place(i) for i in range(len(table))],
@@ -158,21 +158,6 @@ def _of_table(
         settings,
         text_column=text,
     )
-
-
-def _grouped(table: Table, labels: Labels, rows: Rows, group: str, settings: DataSettings) -> dict[str, Rows]:
-    """The rows of each split, where the rows of a group stay together."""
-    if settings.val + settings.test >= 1:
-        raise SettingError(f"val={settings.val:g} and test={settings.test:g} must be below 1 together.")
-    indices = split_indices(
-        len(rows),
-        val=settings.val,
-        test=settings.test,
-        seed=settings.split_seed,
-        strata=labels.classes(rows),
-        groups=group_numbers(table, group, rows, settings),
-    )
-    return {split: rows[chosen] for split, chosen in indices.items()}
 
 
 def _assembled(

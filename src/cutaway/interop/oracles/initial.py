@@ -23,7 +23,7 @@ class Drawn(NamedTuple):
     """What a tensor is drawn from."""
 
     mean: float
-    std: float  # its standard deviation
+    deviation: float  # its standard deviation
 
 
 Law = Callable[[Tensor, Any], Drawn]  # of a tensor and the config of its model
@@ -241,13 +241,13 @@ def _law(family: str, name: str, own: str, module: nn.Module, tensor: Tensor, co
 def _off(tensor: Tensor, law: Drawn) -> str:
     """In what way a tensor was not drawn by a law; empty where it was, as far as its size lets anyone see."""
     count = tensor.numel()
-    if not law.std:
+    if not law.deviation:
         return "" if bool((tensor == law.mean).all()) else f"is not {law.mean:g}"
     if count < LEAST:
         return ""
     deviation, mean = float(tensor.std()), float(tensor.mean())
-    if abs(deviation / law.std - 1) > SURE / math.sqrt(2 * count):
-        return f"has standard deviation {deviation:.3g}, by its law {law.std:.3g}"
-    if abs(mean - law.mean) > SURE * law.std / math.sqrt(count):
+    if abs(deviation / law.deviation - 1) > SURE / math.sqrt(2 * count):
+        return f"has standard deviation {deviation:.3g}, by its law {law.deviation:.3g}"
+    if abs(mean - law.mean) > SURE * law.deviation / math.sqrt(count):
         return f"has mean {mean:.3g}, by its law {law.mean:.3g}"
     return ""
