@@ -41,7 +41,7 @@ TOKENIZERS = ("tokenizer.json", "preprocessing.json")  # files beside weights th
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What stands behind weights=PATH, before anything of it is taken."""
+    """What stands at weights=PATH, before anything of it is taken."""
 
     file: Path  # that holds the weights, or names those that do
     config: Any = None  # of their model, as ours; None where nothing tells it

@@ -181,7 +181,7 @@ def test_bad_new_files_are_named(sounds: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.wav").write_text("nothing")
     with pytest.raises(DataError, match=r"^The audio file cannot be used: .*bad.wav"):
         preprocessing.examples([tmp_path / "bad.wav"])
-    with pytest.raises(DataError, match="No sound was given"):
+    with pytest.raises(DataError, match="No recording was given"):
         preprocessing.examples([])
     with pytest.raises(DataError, match="There is no folder"):
         preprocessing.labelled(tmp_path / "none")

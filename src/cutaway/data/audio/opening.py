@@ -1,4 +1,4 @@
-"""Folders of class folders of sounds as a data set: sounds/yes/1.wav, or sounds/train/yes/1.wav beside test/."""
+"""Folders of class folders of recordings as a data set: sounds/yes/1.wav, or sounds/train/yes/1.wav beside test/."""
 
 from __future__ import annotations
 

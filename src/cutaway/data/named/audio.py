@@ -1,4 +1,4 @@
-"""Named sets of sounds: spoken digits."""
+"""Named sets of audio: spoken digits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FSDD_PUBLISHED = "710951a2589b3ada7d439d4478090cd83b6eed3c738ae7ae04a030fa0f61ed
 
 def open_fsdd(request: Request) -> DataSet:
     """Spoken digits: takes 0 to 4 of each digit and speaker are the test split, the others are for training."""
-    from ..audio.opening import audio_dataset  # brings a library that only sounds need
+    from ..audio.opening import audio_dataset  # brings a library that only audio needs
 
     folder = request.place / "recordings"
     found = [(file, match) for file in entries(folder) if (match := FSDD_FILE.fullmatch(file.name))]
