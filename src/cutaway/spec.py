@@ -73,13 +73,10 @@ class Tags(Answer):
         return len(self.names)
 
 
-@dataclass(frozen=True)
-class NextToken(Answer):
-    """The target of each token is the token after it: text for language modelling."""
+class OfTokens(Answer):
+    """A target of tokens."""
 
-    order: ClassVar[str] = PLACE
     vocab_size: int
-    column: str = "next token"
 
     @property
     def outputs(self) -> int:
@@ -88,7 +85,16 @@ class NextToken(Answer):
 
 
 @dataclass(frozen=True)
-class Masked(Answer):
+class NextToken(OfTokens):
+    """The target of each token is the token after it: text for language modelling."""
+
+    order: ClassVar[str] = PLACE
+    vocab_size: int
+    column: str = "next token"
+
+
+@dataclass(frozen=True)
+class Masked(OfTokens):
     """The targets are the tokens that were hidden: masked-language modelling. `mask` stands for a hidden token."""
 
     order: ClassVar[str] = PLACE
@@ -97,14 +103,9 @@ class Masked(Answer):
     column: str = "masked token"
     mask_prob: float = 0.15  # of the tokens that are chosen to be predicted
 
-    @property
-    def outputs(self) -> int:
-        """How many values the model's head gives at each token: one for each token there is."""
-        return self.vocab_size
-
 
 @dataclass(frozen=True)
-class Context(Answer):
+class Context(OfTokens):
     """The targets of each word are the words around it: text for word vectors."""
 
     order: ClassVar[str] = PLACE
@@ -112,14 +113,9 @@ class Context(Answer):
     column: str = "context"
     window: int = 5  # words on either side that a word's context reaches at most
 
-    @property
-    def outputs(self) -> int:
-        """How many words could stand there."""
-        return self.vocab_size
-
 
 @dataclass(frozen=True)
-class Tokens(Answer):
+class Tokens(OfTokens):
     """A target that is itself a sequence of tokens, between the tokens `begin` and `end`."""
 
     written: ClassVar[bool] = True
@@ -132,11 +128,6 @@ class Tokens(Answer):
     unknown: int | None = 1  # the id that stands for all unknown tokens; none where nothing is unknown
     sentences: bool = False  # whether targets are sentences, of words with blanks between them
     lower: bool = False  # whether they are written in lower case
-
-    @property
-    def outputs(self) -> int:
-        """How many values the model's head gives at each token: one for each token there is."""
-        return self.vocab_size
 
 
 @dataclass(frozen=True)

@@ -52,11 +52,11 @@ class Split(Protocol):
 
     def image(self, i: int) -> Image | None:
         """Example i as an image as the person gave it, or None."""
-        ...
+        return None
 
     def row(self, i: int) -> dict[str, str] | None:
         """Example i as the columns that the person gave, or None."""
-        ...
+        return None
 
 
 class Preprocessing(Protocol):
@@ -123,7 +123,7 @@ class TensorSplit:
         return self._row(i) if self._row else None
 
 
-class SequenceSplit:
+class SequenceSplit(Split):
     """A split whose examples are sequences of different lengths, in memory one after another.
 
     A batch is padded to its own longest: inputs (N, T, …) and a mask (N, T), True where a step is real.
@@ -177,10 +177,6 @@ class SequenceSplit:
     def name(self, i: int) -> str:
         """The example's name where it was given one, its number otherwise."""
         return self._names[i] if self._names is not None else str(i)
-
-    def image(self, i: int) -> None:
-        """Sequences are no images."""
-        del i
 
     def row(self, i: int) -> dict[str, str] | None:
         """The example as the person gave it, where it is words."""

@@ -82,7 +82,7 @@ def in_memory(
     return {name: as_split(rows) for name, rows in indices.items()}
 
 
-class PixelSplit:
+class PixelSplit(Split):
     """A split that lies in memory as bytes; its images are brought to size and normalised a batch at a time."""
 
     def __init__(self, pixels: TensorSplit, preprocessing: ImagePreprocessing) -> None:
@@ -105,10 +105,6 @@ class PixelSplit:
     def image(self, i: int) -> Image.Image | None:
         """Example i as it was given."""
         return self._pixels.image(i)
-
-    def row(self, i: int) -> None:
-        """An image is no row."""
-        del i
 
 
 def in_colour(images: Tensor, color: str) -> Tensor:

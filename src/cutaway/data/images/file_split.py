@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ...errors import DataError, Problem
 from ...spec import ImageSpec
-from ..sets import Batch
+from ..sets import Batch, Split
 from .files import unusable
 from .reading import Pixels, Source, read_image
 
@@ -49,7 +49,7 @@ class Drawn(Protocol):
     def normalise(self, pixels: Tensor) -> Tensor: ...
 
 
-class FileSplit:
+class FileSplit(Split):
     """Images brought to size in worker processes, as bytes, and normalised here, a batch at a time.
 
     Nothing is varied in the workers, so their number changes no result. `workers` None takes one for each processor,
@@ -97,10 +97,6 @@ class FileSplit:
     def image(self, i: int) -> Image.Image:
         """The image as a person would see it, whole and in its own size and colours."""
         return read_image(self._reader.sources[i], self._names[i])
-
-    def row(self, i: int) -> None:
-        """An image is no row."""
-        del i
 
     def damaged(self, progress: Progress | None = None) -> list[Problem]:
         """Decode every image as training would; what cannot be decoded, by name."""

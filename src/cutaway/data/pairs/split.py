@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import torch
-from PIL.Image import Image
 from torch import Tensor
 
 from ...errors import DataError, Problem
 from ..lengths import bucketed
-from ..sets import IGNORED, Batch, SequenceSplit
+from ..sets import IGNORED, Batch, SequenceSplit, Split
 
 Ids = list[int]
 
 
-class PairsSplit:
+class PairsSplit(Split):
     """Examples are sources (n), and their targets where they have some."""
 
     def __init__(
@@ -118,11 +117,6 @@ class PairsSplit:
     def name(self, i: int) -> str:
         """What a person calls the example."""
         return self._names(i) if callable(self._names) else self._names[i]
-
-    def image(self, i: int) -> Image | None:
-        """None: sequences are no images."""
-        del i
-        return None
 
     def row(self, i: int) -> dict[str, str] | None:
         """The example as the person gave it: source, and target where there is one."""

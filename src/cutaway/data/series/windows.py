@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL.Image import Image
 from torch import Tensor
 
 from ...errors import DataError
-from ..sets import Batch
+from ..sets import Batch, Split
 from ..settings import DataSettings
 from ..splits import SPLITS, Rows, fractions_left
 from .reading import Series
 
 
-class WindowSplit:
+class WindowSplit(Split):
     """Windows of series that lie in memory once, as one tensor of standardised values.
 
     Window i is the `history` steps before step starts[i], and the `horizon` steps from it on.
@@ -89,11 +88,6 @@ class WindowSplit:
     def name(self, i: int) -> str:
         """The time at which the forecast begins."""
         return self._name(i)
-
-    def image(self, i: int) -> Image | None:
-        """Series are no images."""
-        del i
-        return None
 
     def row(self, i: int) -> dict[str, str] | None:
         """What the window is, in a few words."""
