@@ -19,7 +19,7 @@ from ..models.images import answers_of
 from ..models.memory import in_bytes, size_of
 from ..spec import ImageSpec, TableSpec
 from .batches import batches_of
-from .learning_memory import bytes_to_learn
+from .optimizers import bytes_to_learn
 from .placement import Placement, free_memory
 from .prepared import Prepared
 

@@ -19,12 +19,16 @@ from torch.optim import SGD, Adadelta, Adagrad, Adam, AdamW, Optimizer, RMSprop
 
 from ..errors import SettingError
 from ..models.contract import contract_of
+from ..models.memory import Size
 from .layers import depths, heads
 from .muon import Muon
 from .settings import TrainSettings
 
 # The fused kernels do the whole update in one pass over memory; on a CPU the default loop is an order slower.
 FUSED_ON = {"cpu", "cuda", "mps"}
+# Copies of each weight that an optimizer remembers. Muon has one of matrices, and two of all that it leaves to AdamW.
+REMEMBERED = {"sgd": 0, "momentum": 1, "nesterov": 1, "adagrad": 1, "rmsprop": 1, "muon": 1}
+OTHERS_REMEMBER = 2  # adadelta, adam, adamw
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
@@ -35,6 +39,13 @@ class Weight:
     parameter: nn.Parameter
     scale: float  # of the rate
     decays: bool
+
+
+def bytes_to_learn(size: Size, settings: TrainSettings) -> int:
+    """Bytes of a model that learns: its weights, their gradients, what the optimizer remembers, a moving average."""
+    copies = 1 + REMEMBERED.get(settings.optimizer, OTHERS_REMEMBER)
+    doubled = 2 if settings.precision == "float64" else 1
+    return doubled * (size.bytes + copies * size.trained + (size.bytes if settings.ema else 0))
 
 
 def build_optimizers(model: nn.Module, settings: TrainSettings) -> list[Optimizer]:

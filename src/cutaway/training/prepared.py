@@ -19,9 +19,14 @@ from ..models.registry import Preset, preset
 from ..settings import short
 from ..spec import ImageSizes
 from ..tasks.task import Task, task_for
-from .applicable import reject_for_data, reject_for_task, reject_module, reject_without_effect
 from .batches import class_weights, padding_notes
-from .learning_memory import reject_too_large_to_learn
+from .checks import (
+    reject_for_data,
+    reject_for_task,
+    reject_module,
+    reject_too_large_to_learn,
+    reject_without_effect,
+)
 from .placement import Placement, find_place
 from .resolved import Resolved, model_settings, resolve, settle
 from .settings import TrainSettings

@@ -21,10 +21,10 @@ from ..errors import FileError, SettingError, visible
 from ..files import write_csv, write_json
 from ..models.saving import save_model
 from . import documents
-from .applicable import reject_module
 from .batches import reach
 from .board import Board
 from .checkpoint import State, load_weights
+from .checks import reject_module
 from .fitting import reject_step_beyond_memory
 from .folder import clear_leftovers, clear_run, locked, new_folder
 from .loop import Interrupted, Mean, Trainer, reject_unfit

@@ -16,12 +16,15 @@ from ..data.sets import DataSet
 from ..data.settings import DataSettings
 from ..errors import ModelError, SettingError
 from ..models.contract import contract_of
+from ..models.memory import refuse_too_large
 from ..models.registry import Preset
 from ..settings import as_text, short
 from ..spec import Context, ImageSpec
 from ..tasks.task import Task
 from .evaluation import carries
 from .layers import NORMS, depths, frozen
+from .optimizers import bytes_to_learn
+from .placement import find_device, free_memory
 from .settings import TrainSettings
 from .tokens import words_of
 
@@ -103,6 +106,19 @@ def reject_for_task(
             f"loss_chunk={settings.loss_chunk} is for attention models that give each token as many outputs as there "
             f"are words, and {preset.name} on this data does not: leave it out."
         )
+
+
+def reject_too_large_to_learn(found: Preset, config: Any, settings: TrainSettings) -> None:
+    """Raise ModelError where a model of that config would not fit into memory with all that it needs to learn."""
+    refuse_too_large(
+        found,
+        config,
+        taken=lambda size: bytes_to_learn(size, settings),
+        free=free_memory(find_device(settings.device)),
+        fraction=settings.memory_fraction,
+        what=f" to learn with optimizer={settings.optimizer} (weights, gradients, what the optimizer remembers)",
+        way_out="; memory_fraction=0 goes on all the same",
+    )
 
 
 def reject_without_effect(
