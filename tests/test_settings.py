@@ -8,7 +8,7 @@ import pytest
 
 from cutaway.data.settings import DataSettings
 from cutaway.errors import CutawayError, SettingError, UnknownName
-from cutaway.settings import RENAMED, as_text, build, describe, keys, parse, setting
+from cutaway.settings import RENAMED, VALUES_RENAMED, as_now, as_text, build, describe, keys, parse, setting
 from cutaway.training.settings import TrainSettings
 
 
@@ -113,3 +113,11 @@ def test_an_old_name_is_answered_by_the_new_one() -> None:
     for old, new in RENAMED.items():
         with pytest.raises(SettingError, match=f"^{old} is now {new}: "):
             build(TrainSettings, {old: "1"})
+
+
+def test_an_old_value_is_answered_by_the_new_one() -> None:
+    for key, values in VALUES_RENAMED.items():
+        for old, new in values.items():
+            with pytest.raises(SettingError, match=f"^{key}={old} is now {key}={new}"):
+                build(DataSettings, {key: old})
+            assert getattr(build(DataSettings, as_now({key: old})), key) == new

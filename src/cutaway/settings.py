@@ -1,7 +1,7 @@
 """Settings as people type them: one flat list of `key=value`, each with a type, a default, a range and a sentence.
 
 A group of settings is a frozen dataclass whose fields are made by `setting(...)`; `build` makes one from what a person
-typed (strings) or passed in Python (values), and refuses what cannot be, by name.
+typed (strings) or passed in Python (values), and rejects what cannot be, by name.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ RENAMED = {
     "neighbours": "num_neighbors",
     "vocabulary": "vocab_size",
     "shared": "joint_vocab",
+}
+VALUES_RENAMED = {  # likewise what their values were called
+    "color": {"grey": "gray"},
+    "missing": {"refuse": "error"},
+    "gaps": {"refuse": "error"},
 }
 
 
@@ -95,7 +100,8 @@ def unknown_setting(key: str, known: Sequence[str]) -> CutawayError:
 def as_now(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run as they are called now."""
     found = {RENAMED.get(key, key): value for key, value in settings.items()}
-    return found | ({"color": "gray"} if found.get("color") == "grey" else {})
+    values = {key: now[str(found[key])] for key, now in VALUES_RENAMED.items() if str(found.get(key)) in now}
+    return found | values
 
 
 def build(group: type[Group], given: Mapping[str, Any]) -> Group:
@@ -243,6 +249,8 @@ def _check(field: Any, value: Any) -> None:
     for one in value if isinstance(value, tuple) else (value,):
         if one is None:
             continue
+        if now := VALUES_RENAMED.get(field.name, {}).get(one):
+            raise SettingError(f"{field.name}={one} is now {field.name}={now}.")
         if meta["choices"] and one not in meta["choices"]:
             raise SettingError(
                 f"{field.name}={short(as_text(one))} cannot be: choose from {', '.join(meta['choices'])}."

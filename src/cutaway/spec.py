@@ -7,17 +7,37 @@ A data set says what it holds with one of these; a model's `takes` says which ki
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from .errors import SettingError
 
+PLACE = "place in the text"
+
+
+class Answer:
+    """What every target says of itself, unless it says otherwise."""
+
+    order: ClassVar[str] = ""  # that its examples stand in and are split by, never at random: time, for one
+    written: ClassVar[bool] = False  # whether the answer is a sequence, which a model writes token by token
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes that the answer to an example is one of; nothing where it is none."""
+        return ()
+
 
 @dataclass(frozen=True)
-class Classes:
+class Classes(Answer):
     """A target that is one of `names`: class k of the tensors is `names[k]`."""
 
+    cells: ClassVar[str] = "category"  # the type of a table's column that holds it
     names: tuple[str, ...]
     column: str = "class"  # what the data calls the target
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Their names."""
+        return self.names
 
     @property
     def outputs(self) -> int:
@@ -26,9 +46,10 @@ class Classes:
 
 
 @dataclass(frozen=True)
-class Value:
+class Value(Answer):
     """A target that is a number, learned as (value − mean) / scale; mean and scale come from the training split."""
 
+    cells: ClassVar[str] = "number"
     column: str = "value"
     mean: float = 0.0
     scale: float = 1.0
@@ -40,7 +61,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Tags:
+class Tags(Answer):
     """A target for each token: one of `names`."""
 
     names: tuple[str, ...]
@@ -52,12 +73,10 @@ class Tags:
         return len(self.names)
 
 
-@dataclass(frozen=True)
-class NextToken:
-    """The target of each token is the token after it: text for language modelling."""
+class OfTokens(Answer):
+    """A target of tokens."""
 
     vocab_size: int
-    column: str = "next token"
 
     @property
     def outputs(self) -> int:
@@ -66,38 +85,40 @@ class NextToken:
 
 
 @dataclass(frozen=True)
-class Masked:
+class NextToken(OfTokens):
+    """The target of each token is the token after it: text for language modelling."""
+
+    order: ClassVar[str] = PLACE
+    vocab_size: int
+    column: str = "next token"
+
+
+@dataclass(frozen=True)
+class Masked(OfTokens):
     """The targets are the tokens that were hidden: masked-language modelling. `mask` stands for a hidden token."""
 
+    order: ClassVar[str] = PLACE
     vocab_size: int
     mask: int
     column: str = "masked token"
     mask_prob: float = 0.15  # of the tokens that are chosen to be predicted
 
-    @property
-    def outputs(self) -> int:
-        """How many values the model's head gives at each token: one for each token there is."""
-        return self.vocab_size
-
 
 @dataclass(frozen=True)
-class Context:
+class Context(OfTokens):
     """The targets of each word are the words around it: text for word vectors."""
 
+    order: ClassVar[str] = PLACE
     vocab_size: int
     column: str = "context"
     window: int = 5  # words on either side that a word's context reaches at most
 
-    @property
-    def outputs(self) -> int:
-        """How many words could stand there."""
-        return self.vocab_size
-
 
 @dataclass(frozen=True)
-class Tokens:
+class Tokens(OfTokens):
     """A target that is itself a sequence of tokens, between the tokens `begin` and `end`."""
 
+    written: ClassVar[bool] = True
     vocab_size: int
     begin: int
     end: int
@@ -108,16 +129,12 @@ class Tokens:
     sentences: bool = False  # whether targets are sentences, of words with blanks between them
     lower: bool = False  # whether they are written in lower case
 
-    @property
-    def outputs(self) -> int:
-        """How many values the model's head gives at each token: one for each token there is."""
-        return self.vocab_size
-
 
 @dataclass(frozen=True)
-class Horizon:
+class Horizon(Answer):
     """The next `steps` steps of the variables `columns`, each learned as (value − mean) / scale."""
 
+    order: ClassVar[str] = "time"
     steps: int
     columns: tuple[str, ...]
     mean: tuple[float, ...]  # of each column, from the training time
@@ -198,7 +215,7 @@ class ImageSizes:
         Raises SettingError where what was asked for cannot be.
         """
         if asked is not None:
-            self._refuse(asked)
+            self._reject(asked)
         side = asked or self.only or (self.enough(self.usual) if own is None else None)
         if side:
             return side, side
@@ -218,7 +235,7 @@ class ImageSizes:
         """The smallest side that the model takes and that is not smaller than `side`."""
         return -(-max(side, self.least) // self.step) * self.step
 
-    def _refuse(self, side: int) -> None:
+    def _reject(self, side: int) -> None:
         if side < self.least or side % self.step:
             multiple = f", a multiple of {self.step}" if self.step > 1 else ""
             raise SettingError(
@@ -341,6 +358,7 @@ class GraphSpec:
         return (self.features,)
 
 
+Kind = TypeVar("Kind", bound="Spec")
 Spec = TableSpec | ImageSpec | TextSpec | PairSpec | SeriesSpec | AudioSpec | VideoSpec | GraphSpec
 KINDS: dict[str, type[Spec]] = {
     s.kind: s for s in (TableSpec, ImageSpec, TextSpec, PairSpec, SeriesSpec, AudioSpec, VideoSpec, GraphSpec)
@@ -359,6 +377,7 @@ RENAMED = {
 
 # What kinds of data were called before 0.7, in runs and models that were written then. To be dropped at 1.0.
 KINDS_BEFORE = {"pairs": "seq2seq", "sound": "audio"}
+TASKS_BEFORE = {"transduction": "sequence-to-sequence"}  # and tasks
 
 
 def kind_now(kind: Any) -> Any:
@@ -378,6 +397,15 @@ def from_json(data: dict[str, Any]) -> Spec:
     target = {RENAMED.get(k, k): _immutable(v) for k, v in data.pop("target").items()}
     data["target"] = TARGETS[target.pop("kind")](**target)
     return KINDS[kind_now(data.pop("kind"))](**data)
+
+
+def read_as(data: dict[str, Any], kind: type[Kind], target: type[Target] | None = None) -> Kind:
+    """The spec that `to_json` wrote, of this kind and with such a target. Raises KeyError, or TypeError where it is
+    none."""
+    spec = from_json(data)
+    if not isinstance(spec, kind) or not isinstance(spec.target, target or Answer):
+        raise TypeError(f"a spec of kind {spec.kind} for {spec.target.column}")
+    return spec
 
 
 def _immutable(value: Any) -> Any:

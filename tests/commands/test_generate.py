@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.commands import generate
+from cutaway.data.assembly import Origin
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.running import RunningPreprocessing, running_dataset
 from cutaway.errors import CutawayError, DataError, ModelError, SettingError
@@ -43,7 +44,7 @@ class Next(nn.Module):
 
 
 def language_run(text: str = TEXT, **settings: Any) -> SimpleNamespace:
-    data = running_dataset({"train": text}, DataSettings(length=8, **settings), name="t", source="t", fingerprint="")
+    data = running_dataset({"train": text}, Origin("t", "t", ""), DataSettings(length=8, **settings))
     assert isinstance(data.preprocessing, RunningPreprocessing)
     model = Next(data.preprocessing, text)
     return run_of(data.spec, data.preprocessing, model)

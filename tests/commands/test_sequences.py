@@ -104,7 +104,7 @@ BOOK = Kind(
 )
 PAIRS = Kind(
     ("pairs.tsv", "pairs=true", "max_samples=200"),
-    "seq2seq, transduction",
+    "seq2seq, sequence-to-sequence",
     {"loss", "token_error", "sequence_error"},
     ("42", "7"),
     2,

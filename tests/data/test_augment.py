@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -14,7 +13,7 @@ from torch import Generator, Tensor
 from cutaway.data.augment import color_jitter, cutout, flip, make_augment, mixup, padded_crop
 from cutaway.data.settings import DataSettings
 from cutaway.errors import SettingError
-from cutaway.spec import Classes, ImageSpec, SeriesSpec, TableSpec, Value
+from cutaway.spec import Classes, ImageSpec, TableSpec, Value
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 
@@ -181,14 +180,6 @@ def test_all_together_run_in_the_order_of_the_settings() -> None:
     expected, expected_shares = mixup(expected, target, 0.5, 2, generator)
     assert torch.equal(varied, expected)
     assert torch.equal(fractions, expected_shares)
-
-
-@pytest.mark.parametrize("change", [{"flip": True}, {"crop": 2}, {"color_jitter": 0.1}, {"cutout": 2}])
-def test_what_is_for_images_is_refused_elsewhere_by_name(change: dict[str, object]) -> None:
-    settings = dataclasses.replace(DataSettings(), **change)
-    for spec in (TableSpec(("x",), Value()), SeriesSpec(40, 1, Classes(("a", "b")))):
-        with pytest.raises(SettingError, match=f"{next(iter(change))}=.* is for images, and this is {spec.kind} data"):
-            make_augment(settings, spec)
 
 
 def test_mixup_is_for_tables_too() -> None:

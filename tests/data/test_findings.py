@@ -38,7 +38,7 @@ def test_labels_that_do_not() -> None:
 
 
 def test_classes_that_a_split_lacks() -> None:
-    (finding,) = absent_classes({"train": torch.tensor([0, 1]), "test": torch.tensor([1, 1])}, ("a", "b"))
+    (finding,) = absent_classes({"train": torch.tensor([0, 1]), "test": torch.tensor([1, 1])}, Classes(("a", "b")))
     assert finding == "No example in test has the class 'a': it is not measured there."
 
 

@@ -11,7 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.data.settings import DataSettings
-from cutaway.data.splits import SPLITS, draw, drawn_splits, split_hash, split_indices, straddle_note, straddling
+from cutaway.data.splits import (
+    SPLITS,
+    complete_split,
+    draw,
+    drawn_splits,
+    fractions_left,
+    split_hash,
+    split_indices,
+    straddle_note,
+    straddling,
+)
 from cutaway.errors import SettingError
 
 fractions = st.tuples(st.floats(0.0, 0.45), st.floats(0.0, 0.45))
@@ -202,3 +212,20 @@ def test_a_fold_has_each_class_that_is_large_enough() -> None:
     for fold in range(1, 6):
         splits = drawn_splits(len(strata), DataSettings(fold=fold, folds=5), val=0.1, test=0.0, strata=strata)
         assert all((strata[rows] == 1).any() for rows in splits.values())
+
+
+def test_groups_stay_together_in_every_fold() -> None:
+    labels, groups = np.arange(200, dtype=np.int64) % 2, np.arange(200) // 5
+    tested = []
+    for fold in range(1, 5):
+        splits = complete_split(labels, ["a", "b"], None, DataSettings(fold=fold, folds=4), groups)
+        held = [set(groups[rows]) for rows in splits.values()]
+        assert not any(a & b for i, a in enumerate(held) for b in held[:i])
+        tested.append(splits["test"])
+    assert np.array_equal(np.sort(np.concatenate(tested)), np.arange(200))
+
+
+def test_fractions_that_leave_nothing_are_rejected() -> None:
+    assert fractions_left(DataSettings(val=0.2, test=0.3), {"train": 1, "test": 1}) == (0.2, 0.0)
+    with pytest.raises(SettingError, match=r"val=0\.6 and test=0\.4 leave nothing to train on"):
+        fractions_left(DataSettings(val=0.6, test=0.4))

@@ -401,7 +401,7 @@ def test_the_share_that_is_restored_by_hand() -> None:
         (lambda: Zero("blocks.0.mlp", edge=(0, 1)), "is a MLP, which sends nothing along edges"),
         (lambda: Zero("blocks.0", chanel=3), "Similar: channel"),
         (lambda: Zero("blocks.0#x"), "behind # stands a run's number"),
-        (lambda: Noise("blocks.0", -1), "deviation=-1 cannot be"),
+        (lambda: Noise("blocks.0", -1), "std=-1 cannot be"),
         (lambda: Zero("blocks.0.attention", head=99), "head=99 cannot be: blocks.0.attention has .*, counted from 0"),
         (lambda: Zero("blocks.0", unit=-1), "unit=-1 cannot be"),
         (lambda: Zero("blocks.0", channel=0), "gives no maps; its parts are units"),

@@ -14,7 +14,7 @@ from cutaway.models import memory
 from cutaway.models.memory import Size, free_memory, in_bytes, refuse_too_large, shaped, size_of
 from cutaway.models.registry import create_model, preset
 from cutaway.settings import build
-from cutaway.training.learning_memory import bytes_to_learn
+from cutaway.training.optimizers import bytes_to_learn
 from cutaway.training.placement import devices, find_device
 from cutaway.training.settings import TrainSettings
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from cutaway.data.assembly import Origin
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.context import ContextPreprocessing, context_dataset
 from cutaway.errors import ModelError
@@ -212,7 +213,7 @@ def test_words_in_like_places_become_alike(name: str, output: str) -> None:
         lines.append(f"the {one('cat', 'dog')} {one('eats', 'sleeps', 'runs')} at {one('home', 'night')}")
         lines.append(f"a {one('red', 'blue')} {one('car', 'door', 'house')} with {one('paint', 'glass')}")
     settings_ = DataSettings(val=0.0, test=0.0)
-    data = context_dataset(["\n".join(lines)], settings_, name="", source="", fingerprint="")
+    data = context_dataset(["\n".join(lines)], Origin("", "", ""), settings_)
     assert isinstance(data.preprocessing, ContextPreprocessing)
     torch.manual_seed(0)
     config = dataclasses.replace(PRESETS[name], dim=8, output=output)

@@ -51,7 +51,7 @@ def test_the_loss_is_torchs_mean() -> None:
         each = reference(outputs, target, reduction="none").mean(1)
         assert torch.allclose(task.losses(outputs, target), each)
     with pytest.raises(SettingError, match="loss=huber is not for forecasts: choose from mse, mae"):
-        Forecasting(ONE, "huber")
+        task_for(SeriesSpec(8, 1, ONE), "huber")
 
 
 def test_what_was_not_measured_counts_for_nothing() -> None:

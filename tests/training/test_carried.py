@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from cutaway.data.assembly import Origin
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.running import running_dataset
@@ -36,11 +37,7 @@ def text(folder: Path) -> str:
 def data() -> DataSet:
     cut = int(len(LINES) * 0.8)
     return running_dataset(
-        {"train": LINES[:cut], "val": LINES[cut:]},
-        DataSettings(length=4, stateful=True),
-        name="t",
-        source="t",
-        fingerprint="",
+        {"train": LINES[:cut], "val": LINES[cut:]}, Origin("t", "t", ""), DataSettings(length=4, stateful=True)
     )
 
 

@@ -12,7 +12,7 @@ from cutaway.commands import main
 from cutaway.errors import SettingError
 from cutaway.training import fitting
 from cutaway.training.estimate import estimate
-from cutaway.training.fitting import kept_by_a_step, refuse_step_beyond_memory
+from cutaway.training.fitting import kept_by_a_step, reject_step_beyond_memory
 from cutaway.training.prepared import prepare
 
 TINY = {
@@ -61,19 +61,19 @@ def test_what_is_beyond_the_memory_is_refused_before_a_step(monkeypatch: pytest.
     ready = prepare("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50})
     kept = kept_by_a_step(ready)[0]
     monkeypatch.setattr(fitting, "free_memory", lambda device: 100 * kept)
-    assert refuse_step_beyond_memory(ready) == []
+    assert reject_step_beyond_memory(ready) == []
     monkeypatch.setattr(fitting, "free_memory", lambda device: 2 * kept)
-    (said,) = refuse_step_beyond_memory(ready)
+    (said,) = reject_step_beyond_memory(ready)
     assert "for the backward pass of a batch of 50" in said
     monkeypatch.setattr(fitting, "free_memory", lambda device: kept)
     with pytest.raises(SettingError, match=r"at most 90% are taken\. Take a smaller batch_size"):
-        refuse_step_beyond_memory(ready)
+        reject_step_beyond_memory(ready)
     few = prepare("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50})
     monkeypatch.setattr(fitting, "free_memory", lambda device: kept / 100)  # less than the few that are tried take
     with pytest.raises(SettingError, match="Training takes about"):
-        refuse_step_beyond_memory(few)
+        reject_step_beyond_memory(few)
     insisting = prepare("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50, "memory_fraction": 0})
-    assert refuse_step_beyond_memory(insisting) == []
+    assert reject_step_beyond_memory(insisting) == []
 
 
 def test_both_commands_refuse_it_and_a_run_that_stands_there_stays(

@@ -56,6 +56,7 @@ def test_a_run_with_old_names_is_read_and_resumed(tmp_path: Path) -> None:
     about = json.loads(path.read_text(encoding="utf-8"))
     olds = {new: old for old, new in RENAMED.items()}
     settings = {olds.get(key, key): value for key, value in about["settings"].items()} | {"color": "grey"}
+    settings |= {"missing": "refuse", "gaps": "refuse"}
     assert {"limit", "clip", "beams"} <= {*settings}
     data = {**about["data"]}
     data["parts"] = data.pop("splits")
@@ -63,6 +64,9 @@ def test_a_run_with_old_names_is_read_and_resumed(tmp_path: Path) -> None:
     document = olds | {"settings": settings, "model_settings": {"hidden": [4]}, "data": data}
     path.write_text(json.dumps(document), encoding="utf-8")
     assert read_run(run.folder) == about
+    path.write_text(json.dumps(document | {"task": "transduction"}), encoding="utf-8")
+    assert read_run(run.folder) == about | {"task": "sequence-to-sequence"}
+    path.write_text(json.dumps(document), encoding="utf-8")
     path = run.folder / "evaluation.json"
     scores = json.loads(path.read_text(encoding="utf-8"))
     older = json.loads(path.read_text(encoding="utf-8"))

@@ -36,12 +36,12 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     import torch
 
-    from ..data.images.folders import verify
+    from ..data.images.opening import verify
     from ..errors import DataError, SettingError
     from ..inspect.layers import layer_table
     from ..training.estimate import estimate
-    from ..training.fitting import refuse_step_beyond_memory
-    from ..training.loop import refuse_unfit
+    from ..training.fitting import reject_step_beyond_memory
+    from ..training.loop import reject_unfit
     from ..training.prepared import prepare
     from ..training.session import settle_length
     from .output import emit_json, note
@@ -51,7 +51,7 @@ def _run(args: argparse.Namespace) -> int:
         raise SettingError("A model and data are needed: cutaway check MODEL DATA. `cutaway list` shows the models.")
     try:
         ready = prepare(names[0], names[1], given)
-        refuse_unfit(ready.settings, ready.data.splits["train"])
+        reject_unfit(ready.settings, ready.data.splits["train"])
         settle_length(ready, given)
         problems = [p for split in ready.data.splits.values() for p in verify(split)]
         if problems:
@@ -64,7 +64,7 @@ def _run(args: argparse.Namespace) -> int:
         for problem in error.problems[5:]:  # the message itself names the first five
             note(str(problem))
         raise
-    refuse_step_beyond_memory(ready)
+    reject_step_beyond_memory(ready)
     cost = estimate(ready)
     batch = next(iter(ready.data.splits["train"].batches([torch.arange(min(4, len(ready.data.splits["train"])))])))
     inputs, _ = ready.place.batch(batch)

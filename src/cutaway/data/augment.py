@@ -18,8 +18,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from ..errors import SettingError
-from ..spec import Classes, ImageSpec, Spec
-from .applicable import refuse_settings_for_others
+from ..spec import ImageSpec, Spec
 from .sets import Augment
 from .settings import DataSettings
 
@@ -47,11 +46,9 @@ def make_augment(
             steps.append(lambda x, g: color_jitter(x, settings.color_jitter, mean, std, g))
         if settings.cutout:
             steps.append(lambda x, g: cutout(x, settings.cutout, g))
-    else:
-        refuse_settings_for_others(settings, spec.kind)
     if not steps and not settings.mixup:
         return None
-    classes = spec.target.outputs if isinstance(spec.target, Classes) else None
+    classes = len(spec.target.classes) or None
 
     def augment(inputs: Tensor, target: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
         for step in steps:

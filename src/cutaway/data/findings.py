@@ -7,12 +7,12 @@ is a plain string. Named data sets have notes alone: what is odd about them is k
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from torch import Tensor
 
-from ..spec import Classes, Target
+from ..spec import Target
 
 ALIKE_AT_MOST = 3  # groups of labels that one finding names
 UNSEEN = ("Cf", "Zs", "Cc")  # signs that are not seen: zero-width marks and blanks of all kinds
@@ -24,12 +24,12 @@ class Finding(str):
     __slots__ = ()
 
 
-def absent_classes(targets: Mapping[str, Tensor], classes: Sequence[str]) -> list[str]:
+def absent_classes(targets: Mapping[str, Tensor], of: Target) -> list[str]:
     """A finding for each split that has no example of some class; `targets` are class numbers (n,) by split."""
     found: list[str] = []
-    for split, target in targets.items():
-        counts = np.bincount(target.numpy(), minlength=len(classes))
-        absent = [name for name, count in zip(classes, counts) if not count]
+    for split, target in targets.items() if of.classes else ():
+        counts = np.bincount(target.numpy(), minlength=len(of.classes))
+        absent = [name for name, count in zip(of.classes, counts) if not count]
         if absent:
             more = ", …" if len(absent) > 5 else ""
             said = ", ".join(map(repr, absent[:5])) + more
@@ -40,10 +40,8 @@ def absent_classes(targets: Mapping[str, Tensor], classes: Sequence[str]) -> lis
 def alike_labels(target: Target) -> list[str]:
     """A finding where classes have names that a person would read as the same: but for capitals, blanks, signs that are
     not seen, the form of Unicode, or the way that a number is written."""
-    if not isinstance(target, Classes):
-        return []
     groups: dict[str, list[str]] = {}
-    for name in target.names:
+    for name in target.classes:
         groups.setdefault(_read_as(name), []).append(name)
     same = [names for names in groups.values() if len(names) > 1]
     if not same:

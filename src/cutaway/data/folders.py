@@ -7,18 +7,20 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
-from ..spec import Classes, Target
+from ..spec import Target
 from .findings import Finding
 from .splits import Rows
 from .tables.columns import natural_order
 
 SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 NAMED_AT_MOST = 3  # files that a note names
+Item = TypeVar("Item")  # a file, or a video in memory
 
 
 @dataclass(frozen=True)
@@ -51,14 +53,15 @@ VIDEOS = FileKind("video", (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm"), fr
 
 
 @dataclass(frozen=True)
-class Found:
-    """The files of a folder of class folders, before any is opened."""
+class Found(Generic[Item]):
+    """The files of a folder of class folders, before any is opened; or what else has a class each."""
 
     classes: tuple[str, ...]
-    files: list[Path]
+    files: Sequence[Item]
+    names: list[str]  # what a person calls each
     labels: npt.NDArray[np.int64]  # (n,) of each file
-    splits: dict[str, Rows] | None  # the files of each split, where the folder has split folders
-    notes: list[str]
+    splits: dict[str, Rows] | None = None  # the files of each split, where they come with one
+    notes: Sequence[str] = ()
 
 
 def holds(path: Path) -> str | None:
@@ -76,7 +79,7 @@ def holds(path: Path) -> str | None:
     return "text" if any(TEXTS.fits(p) for p in own) else None
 
 
-def refuse_flat(path: Path) -> None:
+def reject_flat(path: Path) -> None:
     """Raise DataError where a folder holds examples, and no class folders that say of which class each is."""
     for kind in (IMAGES, AUDIO, VIDEOS):
         files = [p for p in entries(path) if kind.fits(p)]
@@ -88,7 +91,7 @@ def refuse_flat(path: Path) -> None:
             )
 
 
-def find(path: Path, kind: FileKind) -> Found:
+def find(path: Path, kind: FileKind) -> Found[Any]:
     """The classes and files of a folder, none opened. Raises DataError where they cannot be learned from."""
     split_folders = _split_folders(path, kind)
     homes = split_folders or {"": path}
@@ -121,7 +124,8 @@ def find(path: Path, kind: FileKind) -> Found:
     if split_folders:
         left += [p for p in entries(path) if p not in split_folders.values()]
     note = left_note(left, kind)
-    return Found(classes, files, np.array(labels), splits if split_folders else None, [note] if note else [])
+    names = [str(file.relative_to(path)) for file in files]
+    return Found(classes, files, names, np.array(labels), splits if split_folders else None, [note] if note else [])
 
 
 def class_folders(root: Path, kind: FileKind) -> tuple[dict[str, list[Path]], list[Path]]:
@@ -155,7 +159,7 @@ def labelled(source: str | Path, kind: FileKind, target: Target) -> tuple[list[P
             f"There is no folder {str(source)!r}, and labelled {kind.plural} come as a folder of class folders."
         )
     by_class, _ = class_folders(path, kind)
-    names = target.names if isinstance(target, Classes) else ()
+    names = target.classes
     unknown = [name for name in by_class if name not in names]
     if unknown or not by_class:
         raise DataError(

@@ -11,11 +11,12 @@ from ..errors import DataError, UnknownName, nearest
 from ..files import exists, refuse_address
 from ..spec import ANY_SIZE, Classes, ImageSizes, Target, Value
 from .findings import alike_labels
-from .folders import entries, holds, refuse_flat
+from .folders import entries, holds, reject_flat
+from .kinds import KINDS, reject_settings_for_others
 from .named.opening import NAMED, open_named
 from .sets import DataSet
 from .settings import DataSettings
-from .tables.dataset import TABLE_SUFFIXES
+from .tables.opening import TABLE_SUFFIXES
 
 GRAPH_FILES = ("nodes.csv", "edges.csv")
 PAIRS = "as pairs of sequences with pairs=true, where each of its lines has a tab"
@@ -37,7 +38,7 @@ def kind_of(source: Any, settings: DataSettings) -> str:
     """
     if hasattr(source, "edge_index"):
         return "graph"
-    refuse_object(source)
+    reject_object(source)
     if str(source) in NAMED:
         return NAMED[str(source)].kind
     if settings.pairs:
@@ -71,7 +72,7 @@ def kind_of(source: Any, settings: DataSettings) -> str:
     )
 
 
-def refuse_object(
+def reject_object(
     source: Any, takes: str = "the name of a data set or a path, or a graph of PyTorch Geometric"
 ) -> None:
     """Raise DataError for data that is an object in memory and not what is taken there: `takes`, today."""
@@ -105,11 +106,15 @@ def open_data(
     Raises UnknownName, DataError (with every bad row or file in `problems`) or SettingError.
     """
     kind = kind_of(source, settings)
+    reject_settings_for_others(settings, kind)
     if isinstance(source, str | Path) and str(source) in NAMED:
         data = open_named(str(source), settings, sizes, targets)
         data.notes = [str(note) for note in data.notes]  # no findings: what is odd about a published set is known
         return data
-    data = OPENERS[kind](source, settings, sizes, targets)
+    found, asked = KINDS[kind], {"sizes": sizes, "targets": targets}
+    opener: Callable[..., DataSet] = found.member(f"opening.{found.opens}")
+    given = Path(source).expanduser() if found.path else source
+    data = opener(given, settings, **{name: asked[name] for name in found.asks})
     data.notes += alike_labels(data.spec.target)
     return data
 
@@ -131,72 +136,9 @@ def _kind_of_folder(path: Path) -> str:
         return "graph"
     found = holds(path)
     if found is None:
-        refuse_flat(path)
+        reject_flat(path)
         raise DataError(f"{path} is a folder that holds no kind of data that can be read.", fix=f"Give {FORMS}.")
     return found
-
-
-# Readers are imported when they are needed: audio, video and graphs each bring a library.
-
-
-def _table(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
-    from .tables.dataset import open_table
-
-    return open_table(Path(source).expanduser(), settings)
-
-
-def _images(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
-    from .images.folders import open_folder
-
-    return open_folder(Path(source).expanduser(), settings, sizes)
-
-
-def _text(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
-    from .text.opening import open_text
-
-    return open_text(Path(source).expanduser(), settings, targets)
-
-
-def _pairs(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
-    from .pairs.opening import open_pairs
-
-    return open_pairs(str(source), settings)
-
-
-def _series(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
-    from .series.opening import open_series
-
-    return open_series(Path(source).expanduser(), settings)
-
-
-def _audio(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
-    from .audio.opening import open_audio
-
-    return open_audio(Path(source).expanduser(), settings)
-
-
-def _videos(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
-    from .video.opening import open_videos
-
-    return open_videos(Path(source).expanduser(), settings, sizes)
-
-
-def _graph(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
-    from .graphs.opening import open_graph
-
-    return open_graph(source, settings)
-
-
-OPENERS: dict[str, Callable[[Any, DataSettings, ImageSizes, Targets], DataSet]] = {
-    "table": _table,
-    "image": _images,
-    "text": _text,
-    "seq2seq": _pairs,
-    "series": _series,
-    "audio": _audio,
-    "video": _videos,
-    "graph": _graph,
-}
 
 
 def _siblings(path: Path) -> str:

@@ -50,13 +50,13 @@ class Split(Protocol):
         """What a person calls example i: its file, or its row."""
         ...
 
-    def picture(self, i: int) -> Image | None:
+    def image(self, i: int) -> Image | None:
         """Example i as an image as the person gave it, or None."""
-        ...
+        return None
 
     def row(self, i: int) -> dict[str, str] | None:
         """Example i as the columns that the person gave, or None."""
-        ...
+        return None
 
 
 class Preprocessing(Protocol):
@@ -89,13 +89,13 @@ class TensorSplit:
         inputs: Tensor,
         target: Tensor | None,
         names: Sequence[str] | None = None,
-        picture: Callable[[int], Image | None] | None = None,
+        image: Callable[[int], Image | None] | None = None,
         row: Callable[[int], dict[str, str] | None] | None = None,
     ) -> None:
         self.inputs = inputs
         self.target = target
         self._names = names
-        self._picture = picture
+        self._image = image
         self._row = row
 
     def __len__(self) -> int:
@@ -114,16 +114,16 @@ class TensorSplit:
         """The example's name where it was given one, its number otherwise."""
         return self._names[i] if self._names is not None else str(i)
 
-    def picture(self, i: int) -> Image | None:
+    def image(self, i: int) -> Image | None:
         """The example as an image, where it is one."""
-        return self._picture(i) if self._picture else None
+        return self._image(i) if self._image else None
 
     def row(self, i: int) -> dict[str, str] | None:
         """The example as the columns that the person gave, where it is a row."""
         return self._row(i) if self._row else None
 
 
-class SequenceSplit:
+class SequenceSplit(Split):
     """A split whose examples are sequences of different lengths, in memory one after another.
 
     A batch is padded to its own longest: inputs (N, T, …) and a mask (N, T), True where a step is real.
@@ -177,10 +177,6 @@ class SequenceSplit:
     def name(self, i: int) -> str:
         """The example's name where it was given one, its number otherwise."""
         return self._names[i] if self._names is not None else str(i)
-
-    def picture(self, i: int) -> None:
-        """Sequences are no pictures."""
-        del i
 
     def row(self, i: int) -> dict[str, str] | None:
         """The example as the person gave it, where it is words."""

@@ -34,10 +34,10 @@ class DataSettings:
     )
     count: int | None = setting(None, "points in the plane: how many; auto as the set has it", low=20, high=100_000)
     missing: str = setting(
-        "refuse",
-        "rows without a target, and cells that are not numbers in a column of numbers: refuse names them, "
+        "error",
+        "rows without a target, and cells that are not numbers in a column of numbers: error names them, "
         "drop leaves those rows out, fill treats those cells as missing",
-        choices=("refuse", "drop", "fill"),
+        choices=("error", "drop", "fill"),
     )
     scale: str = setting(
         "standard",
@@ -145,9 +145,9 @@ class DataSettings:
     )
     known_future: tuple[str, ...] = setting((), "covariates known in advance: columns of a series such as holidays")
     gaps: str = setting(
-        "refuse",
-        "missing steps and values of a series: refuse names them, fill draws a straight line between neighbours",
-        choices=("refuse", "fill"),
+        "error",
+        "missing steps and values of a series: error names them, fill draws a straight line between neighbours",
+        choices=("error", "fill"),
     )
     rate: int | None = setting(
         None, "sample rate that audio is brought to, in hertz; auto takes its own", low=1000, high=192_000

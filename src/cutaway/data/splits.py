@@ -6,7 +6,7 @@ Splits are a dictionary from train, val and test to sorted arrays of example num
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -82,23 +82,34 @@ def draw(rows: Rows, count: int, *, seed: int, strata: Array | None = None) -> R
     return rows[taken]
 
 
-def complete_split(
-    labels: Rows, classes: Sequence[str], given: Mapping[str, Rows] | None, settings: DataSettings
-) -> dict[str, Rows]:
-    """Train, val and test, each class in proportion: `given` where it has them, the rest drawn from its train split.
+def fractions_left(settings: DataSettings, given: Container[str] = ()) -> tuple[float, float]:
+    """The fractions of val and test that are to be split off: none of those that are given. Raises SettingError where
+    they would leave nothing."""
+    val, test = (0.0 if split in given else getattr(settings, split) for split in SPLITS[1:])
+    if val + test >= 1:
+        raise SettingError(f"val={val:g} and test={test:g} leave nothing to train on: together they must be below 1.")
+    return val, test
 
-    `limit` then thins out the training examples alone, so that scores at different limits are of the same examples.
+
+def complete_split(
+    labels: Rows,
+    classes: Sequence[str],
+    given: Mapping[str, Rows] | None,
+    settings: DataSettings,
+    groups: Array | None = None,
+) -> dict[str, Rows]:
+    """Train, val and test, each class in proportion: `given` where it has them, the rest drawn from its train split, in
+    which examples of one of `groups` (one for each) stay together.
+
+    `max_samples` then thins out the training examples alone, so that scores with more or fewer are of the same ones.
     Raises DataError where a split would be empty, or a class would have no training example.
     """
     given = given if given is not None else {"train": np.arange(len(labels))}
     train = given["train"]
-    val = 0.0 if "val" in given else settings.val
-    test = 0.0 if "test" in given else settings.test
-    if val + test >= 1:
-        raise SettingError(f"val={val:g} and test={test:g} leave nothing to train on: together they must be below 1.")
+    val, test = fractions_left(settings, given)
     if settings.fold is not None and "test" in given:
         raise SettingError(f"fold={settings.fold} makes a test split, and this data has its own: leave it out.")
-    drawn = drawn_splits(len(train), settings, val=val, test=test, strata=labels[train])
+    drawn = drawn_splits(len(train), settings, val=val, test=test, strata=labels[train], groups=groups)
     found = {name: train[rows] for name, rows in drawn.items()}
     found |= {name: rows for name, rows in given.items() if name != "train"}
     indices = {name: found[name] for name in SPLITS if name in found}
@@ -255,10 +266,7 @@ def split_by_position(
 
     Raises SettingError or DataError where nothing would be left to train on, or nothing for another split.
     """
-    val = 0.0 if "val" in texts else settings.val
-    test = 0.0 if "test" in texts else settings.test
-    if val + test >= 1:
-        raise SettingError(f"val={val:g} and test={test:g} leave nothing to train on: together they must be below 1.")
+    val, test = fractions_left(settings, texts)
     whole = texts["train"]
     fractions = {"train": 1 - val - test, "val": val, "test": test}
     cut = [split for split in SPLITS if fractions[split]]

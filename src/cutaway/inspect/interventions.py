@@ -5,7 +5,7 @@ with cutaway.inspect.intervene(model, Zero("blocks.0.attention", head=3)):
 
     Zero(place)                  nothing
     Replace(place, value)        a number, or a tensor that fits what is there
-    Noise(place, deviation)      what is there and normal noise, the same each time for the same seed
+    Noise(place, std)            what is there and normal noise, the same each time for the same seed
     Transplant(place, inputs)    what is there when the model is given other inputs
 
 A place is a module's name and, where less than all of its output is meant, channel, unit, position, row, head or edge:
@@ -77,14 +77,14 @@ class Replace(Edit):
 class Noise(Edit):
     """What is there, and normal noise of that standard deviation: `Noise("embedding", 0.1, position=2)`."""
 
-    def __init__(self, module: str, deviation: float, seed: int = 0, **place: Any) -> None:
-        require(deviation >= 0, "deviation", deviation, "at least 0", SettingError)
-        self.place, self.deviation, self.seed = _place(module, place), deviation, seed
+    def __init__(self, module: str, std: float, seed: int = 0, **place: Any) -> None:
+        require(std >= 0, "std", std, "at least 0", SettingError)
+        self.place, self.std, self.seed = _place(module, place), std, seed
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
         """x and noise, drawn from a generator of its own: the same in every call of the model."""
         generator = torch.Generator().manual_seed(self.seed + 7919 * run + first)  # each run of a call has its own
-        return x + self.deviation * torch.randn(x.shape, generator=generator).to(x)
+        return x + self.std * torch.randn(x.shape, generator=generator).to(x)
 
 
 class Transplant(Edit):

@@ -68,7 +68,7 @@ class Config(Checked):
     attention_dropout: float | None = fraction(None)  # of the attention weights; none for dropout
     head_dropout: float | None = fraction(None)  # before the last layer of classes and tags; none for dropout
     drops_before: bool = False  # whether head_dropout stands before the pooled layer too
-    drops_tags_as_body: bool = False  # whether it is dropout, not head_dropout, that stands before the tags
+    drops_tags_as_backbone: bool = False  # whether it is dropout, not head_dropout, that stands before the tags
     drops_attention: bool = True  # whether dropout falls on what attention adds
     drops_mlp: bool = True  # whether dropout falls on what the MLP adds
     head: str = one_of("masked", HEADS)  # masked, the token there; classes, one answer for a text; tags, one a token
@@ -167,7 +167,7 @@ class Bert(Network):
             self.project = nn.Linear(width, config.dim)
         self.blocks = nn.ModuleList(Block(config) for _ in range(1 if config.share_layers else config.layers))
         head_dropout = _or(config.head_dropout, config.dropout)
-        tags_dropout = config.dropout if config.drops_tags_as_body else head_dropout
+        tags_dropout = config.dropout if config.drops_tags_as_backbone else head_dropout
         self.tags_dropout = nn.Dropout(tags_dropout if config.head == "tags" else 0.0)
         self.head: nn.Module
         if config.head == "masked":

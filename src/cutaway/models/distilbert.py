@@ -24,7 +24,7 @@ PRESETS = {
         token_types=0,
         pooler_activation="relu",
         head_dropout=0.2,
-        drops_tags_as_body=True,
+        drops_tags_as_backbone=True,
         drops_attention=False,
     )
 }

@@ -161,7 +161,8 @@ class PatchTST(Network):
         z = self.dropout(z + self.positions).flatten(0, 1)  # (N · C, tokens, dim)
         for block in self.blocks:
             z = block(z)
-        return z.unflatten(0, (-1, config.columns))  # (N, C, tokens, dim)
+        tokens: Tensor = z.unflatten(0, (-1, config.columns))  # (N, C, tokens, dim)
+        return tokens
 
     def _normalized(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The windows of the variables that are read, (N, C, T), with mean 0 and standard deviation 1 each; and what

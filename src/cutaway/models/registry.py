@@ -33,6 +33,7 @@ RENAMED = {
     "attention": ("attention_dim",),
     "context": ("context_length",),
     "depth": ("layers",),
+    "drops_tags_as_body": ("drops_tags_as_backbone",),
     "embedding": ("embedding_dim",),
     "furthest": ("max_distance",),
     "growth": ("growth_rate",),

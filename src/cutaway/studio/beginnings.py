@@ -18,7 +18,6 @@ LEARNS = {
     "language modelling": ("NextToken", "Masked", "Context"),
     "forecasting": ("Horizon",),
     "sequence-to-sequence": ("Tokens",),
-    "transduction": ("Tokens",),
 }
 TOY = {
     "model": "mlp", "model.hidden_dims": "8,8", "model.activation": "tanh", "model.dropout": "0", "lr": "0.01",

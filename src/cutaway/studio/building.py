@@ -57,7 +57,7 @@ def build_side(opening: Opening) -> Built:
             prepare(opening.model, source, {**kept, **of_model, **opening.given, **ALWAYS}, resumed=True), run
         )
         built.ready.model.load_state_dict(run.model.state_dict())
-    run.refuse_other(built.ready.data, "or open the studio without the run.")
+    run.reject_other(built.ready.data, "or open the studio without the run.")
     return built
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from ..errors import SettingError, TrainingError, UnknownName
 from ..settings import as_text, build
 from ..training.checkpoint import State
-from ..training.loop import Trainer, refuse_unfit
+from ..training.loop import Trainer, reject_unfit
 from ..training.optimizers import build_optimizers
 from ..training.prepared import Prepared
 from ..training.progress import Progress
@@ -263,7 +263,7 @@ class Live:
         settings = build(TrainSettings, {**given, key: value})
         if key == "batch_size":
             settings = dataclasses.replace(settings, batch_tokens=0)
-        refuse_unfit(settings, trainer.train)
+        reject_unfit(settings, trainer.train)
         if key == "batch_size":
             refuse_large_steps(trainer, settings)
         if key in ("optimizer", "weight_decay", "momentum", "grad_clip"):

@@ -35,7 +35,7 @@ def way_to_try(built: Built) -> dict[str, Any] | None:
     to it; None where there is no way to type or draw it."""
     spec, data = built.ready.data.spec, built.ready.data
     if isinstance(spec, ImageSpec):
-        picture = data.splits["train"].picture(0)
+        picture = data.splits["train"].image(0)
         return {"kind": "image", "dark": picture is not None and _is_dark(picture)}
     if isinstance(spec, PairSpec):
         return {"kind": "pairs", "like": _first_row(data.splits["train"], "source")}

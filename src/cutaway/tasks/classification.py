@@ -19,10 +19,12 @@ CELLS = 1 << 22  # outputs whose losses are computed at a time, as what that tak
 class Classification:
     """Cross-entropy (or the model's own criterion), accuracy, and metrics for each class."""
 
+    NOUN = "classes"
     name = "classification"
     watch = "accuracy"
     monitors: tuple[str, ...] = ("accuracy", "balanced_accuracy", "macro_f1", "loss")
     LOSSES = ("cross_entropy", "perceptron", "map", "half_squared_error", "mse")
+    OPTIONS = ("loss", "label_smoothing", "class_weights")
 
     def __init__(
         self,

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..data.series.windows import WindowSplit
-from ..errors import SettingError
 from ..spec import Horizon
 from .blocks import Blocks, spread
 from .metrics import Metric
@@ -32,14 +31,14 @@ Values = NDArray[np.float64]
 class Forecasting:
     """Squared error; RMSE, MAE and MASE, beside those of simple forecasts."""
 
+    NOUN = "forecasts"
     name = "forecasting"
     watch = "rmse"
     monitors: tuple[str, ...] = ("rmse", "mae", "loss")
     LOSSES = ("mse", "mae")
+    OPTIONS = ("loss",)
 
     def __init__(self, target: Horizon, loss: str = "mse") -> None:
-        if loss not in self.LOSSES:
-            raise SettingError(f"loss={loss} is not for forecasts: choose from {', '.join(self.LOSSES)}.")
         self.target = target
         self.loss_name = loss
 

@@ -22,11 +22,13 @@ from .metrics import Metric, bootstrap
 class Language:
     """Cross-entropy of the next token, perplexity, bits, and how often the likeliest token is the right one."""
 
+    NOUN = "the next token"
     name = "language modelling"
     watch = "loss"
     monitors: tuple[str, ...] = ("loss", "perplexity", "bits_per_token", "accuracy")
     loss_name = "cross_entropy"
     LOSSES = ("cross_entropy",)
+    OPTIONS = ("label_smoothing",)
 
     def __init__(self, target: NextToken | Masked, label_smoothing: float = 0.0) -> None:
         self.target = target

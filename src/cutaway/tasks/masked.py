@@ -19,6 +19,7 @@ from .language import Language
 class MaskedLanguage(Language):
     """Cross-entropy of the tokens that were hidden, and how often the likeliest token is the right one."""
 
+    NOUN = "masked tokens"
     name = "masked-language modelling"
 
     def __init__(self, target: Masked, label_smoothing: float = 0.0) -> None:

@@ -16,10 +16,12 @@ from .metrics import Metric, bootstrap, mean
 class Regression:
     """Squared error; root mean squared error, mean absolute error and R² in the target's units."""
 
+    NOUN = "numbers"
     name = "regression"
     watch = "rmse"
     monitors: tuple[str, ...] = ("rmse", "mae", "r2", "loss")
     LOSSES = ("mse", "half_squared_error")
+    OPTIONS = ("loss",)
 
     def __init__(self, target: Value, loss: str = "mse") -> None:
         self.target = target

@@ -33,10 +33,12 @@ Span = tuple[int, int, str]  # first token, last token, type
 class Tagging:
     """Cross-entropy of each token; token accuracy, macro F1 and, of spans, F1."""
 
+    NOUN = "tags"
     name = "tagging"
     watch = "accuracy"
     loss_name = "cross_entropy"
     LOSSES = ("cross_entropy",)
+    OPTIONS = ()
 
     def __init__(self, target: Tags, label_smoothing: float = 0.0) -> None:
         self.target = target

@@ -15,8 +15,8 @@ from .language import Language
 from .masked import MaskedLanguage
 from .metrics import Metric
 from .regression import Regression
+from .sequences import SequenceToSequence
 from .tagging import Tagging
-from .transduction import Transduction
 from .word_vectors import WordVectors
 
 KINDS: dict[type[Target], Any] = {
@@ -26,23 +26,16 @@ KINDS: dict[type[Target], Any] = {
     NextToken: Language,
     Masked: MaskedLanguage,
     Context: WordVectors,
-    Tokens: Transduction,
+    Tokens: SequenceToSequence,
     Horizon: Forecasting,
-}
-NOUNS: dict[type[Target], str] = {
-    Classes: "classes",
-    Value: "numbers",
-    Tags: "tags",
-    NextToken: "the next token",
-    Masked: "masked tokens",
-    Context: "word vectors",
-    Tokens: "sequences",
-    Horizon: "forecasts",
 }
 
 
 class Task(Protocol):
     """The contract of all tasks. Outputs are what the model's forward gives, (N, outputs).
+
+    A task's class says what is learned (`NOUN`), which `LOSSES` it can have, the first unless another is asked for, and
+    which `OPTIONS` it takes beside its target, of those of `task_for`.
 
     A task of sequences has a method `keep(outputs, target)` too: what evaluation keeps of a batch's outputs, which may
     be very many. Its metrics, details, predictions and mistakes are then given what was kept, (n, …), padded with NaN,
@@ -100,24 +93,13 @@ def task_for(
     """
     target = spec.target
     kind = KINDS[type(target)]
-    losses = getattr(kind, "LOSSES", ("cross_entropy",))
-    loss = loss or losses[0]
-    if loss not in losses:
-        raise SettingError(f"loss={loss} is not for {NOUNS[type(target)]}: choose from {', '.join(losses)}.")
-    if class_weights is not None and not isinstance(target, Classes):
+    loss = loss or kind.LOSSES[0]
+    if loss not in kind.LOSSES:
+        raise SettingError(f"loss={loss} is not for {kind.NOUN}: choose from {', '.join(kind.LOSSES)}.")
+    if class_weights is not None and "class_weights" not in kind.OPTIONS:
         raise SettingError(f"class_weights are for classes, and {target.column} is none: leave them out.")
-    if label_smoothing and not isinstance(target, Classes | NextToken | Masked | Tokens):
-        raise SettingError(f"label_smoothing is for classes and tokens, not for {NOUNS[type(target)]}: leave it out.")
-    if isinstance(target, Classes):
-        return Classification(target, loss, label_smoothing, class_weights)
-    if isinstance(target, Value):
-        return Regression(target, loss)
-    if isinstance(target, NextToken):
-        return Language(target, label_smoothing)
-    if isinstance(target, Tokens):
-        return Transduction(target, label_smoothing, words)
-    if isinstance(target, Tags):
-        return Tagging(target)
-    if isinstance(target, Masked):
-        return MaskedLanguage(target, label_smoothing)
-    return Forecasting(target, loss) if isinstance(target, Horizon) else WordVectors(target)
+    if label_smoothing and "label_smoothing" not in kind.OPTIONS:
+        raise SettingError(f"label_smoothing is for classes and tokens, not for {kind.NOUN}: leave it out.")
+    given = {"loss": loss, "label_smoothing": label_smoothing, "class_weights": class_weights, "words": words}
+    task: Task = kind(target, **{name: given[name] for name in kind.OPTIONS})
+    return task

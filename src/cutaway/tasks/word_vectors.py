@@ -30,11 +30,13 @@ from .metrics import Metric, bootstrap, proportion
 class WordVectors:
     """The loss a word, over the whole of its context."""
 
+    NOUN = "word vectors"
     name = "word vectors"
     watch = "loss"
     monitors: tuple[str, ...] = ("loss",)
     loss_name = "log_likelihood"
     LOSSES = ("log_likelihood",)
+    OPTIONS = ()
     sums = True  # the gradient is not divided by `count`
 
     def __init__(self, target: Context) -> None:

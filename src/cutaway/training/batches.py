@@ -1,4 +1,4 @@
-"""Which examples make which batch of an epoch: it follows from the seed and the epoch alone."""
+"""Which examples make which batch of an epoch: it follows from the seed and the epoch alone. And what they weigh."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import math
 import torch
 from torch import Tensor
 
-from ..data.sets import Split
+from ..data.lengths import bucketed, padding
+from ..data.sets import DataSet, Split
 from .evaluation import planned
 from .placement import Placement
 from .settings import TrainSettings
+
+WORTH_SAYING = 0.01  # fraction of padding from which on it is told
 
 
 def batches_of(split: Split, settings: TrainSettings, place: Placement, epoch: int) -> list[Tensor]:
@@ -50,6 +53,40 @@ def balanced_order(target: Tensor, generator: torch.Generator) -> Tensor:
     drawn = torch.randint(len(counts), target.shape, generator=generator)
     place = torch.rand(target.shape, generator=generator, dtype=torch.float64) * counts[drawn]
     return by_class[start[drawn] + place.long()]
+
+
+def class_weights(data: DataSet, settings: TrainSettings) -> Tensor | None:
+    """Weights inverse to each class's fraction of the training split, 1 on average over its examples, in the precision
+    that is trained in."""
+    if settings.class_weights == "none" or not data.spec.target.classes:
+        return None
+    target = _target_of(data.splits["train"])
+    counts = target.bincount(minlength=len(data.spec.target.classes))
+    precision = torch.float64 if settings.precision == "float64" else torch.float32
+    return len(target) / (len(counts) * counts.clamp(min=1).to(precision))
+
+
+def padding_notes(split: Split, settings: TrainSettings) -> list[str]:
+    """A sentence on how much of the training batches is padding, where examples have different lengths."""
+    lengths: Tensor | None = getattr(split, "lengths", None)
+    if lengths is None or hasattr(split, "carries") or lengths.min() == lengths.max():
+        return []
+    size, generator = settings.batch_size or len(split), torch.Generator().manual_seed(settings.seed)
+    batches = bucketed(lengths, size, generator, settings.batch_tokens)
+    if settings.batch_tokens:
+        size = max(1, len(split) // len(batches))
+    sorted_ = padding(lengths, batches)
+    at_random = torch.randperm(len(split), generator=torch.Generator().manual_seed(0))
+    shuffled = padding(lengths, torch.split(at_random, size))
+    if shuffled < WORTH_SAYING:
+        return []
+    said = f"Lengths go from {int(lengths.min()):,} to {int(lengths.max()):,}."
+    if shuffled - sorted_ < WORTH_SAYING:  # few batches, each with texts of every length
+        return [f"{said} {100 * sorted_:.1f} % of the steps of a batch are padding."]
+    return [
+        f"{said} Batches are of nearly equal length: {100 * sorted_:.1f} % of their steps are padding, where batches "
+        f"at random would have {100 * shuffled:.1f} %."
+    ]
 
 
 def _target_of(split: Split) -> Tensor:

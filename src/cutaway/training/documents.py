@@ -15,10 +15,10 @@ import numpy as np
 import torch
 
 from .. import __version__
+from ..data.kinds import KINDS
 from ..data.named.opening import NAMED
 from ..data.sets import IN_MEMORY
 from ..settings import as_text
-from ..spec import Classes
 from ..tasks.separability import linearly_separable
 from . import shown
 from .checkpoint import State
@@ -51,7 +51,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
             "distributions": data.distributions(),
             "licence": data.licence,
             "example": "graph" if getattr(spec, "graph_level", False) else None,  # where the kind says another
-            "image_sizes": asdict(ready.sizes) if spec.kind in ("image", "video") else None,
+            "image_sizes": asdict(ready.sizes) if "sizes" in KINDS[spec.kind].asks else None,
         },
         "task": ready.task.name,
         "loss": ready.task.loss_name,
@@ -134,7 +134,7 @@ def summary(ready: Prepared, state: State) -> str | None:
     indices = torch.arange(len(split))
     batch = next(iter(split.batches([indices])))
     x, target = batch.inputs[0].flatten(1).double().numpy(), batch.target.numpy()
-    classes = range(len(ready.data.spec.target.names)) if isinstance(ready.data.spec.target, Classes) else ()
+    classes = range(len(ready.data.spec.target.classes))
     one_from_rest = [target == k for k in (classes if len(classes) > 2 else [1])]
     if x.size > SEPARATED_AT_MOST:
         return "The perceptron did not converge: its last epoch still made mistakes."

@@ -19,7 +19,7 @@ from ..models.images import answers_of
 from ..models.memory import in_bytes, size_of
 from ..spec import ImageSpec, TableSpec
 from .batches import batches_of
-from .learning_memory import bytes_to_learn
+from .optimizers import bytes_to_learn
 from .placement import Placement, free_memory
 from .prepared import Prepared
 
@@ -27,7 +27,7 @@ WORTH_SAYING = 0.5  # of the fraction that may be taken: from there on, what tra
 TRIED = (2, 4)  # examples that go through the model, where a batch has more
 
 
-def refuse_step_beyond_memory(ready: Prepared) -> list[str]:
+def reject_step_beyond_memory(ready: Prepared) -> list[str]:
     """A sentence on what training will take, where that is much of what is free; call it before the first step.
 
     Raises SettingError where the gradients, what the optimizer remembers and what a step keeps take more than

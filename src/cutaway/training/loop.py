@@ -66,7 +66,7 @@ class Trainer:
         progress: Progress,
         on_row: Callable[[State], None] = lambda state: None,
     ) -> None:
-        refuse_unfit(settings, data.splits["train"])
+        reject_unfit(settings, data.splits["train"])
         self.model = place.model(model)
         self.train = place.hold(data.splits["train"])
         self.val = place.hold(data.splits["val"]) if "val" in data.splits else None
@@ -230,7 +230,7 @@ class Trainer:
         if settings.grad_clip:
             norm = nn.utils.clip_grad_norm_(self._parameters, settings.grad_clip)
             if place.looks_at_every_step and not math.isfinite(norm.item()):
-                self._refuse("a gradient")
+                self._reject("a gradient")
         for optimizer in self.optimizers:
             optimizer.step()
         self.network.constrain()
@@ -255,7 +255,7 @@ class Trainer:
         """Validate, remember the best weights, write the row and the checkpoint, begin the next epoch."""
         state, settings = self.state, self.settings
         self.look()
-        self._refuse_broken_weights()
+        self._reject_broken_weights()
         scores = self.validate(self.val) if self.val is not None else {}
         row = add_row(state, scores)
         converged = self.next_epoch()
@@ -358,9 +358,9 @@ class Trainer:
         self.state, self.carried = load_checkpoint(last, self.model, self.optimizers, self.average)
 
     def checkpoint_now(self) -> None:
-        """Write the checkpoint. What is not finite is refused first, so that the last one stays good."""
+        """Write the checkpoint. What is not finite is rejected first, so that the last one stays good."""
         self.look()
-        self._refuse_broken_weights()
+        self._reject_broken_weights()
         if self.place.writes:
             last = self.checkpoints / "last.safetensors"
             save_checkpoint(last, self.state, self.model, self.optimizers, self.average, self.carried)
@@ -372,14 +372,14 @@ class Trainer:
             self.state.loss_sum += loss.item()
         self._losses.clear()
         if not math.isfinite(self.state.loss_sum):
-            self._refuse("the loss")
+            self._reject("the loss")
 
-    def _refuse_broken_weights(self) -> None:
+    def _reject_broken_weights(self) -> None:
         """A gradient that was not finite is in the weights one update later: none such is ever saved."""
         if not all(torch.isfinite(p).all() for p in self._parameters):
-            self._refuse("a weight")
+            self._reject("a weight")
 
-    def _refuse(self, what: str) -> None:
+    def _reject(self, what: str) -> None:
         """Raise TrainingError: which update, which layer, what is left, what to try."""
         state, where = self.state, first_broken(self.model, self._inputs)
         if where.startswith("the weights"):
@@ -423,7 +423,7 @@ class Mean:
     score: float | None  # the metric that is monitored, on the validation split
 
 
-def refuse_unfit(settings: TrainSettings, split: Split) -> None:
+def reject_unfit(settings: TrainSettings, split: Split) -> None:
     """Raise SettingError for settings that exclude one another, or that training on this split gives no meaning to."""
     if settings.average_epochs and settings.ema:
         raise SettingError(

@@ -10,7 +10,7 @@ K. Jordan et al., Muon: an optimizer for hidden layers in neural networks, 2024.
 The factor gives steps the size of AdamW's, so that both share one rate: J. Liu et al., Muon is scalable for LLM
 training, 2025 <https://arxiv.org/abs/2502.16982>. A convolution's kernel (out, in, k, k) is the matrix (out, in·k·k)
 that takes patches to channels, as in K. Jordan's CIFAR-10 scripts; PyTorch's own `torch.optim.Muon`, which this equals
-bit for bit on matrices, refuses kernels.
+bit for bit on matrices, rejects kernels.
 """
 
 from __future__ import annotations

@@ -19,12 +19,16 @@ from torch.optim import SGD, Adadelta, Adagrad, Adam, AdamW, Optimizer, RMSprop
 
 from ..errors import SettingError
 from ..models.contract import contract_of
+from ..models.memory import Size
 from .layers import depths, heads
 from .muon import Muon
 from .settings import TrainSettings
 
 # The fused kernels do the whole update in one pass over memory; on a CPU the default loop is an order slower.
 FUSED_ON = {"cpu", "cuda", "mps"}
+# Copies of each weight that an optimizer remembers. Muon has one of matrices, and two of all that it leaves to AdamW.
+REMEMBERED = {"sgd": 0, "momentum": 1, "nesterov": 1, "adagrad": 1, "rmsprop": 1, "muon": 1}
+OTHERS_REMEMBER = 2  # adadelta, adam, adamw
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
@@ -37,12 +41,19 @@ class Weight:
     decays: bool
 
 
+def bytes_to_learn(size: Size, settings: TrainSettings) -> int:
+    """Bytes of a model that learns: its weights, their gradients, what the optimizer remembers, a moving average."""
+    copies = 1 + REMEMBERED.get(settings.optimizer, OTHERS_REMEMBER)
+    doubled = 2 if settings.precision == "float64" else 1
+    return doubled * (size.bytes + copies * size.trained + (size.bytes if settings.ema else 0))
+
+
 def build_optimizers(model: nn.Module, settings: TrainSettings) -> list[Optimizer]:
     """The optimizers that together update every trainable parameter once: one, or two where Muon cannot take all.
 
     Raises SettingError for settings that rows which alone have gradients (sparse embeddings) cannot have.
     """
-    _refuse_for_sparse(model, settings)
+    _reject_for_sparse(model, settings)
     decay = 1.0 if settings.layer_decay is None else settings.layer_decay
     patterns = contract_of(model).decayed
     trainable = [
@@ -63,7 +74,7 @@ def _sparse(model: nn.Module) -> bool:
     return any(isinstance(m, nn.Embedding) and m.sparse for m in model.modules())
 
 
-def _refuse_for_sparse(model: nn.Module, s: TrainSettings) -> None:
+def _reject_for_sparse(model: nn.Module, s: TrainSettings) -> None:
     if _sparse(model) and (s.optimizer not in ("sgd", "adagrad") or s.weight_decay or s.grad_clip):
         raise SettingError(
             "This model updates only the rows of its embeddings that a step uses, which needs optimizer=sgd or "

@@ -1,6 +1,6 @@
 """Where training happens: one seam for device, number format and shard of the work.
 
-The loop asks this object alone; one process on one device is all there is behind it today, and no process group is
+The loop asks this object alone; one process on one device is all that there is today, and no process group is
 ever started for it. Several processes need another object with these same answers, not a second loop.
 """
 
@@ -139,7 +139,7 @@ def _known(device: str) -> str:
     return device
 
 
-def refuse_without_compiler(device: torch.device) -> None:
+def reject_without_compiler(device: torch.device) -> None:
     """Raise SettingError where nothing on this machine can compile a model for that device. Nothing is compiled."""
     if device.type == "cpu":
         from torch._inductor.cpp_builder import get_cpp_compiler

@@ -59,7 +59,7 @@ class Progress:
             print(f"note: {sentence}", file=sys.stderr, flush=True)
 
     def epoch(self, epoch: int, epochs: int, batches: int, done: int) -> None:
-        """An epoch of so many batches begins, with `done` of them behind it."""
+        """An epoch of so many batches begins, of which `done` are done."""
         self._epoch = f"epoch {epoch + 1}/{epochs}"
         self._began, self._first, self._batches = time.perf_counter(), done, batches
         self._offset, self._total = epoch * batches, epochs * batches

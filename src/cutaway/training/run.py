@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from .. import spec as specs
 from ..data.named.opening import NAMED
-from ..data.opening import open_data, refuse_object
+from ..data.opening import open_data, reject_object
 from ..data.preprocessing import preprocessing_from_json
 from ..data.sets import DataSet, Preprocessing, Split
 from ..data.settings import DataSettings
@@ -27,7 +27,7 @@ from ..interop.word_vectors import Vectors
 from ..models.registry import preset
 from ..models.saving import load_model
 from ..settings import build, keys
-from ..spec import ANY_SIZE, Classes, Context, ImageSizes, Masked, Tokens, Value
+from ..spec import ANY_SIZE, Context, ImageSizes, Masked, Value
 from ..tasks.metrics import Metric
 from ..tasks.task import Task, task_for
 from .evaluation import Results, results_of
@@ -101,7 +101,7 @@ class Run:
         source = source_of(about)
         sizes = ImageSizes(**about["image_sizes"]) if about.get("image_sizes") else ANY_SIZE
         data = open_data(source, build(DataSettings, given), sizes, preset(self.about["model"]).targets)
-        self.refuse_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
+        self.reject_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
         return data
 
     def with_own_tokenizer(self, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Run:
         named = settings.get("tokenizer", AUTO) not in (AUTO, *KINDS)
         return {**settings, **({"tokenizer": str(kept.resolve())} if named and kept.is_file() else {})}
 
-    def refuse_other(self, data: DataSet, way_out: str) -> None:
+    def reject_other(self, data: DataSet, way_out: str) -> None:
         """Raise DataError where `data`, or its split, is not what the run was trained on."""
         about = self.about["data"]
         for what, now, then in (
@@ -131,9 +131,9 @@ class Run:
         a path, or the test split of a named set. What is not the run's own goes through the run's own preprocessing.
         `num_beams` and `length_penalty` are for runs that write sequences, and else those of its settings.
         """
-        self._refuse_beams(num_beams, length_penalty)
+        self._reject_beams(num_beams, length_penalty)
         if source is not None and not hasattr(source, "edge_index"):
-            refuse_object(source, "a path or the name of a data set")
+            reject_object(source, "a path or the name of a data set")
         if source is None:
             splits = self.data().splits
             split = splits.get("test") or splits.get("val")
@@ -152,7 +152,7 @@ class Run:
         Raises DataError where they are of another kind, or their target is.
         """
         theirs, ours, split = data.spec.target, self.spec.target, data.splits["test"]
-        examples = [split.picture(i) or split.row(i) for i in range(len(split))]
+        examples = [split.image(i) or split.row(i) for i in range(len(split))]
         assert split.target is not None, "named sets have targets"
         if data.spec.kind not in ("table", "image"):
             raise DataError(f"{data.name} is named {data.spec.kind} data: name a path to evaluate on other data.")
@@ -162,14 +162,14 @@ class Run:
                 f"({self.about['data']['source']}, {self.spec.kind}, {self.task.name}): it cannot be evaluated on it."
             )
         prepared = self.preprocessing.examples(examples)
-        if isinstance(theirs, Classes) and isinstance(ours, Classes):
-            unknown = [name for name in theirs.names if name not in ours.names]
+        if ours.classes:
+            unknown = [name for name in theirs.classes if name not in ours.classes]
             if unknown:
                 raise DataError(
                     f"{data.name} has classes that this run did not learn: {', '.join(unknown[:5])}. "
-                    f"It learned: {', '.join(ours.names[:20])}."
+                    f"It learned: {', '.join(ours.classes[:20])}."
                 )
-            prepared.target = torch.tensor([ours.names.index(name) for name in theirs.names])[split.target]
+            prepared.target = torch.tensor([ours.classes.index(name) for name in theirs.classes])[split.target]
         elif isinstance(theirs, Value) and isinstance(ours, Value):
             prepared.target = (split.target * theirs.scale + theirs.mean - ours.mean) / ours.scale
         return prepared
@@ -183,11 +183,11 @@ class Run:
         row for every line, in its order, with nothing said of an empty one; `num_beams` and `length_penalty`
         are as in `evaluate`.
         """
-        self._refuse_beams(num_beams, length_penalty)
+        self._reject_beams(num_beams, length_penalty)
         sources = [sources] if isinstance(sources, str | os.PathLike | Mapping) else sources
         if isinstance(sources, Iterator):  # what is looked at here would be gone from it
             sources = list(sources)
-        self._refuse_tensors(sources)
+        self._reject_tensors(sources)
         if isinstance(self.spec.target, Context):
             return self._neighbours(sources)
         if isinstance(self.spec.target, Masked) and any(GAP in str(source) for source in sources):
@@ -195,10 +195,10 @@ class Run:
         split = self.preprocessing.examples(sources)
         for sentence in getattr(split, "notes", ()):
             warnings.warn(sentence, stacklevel=2)
-        refuse_longer = getattr(split, "refuse_longer", None)
+        reject_longer = getattr(split, "reject_longer", None)
         context = getattr(getattr(self.model, "config", None), "context_length", None)
-        if refuse_longer is not None and context is not None:
-            refuse_longer(context)
+        if reject_longer is not None and context is not None:
+            reject_longer(context)
         results = (
             self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty)
             if len(split)
@@ -268,7 +268,7 @@ class Run:
             tokens=settings.get("batch_tokens", 0),
         )
 
-    def _refuse_tensors(self, sources: Any) -> None:
+    def _reject_tensors(self, sources: Any) -> None:
         """Raise DataError for what `predict` does not prepare: tensors, data sets and models."""
         takes = f"`predict` takes a list of files, or of new examples, of {self.spec.kind} data"
         if isinstance(sources, Tensor | nn.Module | torch.utils.data.Dataset) or not hasattr(sources, "__iter__"):
@@ -281,9 +281,9 @@ class Run:
                 fix="What is prepared already goes to the model itself: run.model(x).",
             )
 
-    def _refuse_beams(self, num_beams: int | None, length_penalty: float | None) -> None:
+    def _reject_beams(self, num_beams: int | None, length_penalty: float | None) -> None:
         """Raise SettingError for settings of decoding, where the run decodes nothing."""
-        if (num_beams is not None or length_penalty is not None) and not isinstance(self.spec.target, Tokens):
+        if (num_beams is not None or length_penalty is not None) and not self.spec.target.written:
             raise SettingError(
                 f"num_beams and length_penalty are for runs that learned pairs of sequences, and this one learned the "
                 f"{self.spec.target.column} of {self.spec.kind} data: leave them out."

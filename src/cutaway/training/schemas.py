@@ -13,7 +13,7 @@ from ..files import read_json
 from ..models.registry import presets
 from ..schema import NUMBER, refuse_unlike
 from ..settings import as_now
-from ..spec import kind_now
+from ..spec import TASKS_BEFORE, kind_now
 
 TEXT, FIGURE = str | None, NUMBER | None  # FIGURE: null stands for infinity and for no number
 METRIC = {"value": FIGURE, "low": FIGURE, "high": FIGURE}
@@ -122,6 +122,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     """The document run.json of a run's folder. Raises FileError, by file and key, where it is not what was written."""
     about = _read(folder / "run.json", RUN, "Take it from a copy, or train again.")
     about["data"]["kind"] = kind_now(about["data"]["kind"])
+    about["task"] = TASKS_BEFORE.get(about["task"], about["task"])
     own, found = about["model_settings"], presets().get(about["model"])
     return about | {"settings": as_now(about["settings"]), "model_settings": found.as_now(own) if found else own}
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..data.opening import refuse_object
+from ..data.opening import reject_object
 from ..data.sets import IN_MEMORY
 from ..data.text.fitting import AUTO
 from ..data.text.tokenizers import KINDS
@@ -24,10 +24,11 @@ from . import documents
 from .batches import reach
 from .board import Board
 from .checkpoint import State, load_weights
-from .fitting import refuse_step_beyond_memory
+from .checks import reject_module
+from .fitting import reject_step_beyond_memory
 from .folder import clear_leftovers, clear_run, locked, new_folder
-from .loop import Interrupted, Mean, Trainer, refuse_unfit
-from .prepared import Prepared, prepare, refuse_module
+from .loop import Interrupted, Mean, Trainer, reject_unfit
+from .prepared import Prepared, prepare
 from .progress import Progress
 from .run import Run
 from .same import differences, take_threads
@@ -55,9 +56,9 @@ def fit(
     """
     typed = given
     if model is not None:
-        refuse_module(model)
+        reject_module(model)
     if source is not None and not hasattr(source, "edge_index"):
-        refuse_object(source)
+        reject_object(source)
     earlier = Run(resume) if resume is not None else None
     with contextlib.ExitStack() as held:
         held.callback(torch.set_num_threads, torch.get_num_threads())
@@ -66,7 +67,7 @@ def fit(
         before: dict[str, Any] = {}
         notes: list[str] = []
         if earlier:
-            _refuse_folder(earlier.folder, out, overwrite)
+            _reject_folder(earlier.folder, out, overwrite)
             held.enter_context(locked(earlier.folder))
             before = earlier.about
             model, source, given = _resumed(before, model, source, given)
@@ -78,13 +79,13 @@ def fit(
             )
         goes_on = earlier is not None and (earlier.folder / "checkpoints" / "last.safetensors").exists()
         ready = prepare(model, source, given, resumed=goes_on)
-        refuse_unfit(ready.settings, ready.data.splits["train"])
+        reject_unfit(ready.settings, ready.data.splits["train"])
         if not earlier or "max_steps" in typed:
             settle_length(ready, typed, cut=before.get("resumed", 0) + 1 if earlier else 0)
-        notes += refuse_step_beyond_memory(ready)
+        notes += reject_step_beyond_memory(ready)
         if earlier:
-            earlier.refuse_other(ready.data, "or train anew.")
-            _refuse_other_weights(before, ready)
+            earlier.reject_other(ready.data, "or train anew.")
+            _reject_other_weights(before, ready)
             notes += differences(before, ready.place)
             folder = earlier.folder
         else:
@@ -200,7 +201,7 @@ def _inputs(ready: Prepared) -> list[str]:
     return [one for one in (*(source.split(",") if source else ()), *named) if one is not None]
 
 
-def _refuse_folder(folder: Path, out: str | Path | None, overwrite: bool) -> None:
+def _reject_folder(folder: Path, out: str | Path | None, overwrite: bool) -> None:
     """Raise SettingError where a run that is resumed is to stand elsewhere, or to be replaced."""
     if out is not None and Path(out).resolve() != folder.resolve():
         raise SettingError(
@@ -211,7 +212,7 @@ def _refuse_folder(folder: Path, out: str | Path | None, overwrite: bool) -> Non
         raise SettingError("--resume goes on with a run and --overwrite replaces one: give one of them.")
 
 
-def _refuse_other_weights(about: Mapping[str, Any], ready: Prepared) -> None:
+def _reject_other_weights(about: Mapping[str, Any], ready: Prepared) -> None:
     """Raise FileError where a run that was stopped before its first checkpoint would begin with other weights now."""
     if ready.taken and ready.taken.sha256 != about["weights"]["sha256"]:
         raise FileError(

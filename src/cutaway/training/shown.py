@@ -28,7 +28,7 @@ from .placement import Placement
 from .prepared import Prepared
 
 MISTAKES, RIGHT, PAIRS = 24, 12, 12
-PICTURE_SIDE = 96  # pixels of a picture in the report
+IMAGE_SIDE = 96  # pixels of an image in the report
 SAMPLES, PROMPT, WRITTEN = 3, 32, 160  # texts, and tokens of each: given and written
 WORK = 4e11  # multiply-adds that samples may take: few seconds on a CPU
 TEMPERATURE = 0.8
@@ -83,12 +83,12 @@ def spread(choice: Sequence[int], most: int) -> list[int]:
 
 def _shown(split: Split, i: int, row: dict[str, Any]) -> dict[str, Any]:
     """An example with what a person needs to see of it."""
-    picture = split.picture(i)
+    image = split.image(i)
     source = None
-    if picture is not None:
-        picture.thumbnail((PICTURE_SIDE, PICTURE_SIDE))
+    if image is not None:
+        image.thumbnail((IMAGE_SIDE, IMAGE_SIDE))
         buffer = io.BytesIO()
-        picture.save(buffer, format="PNG")
+        image.save(buffer, format="PNG")
         source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
     words = {k: row[k] for k in ("actual", "predicted", "confidence", "loss")}
     return {"name": split.name(i), **words, "picture": source, "row": split.row(i)}

@@ -18,8 +18,8 @@ from ..data.sets import IGNORED
 from ..models.contract import Advances
 from ..nn.losses import linear_cross_entropy
 from ..tasks.language import Language
+from ..tasks.sequences import SequenceToSequence
 from ..tasks.task import Task
-from ..tasks.transduction import Transduction
 
 # From so many outputs on (16 MiB of float32) chunks are faster too, as measured on one core; below, whole outputs are.
 MANY = 2**22
@@ -32,7 +32,7 @@ class Words:
     """What a model says at each token of its texts, computed a part at a time."""
 
     def __init__(
-        self, features: Callable[..., Tensor], head: nn.Module, task: Language | Transduction, chunk: int | None
+        self, features: Callable[..., Tensor], head: nn.Module, task: Language | SequenceToSequence, chunk: int | None
     ) -> None:
         """`features` gives what `head` sees, (N, T, D). `chunk` is the setting of that name."""
         self.features, self.head, self.task = features, head, task
@@ -67,7 +67,7 @@ def words_of(model: nn.Module, task: Task | None, chunk: int | None = None, comp
     """The model's words, where the task is to predict tokens and the outputs are what its head makes of its features.
     None for others, recurrent networks among them: those drop numbers between the two, or carry a state."""
     whole = hasattr(model, "features") and isinstance(getattr(model, "head", None), nn.Module)
-    if not whole or isinstance(model, Advances) or not isinstance(task, Language | Transduction):
+    if not whole or isinstance(model, Advances) or not isinstance(task, Language | SequenceToSequence):
         return None
     features: Any = model.features
     return Words(torch.compile(features) if compiled else features, model.head, task, chunk)  # type: ignore[arg-type]

@@ -3,7 +3,7 @@ model of the same kind.
 
 Everything of the same name and shape is taken, buffers too. The head alone may be of another number of classes, and of
 a model of text it may be of another kind: what does not fit of it stays as it was initialized. Anything else that does
-not fit is refused, so that no layer begins at random unnoticed.
+not fit is rejected, so that no layer begins at random unnoticed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TOKENIZERS = ("tokenizer.json", "preprocessing.json")  # files beside weights th
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What stands behind weights=PATH, before anything of it is taken."""
+    """What stands at weights=PATH, before anything of it is taken."""
 
     file: Path  # that holds the weights, or names those that do
     config: Any = None  # of their model, as ours; None where nothing tells it
@@ -89,7 +89,7 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
         for k, v in found.items()
         if not _belongs(k, new) and (k in own or not (auxiliary(k) or (of_text and _belongs(k, (HEAD,)))))
     }
-    _refuse_misfits(file, model, wanted, offered)
+    _reject_misfits(file, model, wanted, offered)
     refuse_not_finite(offered, file)
     model.load_state_dict({**own, **offered})
     keep_origin(model, preset, path)
@@ -105,6 +105,16 @@ def keep_origin(model: nn.Module, preset: Preset, path: str) -> None:
         return
     if origin is not None:
         model.origin = origin  # type: ignore[assignment]  # no module or tensor
+
+
+def built_like(preset: Preset, settings: Mapping[str, Any], typed: Mapping[str, Any], begun: Source) -> list[str]:
+    """A sentence on the model's settings that are those of the weights; none where they are the preset's."""
+    theirs = begun.settings(preset)
+    other = {k: v for k, v in settings.items() if k in theirs and k not in typed and v != getattr(preset.config, k)}
+    if not other:
+        return []
+    said = ", ".join(f"{key}={as_text(value)}" for key, value in other.items())
+    return [f"The {preset.name} is built as that of the weights: {said}."]
 
 
 def find_weights(path: str, preset: Preset) -> Source:
@@ -127,7 +137,7 @@ def find_weights(path: str, preset: Preset) -> Source:
         )
     if meta is None:
         return Source(file)
-    _refuse_other(file, meta, preset)
+    _reject_other(file, meta, preset)
     theirs = {k: _plain(v) for k, v in preset.as_now(meta["config"]).items() if k in preset.setting_names}
     return Source(file, dataclasses.replace(preset.config, **theirs), _tokenizer_beside(file))
 
@@ -180,7 +190,7 @@ def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Te
         loaded = read_checkpoint(file, preset.name)
         return loaded.model.state_dict(), loaded.notes
     tensors, meta = read_tensors(file)
-    _refuse_other(file, meta, preset)
+    _reject_other(file, meta, preset)
     theirs = preset.as_now(meta["config"])
     ours = dataclasses.asdict(model.config)  # type: ignore[call-overload]  # every Model has one
     changed = [
@@ -211,7 +221,7 @@ def _meta(file: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _refuse_other(file: Path, meta: Mapping[str, Any], preset: Preset) -> None:
+def _reject_other(file: Path, meta: Mapping[str, Any], preset: Preset) -> None:
     """Raise FileError where a file of ours holds no model, or one of another preset."""
     if "preset" not in meta:
         raise FileError(f"{file} is a checkpoint of a run that goes on, not a model: give the run's folder.")
@@ -253,7 +263,7 @@ def _new(own: Mapping[str, Tensor], found: Mapping[str, Tensor], ends: list[str]
     return (*other_classes, *sorted(absent))
 
 
-def _refuse_misfits(file: Path, model: nn.Module, wanted: Mapping[str, Tensor], offered: Mapping[str, Tensor]) -> None:
+def _reject_misfits(file: Path, model: nn.Module, wanted: Mapping[str, Tensor], offered: Mapping[str, Tensor]) -> None:
     """Raise FileError that names the first missing, unexpected and misshapen tensor; or says that the channels differ,
     where that is all."""
     problems = misfits(wanted, offered)
@@ -264,14 +274,14 @@ def _refuse_misfits(file: Path, model: nn.Module, wanted: Mapping[str, Tensor], 
     if wanted.keys() == offered.keys() and layers and misshapen == [f"{layers[0]}.weight"]:
         there, here = offered[misshapen[0]].shape, wanted[misshapen[0]].shape
         if there[0] == here[0] and there[2:] == here[2:]:
-            _refuse_other_inputs(file, layers[0], there, here)
+            _reject_other_inputs(file, layers[0], there, here)
     raise FileError(
         f"{file} does not fit the model: {'; '.join(problems)}. The head alone may differ, in its number of classes: "
         "give the model the settings (model.KEY=value) that it had, or weights of this model."
     )
 
 
-def _refuse_other_inputs(file: Path, layer: str, there: tuple[int, ...], here: tuple[int, ...]) -> None:
+def _reject_other_inputs(file: Path, layer: str, there: tuple[int, ...], here: tuple[int, ...]) -> None:
     if len(here) != 4:
         raise FileError(
             f"{file} learned from {there[1]} inputs an example, and this data has {here[1]}: its layer {layer} cannot "

@@ -98,7 +98,7 @@ class Subject:
 
     def picture(self, i: int) -> Image | None:
         """Example i as an image as the person gave it, or None."""
-        return self.part.picture(self.rows[i]) if self.part and self.rows else None
+        return self.part.image(self.rows[i]) if self.part and self.rows else None
 
     def tokens(self, i: int, side: int = 0) -> list[str]:
         """The tokens of example i as they are written, padding left out; `side` 1 is the target of a pair. Where there

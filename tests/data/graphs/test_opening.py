@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from cutaway.data.assembly import Origin
 from cutaway.data.graphs.opening import graph_dataset, open_graph
 from cutaway.data.graphs.preprocessing import GraphPreprocessing
 from cutaway.data.graphs.raw import RawGraphs
@@ -106,14 +107,12 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
         open_graph(folder, DataSettings())
     with pytest.raises(UnknownName, match="Similar: side"):
         open_graph(folder, DataSettings(target="sid"))
-    with pytest.raises(SettingError, match="flip=true is for images"):
-        open_graph(folder, DataSettings(target="side", flip=True))
     with pytest.raises(SettingError, match="leave nothing to train on"):
         open_graph(folder, DataSettings(target="side", val=0.6, test=0.6))
     with pytest.raises(SettingError, match="inductive=true hides nodes of one graph"):
-        graph_dataset(molecules(), DataSettings(inductive=True), name="m", source="m")
+        graph_dataset(molecules(), Origin("m", "m", ""), DataSettings(inductive=True))
     with pytest.raises(SettingError, match="is for one large graph"):
-        graph_dataset(molecules(), DataSettings(num_neighbors=(2,)), name="m", source="m")
+        graph_dataset(molecules(), Origin("m", "m", ""), DataSettings(num_neighbors=(2,)))
 
 
 def test_preprocessing_goes_out_and_in_and_prepares_new_graphs_alike(tmp_path: Path) -> None:
@@ -187,7 +186,7 @@ def molecules(features: bool = True) -> RawGraphs:
 
 def test_many_graphs_stand_side_by_side() -> None:
     graphs = molecules()
-    data = graph_dataset(graphs, DataSettings(val=0.25, test=0.25), name="m", source="m")
+    data = graph_dataset(graphs, Origin("m", "m", ""), DataSettings(val=0.25, test=0.25))
     assert data.spec.graph_level  # type: ignore[union-attr]
     assert sum(len(p) for p in data.splits.values()) == 12
     split = data.splits["train"]
@@ -208,7 +207,7 @@ def test_many_graphs_stand_side_by_side() -> None:
 
 
 def test_graphs_without_features_have_their_degrees() -> None:
-    data = graph_dataset(molecules(features=False), DataSettings(), name="m", source="m")
+    data = graph_dataset(molecules(features=False), Origin("m", "m", ""), DataSettings())
     split = data.splits["train"]
     (x, edges, _, of), _ = next(iter(split.batches([torch.arange(len(split))])))
     degrees = torch.bincount(edges[1], minlength=len(of)).float()
@@ -241,7 +240,7 @@ def test_an_object_of_the_graph_library(tmp_path: Path) -> None:
 
 def test_features_by_rows_leave_empty_nodes_empty() -> None:
     graphs = dataclasses.replace(molecules(), scaled="rows")
-    data = graph_dataset(graphs, DataSettings(), name="m", source="m")
+    data = graph_dataset(graphs, Origin("m", "m", ""), DataSettings())
     split = data.splits["train"]
     x = next(iter(split.batches([torch.arange(len(split))]))).inputs[0]
     torch.testing.assert_close(x.sum(1), torch.ones(len(x)))

@@ -9,10 +9,11 @@ import pytest
 import torch
 from PIL import Image
 
+from cutaway.data.assembly import Origin
 from cutaway.data.images import dataset as images_module
 from cutaway.data.images.dataset import PixelSplit, image_dataset, in_colour
-from cutaway.data.images.pictures import as_image, as_pixels, picture
 from cutaway.data.images.preprocessing import ImagePreprocessing
+from cutaway.data.images.reading import as_image, as_pixels, read_image
 from cutaway.data.sets import DataSet, TensorSplit
 from cutaway.data.settings import DataSettings
 from cutaway.data.splits import complete_split
@@ -31,10 +32,9 @@ def opened(values: np.ndarray, image_size: int | None = None, splits: Any = None
         values,
         LABELS,
         ["a", "b", "c"],
+        Origin("little", "little", "f"),
         DataSettings(**settings),
         ImageSizes(only=image_size),
-        name="little",
-        fingerprint="f",
         splits=splits,
     )
 
@@ -130,7 +130,7 @@ def test_a_picture_is_the_original() -> None:
     values = pixels()
     data = opened(values, 20)
     for split in data.splits.values():
-        shown = split.picture(4)
+        shown = split.image(4)
         assert shown is not None
         assert np.array_equal(np.asarray(shown).transpose(2, 0, 1), values[int(split.name(4).split()[1])])
         assert split.row(4) is None
@@ -141,7 +141,7 @@ def test_grey_is_what_reading_a_file_in_grey_gives() -> None:
     grey = in_colour(torch.from_numpy(values), "gray")
     assert grey.shape == (120, 1, 8, 8)
     for i in range(5):
-        read = picture(as_image(values[i].transpose(1, 2, 0)), "read", 1)
+        read = read_image(as_image(values[i].transpose(1, 2, 0)), "read", 1)
         assert np.array_equal(as_pixels(read)[:, :, 0], grey[i, 0].numpy())
     assert in_colour(grey, "rgb").shape == (120, 3, 8, 8)
     assert in_colour(grey, "auto") is grey
@@ -152,7 +152,7 @@ def test_colour_holds_for_new_files_too(color: str) -> None:
     values = pixels(channels=1 if color == "rgb" else 3)
     data = opened(values, color=color)
     assert data.spec.shape == ({"rgb": 3, "gray": 1}[color], 8, 8)
-    shown = data.splits["test"].picture(0)
+    shown = data.splits["test"].image(0)
     (batch,) = data.preprocessing.examples([shown]).batches([torch.tensor([0])])
     assert torch.equal(batch.inputs[0], inputs(data, "test")[:1])
 
@@ -165,12 +165,6 @@ def test_copies_across_splits_are_told() -> None:
     values[int(data.splits["test"].name(0).split()[1])] = values[twin]
     (note,) = opened(values).notes
     assert f"image {twin}" in note
-
-
-def test_settings_of_tables_are_refused() -> None:
-    for change in ({"target": "x"}, {"group": "x"}, {"ignore": ("x",)}, {"missing": "drop"}, {"scale": "none"}):
-        with pytest.raises(SettingError, match=f"{next(iter(change))}=.* is for tables.*, and this is image data"):
-            opened(pixels(), **change)
 
 
 def test_augmentation_comes_with_the_set() -> None:
@@ -187,16 +181,15 @@ def test_image_size_of_the_settings_wins_over_the_models() -> None:
         pixels(),
         LABELS,
         ["a", "b", "c"],
+        Origin("little", "little", "f"),
         DataSettings(image_size=12),
         ImageSizes(only=20),
-        name="little",
-        fingerprint="f",
     )
     assert data.spec.shape == (3, 12, 12)
     assert inputs(data, "val").shape == (18, 3, 12, 12)
 
 
 def test_a_picture_of_one_channel_is_grey() -> None:
-    shown = opened(pixels(1)).splits["train"].picture(0)
+    shown = opened(pixels(1)).splits["train"].image(0)
     assert isinstance(shown, Image.Image)
     assert shown.mode == "L"

@@ -97,7 +97,7 @@ def test_threads_keep_the_order() -> None:
 
 def test_a_picture_is_whole_and_in_its_own_size(files: list[Path]) -> None:
     split = FileSplit(files, None, PREPROCESSING)
-    assert split.picture(3).size == (9, 6)
-    assert np.asarray(split.picture(3)).max() == 3
+    assert split.image(3).size == (9, 6)
+    assert np.asarray(split.image(3)).max() == 3
     assert split.name(3) == str(files[3])
     assert split.row(3) is None

@@ -1,6 +1,6 @@
 """Photographs in every form that people's folders hold: read as a person sees them, checked, and learned from.
 
-The forms are those of `cutaway examples photographs`, of drawn pictures and, where they are at hand, of real ones.
+The forms are those of `cutaway examples photographs`, of drawn images and, where they are at hand, of real ones.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from PIL import Image
 
 from cutaway.commands import main
 from cutaway.data.examples import photographs
-from cutaway.data.images.folders import open_folder
-from cutaway.data.images.pictures import facts, picture
+from cutaway.data.images.opening import open_folder
+from cutaway.data.images.reading import facts, read_image
 from cutaway.data.settings import DataSettings
 from cutaway.errors import DataError
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two drawn pictures in every form."""
+    """Two drawn images in every form."""
     path = tmp_path_factory.mktemp("drawn") / "photographs"
     photographs.write(path, photographs.photographs())
     return path
@@ -39,7 +39,7 @@ def assert_seen_as_by_a_person(photo: Image.Image, file: Path) -> None:
     seen = form.seen(photo)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        read = picture(file, file.name)
+        read = read_image(file, file.name)
     assert (read.mode, read.size) == (seen.mode, seen.size)
     assert difference(read, seen) <= form.error
     known = facts(file.read_bytes(), file.name)
@@ -108,7 +108,7 @@ def test_a_file_cut_short_is_named(form: str, folder: Path, tmp_path: Path) -> N
     path.write_bytes((folder / "meadow" / form).read_bytes())
     photographs.cut_short(path)
     with pytest.raises(DataError, match="damaged, cut short") as caught:
-        picture(path, str(path))
+        read_image(path, str(path))
     assert caught.value.problems[0].where == str(path)
 
 

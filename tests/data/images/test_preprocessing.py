@@ -1,4 +1,4 @@
-"""Pictures to tensors: fitted on the training split, saved as JSON, the same for training and for new files."""
+"""Images to tensors: fitted on the training split, saved as JSON, the same for training and for new files."""
 
 from __future__ import annotations
 

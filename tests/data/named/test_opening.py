@@ -19,7 +19,7 @@ from cutaway.data.named.formats import read_labelled_idx
 from cutaway.data.named.opening import NAMED, OPENERS, open_named, where
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError, FileError, SettingError, UnknownName
+from cutaway.errors import DataError, FileError, UnknownName
 from cutaway.spec import (
     KINDS,
     Classes,
@@ -41,7 +41,7 @@ TASKS = {
     "regression": Value,
     "tagging": Tags,
     "language modelling": NextToken,
-    "transduction": Tokens,
+    "sequence-to-sequence": Tokens,
     "forecasting": Horizon,
 }
 
@@ -172,7 +172,7 @@ def test_digits_are_scikit_learns() -> None:
         assert split.target is not None
         for i in (0, 5):
             number = int(split.name(i).split()[1])
-            shown = split.picture(i)
+            shown = split.image(i)
             assert shown is not None
             assert np.array_equal(np.round(np.asarray(shown) / 255 * 16), bunch.images[number])
             assert split.target[i] == bunch.target[number]
@@ -181,7 +181,7 @@ def test_digits_are_scikit_learns() -> None:
 
 def test_a_digit_saved_as_an_image_gives_the_tensor_that_training_had(tmp_path: Path) -> None:
     data = opened("digits", 32)
-    shown = data.splits["train"].picture(3)
+    shown = data.splits["train"].image(3)
     assert shown is not None
     shown.save(tmp_path / "digit.png")
     (new,) = data.preprocessing.examples([tmp_path / "digit.png"]).batches([torch.tensor([0])])
@@ -189,13 +189,11 @@ def test_a_digit_saved_as_an_image_gives_the_tensor_that_training_had(tmp_path: 
     assert torch.equal(new.inputs[0], old.inputs[0])
 
 
-def test_unknown_names_and_settings_of_others_are_refused(nowhere: Path) -> None:
+def test_unknown_names_are_refused(nowhere: Path) -> None:
     with pytest.raises(UnknownName, match=r"no data set 'mnst'\. Similar: .*mnist"):
         where("mnst")
     with pytest.raises(UnknownName):
         opened("mnst")
-    with pytest.raises(SettingError, match="group=x is for tables and text, and this is image data"):
-        opened("digits", group="x")
 
 
 def test_what_is_nowhere_is_fetched(nowhere: Path) -> None:
@@ -304,8 +302,6 @@ def test_mnist1d_is_read_right(shared: Path) -> None:
     assert abs(float(batch.inputs[0].mean())) < 1e-5
     assert data.splits["test"].name(0) == "series 4000"
     assert data.notes == []
-    with pytest.raises(SettingError, match="flip=true is for images, and this is series data"):
-        opened("mnist1d", flip=True)
 
 
 def test_california_housing_is_read_right(shared: Path) -> None:

@@ -48,8 +48,8 @@ def test_both_sides_of_a_batch_are_of_nearly_one_length() -> None:
 
 def test_sources_that_a_model_cannot_read_are_named() -> None:
     split = split_of([(3, 9), (8, 2), (5, 5), (9, 1)])
-    split.refuse_longer(9)
+    split.reject_longer(9)
     said = r"at most 5 tokens.*pair 1: it has 8 tokens; pair 3: it has 9 tokens"
     with pytest.raises(DataError, match=said) as caught:
-        split.refuse_longer(5)
+        split.reject_longer(5)
     assert len(caught.value.problems) == 2

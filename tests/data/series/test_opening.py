@@ -140,6 +140,7 @@ def test_columns_are_described(file: Path) -> None:
 def test_what_was_saved_comes_back_equal(file: Path) -> None:
     ours = prepared(opened(file))
     assert preprocessing_from_json(json.loads(json.dumps(ours.to_json()))) == ours
+    assert preprocessing_from_json({**ours.to_json(), "gaps": "refuse"}).to_json()["gaps"] == "error"  # before 0.7
     broken = {k: v for k, v in ours.to_json().items() if k != "step"}
     with pytest.raises(DataError, match="preprocessing of series data is not complete"):
         preprocessing_from_json(broken)
@@ -205,9 +206,7 @@ def test_a_forecast_needs_its_last_step_in_full(file: Path, tmp_path: Path) -> N
         ours.examples([path])
 
 
-def test_settings_of_other_kinds_and_mixtures_are_refused(file: Path) -> None:
-    with pytest.raises(SettingError, match="scale=none is for tables"):
-        opened(file, scale="none")
+def test_mixtures_of_what_is_known_in_advance_are_rejected(file: Path) -> None:
     with pytest.raises(SettingError, match="mixup blends what was measured"):
         opened(file, mixup=0.2)
     assert opened(file, known_future=(), mixup=0.2).augment is not None

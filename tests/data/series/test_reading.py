@@ -47,7 +47,7 @@ def test_columns_have_their_roles(tmp_path: Path) -> None:
 def test_line_ends_of_windows_change_nothing(tmp_path: Path) -> None:
     found = table(tmp_path, GOOD, end="\r\n")
     columns = choose_columns(found, DataSettings(forecast=("load",)))
-    assert np.array_equal(read_series(found, columns, "refuse").values, read(tmp_path, GOOD).values)
+    assert np.array_equal(read_series(found, columns, "error").values, read(tmp_path, GOOD).values)
 
 
 def test_rows_without_times_are_counted(tmp_path: Path) -> None:

@@ -14,10 +14,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutaway.data.assembly import Origin
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
-from cutaway.data.tables.dataset import table_dataset
+from cutaway.data.tables.opening import table_dataset
 from cutaway.data.tables.preprocessing import TablePreprocessing
+from cutaway.data.tables.reading import frame_table
 from cutaway.errors import DataError
 
 ROWS = 60
@@ -37,7 +39,9 @@ def made(**settings: Any) -> DataSet:
     for column in ("size", "kind", "sold on"):
         columns[column][rng.choice(ROWS, 8, replace=False)] = "NA"
     frame = pl.DataFrame({name: cells.tolist() for name, cells in columns.items()})
-    return table_dataset(frame, DataSettings(target="price", **settings), name="homes", source="homes", fingerprint="0")
+    return table_dataset(
+        frame_table(frame, "homes"), Origin("homes", "homes", "0"), DataSettings(target="price", **settings)
+    )
 
 
 def preprocessing_of(data: DataSet) -> TablePreprocessing:

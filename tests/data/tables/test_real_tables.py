@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cutaway.data.settings import DataSettings
-from cutaway.data.tables.dataset import open_table
+from cutaway.data.tables.opening import open_table
 from cutaway.data.tables.preprocessing import TableSplit
 from cutaway.spec import Classes, TableSpec, Value
 

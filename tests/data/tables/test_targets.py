@@ -89,7 +89,7 @@ def test_a_target_without_a_single_value() -> None:
 def test_rows_without_target_or_group_are_named_or_left_out() -> None:
     table = table_of("1.5", "", "oops", "NA", "2.5", g=["a", "a", "a", "a", "-"])
     labels = read_labels(table, "y", "number")
-    for missing in ("refuse", "fill"):  # a target cannot be filled in
+    for missing in ("error", "fill"):  # a target cannot be filled in
         with pytest.raises(DataError, match="missing=drop") as refused:
             complete_rows(table, labels, "g", missing)
         assert [str(p) for p in refused.value.problems] == [

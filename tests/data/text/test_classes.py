@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 import torch
 
+from cutaway.data.assembly import Origin
 from cutaway.data.sets import DataSet, SequenceSplit
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.classes import text_dataset
@@ -307,7 +308,6 @@ def test_a_quote_within_a_cell_is_text(tmp_path: Path) -> None:
         ({"text": "t", "target": "kk"}, UnknownName, "'kk'"),
         ({"text": "t", "target": "t"}, SettingError, "columns of their own"),
         ({"text": "t", "target": "k", "group": "g"}, UnknownName, "'g'"),
-        ({"text": "t", "target": "k", "image_size": 3}, SettingError, "image_size"),
         ({"text": "t", "target": "k", "val": 0.6, "test": 0.6}, SettingError, "val=0.6"),
     ],
 )
@@ -372,10 +372,8 @@ def test_a_set_in_memory_with_its_own_split() -> None:
         mixed,
         np.array([1, 0] * 20),
         ("bad", "good"),
+        Origin("films", "films", "0"),
         DataSettings(max_samples=10),
-        name="films",
-        source="films",
-        fingerprint="0",
         splits=splits,
         blanks=True,
     )

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from cutaway.data.assembly import Origin
 from cutaway.data.named.opening import open_named, where
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
@@ -26,7 +27,7 @@ ONCE = " ".join(f"w{i}" for i in range(200))
 
 
 def dataset(text: str = TALE, **given_: Any) -> DataSet:
-    return context_dataset([text], DataSettings(**given_), name="tale", source="tale.txt", fingerprint="")
+    return context_dataset([text], Origin("tale", "tale.txt", ""), DataSettings(**given_))
 
 
 def split_of(data: DataSet, split: str = "train") -> ContextSplit:
@@ -219,7 +220,7 @@ def test_a_stretch_has_a_name_and_its_words() -> None:
         "A",
         "a",
     }
-    assert split.picture(0) is None
+    assert split.image(0) is None
 
 
 def test_files_and_folders(tmp_path: Path) -> None:
@@ -257,7 +258,6 @@ def test_limit_takes_the_first_stretches() -> None:
         ),
         (TALE, {"stateful": False}, SettingError, "stateful=false means nothing for word vectors"),
         (TALE, {"length": 9}, SettingError, "length=9 means nothing for word vectors"),
-        (TALE, {"frames": 3}, SettingError, "frames=3 is for videos"),
         (TALE, {"val": 0.6, "test": 0.5}, SettingError, "leave nothing to train on"),
         (TALE + ONCE, {"val": 0.1, "test": 0.0, "min_count": 2}, DataError, "its val split has fewer than two words"),
     ],

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 
+from cutaway.data.assembly import Origin
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.fitting import frame_for, mask_for, vocabulary_of
 from cutaway.data.text.pretrained import Pretrained
@@ -113,7 +114,7 @@ def test_json_carries_it_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_gives_its_tokenizer(tmp_path: Path, kind: str) -> None:
     text = "the fox ran over the dog\n" * 30
-    data = running_dataset({"train": text}, DataSettings(tokenizer=kind, length=4), name="", source="", fingerprint="")
+    data = running_dataset({"train": text}, Origin("", "", ""), DataSettings(tokenizer=kind, length=4))
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "preprocessing.json").write_text(json.dumps(data.preprocessing.to_json()), "utf-8")
     own: Tokenizer = data.preprocessing.tokenizer  # type: ignore[attr-defined]
@@ -175,12 +176,12 @@ def test_settings_of_a_tokenizer_to_be_fitted_are_refused(tmp_path: Path, key: s
     value = {"vocab_size": 99, "min_count": 2, "lower": False}[key]
     asked = DataSettings(tokenizer=str(bert_like(tmp_path / "bert")), length=4, **{key: value})  # type: ignore[arg-type]
     with pytest.raises(SettingError, match=f"{key}=.*is fitted already"):
-        running_dataset({"train": "the fox ran " * 9}, asked, name="", source="", fingerprint="")
+        running_dataset({"train": "the fox ran " * 9}, Origin("", "", ""), asked)
 
 
 def test_neither_a_kind_nor_a_path_is_refused_with_what_is_allowed() -> None:
     with pytest.raises(SettingError, match=r"tokenizer=sentences is neither.*characters, words, bpe, wordpiece.*a run"):
-        running_dataset({"train": "the fox"}, DataSettings(tokenizer="sentences"), name="", source="", fingerprint="")
+        running_dataset({"train": "the fox"}, Origin("", "", ""), DataSettings(tokenizer="sentences"))
 
 
 def test_the_real_one_of_bert() -> None:

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutaway.data.assembly import Origin
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.splits import split_by_position
@@ -184,9 +185,7 @@ def test_a_folder_that_says_its_parts_badly_is_refused(tmp_path: Path, names: tu
         opened(written(tmp_path, **dict.fromkeys(names, POEM)))
 
 
-@pytest.mark.parametrize(
-    "given_", [{"target": "x"}, {"group": "x"}, {"missing": "drop"}, {"rate": 8000}, {"val": 0.6, "test": 0.5}]
-)
+@pytest.mark.parametrize("given_", [{"target": "x"}, {"group": "x"}, {"missing": "drop"}, {"val": 0.6, "test": 0.5}])
 def test_settings_that_mean_nothing_here_are_refused(tmp_path: Path, given_: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match=next(iter(given_))):
         opened(written(tmp_path, poem=POEM) / "poem.txt", **given_)
@@ -196,7 +195,7 @@ def test_a_part_that_gets_nothing_is_named() -> None:
     with pytest.raises(DataError, match="The val split gets no text"):
         split_by_position({"train": "abc"}, DataSettings(val=0.1, test=0.3), whole_words=False)
     with pytest.raises(DataError, match="its val split has 1 tokens"):
-        running_dataset({"train": POEM, "val": "T"}, DataSettings(), name="p", source="p", fingerprint="")
+        running_dataset({"train": POEM, "val": "T"}, Origin("p", "p", ""), DataSettings())
 
 
 # --- the preprocessing --------------------------------------------------------------------------------------------
@@ -272,10 +271,8 @@ def test_nothing_to_score_is_refused(prepared: RunningPreprocessing) -> None:
 
 def test_a_word_for_the_end_of_a_line() -> None:
     text = "= A title =\n\nthe <unk> word\nthe word\n" * 10
-    data = running_dataset(
-        {"train": text}, DataSettings(length=4), name="w", source="w", fingerprint="", tokenizer="words", blanks=True,
-        line_end="<eos>",
-    )  # fmt: skip
+    origin, given = Origin("w", "w", ""), DataSettings(length=4)
+    data = running_dataset({"train": text}, origin, given, tokenizer="words", blanks=True, line_end="<eos>")
     preprocessing = RunningPreprocessing.from_json(data.preprocessing.to_json())
     ids = preprocessing.encode("the <unk> word\n")
     assert [preprocessing.tokenizer.tokens[i] for i in ids] == ["the", "<unk>", "word", "<eos>"]
@@ -290,9 +287,7 @@ def test_a_word_for_the_end_of_a_line() -> None:
 def test_text_begins_behind_a_line_or_a_full_stop(prepared: RunningPreprocessing) -> None:
     assert prepared.decode(prepared.beginning().tolist()) == "\n"
     for text, wanted in (("a b. c d. ", "."), ("a b c d ", None)):
-        data = running_dataset(
-            {"train": text * 20}, DataSettings(tokenizer="words"), name="w", source="w", fingerprint=""
-        )
+        data = running_dataset({"train": text * 20}, Origin("w", "w", ""), DataSettings(tokenizer="words"))
         assert isinstance(data.preprocessing, RunningPreprocessing)
         (first,) = data.preprocessing.beginning().tolist()
         assert data.preprocessing.tokenizer.tokens[first] == (wanted or data.preprocessing.tokenizer.tokens[2])
@@ -301,9 +296,7 @@ def test_text_begins_behind_a_line_or_a_full_stop(prepared: RunningPreprocessing
 @settings(max_examples=30, deadline=None)
 @given(st.text("ab\n .", max_size=400), st.sampled_from(["words", "bpe", "wordpiece", "characters"]))
 def test_text_in_pieces_is_cut_as_the_whole_is(text: str, kind: str) -> None:
-    data = running_dataset(
-        {"train": POEM + "ab. "}, DataSettings(tokenizer=kind, length=4), name="p", source="p", fingerprint=""
-    )
+    data = running_dataset({"train": POEM + "ab. "}, Origin("p", "p", ""), DataSettings(tokenizer=kind, length=4))
     assert isinstance(data.preprocessing, RunningPreprocessing)
     tokenizer = data.preprocessing.tokenizer
     pieces = pieces_of(text, 20)

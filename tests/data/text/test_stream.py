@@ -127,7 +127,7 @@ def test_windows_are_called_by_their_tokens() -> None:
     two = split_of([9, 3], 4, carries=True)
     assert [two.name(i) for i in range(len(two))] == ["text 0, tokens 0 to 3", "text 0, tokens 4 to 7", "text 1"]
     assert two.row(2) == {"text": "11 12 13"}
-    assert two.picture(0) is None
+    assert two.image(0) is None
 
 
 @pytest.mark.parametrize("carries", [True, False])

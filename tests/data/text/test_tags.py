@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutaway.data.assembly import Origin
 from cutaway.data.sets import IGNORED, DataSet, SequenceSplit
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.opening import open_text
@@ -191,7 +192,7 @@ def test_long_sentences_are_cut_with_their_tags(tmp_path: Path) -> None:
 
 def test_sentences_of_one_token_have_a_row_of_targets() -> None:
     tagged = Tagged([[word] for word in "abcdefgh"], [[tag] for tag in "xyxyxyxy"], list("abcdefgh"))
-    data = tagged_dataset(tagged, DataSettings(), name="t", source="t", fingerprint="0")
+    data = tagged_dataset(tagged, Origin("t", "t", "0"), DataSettings())
     (batch,) = split(data, "train").batches([torch.tensor([0, 1])])
     assert batch.target.shape == (2, 1)
 

@@ -17,7 +17,7 @@ from cutaway.data.settings import DataSettings
 from cutaway.data.video.opening import open_videos
 from cutaway.data.video.preprocessing import VideoPreprocessing
 from cutaway.data.video.split import VideoSplit
-from cutaway.errors import DataError, SettingError
+from cutaway.errors import DataError
 from cutaway.spec import Classes, ImageSizes, VideoSpec
 
 from .making import moving_bar, write_frames, write_video
@@ -166,8 +166,8 @@ def test_new_videos_are_prepared_as_training_was(videos: Path) -> None:
 def test_a_video_is_seen_as_a_strip(videos: Path) -> None:
     data = opened(videos)
     found = data.preprocessing.examples([videos / "down" / "0", videos / "down" / "4"])
-    assert [found.picture(i).size for i in range(2)] == [(5 * 48, 32), (6 * 48, 32)]  # type: ignore[union-attr]
-    strip = np.asarray(found.picture(1))
+    assert [found.image(i).size for i in range(2)] == [(5 * 48, 32), (6 * 48, 32)]  # type: ignore[union-attr]
+    strip = np.asarray(found.image(1))
     np.testing.assert_array_equal(strip[:, 48:96], moving_bar(6, start=12, down=True)[1])
 
 
@@ -215,8 +215,3 @@ def test_what_stands_beside_frames_is_told(videos: Path) -> None:
     (videos / "down" / "1" / "notes.txt").touch()
     (note,) = opened(videos).notes
     assert note == f"Not read, because they are no images in folders of frames: {videos / 'down' / '1' / 'notes.txt'}."
-
-
-def test_settings_of_others_are_refused(videos: Path) -> None:
-    with pytest.raises(SettingError, match="n_mels=20 is for audio, and this is video data"):
-        opened(videos, n_mels=20)

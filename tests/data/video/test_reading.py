@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from cutaway.data.images.pictures import Pixels, as_pixels
+from cutaway.data.images.reading import Pixels, as_pixels
 from cutaway.data.video.containers import missing_bytes
 from cutaway.data.video.reading import Video, as_video, chosen, look_at, look_at_all, read_frames, video_paths
 from cutaway.errors import DataError

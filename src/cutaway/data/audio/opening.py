@@ -1,10 +1,10 @@
-"""Folders of class folders of sounds as a data set: sounds/yes/1.wav, or sounds/train/yes/1.wav beside test/."""
+"""Folders of class folders of recordings as a data set: sounds/yes/1.wav, or sounds/train/yes/1.wav beside test/."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +13,11 @@ from torch import Tensor
 
 from ...errors import Problem
 from ...spec import AudioSpec, Classes
-from ..applicable import refuse_settings_for_others
-from ..folders import AUDIO, NAMED_AT_MOST, absent_notes, find, fingerprint_of
+from ..assembly import Origin, assemble
+from ..folders import AUDIO, NAMED_AT_MOST, Found, absent_notes, find, fingerprint_of
 from ..sets import DataSet, SequenceSplit
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, split_hash, straddle_note
+from ..splits import complete_split, straddle_note
 from ..threads import in_threads
 from .preprocessing import AudioPreprocessing, all_problems, spectrograms
 from .reading import Look, look_at, unusable
@@ -26,55 +26,31 @@ from .spectrogram import FLOOR
 
 def open_audio(path: Path, settings: DataSettings) -> DataSet:
     """Read a folder of class folders of .wav files. Raises as `audio_dataset`."""
-    refuse_settings_for_others(settings, "audio")
-    found = find(path, AUDIO)
-    return audio_dataset(
-        found.files,
-        found.labels,
-        found.classes,
-        settings,
-        name=path.resolve().name,
-        source=str(path),
-        names=[str(file.relative_to(path)) for file in found.files],
-        splits=found.splits,
-        notes=found.notes,
-    )
+    return audio_dataset(find(path, AUDIO), path.resolve().name, str(path), settings)
 
 
-def audio_dataset(
-    files: Sequence[Path],
-    labels: Rows,
-    classes: Sequence[str],
-    settings: DataSettings,
-    *,
-    name: str,
-    source: str,
-    names: Sequence[str],
-    splits: Mapping[str, Rows] | None = None,
-    notes: Sequence[str] = (),
-) -> DataSet:
-    """Sound files with `labels` (n,), class k named `classes[k]`, in memory as log-mel spectrograms.
+def audio_dataset(found: Found[Path], name: str, source: str, settings: DataSettings) -> DataSet:
+    """Audio files, in memory as log-mel spectrograms.
 
-    `names` is what a person calls each file; `splits` the split that they come with, whose missing splits are drawn
-    from its training split. All recordings are brought to `settings.rate`, or to the rate that most training recordings
-    have. Raises DataError that names every file that cannot be used, or SettingError.
+    All recordings are brought to `settings.rate`, or to the rate that most training recordings have. Raises DataError
+    that names every file that cannot be used, or SettingError.
     """
-    refuse_settings_for_others(settings, "audio")
+    files, names, labels = found.files, found.names, found.labels
     looks = list(in_threads(look_at, files, settings.workers))
     seen = [look for look in looks if not isinstance(look, Problem)]
     if len(seen) < len(looks):
         raise unusable(all_problems(files, looks), len(files))
-    indices = complete_split(labels, classes, splits, settings)
+    indices = complete_split(labels, found.classes, found.splits, settings)
     rate = settings.rate or commonest(seen[i].rate for i in indices["train"])
     used = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have left files out
     frames, lengths = spectrograms([files[i] for i in used], rate, settings.n_mels, settings.seconds, settings.workers)
     places = {split: torch.from_numpy(np.searchsorted(used, rows)) for split, rows in indices.items()}
     train, train_lengths = taken(frames, lengths, places["train"])
-    spec = AudioSpec(int(train_lengths.max()), settings.n_mels, Classes(tuple(classes)))
+    spec = AudioSpec(int(train_lengths.max()), settings.n_mels, Classes(found.classes))
     preprocessing = AudioPreprocessing.fitted(spec, rate, settings.seconds, train)
     sums = [look.digest for look in seen]
     own_notes = [
-        *absent_notes(labels, classes, indices, "none"),
+        *absent_notes(labels, found.classes, indices, "none"),
         *_notes([seen[i] for i in used], [names[i] for i in used], rate, settings.seconds, frames, lengths),
         straddle_note(sums, indices, names.__getitem__, "recordings"),
     ]
@@ -83,16 +59,8 @@ def audio_dataset(
         values, own = taken(frames, lengths, places[split])
         target = torch.from_numpy(labels[rows])
         audio_splits[split] = SequenceSplit(preprocessing.normalise(values), own, target, [names[i] for i in rows])
-    return DataSet(
-        name=name,
-        source=source,
-        spec=spec,
-        splits={**audio_splits},
-        preprocessing=preprocessing,
-        fingerprint=fingerprint_of(names, sums),
-        split_hash=split_hash(indices),
-        notes=[*notes, *(note for note in own_notes if note)],
-    )
+    origin = Origin(name, source, fingerprint_of(names, sums), found.notes)
+    return assemble(origin, settings, indices, preprocessing, audio_splits, own_notes)
 
 
 def commonest(rates: Iterable[int]) -> int:

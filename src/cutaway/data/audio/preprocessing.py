@@ -25,10 +25,10 @@ from .spectrogram import log_mel
 
 @dataclass(frozen=True)
 class AudioPreprocessing:
-    """How a sound becomes a tensor (T, F)."""
+    """How a recording becomes a tensor (T, F)."""
 
     spec: AudioSpec
-    rate: int  # samples in a second that sounds are brought to
+    rate: int  # samples in a second that recordings are brought to
     seconds: float | None  # what they are cut to; None keeps them whole
     mean: tuple[float, ...]  # per band, over all frames of the training recordings
     std: tuple[float, ...]
@@ -47,17 +47,17 @@ class AudioPreprocessing:
         return (frames - mean).div_(std)
 
     def examples(self, sources: Sequence[Any]) -> SequenceSplit:
-        """Sounds without targets: paths of .wav files, or of folders of them.
+        """Recordings without targets: paths of .wav files, or of folders of them.
 
-        Raises DataError that names every file that is no usable sound.
+        Raises DataError that names every file that is no usable recording.
         """
         found = [file for source in sources for file in sound_files(Path(source).expanduser())]
         if not found:
-            raise DataError("No sound was given.")
+            raise DataError("No recording was given.")
         return self._as_split(found, None, [str(file) for file in found])
 
     def labelled(self, source: str | Path) -> SequenceSplit:
-        """The sounds of a folder of class folders, with targets.
+        """The recordings of a folder of class folders, with targets.
 
         Raises DataError where it holds none, or a class that training did not know.
         """
@@ -78,9 +78,7 @@ class AudioPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> AudioPreprocessing:
         """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
-        spec = specs.from_json(data["spec"])
-        if not isinstance(spec, AudioSpec):
-            raise TypeError(f"a preprocessing of audio with a spec of kind {spec.kind}")
+        spec = specs.read_as(data["spec"], AudioSpec)
         return cls(spec, data["rate"], data["seconds"], tuple(data["mean"]), tuple(data["std"]))
 
     def _as_split(self, files: list[Path], target: Tensor | None, names: list[str]) -> SequenceSplit:

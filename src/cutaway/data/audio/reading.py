@@ -1,4 +1,4 @@
-"""Sound files: one look at each before anything is learned from them, and their samples."""
+"""Audio files: one look at each before anything is learned from them, and their samples."""
 
 from __future__ import annotations
 

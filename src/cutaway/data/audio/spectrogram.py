@@ -1,4 +1,4 @@
-"""From a sound to the logarithm of its power in mel bands, frame after frame.
+"""From audio to the logarithm of its power in mel bands, frame after frame.
 
 With frames of L = 25 ms every H = 10 ms, Hann's window w (periodic), and M bands:
 
@@ -51,7 +51,7 @@ def log_mel(samples: Tensor, rate: int, bands: int) -> Tensor:
 
 
 def frame_count(samples: int, rate: int) -> int:
-    """How many frames a sound of so many samples has."""
+    """How many frames audio of so many samples has."""
     return 1 + max(0, -(-(samples - window_length(rate)) // hop_length(rate)))
 
 

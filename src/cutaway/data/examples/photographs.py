@@ -1,4 +1,4 @@
-"""A folder for each subject, with one picture in every form that people's folders hold: formats, palettes, inks,
+"""A folder for each subject, with one image in every form that people's folders hold: formats, palettes, inks,
 depths, turned and cut out.
 """
 
@@ -199,9 +199,9 @@ def sunset(width: int = 150, height: int = 100) -> Image.Image:
     y, x = np.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]
     sky = np.stack([230 - 60 * y, 90 + 80 * y, 60 + 40 * x], 2)
     sea = np.stack([30 + 120 * (1 - y), 50 + 20 * x, 90 + 60 * y], 2)
-    picture = Image.fromarray(np.uint8(np.where(y[:, :, None] < 0.65, sky, sea)))
-    ImageDraw.Draw(picture).ellipse((20, 35, 60, 75), fill=(255, 220, 120))
-    return picture
+    image = Image.fromarray(np.uint8(np.where(y[:, :, None] < 0.65, sky, sea)))
+    ImageDraw.Draw(image).ellipse((20, 35, 60, 75), fill=(255, 220, 120))
+    return image
 
 
 def meadow(width: int = 90, height: int = 140) -> Image.Image:
@@ -209,11 +209,11 @@ def meadow(width: int = 90, height: int = 140) -> Image.Image:
     y, x = np.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]
     sky = np.stack([120 + 80 * y, 170 + 40 * y, 235 - 10 * x], 2)
     grass = np.stack([60 + 30 * x, 150 - 60 * y, 40 + 20 * y], 2)
-    picture = Image.fromarray(np.uint8(np.where(y[:, :, None] < 0.6, sky, grass)))
-    draw = ImageDraw.Draw(picture)
+    image = Image.fromarray(np.uint8(np.where(y[:, :, None] < 0.6, sky, grass)))
+    draw = ImageDraw.Draw(image)
     draw.rectangle((62, 60, 70, 110), fill=(90, 60, 30))
     draw.ellipse((42, 20, 88, 75), fill=(20, 90, 30))
-    return picture
+    return image
 
 
 def write(folder: Path, photos: dict[str, Image.Image]) -> None:
@@ -231,7 +231,7 @@ def cut_short(path: Path) -> None:
 
 
 def whole(folder: Path) -> None:
-    """Two drawn pictures in every form."""
+    """Two drawn images in every form."""
     write(folder, photographs())
 
 

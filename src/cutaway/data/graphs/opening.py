@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, SettingError
-from ...spec import Classes
-from ..applicable import refuse_settings_for_others
+from ..assembly import Origin, assemble
 from ..findings import absent_classes
 from ..sets import IN_MEMORY, DataSet, Split
 from ..settings import DataSettings
-from ..splits import SPLITS, Rows, complete_split, draw, split_hash, split_indices
+from ..splits import SPLITS, Rows, complete_split
 from ..tables.columns import natural_order
 from ..tables.forms import Form
 from ..tables.reading import counted
@@ -34,18 +33,14 @@ def open_graph(source: Any, settings: DataSettings) -> DataSet:
 
     Raises DataError (with every bad row in `problems`), UnknownName or SettingError.
     """
-    refuse_settings_for_others(settings, "graph")
     graphs = read_graphs(source, settings.target, Form.of(settings))
     in_memory = hasattr(source, "edge_index")
     name = "graph" if in_memory else Path(source).expanduser().resolve().stem
-    return graph_dataset(graphs, settings, name=name, source=IN_MEMORY if in_memory else str(source))
+    return graph_dataset(graphs, Origin(name, IN_MEMORY if in_memory else str(source), graphs.digest), settings)
 
 
-def graph_dataset(
-    graphs: RawGraphs, settings: DataSettings, *, name: str, source: str, notes: Sequence[str] = ()
-) -> DataSet:
+def graph_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> DataSet:
     """The data set of graphs that were read. Raises as `open_graph` does."""
-    refuse_settings_for_others(settings, "graph")
     labels = _labels(graphs, settings)
     rows = with_target(labels)
     check_learnable(labels, rows, splits=1)
@@ -68,24 +63,9 @@ def graph_dataset(
     else:
         ready = made_ready(graphs, x)
         splits = {split: preprocessing.as_split(graphs, ready, indices[split], targets[split]) for split in indices}
-    return DataSet(
-        name=name,
-        source=source,
-        spec=preprocessing.spec,
-        splits=splits,
-        preprocessing=preprocessing,
-        fingerprint=graphs.digest,
-        split_hash=split_hash(indices),
-        notes=[
-            *notes,
-            *graphs.notes,
-            *decided,
-            *unknown,
-            *said,
-            *_shape_notes(graphs, settings),
-            *(absent_classes(targets, target.names) if isinstance(target, Classes) else []),
-        ],
-    )
+    shape, absent = _shape_notes(graphs, settings), absent_classes(targets, target)
+    notes = [*graphs.notes, *decided, *unknown, *said, *shape, *absent]
+    return assemble(origin, settings, indices, preprocessing, splits, notes)
 
 
 def _labels(graphs: RawGraphs, settings: DataSettings) -> Labels:
@@ -125,34 +105,13 @@ def _split(graphs: RawGraphs, labels: Labels, rows: Rows, settings: DataSettings
         outside = len(np.setdiff1d(rows, np.concatenate(list(given.values()))))
         if outside:
             notes.append(f"{counted(outside, what)} with a target {'is' if outside == 1 else 'are'} in no split.")
-    codes = labels.classes(rows)
-    if codes is None:
-        return _split_numbers(rows, given, settings), notes
-    classes = natural_order(labels.cells.gather(rows).unique())
-    number = {name: k for k, name in enumerate(classes)}
-    every = np.full(len(graphs.examples), -1, np.int64)
-    every[rows] = [number[cell] for cell in labels.cells.gather(rows)]
+    every, classes = np.full(len(graphs.examples), -1, np.int64), [what]
+    every[rows] = 0
+    if not labels.numeric:
+        classes = natural_order(labels.cells.gather(rows).unique())
+        number = {name: k for k, name in enumerate(classes)}
+        every[rows] = [number[cell] for cell in labels.cells.gather(rows)]
     return complete_split(every, classes, given or {"train": rows}, settings), notes
-
-
-def _split_numbers(rows: Rows, given: Mapping[str, Rows] | None, settings: DataSettings) -> dict[str, Rows]:
-    """As `complete_split`, where the target is a number and there are no classes to keep in proportion."""
-    given = given or {"train": rows}
-    train = given["train"]
-    val = 0.0 if "val" in given else settings.val
-    test = 0.0 if "test" in given else settings.test
-    if val + test >= 1:
-        raise SettingError(f"val={val:g} and test={test:g} leave nothing to train on: together they must be below 1.")
-    drawn = split_indices(len(train), val=val, test=test, seed=settings.split_seed)
-    found = {split: train[chosen] for split, chosen in drawn.items()} | {p: r for p, r in given.items() if p != "train"}
-    for split, chosen in found.items():
-        if not len(chosen):
-            raise DataError(
-                f"The {split} split gets no example of {len(train):,}.", fix="Add some, or give other fractions."
-            )
-    if settings.max_samples is not None:
-        found["train"] = draw(found["train"], settings.max_samples, seed=settings.split_seed)
-    return {split: found[split] for split in SPLITS if split in found}
 
 
 def _inductive(

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError
-from ...spec import GraphSpec, Value
+from ...spec import GraphSpec
 from ..splits import Rows
 from ..tables.columns import LEFT_OUT, ColumnType, decode, infer, meaning
 from ..tables.encoders import Category, Encoder, encoder_from_json, fit_encoder
@@ -77,10 +77,10 @@ class GraphPreprocessing:
         """The nodes or graphs of another file that have a target. Raises DataError where none has one, or one has a
         class that training did not know."""
         graphs = self._read([source])
-        column, kind = self.spec.target.column, "number" if isinstance(self.spec.target, Value) else "category"
+        column = self.spec.target.column
         if graphs.targets is None or column not in graphs.targets.columns:
             raise DataError(f"{graphs.title} has no targets {column!r} to compare with.")
-        labels = read_labels(graphs.targets, column, kind)
+        labels = read_labels(graphs.targets, column, self.spec.target.cells)
         rows = with_target(labels)
         return self._as_split(graphs, rows, labels.tensor(self.spec.target, rows))
 
@@ -114,9 +114,7 @@ class GraphPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> GraphPreprocessing:
         """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
-        spec = specs.from_json(data["spec"])
-        if not isinstance(spec, GraphSpec):
-            raise TypeError(f"a preprocessing of graphs with a spec of kind {spec.kind}")
+        spec = specs.read_as(data["spec"], GraphSpec)
         encoders = tuple(encoder_from_json(column) for column in data["columns"])
         written = Form.from_json(data.get("read"))
         return cls(spec, data["form"], encoders, data["scaled"], tuple(data["neighbours"]), written)
@@ -224,7 +222,7 @@ def _fit_columns(graphs: RawGraphs, train: Rows) -> tuple[tuple[Encoder, ...], l
         training = cells.gather(train)
         type = infer(column, training, len(graphs.table))
         encoder = None
-        if type.kind not in LEFT_OUT:
+        if type.learned:
             encoder = fit_encoder(column, type, training, "none" if _are_marks(training, type) else "standard")
         if encoder is None:
             left.setdefault(LEFT_OUT.get(type.kind, "no cell can be read"), []).append(column)

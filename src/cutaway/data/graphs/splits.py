@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..sets import Batch
+from ..sets import Batch, Split
 from .sampling import Around
 
 Row = Callable[[int], dict[str, str] | None]
 
 
-class NodeSplit:
+class NodeSplit(Split):
     """Nodes of one graph: a batch is the whole graph with the nodes to answer for, or what lies around them.
 
     Inputs are x (V, F), edges (2, E) and rows (n,): the numbers of the nodes in x. The same x and edges are given every
@@ -77,10 +77,6 @@ class NodeSplit:
         """What a person calls the node."""
         return self._names[i]
 
-    def picture(self, i: int) -> None:
-        """A node is no picture."""
-        del i
-
     def row(self, i: int) -> dict[str, str] | None:
         """The node as the person gave it, where it is a row of a table."""
         return self._row(i) if self._row else None
@@ -118,7 +114,7 @@ def _stretches(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     return owner, starts[owner] + within
 
 
-class GraphsSplit:
+class GraphsSplit(Split):
     """Whole graphs: a batch holds some side by side, with no edges between them.
 
     Inputs are x (V, F), edges (2, E), no rows (0,) and the graph of each node (V,), numbered from 0 in the batch.
@@ -151,10 +147,6 @@ class GraphsSplit:
     def name(self, i: int) -> str:
         """What a person calls the graph."""
         return self._names[i]
-
-    def picture(self, i: int) -> None:
-        """A graph is no picture."""
-        del i
 
     def row(self, i: int) -> dict[str, str] | None:
         """What the person's table says of the graph, where there is one."""

@@ -50,7 +50,7 @@ def read_tables(path: Path, target: str | None, form: Form = Form()) -> RawGraph
         raise DataError(f"{path / EDGES} has one column, and an edge has a source and a target.")
     keyed = apart and GRAPH in edges.columns
     names = _keys(nodes, identity, keyed)
-    _refuse_twice(nodes, names, identity)
+    _reject_twice(nodes, names, identity)
     ends, unread = _ends(edges, names, keyed, nodes.name)
     notes = [*nodes.notes, *edges.notes, *unread]
     linked, added = both_ways(ends)
@@ -105,7 +105,7 @@ def _keys(table: Table, column: str, keyed: bool) -> pl.Series:
     return pl.select(pl.concat_str([graphs, cells], separator="\0")).to_series()
 
 
-def _refuse_twice(nodes: Table, names: pl.Series, column: str) -> None:
+def _reject_twice(nodes: Table, names: pl.Series, column: str) -> None:
     first: dict[str, int] = {}
     problems = []
     for i, name in enumerate(names):

@@ -1,1 +1,1 @@
-"""Images: pictures, files and folders of them, and what the network gets of them."""
+"""Images: files and folders of them, arrays, and what the network gets of them."""

@@ -12,13 +12,12 @@ from PIL import Image
 from torch import Tensor
 
 from ...spec import Classes, ImageSizes, ImageSpec
-from ..applicable import refuse_settings_for_others
-from ..augment import make_augment
+from ..assembly import Origin, assemble
 from ..sets import Batch, DataSet, Split, TensorSplit
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, split_hash, straddle_note
-from .pictures import Pixels, as_image
+from ..splits import Rows, complete_split, straddle_note
 from .preprocessing import ImagePreprocessing, fit_preprocessing
+from .reading import Pixels, as_image
 
 Labels = npt.NDArray[np.int64]
 
@@ -30,20 +29,16 @@ def image_dataset(
     pixels: Pixels,
     labels: Labels,
     classes: Sequence[str],
+    origin: Origin,
     settings: DataSettings,
     sizes: ImageSizes,
-    *,
-    name: str,
-    fingerprint: str,
     splits: Mapping[str, Rows] | None = None,
-    notes: Sequence[str] = (),
 ) -> DataSet:
     """A named image set: `pixels` (n, C, h, w), 0…255, `labels` (n,), class k named `classes[k]`.
 
     `splits` are those that the set comes with: a train and a test split, or nothing; what it has not is drawn from
     its training examples. `sizes` are those that the model takes.
     """
-    refuse_settings_for_others(settings, "image")
     images = in_colour(torch.from_numpy(pixels), settings.color)
     own_size = (images.shape[2], images.shape[3])
     height, width = sizes.choose(settings.image_size, own_size)
@@ -56,20 +51,11 @@ def image_dataset(
     names = [f"image {i}" for i in range(len(images))]
     straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], indices, names.__getitem__, "images")
 
-    def picture(i: int) -> Image.Image:
+    def image(i: int) -> Image.Image:
         return as_image(pixels[i].transpose(1, 2, 0))
 
-    return DataSet(
-        name=name,
-        source=name,
-        spec=spec,
-        splits=in_memory(images, labels, indices, preprocessing, names, picture),
-        preprocessing=preprocessing,
-        fingerprint=fingerprint,
-        split_hash=split_hash(indices),
-        notes=[*notes, *(note for note in (enlarged, straddle) if note)],
-        augment=make_augment(settings, spec, preprocessing.mean, preprocessing.std),
-    )
+    held = in_memory(images, labels, indices, preprocessing, names, image)
+    return assemble(origin, settings, indices, preprocessing, held, (enlarged, straddle))
 
 
 def in_memory(
@@ -78,11 +64,11 @@ def in_memory(
     indices: Mapping[str, Rows],
     preprocessing: ImagePreprocessing,
     names: Sequence[str],
-    picture: Callable[[int], Image.Image],
+    image: Callable[[int], Image.Image],
 ) -> dict[str, Split]:
     """The splits of images (n, C, h, w): normalised once or, where that would be large, a batch at a time.
 
-    `names` and `picture` are of all n images.
+    `names` and `image` are of all n images.
     """
     spec, used = preprocessing.spec, sum(len(rows) for rows in indices.values())
     once = used * spec.channels * spec.height * spec.width * 4 < FLOAT_BYTES
@@ -90,13 +76,13 @@ def in_memory(
     def as_split(rows: Rows) -> Split:
         own, target = pixels[torch.from_numpy(rows)], torch.from_numpy(labels[rows])
         inputs = preprocessing.prepare(own) if once else own
-        held = TensorSplit(inputs, target, [names[i] for i in rows], lambda i: picture(int(rows[i])))
+        held = TensorSplit(inputs, target, [names[i] for i in rows], lambda i: image(int(rows[i])))
         return held if once else PixelSplit(held, preprocessing)
 
     return {name: as_split(rows) for name, rows in indices.items()}
 
 
-class PixelSplit:
+class PixelSplit(Split):
     """A split that lies in memory as bytes; its images are brought to size and normalised a batch at a time."""
 
     def __init__(self, pixels: TensorSplit, preprocessing: ImagePreprocessing) -> None:
@@ -116,13 +102,9 @@ class PixelSplit:
         """What a person calls example i."""
         return self._pixels.name(i)
 
-    def picture(self, i: int) -> Image.Image | None:
+    def image(self, i: int) -> Image.Image | None:
         """Example i as it was given."""
-        return self._pixels.picture(i)
-
-    def row(self, i: int) -> None:
-        """An image is no row."""
-        del i
+        return self._pixels.image(i)
 
 
 def in_colour(images: Tensor, color: str) -> Tensor:

@@ -1,4 +1,4 @@
-"""A split of a data set whose pictures are read from their files while training goes on."""
+"""A split of a data set whose images are read from their files while training goes on."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from ...errors import DataError, Problem
 from ...spec import ImageSpec
-from ..sets import Batch
+from ..sets import Batch, Split
 from .files import unusable
-from .pictures import Pixels, Source, picture
+from .reading import Pixels, Source, read_image
 
 Progress = Callable[[int, int], None]  # how many are done, of how many
 Item = TypeVar("Item")
@@ -41,7 +41,7 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> Ite
 
 
 class Drawn(Protocol):
-    """How a picture becomes a tensor: the preprocessing, as far as it is needed here."""
+    """How an image becomes a tensor: the preprocessing, as far as it is needed here."""
 
     @property
     def spec(self) -> ImageSpec: ...
@@ -49,8 +49,8 @@ class Drawn(Protocol):
     def normalise(self, pixels: Tensor) -> Tensor: ...
 
 
-class FileSplit:
-    """Pictures brought to size in worker processes, as bytes, and normalised here, a batch at a time.
+class FileSplit(Split):
+    """Images brought to size in worker processes, as bytes, and normalised here, a batch at a time.
 
     Nothing is varied in the workers, so their number changes no result. `workers` None takes one for each processor,
     four at most, and none for a handful of files.
@@ -94,16 +94,12 @@ class FileSplit:
         """The file's path."""
         return self._names[i]
 
-    def picture(self, i: int) -> Image.Image:
-        """The picture as a person would see it, whole and in its own size and colours."""
-        return picture(self._reader.sources[i], self._names[i])
-
-    def row(self, i: int) -> None:
-        """A picture is no row."""
-        del i
+    def image(self, i: int) -> Image.Image:
+        """The image as a person would see it, whole and in its own size and colours."""
+        return read_image(self._reader.sources[i], self._names[i])
 
     def damaged(self, progress: Progress | None = None) -> list[Problem]:
-        """Decode every picture as training would; what cannot be decoded, by name."""
+        """Decode every image as training would; what cannot be decoded, by name."""
         problems: list[Problem] = []
         for done, read in enumerate(in_threads(self._reader.__getitem__, [[i] for i in range(len(self))]), 1):
             if isinstance(read, Problem):
@@ -157,7 +153,7 @@ class _Reader(Dataset[Any]):
         self.sources, self.names, self.preprocessing = sources, names, preprocessing
 
     def __getitem__(self, numbers: list[int]) -> tuple[list[int], Tensor] | Problem:
-        """The numbers and their pixels, (n, H, W, C); or the file that cannot be read, for the parent to refuse."""
+        """The numbers and their pixels, (n, H, W, C); or the file that cannot be read, for the parent to reject."""
         spec = self.preprocessing.spec
         batch = np.empty((len(numbers), spec.height, spec.width, spec.channels), np.uint8)
         try:

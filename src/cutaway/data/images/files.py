@@ -14,7 +14,7 @@ from PIL import Image
 from ...errors import DataError, Problem
 from ...files import exists, read_bytes
 from ..folders import IMAGES, entries
-from .pictures import FIX, Facts, facts
+from .reading import FIX, Facts, facts
 
 THREADS = 8  # that look at files: most of their time is spent waiting for the disk
 
@@ -54,7 +54,7 @@ def look_at(paths: Sequence[Path]) -> list[Seen]:
             return Problem(str(path), f"it cannot be read ({error.strerror or error})")
 
     with warnings.catch_warnings(), ThreadPoolExecutor(THREADS) as threads:
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # such images are refused by name instead
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # such images are rejected by name instead
         looks = list(threads.map(look, paths))
     if problems := [seen for seen in looks if isinstance(seen, Problem)]:
         raise unusable(problems, len(paths))

@@ -1,8 +1,8 @@
-"""From any picture to the tensor that the network takes: fitted on the training split, saved as JSON with the model.
+"""From any image to the tensor that the network takes: fitted on the training split, saved as JSON with the model.
 
-    x = (p / 255 − mean) / std,  p the pixel 0…255 of the picture brought to grey or RGB and to H × W
+    x = (p / 255 − mean) / std,  p the pixel 0…255 of the image brought to grey or RGB and to H × W
 
-The same two steps serve training and prediction: `pixels` for one picture, `normalise` for a batch of them.
+The same two steps serve training and prediction: `pixels` for one image, `normalise` for a batch of them.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from ...spec import ImageSpec
 from ..folders import IMAGES, labelled
 from .file_split import FileSplit
 from .files import image_files, look_at
-from .pictures import Pixels, Size, Source, as_image, as_pixels, covering, crop_to, inside, pad_to, picture, resized
+from .reading import Pixels, Size, Source, as_image, as_pixels, covering, crop_to, inside, pad_to, read_image, resized
 
-PAD_AT_MOST = 8  # pixels, and a quarter, that auto adds around a picture instead of enlarging it
+PAD_AT_MOST = 8  # pixels, and a quarter, that auto adds around an image instead of enlarging it
 
 
 @dataclass(frozen=True)
 class ImagePreprocessing:
-    """How a picture becomes a tensor (C, H, W)."""
+    """How an image becomes a tensor (C, H, W)."""
 
     spec: ImageSpec
     mean: tuple[float, ...]  # per channel, of the training pixels / 255
     std: tuple[float, ...]  # likewise
     fit: str  # crop, stretch or pad
-    box: Size  # pad: the room in the middle of H × W that the picture is drawn into
+    box: Size  # pad: the room in the middle of H × W that the image is drawn into
     background: tuple[int, ...]  # pad: what stands around it, 0…255 per channel
 
     def pixels(self, source: Source, name: str) -> Pixels:
-        """One picture as (H, W, C), 0…255. Raises DataError, naming it, where it cannot be read."""
-        return as_pixels(self._fitted(picture(source, name, self.spec.channels, self._drawn_at)))
+        """One image as (H, W, C), 0…255. Raises DataError, naming it, where it cannot be read."""
+        return as_pixels(self._fitted(read_image(source, name, self.spec.channels, self._drawn_at)))
 
     def prepare(self, pixels: Tensor) -> Tensor:
         """uint8 (n, C, h, w), of the right number of channels and any one size, to float32 (n, C, H, W)."""
@@ -71,7 +71,7 @@ class ImagePreprocessing:
         return lines.view(n, height, width, channels).permute(0, 3, 1, 2)  # (n, C, H, W)
 
     def examples(self, sources: Sequence[Any]) -> FileSplit:
-        """Pictures without targets: paths of image files or of folders of them, PIL images, or arrays of pixels.
+        """Images without targets: paths of image files or of folders of them, PIL images, or arrays of pixels.
 
         Arrays are (H, W), (H, W, 3) or (H, W, 4) of uint8, or (H, W) of uint16. Raises DataError that names every
         path that is no usable image; one that is cut short further on is named when it is read.
@@ -109,9 +109,7 @@ class ImagePreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ImagePreprocessing:
         """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
-        spec = specs.from_json(data["spec"])
-        if not isinstance(spec, ImageSpec):
-            raise TypeError(f"a preprocessing of images with a spec of kind {spec.kind}")
+        spec = specs.read_as(data["spec"], ImageSpec)
         height, width = data["box"]
         return cls(
             spec=spec,
@@ -123,7 +121,7 @@ class ImagePreprocessing:
         )
 
     def _drawn_at(self, size: Size) -> Size:
-        """The size at which all of a picture of that size is drawn."""
+        """The size at which all of an image of that size is drawn."""
         whole = (self.spec.height, self.spec.width)
         if self.fit == "stretch":
             return whole

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from ..applicable import refuse_changed
+from ..assembly import Origin
 from ..images.dataset import image_dataset
+from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..tables.dataset import table_dataset
+from ..splits import Rows
+from ..tables.opening import table_dataset
+from ..tables.reading import frame_table
 from . import toys
 from .catalogue import Request
 
@@ -58,7 +62,7 @@ def open_xor(request: Request) -> DataSet:
     if count > len(toys.xor()[1]):
         points, labels = toys.noisy_xor(count, noise, TOY_SEED)
         return _table(request, pl.DataFrame({"a": points[:, 0], "b": points[:, 1], request.named.target: labels}))
-    refuse_changed(
+    reject_changed(
         request.settings,
         ("val", "test", "fold", "split_seed", "max_samples"),
         "would change nothing: the four rows of XOR are every split alike; count=200 draws points around them",
@@ -68,7 +72,7 @@ def open_xor(request: Request) -> DataSet:
     return _table(
         request,
         pl.DataFrame({"a": points[:, 0], "b": points[:, 1], request.named.target: labels}),
-        splits={"train": rows, "val": rows, "test": rows},
+        fixed={"train": rows, "val": rows, "test": rows},
         notes=[
             "The four rows of the truth table are training, validation and test split alike: a score tells how well "
             "they are learned, not how well anything generalises."
@@ -88,20 +92,26 @@ def open_digits(request: Request) -> DataSet:
         pixels,
         labels,
         [str(digit) for digit in range(10)],
+        Origin(
+            request.name,
+            request.name,
+            hashlib.sha256(pixels.tobytes() + labels.tobytes()).hexdigest(),
+            ["The pixels' levels 0 to 16 are read as 0 to 255."],
+        ),
         request.settings,
         request.sizes,
-        name=request.name,
-        fingerprint=hashlib.sha256(pixels.tobytes() + labels.tobytes()).hexdigest(),
-        notes=["The pixels' levels 0 to 16 are read as 0 to 255."],
     )
 
 
-def _table(request: Request, frame: pl.DataFrame, **more: Any) -> DataSet:
-    fingerprint = hashlib.sha256(frame.write_csv().encode()).hexdigest()
+def _table(
+    request: Request, frame: pl.DataFrame, fixed: Mapping[str, Rows] | None = None, notes: Sequence[str] = ()
+) -> DataSet:
+    digest = hashlib.sha256(frame.write_csv().encode()).hexdigest()
     settings = request.settings
     if request.name in TOYS:  # what they were drawn with is no matter for the table that they make
         settings = dataclasses.replace(settings, noise=None, count=None)
-    return table_dataset(frame, settings, name=request.name, source=request.name, fingerprint=fingerprint, **more)
+    origin = Origin(request.name, request.name, digest, notes)
+    return table_dataset(frame_table(frame, request.name), origin, settings, fixed)
 
 
 OPENERS = {

@@ -49,7 +49,7 @@ def read_idx(path: Path) -> npt.NDArray[np.generic]:
         shape = struct.unpack(f">{dimensions}I", sizes)
         dtype = np.dtype(IDX_TYPES[head[2]])
         expected = math.prod(shape) * dtype.itemsize
-        # A head that promises more than the file can hold is refused before memory is asked for.
+        # A head that promises more than the file can hold is rejected before memory is asked for.
         possible = path.stat().st_size * (DEFLATE_RATIO if packed else 1)
         body = _read(stream, min(expected, possible) + 1, path)
     if len(body) != expected:

@@ -8,6 +8,7 @@ import hashlib
 import numpy as np
 import polars as pl
 
+from ..assembly import Origin
 from ..graphs.opening import graph_dataset
 from ..graphs.planetoid import read_planetoid
 from ..graphs.raw import RawGraphs
@@ -16,7 +17,7 @@ from ..sets import DataSet
 from ..splits import split_indices
 from ..tables.reading import Table
 from .catalogue import NamedSet, Request, at
-from .published import fingerprint_of, sums_of, unpublished
+from .published import origin_of
 
 NAMED = {
     "cora": NamedSet(
@@ -130,21 +131,18 @@ def open_karate(request: Request) -> DataSet:
         target="club",
         target_kind="category",
         splits={"train": np.array(LEADERS), "val": others[drawn["val"]], "test": others[drawn["train"]]},
-        digest=digest,
     )
     note = (
         "Training knows the instructor and the administrator alone, one of each side; how often members met, which "
         "networkx has as weights of links, is not used."
     )
-    return graph_dataset(graphs, request.settings, name=request.name, source=request.name, notes=[note])
+    return graph_dataset(graphs, Origin(request.name, request.name, digest, [note]), request.settings)
 
 
 def _dataset(request: Request, graphs: RawGraphs) -> DataSet:
     """Graphs read from published files."""
-    sums = sums_of(request.place, [file for file in request.named.sums if (request.place / file).is_file()])
-    graphs = dataclasses.replace(graphs, digest=fingerprint_of(sums))
-    notes = unpublished(request.named, sums)
-    return graph_dataset(graphs, request.settings, name=request.name, source=request.name, notes=notes)
+    files = [file for file in request.named.sums if (request.place / file).is_file()]
+    return graph_dataset(graphs, origin_of(request, files=files), request.settings)
 
 
 OPENERS = {"cora": open_cora, "karate": open_karate, "mutag": open_mutag}

@@ -8,13 +8,12 @@ import re
 import numpy as np
 
 from ...errors import DataError, Problem
-from ..applicable import refuse_settings_for_others
 from ..pairs.opening import Cut, pairs_dataset
 from ..pairs.reading import Pairs, read_lines
 from ..sets import DataSet
 from ..settings import DataSettings
 from .catalogue import NamedSet, Request, at
-from .published import fingerprint_of, sums_of, unpublished
+from .published import origin_of
 
 WORD = re.compile(r"(?P<word>.+?)(\(\d+\))?")  # read(2) is another pronunciation of read
 SPELLED = re.compile(r"[a-z']+")  # with a letter among them: what can be read from its letters
@@ -29,7 +28,6 @@ def open_cmudict(request: Request) -> DataSet:
     Published error rates of spelling to sound are of phonemes without the stress digits of the dictionary, and hold an
     answer to the nearest of a word's pronunciations; so does this. Raises DataError for lines that are no entry.
     """
-    refuse_settings_for_others(request.settings, "seq2seq")
     (file,) = request.named.needed
     lines, _ = read_lines(request.place / file)
     entries: dict[tuple[str, str], None] = {}  # (word, phonemes), in their order
@@ -51,22 +49,19 @@ def open_cmudict(request: Request) -> DataSet:
     if problems or not entries:
         raise DataError(f"{request.place / file} is not the dictionary:", problems, "Take it from its source again.")
     words, pronunciations = map(list, zip(*entries))
-    sums = sums_of(request.place, [file])
+    notes = [
+        f"Left out of {len(lines):,} entries: {others:,} whose word has other signs than letters and apostrophes "
+        f"(a.m., x-ray), and {repeated:,} that differ from another one in nothing but stress. Stress is taken off all "
+        "phonemes, as for published scores.",
+        "There is no published division of this version into splits: scores compare with published ones roughly.",
+    ]
     return pairs_dataset(
-        Words("the dictionary", words, pronunciations, fingerprint_of(sums)),
+        Words("the dictionary", words, pronunciations),
+        origin_of(request, notes),
         request.settings,
-        name=request.name,
-        source=request.name,
         column=request.named.target,
         cuts=(Cut("characters"), Cut("words", blanks=True)),
         sentences=False,
-        notes=[
-            f"Left out of {len(lines):,} entries: {others:,} whose word has other signs than letters and apostrophes "
-            f"(a.m., x-ray), and {repeated:,} that differ from another one in nothing but stress. Stress is taken off "
-            "all phonemes, as for published scores.",
-            "There is no published division of this version into splits: scores compare with published ones roughly.",
-            *unpublished(request.named, sums),
-        ],
     )
 
 
@@ -82,7 +77,6 @@ def open_multi30k(request: Request) -> DataSet:
     """Multi30k's captions, German to English, in its three splits, in lower case: words, or subwords where the
     languages share a tokenizer. Raises DataError where the two languages of a split have not as many lines."""
     settings = request.settings
-    refuse_settings_for_others(settings, "seq2seq")
     sources: list[str] = []
     targets: list[str] = []
     splits = {}
@@ -101,18 +95,15 @@ def open_multi30k(request: Request) -> DataSet:
     elif not subwords and settings.tokenizer in ("auto", "words") and settings.min_count < MULTI30K_LEAST:
         settings = dataclasses.replace(settings, min_count=MULTI30K_LEAST)
         notes = [f"Words that occur once in the training split are unknown: min_count={MULTI30K_LEAST} for this set."]
-    sums = sums_of(request.place, request.named.needed)
     return pairs_dataset(
-        Captions("captions", sources, targets, fingerprint_of(sums)),
+        Captions("captions", sources, targets),
+        origin_of(request, notes),
         settings,
-        name=request.name,
-        source=request.name,
         column=request.named.target,
         lower=True,
         cuts=(Cut("bpe"), Cut("bpe")) if subwords else (Cut("words"), Cut("words")),
         sentences=True,
         splits=splits,
-        notes=[*notes, *unpublished(request.named, sums)],
     )
 
 
@@ -128,7 +119,7 @@ NAMED = {
     "cmudict": NamedSet(
         title="CMU Pronouncing Dictionary: how English words sound",
         kind="seq2seq",
-        task="transduction",
+        task="sequence-to-sequence",
         sizes="135 166 entries of 126 052 words; letters to phonemes",
         licence="BSD 2-clause, the dictionary's own",
         citation="Carnegie Mellon University, The CMU Pronouncing Dictionary, https://github.com/cmusphinx/cmudict",
@@ -142,7 +133,7 @@ NAMED = {
     "multi30k": NamedSet(
         title="Multi30k: captions of photographs, German to English",
         kind="seq2seq",
-        task="transduction",
+        task="sequence-to-sequence",
         sizes="29 000 training, 1 014 validation and 1 000 test sentences",
         licence="for non-commercial research and education, as Flickr30K, which it comes from",
         citation="D. Elliott et al., Multi30K: multilingual English-German image descriptions, VL workshop 2016",

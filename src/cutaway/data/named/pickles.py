@@ -4,7 +4,7 @@ A sparse matrix of scipy is read as the dictionary of its arrays (data, indices,
 that makes its missing values as a plain one; neither scipy nor what would make values is needed or called.
 
 A pickle is a program, and Python's own reader runs it, importing and calling whatever the file names. Nothing is
-imported or called for the file here: an instruction or a name outside the lists below is refused, by its name,
+imported or called for the file here: an instruction or a name outside the lists below is rejected, by its name,
 when it is met. The instructions are decoded by `pickletools`, which executes none of them.
 """
 
@@ -43,7 +43,7 @@ NAMED_ONLY = {"numpy.ndarray", "__builtin__.list", "builtins.list"}  # what a ca
 _OPEN = object()  # stands for a list or dict that is being unwrapped
 
 
-class RefusedError(ValueError):
+class RejectedError(ValueError):
     """What the file wants to do and may not, in words."""
 
 
@@ -53,7 +53,7 @@ class _Name:
     def __init__(self, module: str, name: str) -> None:
         self.full = f"{module}.{name}".replace("numpy.core.", "numpy._core.")
         if self.full not in CALLS and self.full not in NAMED_ONLY | SPARSE:
-            raise RefusedError(f"it names {module}.{name}, which is neither a number, text, list, dict nor array")
+            raise RejectedError(f"it names {module}.{name}, which is neither a number, text, list, dict nor array")
 
 
 class _Type:
@@ -69,7 +69,7 @@ class _Type:
     def dtype(self) -> np.dtype[Any]:
         dtype = np.dtype(str(self.code))
         if dtype.kind not in ARRAY_KINDS:
-            raise RefusedError(f"it holds an array of {dtype}, and only arrays of numbers and text are read")
+            raise RejectedError(f"it holds an array of {dtype}, and only arrays of numbers and text are read")
         return dtype.newbyteorder(self.order)  # type: ignore[arg-type]
 
 
@@ -107,7 +107,7 @@ def read_pickle(path: Path) -> Any:
     """
     try:
         return _plain(_interpret(path.read_bytes()), {})
-    except RefusedError as error:
+    except RejectedError as error:
         raise DataError(f"{path} is a pickle that is not read, and nothing of it was run: {error}.") from error
     except OSError as error:
         raise DataError(f"{path} could not be read: {error.strerror or error}.") from error
@@ -120,7 +120,7 @@ def read_pickle(path: Path) -> Any:
 
 
 def _interpret(data: bytes) -> Any:
-    """Run the instructions on a stack of plain values. Raises RefusedError for one that such values do not need."""
+    """Run the instructions on a stack of plain values. Raises RejectedError for one that such values do not need."""
     stack: list[Any] = []
     marked: list[list[Any]] = []  # the stacks set aside by MARK
     memory: dict[int, Any] = {}
@@ -170,7 +170,7 @@ def _interpret(data: bytes) -> Any:
         elif name == "NEWOBJ":
             arguments, called = stack.pop(), stack.pop()
             if called.full not in SPARSE or arguments:
-                raise RefusedError(f"it makes an object of {called.full}")
+                raise RejectedError(f"it makes an object of {called.full}")
             stack.append(_Sparse())
         elif name == "BUILD":
             state = stack.pop()
@@ -178,7 +178,7 @@ def _interpret(data: bytes) -> Any:
         elif name == "STOP":
             return stack.pop()
         elif name not in {"PROTO", "FRAME"}:
-            raise RefusedError(f"it has the instruction {name}, which plain values do not need")
+            raise RejectedError(f"it has the instruction {name}, which plain values do not need")
     raise ValueError("no end")
 
 
@@ -196,7 +196,7 @@ def _scalar(dtype: _Type, data: bytes | str) -> Any:
 def _encode(text: str, encoding: str) -> bytes:
     """How protocols 0 to 2 write bytes that are not empty."""
     if encoding not in {"latin1", "latin-1"}:
-        raise RefusedError(f"it encodes text as {encoding}")
+        raise RejectedError(f"it encodes text as {encoding}")
     return text.encode("latin-1")
 
 
@@ -212,7 +212,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 
 def _plain(value: Any, done: dict[int, Any]) -> Any:
-    """The value with its arrays unwrapped, shared parts once. Raises RefusedError for one that holds itself."""
+    """The value with its arrays unwrapped, shared parts once. Raises RejectedError for one that holds itself."""
     if isinstance(value, _Array):
         if value.value is None:
             raise ValueError("an array without values")
@@ -220,7 +220,7 @@ def _plain(value: Any, done: dict[int, Any]) -> Any:
     if isinstance(value, _Sparse):
         return _plain(value.parts(), done)
     if isinstance(value, _Name | _Type):
-        raise RefusedError("it holds a function or type instead of a value")
+        raise RejectedError("it holds a function or type instead of a value")
     if not isinstance(value, list | tuple | dict):
         return value
     if id(value) not in done:
@@ -230,5 +230,5 @@ def _plain(value: Any, done: dict[int, Any]) -> Any:
         else:
             done[id(value)] = type(value)(_plain(v, done) for v in value)
     if done[id(value)] is _OPEN:
-        raise RefusedError("it holds a list or dict that contains itself")
+        raise RejectedError("it holds a list or dict that contains itself")
     return done[id(value)]

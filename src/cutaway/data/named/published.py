@@ -13,14 +13,13 @@ import torch
 
 from ...errors import DataError
 from ...spec import Classes, SeriesSpec
-from ..applicable import refuse_settings_for_others
-from ..augment import make_augment
+from ..assembly import Origin, assemble
 from ..images.dataset import image_dataset
 from ..series.signals import SeriesPreprocessing
 from ..sets import DataSet, TensorSplit
-from ..splits import complete_split, split_hash
-from ..tables.dataset import table_dataset
-from ..tables.reading import read_table
+from ..splits import complete_split
+from ..tables.opening import table_dataset
+from ..tables.reading import frame_table, read_table
 from .catalogue import NamedSet, Request
 from .download import sha256_of
 from .formats import checked_labels, read_cifar, read_labelled_idx
@@ -47,17 +46,14 @@ def open_idx(request: Request, classes: Sequence[str]) -> DataSet:
     test, test_labels = read_labelled_idx(
         place / "t10k-images-idx3-ubyte.gz", place / "t10k-labels-idx1-ubyte.gz", len(classes)
     )
-    sums = sums_of(place, request.named.needed)
     return image_dataset(
         np.concatenate([train, test])[:, None],  # (n, 1, 28, 28)
         np.concatenate([train_labels, test_labels]),
         classes,
+        origin_of(request),
         request.settings,
         request.sizes,
-        name=request.name,
-        fingerprint=fingerprint_of(sums),
-        splits=_consecutive(len(train), len(test)),
-        notes=unpublished(request.named, sums),
+        _consecutive(len(train), len(test)),
     )
 
 
@@ -80,18 +76,15 @@ def open_cifar10(request: Request) -> DataSet:
         np.concatenate([images for images, _ in read]),
         np.concatenate([labels for _, labels in read]),
         CIFAR_CLASSES,
+        Origin(request.name, request.name, fingerprint_of(sums), notes),
         request.settings,
         request.sizes,
-        name=request.name,
-        fingerprint=fingerprint_of(sums),
-        splits=_consecutive(sum(batches), test),
-        notes=notes,
+        _consecutive(sum(batches), test),
     )
 
 
 def open_mnist1d(request: Request) -> DataSet:
     """MNIST-1D: a pickle of arrays x (4 000, 40), y, x_test (1 000, 40), y_test."""
-    refuse_settings_for_others(request.settings, "series")
     (name,) = request.named.needed
     file = request.place / name
     content = read_pickle(file)
@@ -107,37 +100,20 @@ def open_mnist1d(request: Request) -> DataSet:
     indices = complete_split(labels, DIGITS, _consecutive(count, len(labels) - count), request.settings)
     spec = SeriesSpec(series.shape[1], 1, Classes(DIGITS))
     preprocessing = SeriesPreprocessing.fitted(spec, series[indices["train"]])
-    sums = sums_of(request.place, request.named.needed)
-    return DataSet(
-        name=request.name,
-        source=request.name,
-        spec=spec,
-        splits={
-            split: TensorSplit(
-                preprocessing.prepare(series[rows]), torch.from_numpy(labels[rows]), [f"series {i}" for i in rows]
-            )
-            for split, rows in indices.items()
-        },
-        preprocessing=preprocessing,
-        fingerprint=fingerprint_of(sums),
-        split_hash=split_hash(indices),
-        notes=unpublished(request.named, sums),
-        augment=make_augment(request.settings, spec),
-    )
+    splits = {
+        split: TensorSplit(
+            preprocessing.prepare(series[rows]), torch.from_numpy(labels[rows]), [f"series {i}" for i in rows]
+        )
+        for split, rows in indices.items()
+    }
+    return assemble(origin_of(request), request.settings, indices, preprocessing, splits)
 
 
 def open_csv(request: Request, notes: Sequence[str] = ()) -> DataSet:
     """A table in one CSV file."""
     (file,) = request.named.needed
-    sums = sums_of(request.place, [file])
-    return table_dataset(
-        read_table(request.place / file).frame,
-        request.settings,
-        name=request.name,
-        source=request.name,
-        fingerprint=fingerprint_of(sums),
-        notes=[*notes, *unpublished(request.named, sums)],
-    )
+    table = frame_table(read_table(request.place / file).frame, request.name)
+    return table_dataset(table, origin_of(request, notes), request.settings)
 
 
 def open_titanic(request: Request) -> DataSet:
@@ -160,6 +136,14 @@ def _kept(pair: tuple[str, str], target: str | None) -> str:
 def _consecutive(train: int, test: int) -> dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]]:
     """The splits of a set whose training examples come first."""
     return {"train": np.arange(train), "test": np.arange(train, train + test)}
+
+
+def origin_of(request: Request, notes: Sequence[str] = (), files: Sequence[str] = ()) -> Origin:
+    """Where a set comes from that was read of these files, or of all that it needs: with a note for each that is not
+    the published one, where there is a sum to compare with."""
+    sums = sums_of(request.place, files or request.named.needed)
+    known = {file: sha256 for file, sha256 in sums.items() if file in request.named.sums}
+    return Origin(request.name, request.name, fingerprint_of(sums), [*notes, *unpublished(request.named, known)])
 
 
 def sums_of(place: Path, files: Iterable[str]) -> dict[str, str]:

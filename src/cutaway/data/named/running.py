@@ -19,7 +19,7 @@ from ..text.running import learns_masked, read_text, running_dataset
 from ..text.running_files import Read
 from .catalogue import NamedSet, Request, at
 from .download import Remote
-from .published import fingerprint_of, sums_of, unpublished
+from .published import origin_of
 
 TRAINING = 0.9  # fraction of tiny Shakespeare that trains where its losses are published
 LINE_END = "<eos>"
@@ -98,7 +98,7 @@ def open_shakespeare(request: Request) -> DataSet:
     """Tiny Shakespeare, split where published losses split it."""
     if _word_vectors(request):
         return _context(request, [read_text(request.place / "input.txt").text], [])
-    _refuse_fractions(request, ("val", "test"))
+    _reject_fractions(request, ("val", "test"))
     read = read_text(request.place / "input.txt")
     whole = read.text
     cut = int(TRAINING * len(whole))
@@ -120,12 +120,12 @@ def open_wikitext2(request: Request) -> DataSet:
     files = [*(["train.txt"] if whole else []), "valid.txt", "test.txt"]
     texts = {file: read_text(place / file).text for file in files}
     if whole:
-        _refuse_fractions(request, ("val", "test"))
+        _reject_fractions(request, ("val", "test"))
         notes: list[str] = []
         given = {"train": texts["train.txt"], "val": texts["valid.txt"], "test": texts["test.txt"]}
         splits = given
     else:
-        _refuse_fractions(request, ("test",))
+        _reject_fractions(request, ("test",))
         given = {"train": texts["valid.txt"], "test": texts["test.txt"]}
         splits, notes = (given, []) if settings.documents else split_by_position(given, settings, whole_words=True)
         notes.insert(
@@ -209,26 +209,17 @@ def _dataset(
     blanks: bool = False,
     line_end: str = "",
 ) -> DataSet:
-    sums = sums_of(request.place, files)
     if learns_masked(request.targets) and not blanks:
         tokenizer = "wordpiece"  # as text has that nobody has cut before
     return running_dataset(
         splits,
+        origin_of(request, notes, files),
         request.settings,
-        name=request.name,
-        source=request.name,
-        fingerprint=fingerprint_of(sums),
-        notes=[*notes, *_unpublished(request, sums)],
         tokenizer=tokenizer,
         blanks=blanks,
         line_end=line_end,
         targets=request.targets,
     )
-
-
-def _unpublished(request: Request, sums: Mapping[str, str]) -> list[str]:
-    """Notes on files that are not the published ones, where there is a sum to compare with."""
-    return unpublished(request.named, {file: s for file, s in sums.items() if file in request.named.sums})
 
 
 def _word_vectors(request: Request) -> bool:
@@ -237,23 +228,15 @@ def _word_vectors(request: Request) -> bool:
 
 
 def _context(
-    request: Request, texts: Mapping[str, str] | Sequence[str], notes: list[str], files: list[str] | None = None
+    request: Request, texts: Mapping[str, str] | Sequence[str], notes: list[str], files: Sequence[str] = ()
 ) -> DataSet:
     """The set for word vectors: the text of each split, or texts to be split."""
     from ..text.context import context_dataset
 
-    sums = sums_of(request.place, files or list(request.named.needed))
-    return context_dataset(
-        texts,
-        request.settings,
-        name=request.name,
-        source=request.name,
-        fingerprint=fingerprint_of(sums),
-        notes=[*notes, *_unpublished(request, sums)],
-    )
+    return context_dataset(texts, origin_of(request, notes, files), request.settings)
 
 
-def _refuse_fractions(request: Request, fixed: tuple[str, ...]) -> None:
+def _reject_fractions(request: Request, fixed: tuple[str, ...]) -> None:
     """Raise SettingError for a fraction of a split that the set fixes."""
     usual = DataSettings()
     for key in fixed:

@@ -13,7 +13,7 @@ from ..sets import DataSet
 from ..settings import DataSettings
 from ..tables.reading import read_table
 from .catalogue import NamedSet, Request, at
-from .published import fingerprint_of, sums_of, unpublished
+from .published import origin_of
 
 _HOURS = 30 * 24  # a month of the Informer paper
 ETT_BORDERS = (12 * _HOURS, 16 * _HOURS, 20 * _HOURS)  # 8 640, 11 520, 14 400
@@ -38,16 +38,7 @@ def open_one(
             f"{request.place / file} has {len(table):,} rows, and {borders[-1]:,} are needed.",
             fix="It was cut short or changed: take it from its source again.",
         )
-    sums = sums_of(request.place, [file])
-    return series_dataset(
-        table,
-        replace(given, **taken),
-        name=request.name,
-        source=request.name,
-        fingerprint=fingerprint_of(sums),
-        borders=borders,
-        notes=[*notes, *unpublished(request.named, sums)],
-    )
+    return series_dataset(table, origin_of(request, notes), replace(given, **taken), borders)
 
 
 NAMED: dict[str, NamedSet] = {

@@ -13,7 +13,7 @@ from ...errors import DataError, Problem
 from ..sets import DataSet
 from ..splits import SPLITS, Rows
 from .catalogue import NamedSet, Request, at
-from .published import fingerprint_of, sums_of, unpublished
+from .published import origin_of
 
 NAMED: dict[str, NamedSet] = {
     "sst2": NamedSet(
@@ -112,17 +112,13 @@ def open_sst2(request: Request) -> DataSet:
         labels += [number for _, number in rows]
         names += [f"line {i} of {file}" for i in range(1, len(rows) + 1)]
         sizes.append(len(rows))
-    sums = sums_of(request.place, request.named.needed)
     return text_dataset(
         texts,
         np.array(labels),
         SENTIMENTS,
+        origin_of(request),
         request.settings,
-        name=request.name,
-        source=request.name,
-        fingerprint=fingerprint_of(sums),
         splits=_consecutive(sizes),
-        notes=unpublished(request.named, sums),
         names=names,
         blanks=True,
         column=request.named.target,
@@ -135,16 +131,12 @@ def open_sms_spam(request: Request) -> DataSet:
 
     (file,) = request.named.needed
     rows = _rows(request.place / file, MESSAGES, label=0)
-    sums = sums_of(request.place, request.named.needed)
     return text_dataset(
         [text for text, _ in rows],
         np.array([number for _, number in rows]),
         MESSAGES,
+        origin_of(request),
         request.settings,
-        name=request.name,
-        source=request.name,
-        fingerprint=fingerprint_of(sums),
-        notes=unpublished(request.named, sums),
         names=[f"line {i} of {file}" for i in range(1, len(rows) + 1)],
         column=request.named.target,
     )
@@ -171,16 +163,12 @@ def open_names(request: Request) -> DataSet:
         f"{len(several):,} of {len(languages):,} different names stand in more than one language, for example "
         f"{', '.join(several[:3])}. They are kept: no model can be right about all of them."
     )
-    sums = sums_of(request.place, request.named.needed)
     return text_dataset(
         texts,
         np.array(labels),
         [Path(file).stem for file in request.named.needed],
+        origin_of(request, [note] if several else []),
         request.settings,
-        name=request.name,
-        source=request.name,
-        fingerprint=fingerprint_of(sums),
-        notes=[*([note] if several else []), *unpublished(request.named, sums)],
         names=places,
         tokenizer="characters",
         column=request.named.target,
@@ -205,20 +193,16 @@ def open_truecase(request: Request) -> DataSet:
                 tags.append([casing(word) for word in words])
                 names.append(f"line {i} of {file}")
         sizes.append(len(sentences) - before)
-    sums = sums_of(request.place, request.named.needed)
+    note = (
+        "This set is made here, not annotated by people: the words of WikiText-2 are written in lower case, and the "
+        "tag of each says how it was written. valid.txt is learned from, test.txt tested on."
+    )
     return tagged_dataset(
         Tagged(sentences, tags, names),
+        origin_of(request, [note]),
         request.settings,
-        name=request.name,
-        source=request.name,
-        fingerprint=fingerprint_of(sums),
-        splits=_consecutive([sizes[0], 0, sizes[1]]),
-        notes=[
-            "This set is made here, not annotated by people: the words of WikiText-2 are written in lower case, and "
-            "the tag of each says how it was written. valid.txt is learned from, test.txt tested on.",
-            *unpublished(request.named, sums),
-        ],
-        column=request.named.target,
+        _consecutive([sizes[0], 0, sizes[1]]),
+        request.named.target,
     )
 
 

@@ -53,5 +53,5 @@ def _draw(
 
 
 def _noisy(points: npt.NDArray[np.float64], noise: float, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """The points moved by a normal deviate of deviation `noise` in each direction."""
+    """The points moved by a normal deviate of standard deviation `noise` in each direction."""
     return points + noise * rng.standard_normal(points.shape)

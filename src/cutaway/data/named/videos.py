@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..folders import Found
 from ..sets import DataSet
 from .catalogue import NamedSet, Request
 
@@ -34,15 +35,11 @@ def open_moving_digits(request: Request) -> DataSet:
     bunch: Any = datasets.load_digits()
     digits = np.round(bunch.images * (255 / 16)).astype(np.uint8)  # (n, 8, 8)
     labels = directions_of(len(digits))
-    return video_dataset(
-        list(moving(digits, labels)),
-        labels,
+    videos = Found(
         tuple(DIRECTIONS),
-        request.settings,
-        request.sizes,
-        name=request.name,
-        source=request.name,
-        names=[f"digit {i}" for i in range(len(digits))],
+        list(moving(digits, labels)),
+        [f"digit {i}" for i in range(len(digits))],
+        labels,
         notes=[
             f"These videos are made, not filmed: each of scikit-learn's {len(digits):,} digits moves by a pixel a "
             f"frame over {SIDE}×{SIDE} pixels and comes back in on the other side. Each digit is in one video, so that "
@@ -50,6 +47,7 @@ def open_moving_digits(request: Request) -> DataSet:
             "direction and its opposite alike: the best score without time is one half."
         ],
     )
+    return video_dataset(videos, request.name, request.name, request.settings, request.sizes)
 
 
 def directions_of(count: int) -> npt.NDArray[np.int64]:

@@ -13,10 +13,10 @@ import numpy as np
 from ...errors import DataError, SettingError
 from ...files import exists
 from ...spec import PairSpec, Tokens
-from ..applicable import refuse_settings_for_others
+from ..assembly import Origin, assemble
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, draw, split_hash, straddle_note
+from ..splits import Rows, complete_split, draw, straddle_note
 from ..text.fitting import given_tokenizer
 from ..text.tokenizers import PRETRAINED, Tokenizer, train_tokenizer
 from .elsewhere import tokens_of
@@ -36,29 +36,27 @@ class Cut:
         return "what stands between blanks" if self.blanks else {"bpe": "byte pairs"}.get(self.kind, self.kind)
 
 
-def open_pairs(source: str, settings: DataSettings) -> DataSet:
+def open_pairs(source: str | Path, settings: DataSettings) -> DataSet:
     """The data set in a file with a tab on each line, or, of `a,b`, in two files line by line.
 
     Raises FileError, SettingError, or DataError with every line that is no pair in `problems`.
     """
-    refuse_settings_for_others(settings, "seq2seq")
+    source = str(source)
     pairs = read_pairs(source)
     first = Path(source if exists(source) else source.split(",")[0])
-    return pairs_dataset(pairs, settings, name=first.name.split(".")[0], source=source)
+    return pairs_dataset(pairs, Origin(first.name.split(".")[0], source, pairs.fingerprint), settings)
 
 
 def pairs_dataset(
     pairs: Pairs,
+    origin: Origin,
     settings: DataSettings,
     *,
-    name: str,
-    source: str,
     column: str = "target",
     lower: bool = False,
     cuts: tuple[Cut, Cut] | None = None,
     sentences: bool | None = None,
     splits: Mapping[str, Rows] | None = None,
-    notes: Sequence[str] = (),
 ) -> DataSet:
     """The data set of these pairs. `column` is what predictions are called; `lower`, `cuts` (of source and target) and
     `sentences` (whether targets are) are for where the settings leave it open; `splits` are fixed ones, instead of a
@@ -98,17 +96,8 @@ def pairs_dataset(
     straddle = None
     if splits is not None:
         straddle = straddle_note([preprocessing.seen(text) for text in pairs.sources], indices, pairs.place, "sources")
-    others = (*too_long, *said, *_unknown(found, preprocessing.unknown), straddle)
-    return DataSet(
-        name=name,
-        source=source,
-        spec=spec,
-        splits={**found},
-        preprocessing=preprocessing,
-        fingerprint=pairs.fingerprint,
-        split_hash=split_hash(indices),
-        notes=[*notes, *cut_notes, *(note for note in others if note)],
-    )
+    notes = (*cut_notes, *too_long, *said, *_unknown(found, preprocessing.unknown), straddle)
+    return assemble(origin, settings, indices, preprocessing, found, notes)
 
 
 def _split(pairs: Pairs, settings: DataSettings, lower: bool, splits: Mapping[str, Rows] | None) -> dict[str, Rows]:

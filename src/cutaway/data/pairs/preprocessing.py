@@ -188,9 +188,7 @@ class PairPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> PairPreprocessing:
         """The object that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is not one."""
-        spec = specs.from_json(data["spec"])
-        if not isinstance(spec, PairSpec):
-            raise TypeError(f"a preprocessing of pairs with a spec of kind {spec.kind}")
+        spec = specs.read_as(data["spec"], PairSpec)
         source = tokenizer_from_json(data["source"])
         found = cls(spec, source, source if spec.joint_vocab else tokenizer_from_json(data["target"]))
         sizes, said = found.sizes(), (spec.vocab_size, spec.target.vocab_size)

@@ -1,6 +1,6 @@
 """Reading pairs of sequences: a file with a tab on each line, or two files of as many lines.
 
-Nothing is quoted there: a quotation mark is a character like any other. What is no pair is refused with its line.
+Nothing is quoted there: a quotation mark is a character like any other. What is no pair is rejected with its line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Pairs:
     name: str  # pairs.tsv; a.txt and b.txt
     sources: list[str]
     targets: list[str]
-    fingerprint: str  # sha256 of what was read
+    fingerprint: str = ""  # sha256 of what was read
 
     def __len__(self) -> int:
         return len(self.sources)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import torch
-from PIL.Image import Image
 from torch import Tensor
 
 from ...errors import DataError, Problem
 from ..lengths import bucketed
-from ..sets import IGNORED, Batch, SequenceSplit
+from ..sets import IGNORED, Batch, SequenceSplit, Split
 
 Ids = list[int]
 
 
-class PairsSplit:
+class PairsSplit(Split):
     """Examples are sources (n), and their targets where they have some."""
 
     def __init__(
@@ -101,7 +100,7 @@ class PairsSplit:
         start, length = int(self._targets.starts[i]), int(self._targets.lengths[i])
         return [self._targets.values[start : start + length - 1].tolist()]
 
-    def refuse_longer(self, most: int) -> None:
+    def reject_longer(self, most: int) -> None:
         """Raise DataError, naming each, where sources have more than `most` tokens."""
         lengths = self._sources.lengths
         problems = [
@@ -118,11 +117,6 @@ class PairsSplit:
     def name(self, i: int) -> str:
         """What a person calls the example."""
         return self._names(i) if callable(self._names) else self._names[i]
-
-    def picture(self, i: int) -> Image | None:
-        """None: sequences are no pictures."""
-        del i
-        return None
 
     def row(self, i: int) -> dict[str, str] | None:
         """The example as the person gave it: source, and target where there is one."""

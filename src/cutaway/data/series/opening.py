@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +10,10 @@ import numpy as np
 import polars as pl
 
 from ...errors import SettingError
-from ..applicable import refuse_settings_for_others
-from ..augment import make_augment
+from ..assembly import Origin, assemble
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import Rows, split_hash
+from ..splits import Rows
 from ..tables.columns import meaning
 from ..tables.forms import Form
 from ..tables.reading import Table, counted, read_table
@@ -34,27 +32,16 @@ def open_series(path: Path, settings: DataSettings) -> DataSet:
 
     Raises FileError, DataError (with every bad line in `problems`), UnknownName or SettingError.
     """
-    table = read_table(path, Form.of(settings))
-    with path.open("rb") as file:
-        fingerprint = hashlib.file_digest(file, "sha256").hexdigest()
-    return series_dataset(table, settings, name=path.stem, source=str(path), fingerprint=fingerprint)
+    return series_dataset(read_table(path, Form.of(settings)), Origin.of_file(path), settings)
 
 
 def series_dataset(
-    table: Table,
-    settings: DataSettings,
-    *,
-    name: str,
-    source: str,
-    fingerprint: str,
-    borders: Sequence[int] | None = None,
-    notes: Sequence[str] = (),
+    table: Table, origin: Origin, settings: DataSettings, borders: Sequence[int] | None = None
 ) -> DataSet:
     """The series in a table. `borders` are the steps at which train, val and test end, instead of fractions.
 
     Raises as `open_series`.
     """
-    refuse_settings_for_others(settings, "series")
     columns = choose_columns(table, settings)
     series = read_series(table, columns, settings.gaps)
     horizon = settings.horizon or HORIZON
@@ -74,24 +61,14 @@ def series_dataset(
     preprocessing = replace(preprocessing, written=table.form.kept())
     if columns.known and settings.mixup:
         raise SettingError("mixup blends what was measured, and not what is known in advance: leave out one of them.")
-    return DataSet(
-        name=name,
-        source=source,
-        spec=preprocessing.spec,
-        splits=dict(preprocessing.splits(series, starts)),
-        preprocessing=preprocessing,
-        fingerprint=fingerprint,
-        split_hash=split_hash(starts),
-        notes=[
-            *notes,
-            *table.notes,
-            *series.notes,
-            *_about_columns(table, series),
-            *_about_windows(series, preprocessing, starts, settings),
-        ],
-        columns=_described(table, columns),
-        augment=make_augment(settings, preprocessing.spec),
-    )
+    notes = [
+        *table.notes,
+        *series.notes,
+        *_about_columns(table, series),
+        *_about_windows(series, preprocessing, starts, settings),
+    ]
+    splits = preprocessing.splits(series, starts)
+    return assemble(origin, settings, starts, preprocessing, splits, notes, _described(table, columns))
 
 
 def _about_columns(table: Table, series: Series) -> list[str]:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError, Problem
+from ...settings import as_now
 from ...spec import Horizon, SeriesSpec
 from ..splits import Rows
 from ..tables.forms import KEPT, Form
@@ -36,7 +37,7 @@ class ForecastPreprocessing:
     mean: tuple[float, ...]  # of each variable, over what was measured in the training time
     std: tuple[float, ...]
     step: Step
-    gaps: str = "refuse"  # what is done about missing steps and values: refuse or fill
+    gaps: str = "error"  # what is done about missing steps and values: error or fill
     written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
 
     @classmethod
@@ -98,7 +99,7 @@ class ForecastPreprocessing:
         offset = 0
         for source in sources:
             series = self._read(source)
-            self._refuse_short(series)
+            self._reject_short(series)
             # Only what a forecast sees is kept, so that long files cost no memory.
             begin = series.length - self.spec.steps
             seen = series.values[begin : series.length + (self.horizon.steps if self.columns.known else 0)]
@@ -150,12 +151,10 @@ class ForecastPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ForecastPreprocessing:
         """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
-        spec = specs.from_json(data["spec"])
-        if not isinstance(spec, SeriesSpec) or not isinstance(spec.target, Horizon):
-            raise TypeError(f"a preprocessing of forecasts with a spec of kind {spec.kind}")
+        spec = specs.read_as(data["spec"], SeriesSpec, Horizon)
         columns, step = Columns.from_json(data["columns"]), Step(**data["step"])
         written = Form.from_json(data.get("read"))
-        return cls(spec, columns, tuple(data["mean"]), tuple(data["std"]), step, data["gaps"], written)
+        return cls(spec, columns, tuple(data["mean"]), tuple(data["std"]), step, as_now(data)["gaps"], written)
 
     def _read(self, source: Any) -> Series:
         if not isinstance(source, str | Path):
@@ -171,7 +170,7 @@ class ForecastPreprocessing:
             )
         return read_series(read_table(path, self.written), self.columns, self.gaps, self.step)
 
-    def _refuse_short(self, series: Series) -> None:
+    def _reject_short(self, series: Series) -> None:
         """Raise DataError where the file has too few steps to be seen, or too few of the future."""
         if series.length < self.spec.steps:
             raise DataError(

@@ -1,6 +1,6 @@
 """A series from a table: rows in the order of time, a step apart, every value there or filled in by a straight line.
 
-What is not so is refused with the lines, or, with gaps=fill, filled and counted.
+What is not so is rejected with the lines, or, with gaps=fill, filled and counted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def read_series(table: Table, columns: Columns, gaps: str, step: Step | None = N
     """
     numbers = read_numbers(table, columns)
     times = read_moments(table, columns)
-    _refuse_unsorted(table, columns, times)
+    _reject_unsorted(table, columns, times)
     if len(times) < 2:
         raise DataError(f"{table.title} has {counted(len(times), 'row')}: a series has at least two.")
     own = step_of(times, columns.written)
@@ -58,10 +58,10 @@ def read_series(table: Table, columns: Columns, gaps: str, step: Step | None = N
         raise DataError(f"{table.title} has no value in {', '.join(columns.forecast)}: there is nothing to go on from.")
     clock = Clock(float(times[0]), own, columns.written)
     positions, astray = own.positions(times)
-    _refuse_astray(table, columns, times, astray, clock)
+    _reject_astray(table, columns, times, astray, clock)
     series = Series(table.name, columns, clock, numbers, ~np.isnan(numbers), _measured(numbers, columns))
-    if gaps == "refuse":
-        _refuse_gaps(table, series, positions)
+    if gaps == "error":
+        _reject_gaps(table, series, positions)
         return series
     return _filled(table, series, positions)
 
@@ -77,7 +77,7 @@ def _measured(numbers: Values, columns: Columns) -> int:
     return int(there[-1]) + 1
 
 
-def _refuse_unsorted(table: Table, columns: Columns, times: Values) -> None:
+def _reject_unsorted(table: Table, columns: Columns, times: Values) -> None:
     """Raise DataError, naming each row, where times do not increase."""
     later = np.diff(times)
     if (later > 0).all():
@@ -119,7 +119,7 @@ def _refuse_unsorted(table: Table, columns: Columns, times: Values) -> None:
     )
 
 
-def _refuse_astray(table: Table, columns: Columns, times: Values, astray: npt.NDArray[np.bool_], clock: Clock) -> None:
+def _reject_astray(table: Table, columns: Columns, times: Values, astray: npt.NDArray[np.bool_], clock: Clock) -> None:
     """Raise DataError, naming each row, where a time is not a whole number of steps after the first."""
     if astray.any():
         raise DataError(
@@ -133,7 +133,7 @@ def _refuse_astray(table: Table, columns: Columns, times: Values, astray: npt.ND
         )
 
 
-def _refuse_gaps(table: Table, series: Series, positions: Positions) -> None:
+def _reject_gaps(table: Table, series: Series, positions: Positions) -> None:
     """Raise DataError, naming each place, where steps or values are missing."""
     clock, names = series.clock, series.columns.names
     problems = []

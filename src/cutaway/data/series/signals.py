@@ -18,7 +18,7 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError, Problem
 from ...files import read_bytes
-from ...spec import Classes, SeriesSpec
+from ...spec import SeriesSpec
 from ..sets import TensorSplit
 
 
@@ -57,7 +57,7 @@ class SeriesPreprocessing:
 
         Raises DataError as `examples` does, and for a class that training did not know.
         """
-        classes = self.spec.target.names if isinstance(self.spec.target, Classes) else ()
+        classes = self.spec.target.classes
         rows = _lines(Path(source))
         problems = [
             Problem(name, f"{words[0]!r} is none of the classes {', '.join(classes)}")
@@ -83,9 +83,7 @@ class SeriesPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> SeriesPreprocessing:
         """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
-        spec = specs.from_json(data["spec"])
-        if not isinstance(spec, SeriesSpec):
-            raise TypeError(f"a preprocessing of series with a spec of kind {spec.kind}")
+        spec = specs.read_as(data["spec"], SeriesSpec)
         return cls(spec, tuple(data["mean"]), tuple(data["std"]))
 
     def _read(self, rows: Sequence[tuple[str, Any]]) -> Tensor:

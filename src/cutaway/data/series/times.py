@@ -157,7 +157,7 @@ def format_of(name: str, cells: pl.Series) -> str | None:
     if best and fits[best] >= MOSTLY:
         swapped = best.replace("%m/%d", "%d/%m")
         if swapped != best and fits.get(swapped) == fits[best]:
-            _refuse_two_readings(name, present, (best, swapped))
+            _reject_two_readings(name, present, (best, swapped))
         return best
     if named and present.cast(pl.Float64, strict=False).count() >= MOSTLY * len(present):
         return NUMBER
@@ -217,7 +217,7 @@ def _fitting(cells: pl.Series, written: str) -> float:
     return float((~np.isnan(moments(cells, written))).mean())
 
 
-def _refuse_two_readings(name: str, cells: pl.Series, both: tuple[str, str]) -> None:
+def _reject_two_readings(name: str, cells: pl.Series, both: tuple[str, str]) -> None:
     """Raise DataError where some cell is one day by the first way of writing and another by the second."""
     first, second = (moments(cells, written) for written in both)
     differ = np.flatnonzero((first != second) & ~np.isnan(first))

@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL.Image import Image
 from torch import Tensor
 
-from ...errors import DataError, SettingError
-from ..sets import Batch
+from ...errors import DataError
+from ..sets import Batch, Split
 from ..settings import DataSettings
-from ..splits import SPLITS, Rows
+from ..splits import SPLITS, Rows, fractions_left
 from .reading import Series
 
 
-class WindowSplit:
+class WindowSplit(Split):
     """Windows of series that lie in memory once, as one tensor of standardised values.
 
     Window i is the `history` steps before step starts[i], and the `horizon` steps from it on.
@@ -90,11 +89,6 @@ class WindowSplit:
         """The time at which the forecast begins."""
         return self._name(i)
 
-    def picture(self, i: int) -> Image | None:
-        """Series are no pictures."""
-        del i
-        return None
-
     def row(self, i: int) -> dict[str, str] | None:
         """What the window is, in a few words."""
         return self._row(i)
@@ -128,11 +122,7 @@ def split_by_time(
     splits. No target is in two splits, and training windows see and forecast nothing of the splits after them.
     `max_samples` keeps the last training windows. Raises SettingError or DataError where a split would be empty.
     """
-    if settings.val + settings.test >= 1:
-        raise SettingError(
-            f"val={settings.val:g} and test={settings.test:g} leave nothing to train on: together they must be below 1."
-        )
-    splits = [p for p, fraction in zip(SPLITS, (1.0, settings.val, settings.test)) if fraction > 0]
+    splits = [p for p, fraction in zip(SPLITS, (1.0, *fractions_left(settings))) if fraction > 0]
     ends = dict(zip(SPLITS, borders)) if borders is not None else _ends(series, history, settings)
     if borders is not None:
         splits = list(SPLITS)

@@ -68,6 +68,16 @@ class ColumnType:
     written: str = ""  # of a date its format; of a yes/no its two words, as yes/no
     doubt: str = ""  # what a person should know of the choice
 
+    @property
+    def learned(self) -> bool:
+        """Whether it becomes an input."""
+        return self.kind not in LEFT_OUT
+
+    @property
+    def ordered(self) -> bool:
+        """Whether its cells have an order and a range."""
+        return self.kind in ("number", "date")
+
 
 def meaning(cells: pl.Series) -> pl.Series:
     """The cells without spaces around them, null where they are missing."""

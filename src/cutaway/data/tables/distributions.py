@@ -23,7 +23,7 @@ def distributions(cells: Mapping[str, pl.Series], types: Mapping[str, ColumnType
     for column, type in types.items():
         if column not in cells or len(found) == MOST_COLUMNS:
             continue
-        if type.kind in ("number", "date"):
+        if type.ordered:
             document = _numbers(cells[column], type)
         elif type.kind in ("category", "yes/no"):
             document = _values(cells[column])

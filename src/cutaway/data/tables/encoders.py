@@ -62,7 +62,7 @@ class Numeric:
             columns += [np.where(gaps, 0.0, np.sin(angle)), np.where(gaps, 0.0, np.cos(angle))]
         if self.missing:
             columns.append(gaps.astype(np.float64))
-        with np.errstate(over="ignore"):  # the preprocessing refuses what is infinite, by the column's name
+        with np.errstate(over="ignore"):  # the preprocessing rejects what is infinite, by the column's name
             return np.stack(columns, axis=1).astype(np.float32)
 
     def to_json(self) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Form:
     def of(cls, settings: DataSettings) -> Form:
         """The form that the settings ask for. Raises SettingError for an encoding that does not exist."""
         if settings.encoding != AUTO:
-            refuse_unknown_encoding(settings.encoding)
+            reject_unknown_encoding(settings.encoding)
         return cls(settings.separator, settings.decimal, settings.encoding, settings.header)
 
     def kept(self) -> Form:
@@ -56,7 +56,7 @@ class Form:
 KEPT = Form(asked=False)  # what a preprocessing says of new tables that was fitted on none
 
 
-def refuse_unknown_encoding(name: str) -> None:
+def reject_unknown_encoding(name: str) -> None:
     """Raise SettingError unless `name` is that of an encoding of text."""
     try:
         known = codecs.lookup(name)

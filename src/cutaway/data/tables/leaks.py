@@ -41,7 +41,7 @@ def leaks(labels: Labels, cells: Mapping[str, pl.Series], types: Mapping[str, Co
         if there.sum() < max(ROWS, COVERED * len(rows)):
             continue
         told = _by_value(own.filter(pl.Series(there)), codes[there], len(rows))
-        numbers = decode(own, type) if type.kind in ("number", "date") else None
+        numbers = decode(own, type) if type.ordered else None
         if told is None and numbers is not None:
             told = _by_number(numbers, codes) if values is None else _by_scale(numbers, values, type)
         if told is not None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from ...spec import Classes
 from ..findings import Finding
 from ..splits import Rows
 from .columns import LEFT_OUT, ColumnType, decode, meaning, natural_order, show
@@ -100,13 +99,12 @@ def split_notes(
         if split != "train":
             unknown = preprocessing.unknown(cells[split])
             notes += [unknown_note(column, count, f"the {split} split") for column, count in unknown.items()]
-    target = preprocessing.spec.target
-    if isinstance(target, Classes):
-        for split, rows in splits.items():
-            absent = natural_order(set(target.names) - set(labels.cells.gather(rows).unique()))
-            if absent:
-                said = ", ".join(map(repr, absent[:5]))
-                notes.append(Finding(f"No row in {split} has the class {said}: it is not measured there."))
+    classes = set(preprocessing.spec.target.classes)
+    for split, rows in splits.items() if classes else ():
+        absent = natural_order(classes - set(labels.cells.gather(rows).unique()))
+        if absent:
+            said = ", ".join(map(repr, absent[:5]))
+            notes.append(Finding(f"No row in {split} has the class {said}: it is not measured there."))
     inputs, examples = len(preprocessing.spec.columns), len(splits["train"])
     if inputs > examples:
         notes.append(
@@ -127,7 +125,7 @@ def _way_back(column: str, type: ColumnType) -> str:
 
 def _example(present: pl.Series, type: ColumnType) -> str:
     """The range of numbers and dates, or the first few different values of anything else."""
-    if type.kind in ("number", "date"):
+    if type.ordered:
         values = decode(present, type)
         values = values[~np.isnan(values)]
         return f"{show(values.min(), type)} … {show(values.max(), type)}" if len(values) else ""

@@ -42,7 +42,7 @@ def plain_numerals(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.
     """The table with its numbers as a computer writes them; the decimal sign of the file, auto where nothing
     tells it; and notes.
 
-    Cells that are no number in the way of their column stay as they are, to be refused by name.
+    Cells that are no number in the way of their column stay as they are, to be rejected by name.
     """
     columns = _look(frame)
     signs = {"," for c in columns if c.comma and not c.point} | {"." for c in columns if c.point and not c.comma}

@@ -15,14 +15,14 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError, Problem
-from ...spec import TableSpec, Value
+from ...spec import TableSpec
 from ..sets import TensorSplit
 from ..splits import Rows
 from .columns import ColumnType, explain, meaning, unreadable
 from .encoders import Category, Encoder, encoder_from_json
 from .forms import KEPT, Form
 from .reading import Table, columns_table, counted, frame_table, read_table, rows_table
-from .targets import named, read_labels
+from .targets import named, read_targets
 
 Cells = Mapping[str, pl.Series]  # column → (n,) what its cells mean
 
@@ -54,7 +54,7 @@ class TablePreprocessing:
 
     spec: TableSpec
     encoders: tuple[Encoder, ...]  # one for each column that is an input
-    fill: bool = False  # whether a cell that is not of its column's type counts as missing, or is refused
+    fill: bool = False  # whether a cell that is not of its column's type counts as missing, or is rejected
     written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
 
     def examples(self, sources: Any) -> TableSplit:
@@ -77,14 +77,7 @@ class TablePreprocessing:
         table = read_table(Path(source).expanduser(), self.written)
         target = self.spec.target
         self._require([target.column], table)
-        labels = read_labels(table, target.column, "number" if isinstance(target, Value) else "category")
-        if problems := list(labels.problems().values()):
-            raise DataError(
-                f"{counted(len(problems), 'row')} of {table.title} cannot be compared with predictions.",
-                problems,
-                "Fix those targets, or take the rows out.",
-            )
-        return self._as_split(table, labels.tensor(target, np.arange(len(table))))
+        return self._as_split(table, read_targets(table, target.column, target))
 
     def encode(self, cells: Cells) -> Tensor:
         """The inputs (n, F) float32 of cells whose meaning was read. Raises DataError where a number overflows."""
@@ -115,9 +108,7 @@ class TablePreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TablePreprocessing:
         """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
-        spec = specs.from_json(data["spec"])
-        if not isinstance(spec, TableSpec):
-            raise TypeError(f"a preprocessing of tables with a spec of kind {spec.kind}")
+        spec = specs.read_as(data["spec"], TableSpec)
         return cls(
             spec,
             tuple(encoder_from_json(column) for column in data["columns"]),
@@ -126,7 +117,7 @@ class TablePreprocessing:
         )
 
     def _as_split(self, table: Table, target: Tensor | None) -> TableSplit:
-        """All rows of a table, refused where a cell is not of its column's type."""
+        """All rows of a table, rejected where a cell is not of its column's type."""
         self._require([encoder.name for encoder in self.encoders], table)
         cells = {encoder.name: meaning(table.frame[encoder.name]) for encoder in self.encoders}
         notes = []

@@ -1,7 +1,7 @@
 """Reading tables: CSV, TSV and Parquet files, and rows that are in memory already.
 
 Whatever it came from, a table is read as text, each cell as the person wrote it; what the cells mean is for `columns`.
-A file that is not what its name says is refused with the line, never repaired.
+A file that is not what its name says is rejected with the line, never repaired.
 """
 
 from __future__ import annotations

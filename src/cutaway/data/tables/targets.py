@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...errors import DataError, Problem, brief
 from ...spec import Classes, Simple, Value
+from ..settings import DataSettings
 from ..splits import Array, Rows
 from .columns import MOSTLY, ColumnType, decode, explain, meaning, natural_order, unreadable
 from .encoders import mean_and_std
@@ -106,7 +107,7 @@ def read_labels(table: Table, column: str, kind: str | None) -> Labels:
 
 
 def check_learnable(labels: Labels, rows: Rows, splits: int) -> None:
-    """Refuse targets that `rows` cannot teach: a single value, or classes with fewer examples than there are splits."""
+    """Reject targets that `rows` cannot teach: a single value, or classes with fewer examples than there are splits."""
     if len(rows) < splits:
         raise DataError(
             f"{labels.table.title} has {counted(len(rows), 'usable row')}: train, val and test need at least one each.",
@@ -141,11 +142,24 @@ def check_learnable(labels: Labels, rows: Rows, splits: int) -> None:
     )
 
 
+def read_targets(table: Table, column: str, target: Simple) -> Tensor:
+    """The targets of another table's rows, as training had them. Raises DataError for each row without a target or with
+    a class that training did not know."""
+    labels = read_labels(table, column, target.cells)
+    if problems := list(labels.problems().values()):
+        raise DataError(
+            f"{counted(len(problems), 'row')} of {table.title} cannot be compared with predictions.",
+            problems,
+            "Fix those targets, or take the rows out.",
+        )
+    return labels.tensor(target, np.arange(len(table)))
+
+
 def check_taught(labels: Labels, target: Simple, splits: dict[str, Rows]) -> None:
-    """Refuse classes that occur outside the training split alone: they cannot be learned."""
-    if not isinstance(target, Classes):
+    """Reject classes that occur outside the training split alone: they cannot be learned."""
+    if not target.classes:
         return
-    outside = {name: set(labels.cells.gather(rows).unique()) - set(target.names) for name, rows in splits.items()}
+    outside = {name: set(labels.cells.gather(rows).unique()) - set(target.classes) for name, rows in splits.items()}
     strange = natural_order(set().union(*outside.values()))
     if strange:
         where = " and ".join(name for name, classes in outside.items() if classes)
@@ -154,9 +168,9 @@ def check_taught(labels: Labels, target: Simple, splits: dict[str, Rows]) -> Non
             f"{', '.join(map(repr, strange[:5]))}{', …' if len(strange) > 5 else ''}.",
             fix="Use another split_seed, smaller val and test or a larger max_samples, or take those rows out.",
         )
-    if len(target.names) == 1:
+    if len(target.classes) == 1:
         raise DataError(
-            f"The training split holds one class only, {target.names[0]!r}.",
+            f"The training split holds one class only, {target.classes[0]!r}.",
             fix="Use another split_seed or a larger max_samples.",
         )
 
@@ -185,6 +199,19 @@ def complete_rows(
             "Fill them in, or leave those rows out with missing=drop.",
         )
     return rows, [f"missing=drop left out {counted(len(found), 'row')} for want of a target or group: {named(found)}."]
+
+
+def group_numbers(table: Table, group: str, rows: Rows, settings: DataSettings) -> Array:
+    """The group of each of `rows` as a number. Raises DataError where there are fewer groups than splits."""
+    groups = meaning(table.frame[group]).gather(rows).rank("dense").to_numpy()
+    needed = 1 + (settings.val > 0) + (settings.test > 0)
+    if groups.max() < needed:
+        raise DataError(
+            f"The group column {group!r} has {counted(int(groups.max()), 'different value')}, and the {needed} splits "
+            "need one each.",
+            fix="Give another group=COLUMN, or none.",
+        )
+    return groups
 
 
 def named(problems: list[Problem]) -> str:

@@ -7,7 +7,6 @@ Texts are split before they are cut into tokens; the tokenizer is fitted on the 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,20 +15,20 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ...errors import DataError, Problem, SettingError
-from ...spec import Classes, Simple, TextSpec, Value
-from ..applicable import refuse_changed, refuse_settings_for_others
+from ...errors import Problem, SettingError
+from ...spec import Classes, Simple
+from ..assembly import Origin, assemble
 from ..findings import absent_classes
 from ..folders import TEXTS, find
+from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, split_hash, split_indices, straddle_note
-from ..tables.columns import meaning
+from ..splits import Rows, complete_split, straddle_note
 from ..tables.forms import Form
-from ..tables.reading import Table, counted
+from ..tables.reading import Table
 from ..tables.roles import find_column
-from ..tables.targets import Labels, check_learnable, complete_rows, read_labels
-from .fitting import fit_tokenizer, frame_note, framed, tokenizer_note, vocabulary_of
+from ..tables.targets import check_learnable, complete_rows, group_numbers, read_labels
+from .fitting import fit_tokenizer, frame_note, frame_of, spec_for, tokenizer_note
 from .preprocessing import AUTO_LENGTH, OTHER_LENGTH, TextPreprocessing, unknown_fraction
 from .reading import LABEL, TEXT, digest_of, pair_table, read_files, read_text_table, with_text
 from .tokenizers import Tokenizer
@@ -42,13 +41,10 @@ def text_dataset(
     texts: Sequence[str],
     labels: Numbers,
     classes: Sequence[str],
+    origin: Origin,
     settings: DataSettings,
     *,
-    name: str,
-    source: str,
-    fingerprint: str,
     splits: Mapping[str, Rows] | None = None,
-    notes: Sequence[str] = (),
     names: Sequence[str] | None = None,
     tokenizer: str = "words",
     blanks: bool = False,
@@ -60,7 +56,6 @@ def text_dataset(
     `names` are what a person calls the texts. `tokenizer` is what tokenizer=auto takes; with `blanks` the words stand
     between blanks already.
     """
-    refuse_settings_for_others(settings, "text")
     indices = complete_split(labels, classes, splits, settings)
     return _assembled(
         texts,
@@ -68,11 +63,8 @@ def text_dataset(
         indices,
         Classes(tuple(classes), column),
         {split: torch.from_numpy(labels[rows]) for split, rows in indices.items()},
+        origin,
         settings,
-        name=name,
-        source=source,
-        fingerprint=fingerprint,
-        notes=notes,
         tokenizer=tokenizer,
         blanks=blanks,
     )
@@ -98,9 +90,8 @@ def open_table(path: Path, settings: DataSettings) -> DataSet:
         notes.append(f"Only text and target are read; these columns are not: {', '.join(others[:10])}.")
     if group is not None:
         notes.append(f"Column {group} keeps rows together in the split and is no input.")
-    with path.open("rb") as file:
-        fingerprint = hashlib.file_digest(file, "sha256").hexdigest()
-    data = _of_table(table, text, target, group, settings, path.stem, str(path), fingerprint, notes)
+    origin = dataclasses.replace(Origin.of_file(path), notes=notes)
+    data = _of_table(table, text, target, group, origin, settings)
     assert isinstance(data.preprocessing, TextPreprocessing)
     data.preprocessing = dataclasses.replace(data.preprocessing, written=table.form.kept())
     return data
@@ -111,7 +102,7 @@ def open_lines(
 ) -> DataSet:
     """Two files line by line: a text on each line of the one, its class or number on that line of the other."""
     table = pair_table(texts, lines, labels)
-    return _of_table(table, TEXT, LABEL, None, settings, texts.stem, str(texts), digest, [])
+    return _of_table(table, TEXT, LABEL, None, Origin(texts.stem, str(texts), digest), settings)
 
 
 def open_folder(path: Path, settings: DataSettings) -> DataSet:
@@ -123,36 +114,26 @@ def open_folder(path: Path, settings: DataSettings) -> DataSet:
         if getattr(settings, key) is not None:
             raise SettingError(f"{key}= names a column of a table, and {path} is a folder of texts: leave it out.")
     found = find(path, TEXTS)
-    names = [str(file.relative_to(path)) for file in found.files]
+    names = found.names
     read, empty = read_files(found.files, names)
     at = {name: i for i, name in enumerate(names)}
     without = {at[problem.where]: problem for problem in empty}
     kept, left_out = with_text(np.arange(len(names)), without, settings.missing, "file")
     splits = found.splits or {"train": np.arange(len(names))}
+    digest = digest_of(f"{digest}  {name}" for digest, name in zip(read.digests, names))
     return text_dataset(
         read.texts,
         found.labels,
         found.classes,
+        Origin(path.resolve().name, str(path), digest, [*found.notes, *left_out]),
         settings,
-        name=path.resolve().name,
-        source=str(path),
-        fingerprint=digest_of(f"{digest}  {name}" for digest, name in zip(read.digests, names)),
         splits={split: np.intersect1d(rows, kept) for split, rows in splits.items()},
-        notes=[*found.notes, *left_out],
         names=names,
     )
 
 
 def _of_table(
-    table: Table,
-    text: str,
-    target: str,
-    group: str | None,
-    settings: DataSettings,
-    name: str,
-    source: str,
-    fingerprint: str,
-    notes: Sequence[str],
+    table: Table, text: str, target: str, group: str | None, origin: Origin, settings: DataSettings
 ) -> DataSet:
     labels = read_labels(table, target, None)
     rows, without_target = complete_rows(table, labels, group, settings.missing)
@@ -162,47 +143,21 @@ def _of_table(
     check_learnable(labels, rows, splits=1 + (settings.val > 0) + (settings.test > 0))
     classes: Simple = labels.fit(rows)
     numbers = np.zeros(len(table), np.int64)
-    if isinstance(classes, Classes):
+    if classes.classes:
         numbers[rows] = labels.tensor(classes, rows).numpy()
-    given = {"train": rows} if group is None else _grouped(table, labels, rows, group, settings)
-    indices = complete_split(numbers, classes.names if isinstance(classes, Classes) else [target], given, settings)
-    fitted = labels.fit(indices["train"]) if isinstance(classes, Value) else classes
+    groups = None if group is None else group_numbers(table, group, rows, settings)
+    indices = complete_split(numbers, classes.classes or [target], {"train": rows}, settings, groups)
+    fitted = classes if classes.classes else labels.fit(indices["train"])
     return _assembled(
         texts,
         [table.place(i) for i in range(len(table))],
         indices,
         fitted,
         {split: labels.tensor(fitted, of_split) for split, of_split in indices.items()},
+        dataclasses.replace(origin, notes=[*origin.notes, *without_target, *without_text]),
         settings,
-        name=name,
-        source=source,
-        fingerprint=fingerprint,
-        notes=[*notes, *without_target, *without_text],
         text_column=text,
     )
-
-
-def _grouped(table: Table, labels: Labels, rows: Rows, group: str, settings: DataSettings) -> dict[str, Rows]:
-    """The rows of each split, where the rows of a group stay together."""
-    if settings.val + settings.test >= 1:
-        raise SettingError(f"val={settings.val:g} and test={settings.test:g} must be below 1 together.")
-    groups = meaning(table.frame[group]).gather(rows).rank("dense").to_numpy()
-    needed = 1 + (settings.val > 0) + (settings.test > 0)
-    if groups.max() < needed:
-        raise DataError(
-            f"The group column {group!r} has {counted(int(groups.max()), 'different value')}, and the {needed} splits "
-            "of the split need one each.",
-            fix="Give another group=COLUMN, or none.",
-        )
-    indices = split_indices(
-        len(rows),
-        val=settings.val,
-        test=settings.test,
-        seed=settings.split_seed,
-        strata=labels.classes(rows),
-        groups=groups,
-    )
-    return {split: rows[chosen] for split, chosen in indices.items()}
 
 
 def _assembled(
@@ -211,25 +166,19 @@ def _assembled(
     indices: Mapping[str, Rows],
     target: Simple,
     values: Mapping[str, Tensor],
+    origin: Origin,
     settings: DataSettings,
     *,
-    name: str,
-    source: str,
-    fingerprint: str,
-    notes: Sequence[str],
     tokenizer: str = "words",
     blanks: bool = False,
     text_column: str = TEXT,
 ) -> DataSet:
     """The data set of texts in splits: the tokenizer fitted, every split encoded. `values` is the target of each
     split."""
-    refuse_changed(settings, FOR_RUNNING_TEXT, "is for running text, and each of these texts has a target")
+    reject_changed(settings, FOR_RUNNING_TEXT, "is for running text, and each of these texts has a target")
     fitted, given = fit_tokenizer(settings, tokenizer, [texts[i] for i in indices["train"]], blanks=blanks)
     length = settings.length or AUTO_LENGTH.get(fitted.kind, OTHER_LENGTH)
-    vocab_size = vocabulary_of(fitted, bool(settings.special_tokens))
-    frame = framed(fitted, length) if settings.special_tokens else None
-    around: tuple[int, ...] = frame or ()
-    unmeasured = TextPreprocessing(TextSpec(vocab_size, 1, target, *around), fitted, length, text_column)
+    unmeasured = TextPreprocessing(spec_for(fitted, settings, length, target), fitted, length, text_column)
     prepared = {
         split: unmeasured.as_split(
             [texts[i] for i in rows], values[split], [names[i] for i in rows], f"the {split} split's texts"
@@ -237,26 +186,16 @@ def _assembled(
         for split, rows in indices.items()
     }
     longest = max(int(split.lengths.max()) for split in prepared.values())
-    preprocessing = dataclasses.replace(unmeasured, spec=TextSpec(vocab_size, longest, target, *around))
-    straddle = straddle_note(texts, indices, names.__getitem__, "texts")
-    return DataSet(
-        name=name,
-        source=source,
-        spec=preprocessing.spec,
-        splits=dict(prepared),
-        preprocessing=preprocessing,
-        fingerprint=fingerprint,
-        split_hash=split_hash(indices),
-        notes=[
-            *notes,
-            tokenizer_note(fitted, given),
-            *([frame_note(fitted, frame)] if frame else []),
-            *(note for split in prepared.values() for note in split.notes),
-            *unknown_notes({split: found.values.numpy() for split, found in prepared.items()}, fitted, given),
-            *([straddle] if straddle else []),
-            *(absent_classes(values, target.names) if isinstance(target, Classes) else []),
-        ],
-    )
+    preprocessing = dataclasses.replace(unmeasured, spec=dataclasses.replace(unmeasured.spec, longest=longest))
+    notes = [
+        tokenizer_note(fitted, given),
+        frame_note(fitted, frame_of(preprocessing.spec)),
+        *(note for split in prepared.values() for note in split.notes),
+        *unknown_notes({split: found.values.numpy() for split, found in prepared.items()}, fitted, given),
+        straddle_note(texts, indices, names.__getitem__, "texts"),
+        *absent_classes(values, target),
+    ]
+    return assemble(origin, settings, indices, preprocessing, prepared, notes)
 
 
 def unknown_notes(ids: Mapping[str, Numbers], tokenizer: Tokenizer, given: bool = False) -> list[str]:

@@ -30,11 +30,12 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError
 from ...spec import Context, TextSpec
-from ..applicable import refuse_changed, refuse_settings_for_others
-from ..sets import DataSet, Split
+from ..assembly import Origin, assemble
+from ..kinds import reject_changed
+from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import SPLITS, split_by_position
-from .running_files import BLANK_LINE, find_texts, joined, read_text, texts_of
+from .running_files import BLANK_LINE, joined, read_texts, texts_of
 from .stretches import STRETCH, ContextSplit, Draws
 from .tokenizer_files import tokenizer_from_json
 from .tokenizers import UNKNOWN, Tokenizer, Words, train_tokenizer
@@ -90,9 +91,8 @@ class ContextPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ContextPreprocessing:
         """The object that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is not one."""
-        spec = specs.from_json(data["spec"])
-        if not isinstance(spec, TextSpec) or not isinstance(spec.target, Context):
-            raise TypeError(f"a preprocessing of contexts with a spec of kind {spec.kind} for {spec.target.column}")
+        spec = specs.read_as(data["spec"], TextSpec, Context)
+        assert isinstance(spec.target, Context)
         counts = torch.tensor(data["counts"], dtype=torch.int64)
         if len(counts) != spec.vocab_size:
             raise ValueError(f"{len(counts)} counts of {spec.vocab_size} words")
@@ -102,64 +102,44 @@ class ContextPreprocessing:
 
 def open_context(path: Path, settings: DataSettings) -> DataSet:
     """Read a .txt or a folder of .txt for word vectors. Raises DataError that names file and line, SettingError."""
-    files = find_texts(path)
-    read = {split: [read_text(file) for file in of_split] for split, of_split in files.items()}
-    lines = [
-        f"{r.sha256}  {file.relative_to(path) if path.is_dir() else file.name}\n"
-        for split in files
-        for file, r in zip(files[split], read[split])
-    ]
-    return context_dataset(
-        {split: joined([f"{r.text}\n" for r in of_split]) for split, of_split in read.items()},
-        settings,
-        name=path.resolve().name if path.is_dir() else path.stem,
-        source=str(path),
-        fingerprint=hashlib.sha256("".join(lines).encode()).hexdigest(),
-        notes=[note for of_split in read.values() for r in of_split for note in r.notes],
-    )
+    _, read, origin = read_texts(path)
+    texts = {split: joined([f"{r.text}\n" for r in of_split]) for split, of_split in read.items()}
+    return context_dataset(texts, origin, settings)
 
 
-def context_dataset(
-    texts: Mapping[str, str] | Sequence[str],
-    settings: DataSettings,
-    *,
-    name: str,
-    source: str,
-    fingerprint: str,
-    notes: Sequence[str] = (),
-) -> DataSet:
+def context_dataset(texts: Mapping[str, str] | Sequence[str], origin: Origin, settings: DataSettings) -> DataSet:
     """A data set for word vectors from the text of each split, or from texts that are split by position.
 
     The vocabulary is that of the training split. `max_samples` keeps the first so many stretches of 16 words of it.
     Raises DataError where there is too little text, SettingError.
     """
-    refuse_settings_for_others(settings, "text")
-    refuse_changed(settings, NOT_FOR_CONTEXTS, "means nothing for word vectors, which are learned from running text")
+    reject_changed(settings, NOT_FOR_CONTEXTS, "means nothing for word vectors, which are learned from running text")
     whole = dict(texts) if isinstance(texts, Mapping) else {"train": "\n\n".join(texts)}
     splits, said = split_by_position(whole, settings, whole_words=True)
     try:
         tokenizer, ids, lengths, done = _words_of(splits["train"], settings)
     except DataError as error:
-        raise DataError(f"{source} cannot be learned from. {error}") from error
+        raise DataError(f"{origin.source} cannot be learned from. {error}") from error
+    short = f"{origin.source} is too short for word vectors"
     if len(ids) < 2:
-        raise DataError(f"{source} is too short for word vectors: {len(ids)} of its words are in the vocabulary.")
+        raise DataError(f"{short}: {len(ids)} of its words are in the vocabulary.")
     window, subsample = settings.window, settings.subsample
     draws = Draws(ids.bincount(minlength=len(tokenizer)), window, subsample)
     spec = TextSpec(len(tokenizer), STRETCH + 2 * window, Context(len(tokenizer), window=window))
     preprocessing = ContextPreprocessing(spec, tokenizer, draws)
-    told = [*notes, *said, *done]
+    told = [*said, *done]
     found = {"train": ContextSplit(ids, lengths, draws, tokenizer.tokens)}
     for split in (split for split in SPLITS[1:] if split in splits):
         try:
             found[split] = preprocessing.as_split(splits[split])
         except DataError as error:
             raise DataError(
-                f"{source} is too short for word vectors: its {split} split has fewer than two words that are known.",
+                f"{short}: its {split} split has fewer than two words that are known.",
                 fix=f"Give more text, a smaller min_count, or {split}=0.",
             ) from error
         if not _has_context(found[split]):
             raise DataError(
-                f"{source} is too short for word vectors: subsampling leaves no word of its {split} split a context.",
+                f"{short}: subsampling leaves no word of its {split} split a context.",
                 fix=f"Give more text, subsample=0, or {split}=0.",
             )
     if settings.max_samples is not None:
@@ -183,17 +163,7 @@ def context_dataset(
             assert stream is not None
             digest.update(f"{split} {len(stream)}\n".encode())
             digest.update(stream.numpy().astype("<i8").tobytes())
-    held: dict[str, Split] = {**found}
-    return DataSet(
-        name=name,
-        source=source,
-        spec=spec,
-        splits=held,
-        preprocessing=preprocessing,
-        fingerprint=fingerprint,
-        split_hash=digest.hexdigest(),
-        notes=told,
-    )
+    return assemble(origin, settings, digest.hexdigest(), preprocessing, found, told)
 
 
 def _has_context(split: ContextSplit) -> bool:

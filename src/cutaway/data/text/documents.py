@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from ...errors import DataError, SettingError
+from ...errors import DataError
 from ..settings import DataSettings
-from ..splits import SPLITS
+from ..splits import SPLITS, fractions_left
 from ..tables.reading import counted
 from .running_files import Read, parted
 
@@ -32,10 +32,7 @@ def split_documents(documents: Mapping[str, Sequence[Read]], settings: DataSetti
 
     Raises SettingError or DataError where nothing would be left to train on, or nothing for another split.
     """
-    val = 0.0 if "val" in documents else settings.val
-    test = 0.0 if "test" in documents else settings.test
-    if val + test >= 1:
-        raise SettingError(f"val={val:g} and test={test:g} leave nothing to train on: together they must be below 1.")
+    val, test = fractions_left(settings, documents)
     whole = documents["train"]
     fractions = {"train": 1 - val - test, "val": val, "test": test}
     cut = [split for split in SPLITS if fractions[split]]

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from ...errors import FileError, SettingError
 from ...files import exists, refuse_address
-from ...spec import TextSpec
-from ..applicable import refuse_changed
+from ...spec import Simple, Tags, TextSpec
+from ..kinds import reject_changed
 from ..settings import DataSettings
 from .tokenizer_files import open_tokenizer
 from .tokenizers import KINDS, PRETRAINED, Tokenizer, train_tokenizer
@@ -49,7 +49,7 @@ def given_tokenizer(settings: DataSettings) -> Tokenizer | None:
         found = open_tokenizer(named)
     except FileError as error:
         raise FileError(f"tokenizer={named} cannot be taken. {error}") from error
-    refuse_changed(settings, OF_ITS_OWN, f"says how a tokenizer is fitted, and that of {named} is fitted already")
+    reject_changed(settings, OF_ITS_OWN, f"says how a tokenizer is fitted, and that of {named} is fitted already")
     return found
 
 
@@ -92,6 +92,13 @@ def framed(tokenizer: Tokenizer, length: int) -> Frame:
     if length < LEAST_FRAMED:
         raise SettingError(f"length={length} leaves nothing within the frame of a text: give at least {LEAST_FRAMED}.")
     return frame_for(tokenizer)
+
+
+def spec_for(tokenizer: Tokenizer, settings: DataSettings, length: int, target: Simple | Tags) -> TextSpec:
+    """The spec of texts of at most `length` tokens, in a frame where that is asked for; their longest is not measured
+    yet. Raises as `framed`."""
+    frame = framed(tokenizer, length) if settings.special_tokens else ()
+    return TextSpec(vocabulary_of(tokenizer, bool(settings.special_tokens)), 1, target, *frame)
 
 
 def mask_for(tokenizer: Tokenizer) -> int:
@@ -142,8 +149,10 @@ def tokenizer_note(tokenizer: Tokenizer, given: bool) -> str:
     return f"Text is cut into {how}{cased}: {count:,} are told apart, {told}."
 
 
-def frame_note(tokenizer: Tokenizer, frame: Frame) -> str:
-    """A sentence on the frame."""
+def frame_note(tokenizer: Tokenizer, frame: Frame | None) -> str | None:
+    """A sentence on the frame, where there is one."""
+    if frame is None:
+        return None
     begin, end = (
         tokenizer.tokens[i] if tokenizer.kind == PRETRAINED else f"a token of its own (id {i:,})" for i in frame
     )

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from PIL.Image import Image
 from torch import Tensor
 
 from ...errors import DataError
@@ -24,7 +23,7 @@ from .windows import Windows
 AS_READ = 0  # the seed of what is hidden when nothing is learned
 
 
-class MaskedSplit:
+class MaskedSplit(Split):
     """One or several streams of tokens, in windows of which some tokens are hidden.
 
     inputs are tokens (N, T) and a mask (N, T), True where a token is real; target (N, T) is the token where it was
@@ -87,11 +86,6 @@ class MaskedSplit:
     def name(self, i: int) -> str:
         """The stream, and which of its tokens the window holds, counted from 0."""
         return self._windows.name(i, self._names)
-
-    def picture(self, i: int) -> Image | None:
-        """Text is no picture."""
-        del i
-        return None
 
     def row(self, i: int) -> dict[str, str] | None:
         """The window's text, nothing hidden."""

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from ...errors import DataError, SettingError
 from ...spec import Target
-from ..applicable import refuse_changed, refuse_settings_for_others
 from ..folders import SPLIT_FOLDERS, TEXTS, entries, subfolders
+from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..tables.dataset import TABLE_SUFFIXES
+from ..tables.opening import TABLE_SUFFIXES
 from .classes import open_folder, open_lines, open_table
 from .reading import read_pair
 from .tagged import TAGGED, tagged_lines
@@ -26,9 +26,8 @@ def open_text(path: Path, settings: DataSettings, targets: tuple[type[Target], .
     each word of it; without one, and in a folder without class folders, it is text that runs on. `targets` are what
     the model learns, where it says so. Raises FileError, DataError, UnknownName or SettingError.
     """
-    refuse_settings_for_others(settings, "text")
     if path.suffix.lower() not in TABLE_SUFFIXES:
-        refuse_changed(settings, ("separator", "decimal", "encoding", "header"), f"is for tables, and {path} is none")
+        reject_changed(settings, ("separator", "decimal", "encoding", "header"), f"is for tables, and {path} is none")
     if path.is_dir() and has_classes(path):
         return open_folder(path, settings)
     suffix = path.suffix.lower()

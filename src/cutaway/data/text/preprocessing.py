@@ -19,8 +19,8 @@ from ...spec import Classes, TextSpec, Value
 from ..folders import TEXTS, labelled
 from ..sets import SequenceSplit
 from ..tables.forms import KEPT, Form
-from ..tables.reading import TABLE_SUFFIXES, Table, counted, frame_table
-from ..tables.targets import read_labels
+from ..tables.reading import TABLE_SUFFIXES, Table, frame_table
+from ..tables.targets import read_targets
 from .fitting import Frame, frame_of, padding_of, stand_in
 from .reading import TEXT, pair_table, read_files, read_pair, read_text_table
 from .tagged import TAGGED
@@ -137,9 +137,7 @@ class TextPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TextPreprocessing:
         """The object that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is not one."""
-        spec = specs.from_json(data["spec"])
-        if not isinstance(spec, TextSpec):
-            raise TypeError(f"a preprocessing of text with a spec of kind {spec.kind}")
+        spec = specs.read_as(data["spec"], TextSpec)
         written = Form.from_json(data.get("read"))
         return cls(spec, tokenizer_from_json(data["tokenizer"]), int(data["length"]), data["column"], written)
 
@@ -183,14 +181,7 @@ class TextPreprocessing:
         assert isinstance(target, Classes | Value), "what texts of one target each are trained for"
         if of not in table.columns:
             raise DataError(f"The target stands in the column {of!r}, which {table.title} lacks.")
-        labels = read_labels(table, of, "number" if isinstance(target, Value) else "category")
-        if problems := list(labels.problems().values()):
-            raise DataError(
-                f"{counted(len(problems), 'row')} of {table.title} cannot be compared with predictions.",
-                problems,
-                "Fix those targets, or take the rows out.",
-            )
-        return self.as_split(texts, labels.tensor(target, np.arange(len(table))), names)
+        return self.as_split(texts, read_targets(table, of, target), names)
 
 
 def cut(whole: Numbers, most: int) -> tuple[Numbers, Numbers]:

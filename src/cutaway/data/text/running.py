@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -18,15 +19,16 @@ from torch import Tensor
 
 from ...errors import DataError, SettingError
 from ...spec import Context, Masked, NextToken, Target, TextSpec
-from ..applicable import refuse_changed, refuse_settings_for_others
-from ..sets import DataSet, Split
+from ..assembly import Origin, assemble
+from ..kinds import reject_changed
+from ..sets import DataSet
 from ..settings import DataSettings
 from ..splits import SPLITS, split_by_position
 from . import fitting
 from .context import open_context
 from .documents import documents_of, split_documents
 from .masked import MaskedPreprocessing
-from .running_files import Read, find_texts, joined, read_text
+from .running_files import Read, joined, read_text, read_texts
 from .running_preprocessing import Reading, RunningPreprocessing, pieces_of
 from .tokenizers import PRETRAINED, Tokenizer
 
@@ -38,6 +40,7 @@ MASKED_STEPS = 128  # of masked text, with the frame, as in most steps of BERT's
 ALPHABET = 1000  # more different characters than this are cut into subwords by tokenizer=auto
 NOT_FOR_RUNNING_TEXT = ("text", "target", "missing", "group")
 FOR_MASKED = ("mask_prob", "whole_words")
+Notes = list[str | None]
 
 
 def open_running(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
@@ -48,12 +51,10 @@ def open_running(path: Path, settings: DataSettings, targets: tuple[type[Target]
     and masked text is cut by WordPiece. A step has 64 characters, or 35 tokens of another kind, or 128 of masked text.
     Raises DataError that names file and line, FileError, SettingError.
     """
-    refuse_settings_for_others(settings, "text")
     if Context in targets and NextToken not in targets:
         return open_context(path, settings)
-    files = find_texts(path)
-    read = {split: [read_text(file) for file in of_split] for split, of_split in files.items()}
-    notes = [note for of_split in read.values() for r in of_split for note in r.notes]
+    files, read, origin = read_texts(path)
+    notes = [*origin.notes]
     kind = settings.tokenizer
     if kind == fitting.AUTO:
         letters = set().union(*(r.text for r in read["train"]))
@@ -72,18 +73,8 @@ def open_running(path: Path, settings: DataSettings, targets: tuple[type[Target]
         notes += _order_notes(files)
         texts = {split: joined([r.text for r in of_split]) for split, of_split in read.items()}
         splits, said = split_by_position(texts, settings, whole_words=kind != "characters")
-    lines = [f"{r.sha256}  {file.relative_to(path) if path.is_dir() else file.name}\n"
-             for split in files for file, r in zip(files[split], read[split])]  # fmt: skip
-    return running_dataset(
-        splits,
-        settings,
-        name=path.resolve().name if path.is_dir() else path.stem,
-        source=str(path),
-        fingerprint=hashlib.sha256("".join(lines).encode()).hexdigest(),
-        notes=[*notes, *said],
-        tokenizer=kind,
-        targets=targets,
-    )
+    origin = replace(origin, notes=[*notes, *said])
+    return running_dataset(splits, origin, settings, tokenizer=kind, targets=targets)
 
 
 def learns_masked(targets: tuple[type[Target], ...]) -> bool:
@@ -93,12 +84,9 @@ def learns_masked(targets: tuple[type[Target], ...]) -> bool:
 
 def running_dataset(
     splits: Mapping[str, str | Sequence[Read]],
+    origin: Origin,
     settings: DataSettings,
     *,
-    name: str,
-    source: str,
-    fingerprint: str,
-    notes: Sequence[str] = (),
     tokenizer: str = "characters",
     blanks: bool = False,
     line_end: str = "",
@@ -111,9 +99,8 @@ def running_dataset(
     what the model learns: hidden tokens where Masked is among them and NextToken is not, else the next token.
     Raises DataError where a split is too short, SettingError.
     """
-    refuse_settings_for_others(settings, "text")
     why = "is for texts with a target each, and this is running text, which is its own target"
-    refuse_changed(settings, NOT_FOR_RUNNING_TEXT, why)
+    reject_changed(settings, NOT_FOR_RUNNING_TEXT, why)
     texts = {split: [Read("", text)] if isinstance(text, str) else list(text) for split, text in splits.items()}
     fitted = tokenizer if settings.tokenizer == fitting.AUTO else settings.tokenizer
     line_end = line_end if blanks and fitted not in ("characters", "bpe", "wordpiece") else ""
@@ -123,13 +110,13 @@ def running_dataset(
     try:
         found, given = fitting.fit_tokenizer(settings, tokenizer, pieces_of(train), blanks=blanks)
     except DataError as error:
-        raise DataError(f"{source} cannot be learned from. {error}") from error
+        raise DataError(f"{origin.source} cannot be learned from. {error}") from error
     if given and line_end not in found.tokens:
         line_end = ""
     learned = _masked if learns_masked(targets) else _next
     preprocessing, said = learned(found, settings, line_end)
     told = given or learns_masked(targets)
-    notes = [*notes, *([fitting.tokenizer_note(found, given)] if told else ()), *said]
+    notes = [fitting.tokenizer_note(found, given) if told else None, *said]
     if not line_end and _leaves_out_line_ends(found):
         what = "words" if found.kind == "words" else "subwords"
         notes.append(f"Tokens are {what}: blanks and line ends between them are left out.")
@@ -140,25 +127,17 @@ def running_dataset(
     room = preprocessing.spec.longest - (2 if preprocessing.spec.begin is not None else 0)
     if settings.max_samples is not None:
         streams["train"] = _first_steps(streams["train"], settings.max_samples, room, preprocessing.least - 1)
-    _refuse_short(streams, preprocessing, room, source, settings.documents)
-    notes += [note for split, ids in streams.items() if (note := _unknown_note(split, torch.cat(ids), found.unknown))]
-    held: dict[str, Split] = {split: preprocessing.stream_split(ids, names[split]) for split, ids in streams.items()}
+    _reject_short(streams, preprocessing, room, origin.source, settings.documents)
+    unknown = [_unknown_note(split, torch.cat(ids), found.unknown) for split, ids in streams.items()]
+    held = {split: preprocessing.stream_split(ids, names[split]) for split, ids in streams.items()}
     digests = [f"{split} {hashlib.sha256(_content(splits[split])).hexdigest()}" for split in streams]
-    return DataSet(
-        name=name,
-        source=source,
-        spec=preprocessing.spec,
-        splits=held,
-        preprocessing=preprocessing,
-        fingerprint=fingerprint,
-        split_hash=hashlib.sha256(f"{digests} {sum(map(len, streams['train']))}".encode()).hexdigest(),
-        notes=notes,
-    )
+    split_hash = hashlib.sha256(f"{digests} {sum(map(len, streams['train']))}".encode()).hexdigest()
+    return assemble(origin, settings, split_hash, preprocessing, held, (*notes, *unknown))
 
 
-def _next(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[RunningPreprocessing, list[str]]:
+def _next(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[RunningPreprocessing, Notes]:
     """How text becomes a stream whose next token is predicted, and what a person should know of it."""
-    refuse_changed(settings, FOR_MASKED, "is for masked-language modelling, and this model predicts the next token")
+    reject_changed(settings, FOR_MASKED, "is for masked-language modelling, and this model predicts the next token")
     if settings.special_tokens:
         raise SettingError(
             "special_tokens=true puts tokens around texts, and a text whose next token is predicted runs on: leave "
@@ -175,7 +154,7 @@ def _next(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[
     return RunningPreprocessing(spec, tokenizer, line_end, settings.documents, bool(settings.stateful)), []
 
 
-def _masked(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[MaskedPreprocessing, list[str]]:
+def _masked(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[MaskedPreprocessing, Notes]:
     """How text becomes steps of which some tokens are hidden, and what a person should know of it."""
     if settings.stateful:
         raise SettingError(
@@ -187,17 +166,14 @@ def _masked(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tupl
     vocab_size = fitting.vocabulary_of(tokenizer, with_frame=True)
     mask = fitting.mask_for(tokenizer)
     target = Masked(vocab_size, mask, mask_prob=settings.mask_prob)
-    spec = TextSpec(vocab_size, length, target)
-    notes = []
-    if settings.special_tokens:
-        frame = fitting.framed(tokenizer, length)
-        spec = TextSpec(vocab_size, length, target, *frame)
-        notes.append(fitting.frame_note(tokenizer, frame))
+    frame = fitting.framed(tokenizer, length) if settings.special_tokens else None
+    spec = TextSpec(vocab_size, length, target, *(frame or ()))
     what = "tokens, in whole words," if settings.whole_words else "tokens"
-    notes.append(
+    hidden = (
         f"{100 * settings.mask_prob:.3g} % of the {what} are to be predicted, at least one in each step, chosen "
         "anew in every epoch: 80 % of these are hidden, 10 % are any token instead, 10 % stay as they are."
     )
+    notes = [fitting.frame_note(tokenizer, frame), hidden]
     return MaskedPreprocessing(spec, tokenizer, line_end, settings.documents, settings.whole_words), notes
 
 
@@ -243,7 +219,7 @@ def _first_steps(streams: Sequence[Tensor], limit: int, room: int, after: int) -
     return kept
 
 
-def _refuse_short(
+def _reject_short(
     streams: Mapping[str, Sequence[Tensor]], preprocessing: Reading, room: int, source: str, documents: bool
 ) -> None:
     """Raise DataError where a split is too short to be learned from, or measured on."""

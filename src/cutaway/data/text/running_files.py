@@ -13,6 +13,7 @@ from typing import Any
 
 from ...errors import DataError, Problem
 from ...files import read_bytes
+from ..assembly import Origin
 from ..folders import SPLIT_FOLDERS, TEXTS, entries
 from ..splits import SPLITS
 from ..tables.columns import natural_order
@@ -66,6 +67,20 @@ def find_texts(path: Path) -> dict[str, list[Path]]:
             fix="Put them into a folder train/, or take them out.",
         )
     return {split: splits[split] for split in SPLITS if split in splits}
+
+
+def read_texts(path: Path) -> tuple[dict[str, list[Path]], dict[str, list[Read]], Origin]:
+    """The files of each split of a .txt or a folder of them, what is read of them, and where it comes from."""
+    files = find_texts(path)
+    read = {split: [read_text(file) for file in of_split] for split, of_split in files.items()}
+    lines = [
+        f"{r.sha256}  {file.relative_to(path) if path.is_dir() else file.name}\n"
+        for split in files
+        for file, r in zip(files[split], read[split])
+    ]
+    name = path.resolve().name if path.is_dir() else path.stem
+    notes = [note for of_split in read.values() for r in of_split for note in r.notes]
+    return files, read, Origin(name, str(path), hashlib.sha256("".join(lines).encode()).hexdigest(), notes)
 
 
 def read_text(path: Path) -> Read:

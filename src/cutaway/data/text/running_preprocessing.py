@@ -158,9 +158,7 @@ def read_back(data: dict[str, Any]) -> tuple[TextSpec, Tokenizer, str, bool]:
 
     Raises KeyError or TypeError.
     """
-    spec = specs.from_json(data["spec"])
-    if not isinstance(spec, TextSpec):
-        raise TypeError(f"a preprocessing of running text with a spec of kind {spec.kind}")
+    spec = specs.read_as(data["spec"], TextSpec)
     documents = bool(data.get("documents", False))  # which the first version had not
     return spec, tokenizer_from_json(data["tokenizer"]), str(data["line_end"]), documents
 

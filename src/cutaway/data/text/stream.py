@@ -19,11 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
-from PIL.Image import Image
 from torch import Tensor
 
 from ..lengths import bucketed, in_order
-from ..sets import IGNORED, Batch
+from ..sets import IGNORED, Batch, Split
 from .windows import Windows
 
 EVALUATED = 32  # rows that a stream is read in when nothing is learned: the same for every larger batch size, so that
@@ -31,7 +30,7 @@ EVALUATED = 32  # rows that a stream is read in when nothing is learned: the sam
 FEWEST = 8  # windows that such a row has at least: only its first is predicted without what stood before
 
 
-class StreamSplit:
+class StreamSplit(Split):
     """One or several streams of tokens, as windows.
 
     inputs are tokens (N, T) and a mask (N, T), True where a token is real; target (N, T) is the token after each,
@@ -97,11 +96,6 @@ class StreamSplit:
     def name(self, i: int) -> str:
         """The stream, and which of its tokens the window reads, counted from 0."""
         return self._windows.name(i, self._names)
-
-    def picture(self, i: int) -> Image | None:
-        """Text is no picture."""
-        del i
-        return None
 
     def row(self, i: int) -> dict[str, str] | None:
         """The window's text, with the last token that it predicts."""

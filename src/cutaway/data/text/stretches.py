@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from PIL.Image import Image
 from torch import Tensor
 
-from ..sets import Batch
+from ..sets import Batch, Split
 
 STRETCH = 16  # words that share their noise; an example
 NOISE = 16  # noise words that they share
@@ -50,7 +49,7 @@ class Laid(NamedTuple):
     noise: Tensor  # (n, K) int64
 
 
-class ContextSplit:
+class ContextSplit(Split):
     """A text in stretches of 16 kept words, which are its examples: as many as there is text for in every epoch.
 
     inputs are words (N, L + 2b) with b words of margin on either side, a mask of what is real there, the reach of each
@@ -100,11 +99,6 @@ class ContextSplit:
     def name(self, i: int) -> str:
         """Which of the words that are kept it holds, counted from 0."""
         return f"words {i * STRETCH} to {(i + 1) * STRETCH - 1}"
-
-    def picture(self, i: int) -> Image | None:
-        """Text is no picture."""
-        del i
-        return None
 
     def row(self, i: int) -> dict[str, str] | None:
         """Its words."""

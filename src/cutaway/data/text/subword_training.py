@@ -1,4 +1,4 @@
-"""Fitting subwords on the `tokenizers` library: byte-pair encoding and WordPiece; and what fitting refuses."""
+"""Fitting subwords on the `tokenizers` library: byte-pair encoding and WordPiece; and what fitting rejects."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def train_bpe(texts: Iterable[str], vocab_size: int, min_count: int, lower: bool
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    texts = list(map(refuse_surrogates, texts))
-    refuse_one("characters", sorted(set().union(*texts)))
+    texts = list(map(reject_surrogates, texts))
+    reject_one("characters", sorted(set().union(*texts)))
     _train(library, texts, trainer)
     return _without_added(library)
 
@@ -53,12 +53,12 @@ def train_wordpiece(texts: Iterable[str], vocab_size: int, min_count: int, lower
     library.normalizer = normalizers.BertNormalizer(lowercase=lower, strip_accents=False)
     library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     library.decoder = decoders.WordPiece(cleanup=False)  # which would write do not as don't
-    texts = list(map(refuse_surrogates, texts))
+    texts = list(map(reject_surrogates, texts))
     letters: set[str] = set()
     for text in texts:
         letters.update(library.normalizer.normalize_str(text))
     alphabet = sorted(letter for letter in letters if not letter.isspace())
-    refuse_one("characters", alphabet)
+    reject_one("characters", alphabet)
     # Where the trainer meets the subwords itself, their order, and with it who wins a tie, changes from run to run.
     pieces = [*alphabet, *(f"##{letter}" for letter in alphabet)]
     if vocab_size < 2 + len(pieces):
@@ -115,7 +115,7 @@ def _without_added(library: Library) -> Library:
     return Library.from_str(json.dumps(document))
 
 
-def refuse_one(kind: str, kept: Sequence[str]) -> None:
+def reject_one(kind: str, kept: Sequence[str]) -> None:
     """Raise DataError where there is nothing to tell apart."""
     if len(kept) < 2:
         only = f"one only, {kept[0]!r}" if kept else "none"
@@ -125,7 +125,7 @@ def refuse_one(kind: str, kept: Sequence[str]) -> None:
         )
 
 
-def refuse_surrogates(text: str) -> str:
+def reject_surrogates(text: str) -> str:
     """The text, if it is one. Raises DataError for halves of surrogate pairs, which UTF-8 cannot hold."""
     try:
         text.encode()

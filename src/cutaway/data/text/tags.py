@@ -23,10 +23,11 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError, Problem, SettingError
 from ...spec import Tags, TextSpec
-from ..applicable import refuse_changed, refuse_settings_for_others
+from ..assembly import Origin, assemble
+from ..kinds import reject_changed
 from ..sets import IGNORED, Batch, DataSet, SequenceSplit
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, split_hash, straddle_note
+from ..splits import Rows, complete_split, straddle_note
 from ..tables.columns import natural_order
 from ..tables.reading import TABLE_SUFFIXES, counted
 from .classes import FOR_RUNNING_TEXT, unknown_notes
@@ -35,11 +36,10 @@ from .fitting import (
     fit_tokenizer,
     frame_note,
     frame_of,
-    framed,
     padding_of,
+    spec_for,
     stand_in,
     tokenizer_note,
-    vocabulary_of,
 )
 from .preprocessing import OTHER_LENGTH, gathered, length_notes, placed, shown, text_itself
 from .reading import TEXT, read_lines, read_pair
@@ -210,10 +210,8 @@ class TagPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TagPreprocessing:
         """The object that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is not one."""
-        spec, tokenizer = specs.from_json(data["spec"]), tokenizer_from_json(data["tokenizer"])
-        if not isinstance(spec, TextSpec) or not isinstance(spec.target, Tags):
-            raise TypeError("a preprocessing of tagged text without tags")
-        return cls(spec, tokenizer, int(data["length"]))
+        spec = specs.read_as(data["spec"], TextSpec, Tags)
+        return cls(spec, tokenizer_from_json(data["tokenizer"]), int(data["length"]))
 
     def _sentences(self, source: Any) -> list[tuple[list[str], str]]:
         """The sentences that a source holds, and what each is called; no name where it has none."""
@@ -248,73 +246,55 @@ def open_tagged(
             if getattr(settings, key) is not None:
                 raise SettingError(f"{key}= names a column of a table, and {path} is tagged text: leave it out.")
         tagged, fingerprint = read_tagged(path)
-    return tagged_dataset(tagged, settings, name=path.stem, source=str(path), fingerprint=fingerprint)
+    return tagged_dataset(tagged, Origin(path.stem, str(path), fingerprint), settings)
 
 
 def tagged_dataset(
     tagged: Tagged,
+    origin: Origin,
     settings: DataSettings,
-    *,
-    name: str,
-    source: str,
-    fingerprint: str,
     splits: Mapping[str, Rows] | None = None,
-    notes: Sequence[str] = (),
     column: str = "tag",
 ) -> DataSet:
     """A set of tagged sentences. `splits` are those that it comes with; what it has not is drawn from its training
     sentences, whole sentences at a time."""
-    refuse_settings_for_others(settings, "text")
-    refuse_changed(settings, FOR_RUNNING_TEXT, "is for running text, and this text is tagged")
+    reject_changed(settings, FOR_RUNNING_TEXT, "is for running text, and this text is tagged")
     assert tagged.tags is not None, "read with its tags"
     names = natural_order(set(itertools.chain.from_iterable(tagged.tags)))
     if len(names) == 1:
-        raise DataError(f"Every token of {source} has the tag {names[0]!r}: there is nothing to tell apart.")
+        raise DataError(f"Every token of {origin.source} has the tag {names[0]!r}: there is nothing to tell apart.")
     whole = np.zeros(len(tagged.sentences), np.int64)
     indices = complete_split(whole, ["sentence"], splits, settings)
     tokenizer, given = _fitted([tagged.sentences[i] for i in indices["train"]], settings)
     length = settings.length or OTHER_LENGTH
-    vocab_size = vocabulary_of(tokenizer, bool(settings.special_tokens))
-    frame = framed(tokenizer, length) if settings.special_tokens else None
-    around: tuple[int, ...] = frame or ()
-    target = Tags(tuple(names), column)
     of_splits = {
         split: Tagged(
             [tagged.sentences[i] for i in rows], [tagged.tags[i] for i in rows], [tagged.names[i] for i in rows]
         )
         for split, rows in indices.items()
     }
-    unmeasured = TagPreprocessing(TextSpec(vocab_size, 1, target, *around), tokenizer, length)
+    spec = spec_for(tokenizer, settings, length, Tags(tuple(names), column))
+    unmeasured = TagPreprocessing(spec, tokenizer, length)
     prepared = {
         split: unmeasured.as_split(sentences, f"the {split} split's sentences")
         for split, sentences in of_splits.items()
     }
     longest = max(int(split.lengths.max()) for split in prepared.values())
-    preprocessing = dataclasses.replace(unmeasured, spec=TextSpec(vocab_size, longest, target, *around))
+    preprocessing = dataclasses.replace(unmeasured, spec=dataclasses.replace(spec, longest=longest))
     learned = {tag for tags in of_splits["train"].tags or () for tag in tags}
     absent = [tag for tag in names if tag not in learned]
     keys = ["\t".join(sentence) for sentence in tagged.sentences]
-    straddle = straddle_note(keys, indices, tagged.names.__getitem__, "sentences")
-    return DataSet(
-        name=name,
-        source=source,
-        spec=preprocessing.spec,
-        splits=dict(prepared),
-        preprocessing=preprocessing,
-        fingerprint=fingerprint,
-        split_hash=split_hash(indices),
-        notes=[
-            *notes,
-            *tagged.notes,
-            tokenizer_note(tokenizer, given),
-            *([frame_note(tokenizer, frame)] if frame else []),
-            *(["The tag of a word stands at its first subword."] if not isinstance(tokenizer, Words) else []),
-            *(note for split in prepared.values() for note in split.notes),
-            *unknown_notes({split: found.values.numpy() for split, found in prepared.items()}, tokenizer, given),
-            *([f"No training sentence has the tag {', '.join(absent)}: it cannot be learned."] if absent else []),
-            *([straddle] if straddle else []),
-        ],
-    )
+    notes = [
+        *tagged.notes,
+        tokenizer_note(tokenizer, given),
+        frame_note(tokenizer, frame_of(spec)),
+        None if isinstance(tokenizer, Words) else "The tag of a word stands at its first subword.",
+        *(note for split in prepared.values() for note in split.notes),
+        *unknown_notes({split: found.values.numpy() for split, found in prepared.items()}, tokenizer, given),
+        f"No training sentence has the tag {', '.join(absent)}: it cannot be learned." if absent else None,
+        straddle_note(keys, indices, tagged.names.__getitem__, "sentences"),
+    ]
+    return assemble(origin, settings, indices, preprocessing, prepared, notes)
 
 
 def _fitted(sentences: Sequence[Sequence[str]], settings: DataSettings) -> tuple[Tokenizer, bool]:

@@ -32,8 +32,8 @@ from .subword_training import (
     SPECIAL,
     UNKNOWN,
     no_text,
-    refuse_one,
-    refuse_surrogates,
+    reject_one,
+    reject_surrogates,
     train_bpe,
     train_wordpiece,
 )
@@ -122,9 +122,9 @@ def train_tokenizer(
     if kind == "characters":
         counts: Counter[str] = Counter()
         for text in texts:
-            counts.update(refuse_surrogates(text.lower() if lower else text))
+            counts.update(reject_surrogates(text.lower() if lower else text))
         kept = sorted(_commonest(counts, vocab_size - 2, min_count))
-        refuse_one(kind, kept)
+        reject_one(kind, kept)
         return Characters([*SPECIAL[kind], *kept], lower)
     if kind == "words":
         return _words(_count_words(texts, lower, blanks), vocab_size, min_count, lower, blanks)
@@ -140,7 +140,7 @@ def words_tokenizer(words: Iterable[str], vocab_size: int, min_count: int = 1, l
     """
     require(min_count >= 1, "min_count", min_count, "at least 1", SettingError)
     require(vocab_size >= 3, "vocab_size", vocab_size, "at least 3", SettingError)
-    counts = Counter(refuse_surrogates(word).lower() if lower else refuse_surrogates(word) for word in words)
+    counts = Counter(reject_surrogates(word).lower() if lower else reject_surrogates(word) for word in words)
     return _words(counts, vocab_size, min_count, lower, blanks=True)
 
 
@@ -158,7 +158,7 @@ def library_from(document: str, kind: str) -> Library:
         raise ValueError(f"a {kind} tokenizer that cannot be read: {error}") from error
 
 
-def _refused(error: BaseException) -> BaseException:
+def _rejected(error: BaseException) -> BaseException:
     """What to raise where the library does not cut a text: for one, what it lacks a token for."""
     if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError | TypeError):
         return error
@@ -259,8 +259,8 @@ class OnLibrary:
             return [found.ids for found in self._library.encode_batch_fast(list(texts), add_special_tokens=False)]
         except BaseException as error:  # a panic of the library is no Exception
             for text in texts:
-                refuse_surrogates(text)
-            raise _refused(error) from error
+                reject_surrogates(text)
+            raise _rejected(error) from error
 
     def encode_flat(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The ids of all the texts one after another, and how many of each."""
@@ -338,7 +338,7 @@ def _words(counts: Counter[str], vocab_size: int, min_count: int, lower: bool, b
     special = SPECIAL["words"]
     counts.pop(special[UNKNOWN], None)
     kept = _commonest(counts, vocab_size - 2, min_count)
-    refuse_one("words", kept)
+    reject_one("words", kept)
     return Words([*special, *kept], lower, blanks)
 
 
@@ -361,7 +361,7 @@ def _count_words(texts: Iterable[str], lower: bool, blanks: bool) -> Counter[str
     _cut(library, lower, blanks)
     counts: Counter[str] = Counter()
     for text in texts:
-        refuse_surrogates(text)
+        reject_surrogates(text)
         if library.normalizer is not None:
             text = library.normalizer.normalize_str(text)
         counts.update(word for word, _ in library.pre_tokenizer.pre_tokenize_str(text))

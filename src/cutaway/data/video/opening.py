@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +11,14 @@ from PIL import Image
 from torch import Tensor
 
 from ...spec import ANY_SIZE, Classes, ImageSizes, ImageSpec, VideoSpec
-from ..applicable import refuse_settings_for_others
-from ..folders import NAMED_AT_MOST, VIDEOS, absent_notes, find, fingerprint_of
-from ..images.folders import LARGEST_OWN_SIZE, MEBIBYTE
-from ..images.pictures import Pixels, Size, as_pixels, covering, resized
+from ..assembly import Origin, assemble
+from ..folders import NAMED_AT_MOST, VIDEOS, Found, absent_notes, find, fingerprint_of
+from ..images.opening import MEBIBYTE, channels_for, size_for
 from ..images.preprocessing import fit_preprocessing
+from ..images.reading import Pixels, Size, as_pixels, covering, resized
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, draw, split_hash, straddle_note
+from ..splits import Rows, complete_split, draw, straddle_note
 from .preprocessing import VideoPreprocessing
 from .reading import Look, Video, look_at_all, read_all, read_frames
 from .split import VideoSplit
@@ -28,52 +28,21 @@ SAMPLE = 64  # training videos from whose frames mean and standard deviation are
 
 def open_videos(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
     """Read a folder of class folders of video files or of folders of frames. Raises as `video_dataset`."""
-    refuse_settings_for_others(settings, "video")
-    found = find(path, VIDEOS)
-    return video_dataset(
-        found.files,
-        found.labels,
-        found.classes,
-        settings,
-        sizes,
-        name=path.resolve().name,
-        source=str(path),
-        names=[str(file.relative_to(path)) for file in found.files],
-        splits=found.splits,
-        notes=found.notes,
-    )
+    return video_dataset(find(path, VIDEOS), path.resolve().name, str(path), settings, sizes)
 
 
-def video_dataset(
-    videos: Sequence[Video],
-    labels: Rows,
-    classes: Sequence[str],
-    settings: DataSettings,
-    sizes: ImageSizes,
-    *,
-    name: str,
-    source: str,
-    names: Sequence[str],
-    splits: Mapping[str, Rows] | None = None,
-    notes: Sequence[str] = (),
-) -> DataSet:
-    """Video files, folders of frames or arrays with `labels` (n,), class k named `classes[k]`.
+def video_dataset(found: Found[Video], name: str, source: str, settings: DataSettings, sizes: ImageSizes) -> DataSet:
+    """Video files, folders of frames or arrays.
 
     Frames are brought to a size that the model takes (`sizes`): their own, where all videos have one of at most 512
     pixels. They are held in memory as bytes where that takes no more than settings.memory, and are read anew in every
-    epoch where it does. `names` is what a person calls each video; `splits` the split that they come with, whose
-    missing splits are drawn from its training split. Raises DataError that names every video that cannot be used, or
-    SettingError.
+    epoch where it does. Raises DataError that names every video that cannot be used, or SettingError.
     """
-    refuse_settings_for_others(settings, "video")
+    videos, names, labels = found.files, found.names, found.labels
     looks = look_at_all(videos, settings.workers)
-    indices = complete_split(labels, classes, splits, settings)
-    own_sizes = {look.size for look in looks}
-    own_size = own_sizes.pop() if len(own_sizes) == 1 else None
-    stays = own_size if own_size and max(own_size) <= LARGEST_OWN_SIZE else None
-    height, width = sizes.choose(settings.image_size, stays)
-    enlarged = sizes.note(stays, (height, width), settings.image_size)
-    channels, target = _channels(looks, settings.color), Classes(tuple(classes))
+    indices = complete_split(labels, found.classes, found.splits, settings)
+    own_size, (height, width), enlarged = size_for({look.size for look in looks}, sizes, settings.image_size)
+    channels, target = channels_for([look.grey for look in looks], settings.color), Classes(found.classes)
     counts = [look.frames for look in looks]
     image_spec = ImageSpec(channels, height, width, target)
     sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
@@ -100,25 +69,11 @@ def video_dataset(
         *_notes([looks[i] for i in used], settings.frames, channels),
         enlarged,
         straddle_note(sums, indices, names.__getitem__, "videos"),
-        *absent_notes(labels, classes, indices, "no videos"),
+        *absent_notes(labels, found.classes, indices, "no videos"),
     ]
-    return DataSet(
-        name=name,
-        source=source,
-        spec=preprocessing.spec,
-        splits={name: as_split(rows) for name, rows in indices.items()},
-        preprocessing=preprocessing,
-        fingerprint=fingerprint_of(names, sums),
-        split_hash=split_hash(indices),
-        notes=[*notes, *(note for note in own_notes if note)],
-    )
-
-
-def _channels(looks: Sequence[Look], color: str) -> int:
-    """1 for grey, 3 for RGB: what the setting says, else what most videos have."""
-    if color != "auto":
-        return 1 if color == "gray" else 3
-    return 1 if 2 * sum(look.grey for look in looks) > len(looks) else 3
+    origin = Origin(name, source, fingerprint_of(names, sums), found.notes)
+    splits = {split: as_split(rows) for split, rows in indices.items()}
+    return assemble(origin, settings, indices, preprocessing, splits, own_notes)
 
 
 def _training_frames(

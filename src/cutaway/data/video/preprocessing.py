@@ -20,8 +20,8 @@ from ... import spec as specs
 from ...errors import DataError
 from ...spec import VideoSpec
 from ..folders import VIDEOS, labelled
-from ..images.pictures import Pixels
 from ..images.preprocessing import ImagePreprocessing
+from ..images.reading import Pixels
 from .reading import Video, as_video, called, look_at_all, read_all, read_frames, video_paths
 from .split import VideoSplit
 
@@ -84,9 +84,7 @@ class VideoPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> VideoPreprocessing:
         """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
-        spec = specs.from_json(data["spec"])
-        if not isinstance(spec, VideoSpec):
-            raise TypeError(f"a preprocessing of videos with a spec of kind {spec.kind}")
+        spec = specs.read_as(data["spec"], VideoSpec)
         return cls(spec, ImagePreprocessing.from_json(data["images"]), int(data["frames"]))
 
     def _as_split(self, videos: Sequence[Video], target: Tensor | None, names: Sequence[str]) -> VideoSplit:

@@ -17,7 +17,7 @@ from PIL import Image
 from ...errors import DataError, Problem
 from ...files import exists, read_bytes, refuse_irregular
 from ..folders import IMAGES, VIDEOS, entries
-from ..images.pictures import Pixels, Size, facts, picture
+from ..images.reading import Pixels, Size, facts, read_image
 from ..tables.columns import natural_order
 from ..threads import in_threads
 from .containers import missing_bytes
@@ -109,7 +109,7 @@ def read_frames(video: Video, count: int, wanted: int, fit: Fit, channels: int) 
         return np.stack(_from_file(video, count, wanted, fit, channels))
     sources: Any = _files_of(video)[0] if isinstance(video, Path) else video
     frames = [sources[i] for i in chosen(len(sources), wanted)]
-    return np.stack([fit(picture(frame, f"frame {i}", channels)) for i, frame in enumerate(frames)])
+    return np.stack([fit(read_image(frame, f"frame {i}", channels)) for i, frame in enumerate(frames)])
 
 
 def as_video(video: Array) -> Array:
@@ -231,7 +231,7 @@ def _from_file(path: Path, count: int, wanted: int, fit: Fit, channels: int) -> 
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
-    """A container and its first stream of pictures. Raises DataError, with a Problem, for whatever FFmpeg finds."""
+    """A container and its first stream of images. Raises DataError, with a Problem, for whatever FFmpeg finds."""
     import av  # here, because it brings the libraries of FFmpeg
 
     try:

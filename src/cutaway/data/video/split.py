@@ -8,17 +8,17 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ..images.pictures import as_image
 from ..images.preprocessing import ImagePreprocessing
+from ..images.reading import as_image
 from ..lengths import bucketed
-from ..sets import Batch
+from ..sets import Batch, Split
 
-STRIP = 8  # frames at most in the picture of a video
+STRIP = 8  # frames at most in the image of a video
 
 Clips = Callable[[Sequence[int]], Sequence[Tensor]]  # the frames of some examples, each uint8 (T, C, H, W)
 
 
-class VideoSplit:
+class VideoSplit(Split):
     """Videos brought to size, as bytes; a batch is normalised and padded with zeros to its own longest."""
 
     def __init__(
@@ -60,13 +60,9 @@ class VideoSplit:
         """The video's path."""
         return self._names[i]
 
-    def picture(self, i: int) -> Image.Image:
+    def image(self, i: int) -> Image.Image:
         """The frames that the network sees, side by side, eight at most."""
         (clip,) = self._clips([i])
         step = -(-len(clip) // STRIP)
         strip = torch.cat(list(clip[::step]), dim=2)  # (C, H, frames · W)
         return as_image(strip.permute(1, 2, 0).contiguous().numpy())
-
-    def row(self, i: int) -> None:
-        """A video is no row."""
-        del i

@@ -32,7 +32,7 @@ def settings(config: Config) -> dict[str, Any]:
         "first_position": 0,
         "eps": 1e-12,
     }
-    drops = {"drops_before": False, "drops_tags_as_body": True, "drops_attention": False, "drops_mlp": True}
+    drops = {"drops_before": False, "drops_tags_as_backbone": True, "drops_attention": False, "drops_mlp": True}
     refuse_unlike(config, "DistilBERT", **same, **drops)
     dropout, attention, head = dropouts(config)
     return {
@@ -69,7 +69,7 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         dropout=dropout,
         attention_dropout=dropout_of(theirs, "attention_dropout", 0.1, dropout),
         head_dropout=dropout_of(theirs, "seq_classif_dropout", 0.2, dropout),
-        drops_tags_as_body=True,
+        drops_tags_as_backbone=True,
         drops_attention=False,
         head=head_of(theirs, "DistilBert"),
         num_classes=answers_of(theirs),

@@ -24,7 +24,7 @@ ACTIVATIONS = {
     "tanh": "tanh",
 }
 # Where dropout falls, but for some of the kin.
-USUAL_DROPS = {"drops_tags_as_body": False, "drops_attention": True, "drops_mlp": True}
+USUAL_DROPS = {"drops_tags_as_backbone": False, "drops_attention": True, "drops_mlp": True}
 THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 
 

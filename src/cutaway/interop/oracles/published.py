@@ -43,7 +43,7 @@ _BERT = (
         "eps": 1e-12,
     }
     | {"dropout": 0.1, "attention_dropout": 0.1, "head_dropout": 0.1, "drops_before": False}
-    | {"drops_tags_as_body": False, "drops_attention": True, "drops_mlp": True}
+    | {"drops_tags_as_backbone": False, "drops_attention": True, "drops_mlp": True}
 )
 _GPT2 = {
     "vocab_size": 50_257,
@@ -183,7 +183,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     | {"vocab_size": 50_265, "token_types": 1, "first_position": 2, "eps": 1e-5, "drops_before": True},
     "distilbert-base": _BERT
     | {"layers": 6, "token_types": 0, "pooler_activation": "relu", "head_dropout": 0.2}
-    | {"drops_tags_as_body": True, "drops_attention": False},
+    | {"drops_tags_as_backbone": True, "drops_attention": False},
     "albert-base-v2": _BERT
     | {"vocab_size": 30_000, "embedding_dim": 128, "share_layers": True, "activation": "gelu-tanh"}
     | {"dropout": 0.0, "attention_dropout": 0.0, "drops_mlp": False},

@@ -1,4 +1,4 @@
-"""Named sets of sounds: spoken digits."""
+"""Named sets of audio: spoken digits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from ...errors import DataError
-from ..folders import entries
+from ..folders import Found, entries
 from ..sets import DataSet
 from .catalogue import NamedSet, Request
 from .download import Remote
@@ -22,7 +22,7 @@ FSDD_PUBLISHED = "710951a2589b3ada7d439d4478090cd83b6eed3c738ae7ae04a030fa0f61ed
 
 def open_fsdd(request: Request) -> DataSet:
     """Spoken digits: takes 0 to 4 of each digit and speaker are the test split, the others are for training."""
-    from ..audio.opening import audio_dataset  # brings a library that only sounds need
+    from ..audio.opening import audio_dataset  # brings a library that only audio needs
 
     folder = request.place / "recordings"
     found = [(file, match) for file in entries(folder) if (match := FSDD_FILE.fullmatch(file.name))]
@@ -30,19 +30,10 @@ def open_fsdd(request: Request) -> DataSet:
         raise DataError(f"{folder} holds no recordings named DIGIT_SPEAKER_TAKE.wav.")
     files = [file for file, _ in found]
     takes = np.array([int(match[3]) for _, match in found])
-    data = audio_dataset(
-        files,
-        np.array([int(match[1]) for _, match in found]),
-        DIGITS,
-        request.settings,
-        name=request.name,
-        source=request.name,
-        names=[file.name for file in files],
-        splits={
-            "train": np.flatnonzero(takes >= FSDD_TEST_TAKES),
-            "test": np.flatnonzero(takes < FSDD_TEST_TAKES),
-        },
-    )
+    labels = np.array([int(match[1]) for _, match in found])
+    splits = {"train": np.flatnonzero(takes >= FSDD_TEST_TAKES), "test": np.flatnonzero(takes < FSDD_TEST_TAKES)}
+    recordings = Found(DIGITS, files, [file.name for file in files], labels, splits)
+    data = audio_dataset(recordings, request.name, request.name, request.settings)
     if data.fingerprint != FSDD_PUBLISHED:
         data.notes.append(
             f"These {len(files):,} recordings are not the {FSDD_COUNT:,} published ones: their names and contents have "

@@ -14,10 +14,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutaway.data.assembly import Origin
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
-from cutaway.data.tables.dataset import open_table, table_dataset
+from cutaway.data.tables.opening import open_table, table_dataset
 from cutaway.data.tables.preprocessing import TablePreprocessing, TableSplit
+from cutaway.data.tables.reading import frame_table
 from cutaway.errors import CutawayError, DataError, SettingError
 from cutaway.spec import Classes, TableSpec, Value
 
@@ -276,7 +278,7 @@ def test_straddling_duplicates_are_told_with_their_lines(tmp_path: Path) -> None
     lines[rows["val"][0] + 1] = lines[rows["val"][1] + 1]  # and one within the validation split
     splits = {name: np.array(r) for name, r in rows.items()}
     frame = pl.read_csv("\n".join(lines).encode())
-    data = table_dataset(frame, DataSettings(target="sold"), name="n", source="n", fingerprint="0", splits=splits)
+    data = table_dataset(frame_table(frame, "n"), Origin("n", "n", "0"), DataSettings(target="sold"), fixed=splits)
     (note,) = (note for note in data.notes if "Duplicates" in note)
     assert "1 of 9 rows in test" in note
     assert "in val" not in note
@@ -314,7 +316,6 @@ def test_a_limit_draws_training_rows_only(tmp_path: Path) -> None:
         (60, {"target": "size", "test": 0.001}, DataError, "The test split of houses.csv would be empty"),
         (60, {"val": 0.6, "test": 0.4}, SettingError, "val=0.6 and test=0.4"),
         (60, {"group": "city"}, DataError, "'city' has 2 different values"),
-        (60, {"flip": True}, SettingError, "flip=true is for images"),
         (60, {"target": None}, SettingError, "target=COLUMN"),
     ],
 )
@@ -335,13 +336,10 @@ def test_fixed_parts_may_overlap() -> None:
     frame = pl.DataFrame({"a": [0, 0, 1, 1], "b": [0, 1, 0, 1], "xor": [0, 1, 1, 0]})
     rows = np.arange(4)
     data = table_dataset(
-        frame,
+        frame_table(frame, "xor"),
+        Origin("xor", "xor", "0", ["said by the set"]),
         DataSettings(target="xor"),
-        name="xor",
-        source="xor",
-        fingerprint="0",
-        splits={"train": rows, "val": rows, "test": rows},
-        notes=["said by the set"],
+        fixed={"train": rows, "val": rows, "test": rows},
     )
     assert data.spec == TableSpec(("a", "b"), Classes(("0", "1"), "xor"))
     assert split(data, "test").inputs.tolist() == [[-1, -1], [-1, 1], [1, -1], [1, 1]]

@@ -34,15 +34,17 @@ Texts = Sequence[Sequence[str]]  # for each example all its right answers, as th
 Answers = Sequence[Sequence[Sequence[int]]]  # for each example all its right answers, as ids without `end`
 
 
-class Transduction:
+class SequenceToSequence:
     """Cross-entropy of the next token; the fraction of tokens, and of whole sequences, that come out wrong."""
 
-    name = "transduction"
+    NOUN = "sequences"
+    name = "sequence-to-sequence"
     watch = "loss"
     monitors: tuple[str, ...] = ("loss", "perplexity")
     decodes = True  # `keep` wants what the model says by itself, beside the outputs
     loss_name = "cross_entropy"
     LOSSES = ("cross_entropy",)
+    OPTIONS = ("label_smoothing", "words")
 
     def __init__(
         self, target: Tokens, label_smoothing: float = 0.0, words: Callable[[list[int]], str] | None = None

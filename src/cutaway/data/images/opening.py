@@ -12,17 +12,16 @@ from torch import Tensor
 
 from ...errors import DataError, Problem
 from ...spec import ANY_SIZE, Classes, ImageSizes, ImageSpec
-from ..applicable import refuse_settings_for_others
-from ..augment import make_augment
+from ..assembly import Origin, assemble
 from ..folders import IMAGES, Found, absent_notes, find, fingerprint_of
 from ..sets import DataSet, Split
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, draw, split_hash, straddle_note
+from ..splits import Rows, complete_split, draw, straddle_note
 from .dataset import in_memory
 from .file_split import FileSplit, Progress, in_threads
 from .files import Seen, look_at, unusable
-from .pictures import Size, as_pixels, covering, picture, resized
 from .preprocessing import ImagePreprocessing, fit_preprocessing
+from .reading import Size, as_pixels, covering, read_image, resized
 
 LARGEST_OWN_SIZE = 512  # of images that stay as they are
 SAMPLE = 1024  # training images from which mean and standard deviation are taken
@@ -36,16 +35,11 @@ def open_folder(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE
     held in memory where that takes no more than settings.memory, and are read anew in every epoch where it does.
     Raises DataError that names every file or folder that cannot be used.
     """
-    refuse_settings_for_others(settings, "image")
     found = find(path, IMAGES)
     seen = look_at(found.files)
     indices = complete_split(found.labels, found.classes, found.splits, settings)
-    own_sizes = {s.facts.size for s in seen}
-    own_size = own_sizes.pop() if len(own_sizes) == 1 else None
-    stays = own_size if own_size and max(own_size) <= LARGEST_OWN_SIZE else None
-    size = sizes.choose(settings.image_size, stays)
-    enlarged = sizes.note(stays, size, settings.image_size)
-    spec = ImageSpec(_channels(seen, settings.color), *size, Classes(found.classes))
+    own_size, size, enlarged = size_for({s.facts.size for s in seen}, sizes, settings.image_size)
+    spec = ImageSpec(channels_for([s.facts.grey for s in seen], settings.color), *size, Classes(found.classes))
     sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
     used = np.concatenate(list(indices.values()))
     held = len(used) * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE
@@ -53,22 +47,14 @@ def open_folder(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE
     preprocessing = fit_preprocessing(
         spec, _training_images([found.files[i] for i in sample], others, spec), settings.resize, own_size
     )
-    names = [str(file.relative_to(path)) for file in found.files]
     if held:
-        splits = _held(found, indices, names, preprocessing)
+        splits = _held(found, indices, preprocessing)
     else:
-        splits = _streamed(found, indices, names, preprocessing, settings.workers)
-    return DataSet(
-        name=path.resolve().name,
-        source=str(path),
-        spec=spec,
-        splits=splits,
-        preprocessing=preprocessing,
-        fingerprint=fingerprint_of(names, [s.digest for s in seen]),
-        split_hash=split_hash(indices),
-        notes=[*_notes(found, seen, indices, names, spec.channels), *([enlarged] if enlarged else [])],
-        augment=make_augment(settings, spec, preprocessing.mean, preprocessing.std),
-    )
+        splits = _streamed(found, indices, preprocessing, settings.workers)
+    fingerprint = fingerprint_of(found.names, [s.digest for s in seen])
+    origin = Origin(path.resolve().name, str(path), fingerprint, found.notes)
+    notes = [*_notes(found, seen, indices, spec.channels), enlarged]
+    return assemble(origin, settings, indices, preprocessing, splits, notes)
 
 
 def verify(split: Split, progress: Progress | None = None) -> list[Problem]:
@@ -76,11 +62,18 @@ def verify(split: Split, progress: Progress | None = None) -> list[Problem]:
     return split.damaged(progress) if isinstance(split, FileSplit) else []
 
 
-def _channels(seen: Sequence[Seen], color: str) -> int:
-    """1 for grey, 3 for RGB: what the setting says, else what most files have."""
-    if color != "auto":
-        return 1 if color == "gray" else 3
-    return 1 if 2 * sum(s.facts.grey for s in seen) > len(seen) else 3
+def size_for(own: set[Size], sizes: ImageSizes, asked: int | None) -> tuple[Size | None, Size, str | None]:
+    """The one size that images of these sizes have, if there is one; the size that they are brought to; and a sentence,
+    where they are enlarged though nobody asked."""
+    own_size = next(iter(own)) if len(own) == 1 else None
+    stays = own_size if own_size and max(own_size) <= LARGEST_OWN_SIZE else None
+    size = sizes.choose(asked, stays)
+    return own_size, size, sizes.note(stays, size, asked)
+
+
+def channels_for(grey: Sequence[bool], color: str) -> int:
+    """1 for grey, 3 for RGB: what the setting says, else what most are."""
+    return 1 if color == "gray" or (color == "auto" and 2 * sum(grey) > len(grey)) else 3
 
 
 def _training_images(files: Sequence[Path], others: Sequence[Path], spec: ImageSpec) -> Iterator[Tensor]:
@@ -94,7 +87,7 @@ def _training_images(files: Sequence[Path], others: Sequence[Path], spec: ImageS
             return min(size, covering(size, (spec.height, spec.width)))
 
         try:
-            image = picture(file, str(file), spec.channels, drawn_at)
+            image = read_image(file, str(file), spec.channels, drawn_at)
         except DataError as error:
             return error.problems[0]
         pixels = as_pixels(resized(image, drawn_at((image.height, image.width))))
@@ -111,9 +104,7 @@ def _training_images(files: Sequence[Path], others: Sequence[Path], spec: ImageS
         raise unusable(problems, len(files) + len(others))
 
 
-def _held(
-    found: Found, indices: dict[str, Rows], names: Sequence[str], preprocessing: ImagePreprocessing
-) -> dict[str, Split]:
+def _held(found: Found[Path], indices: dict[str, Rows], preprocessing: ImagePreprocessing) -> dict[str, Split]:
     """The splits decoded once, at the size that they enter the network in."""
     kept = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have left files out
     files = [found.files[i] for i in kept]
@@ -136,24 +127,20 @@ def _held(
         raise unusable(problems, len(files))
 
     def original(i: int) -> Image.Image:
-        return picture(files[i], str(files[i]))
+        return read_image(files[i], str(files[i]))
 
     return in_memory(
         torch.from_numpy(pixels).permute(0, 3, 1, 2),  # (n, C, H, W)
         found.labels[kept],
         {split: np.searchsorted(kept, rows) for split, rows in indices.items()},
         preprocessing,
-        [names[i] for i in kept],
+        [found.names[i] for i in kept],
         original,
     )
 
 
 def _streamed(
-    found: Found,
-    indices: dict[str, Rows],
-    names: Sequence[str],
-    preprocessing: ImagePreprocessing,
-    workers: int | None,
+    found: Found[Path], indices: dict[str, Rows], preprocessing: ImagePreprocessing, workers: int | None
 ) -> dict[str, Split]:
     """The splits read from their files, anew in every epoch."""
     return {
@@ -161,18 +148,16 @@ def _streamed(
             [found.files[i] for i in rows],
             torch.from_numpy(found.labels[rows]),
             preprocessing,
-            [names[i] for i in rows],
+            [found.names[i] for i in rows],
             workers,
         )
         for split, rows in indices.items()
     }
 
 
-def _notes(
-    found: Found, seen: Sequence[Seen], indices: dict[str, Rows], names: Sequence[str], channels: int
-) -> list[str]:
-    notes = [*found.notes, *absent_notes(found.labels, found.classes, indices, "no images")]
-    moving = [name for name, s in zip(names, seen) if s.facts.moving]
+def _notes(found: Found[Path], seen: Sequence[Seen], indices: dict[str, Rows], channels: int) -> list[str | None]:
+    notes: list[str | None] = [*absent_notes(found.labels, found.classes, indices, "no images")]
+    moving = [name for name, s in zip(found.names, seen) if s.facts.moving]
     if moving:
         notes.append(
             f"{len(moving):,} files have several frames or pages, and the first is read: {', '.join(moving[:3])}."
@@ -182,5 +167,4 @@ def _notes(
         notes.append(
             f"{coloured:,} of {len(seen):,} images are coloured and are read in grey; color=rgb keeps colours."
         )
-    straddle = straddle_note([s.digest for s in seen], indices, names.__getitem__, "images")
-    return [*notes, *([straddle] if straddle else [])]
+    return [*notes, straddle_note([s.digest for s in seen], indices, found.names.__getitem__, "images")]

@@ -17,10 +17,10 @@ from torch import Tensor
 from cutaway.data.sets import IGNORED
 from cutaway.spec import Tokens
 from cutaway.tasks.bleu import bleu, bleu_counts
-from cutaway.tasks.transduction import EDITS, LENGTH, NLL, TOKENS, Transduction, edit_distances
+from cutaway.tasks.sequences import EDITS, LENGTH, NLL, TOKENS, SequenceToSequence, edit_distances
 
 BEGIN, END = 2, 3
-TASK = Transduction(Tokens(10, BEGIN, END, 6, "sounds"))
+TASK = SequenceToSequence(Tokens(10, BEGIN, END, 6, "sounds"))
 SEQUENCE = st.lists(st.integers(0, 3), max_size=7)
 
 
@@ -74,7 +74,7 @@ def test_the_loss_is_of_real_tokens() -> None:
     ]
     torch.testing.assert_close(TASK.loss(outputs, target), torch.stack(by_hand).sum())
     assert TASK.count(target) == len(by_hand) == 9
-    smooth = Transduction(TASK.target, label_smoothing=0.1).loss(outputs, target)
+    smooth = SequenceToSequence(TASK.target, label_smoothing=0.1).loss(outputs, target)
     every = -outputs.log_softmax(2)[target != IGNORED].mean(1).sum()
     torch.testing.assert_close(smooth, 0.9 * torch.stack(by_hand).sum() + 0.1 * every)
 
@@ -121,7 +121,7 @@ def test_the_nearest_right_answer_counts() -> None:
 
 def test_words_and_mistakes() -> None:
     outputs, target = batch()
-    task = Transduction(TASK.target, words=lambda ids: "-".join("abcdefghij"[i] for i in ids))
+    task = SequenceToSequence(TASK.target, words=lambda ids: "-".join("abcdefghij"[i] for i in ids))
     kept = task.keep(outputs, target, torch.tensor([[4, 5], [7, -1], [-1, -1]]))
     wider = F.pad(kept, (0, 2), value=math.nan)  # as it is when batches are put together
     for rows in (kept, wider):
@@ -145,7 +145,7 @@ def test_the_baseline_knows_frequencies_and_nothing_is_impossible() -> None:
 
 
 def test_the_contract_of_tasks() -> None:
-    assert (TASK.name, TASK.watch, TASK.decodes) == ("transduction", "loss", True)
+    assert (TASK.name, TASK.watch, TASK.decodes) == ("sequence-to-sequence", "loss", True)
     assert TASK.details(TASK.keep(*batch()), batch()[1]) == {}
 
 
@@ -155,7 +155,7 @@ def test_of_new_examples_what_was_decoded_is_kept() -> None:
     assert TASK.predictions(kept) == [{"sounds": "4 5"}, {"sounds": ""}]
 
 
-SENTENCES = Transduction(
+SENTENCES = SequenceToSequence(
     Tokens(10, BEGIN, END, 6, "English", sentences=True, lower=True),
     words=lambda ids: " ".join(["?", "?", "?", "?", "a", "dog", "runs", "in", "the", "snow"][i] for i in ids),
 )
@@ -184,5 +184,5 @@ def test_the_unknown_token_is_no_answer_whatever_its_id() -> None:
     outputs, target = batch()
     decoded = torch.tensor([[4, 5, -1], [6, -1, -1], [4, 4, 1]])
     for unknown, edits in ((1, [0, 0, 1]), (6, [0, 1, 0]), (None, [0, 0, 0])):
-        task = Transduction(Tokens(10, BEGIN, END, 6, unknown=unknown))
+        task = SequenceToSequence(Tokens(10, BEGIN, END, 6, unknown=unknown))
         assert task.keep(outputs, target, decoded)[:, EDITS].tolist() == edits

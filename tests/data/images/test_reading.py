@@ -1,4 +1,4 @@
-"""One picture: read as a person sees it, brought to a size, and refused by name where it cannot be."""
+"""One image: read as a person sees it, brought to a size, and rejected by name where it cannot be."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from cutaway.data.images.pictures import (
+from cutaway.data.images.reading import (
     as_image,
     as_pixels,
     covering,
@@ -22,7 +22,7 @@ from cutaway.data.images.pictures import (
     facts,
     inside,
     pad_to,
-    picture,
+    read_image,
     resized,
 )
 from cutaway.errors import DataError
@@ -43,32 +43,32 @@ def scene(height: int = 60, width: int = 40) -> Image.Image:
 def test_sixteen_bits_are_scaled_and_not_clipped(tmp_path: Path) -> None:
     values = np.array([[0, 257, 32768, 65535]], np.uint16)
     path = saved(Image.fromarray(values), tmp_path / "deep.png")
-    assert as_pixels(picture(path, "deep"))[0, :, 0].tolist() == [0, 1, 128, 255]
-    assert as_pixels(picture(values, "array"))[0, :, 0].tolist() == [0, 1, 128, 255]
+    assert as_pixels(read_image(path, "deep"))[0, :, 0].tolist() == [0, 1, 128, 255]
+    assert as_pixels(read_image(values, "array"))[0, :, 0].tolist() == [0, 1, 128, 255]
     tiff = saved(Image.fromarray(values), tmp_path / "deep.tiff")
-    assert as_pixels(picture(tiff, "deep"))[0, :, 0].tolist() == [0, 1, 128, 255]
+    assert as_pixels(read_image(tiff, "deep"))[0, :, 0].tolist() == [0, 1, 128, 255]
 
 
 def test_what_is_transparent_stands_on_white(tmp_path: Path) -> None:
     rgba = Image.new("RGBA", (2, 1), (200, 0, 0, 255))
     rgba.putpixel((1, 0), (0, 0, 0, 0))
-    read = picture(saved(rgba, tmp_path / "a.png"), "a")
+    read = read_image(saved(rgba, tmp_path / "a.png"), "a")
     assert [read.getpixel((x, 0)) for x in (0, 1)] == [(200, 0, 0), (255, 255, 255)]
     la = Image.new("LA", (1, 1), (0, 128))
-    assert picture(saved(la, tmp_path / "la.png"), "la").getpixel((0, 0)) == 127  # half black on white
+    assert read_image(saved(la, tmp_path / "la.png"), "la").getpixel((0, 0)) == 127  # half black on white
     palette = Image.new("P", (2, 1))
     palette.putpalette([0, 0, 255, 10, 20, 30])
     palette.putpixel((1, 0), 1)
-    read = picture(saved(palette, tmp_path / "p.png", transparency=0), "p")
+    read = read_image(saved(palette, tmp_path / "p.png", transparency=0), "p")
     assert [read.getpixel((x, 0)) for x in (0, 1)] == [(255, 255, 255), (10, 20, 30)]
 
 
 def test_palettes_and_cmyk_become_colours(tmp_path: Path) -> None:
     palette = scene().convert("P", palette=Image.Palette.ADAPTIVE)
-    read = picture(saved(palette, tmp_path / "p.gif"), "p")
+    read = read_image(saved(palette, tmp_path / "p.gif"), "p")
     assert read.mode == "RGB"
     assert np.abs(np.asarray(read).astype(int) - np.asarray(scene())).mean() < 5
-    cmyk = picture(saved(scene().convert("CMYK"), tmp_path / "c.jpg", quality=95), "c")
+    cmyk = read_image(saved(scene().convert("CMYK"), tmp_path / "c.jpg", quality=95), "c")
     assert np.abs(np.asarray(cmyk).astype(int) - np.asarray(scene())).mean() < 3
 
 
@@ -88,29 +88,29 @@ def test_pictures_are_read_upright(tmp_path: Path, orientation: int, suffix: str
     exif = Image.Exif()
     exif[0x0112] = orientation
     path = saved(stored, tmp_path / f"turned.{suffix}", exif=exif, quality=95)
-    read = picture(path, "turned")
+    read = read_image(path, "turned")
     assert read.size == (40, 60)
     assert np.abs(np.asarray(read).astype(int) - np.asarray(scene())).mean() < 3
     if suffix == "jpg":
         assert facts(path.read_bytes(), "turned").size == (60, 40)
-        smaller = picture(path, "turned", drawn_at=lambda size: (size[0] // 2, size[1] // 2))
+        smaller = read_image(path, "turned", drawn_at=lambda size: (size[0] // 2, size[1] // 2))
         assert smaller.size == (20, 30)  # the decoder did the halving, and knew which side is which
 
 
 def test_a_jpeg_is_decoded_no_smaller_than_it_will_be_drawn(tmp_path: Path) -> None:
     path = saved(scene(800, 1200), tmp_path / "large.jpg")
     for wanted, expected in [((100, 150), (100, 150)), ((101, 150), (200, 300)), ((401, 500), (800, 1200))]:
-        read = picture(path, "large", drawn_at=lambda size, wanted=wanted: wanted)
+        read = read_image(path, "large", drawn_at=lambda size, wanted=wanted: wanted)
         assert read.size == expected[::-1]
 
 
 def test_grey_stays_grey_unless_colours_are_asked_for(tmp_path: Path) -> None:
     path = saved(scene().convert("L"), tmp_path / "grey.png")
-    assert picture(path, "grey").mode == "L"
-    assert picture(path, "grey", 3).mode == "RGB"
+    assert read_image(path, "grey").mode == "L"
+    assert read_image(path, "grey", 3).mode == "RGB"
     assert facts(path.read_bytes(), "grey").grey
     colours = saved(scene(), tmp_path / "colour.png")
-    assert picture(colours, "colour", 1).mode == "L"
+    assert read_image(colours, "colour", 1).mode == "L"
     assert not facts(colours.read_bytes(), "colour").grey
 
 
@@ -151,18 +151,18 @@ def test_a_picture_cut_short_is_named(tmp_path: Path, suffix: str) -> None:
     path = saved(scene(200, 200), tmp_path / f"short.{suffix}")
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
     with pytest.raises(DataError, match=r"cut short") as caught:
-        picture(path, str(path))
+        read_image(path, str(path))
     assert caught.value.problems[0].where == str(path)
 
 
 def test_numbers_without_a_known_range_are_refused(tmp_path: Path) -> None:
     path = saved(Image.fromarray(np.ones((2, 2), np.float32)), tmp_path / "float.tiff")
     with pytest.raises(DataError, match="floating-point"):
-        picture(path, "float")
+        read_image(path, "float")
     with pytest.raises(DataError, match="from -1 to 70000"):
-        picture(saved(Image.fromarray(np.array([[-1, 70_000]], np.int32)), tmp_path / "int.tiff"), "int")
+        read_image(saved(Image.fromarray(np.array([[-1, 70_000]], np.int32)), tmp_path / "int.tiff"), "int")
     with pytest.raises(DataError, match=r"array of float64 of shape \(2, 2\)"):
-        picture(np.ones((2, 2)), "array")
+        read_image(np.ones((2, 2)), "array")
 
 
 def test_reading_does_not_change_the_image_that_was_given() -> None:
@@ -171,7 +171,7 @@ def test_reading_does_not_change_the_image_that_was_given() -> None:
     given_image = scene()
     given_image.info["exif"] = exif.tobytes()
     before = given_image.tobytes()
-    read = picture(given_image, "given")
+    read = read_image(given_image, "given")
     assert read.size == (60, 40)
     assert given_image.size == (40, 60)
     assert given_image.tobytes() == before
@@ -195,7 +195,7 @@ def test_every_fit_gives_the_size_asked_for(height: int, width: int, box: tuple[
 
 def test_crop_takes_the_middle_and_keeps_proportions() -> None:
     pixels = np.zeros((30, 90, 1), np.uint8)
-    pixels[:, 30:60] = 200  # the middle third of a wide picture
+    pixels[:, 30:60] = 200  # the middle third of a wide image
     assert (np.asarray(crop_to(as_image(pixels), (30, 30))) == 200).all()
     assert (np.asarray(crop_to(as_image(pixels), (10, 10))) == 200)[:, 1:-1].all()
     tall = as_image(pixels.transpose(1, 0, 2))

@@ -1,4 +1,4 @@
-"""One picture, from a file to the pixels that a network sees.
+"""One image, from a file to the pixels that a network sees.
 
 Read upright, in grey or RGB as a person would see it, then brought to a size. Everything stays uint8 here.
 """
@@ -32,7 +32,7 @@ DAMAGE = Exception  # a file can be broken in any way, and Pillow raises whateve
 
 @dataclass(frozen=True)
 class Facts:
-    """What a picture's head says, without its pixels being read."""
+    """What an image's head says, without its pixels being read."""
 
     size: Size  # upright, as a person sees it
     grey: bool
@@ -40,12 +40,12 @@ class Facts:
 
 
 def facts(data: bytes, name: str) -> Facts:
-    """Read the head of the file that holds `data`. Raises DataError, with a Problem, where it is no usable picture."""
+    """Read the head of the file that holds `data`. Raises DataError, with a Problem, where it is no usable image."""
     if not data:
         raise _unusable(name, "it is empty (0 bytes)")
     try:
         with Image.open(io.BytesIO(data)) as image:
-            _refuse_huge(image, name)
+            _reject_huge(image, name)
             moving = image.format != "MPO" and getattr(image, "is_animated", False)  # MPO: a phone's JPEG
             return Facts(_upright_size(image), _is_grey(image), moving)
     except Image.DecompressionBombError as error:
@@ -58,10 +58,10 @@ def facts(data: bytes, name: str) -> Facts:
         raise _unusable(name, f"it is damaged or cut short ({error})") from error
 
 
-def picture(
+def read_image(
     source: Source, name: str, channels: int | None = None, drawn_at: Callable[[Size], Size] | None = None
 ) -> Image.Image:
-    """The picture upright, in mode L (channels 1) or RGB (3; None keeps grey grey), as a person would see it.
+    """The image upright, in mode L (channels 1) or RGB (3; None keeps grey grey), as a person would see it.
 
     16 bits are scaled to 8; what is transparent stands on white; palettes and CMYK become colours. `drawn_at` says,
     from its full size, at what size all of it will be drawn: a JPEG is then decoded at the smallest of 1/1, 1/2,
@@ -76,7 +76,7 @@ def picture(
             return _plain(_from_array(source, name), channels, name)
         refuse_irregular(source)
         with Image.open(source) as image:
-            _refuse_huge(image, name)
+            _reject_huge(image, name)
             if drawn_at is not None and image.format in ("JPEG", "MPO"):
                 upright = _upright_size(image)
                 drawn = drawn_at(upright)
@@ -193,7 +193,7 @@ def _from_16_bits(image: Image.Image, name: str) -> Image.Image:
     return Image.fromarray(np.round(values / 257).astype(np.uint8))  # 65535 / 257 = 255
 
 
-def _refuse_huge(image: Image.Image, name: str) -> None:
+def _reject_huge(image: Image.Image, name: str) -> None:
     width, height = image.size
     if width * height > MAX_MEGAPIXELS * 1_000_000:
         raise _unusable(

@@ -6,20 +6,19 @@ looked at; types, fill values, means and categories come from the training rows 
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from ...errors import DataError, SettingError
+from ...errors import DataError
 from ...spec import TableSpec
-from ..applicable import refuse_changed
-from ..augment import make_augment
+from ..assembly import Origin, assemble
+from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import Rows, draw, drawn_splits, split_hash, straddle_note
+from ..splits import Rows, draw, drawn_splits, fractions_left, straddle_note
 from .columns import LEFT_OUT, ColumnType, asked_for, infer, meaning
 from .distributions import distributions
 from .encoders import fit_encoder
@@ -27,9 +26,9 @@ from .forms import Form
 from .leaks import leaks
 from .notes import column_notes, describe_columns, split_notes
 from .preprocessing import Cells, TablePreprocessing, TableSplit, bad_cells, unreadable_cells
-from .reading import TABLE_SUFFIXES, Table, counted, frame_table, read_table
+from .reading import TABLE_SUFFIXES, Table, counted, read_table
 from .roles import Roles, choose_roles
-from .targets import NUMBER, Labels, check_learnable, check_taught, complete_rows, named, read_labels
+from .targets import NUMBER, Labels, check_learnable, check_taught, complete_rows, group_numbers, named, read_labels
 
 __all__ = ["TABLE_SUFFIXES", "open_table", "table_dataset"]
 
@@ -41,39 +40,17 @@ def open_table(path: Path, settings: DataSettings) -> DataSet:
 
     Raises FileError, DataError (with every bad row or cell in `problems`), UnknownName or SettingError.
     """
-    table = read_table(path, Form.of(settings))
-    with path.open("rb") as file:
-        fingerprint = hashlib.file_digest(file, "sha256").hexdigest()
-    return _dataset(table, settings, path.stem, str(path), fingerprint, None, ())
+    return table_dataset(read_table(path, Form.of(settings)), Origin.of_file(path), settings)
 
 
 def table_dataset(
-    frame: pl.DataFrame,
-    settings: DataSettings,
-    *,
-    name: str,
-    source: str,
-    fingerprint: str,
-    splits: Mapping[str, Rows] | None = None,
-    notes: Sequence[str] = (),
+    table: Table, origin: Origin, settings: DataSettings, fixed: Mapping[str, Rows] | None = None
 ) -> DataSet:
-    """The data set in a data frame, whose target `settings` name.
+    """The data set in a table, whose target `settings` name.
 
-    `splits` are fixed rows for train, val and test instead of a seeded split; they may overlap. Raises as `open_table`.
+    `fixed` are rows for train, val and test instead of a seeded split; they may overlap. Raises as `open_table`.
     """
-    return _dataset(frame_table(frame, name), settings, name, source, fingerprint, splits, notes)
-
-
-def _dataset(
-    table: Table,
-    settings: DataSettings,
-    name: str,
-    source: str,
-    fingerprint: str,
-    fixed: Mapping[str, Rows] | None,
-    notes: Sequence[str],
-) -> DataSet:
-    refuse_changed(settings, ("noise", "count"), "is for xor, moons, circles and spirals, whose points are drawn here")
+    reject_changed(settings, ("noise", "count"), "is for xor, moons, circles and spirals, whose points are drawn here")
     roles = choose_roles(table, settings)
     labels = read_labels(table, roles.target, roles.types.get(roles.target))
     rows, left_out = complete_rows(table, labels, roles.group, settings.missing)
@@ -94,28 +71,23 @@ def _dataset(
 
     by_split = {split: {column: c.gather(rows) for column, c in cells.items()} for split, rows in splits.items()}
     inputs = pl.DataFrame([cells[encoder.name] for encoder in preprocessing.encoders])
-    duplicates = straddle_note(inputs.hash_rows().to_numpy(), splits, table.place)
-    return DataSet(
-        name=name,
-        source=source,
-        spec=preprocessing.spec,
-        splits={split: _table_split(labels, by_split[split], preprocessing, rows) for split, rows in splits.items()},
-        preprocessing=preprocessing,
-        fingerprint=fingerprint,
-        split_hash=split_hash(splits),
-        notes=[
-            *notes,
+    return assemble(
+        origin,
+        settings,
+        splits,
+        preprocessing,
+        {split: _table_split(labels, by_split[split], preprocessing, rows) for split, rows in splits.items()},
+        [
             *table.notes,
             *left_out,
             *unread,
             *column_notes(table, roles, types, preprocessing),
             *split_notes(labels, preprocessing, splits, by_split),
-            *([duplicates] if duplicates else []),
+            straddle_note(inputs.hash_rows().to_numpy(), splits, table.place),
             *leaks(labels, inputs.to_dict(), types, np.concatenate(list(splits.values()))),
         ],
-        columns=describe_columns(table, cells, roles, labels, types, preprocessing),
-        augment=make_augment(settings, preprocessing.spec),
-        distributions=lambda: distributions(
+        describe_columns(table, cells, roles, labels, types, preprocessing),
+        lambda: distributions(
             {**by_split["train"], roles.target: labels.cells.gather(splits["train"])},
             {**types, roles.target: NUMBER if labels.numeric else ColumnType("category")},
         ),
@@ -124,19 +96,8 @@ def _dataset(
 
 def _split(table: Table, labels: Labels, roles: Roles, rows: Rows, settings: DataSettings) -> Splits:
     """The rows of each split, by a seeded split. Raises SettingError or DataError where a split would be empty."""
-    val, test = settings.val, settings.test
-    if val + test >= 1:
-        raise SettingError(f"val={val:g} and test={test:g} leave no rows to train on: their sum must be below 1.")
-    groups = None
-    if roles.group is not None:
-        groups = meaning(table.frame[roles.group]).gather(rows).rank("dense").to_numpy()
-        needed = 1 + (val > 0) + (test > 0)
-        if groups.max() < needed:
-            raise DataError(
-                f"The group column {roles.group!r} has {counted(int(groups.max()), 'different value')}, and the "
-                f"{needed} splits need one each.",
-                fix="Give another group=COLUMN, or none.",
-            )
+    val, test = fractions_left(settings)
+    groups = None if roles.group is None else group_numbers(table, roles.group, rows, settings)
     indices = drawn_splits(len(rows), settings, val=val, test=test, strata=labels.classes(rows), groups=groups)
     for split, chosen in indices.items():
         if not len(chosen):
@@ -162,12 +123,12 @@ def _without_bad_cells(
 ) -> tuple[Splits, list[str]]:
     """The splits after what `missing` says of cells that are not of their column's type, and a note on those.
 
-    Raises DataError that names each of them where `missing` is refuse, or where a split is left without rows.
+    Raises DataError that names each of them where `missing` is error, or where a split is left without rows.
     """
-    inputs = {column: type for column, type in types.items() if type.kind not in LEFT_OUT}
+    inputs = {column: type for column, type in types.items() if type.learned}
     problems = bad_cells(table, cells, inputs, np.concatenate(list(splits.values())))
     found = list(problems.values())
-    if found and missing == "refuse":
+    if found and missing == "error":
         raise unreadable_cells(
             table,
             found,
@@ -193,7 +154,7 @@ def _fit(
     fitted = [
         fit_encoder(column, type, cells[column].gather(train), settings.scale)
         for column, type in types.items()
-        if type.kind not in LEFT_OUT
+        if type.learned
     ]
     encoders = tuple(encoder for encoder in fitted if encoder is not None)
     if not encoders:

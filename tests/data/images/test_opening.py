@@ -13,11 +13,11 @@ from PIL import Image
 
 from cutaway.data.folders import IMAGES, find, holds
 from cutaway.data.images.file_split import FileSplit
-from cutaway.data.images.folders import open_folder, verify
+from cutaway.data.images.opening import open_folder, verify
 from cutaway.data.images.preprocessing import ImagePreprocessing
 from cutaway.data.sets import DataSet, TensorSplit
 from cutaway.data.settings import DataSettings
-from cutaway.errors import DataError, SettingError
+from cutaway.errors import DataError
 from cutaway.spec import ImageSizes
 
 
@@ -172,9 +172,9 @@ def test_limit_leaves_validation_and_test_as_they_are(photos: Path) -> None:
     assert len(thin.splits["train"]) == 4
     assert set(names(thin, "train")) < set(names(whole, "train"))
     assert names(thin, "test") == names(whole, "test")
-    picture = thin.splits["test"].picture(0)
-    assert picture is not None
-    assert np.array_equal(np.asarray(picture), np.asarray(Image.open(photos / names(thin, "test")[0])))
+    shown = thin.splits["test"].image(0)
+    assert shown is not None
+    assert np.array_equal(np.asarray(shown), np.asarray(Image.open(photos / names(thin, "test")[0])))
 
 
 def test_what_is_not_read_is_told(photos: Path) -> None:
@@ -331,11 +331,6 @@ def test_links_that_lead_back_or_nowhere_are_named(photos: Path, tmp_path: Path)
         save(tmp_path / "kinds" / "fox" / f"{i}.png", 200 + i)
     os.symlink(photos / "cat", tmp_path / "kinds" / "cat")
     assert find(tmp_path / "kinds", IMAGES).classes == ("cat", "fox")
-
-
-def test_settings_of_tables_are_refused(photos: Path) -> None:
-    with pytest.raises(SettingError, match="target=x is for tables"):
-        opened(photos, 8, target="x")
 
 
 def test_preprocessing_is_of_images(photos: Path) -> None:

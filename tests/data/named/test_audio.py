@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from cutaway.data.named.audio import FSDD_PUBLISHED, open_fsdd
 from cutaway.data.named.catalogue import Request
 from cutaway.data.named.opening import NAMED, open_named, where
-from cutaway.data.named.sounds import FSDD_PUBLISHED, open_fsdd
 from cutaway.data.sets import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.errors import DataError

@@ -1,0 +1,148 @@
+"""The kinds of data: where each stands, which settings are for it, and what reads its preprocessing back.
+
+A kind is a line here, a Spec in `spec.py` and a folder beside this file. Modules of a folder are imported when they are
+needed: audio, video and graphs each bring a library. Settings that are for other kinds are rejected by name, never
+ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import Any
+
+from ..errors import SettingError
+from ..settings import as_text, short
+from .settings import DataSettings
+
+_FORM = ("separator", "decimal", "encoding", "header")  # how a table is written
+_PIXELS = ("image_size", "resize", "color", "memory", "workers")
+_TOKENS = ("tokenizer", "vocab_size", "min_count", "lower", "length")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of data."""
+
+    folder: str  # beside this file
+    opens: str  # the function of its opening.py that makes a data set of a source and the settings
+    plural: str  # what errors call data of it
+    settings: tuple[str, ...]  # those that are for some kinds of data alone, this one among them
+    classes: Mapping[str | None, str]  # form of a preprocessing → the class that reads it back, by its module
+    asks: tuple[str, ...] = ()  # what `opens` asks of the model: sizes of images, targets
+    path: bool = True  # whether a source is a path, and nothing else
+
+    def member(self, name: str) -> Any:
+        """What the folder holds under this name, as opening.open_table."""
+        module, name = name.split(".")
+        return getattr(import_module(f".{self.folder}.{module}", __package__), name)
+
+
+KINDS = {
+    "table": Kind(
+        "tables",
+        "open_table",
+        "tables",
+        ("target", "ignore", "types", "group", "missing", "scale", "mixup", "noise", "count", *_FORM),
+        {None: "preprocessing.TablePreprocessing"},
+    ),
+    "image": Kind(
+        "images",
+        "open_folder",
+        "images",
+        (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup"),
+        {None: "preprocessing.ImagePreprocessing"},
+        asks=("sizes",),
+    ),
+    "text": Kind(
+        "text",
+        "open_text",
+        "text",
+        (
+            *("text", "target", "missing", "group", "stateful", "documents", "special_tokens", "window", "subsample"),
+            *("mask_prob", "whole_words"),
+            *_TOKENS,
+            *_FORM,
+        ),
+        {
+            "classes": "preprocessing.TextPreprocessing",
+            "tags": "tags.TagPreprocessing",
+            "running": "running_preprocessing.RunningPreprocessing",
+            "masked": "masked.MaskedPreprocessing",
+            "context": "context.ContextPreprocessing",
+        },
+        asks=("targets",),
+    ),
+    "seq2seq": Kind(
+        "pairs",
+        "open_pairs",
+        "pairs of sequences",
+        ("pairs", "joint_vocab", *_TOKENS),
+        {None: "preprocessing.PairPreprocessing"},
+        path=False,
+    ),
+    "series": Kind(
+        "series",
+        "open_series",
+        "series",
+        (
+            *("forecast", "ignore", "time", "lookback", "horizon", "season_length", "known_future", "gaps", "mixup"),
+            *_FORM,
+        ),
+        {
+            None: "signals.SeriesPreprocessing",
+            "signal": "signals.SeriesPreprocessing",
+            "forecast": "preprocessing.ForecastPreprocessing",
+        },
+    ),
+    "audio": Kind(
+        "audio",
+        "open_audio",
+        "audio",
+        ("rate", "n_mels", "seconds", "workers"),
+        {None: "preprocessing.AudioPreprocessing"},
+    ),
+    "video": Kind(
+        "video",
+        "open_videos",
+        "videos",
+        ("frames", *_PIXELS),
+        {None: "preprocessing.VideoPreprocessing"},
+        asks=("sizes",),
+    ),
+    "graph": Kind(
+        "graphs",
+        "open_graph",
+        "graphs",
+        ("target", "num_neighbors", "inductive", *_FORM),
+        dict.fromkeys(("columns", "matrix", "number", "degree"), "preprocessing.GraphPreprocessing"),
+        path=False,
+    ),
+}
+
+
+def reject_settings_for_others(settings: DataSettings, kind: str) -> None:
+    """Raise SettingError for a setting that was changed and means nothing for this kind of data."""
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        whose = [other.plural for other in KINDS.values() if field.name in other.settings]
+        if whose and field.name not in KINDS[kind].settings and value != field.default:
+            raise SettingError(
+                f"{field.name}={short(as_text(value))} is for {_listed(whose)}, and this is {kind} data: leave it out."
+            )
+
+
+def reject_changed(settings: DataSettings, keys: Iterable[str], why: str) -> None:
+    """Raise SettingError for the first of these settings that was changed; `why` follows its name and value."""
+    usual = DataSettings()
+    for key in keys:
+        value = getattr(settings, key)
+        if value != getattr(usual, key):
+            raise SettingError(f"{key}={short(as_text(value))} {why}: leave it out.")
+
+
+def _listed(words: list[str]) -> str:
+    """images; tables and graphs; tables, text and graphs."""
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last

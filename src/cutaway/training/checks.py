@@ -1,0 +1,207 @@
+"""Settings that cannot be, or would change nothing, with this data and model: rejected by name, never ignored.
+
+What a kind of data gives no meaning to is rejected where it is opened (`data.kinds`); here is what shows only once
+data and model are known. To having an effect only what a person typed is held: a model's card may hold settings for
+several optimizers, and a run that is resumed keeps the settings that it began with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import nn
+
+from ..data.sets import DataSet
+from ..data.settings import DataSettings
+from ..errors import ModelError, SettingError
+from ..models.contract import contract_of
+from ..models.memory import refuse_too_large
+from ..models.registry import Preset
+from ..settings import as_text, short
+from ..spec import Context, ImageSpec
+from ..tasks.task import Task
+from .evaluation import carries
+from .layers import NORMS, depths, frozen
+from .optimizers import bytes_to_learn
+from .placement import find_device, free_memory
+from .settings import TrainSettings
+from .tokens import words_of
+
+FOR_OPTIMIZERS = {"momentum": ("momentum", "nesterov", "muon")}
+FOR_SCHEDULES = {
+    "warmup": ("warmup-cosine", "noam", "wsd"),
+    "gamma": ("step",),
+    "milestones": ("step",),
+    "decay": ("wsd",),
+}
+
+
+def reject_module(model: object) -> None:
+    """Raise ModelError for a model that is no name: an nn.Module, for one."""
+    if not isinstance(model, str):
+        raise ModelError(
+            f"A model is named, as `cutaway list` names them, and this is an object of type {type(model).__name__}: "
+            "modules of one's own are not trained here. cutaway.look(model, x) looks inside any of them."
+        )
+
+
+def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | None) -> None:
+    """Raise SettingError for a setting that this data gives no meaning to; `joint_vocab` as it was given."""
+    spec = data.spec
+    if settings.sampling == "balanced" and not spec.target.classes:
+        raise SettingError(
+            f"sampling=balanced is for classes, and {spec.target.column} is a number: take sampling=shuffle."
+        )
+    if settings.sampling == "balanced" and settings.class_weights == "balanced":
+        raise SettingError(
+            "sampling=balanced and class_weights=balanced would each even out the classes, and both together favour "
+            "the rare ones: give one of them."
+        )
+    if settings.sampling == "balanced" and hasattr(data.splits["train"], "plan"):
+        raise SettingError(
+            f"sampling=balanced draws examples one by one, and batches of {spec.kind} data are made in another way: "
+            "class_weights=balanced weighs them instead."
+        )
+    if settings.tta and not isinstance(spec, ImageSpec):
+        raise SettingError(f"tta mirrors images, and this is {spec.kind} data: leave it out.")
+    usual = TrainSettings()
+    for key in ("num_beams", "length_penalty"):
+        value = getattr(settings, key)
+        if value != getattr(usual, key) and not spec.target.written:
+            raise SettingError(
+                f"{key}={short(as_text(value))} is for pairs of sequences, and this is {spec.kind} data: leave it out."
+            )
+    if joint_vocab and not getattr(spec, "joint_vocab", True):
+        raise SettingError(
+            "joint_vocab=true cannot be: the two sides of this data are cut differently, and share no tokenizer. "
+            "tokenizer=bpe cuts both alike; or leave joint_vocab out."
+        )
+
+
+def reject_for_task(
+    settings: TrainSettings, data_settings: DataSettings, data: DataSet, preset: Preset, model: nn.Module, task: Task
+) -> None:
+    """Raise SettingError for a setting that this model, learning this task, cannot have; `settings` are as typed."""
+    if settings.compile and carries(model, data.splits["train"]):
+        raise SettingError(
+            f"compile=true compiles what answers for one batch by itself, and {preset.name} carries its state from "
+            "batch to batch: leave compile out, or add stateful=false."
+        )
+    if settings.monitor is not None:
+        asked = f"monitor={settings.monitor}"
+        if "val" not in data.splits:
+            raise SettingError(f"{asked} looks at the validation split, and val=0 leaves none: leave one of them out.")
+        if settings.monitor.removeprefix("val_") not in task.monitors:
+            raise SettingError(
+                f"{asked} cannot be: for {task.name}, choose from {', '.join(task.monitors)}, on the validation split."
+            )
+    if data_settings.mixup and task.loss_name in ("perceptron", "map"):
+        raise SettingError(
+            f"mixup blends classes, and {preset.name} learns by loss={task.loss_name}, which takes one class an "
+            "example: leave mixup out, or take loss=cross_entropy."
+        )
+    if settings.loss_chunk and words_of(model, task) is None:
+        raise SettingError(
+            f"loss_chunk={settings.loss_chunk} is for attention models that give each token as many outputs as there "
+            f"are words, and {preset.name} on this data does not: leave it out."
+        )
+
+
+def reject_too_large_to_learn(found: Preset, config: Any, settings: TrainSettings) -> None:
+    """Raise ModelError where a model of that config would not fit into memory with all that it needs to learn."""
+    refuse_too_large(
+        found,
+        config,
+        taken=lambda size: bytes_to_learn(size, settings),
+        free=free_memory(find_device(settings.device)),
+        fraction=settings.memory_fraction,
+        what=f" to learn with optimizer={settings.optimizer} (weights, gradients, what the optimizer remembers)",
+        way_out="; memory_fraction=0 goes on all the same",
+    )
+
+
+def reject_without_effect(
+    typed: Mapping[str, Any], settings: TrainSettings, data_settings: DataSettings, data: DataSet, model: nn.Module
+) -> None:
+    """Raise SettingError for the first setting among those `typed` that is not its default and would change nothing."""
+    usual: dict[str, Any] = {**vars(TrainSettings()), **vars(DataSettings())}
+    values: dict[str, Any] = {**vars(settings), **vars(data_settings)}
+    asked = {key for key in typed if key in usual and values[key] != usual[key]}
+    for key, why in _without_effect(asked, settings, data_settings, data, model):
+        raise SettingError(f"{key}={short(as_text(values[key]))} would change nothing: {why}.")
+
+
+def _without_effect(
+    asked: set[str], settings: TrainSettings, data_settings: DataSettings, data: DataSet, model: nn.Module
+) -> Iterator[tuple[str, str]]:
+    """Each setting among those asked for that has no effect, and why, with the way out."""
+    target, train = data.spec.target, data.splits["train"]
+    for key, optimizers in FOR_OPTIMIZERS.items():
+        if key in asked and settings.optimizer not in optimizers:
+            yield (
+                key,
+                f"it is for optimizer={_or(optimizers)}, and this is {settings.optimizer}. Give one, or leave it out",
+            )
+    for key, schedules in FOR_SCHEDULES.items():
+        if key in asked and settings.schedule not in schedules:
+            yield (
+                key,
+                f"it is for schedule={_or(schedules)}, and this is {settings.schedule}. Give one, or leave it out",
+            )
+    if "class_weights" in asked and not target.classes:
+        yield "class_weights", f"it weighs classes, and {target.column} is none. Leave it out"
+    if {"batch_size", "batch_tokens"} <= asked:
+        yield "batch_size", f"batch_tokens={settings.batch_tokens} stands instead of it. Give one of them"
+    if "patience" in asked and "val" not in data.splits:
+        yield "patience", "no validation split tells when training gets no better. Give val, or leave it out"
+    if (
+        "channels_last" in asked
+        and settings.channels_last
+        and not any(isinstance(m, nn.Conv2d) for m in model.modules())
+    ):
+        yield "channels_last", "this model has no convolutions of images. Leave it out"
+    if "layer_decay" in asked and not any(depths(model).values()):
+        yield "layer_decay", "this model has no layers before its head. Leave it out"
+    if "freeze" in asked:
+        yield from _frozen_in_vain(settings, model)
+    if "folds" in asked and data_settings.fold is None:
+        yield "folds", "it is for cross-validation, which fold=1 asks for. Give fold too, or leave it out"
+    if target.order:
+        for key in sorted({"fold", "split_seed"} & asked):
+            yield key, f"this data is split by its {target.order}, not at random. Leave it out"
+    if not isinstance(target, Context) and data.spec.kind == "text":
+        for key in sorted({"window", "subsample"} & asked):
+            yield (
+                key,
+                f"it is for word vectors (word2vec), and what is learned here is the {target.column}. Leave it out",
+            )
+    if "accumulate" in asked and hasattr(train, "x") and settings.batch_size in (0, len(train)):
+        yield "accumulate", "the whole graph is one step of an epoch. Leave it out"
+    if "eval_batch_size" in asked and hasattr(train, "x") and not data_settings.num_neighbors:
+        yield "eval_batch_size", "a whole graph is evaluated at once. Leave it out"
+    if "length_penalty" in asked and settings.num_beams == 1:
+        yield (
+            "length_penalty",
+            "it is for beam search, and num_beams=1 keeps one beginning alone. Give more beams, or leave it out",
+        )
+    if (loss := settings.loss or contract_of(model).loss) and target.classes:
+        for key in sorted({"label_smoothing", "class_weights"} & asked if loss != "cross_entropy" else ()):
+            yield key, f"it is for loss=cross_entropy, and this is {loss}. Give that, or leave it out"
+
+
+def _frozen_in_vain(settings: TrainSettings, model: nn.Module) -> Iterator[tuple[str, str]]:
+    """A pattern of `freeze` that means modules without weights of their own, such as a head that is the embedding."""
+    weights = {name for name, _ in model.named_parameters()}
+    norms = {name for name, module in model.named_modules() if isinstance(module, NORMS)}
+    for pattern in settings.freeze:
+        if not frozen(model, (pattern,)) & (weights | norms):
+            yield (
+                "freeze",
+                f"{short(pattern)!r} has no weights of its own here, or shares those of another layer. Freeze that",
+            )
+
+
+def _or(words: tuple[str, ...]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last

@@ -1,0 +1,179 @@
+"""The settings of a training, resolved: what was typed, then the model's card, the weights, what the model asks for.
+
+`resolve` takes the step before the data is open; `settle` the one after, once data, model and weights are there to say
+the rest, and gives the settings that a run records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..data.kinds import KINDS
+from ..data.opening import kind_of, read_otherwise
+from ..data.sets import DataSet
+from ..data.settings import DataSettings
+from ..data.text.fitting import AUTO, OF_ITS_OWN
+from ..data.text.tokenizers import KINDS as TOKENIZERS
+from ..errors import SettingError
+from ..interop.hub import fetch, is_hub
+from ..models.contract import Advances
+from ..models.registry import Preset
+from ..settings import as_text, build, keys, short, unknown_setting
+from ..spec import ImageSizes
+from .layers import frozen, heads
+from .placement import find_device, reject_without_compiler
+from .settings import TrainSettings
+from .weights import Source, Taken, find_weights
+
+LAYER_DECAY = 0.8  # where weights are taken, as in K. Clark et al., ELECTRA, 2020 <https://arxiv.org/abs/2003.10555>
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The settings as far as they are known before the data is open."""
+
+    training: TrainSettings
+    data: DataSettings
+    model: dict[str, Any]  # the model's own
+    typed: dict[str, Any]  # those of the model's own that were typed
+    joint_vocab: bool | None  # as it was given, before the model was asked
+    sizes: ImageSizes  # of images, that the model takes
+    begun: Source | None  # the weights that the model begins with, where it does with those of a file
+
+    @property
+    def tokenizer(self) -> str:
+        """The tokenizer's kind, or its path as it is seen from everywhere."""
+        named = self.data.tokenizer
+        return named if named in (AUTO, *TOKENIZERS) else str(Path(named).expanduser().resolve())
+
+
+def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool) -> Resolved:
+    """The settings before the data is open: those `given`, a model's own as `model.KEY`, over those of the card.
+
+    Threads are set here: what is fitted on the data depends on them too. Raises what a person can fix.
+    """
+    training, data = _groups(found, given)
+    if training.threads:
+        torch.set_num_threads(training.threads)
+    if training.compile:
+        reject_without_compiler(find_device(training.device))
+    kind = kind_of(source, data)
+    weights, vectors = training.weights, training.vectors
+    if weights and is_hub(weights) and not resumed:
+        weights = fetch(weights).pinned  # the commit, which a run records
+    begun = find_weights(weights, found) if weights and not resumed else None
+    like_weights = _cut_like(begun, given) if "tokenizer" in KINDS[kind].settings else {}
+    wishes = _wishes(found, kind, data)
+    found.refuse_kind(kind, read_otherwise(kind, found.takes, found.targets))
+    typed = found.parse({k.removeprefix("model."): v for k, v in given.items() if k.startswith("model.")})
+    model = {**(begun.settings(found) if begun else {}), **typed}
+    if kind == "image" and data.image_size and "image_size" in found.setting_names:
+        model.setdefault("image_size", data.image_size)
+    return Resolved(
+        replace(training, weights=weights, vectors=vectors and str(Path(vectors).expanduser().resolve())),
+        replace(data, **like_weights, **wishes),
+        model,
+        typed,
+        data.joint_vocab,
+        found.image_sizes(found.configure(settings=model)),
+        begun,
+    )
+
+
+def _groups(found: Preset, given: Mapping[str, Any]) -> tuple[TrainSettings, DataSettings]:
+    """The settings of training and of data: those given, over those of the card. Raises UnknownName, SettingError."""
+    own = {**found.card.settings, **(found.card.fine_tuning if given.get("weights") else {})}
+    if "batch_size" in given and "batch_tokens" not in given:
+        own.pop("batch_tokens", None)  # of the card; what is typed wins, and the one stands instead of the other
+    flat = {**own, **{k: v for k, v in given.items() if not k.startswith("model.")}}
+    known = keys(DataSettings, TrainSettings)
+    for key in flat:
+        if key not in known:
+            raise unknown_setting(key, [*known, *(f"model.{k}" for k in found.setting_names)])
+    training = build(TrainSettings, {k: v for k, v in flat.items() if k in keys(TrainSettings)})
+    return training, build(DataSettings, {k: v for k, v in flat.items() if k in keys(DataSettings)})
+
+
+def _cut_like(begun: Source | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The tokenizer that the weights were learned with, unless another one was given; what a card says of how one is to
+    be fitted is no matter then."""
+    if begun is None or begun.tokenizer is None or given.get("tokenizer", AUTO) != AUTO:
+        return {}
+    usual = {f.name: f.default for f in fields(DataSettings) if f.name in OF_ITS_OWN and f.name not in given}
+    return {"tokenizer": str(begun.tokenizer.resolve()), **usual}
+
+
+def _wishes(found: Preset, kind: str, data: DataSettings) -> dict[str, Any]:
+    """What the model wants where the settings leave it open: a state carried from step to step, texts in a frame, one
+    vocabulary for both sides of a pair. Raises SettingError for stateful=true where there is no state."""
+    network, own = found.network, KINDS[kind].settings
+    advances = issubclass(network, Advances)
+    if "stateful" in own and data.stateful and not advances:
+        raise SettingError(f"stateful=true carries a state from step to step, and {found.name} has none: leave it out.")
+    wants = {"stateful": advances, "special_tokens": network.special_tokens, "joint_vocab": network.joint_vocab}
+    return {key: True for key, wanted in wants.items() if wanted and key in own and getattr(data, key) is None}
+
+
+def model_settings(asked: Resolved, data: DataSet) -> dict[str, Any]:
+    """The model's own settings, with the size of its vocabulary, where the weights have rows for more tokens than their
+    tokenizer has.
+
+    Raises SettingError where the tokenizer does not belong to the weights: one of another size.
+    """
+    begun, tokenizer = asked.begun, asked.tokenizer
+    ids, rows = getattr(data.spec, "vocab_size", None), begun and getattr(begun.config, "vocab_size", None)
+    if begun is None or not ids or not rows or "vocab_size" in asked.typed or ids == rows:
+        return asked.model
+    if begun.tokenizer is not None and tokenizer == str(begun.tokenizer.resolve()) and ids < rows:
+        return {**asked.model, "vocab_size": rows}
+    which = f"the tokenizer in {tokenizer}"
+    if tokenizer in (AUTO, *TOKENIZERS):
+        which = f"the tokenizer that was fitted on {data.name}"
+    way = "leave tokenizer out" if begun.tokenizer else "give theirs as tokenizer=FILE"
+    raise SettingError(
+        f"weights={asked.training.weights} has vectors of {rows:,} tokens ({begun.file}), and {which} has {ids:,}: "
+        f"they do not belong together. The model would take one word for another; {way}."
+    )
+
+
+def settle(
+    asked: Resolved, data: DataSet, network: nn.Module, taken: Taken | None
+) -> tuple[TrainSettings, DataSettings]:
+    """The settings as a run records them: numbers for what the weights that were `taken` decide, paths that mean the
+    same from anywhere, the metric to monitor as the task calls it (val_loss, as in metrics.csv, is loss too).
+
+    Raises SettingError where nothing is left to learn.
+    """
+    settings, weights = asked.training, asked.training.weights
+    alone, decay = settings.freeze_epochs, settings.layer_decay
+    if alone is None:
+        alone = 1 if taken and taken.new and settings.epochs > 1 else 0
+    if alone and not weights:
+        raise SettingError(
+            f"freeze_epochs={alone} keeps the backbone as it begins, and without weights it begins at random: "
+            "give weights=FILE, or leave it out."
+        )
+    if alone > settings.epochs:
+        raise SettingError(
+            f"freeze_epochs={alone} are of the epochs={settings.epochs} of the whole training: give more of those."
+        )
+    still = frozen(network, settings.freeze)
+    learning = {name for name, p in network.named_parameters() if p.requires_grad} - still
+    if not learning or (alone and not any(name.startswith(f"{head}.") for head in heads(network) for name in learning)):
+        what = "the head" if learning else "the model"
+        raise SettingError(f"freeze={short(as_text(settings.freeze))} leaves nothing of {what} to learn: freeze less.")
+    training = replace(
+        settings,
+        weights=weights if weights is None or is_hub(weights) else str(Path(weights).expanduser().resolve()),
+        freeze_epochs=alone,
+        layer_decay=decay if decay is not None else LAYER_DECAY if weights else 1.0,
+        monitor=settings.monitor and settings.monitor.removeprefix("val_"),
+    )
+    joint = getattr(data.spec, "joint_vocab", asked.data.joint_vocab)  # what a model asks for gives way to the data
+    return training, replace(asked.data, tokenizer=asked.tokenizer, joint_vocab=joint)
