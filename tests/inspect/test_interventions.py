@@ -21,6 +21,7 @@ from cutaway.inspect.sites import Site
 from cutaway.models import gat
 from cutaway.models.images import answers_of
 from cutaway.nn.attention import MultiHeadAttention
+from cutaway.nn.graphs import MessagePassing
 from tests.inspect.test_probes import traces
 from tests.small import DIFFERENT, small
 
@@ -80,7 +81,7 @@ def test_an_inputs_own_heads_and_edges_change_no_bit(name: str) -> None:
     for key, module in model.named_modules():
         if isinstance(module, MultiHeadAttention):
             assert torch.equal(answer(model, inputs, Transplant(key, inputs, head=[0, 1])), before)
-        elif hasattr(module, "tap"):
+        elif isinstance(module, MessagePassing):
             edges = [(int(s), int(t)) for s, t in inputs[1][:, :3].t().tolist()]
             assert torch.equal(answer(model, inputs, Transplant(key, inputs, edge=edges)), before)
             assert not torch.equal(answer(model, inputs, Zero(key, edge=edges)), before)

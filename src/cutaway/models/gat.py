@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from ..nn.graphs import (
     MOST_ENTRIES,
     READS,
-    EdgeHook,
+    MessagePassing,
     NodeLinear,
     Pattern,
     dropout,
@@ -72,12 +72,11 @@ class Config(Checked):
         )
 
 
-class GATConv(nn.Module):
+class GATConv(MessagePassing):
     """Attention of `heads` heads: (V, in) to (V, heads · width), or to their mean (V, width)."""
 
     def __init__(self, in_features: int, width: int, heads: int, concat: bool, config: Config) -> None:
         super().__init__()
-        self.edge_hook: EdgeHook | None = None
         self.heads, self.width, self.concat = heads, width, concat
         self.dropout, self.slope = config.dropout, config.negative_slope
         self.lin = NodeLinear(in_features, heads * width, bias=False, dropout=config.dropout)
@@ -119,8 +118,7 @@ class GATConv(nn.Module):
         of_targets, of_sources = scores.flatten(0, 1).unbind(1)  # (k·V,) each
         each = edges.blocks(len(h))
         attention = edge_softmax(F.leaky_relu(edge_scores(of_targets, of_sources, each), self.slope), each)
-        if self.edge_hook is not None:
-            attention = self.edge_hook(attention.view(len(h), -1), edges, first).flatten()
+        attention = self.hooked(attention.view(len(h), -1), edges, first).flatten()
         attention = dropout(attention, self.dropout, self.training)  # (k·E,)
         return product(attention, each, h.flatten(0, 1)).view(h.shape)
 

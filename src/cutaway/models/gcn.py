@@ -27,7 +27,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from ..nn.graphs import READS, EdgeHook, NodeLinear, neighbours, product
+from ..nn.graphs import READS, MessagePassing, NodeLinear, neighbours, product
 from ..spec import GraphSpec
 from .card import Card, Divergence, Published
 from .contract import Network
@@ -57,12 +57,11 @@ class Config(Checked):
         )
 
 
-class GCNConv(nn.Module):
+class GCNConv(MessagePassing):
     """Â X W + b: (V, in) to (V, out)."""
 
     def __init__(self, in_features: int, out_features: int, config: Config) -> None:
         super().__init__()
-        self.edge_hook: EdgeHook | None = None
         self.lin = NodeLinear(in_features, out_features, bias=False, dropout=config.dropout)
         self.bias = nn.Parameter(torch.zeros(out_features)) if config.bias else None
 
@@ -71,9 +70,7 @@ class GCNConv(nn.Module):
         h: Tensor = self.lin(x)  # (V, out)
         edges = neighbours(edge_index, len(x), loops=True)
         weights = edges.normalised(torch.promote_types(h.dtype, torch.float32))
-        if self.edge_hook is not None:
-            weights = self.edge_hook(weights[None], edges, 0)[0]
-        y = product(weights, edges, h)
+        y = product(self.hooked(weights[None], edges)[0], edges, h)
         return y if self.bias is None else y + self.bias
 
 

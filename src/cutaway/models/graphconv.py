@@ -25,7 +25,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from ..nn.graphs import READS, EdgeHook, NodeLinear, dropout, neighbours, product
+from ..nn.graphs import READS, MessagePassing, NodeLinear, dropout, neighbours, product
 from ..spec import GraphSpec
 from .card import Card, Divergence, Published
 from .contract import Network
@@ -55,12 +55,11 @@ class Config(Checked):
         )
 
 
-class GraphConv(nn.Module):
+class GraphConv(MessagePassing):
     """X W_1 + A X W_2 + b: (V, in) to (V, out)."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool) -> None:
         super().__init__()
-        self.edge_hook: EdgeHook | None = None
         self.lin_rel = NodeLinear(in_features, out_features, bias=False)  # W_2, of the neighbours
         self.lin_root = NodeLinear(in_features, out_features, bias=False)  # W_1, of the node itself
         self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
@@ -69,8 +68,7 @@ class GraphConv(nn.Module):
         """Transformed first or summed over the edges first, whichever lets fewer values travel: both are equal."""
         edges = neighbours(edge_index, len(x), loops=False)
         ones = edges.ones(torch.promote_types(x.dtype, torch.float32))
-        if self.edge_hook is not None:
-            ones = self.edge_hook(ones[None], edges, 0)[0]
+        ones = self.hooked(ones[None], edges)[0]
         if self.lin_rel.out_features <= self.lin_rel.in_features:
             from_neighbours = product(ones, edges, self.lin_rel(x))
         else:
