@@ -400,8 +400,10 @@ READS = ("mean", "max", "sum")
 def read_out(x: Tensor, batch: Tensor, kind: str) -> Tensor:
     """The mean, maximum or sum over the nodes of each graph: (V, F) to (n, F), `batch` (V,) the graph of each node.
 
-    n is one more than the largest number in `batch`; a graph without nodes among those reads as 0.
+    n is one more than the largest number in `batch`; a graph without nodes among those reads as 0. Nothing is summed in
+    16 bits.
     """
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
     graphs = int(batch.max()) + 1 if len(batch) else 0
     if kind == "max":
         places = batch[:, None].expand_as(x)
