@@ -22,7 +22,6 @@ The parts have the names and shapes of PyTorch Geometric's GATConv, whose weight
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -45,7 +44,7 @@ from ..spec import GraphSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, at_least, fraction, one_of, positive
-from .graphs import LEARNED, chosen, pooled, refuse_features, refuse_target
+from .graphs import LEARNED, chosen, fitted, pooled, refuse_features
 
 
 @dataclass(frozen=True)
@@ -66,10 +65,7 @@ class Config(Checked):
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
         """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
-        refuse_target("gat", spec)
-        return dataclasses.replace(
-            preset, in_features=spec.features, num_classes=spec.target.outputs, graph_level=spec.graph_level
-        )
+        return fitted("gat", preset, spec)
 
 
 class GATConv(MessagePassing):

@@ -20,7 +20,6 @@ The parts have the names of PyTorch Geometric's GCNConv, whose weights load as t
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -32,7 +31,7 @@ from ..spec import GraphSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, fraction, one_of, positive
-from .graphs import LEARNED, chosen, pooled, refuse_features, refuse_target
+from .graphs import LEARNED, chosen, fitted, pooled, refuse_features
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,7 @@ class Config(Checked):
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
         """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
-        refuse_target("gcn", spec)
-        return dataclasses.replace(
-            preset, in_features=spec.features, num_classes=spec.target.outputs, graph_level=spec.graph_level
-        )
+        return fitted("gcn", preset, spec)
 
 
 class GCNConv(MessagePassing):
