@@ -14,6 +14,7 @@ from cutaway.models.memory import shaped
 from cutaway.models.registry import Preset, presets
 
 NAMES = tuple(presets())
+GRAPHS = {p.module.__name__.rpartition(".")[2]: p.module for p in presets().values() if p.takes == ("graph",)}
 
 
 def _way(value: object) -> object:

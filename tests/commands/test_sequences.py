@@ -168,6 +168,7 @@ CASES = {
     "cnn-lstm": (VIDEOS, ("model.channels=2,4", "model.hidden_dim=8")),
     "gcn": (GRAPH, ()),
     "gat": (GRAPH, ("inductive=true",)),
+    "gin": (GRAPH, ("model.layers=2",)),
     "graphconv": (GRAPH, ("num_neighbors=3,3,3", "batch_size=8")),
     "word2vec-skipgram": (WORDS, ("model.dim=8",)),
 }

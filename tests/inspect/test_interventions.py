@@ -21,8 +21,9 @@ from cutaway.inspect.sites import Site
 from cutaway.models import gat
 from cutaway.models.images import answers_of
 from cutaway.nn.attention import MultiHeadAttention
+from cutaway.nn.graphs import MessagePassing
 from tests.inspect.test_probes import traces
-from tests.small import DIFFERENT, small
+from tests.small import DIFFERENT, GRAPHS, small
 
 
 def answer(model: nn.Module, inputs: Any, *edits: Any) -> Tensor:
@@ -42,7 +43,7 @@ def others(name: str) -> tuple[Tensor, ...]:
             return torch.randn(x.shape, generator=generator)
         return torch.randint(1, int(x.max()) + 1, x.shape, generator=generator) if x.dtype != torch.bool else x
 
-    graph = name in ("gcn", "gat", "graphconv")
+    graph = name in GRAPHS
     return tuple(x if graph and i else other(x) for i, x in enumerate(inputs))
 
 
@@ -73,14 +74,14 @@ def test_changing_nothing_changes_no_bit(name: str) -> None:
     assert torch.equal(answer(model, inputs, *(Transplant(m, inputs) for m in ran)), before)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "t5-small", "vit-base/16", "gat", "gcn", "graphconv"])
+@pytest.mark.parametrize("name", ["gpt2", "t5-small", "vit-base/16", *GRAPHS])
 def test_an_inputs_own_heads_and_edges_change_no_bit(name: str) -> None:
     model, inputs = small(name)
     before = answer(model, inputs)
     for key, module in model.named_modules():
         if isinstance(module, MultiHeadAttention):
             assert torch.equal(answer(model, inputs, Transplant(key, inputs, head=[0, 1])), before)
-        elif hasattr(module, "tap"):
+        elif isinstance(module, MessagePassing):
             edges = [(int(s), int(t)) for s, t in inputs[1][:, :3].t().tolist()]
             assert torch.equal(answer(model, inputs, Transplant(key, inputs, edge=edges)), before)
             assert not torch.equal(answer(model, inputs, Zero(key, edge=edges)), before)
@@ -347,6 +348,7 @@ WITH_PARTS = {
     "seq2seq-gru": ("encoder", "position"),
     "gat": ("layers.*", "head"),
     "gcn": ("layers.0", "edge"),
+    "gin": ("layers.0", "edge"),
     "cnn-attention": ("attention", "head"),
     "textcnn": ("embedding", "position"),
 }

@@ -12,14 +12,14 @@ from cutaway import create_model
 from cutaway.inspect.probes import capture
 from cutaway.models import gat
 
-GRAPHS = ("gcn", "gat", "graphconv")
+GRAPHS = ("gcn", "gat", "graphconv", "gin")
 # 0 → 1 twice, 1 → 0, 2 → 1, a loop at 3 that is listed, and node 4 alone.
 EDGES = torch.tensor([[0, 0, 1, 2, 3], [1, 1, 0, 1, 3]])
 
 
 def net(name: str, **changes: Any) -> nn.Module:
     torch.manual_seed(0)
-    return create_model(name, in_features=3, hidden_dim=4, num_classes=2, **changes).eval()
+    return create_model(name, in_features=3, hidden_dim=4, num_classes=2, graph_level=False, **changes).eval()
 
 
 def summed(edges: Tensor, coefficients: Tensor, h: Tensor) -> Tensor:
@@ -45,9 +45,13 @@ def test_messages_times_features_are_what_the_layer_gives(name: str) -> None:
             y = (y.flatten(1) if layer.concat else y.mean(1)) + layer.bias
         elif name == "gcn":
             y = summed(edges, coefficients, layer.lin(given)[:, None])[:, 0]
+        elif name == "gin":
+            y = layer.fc2(layer.norm(layer.fc1(given + summed(edges, coefficients, given[:, None])[:, 0])).relu())
         else:
             y = summed(edges, coefficients, layer.lin_rel(given)[:, None])[:, 0] + layer.lin_root(given) + layer.bias
         torch.testing.assert_close(y, output, atol=1e-12, rtol=1e-12)
+        number = int(key.removeprefix("layers."))
+        output = model.norms[number](output) if name == "gin" else output
         given = nn.functional.elu(output) if name == "gat" else output.relu()
 
 
@@ -99,7 +103,7 @@ def test_in_training_they_are_those_before_dropout() -> None:
 
 def test_a_graph_without_edges_has_loops_alone() -> None:
     none = torch.empty(2, 0, dtype=torch.int64)
-    for name, edges in (("gcn", 5), ("gat", 5), ("graphconv", 0)):
+    for name, edges in (("gcn", 5), ("gat", 5), ("graphconv", 0), ("gin", 0)):
         model = net(name)
         with capture(model, "messages") as seen:
             model(torch.randn(5, 3), none)

@@ -28,7 +28,7 @@ def traces(model: nn.Module) -> list[str]:
     """All that somebody who looks inside could have left in a model."""
     left = [f"{k}.{h}" for k, m in model.named_modules() for h in LISTENERS if getattr(m, h)]
     left += [f"{k}.seen" for k, m in model.named_modules() if getattr(m, "seen", None) is not None]
-    left += [f"{k}.edge_hook" for k, m in model.named_modules() if getattr(m, "tap", None) is not None]
+    left += [f"{k}.edge_hook" for k, m in model.named_modules() if getattr(m, "edge_hook", None) is not None]
     return left + [k for k, p in model.named_parameters() if p._backward_hooks]
 
 

@@ -16,13 +16,13 @@ from cutaway import create_model
 from cutaway.errors import ModelError
 from cutaway.interop.oracles import oracle_for
 from cutaway.interop.oracles.compare import compare
-from cutaway.models import gat, gcn, graphconv
+from cutaway.models import gat, gcn, gin, graphconv
 from cutaway.models.registry import preset
 from cutaway.spec import Classes, GraphSpec, Horizon, Value
+from tests.small import GRAPHS
 
-FAMILIES = [gcn, gat, graphconv]
 FEATURES, CLASSES = 5, 3
-names = pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__.rpartition(".")[2])
+names = pytest.mark.parametrize("family", GRAPHS.values(), ids=list(GRAPHS))
 
 
 def built(family: ModuleType, **settings: Any) -> nn.Module:
@@ -53,6 +53,10 @@ def dense_layer(layer: Any, x: Tensor, edges: Tensor) -> Tensor:
     if isinstance(layer, graphconv.GraphConv):
         assert layer.bias is not None
         return x @ layer.lin_root.weight.t() + a @ x @ layer.lin_rel.weight.t() + layer.bias
+    if isinstance(layer, gin.GINConv):
+        h = layer.fc1((1 + layer.eps) * x + a @ x)
+        h = h / (1 + layer.norm.eps) ** 0.5 * layer.norm.weight + layer.norm.bias  # a new one: mean 0 and variance 1
+        return layer.fc2(h.relu())
     heads = []
     for k in range(layer.heads):
         h = x @ layer.lin.weight.view(layer.heads, layer.width, -1)[k].t()

@@ -18,6 +18,7 @@ from cutaway.views import graph
 from cutaway.views.nets import Net, alike, hops_to, reach
 from cutaway.views.subject import Subject, open_model, open_run
 from tests.inspect.test_probes import traces
+from tests.small import DIFFERENT, GRAPHS
 
 from .suited import suited
 
@@ -27,8 +28,7 @@ CHAIN = torch.tensor([[0, 1, 1, 2, 2, 3, 3], [1, 0, 2, 1, 3, 2, 4]])
 
 def opened(name: str, x: torch.Tensor, edges: torch.Tensor, *more: torch.Tensor, **options: str) -> Subject:
     torch.manual_seed(0)
-    settings_: dict[str, Any] = {"graph_level": True} if more else {}
-    model = cutaway.create_model(name, in_features=x.shape[1], num_classes=2, **settings_)
+    model = cutaway.create_model(name, in_features=x.shape[1], num_classes=2, graph_level=bool(more))
     return open_model(model, x, edges, *more, options=options)
 
 
@@ -42,10 +42,10 @@ def network(subject: Subject) -> dict[str, Any]:
 
 
 def test_which_models_are_graphs() -> None:
-    assert {*suited("graph")} == {"gcn", "gat", "graphconv"}
+    assert {*suited("graph")} == {*DIFFERENT} & {name for family in GRAPHS.values() for name in family.PRESETS}
 
 
-@pytest.mark.parametrize("name", ["gcn", "gat", "graphconv"])
+@pytest.mark.parametrize("name", GRAPHS)
 def test_links_carry_the_layers_coefficients(name: str) -> None:
     subject = chain(name, node="3")
     _, travels = graph.look(subject)
@@ -163,7 +163,7 @@ def test_large_graphs_are_drawn_around_a_node() -> None:
     assert far[shown].max() <= far[left_out].min()
 
 
-@pytest.mark.parametrize("name", ["gcn", "gat", "graphconv"])
+@pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_tiny_graphs_without_edges(name: str, nodes: int) -> None:
     none = torch.empty(2, 0, dtype=torch.int64)

@@ -281,7 +281,13 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
 
     model.eval()
     with torch.no_grad():
-        if kind == "graph":  # its examples are nodes, asked for by their numbers
+        if kind == "graph" and config.graph_level:
+            x, edges = inputs
+            graphs = torch.stack([x, -x, x.flip(0)])  # (3, V, F)
+            side_by_side = torch.cat([edges + i * len(x) for i in range(3)], 1)
+            together = model(graphs.flatten(0, 1), side_by_side, None, torch.arange(3).repeat_interleave(len(x)))
+            alone = torch.cat([model(one, edges) for one in graphs])
+        elif kind == "graph":  # its examples are nodes, asked for by their numbers
             together = model(*inputs)[:3]
             alone = torch.cat([model(*inputs, torch.tensor([i])) for i in range(3)])
         elif kind in ("text", "seq2seq") and Context not in found.targets:  # word vectors know no padding

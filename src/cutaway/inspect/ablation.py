@@ -22,12 +22,11 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ModelError, SettingError, UnknownName, require
-from ..models.gat import GATConv
 from ..models.images import answers_of
-from ..nn.attention import MultiHeadAttention
+from ..nn.graphs import MessagePassing
 from .interventions import Edit, Inputs, Transplant, Zero, as_tuple, intervene
 from .probes import capture
-from .sites import GRAPHS, OVER_TIME, PARTS
+from .sites import OVER_TIME, PARTS, heads_of
 
 Metric = Callable[[Tensor], Tensor | float]  # what the head gives, to one number
 Names = str | Sequence[str]
@@ -169,16 +168,16 @@ def _parts(
 def _has(module: nn.Module, by: str) -> bool:
     """Whether the module may have such parts, as far as its type tells."""
     if by == "head":
-        return isinstance(module, MultiHeadAttention | GATConv)
-    return not (by == "edge" and not isinstance(module, GRAPHS))
+        return bool(heads_of(module))
+    return by != "edge" or isinstance(module, MessagePassing)
 
 
 def _numbers(model: nn.Module, inputs: tuple[Tensor, ...], name: str, module: nn.Module, by: str) -> Sequence[Any]:
     """The numbers of the parts that a module has, with these inputs."""
     if by == "head":
-        if not isinstance(module, MultiHeadAttention | GATConv):
+        if not heads_of(module):
             raise ModelError(f"{name} is a {type(module).__name__}, which has no heads to choose from.")
-        return range(module.heads)
+        return range(heads_of(module))
     if by == "edge":
         with capture(model, "messages", name) as seen:
             model(*inputs)

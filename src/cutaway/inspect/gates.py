@@ -9,7 +9,8 @@ The fused layers give states alone. Here the same inputs, lengths and initial st
 
 Each is (N, T, hidden), for each layer and way as PyTorch names them: l0, l0_reverse, l1, … A backward layer's step t
 is the one that reads x_t, having read what stands after it. Where a sequence has ended, all of them are 0. In training
-with dropout between the layers the same numbers are dropped: those that the generator gave to the fused layer.
+with dropout between the layers the same numbers are dropped: those that the generator gave to the fused layer. A layer
+of another kind says what a step of it computes (`nn.recurrent.Steps`).
 """
 
 from __future__ import annotations
@@ -27,10 +28,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from ..models.gru import gru_step
 from ..models.lstm import lstm_step
 from ..models.rnn import elman_step
-from ..nn.recurrent import State, Weights, as_state, begin, cuts_of, refuse_projections, weights_of
+from ..nn.recurrent import State, Step, Steps, Weights, as_state, begin, cuts_of, refuse_projections, weights_of
 
-# One step: x (N, inputs), the state and the weights to all that it computes, each (N, hidden).
-Step = Callable[[Tensor, State, Weights], dict[str, Tensor]]
 STEP_OF: dict[str, Step] = {  # by what PyTorch's layers call their kind
     "RNN_TANH": elman_step,
     "RNN_RELU": functools.partial(elman_step, activation=torch.relu),
@@ -152,7 +151,7 @@ def unroll(
     for an LSTM with projections.
     """
     refuse_projections(layer)
-    step, between = step or STEP_OF[layer.mode], between or _over_steps(layer)
+    step, between = step or step_of(layer), between or _over_steps(layer)
     state = begin(layer, x) if state is None else state
     found: dict[str, Tensor] = {}
     final: list[State] = []
@@ -212,25 +211,23 @@ def of_cell(cell: nn.RNNCellBase, args: tuple[Any, ...], kwargs: dict[str, Any])
     """The gates of one step of a cell, each (N, 1, hidden)."""
     x, state, _ = _arguments(args, kwargs)
     x = x.detach() if x.ndim == 2 else x.detach()[None]  # (N, inputs)
-    mode = mode_of(cell)
     if state is None:
         zeros = x.new_zeros(len(x), cell.hidden_size)
-        before: State = (zeros, zeros) if mode == "LSTM" else (zeros,)
+        before: State = (zeros, zeros) if isinstance(cell, nn.LSTMCell) else (zeros,)
     else:
         before = tuple(part.detach() if part.ndim == 2 else part.detach()[None] for part in as_state(state))
-    return {name: gate[:, None] for name, gate in STEP_OF[mode](x, before, weights_of_cell(cell)).items()}
+    return {name: gate[:, None] for name, gate in step_of(cell)(x, before, weights_of(cell)).items()}
 
 
-def weights_of_cell(cell: nn.RNNCellBase) -> Weights:
-    """W, U, b and b'."""
-    return cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh
-
-
-def mode_of(cell: nn.RNNCellBase) -> str:
-    """What PyTorch's layers call the kind of the cell: LSTM, GRU, RNN_TANH or RNN_RELU."""
-    if isinstance(cell, nn.LSTMCell):
-        return "LSTM"
-    return "GRU" if isinstance(cell, nn.GRUCell) else f"RNN_{str(cell.nonlinearity).upper()}"
+def step_of(layer: nn.RNNBase | nn.RNNCellBase) -> Step:
+    """What one step of a layer or a cell computes: as it says itself, or as PyTorch's do."""
+    if isinstance(layer, Steps):
+        return layer.step
+    if isinstance(layer, nn.RNNBase):
+        return STEP_OF[layer.mode]
+    if isinstance(layer, nn.LSTMCell):
+        return lstm_step
+    return gru_step if isinstance(layer, nn.GRUCell) else STEP_OF[f"RNN_{str(layer.nonlinearity).upper()}"]
 
 
 def draws(layer: nn.RNNBase, x: Any) -> bool:

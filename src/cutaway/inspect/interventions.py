@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ModelError, SettingError, UnknownName, require
+from ..nn.graphs import MessagePassing
 from .outputs import refuse_compiled
 from .sites import PARTS, Change, Runs, Site
 
@@ -178,7 +179,8 @@ def _take(model: nn.Module, transplants: Sequence[Transplant]) -> None:
         model(*transplants[0].inputs)
     for transplant, parts in zip(transplants, found):
         transplant.found = [torch.cat(of_run) for _, of_run in sorted(parts.items())]
-        transplant.in_turns = transplant.place.among_edges(transplant.place.find(model))
+        at_edges = isinstance(transplant.place.find(model), MessagePassing)
+        transplant.in_turns = at_edges and bool(_kind_of(transplant.place))
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ..nn.recurrent import State, as_state, begin, weights_of
-from .gates import STEP_OF, Reading, mode_of, read, replay, weights_of_cell
+from .gates import Reading, read, replay, step_of
 
 PROBES = 32  # random directions
 
@@ -74,7 +74,7 @@ def steps_of(layer: nn.Module, reading: Reading, example: int, level: int = 0, w
     alone = Reading(reading.x[example : example + 1, :long], None, state)
     if isinstance(layer, nn.RNNCellBase):
         zeros = alone.x.new_zeros(layer.hidden_size)
-        first: State = (zeros, zeros) if mode_of(layer) == "LSTM" else (zeros,)
+        first: State = (zeros, zeros) if isinstance(layer, nn.LSTMCell) else (zeros,)
         return alone.x[0].detach(), first if state is None else tuple(part[0, 0] for part in state)
     assert isinstance(layer, nn.RNNBase)
     ways = 2 if layer.bidirectional else 1
@@ -93,21 +93,18 @@ def by_lag(layer: nn.Module, x: Tensor, first: State, level: int = 0, way: int =
 
     All random directions are run side by side, as examples that are alike; one backward pass tells all lags.
     """
-    if isinstance(layer, nn.RNNCellBase):
-        mode, weights = mode_of(layer), weights_of_cell(layer)
-    else:
-        assert isinstance(layer, nn.RNNBase)
-        mode, weights = layer.mode, weights_of(layer, level, way)
+    assert isinstance(layer, nn.RNNBase | nn.RNNCellBase)
+    step, weights = step_of(layer), weights_of(layer, level, way)
     carried: list[Tensor] = []
     with torch.enable_grad():
         state: State = tuple(part.detach().expand(PROBES, -1) for part in first)
         for row in x.detach():
-            gates = STEP_OF[mode](row.expand(PROBES, -1), state, weights)
-            memory = gates["cell" if mode == "LSTM" else "state"]  # (PROBES, hidden)
+            gates = step(row.expand(PROBES, -1), state, weights)
+            memory = gates.get("cell", gates["state"])  # (PROBES, hidden)
             if not carried:  # nothing before it asks for a gradient
                 memory = memory.detach().requires_grad_()
             carried.append(memory)
-            state = (gates["output"] * torch.tanh(memory), memory) if mode == "LSTM" else (memory,)
+            state = (gates["output"] * torch.tanh(memory), memory) if "cell" in gates else (memory,)
         directions = torch.randn(memory.shape, generator=torch.Generator().manual_seed(seed)).to(memory)
         found = torch.autograd.grad(memory, carried, directions)
     sizes = torch.stack([gradient.double().square().sum() for gradient in found])  # of s_1, …, s_T

@@ -34,12 +34,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ModelError, UnknownName
-from ..models.gat import GATConv
-from ..models.gcn import GCNConv
-from ..models.graphconv import GraphConv
-from ..models.seq2seq_gru import AdditiveAttention
-from ..nn.attention import MultiHeadAttention, Seen
-from ..nn.graphs import Pattern
+from ..nn.attention import Attention, Seen, SeenStep, Used
+from ..nn.graphs import MessagePassing, Pattern
 from ..nn.recurrent import refuse_projections
 from .captured import Captured, Found
 from .gates import draws, of_cell, read, replay
@@ -51,9 +47,9 @@ Probe = Callable[[Captured, str, nn.Module], Iterator[Undo]]
 # The modules that have what each kind shows; features and gradients are of every module.
 OF: dict[str, tuple[type[nn.Module], ...]] = {
     "features": (nn.Module,),
-    "attention": (MultiHeadAttention, AdditiveAttention),
+    "attention": (Attention,),
     "gates": (nn.RNNBase, nn.RNNCellBase),
-    "messages": (GCNConv, GATConv, GraphConv),
+    "messages": (MessagePassing,),
     "gradients": (nn.Module,),
 }
 KINDS = tuple(OF)
@@ -135,26 +131,18 @@ def _features(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
 
 
 def _attention(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
-    if isinstance(module, MultiHeadAttention):
-        before = module.seen
-        module.seen = _Listener(lambda used: _attended(seen, name, used), before)
-
-        def restore() -> None:
-            module.seen = before
-
-        yield restore
-        return
-
-    def hook(module: nn.Module, args: Any, output: Any) -> None:
-        if seen.on:  # one query at a time, of one head
-            seen.join("attention", name, seen.rows(output[1])[:, None, None], dim=2)  # (N, 1, 1, S)
-
-    yield module.register_forward_hook(hook).remove
+    assert isinstance(module, Attention)
+    before = module.seen
+    module.seen = _Listener(lambda used: _attended(seen, name, used), before)
+    yield lambda: setattr(module, "seen", before)
 
 
-def _attended(seen: Captured, name: str, used: Seen) -> None:
+def _attended(seen: Captured, name: str, used: Used) -> None:
     """Keep queries and keys; the weights are computed for who asks."""
     if not seen.on:
+        return
+    if isinstance(used, SeenStep):
+        seen.join("attention", name, seen.rows(used.weights), dim=2)
         return
     mask = None if used.mask is None else used.mask.detach()
     q, k = used.q, used.k
@@ -165,14 +153,14 @@ def _attended(seen: Captured, name: str, used: Seen) -> None:
     seen.put("attention", seen.name("attention", name), lambda: kept.weights)
 
 
-class _Listener(list[Seen]):
+class _Listener(list[Used]):
     """Stands where an attention puts what it used: says so, and hands it on to who listened before."""
 
-    def __init__(self, tell: Callable[[Seen], None], before: list[Seen] | None) -> None:
+    def __init__(self, tell: Callable[[Used], None], before: list[Used] | None) -> None:
         super().__init__()
         self._tell, self._before = tell, before
 
-    def append(self, used: Seen) -> None:
+    def append(self, used: Used) -> None:
         self._tell(used)
         if self._before is not None:
             self._before.append(used)
@@ -215,22 +203,15 @@ def _gates(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
 
 
 def _messages(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
-    assert isinstance(module, GCNConv | GATConv | GraphConv)
-    before = module.edge_hook
+    assert isinstance(module, MessagePassing)
 
     def hook(coefficients: Tensor, pattern: Pattern, first: int) -> Tensor:
-        if before is not None:
-            coefficients = before(coefficients, pattern, first)
         if seen.on:
             own = seen.join("messages", name, coefficients.detach().t().clone(), 1, goes_on=first > 0)  # (E, heads)
             seen.put("edges", own, pattern.pairs)
         return coefficients
 
-    def restore() -> None:
-        module.edge_hook = before
-
-    module.edge_hook = hook
-    yield restore
+    yield module.register_edge_hook(hook)
 
 
 def _gradients(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:

@@ -28,11 +28,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from ..errors import ModelError, SettingError, UnknownName
-from ..models.gat import GATConv
-from ..models.gcn import GCNConv
-from ..models.graphconv import GraphConv
-from ..nn.attention import MultiHeadAttention
-from ..nn.graphs import Pattern
+from ..nn.attention import Attention
+from ..nn.graphs import MessagePassing, Pattern
 from ..nn.recurrent import as_state
 from .gates import lengths_given
 from .outputs import tensor_of
@@ -46,7 +43,6 @@ Pairs = tuple[int, int] | Sequence[tuple[int, int]] | None  # edges, or position
 Change = Callable[[Tensor, Tensor | None, int, int], Tensor]
 
 OVER_TIME = (nn.Conv1d, nn.BatchNorm1d, nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d)
-GRAPHS = (GCNConv, GATConv, GraphConv)
 PARTS = ("channel", "unit", "position", "row", "head", "edge")
 
 
@@ -81,25 +77,21 @@ class Site:
         if self.name not in modules:
             raise UnknownName("module", self.name, [k for k in modules if k])
         module = modules[self.name]
-        if self.head is not None and not isinstance(module, MultiHeadAttention | GATConv):
+        if self.head is not None and not heads_of(module):
             raise ModelError(f"{self.name} is a {type(module).__name__}, which has no heads to choose from.")
-        if self.edge is not None and not isinstance(module, GRAPHS):
+        if self.edge is not None and not isinstance(module, MessagePassing):
             raise ModelError(f"{self.name} is a {type(module).__name__}, which sends nothing along edges.")
         return module
 
     def attach(self, model: nn.Module, change: Change, runs: Runs) -> Iterator[Undo]:
         """Have `change` see what is there each time that it is computed, and give what stands in its place."""
         module = self.find(model)
-        if self.among_edges(module):
-            yield from self._at_edges(module, change, runs)
-        elif self.head is not None:
-            yield from self._at_heads(module, change, runs)
-        else:
+        if self.head is None and self.edge is None:
             yield from self._at_output(module, change, runs)
-
-    def among_edges(self, module: nn.Module) -> bool:
-        """Whether the coefficients of edges are meant."""
-        return isinstance(module, GRAPHS) and (self.edge is not None or self.head is not None)
+        elif isinstance(module, MessagePassing):
+            yield self._at_edges(module, change, runs)
+        elif isinstance(module, Attention):
+            yield self._at_heads(module, change, runs)
 
     def _applies(self, run: int) -> bool:
         return self.run is None or self.run == run
@@ -115,9 +107,7 @@ class Site:
 
         yield module.register_forward_hook(hook, with_kwargs=True).remove
 
-    def _at_heads(self, module: nn.Module, change: Change, runs: Runs) -> Iterator[Undo]:
-        assert isinstance(module, MultiHeadAttention)
-
+    def _at_heads(self, module: Attention, change: Change, runs: Runs) -> Undo:
         def before_projection(out: nn.Module, args: Any) -> Any:
             run = runs.next(self)
             if not self._applies(run):
@@ -128,28 +118,19 @@ class Site:
             after = change(heads, where, run, 0)
             return None if after is heads else (after.flatten(2), *args[1:])
 
-        yield module.out.register_forward_pre_hook(before_projection).remove
+        return module.out.register_forward_pre_hook(before_projection).remove
 
-    def _at_edges(self, module: Any, change: Change, runs: Runs) -> Iterator[Undo]:
-        before = module.edge_hook
-
+    def _at_edges(self, module: MessagePassing, change: Change, runs: Runs) -> Undo:
         def hook(coefficients: Tensor, pattern: Pattern, first: int) -> Tensor:
-            if before is not None:
-                coefficients = before(coefficients, pattern, first)
             run = runs.next(self) if first == 0 else runs.now(self)
             if not self._applies(run):
                 return coefficients
-            heads = getattr(module, "heads", 1)
-            whole = coefficients.new_empty(heads, coefficients.shape[1])
+            whole = coefficients.new_empty(max(1, module.heads), coefficients.shape[1])
             where = self._all([(0, "head", self.head)], whole)[first : first + len(coefficients)]
             where = where.expand(coefficients.shape) & self._these(pattern)
             return change(coefficients, where, run, first)
 
-        def restore() -> None:
-            module.edge_hook = before
-
-        module.edge_hook = hook
-        yield restore
+        return module.register_edge_hook(hook)
 
     def _these(self, pattern: Pattern) -> Tensor:
         """Which entries of a pattern are the edges that are meant, (E,)."""
@@ -232,6 +213,11 @@ class Runs:
     def now(self, place: Site) -> int:
         """The number of the run that goes on."""
         return self._times[id(place)]
+
+
+def heads_of(module: nn.Module) -> int:
+    """How many heads of a module can be told apart; 0 where it has none."""
+    return module.heads if isinstance(module, Attention | MessagePassing) else 0
 
 
 def pairs_in(given: Any) -> list[tuple[int, int]]:

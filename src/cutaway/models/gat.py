@@ -22,7 +22,6 @@ The parts have the names and shapes of PyTorch Geometric's GATConv, whose weight
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -32,7 +31,7 @@ from torch import Tensor, nn
 from ..nn.graphs import (
     MOST_ENTRIES,
     READS,
-    EdgeHook,
+    MessagePassing,
     NodeLinear,
     Pattern,
     dropout,
@@ -45,7 +44,7 @@ from ..spec import GraphSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, at_least, fraction, one_of, positive
-from .graphs import LEARNED, chosen, pooled, refuse_features, refuse_target
+from .graphs import LEARNED, chosen, fitted, pooled, refuse_features
 
 
 @dataclass(frozen=True)
@@ -66,18 +65,14 @@ class Config(Checked):
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
         """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
-        refuse_target("gat", spec)
-        return dataclasses.replace(
-            preset, in_features=spec.features, num_classes=spec.target.outputs, graph_level=spec.graph_level
-        )
+        return fitted("gat", preset, spec)
 
 
-class GATConv(nn.Module):
+class GATConv(MessagePassing):
     """Attention of `heads` heads: (V, in) to (V, heads · width), or to their mean (V, width)."""
 
     def __init__(self, in_features: int, width: int, heads: int, concat: bool, config: Config) -> None:
         super().__init__()
-        self.edge_hook: EdgeHook | None = None
         self.heads, self.width, self.concat = heads, width, concat
         self.dropout, self.slope = config.dropout, config.negative_slope
         self.lin = NodeLinear(in_features, heads * width, bias=False, dropout=config.dropout)
@@ -119,8 +114,7 @@ class GATConv(nn.Module):
         of_targets, of_sources = scores.flatten(0, 1).unbind(1)  # (k·V,) each
         each = edges.blocks(len(h))
         attention = edge_softmax(F.leaky_relu(edge_scores(of_targets, of_sources, each), self.slope), each)
-        if self.edge_hook is not None:
-            attention = self.edge_hook(attention.view(len(h), -1), edges, first).flatten()
+        attention = self.hooked(attention.view(len(h), -1), edges, first).flatten()
         attention = dropout(attention, self.dropout, self.training)  # (k·E,)
         return product(attention, each, h.flatten(0, 1)).view(h.shape)
 

@@ -20,19 +20,18 @@ The parts have the names of PyTorch Geometric's GCNConv, whose weights load as t
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from ..nn.graphs import READS, EdgeHook, NodeLinear, neighbours, product
+from ..nn.graphs import READS, MessagePassing, NodeLinear, neighbours, product
 from ..spec import GraphSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, fraction, one_of, positive
-from .graphs import LEARNED, chosen, pooled, refuse_features, refuse_target
+from .graphs import LEARNED, chosen, fitted, pooled, refuse_features
 
 
 @dataclass(frozen=True)
@@ -51,18 +50,14 @@ class Config(Checked):
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
         """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
-        refuse_target("gcn", spec)
-        return dataclasses.replace(
-            preset, in_features=spec.features, num_classes=spec.target.outputs, graph_level=spec.graph_level
-        )
+        return fitted("gcn", preset, spec)
 
 
-class GCNConv(nn.Module):
+class GCNConv(MessagePassing):
     """Â X W + b: (V, in) to (V, out)."""
 
     def __init__(self, in_features: int, out_features: int, config: Config) -> None:
         super().__init__()
-        self.edge_hook: EdgeHook | None = None
         self.lin = NodeLinear(in_features, out_features, bias=False, dropout=config.dropout)
         self.bias = nn.Parameter(torch.zeros(out_features)) if config.bias else None
 
@@ -71,9 +66,7 @@ class GCNConv(nn.Module):
         h: Tensor = self.lin(x)  # (V, out)
         edges = neighbours(edge_index, len(x), loops=True)
         weights = edges.normalised(torch.promote_types(h.dtype, torch.float32))
-        if self.edge_hook is not None:
-            weights = self.edge_hook(weights[None], edges, 0)[0]
-        y = product(weights, edges, h)
+        y = product(self.hooked(weights[None], edges)[0], edges, h)
         return y if self.bias is None else y + self.bias
 
 

@@ -18,19 +18,18 @@ The matrices have the names that PyTorch Geometric's GraphConv gives them; the b
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from ..nn.graphs import READS, EdgeHook, NodeLinear, dropout, neighbours, product
+from ..nn.graphs import READS, MessagePassing, NodeLinear, dropout, neighbours, product
 from ..spec import GraphSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, fraction, one_of, positive
-from .graphs import LEARNED, chosen, pooled, refuse_features, refuse_target
+from .graphs import LEARNED, chosen, fitted, pooled, refuse_features
 
 
 @dataclass(frozen=True)
@@ -49,18 +48,14 @@ class Config(Checked):
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
         """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
-        refuse_target("graphconv", spec)
-        return dataclasses.replace(
-            preset, in_features=spec.features, num_classes=spec.target.outputs, graph_level=spec.graph_level
-        )
+        return fitted("graphconv", preset, spec)
 
 
-class GraphConv(nn.Module):
+class GraphConv(MessagePassing):
     """X W_1 + A X W_2 + b: (V, in) to (V, out)."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool) -> None:
         super().__init__()
-        self.edge_hook: EdgeHook | None = None
         self.lin_rel = NodeLinear(in_features, out_features, bias=False)  # W_2, of the neighbours
         self.lin_root = NodeLinear(in_features, out_features, bias=False)  # W_1, of the node itself
         self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
@@ -69,8 +64,7 @@ class GraphConv(nn.Module):
         """Transformed first or summed over the edges first, whichever lets fewer values travel: both are equal."""
         edges = neighbours(edge_index, len(x), loops=False)
         ones = edges.ones(torch.promote_types(x.dtype, torch.float32))
-        if self.edge_hook is not None:
-            ones = self.edge_hook(ones[None], edges, 0)[0]
+        ones = self.hooked(ones[None], edges)[0]
         if self.lin_rel.out_features <= self.lin_rel.in_features:
             from_neighbours = product(ones, edges, self.lin_rel(x))
         else:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any, TypeVar
+
 import torch
 from torch import Tensor
 
 from ..errors import ModelError
 from ..nn.graphs import read_out
 from ..spec import Classes, GraphSpec, Value
+from .fields import Checked
 
+Config = TypeVar("Config", bound=Checked)
 LEARNED = (Classes, Value)  # targets of a node or a graph
 
 
-def refuse_target(name: str, spec: GraphSpec) -> None:
-    """Raise ModelError where the target is neither a class nor a number."""
+def fitted(name: str, preset: Config, spec: GraphSpec) -> Config:
+    """The preset's config with the features and outputs of `spec`, for its nodes or its graphs. Raises ModelError where
+    the target is neither a class nor a number."""
     if not isinstance(spec.target, LEARNED):
         raise ModelError(
             f"{name} learns a class or a number for each node or graph, and {spec.target.column} is neither."
         )
+    fits: Any = {"in_features": spec.features, "num_classes": spec.target.outputs, "graph_level": spec.graph_level}
+    return dataclasses.replace(preset, **fits)  # type: ignore[type-var]  # a Config is a dataclass
 
 
 def refuse_features(name: str, x: Tensor, in_features: int) -> None:

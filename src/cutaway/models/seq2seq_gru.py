@@ -37,6 +37,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ModelError
+from ..nn.attention import Attention, SeenStep
 from ..nn.masks import real_places
 from ..nn.recurrent import lengths_of, packed
 from ..spec import PairSpec, Tokens
@@ -68,7 +69,7 @@ class Config(Checked):
         return dataclasses.replace(preset, vocab_size=spec.vocab_size, target_vocab_size=spec.target.outputs)
 
 
-class AdditiveAttention(nn.Module):
+class AdditiveAttention(Attention):
     """vᵀ tanh(W s + U h_j), made weights by a softmax over the real places j of the source."""
 
     def __init__(self, state: int, source: int, width: int) -> None:
@@ -82,6 +83,8 @@ class AdditiveAttention(nn.Module):
         and the mask (N, T), True where a place is real."""
         scores = torch.tanh(self.query(s)[:, None] + keys) @ self.v  # (N, T)
         weights = torch.softmax(scores.masked_fill(~mask, -math.inf), dim=1)
+        if self.seen is not None:
+            self.seen.append(SeenStep(weights.detach()[:, None, None]))
         return (weights[:, None] @ h)[:, 0], weights
 
 

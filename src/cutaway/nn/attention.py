@@ -131,12 +131,35 @@ class Seen:
         return attention_weights(self.q, k, combined(self.mask, own), scale=self.scale)
 
 
+@dataclass(frozen=True)
+class SeenStep:
+    """What an attention used that takes the queries of a sequence one by one."""
+
+    weights: Tensor  # (N, heads, 1, S)
+
+
+Used = Seen | SeenStep
+
+
+class Attention(nn.Module):
+    """A layer that attends. A layer derived from it, which puts what it used into `seen` where a list stands there, can
+    be looked into and intervened on (`cutaway.inspect`): nothing there knows it by name."""
+
+    heads: int = 0  # whose results enter `out` side by side, (N, T, heads · d_v); 0 where there are none to choose from
+    out: nn.Linear
+    cross_attends: bool = False  # over a source, not over itself
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Used] | None = None  # there for as long as somebody looks inside
+
+
 @contextmanager
-def recording(model: nn.Module) -> Iterator[dict[str, list[Seen]]]:
-    """Within it every attention of the model keeps what it used, by the name of its module, one entry a call; its
+def recording(model: nn.Module) -> Iterator[dict[str, list[Used]]]:
+    """Within it every attention with heads keeps what it used, by the name of its module, one entry a call; its
     output is that of the fused path as ever. One within another takes over until it ends."""
-    found: dict[str, list[Seen]] = {}
-    layers = {name: module for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)}
+    found: dict[str, list[Used]] = {}
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, Attention) and module.heads}
     before = {name: layer.seen for name, layer in layers.items()}
     try:
         for name, layer in layers.items():
@@ -147,7 +170,7 @@ def recording(model: nn.Module) -> Iterator[dict[str, list[Seen]]]:
             layer.seen = before[name]
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(Attention):
     """Attention in `heads` parts: (N, T, dim) to (N, T, dim), over itself, or over a `source` (N, S, source).
 
     W_Q, W_K and W_V of all heads are one matrix, `qkv`, so that one product makes them: its rows are all heads'
@@ -192,7 +215,6 @@ class MultiHeadAttention(nn.Module):
         require(not rotates or self.key_dim % 2 == 0, "key_dim", self.key_dim, "even, to be turned pair by pair")
         self.scale = 1 / math.sqrt(self.key_dim) if scale is None else scale
         self.dropout, self.rotates = dropout, rotates
-        self.seen: list[Seen] | None = None
         sizes = [heads * self.key_dim, self.kv_heads * self.key_dim, self.kv_heads * self.value_dim]
         if source is None:
             self.qkv = nn.Linear(dim, sum(sizes), bias=bias)

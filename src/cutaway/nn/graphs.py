@@ -300,12 +300,37 @@ def _starts(sorted_or_not: Tensor, rows: int) -> Tensor:
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)]).to(torch.int32)
 
 
+# --- what layers are made of --------------------------------------------------------------------------------------
+
 # Sees the coefficients of the edges, (heads, E) in the order of the pattern, whose first head is the number after, and
-# gives those that the layer is to use: a layer has one for as long as somebody looks inside (`cutaway.inspect`).
+# gives those that the layer is to use.
 EdgeHook = Callable[[Tensor, Pattern, int], Tensor]
 
 
-# --- layers' parts ------------------------------------------------------------------------------------------------
+class MessagePassing(nn.Module):
+    """A layer that sends messages along edges. A layer derived from it, which hands its coefficients to `hooked`
+    before it uses them, can be looked into and intervened on (`cutaway.inspect`): nothing there knows it by name."""
+
+    heads: int = 0  # of attention over the edges; 0 where there are none to choose from
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.edge_hook: EdgeHook | None = None  # there for as long as somebody looks inside
+
+    def hooked(self, coefficients: Tensor, edges: Pattern, first: int = 0) -> Tensor:
+        """The coefficients that are to be used, (heads, E), for those that were computed, whose first head is `first`:
+        0 unless heads are computed some at a time."""
+        return coefficients if self.edge_hook is None else self.edge_hook(coefficients, edges, first)
+
+    def register_edge_hook(self, hook: EdgeHook) -> Callable[[], None]:
+        """Have `hook` see what the hook before it gave, until what this gives is called; the last comes off first."""
+        before = self.edge_hook
+
+        def both(coefficients: Tensor, edges: Pattern, first: int) -> Tensor:
+            return hook(coefficients if before is None else before(coefficients, edges, first), edges, first)
+
+        self.edge_hook = both
+        return lambda: setattr(self, "edge_hook", before)
 
 
 def dropout(x: Tensor, share: float, training: bool) -> Tensor:
@@ -375,8 +400,10 @@ READS = ("mean", "max", "sum")
 def read_out(x: Tensor, batch: Tensor, kind: str) -> Tensor:
     """The mean, maximum or sum over the nodes of each graph: (V, F) to (n, F), `batch` (V,) the graph of each node.
 
-    n is one more than the largest number in `batch`; a graph without nodes among those reads as 0.
+    n is one more than the largest number in `batch`; a graph without nodes among those reads as 0. Nothing is summed in
+    16 bits.
     """
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
     graphs = int(batch.max()) + 1 if len(batch) else 0
     if kind == "max":
         places = batch[:, None].expand_as(x)

@@ -14,7 +14,7 @@ that is not real leaves states as they are, and what stands there in the outputs
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -27,10 +27,22 @@ from .masks import after_padding, real_places
 State = tuple[Tensor, ...]  # h, and c after it for an LSTM; (N, hidden) in a step, (layers · ways, N, hidden) whole
 # W (gates · hidden, inputs), U (gates · hidden, hidden), and b and b' (gates · hidden,), where there are biases
 Weights = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
+# One step: x (N, inputs), the state and the weights to all that it computes by name, each (N, hidden): h as "state",
+# where the state has a c too that as "cell", and the gates.
+Step = Callable[[Tensor, State, Weights], dict[str, Tensor]]
 
 RECTANGLES = 8  # at most so many for a batch: more save less padding than they cost in calls
 LEAST_SHARE = 0.1  # of padding in a batch that is worth leaving out
 LEAST_WORK = 4096  # numbers in the states of a batch: below it a step costs the same however few sequences take it
+
+
+@runtime_checkable
+class Steps(Protocol):
+    """A layer or a cell, derived from `nn.RNNBase` or `nn.RNNCellBase`, that says what a step of its own computes: its
+    gates can be seen by that (`cutaway.inspect`). Those of PyTorch need not say it."""
+
+    def step(self, x: Tensor, state: State, weights: Weights) -> dict[str, Tensor]:
+        """A `Step`."""
 
 
 # --- sequences of many lengths ----------------------------------------------------------------------------------------
@@ -166,11 +178,11 @@ def _turned(x: Tensor, mirror: Tensor) -> Tensor:
 # --- what the paths share ---------------------------------------------------------------------------------------------
 
 
-def weights_of(layer: nn.RNNBase, level: int, way: int) -> Weights:
-    """W, U, b and b' of one layer in one direction (0 forward, 1 backward)."""
-    end = f"l{level}{'_reverse' * way}"
-    biases = (getattr(layer, f"bias_ih_{end}"), getattr(layer, f"bias_hh_{end}")) if layer.bias else (None, None)
-    return getattr(layer, f"weight_ih_{end}"), getattr(layer, f"weight_hh_{end}"), *biases
+def weights_of(layer: nn.RNNBase | nn.RNNCellBase, level: int = 0, way: int = 0) -> Weights:
+    """W, U, b and b' of one layer in one direction (0 forward, 1 backward), or of a cell."""
+    end = "" if isinstance(layer, nn.RNNCellBase) else f"_l{level}{'_reverse' * way}"
+    biases = (getattr(layer, f"bias_ih{end}"), getattr(layer, f"bias_hh{end}")) if layer.bias else (None, None)
+    return getattr(layer, f"weight_ih{end}"), getattr(layer, f"weight_hh{end}"), *biases
 
 
 def begin(layer: nn.RNNBase, x: Tensor) -> State:

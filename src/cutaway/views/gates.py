@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from ..draw.description import Drawing, View, table
 from ..draw.words import count, number, plural, share
 from ..errors import UnknownName
-from ..inspect.gates import STEP_OF, mode_of, replay, state_of, weights_of_cell
+from ..inspect.gates import replay, state_of, step_of
 from ..inspect.memory import PROBES, by_lag, plain_network, readings, steps_of
-from ..nn.recurrent import State
+from ..nn.recurrent import State, weights_of
 from .looking import resting, whole
 from .numbers import plain
 from .subject import Subject
@@ -155,7 +155,7 @@ def _of_cell(cell: nn.RNNCellBase, x: Tensor, first: State) -> dict[str, Tensor]
     found: list[dict[str, Tensor]] = []
     with torch.no_grad():
         for row in x:
-            gates = STEP_OF[mode_of(cell)](row[None], state, weights_of_cell(cell))
+            gates = step_of(cell)(row[None], state, weights_of(cell))
             state = state_of(gates)
             found.append(gates)
     return {name: torch.cat([gates[name] for gates in found]) for name in found[0]}

@@ -33,8 +33,8 @@ READ = (
 )
 MISLEADS = (
     "Where a node stands in the drawing means nothing: places are drawn by springs, and other springs would put it "
-    "elsewhere. In gcn and graphconv coefficients are given by the number of edges alone and learned by nothing; in "
-    "gat they are learned, but a large one need not matter for the answer (Jain and Wallace 2019, "
+    "elsewhere. In gcn, gin and graphconv coefficients are given by the number of edges alone and learned by nothing; "
+    "in gat they are learned, but a large one need not matter for the answer (Jain and Wallace 2019, "
     "https://arxiv.org/abs/1902.10186, on attention in text), and a small one times a large vector can. Reach is what "
     "a node can see, not what it uses: much of it fades with distance (Alon and Yahav 2021, "
     "https://arxiv.org/abs/2006.05205). Linked nodes of one class should become alike: a rising cosine is harm only "

@@ -75,7 +75,7 @@ def names_of(model: nn.Module) -> dict[str, int]:
     """The looks of one example by name, each with its number of heads, in the order in which the model has them."""
     found: dict[str, int] = {}
     for name, module in attentions(model).items():
-        heads, passes = int(getattr(module, "heads", 1)), _passes(model, name)
+        heads, passes = max(1, int(getattr(module, "heads", 1))), _passes(model, name)
         found |= {_named(name, k): heads for k in range(1, passes + 1)}
     return found
 

@@ -11,14 +11,14 @@ from torch import nn
 
 from cutaway.data.graphs.sampling import Around
 from cutaway.data.graphs.splits import NodeSplit
-from cutaway.models import gat, gcn, graphconv
+from tests.small import GRAPHS
 
 
 def graph(nodes: int, count: int, seed: int) -> torch.Tensor:
     return torch.randint(nodes, (2, count), generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("family", [gcn, gat, graphconv], ids=["gcn", "gat", "graphconv"])
+@pytest.mark.parametrize("family", GRAPHS.values(), ids=list(GRAPHS))
 @pytest.mark.parametrize("training", [True, False])
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 1000), layers=st.integers(1, 3))

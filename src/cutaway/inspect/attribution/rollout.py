@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ...errors import ModelError
 from ...models.contract import contract_of
-from ...nn.attention import MultiHeadAttention, recording
+from ...nn.attention import Attention, recording
 from .asking import Ask, Found
 from .entry import Entry
 
@@ -101,7 +101,7 @@ def _both(entry: Entry, weights: dict[str, list[Tensor]]) -> tuple[Tensor, Tenso
     of_source = first.new_zeros(len(first), first.shape[1], read.shape[1])
     for name, w in decoder.items():
         layer = layers[name]
-        if isinstance(layer, MultiHeadAttention) and layer.cross_attends:
+        if isinstance(layer, Attention) and layer.cross_attends:
             of_target, of_source = of_target / 2, of_source / 2 + w @ read / 2
         else:
             of_target, of_source = _residual(w) @ of_target, _residual(w) @ of_source

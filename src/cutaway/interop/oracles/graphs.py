@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...models import gat, gcn, graphconv
+from ...models import gat, gcn, gin, graphconv
 from . import Oracle, OracleMissing, changed
 
 NODES, EDGES, GRAPHS = 23, 60, 4
@@ -122,6 +122,37 @@ class _GATNet(_Net):
         return y
 
 
+class _GINNet(nn.Module):
+    """GINConv with MLPs, a BatchNorm after each, and of whole graphs a linear layer on what each layer's nodes sum to,
+    as in the authors' release."""
+
+    def __init__(self, config: gin.Config) -> None:
+        super().__init__()
+        layers, hidden = _library(), config.hidden_dim
+        widths = [config.in_features, *[hidden] * config.layers]
+        self.convs = nn.ModuleList(
+            layers.GINConv(
+                nn.Sequential(nn.Linear(i, o, False), layers.BatchNorm(o), nn.ReLU(), nn.Linear(o, o, False)),
+                train_eps=config.train_eps,
+            )
+            for i, o in pairwise(widths)
+        )
+        self.norms = nn.ModuleList(layers.BatchNorm(width) for width in widths[1:])
+        self.head = nn.Linear(sum(widths) if config.graph_level else hidden, config.num_classes)
+        self.config = config
+
+    def forward(self, x: Tensor, edges: Tensor, rows: Tensor, batch: Tensor) -> Tensor:
+        """Logits of the nodes `rows`, or of each graph."""
+        read = getattr(_library(), READS[self.config.pooling])
+        parts = [read(x, batch)]
+        for conv, norm in zip(self.convs, self.norms):
+            x = torch.relu(norm(conv(x, edges)))
+            parts.append(read(x, batch))
+        h = torch.cat(parts, 1) if self.config.graph_level else x[rows]
+        answers: Tensor = self.head(_dropped(h, self.config.dropout, self.training))
+        return answers
+
+
 def _head(config: Any, width: int) -> nn.Module | None:
     return nn.Linear(width, config.num_classes) if config.graph_level else None
 
@@ -169,4 +200,24 @@ def geometric_graphconv(config: graphconv.Config) -> Oracle:
     return Oracle(net, graph_of(config.in_features), key_map | _head_keys(config))
 
 
-ORACLES = {"gcn": geometric_gcn, "gat": geometric_gat, "graphconv": geometric_graphconv}
+def geometric_gin(config: gin.Config) -> Oracle:
+    """GINConv around an MLP of modules."""
+    net = _GINNet(config)
+    parts = {"fc1": "nn.0", "norm": "nn.1.module", "fc2": "nn.3"}
+    modules = {f"layers.{n}.{ours}": f"convs.{n}.{its}" for n in range(config.layers) for ours, its in parts.items()}
+    modules |= {f"norms.{n}": f"norms.{n}.module" for n in range(config.layers)}
+    key_map = {f"layers.{n}.eps": f"convs.{n}.eps" for n in range(config.layers)}
+    for ours, its in modules.items():
+        kept = ("bias", "running_mean", "running_var", "num_batches_tracked") if "norm" in ours else ()
+        key_map |= {f"{ours}.{key}": f"{its}.{key}" for key in ("weight", *kept)}
+    key_map |= {"head.weight": "head.weight", "head.bias": "head.bias"}
+    return Oracle(net, graph_of(config.in_features), key_map)
+
+
+ORACLES = {
+    "gcn": geometric_gcn,
+    "gat": geometric_gat,
+    "graphconv": geometric_graphconv,
+    "gin": geometric_gin,
+    "gin-eps": geometric_gin,
+}

@@ -195,6 +195,7 @@ LAWS: Mapping[str, Laws] = {
     ),
     "bart": (*BIASES, (r".*", std(0.02))),
     "gcn": (*BIASES, (r".*lin\.weight", glorot())),
+    "gin": ((r".*\.eps", NONE),),
     "gat": (
         *BIASES,
         (r"layers\.0\.lin\.weight", std(lambda w, config: math.sqrt(2 / (fan_in(w) + config.hidden_dim)))),

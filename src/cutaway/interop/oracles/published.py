@@ -210,6 +210,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "pooling": "mean",
     },
     "graphconv": {"hidden_dim": 64, "layers": 3, "dropout": 0.5, "bias": True, "pooling": "mean"},
+    "gin": {"hidden_dim": 32, "layers": 4, "dropout": 0.5, "train_eps": False, "pooling": "sum"},
+    "gin-eps": {"hidden_dim": 32, "layers": 4, "dropout": 0.5, "train_eps": True, "pooling": "sum"},
 }
 
 # Of the presets that transformers has: what the config.json of the published weights has other than the defaults of
