@@ -169,11 +169,12 @@ def test_a_plain_rnn_forgets_what_an_lstm_with_open_gates_keeps() -> None:
 
 
 def test_without_shortcuts_gradients_grow_with_depth_and_with_them_they_do_not_as_much() -> None:
-    config = resnet.Config(layers=(8, 8, 8), width=8, stem="cifar", shortcut="A", num_classes=10)
-    residual, plain = (block_norms(config, shortcuts) for shortcuts in (True, False))
+    model = resnet.Model(resnet.Config(layers=(8, 8, 8), width=8, stem="cifar", shortcut="A", num_classes=10))
+    (depth, residual), (same, plain) = (block_norms(model, 1, shortcuts) for shortcuts in (True, False))
+    assert depth == same == 50
     assert len(residual) == len(plain) == 24
     assert plain[0] / plain[-1] > 20 * residual[0] / residual[-1]
-    assert block_norms(config, True) == residual
+    assert block_norms(model, 1, True) == (depth, residual)
 
 
 def test_removing_shortcuts_leaves_the_other_weights() -> None:

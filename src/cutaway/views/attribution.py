@@ -18,7 +18,7 @@ from ..inspect.attribution.groups import reach
 from ..inspect.concepts import Concept, concept
 from ..nn.attention import MultiHeadAttention
 from ..spec import Classes, Horizon, Masked, Tags, Value
-from .looking import whole
+from .looking import patch_blocks, whole
 from .maps import NAMES, columns_of, drawn, node_names
 from .subject import Subject, with_examples
 
@@ -145,7 +145,7 @@ def _methods(one: Subject) -> list[str]:
     if one.kind in ("text", "seq2seq"):
         return ["integrated_gradients", "occlusion", *(["rollout"] if attends else [])]
     own = ["grad_cam"] if convolves else []
-    own = ["rollout"] if attends and one.kind == "image" and type(one.model).__name__ == "ViT" else own
+    own = ["rollout"] if attends and one.kind == "image" and patch_blocks(one) else own
     return ["integrated_gradients", *own, "occlusion"]
 
 

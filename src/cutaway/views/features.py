@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from ..draw.description import Drawing, View, table
 from ..draw.words import by, count, number, plural, share
-from ..models.vit import ViT
-from .looking import chosen, convolutions, run, seeing, spread_over, whole
+from ..models.contract import TokenGrid
+from .looking import chosen, convolutions, patch_blocks, patches_of, run, seeing, spread_over, whole
 from .numbers import averaged, picture_of, pixels_of, plain
 from .subject import Subject
 
@@ -52,7 +52,7 @@ class Seen(NamedTuple):
 
 def suits(subject: Subject) -> bool:
     """Models whose layers have maps: those with convolutions, and vision transformers."""
-    return bool(convolutions(subject.model)) or isinstance(subject.model, ViT)
+    return bool(convolutions(subject.model) or patch_blocks(subject))
 
 
 def view(subject: Subject) -> View:
@@ -117,17 +117,13 @@ def _map_of(module: nn.Module, output: Any) -> Tensor | None:
     return y[0].detach() if y.ndim == 3 and isinstance(module, nn.Conv1d) else None
 
 
-def _has_tokens(model: nn.Module, name: str) -> bool:
-    """Whether a module is a block of a vision transformer."""
-    return isinstance(model, ViT) and name.startswith("blocks.") and name.count(".") == 1
-
-
 def _layers(subject: Subject, i: int) -> list[str]:
     """The modules with maps, in the order in which they are called."""
     found: dict[str, None] = {}
+    blocks = patch_blocks(subject)
 
     def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
-        if _has_tokens(subject.model, name) or _map_of(module, output) is not None:
+        if name in blocks or _map_of(module, output) is not None:
             found.setdefault(name)
 
     with seeing(subject.model, see):
@@ -149,15 +145,15 @@ def _main(names: list[str]) -> list[str]:
 def _look(subject: Subject, i: int, names: list[str]) -> dict[str, Seen]:
     """What is kept of those layers, made small as they are computed."""
     found: dict[str, Seen] = {}
-    model = subject.model
+    grid, blocks = patches_of(subject), patch_blocks(subject)
 
     def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
-        if isinstance(model, ViT) and _has_tokens(model, name):
-            found.setdefault(name, _tokens(model, subject, output[0]))
+        if grid is not None and name in blocks:
+            found.setdefault(name, _tokens(grid, output[0]))
         elif (y := _map_of(module, output)) is not None:
             found.setdefault(name, _strongest(y.float().cpu()))
 
-    with seeing(model, see, names):
+    with seeing(subject.model, see, names):
         run(subject, i)
     return found
 
@@ -176,11 +172,10 @@ def _strongest(y: Tensor) -> Seen:
     return Seen(kept.tolist(), maps, tuple(y.shape), plain(strength[kept]), silent)
 
 
-def _tokens(model: ViT, subject: Subject, z: Tensor) -> Seen:
+def _tokens(grid: TokenGrid, z: Tensor) -> Seen:
     """The length of every patch's token and their principal components, as maps of the patches, from z (T, D)."""
-    side = model.config.patch_size
-    height, width = (n // side for n in subject.inputs[0].shape[2:])
-    z = z[-height * width :].detach().float().cpu()  # without the class token
+    height, width = grid.rows, grid.columns
+    z = z[grid.before :].detach().float().cpu()  # without the class token
     centred = z - z.mean(0)
     _, scales, directions = torch.linalg.svd(centred, full_matrices=False)
     most = min(COMPONENTS, len(scales))

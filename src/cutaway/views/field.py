@@ -13,8 +13,7 @@ from ..draw.words import count, number, plural, share
 from ..errors import ModelError
 from ..inspect.layers import LayerTable, layer_table, table_of
 from ..inspect.receptive import ORANGE
-from ..models.vit import ViT
-from .looking import chosen, convolutions, resting, seeing, spread_over, whole
+from .looking import chosen, convolutions, patch_blocks, patches_of, resting, seeing, spread_over, whole
 from .numbers import averaged, picture_of, plain
 from .subject import Subject
 
@@ -111,8 +110,9 @@ def _fields(subject: Subject, layers: LayerTable) -> dict[str, int]:
     """The theoretical field of every module that has one, in the order in which they answer. Tokens see everything."""
     found = {}
     height, width = subject.inputs[0].shape[2:]
+    blocks = patch_blocks(subject)
     for name, row in layers.blocks.items():
-        if isinstance(subject.model, ViT) and name.startswith("blocks.") and name.count(".") == 1:
+        if name in blocks:
             found[name] = max(height, width)
         elif name and row.receptive_field and len(row.shape) == 4 and row.shape[2] * row.shape[3] > 1:
             found[name] = row.receptive_field
@@ -143,14 +143,14 @@ def _gradients(subject: Subject, x: Tensor, names: list[str]) -> dict[str, Tenso
     """Of each layer, how much every pixel moves the middle of its map, (H, W), summing to 1; layers that no gradient
     comes from are left out. One pass forward, and one back from each layer."""
     middles: dict[str, Tensor] = {}
+    grid = patches_of(subject)
 
     def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
         y = output[0] if isinstance(output, tuple) else output
         if name in middles or not isinstance(y, Tensor):
             return
-        if y.ndim == 3:  # tokens: the middle patch
-            rows, columns = (n // subject.config.patch_size for n in x.shape[2:])
-            middles[name] = y[:, y.shape[1] - rows * columns + (rows // 2) * columns + columns // 2].sum()
+        if y.ndim == 3 and grid is not None:  # tokens: the middle patch
+            middles[name] = y[:, grid.before + (grid.rows // 2) * grid.columns + grid.columns // 2].sum()
         else:
             middles[name] = y[:, :, y.shape[2] // 2, y.shape[3] // 2].sum()
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..draw.description import Drawing, View, table
 from ..draw.words import by, count, number, plural
 from ..errors import SettingError
-from .looking import Convolution, chosen, convolutions, spread_over, target_of, whole
+from .looking import Convolution, chosen, convolutions, linear_of, spread_over, stages_of, target_of, whole
 from .numbers import averaged, picture_of, plain
 from .subject import Subject
 
@@ -202,10 +202,10 @@ def _drawing(title: str, tiles: list[dict[str, Any]], range_: str) -> Drawing:
 
 def _dense(subject: Subject) -> tuple[str, Tensor, tuple[int, ...]] | None:
     """The first dense layer where it sees whole pictures or signals: its name, weights (O, F), their shape."""
-    if subject.family != "dense" or subject.kind not in ("image", "series") or subject.inputs[0].ndim < 3:
+    stages = list(stages_of(subject.model).values())
+    if not stages or subject.kind not in ("image", "series") or subject.inputs[0].ndim < 3:
         return None
-    name, layer = next((n, m) for n, m in subject.model.named_modules() if isinstance(m, nn.Linear))
-    return name, layer.weight.detach(), tuple(subject.inputs[0].shape[1:])
+    return stages[0].linear, linear_of(subject.model, stages[0]).weight.detach(), tuple(subject.inputs[0].shape[1:])
 
 
 def _templates(subject: Subject, name: str, weight: Tensor, shape: tuple[int, ...], range_: str) -> tuple[Drawing, str]:

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from ..draw.words import count, plural
 from ..errors import SettingError, UnknownName
-from ..models.airbench import Whitening
-from ..models.lenet5 import TableConv2d
+from ..models.contract import Convolves, Stage, TokenGrid, contract_of
 from ..spec import Target
 from .subject import Subject
 
@@ -108,12 +107,8 @@ def convolutions(model: nn.Module) -> dict[str, Convolution]:
 def _convolution(name: str, module: nn.Module) -> Convolution | None:
     bias = getattr(module, "bias", None)
     bias = bias.detach() if isinstance(bias, Tensor) else None
-    if isinstance(module, TableConv2d):  # kernels of connections that are not there are zeros
-        weight = module.weight.new_zeros(module.dense_shape)
-        weight = weight.index_put((module.target, module.source), module.weight.detach())
-        return Convolution(name, weight, bias, (1, 1), (0, 0), (1, 1))
-    if isinstance(module, Whitening):
-        return Convolution(name, module.weight.detach(), bias, (1, 1), (0, 0), (1, 1))
+    if isinstance(module, Convolves):
+        return Convolution(name, module.dense_kernel().detach(), bias, (1, 1), (0, 0), (1, 1))
     if not isinstance(module, nn.Conv1d | nn.Conv2d):
         return None
     padding = module.padding
@@ -122,6 +117,32 @@ def _convolution(name: str, module: nn.Module) -> Convolution | None:
             d * (k - 1) // 2 if padding == "same" else 0 for k, d in zip(module.kernel_size, module.dilation)
         )
     return Convolution(name, module.weight.detach(), bias, module.stride, padding, module.dilation, module.groups)
+
+
+def stages_of(model: nn.Module) -> dict[str, Stage]:
+    """The layers of a fully connected network by their titles, first to last; none of any other."""
+    stages = contract_of(model).stages()
+    return {f"hidden {i}" if i < len(stages) else "output": stage for i, stage in enumerate(stages, 1)}
+
+
+def linear_of(model: nn.Module, stage: Stage) -> nn.Linear:
+    """The linear map of a layer."""
+    linear = model.get_submodule(stage.linear)
+    assert isinstance(linear, nn.Linear), "a layer of a fully connected network is linear"
+    return linear
+
+
+def patch_blocks(subject: Subject) -> list[str]:
+    """The blocks that give a token for each patch of an image; none of a model of other kinds."""
+    if subject.inputs[0].ndim != 4 or patches_of(subject) is None:
+        return []
+    return [name for name, _ in subject.model.named_modules() if name.startswith("blocks.") and name.count(".") == 1]
+
+
+def patches_of(subject: Subject) -> TokenGrid | None:
+    """How the tokens of its images lie, where the model makes some of them."""
+    height, width = subject.inputs[0].shape[-2:]
+    return contract_of(subject.model).token_grid(int(height), int(width))
 
 
 def target_of(subject: Subject) -> Target | None:

@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..draw.description import Drawing, View, table
 from ..draw.words import by, count, number, plural
-from ..models.alexnet import AlexNet, local_response
-from ..models.googlenet import ResponseNorm
 from .looking import chosen, resting, seeing, spread_over
 from .numbers import plain
 from .subject import FEW, Subject
@@ -46,15 +43,14 @@ KINDS: dict[str, tuple[type[nn.Module], ...]] = {
     "layer": (nn.LayerNorm,),
     "RMS": (nn.RMSNorm,),
     "group": (nn.GroupNorm,),
-    "local response": (ResponseNorm, nn.LocalResponseNorm),
+    "local response": (nn.LocalResponseNorm,),
 }
-REACH = 5  # channels whose squares a local response sums up
 SHARED = {
     "batch": "the same channel of all examples, at every place",
     "layer": "all numbers of the same {}",
     "RMS": "all numbers of the same {}, whose mean is not subtracted",
     "group": "the same group of channels of one example, at every place",
-    "local response": f"the {REACH} channels around them at the same place, and nothing is subtracted",
+    "local response": "the {} channels around them at the same place, and nothing is subtracted",
 }
 
 
@@ -67,6 +63,7 @@ class Seen:
     block: Tensor  # (examples, channels, places), the shades
     whole: tuple[int, int, int]  # how many there are of them
     sets: str  # what a set is called
+    shared: str  # which values are in the set of one
     total: int  # sets
     centre: tuple[Tensor, Tensor]  # their means, before and after, (sets,)
     spread: tuple[Tensor, Tensor]  # their deviations, or the roots of their mean squares
@@ -100,16 +97,13 @@ def view(subject: Subject) -> View:
 
 
 def layers(model: nn.Module) -> dict[str, str]:
-    """The normalizations of a model by their names, and their kinds. The AlexNet of 2012 has its after the first two
-    convolutions, as functions."""
-    if isinstance(model, AlexNet):
-        return dict.fromkeys(("conv1", "conv2"), "local response") if model.config.form == "2012" else {}
-    found = {}
-    for name, module in model.named_modules():
-        for kind, types in KINDS.items():
-            if isinstance(module, types):
-                found[name] = kind
-    return found
+    """The normalizations of a model by their names, and their kinds."""
+    kinds = {name: _kind(module) for name, module in model.named_modules()}
+    return {name: kind for name, kind in kinds.items() if kind is not None}
+
+
+def _kind(module: nn.Module) -> str | None:
+    return next((kind for kind, types in KINDS.items() if isinstance(module, types)), None)
 
 
 # --- looking --------------------------------------------------------------------------------------------------------
@@ -123,20 +117,11 @@ def _look(subject: Subject, names: dict[str, str]) -> dict[str, Seen]:
 
     def see(name: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if name not in found:
-            before, after = _through(subject.model, args[0].detach(), output.detach())
-            found[name] = _seen(names[name], module, before, after, mask)
+            found[name] = _seen(names[name], module, args[0].detach(), output.detach(), mask)
 
     with resting(subject.model), torch.no_grad(), seeing(subject.model, see, list(names)):
         subject.model(*inputs)
     return {name: found[name] for name in names if name in found}
-
-
-def _through(model: nn.Module, given: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
-    """What enters a normalization and what leaves it."""
-    if isinstance(model, AlexNet):
-        active = F.relu(output)  # what its local response is taken of
-        return active, local_response(active)
-    return given, output
 
 
 def _seen(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | None) -> Seen:
@@ -153,6 +138,7 @@ def _seen(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | Non
         block=block,
         whole=whole,
         sets=name,
+        shared=SHARED[kind].format(module.size if isinstance(module, nn.LocalResponseNorm) else name),
         total=len(sets),
         centre=(sets[:SETS].mean(1), after[:SETS].mean(1)),
         spread=(_spread(sets[:SETS], squares), _spread(after[:SETS], squares)),
@@ -217,8 +203,8 @@ def _block(kind: str, module: nn.Module, x: Tensor) -> tuple[Tensor, tuple[int, 
     n, c, p = (min(size, most) for size, most in zip(whole, SHOWN))
     example, channel, place = torch.meshgrid(torch.arange(n), torch.arange(c), torch.arange(p), indexing="ij")
     middle = (0, c // 2, p // 2)
-    if kind == "local response":
-        half = REACH // 2
+    if isinstance(module, nn.LocalResponseNorm):
+        half = module.size // 2
         same = (example == 0) & (place == middle[2]) & ((channel - middle[1]).abs() <= half)
         return torch.where(same, DARK, PALER), whole
     if kind == "batch":
@@ -256,11 +242,10 @@ def _drawings(name: str, one: Seen) -> list[Drawing]:
 
 def _tiles(name: str, one: Seen) -> Drawing:
     """The block, a tile for each example."""
-    shared = SHARED[one.kind].format(one.sets)
     n, c, p = one.block.shape
     cut = [f"{s} of {plural(w, what)}" for s, w, what in zip((n, c, p), one.whole, _WHAT) if s < w]
     shown = f" ({', '.join(cut)} shown)" if cut else ""
-    tip = [f"Dark: {shared}", f"rows are channels, columns places{shown}"]
+    tip = [f"Dark: {one.shared}", f"rows are channels, columns places{shown}"]
     names = [f"example {k + 1}" for k in range(n)]
     blocks = [plain(part) for part in one.block]
     tiles = [{"label": x, "group": "the block", "values": v, "tip": [x, *tip]} for x, v in zip(names, blocks)]
@@ -294,8 +279,7 @@ def _summary(names: dict[str, str], seen: dict[str, Seen]) -> str:
     said = ", ".join(f"{plural(n, f'{kind} normalization')}" for kind, n in kinds.items() if n)
     words = [f"The model has {said}."]
     for name, one in list(seen.items())[:1]:
-        shared = SHARED[one.kind].format(one.sets)
-        words.append(f"In {name}, values of shape {by(one.shape)} share their statistics with {shared}.")
+        words.append(f"In {name}, values of shape {by(one.shape)} share their statistics with {one.shared}.")
     worst = max(seen, key=lambda name: float(seen[name].centre[0].abs().max() / _typical(seen[name])), default=None)
     if worst is not None:
         one = seen[worst]

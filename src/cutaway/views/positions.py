@@ -14,12 +14,9 @@ from torch import Tensor, nn
 
 from ..draw.description import Drawing, Table, View, table
 from ..draw.words import count, number, plural
-from ..models.bart import OFFSET, Bart
-from ..models.bert import Bert
-from ..models.transformer import Transformer
-from ..models.vit import ViT
+from ..models.contract import contract_of
 from ..nn.attention import MultiHeadAttention
-from ..nn.position import RelativeBias, distance_buckets, rotary, sinusoids
+from ..nn.position import RelativeBias, distance_buckets, rotary
 from .looks import alone, watch
 from .numbers import plain
 from .subject import Subject
@@ -61,25 +58,18 @@ class Positions:
 
 def suits(subject: Subject) -> bool:
     """Whether the model is told of places at all."""
-    return bool(tables_of(subject.model) or biases_of(subject.model) or rotating_of(subject.model))
+    return bool(tables_of(subject) or biases_of(subject.model) or rotating_of(subject.model))
 
 
-def tables_of(model: nn.Module) -> list[Positions]:
-    """The model's tables of positions, learned or computed."""
-    found: list[Positions] = []
-    if isinstance(model, ViT):
-        before, side = model.config.tokens_before, model.config.grid
-        found.append(Positions("positions", model.positions.detach()[0, before:], True, (side, side)))
-        return found
-    if isinstance(model, Transformer):
-        rows = sinusoids(torch.arange(CURVE), model.config.dim)
-        found.append(Positions("sinusoids", rows, False))
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Embedding) and name.rpartition(".")[2].endswith("positions"):
-            # The first rows are nobody's in some tables: places are counted from after them.
-            first = model.config.first_position if isinstance(model, Bert) else OFFSET if isinstance(model, Bart) else 0
-            found.append(Positions(name, module.weight.detach()[first:], True))
-    return found
+def tables_of(subject: Subject) -> list[Positions]:
+    """The model's tables of positions, learned or computed; those of an image as a square."""
+    tables = contract_of(subject.model).position_tables(CURVE)
+    weights = {name.removesuffix(".weight") for name, _ in subject.model.named_parameters()}
+    sides = {name: math.isqrt(len(rows)) for name, rows in tables.items()}
+    return [
+        Positions(name, rows.detach(), name in weights, (sides[name],) * 2 if subject.kind == "image" else None)
+        for name, rows in tables.items()
+    ]
 
 
 def biases_of(model: nn.Module) -> dict[str, RelativeBias]:
@@ -98,7 +88,7 @@ def view(subject: Subject) -> View:
     drawings: list[Drawing] = []
     words: list[str] = []
     rows: list[list[Any]] = []
-    for found in tables_of(subject.model):
+    for found in tables_of(subject):
         drawn, said, numbers = _of_table(found)
         drawings += drawn
         words.append(said)
@@ -114,7 +104,7 @@ def view(subject: Subject) -> View:
         drawings += drawn
         words.append(said)
         rows += numbers
-    if subject.preprocessing is None and any(found.learned for found in tables_of(subject.model)):
+    if subject.preprocessing is None and any(found.learned for found in tables_of(subject)):
         words.append("Unless these weights were trained, a learned table is noise.")
     return View(
         id="positions",
