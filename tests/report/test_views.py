@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cutaway.data.splits import split_hash
 from cutaway.draw.description import View
 from cutaway.errors import FileError
 from cutaway.report.contents import describe, head
@@ -136,7 +137,10 @@ def test_metrics_that_flatter_say_so(split: str, warning: str) -> None:
 
 def test_a_test_on_what_was_learned_from_says_so() -> None:
     run = samples.run()
-    run["data"]["source"] = "xor"
+    rows = np.arange(4)
+    run["data"] |= {"source": "mine.csv", "splits": {"train": 4, "val": 4, "test": 4}}
+    assert "from which it learned too" not in head(run, samples.classification())["says"]
+    run["data"]["split_hash"] = split_hash({"train": rows, "val": rows, "test": rows})
     assert "from which it learned too" in head(run, samples.classification())["says"]
 
 
