@@ -13,7 +13,7 @@ from cutaway.models import resnet
 from cutaway.training.optimizers import build_optimizers
 from cutaway.training.settings import TrainSettings
 from cutaway.views import gradients
-from cutaway.views.gradients import Layer, gradient_flow
+from cutaway.views.gradients import Layer, gradient_flow, view
 from cutaway.views.plain_networks import Nothing, beside_plain, block_norms
 from cutaway.views.subject import Subject, open_model, open_preset
 
@@ -76,6 +76,18 @@ def test_steps_of_optimizers() -> None:
     assert layer.step("nesterov", 0.1) == pytest.approx(0.1 * 1.9 * 2 / 10)
     assert layer.step("muon", 0.1) is None
     assert Layer("zero").step("sgd", 0.1) is None
+
+
+def test_the_step_of_an_optimizer_that_is_not_known_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not SGD's, which it had."""
+    subject = opened("mlp")
+    known = view(subject)
+    monkeypatch.setattr("cutaway.views.gradients.rate", lambda subject: ("lion", 1e-3))
+    found = view(subject)
+    assert "How far a first step of lion moves the weights is not known here." in found["summary"]
+    assert len(found["drawings"]) == len(known["drawings"]) - 1
+    assert all(row[4] is None for row in found["table"]["rows"])
+    assert any(row[4] for row in known["table"]["rows"])
 
 
 @pytest.mark.parametrize("name", ["sgd", "nesterov", "adam", "adagrad", "rmsprop", "adadelta"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..draw import make
 from ..draw.description import Drawing, Table, View, table
 from ..draw.words import number, plural
 from .heads import Head, drawings_of, layer_of, picture_for
@@ -90,14 +91,7 @@ def view(subject: Subject) -> View:
         table=_numbers(found, pixels),
         drawings=[
             *_by_depth(found, pixels),
-            {
-                "kind": "choice",
-                "title": f"In {subject.name(i)}",
-                "label": "layer",
-                "slider": False,
-                "start": start,
-                "options": options,
-            },
+            make.choice(f"In {subject.name(i)}", "layer", options, start=start),
         ],
     )
 
@@ -169,13 +163,4 @@ def _curves(title: str, looks: list[Found], measure: Callable[[Head], float | No
     named = [("most", max), *named, ("least", min)] if several else named
     alone = {} if several else {"part": "all"}
     series = [{"name": name if several else "", **alone, "points": of(put)} for name, put in named]
-    return {
-        "kind": "lines",
-        "title": title,
-        "x": "layer, in order",
-        "format": "number",
-        "log": False,
-        "zero": True,
-        "mark": None,
-        "series": series,
-    }
+    return make.lines(title, "layer, in order", series)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing, View, table
 from ..draw.words import count, number, share
 from ..errors import DataError, ModelError, SettingError, UnknownName
@@ -331,8 +332,7 @@ def _cascade(found: list[Attribution]) -> Drawing | None:
     ]
     title = "What is left of each map when weights become random: rank correlation"
     x = "stages, from the output down"
-    drawing = {"kind": "lines", "title": title, "x": x, "format": "number", "log": False, "zero": True}
-    return drawing | {"series": series, "mark": None} if series else None
+    return make.lines(title, x, series) if series else None
 
 
 def _checks(one: Subject, found: list[Attribution]) -> Drawing:

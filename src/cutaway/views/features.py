@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing, View, table
 from ..draw.words import by, count, number, plural, share
 from ..models.contract import TokenGrid
@@ -66,14 +67,7 @@ def view(subject: Subject) -> View:
     options: list[dict[str, Any]] = [
         {"name": name, "drawings": _drawings(subject, i, name, s)} for name, s in seen.items()
     ]
-    drawing: Drawing = {
-        "kind": "choice",
-        "title": "Feature maps",
-        "label": "layer",
-        "slider": True,
-        "start": 0,
-        "options": options,
-    }
+    drawing: Drawing = make.choice("Feature maps", "layer", options, slider=True)
     first, last = rows[0], rows[-1]
     went = (
         f"{first[0]} has {first[1]} values and {last[0]} {last[1]}"
@@ -217,7 +211,7 @@ def _drawings(subject: Subject, i: int, name: str, seen: Seen) -> list[Drawing]:
         else plural(len(tiles), "channel")
     )
     title = f"{name}: {some}, {by(seen.size[1:])} places each"
-    return [{"kind": "tiles", "title": title, "scale": "signed", "range": "unit", "tiles": [*given, *tiles]}]
+    return [make.tiles(title, [*given, *tiles])]
 
 
 def _given(subject: Subject, i: int) -> list[dict[str, Any]]:
@@ -241,8 +235,7 @@ def _signal(subject: Subject, i: int) -> list[Drawing]:
         {"name": f"variable {v + 1}", "part": "", "points": [[t + 1, y] for t, y in enumerate(plain(x[:, v]))]}
         for v in range(min(VARIABLES, x.shape[1]))
     ]
-    shape = {"x": "step", "format": "number", "log": False, "zero": False, "mark": None}
-    return [{"kind": "lines", "title": f"Input: {subject.name(i)}", **shape, "series": series}]
+    return [make.lines(f"Input: {subject.name(i)}", "step", series, zero=False)]
 
 
 def _of_tokens(subject: Subject, i: int, name: str, seen: Seen) -> list[Drawing]:
@@ -263,20 +256,8 @@ def _of_tokens(subject: Subject, i: int, name: str, seen: Seen) -> list[Drawing]
         for k, part, values in zip(seen.kept[1:], seen.strength[1:], seen.maps[1:], strict=True)
     ]
     return [
-        {
-            "kind": "tiles",
-            "title": f"{name}: principal components of {places} tokens",
-            "scale": "signed",
-            "range": "unit",
-            "tiles": [*_given(subject, i), *components],
-        },
-        {
-            "kind": "tiles",
-            "title": f"{name}: how long each token is",
-            "scale": "amount",
-            "range": "unit",
-            "tiles": first,
-        },
+        make.tiles(f"{name}: principal components of {places} tokens", [*_given(subject, i), *components]),
+        make.tiles(f"{name}: how long each token is", first, scale="amount"),
     ]
 
 
@@ -289,17 +270,12 @@ def _over_steps(subject: Subject, i: int, name: str, seen: Seen) -> Drawing:
         else plural(len(seen.kept), "channel")
     )
     fewer = f", means over {number(seen.size[1] / steps)} steps each" if steps < seen.size[1] else ""
-    return {
-        "kind": "matrix",
-        "title": f"{name}: {some}, {seen.size[1]} steps{fewer}",
-        "rows": [f"channel {k}" for k in seen.kept],
-        "columns": _steps(subject, i, name, steps),
-        "values": plain(seen.maps),
-        "scale": "signed",
-        "format": "number",
-        "row_name": "channel",
-        "column_name": "step",
-    }
+    return make.matrix(
+        f"{name}: {some}, {seen.size[1]} steps{fewer}",
+        plain(seen.maps),
+        ("channel", [f"channel {k}" for k in seen.kept]),
+        ("step", _steps(subject, i, name, steps)),
+    )
 
 
 def _steps(subject: Subject, i: int, name: str, steps: int) -> list[str]:

@@ -8,6 +8,7 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing, View, table
 from ..draw.words import count, number, plural, share
 from ..errors import ModelError
@@ -229,7 +230,7 @@ def _overlay(subject: Subject, i: int, found: dict[str, Field]) -> Drawing:
         )
     height, width = x.shape[1:]
     title = f"Fields on {subject.name(i)}, {number(height)}×{number(width)} pixels"
-    return {"kind": "overlay", "title": title, "scale": "amount", "items": items, "opacity": 0.75}
+    return make.overlay(title, items, scale="amount")
 
 
 def _framed(x: Tensor, frame: tuple[tuple[int, int], tuple[int, int]]) -> str:
@@ -262,7 +263,7 @@ def _bars(found: dict[str, Field]) -> list[Drawing]:
         for name, f in found.items()
     ]
     columns = [
-        {"name": "can see, pixels", "format": "count", "mark": "bar"},
-        {"name": "95\u202f% within", "format": "count", "mark": "bar"},
+        make.bar("can see, pixels"),
+        make.bar("95\u202f% within"),
     ]
-    return [{"kind": "rows", "title": "Fields by layer", "columns": columns, "rows": rows}]
+    return [make.rows("Fields by layer", columns, rows)]

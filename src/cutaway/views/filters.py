@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing, View, table
 from ..draw.words import by, count, number, plural
 from ..errors import SettingError
@@ -75,7 +76,7 @@ def view(subject: Subject) -> View:
     for option in options:
         for tile in option["drawings"][0]["tiles"]:
             del tile["norm"]
-    drawings = options[0]["drawings"] if len(options) == 1 else [_choice(options)]
+    drawings = options[0]["drawings"] if len(options) == 1 else [make.choice("Filters", "layer", options)]
     total = len(wide) + (dense is not None)
     some = (
         f" {len(options)} of {total} layers are shown; layer= names any other."
@@ -90,10 +91,6 @@ def view(subject: Subject) -> View:
         table=table({"layer": "text", "filter": "text", "norm of its weights": "number"}, rows),
         drawings=drawings,
     )
-
-
-def _choice(options: list[dict[str, Any]]) -> Drawing:
-    return {"kind": "choice", "title": "Filters", "label": "layer", "slider": False, "start": 0, "options": options}
 
 
 def _summary(options: list[dict[str, Any]], rows: list[list[Any]]) -> str:
@@ -194,7 +191,7 @@ def _words(subject: Subject, layer: Convolution, weight: Tensor, kept: range) ->
 
 
 def _drawing(title: str, tiles: list[dict[str, Any]], range_: str) -> Drawing:
-    return {"kind": "tiles", "title": title, "scale": "signed", "range": range_, "tiles": tiles}
+    return make.tiles(title, tiles, range=range_)
 
 
 # --- dense layers over pictures -------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing, View, table
 from ..draw.words import count, number, plural, share
 from ..errors import UnknownName
@@ -99,7 +100,7 @@ def view(subject: Subject) -> View:
     options: list[dict[str, Any]] = [
         {"name": layer.name, "drawings": _drawings(subject, layer, example, len(shown))} for layer in shown
     ]
-    drawings: list[Drawing] = [_choice("Layer", "layer", options)]
+    drawings: list[Drawing] = [make.choice("Layer", "layer", options)]
     if len(options) == 1:
         drawings = list(options[0]["drawings"])
     lags = _lags(subject, layers[0])
@@ -175,9 +176,8 @@ def _drawings(subject: Subject, layer: Layer, example: int, layers: int) -> list
     found: list[Drawing] = []
     if words is not None and sized:
         means = torch.stack([gates[name].mean(1) for name in sized])
-        matrix = {"kind": "matrix", "title": "Gates, mean over the units, by token", "rows": sized, "columns": words}
-        values = {"values": plain(means), "scale": "amount", "format": "number", "low": 0, "high": 1}
-        found.append({**matrix, **values, "row_name": "gate", "column_name": "token"})
+        title, values = "Gates, mean over the units, by token", plain(means)
+        found.append(make.matrix(title, values, ("gate", sized), ("token", words), scale="amount", low=0, high=1))
     elif sized:
         found.append(_lines(f"Gates, mean over the units{cut}", {n: gates[n].mean(1) for n in sized}))
     sizes = {f"|{name}|": gates[name].abs().mean(1) for name in held if name != "candidate"}
@@ -213,7 +213,7 @@ def _maps(title: str, gates: dict[str, Tensor], scale: str, most: int) -> Drawin
             f"mean {number(float(gate.mean()))}",
         ]
         tiles.append({"label": name, "group": "", "values": plain(rows), "tip": tip})
-    return {"kind": "tiles", "title": title, "scale": scale, "range": "global", "tiles": tiles}
+    return make.tiles(title, tiles, scale=scale, range="global")
 
 
 def _units(subject: Subject, layer: Layer, gates: dict[str, Tensor], most: int) -> Drawing:
@@ -231,17 +231,12 @@ def _units(subject: Subject, layer: Layer, gates: dict[str, Tensor], most: int) 
         drawings = [_lines(f"Gates of unit {unit}", sized)] if sized else []
         options.append({"name": f"unit {unit}", "drawings": [*drawings, _lines(f"What unit {unit} holds", held)]})
     of = f"{len(shown)} of {count(layer.hidden)}, those that move most" if len(shown) < layer.hidden else "each of them"
-    return _choice(f"One unit by itself: {of}", "unit", options)
-
-
-def _choice(title: str, label: str, options: list[dict[str, Any]]) -> Drawing:
-    return {"kind": "choice", "title": title, "label": label, "slider": False, "start": 0, "options": options}
+    return make.choice(f"One unit by itself: {of}", "unit", options)
 
 
 def _lines(title: str, curves: dict[str, Tensor]) -> Drawing:
     series = [{"name": name, "points": _points(values)} for name, values in curves.items()]
-    bare = {"kind": "lines", "title": title, "x": "step", "format": "number", "log": False}
-    return {**bare, "zero": not any(name in curves for name in HELD), "series": series, "mark": None}
+    return make.lines(title, "step", series, zero=not any(name in curves for name in HELD))
 
 
 def _points(values: Tensor, start: int = 1) -> list[list[Any]]:
@@ -282,8 +277,7 @@ def _memory(lags: dict[str, Tensor], of: str) -> Drawing:
     log = len(known) > 0 and float(known.max() / known.min()) > FAR
     series = [{"name": name, "points": _points(values, start=0)} for name, values in seen.items()]
     title = f"How much of what was held{of} lasts so many steps"
-    drawing = {"kind": "lines", "title": title, "x": "steps back", "format": "number", "log": log, "zero": not log}
-    return {**drawing, "series": series, "mark": None}
+    return make.lines(title, "steps back", series, log=log, zero=not log)
 
 
 def _seen(values: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from ..draw import make
 from ..draw.description import Drawing, View, table
 from ..draw.words import number, plural, share, written
 from ..inspect.outputs import carriers
@@ -24,7 +25,7 @@ from .looking import examples_said
 from .network import layers_of
 from .plain_networks import beside_plain
 from .run.making import LOG_FROM
-from .subject import Subject
+from .subject import Subject, with_first
 
 SAYS = "how strong gradients are in every layer, what a step moves, dead units, and gradients back through time"
 READ = (
@@ -46,8 +47,10 @@ OPTIONS: dict[str, str] = {}
 # How far, in learning rates, a first step moves each weight that has a gradient, whatever that is: Adam and Adagrad
 # divide it by its own size, RMSprop by a tenth of it, √(1 − 0.99).
 SIGNS = {"adam": 1.0, "adamw": 1.0, "adagrad": 1.0, "rmsprop": 10.0}
-MOMENTUM = 0.9  # Nesterov's first step is longer by that: g + 0.9 g
+# How far in learning rates and gradients: the first step of momentum is that of SGD, Nesterov's is g + 0.9 g.
+GRADIENTS = {"sgd": 1.0, "momentum": 1.0, "nesterov": 1.9}
 DECAY, TINY = 0.95, 1e-6  # Adadelta's ρ and ε here; its first step is √ε g / √((1 − ρ) g² + ε)
+KNOWN = {*SIGNS, *GRADIENTS, "adadelta"}  # optimizers; Muon's step is not one of each layer by itself
 USUAL = {"optimizer": "adamw", "lr": 1e-3}  # where neither run nor card says it
 MOST = 4e9  # multiply-adds of the examples that are looked at
 FEW = 5  # layers from which on they are drawn as a curve
@@ -117,14 +120,14 @@ class Layer:
 
     def step(self, optimizer: str, lr: float) -> float | None:
         """‖ΔW‖ / ‖W‖ of a first step from here; None where the optimizer's is not known, or no weight is."""
-        if not self.weight or optimizer == "muon":
+        if not self.weight or optimizer not in KNOWN:
             return None
-        if optimizer in SIGNS:
-            size = SIGNS[optimizer] * math.sqrt(self.moving)
-        elif optimizer == "adadelta":
+        if optimizer == "adadelta":
             size = self.slow
+        elif optimizer in SIGNS:
+            size = SIGNS[optimizer] * math.sqrt(self.moving)
         else:
-            size = (1 + MOMENTUM if optimizer == "nesterov" else 1) * self.gradient
+            size = GRADIENTS[optimizer] * self.gradient
         return lr * size / self.weight
 
     def row(self, optimizer: str, lr: float) -> list[Any]:
@@ -150,15 +153,6 @@ def affordable(subject: Subject) -> Subject:
     if most >= subject.count:
         return subject
     return with_first(subject, most)
-
-
-def with_first(subject: Subject, count: int) -> Subject:
-    """The subject with its first examples alone; a graph stays whole."""
-    if subject.kind == "graph":
-        return subject
-    target = None if subject.target is None else subject.target[:count]
-    inputs = tuple(x[:count] for x in subject.inputs)
-    return dataclasses.replace(subject, inputs=inputs, target=target, rows=subject.rows[:count])
 
 
 def _examples(subject: Subject) -> str:
@@ -335,10 +329,7 @@ def lines(title: str, x: str, series: dict[str, list[list[Any]]]) -> Drawing:
     ]
     values = [y for points in series.values() for _, y in points if y is not None]
     log = bool(values) and max(values) >= LOG_FROM * min(values)
-    return {
-        "kind": "lines", "title": title, "x": x, "format": "number", "log": log, "zero": not log, "series": shown,
-        "mark": None,
-    }  # fmt: skip
+    return make.lines(title, x, shown, log=log, zero=not log)  # fmt: skip
 
 
 def points(values: list[float]) -> list[list[Any]]:
@@ -356,8 +347,8 @@ def bars(title: str, labels: list[str], columns: dict[str, list[float]], format:
         }
         for i, label in enumerate(labels)
     ]
-    heads = [{"name": name, "format": format, "mark": "bar"} for name in columns]
-    return {"kind": "rows", "title": title, "columns": heads, "rows": rows}
+    heads = [make.bar(name, format) for name in columns]
+    return make.rows(title, heads, rows)
 
 
 def _by_layer(layers: list[Layer], optimizer: str, lr: float) -> list[Drawing]:
@@ -367,11 +358,11 @@ def _by_layer(layers: list[Layer], optimizer: str, lr: float) -> list[Drawing]:
     moves = [layer.step(optimizer, lr) or 0.0 for layer in layers]
     about = ("Gradient of outputs and of weights", f"First step of {optimizer} over weight")
     if len(layers) < FEW:
-        return [bars(about[0], names, norms), bars(about[1], names, {"step / weight": moves})]
-    return [
-        lines(about[0], "layer", {name: points(values) for name, values in norms.items()}),
-        lines(about[1], "layer", {"": points(moves)}),
-    ]
+        drawn = [bars(about[0], names, norms), bars(about[1], names, {"step / weight": moves})]
+    else:
+        by_layer = {name: points(values) for name, values in norms.items()}
+        drawn = [lines(about[0], "layer", by_layer), lines(about[1], "layer", {"": points(moves)})]
+    return drawn if optimizer in KNOWN else drawn[:1]
 
 
 def _dead(layers: list[Layer]) -> Drawing:
@@ -399,6 +390,8 @@ def _said(flow: Flow, optimizer: str, lr: float) -> str:
         (low, least), (high, most) = min(moved), max(moved)
         said += f" A first step of {optimizer} at lr {number(lr)} moves the weights by {number(low)} of their size"
         said += f" ({least}) to {number(high)} ({most})." if least != most else "."
+    if optimizer not in KNOWN:
+        said += f" How far a first step of {optimizer} moves the weights is not known here."
     dead = max(flow.layers, key=lambda layer: layer.dead)
     if dead.dead:
         some = sum(1 for layer in flow.layers if layer.dead)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..data.graphs.splits import NodeSplit
+from ..draw import make
 from ..draw.description import Drawing, View, table
 from ..draw.words import count, number, plural, share
 from ..errors import UnknownName
@@ -294,14 +295,7 @@ def _reach(net: Net, node: int, reached: Reach, depth: int) -> Drawing:
         for name, values in ((net.name(node), reached.own), (of_all, reached.mean))
     ]
     mark = {"x": depth, "label": f"{plural(depth, 'layer')} of this model"}
-    return _lines("Share of the graph within so many hops", "hops", "share", True, series, mark)
-
-
-def _lines(
-    title: str, x: str, format: str, zero: bool, series: list[dict[str, Any]], mark: dict[str, Any] | None = None
-) -> Drawing:
-    drawing = {"kind": "lines", "title": title, "x": x, "format": format, "log": False, "zero": zero}
-    return {**drawing, "series": series, "mark": mark}
+    return make.lines("Share of the graph within so many hops", "hops", series, format="share", mark=mark)
 
 
 def _smooth(alike: list[Alike]) -> list[Drawing]:
@@ -318,7 +312,7 @@ def _smooth(alike: list[Alike]) -> list[Drawing]:
             series = [
                 {"name": name, "points": [[k, v] for k, v in enumerate(values)]} for name, values in known.items()
             ]
-            drawings.append(_lines(title, "layer", "number", zero, series))
+            drawings.append(make.lines(title, "layer", series, zero=zero))
     return drawings
 
 

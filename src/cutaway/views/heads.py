@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..draw import make
 from ..draw.description import Drawing
 from ..draw.words import count, number, plural
 from .asking import arithmetic
@@ -102,12 +103,9 @@ def drawings_of(layer: Layer, head: int, asked: int | None, layers: int, picture
     first = min(head, look.heads - 1)
     whole_heads = sorted({first, *[h for h in range(look.heads) if h != first][: room.heads - 1]})
     maps = [look.weights(h) for h in range(look.heads)]
-    small = {
-        "kind": "tiles",
-        "title": f"All {plural(look.heads, 'head')}" if look.heads > 1 else "The head",
-        "scale": "amount",
-        "range": "unit",
-        "tiles": [
+    small = make.tiles(
+        f"All {plural(look.heads, 'head')}" if look.heads > 1 else "The head",
+        [
             {
                 "label": f"head {h}",
                 "group": look.name,
@@ -116,17 +114,11 @@ def drawings_of(layer: Layer, head: int, asked: int | None, layers: int, picture
             }
             for h in range(look.heads)
         ],
-    }
+        scale="amount",
+    )
     options = [{"name": f"head {h}", "drawings": _whole(layer, h, maps[h], query, room)} for h in whole_heads]
     missing = f", {len(whole_heads)} of {look.heads} here: head= chooses" if len(whole_heads) < look.heads else ""
-    chosen_head = {
-        "kind": "choice",
-        "title": f"One head{missing}",
-        "label": "head",
-        "slider": False,
-        "start": whole_heads.index(first),
-        "options": options,
-    }
+    chosen_head = make.choice(f"One head{missing}", "head", options, start=whole_heads.index(first))
     seen = _overlays(layer, maps, asked, layers, picture) if layer.queries.grid is not None else []
     return [*seen, small, chosen_head]
 
@@ -166,18 +158,15 @@ def _whole(layer: Layer, h: int, weights: Tensor, query: int, room: Room) -> lis
         if look.cross_attends:
             s = slice(0, wide)
         found.append(
-            {
-                "kind": "matrix",
-                "title": "Weights" + _of(t, len(queries.labels)),
-                "rows": queries.labels[t],
-                "columns": keys.labels[s],
-                "values": _shares(weights[t, s]),
-                "scale": "amount",
-                "format": "share",
-                "low": 0,
-                "row_name": "query",
-                "column_name": "key",
-            }
+            make.matrix(
+                "Weights" + _of(t, len(queries.labels)),
+                _shares(weights[t, s]),
+                ("query", queries.labels[t]),
+                ("key", keys.labels[s]),
+                scale="amount",
+                format="share",
+                low=0,
+            )
         )
     return [*found, *arithmetic(look, h, query, queries.labels[query], keys.labels)]
 
@@ -197,13 +186,9 @@ def _overlays(layer: Layer, maps: list[Tensor], asked: int | None, layers: int, 
         {
             "name": _named(side, q),
             "drawings": [
-                {
-                    "kind": "overlay",
-                    "title": f"What {_named(side, q)} looks at",
-                    "scale": "amount",
-                    "opacity": 0.6,
-                    "picture": picture,
-                    "items": [
+                make.overlay(
+                    f"What {_named(side, q)} looks at",
+                    [
                         {
                             "label": f"head {h}",
                             "picture": None,
@@ -213,14 +198,17 @@ def _overlays(layer: Layer, maps: list[Tensor], asked: int | None, layers: int, 
                         }
                         for h, weights in enumerate(maps)
                     ],
-                }
+                    scale="amount",
+                    opacity=0.6,
+                    picture=picture,
+                )
             ],
         }
         for q in queries
     ]
     if len(options) == 1:
         return list(options[0]["drawings"])
-    return [{"kind": "choice", "title": "", "label": "from", "slider": False, "start": 0, "options": options}]
+    return [make.choice("", "from", options)]
 
 
 def picture_for(subject: Subject, i: int, layers: int) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..draw import make
 from ..draw.description import Drawing
 from ..draw.words import count, number, plural
 from ..inspect.attribution import Attribution
@@ -72,7 +73,7 @@ def _over_picture(subject: Subject, i: int, found: Sequence[Attribution]) -> lis
         for one in found
     ]
     title = f"What counts in {subject.name(i)}"
-    drawing = {"kind": "overlay", "title": title, "scale": _scale(found), "items": items, "opacity": 0.75}
+    drawing = make.overlay(title, items, scale=_scale(found))
     return [drawing | {"picture": picture}]
 
 
@@ -94,9 +95,7 @@ def _over_frames(subject: Subject, i: int, found: Sequence[Attribution]) -> list
             }
             for t in places
         ]
-        drawings.append(
-            {"kind": "overlay", "title": _titled(one), "scale": _scale([one]), "items": items, "opacity": 0.75}
-        )
+        drawings.append(make.overlay(_titled(one), items, scale=_scale([one])))
     return drawings
 
 
@@ -163,7 +162,7 @@ def _rows(title: str, rows: list[tuple[str, str, list[float]]], found: Sequence[
         }
         for label, note, values in rows
     ]
-    return {"kind": "rows", "title": title, "columns": columns, "rows": given}
+    return make.rows(title, columns, given)
 
 
 def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
@@ -177,8 +176,7 @@ def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
             {"name": name, "points": [[t, v] for t, v in zip(steps, plain(x[steps, f]))]}
             for f, name in enumerate(_variables(subject, x.shape[1]))
         ]
-        lines: Drawing = {"kind": "lines", "title": f"What goes in: {subject.name(i)}", "x": "step", "format": "number"}
-        drawings.append(lines | {"log": False, "zero": False, "series": series, "mark": None})
+        drawings.append(make.lines(f"What goes in: {subject.name(i)}", "step", series, zero=False))
     if x.shape[1] == 1:  # one curve for each method, by its own strongest value
         curves = [one.values[0, :real, 0] / one.values[0, :real].abs().max().clamp(min=1e-12) for one in found]
         names = [NAMES[one.method] + (" · fails its check" if not one.passed else "") for one in found]
@@ -186,24 +184,14 @@ def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
             {"name": name, "points": [[t, v] for t, v in zip(steps, plain(curve[steps]))]}
             for name, curve in zip(names, curves)
         ]
-        title = "What counts, by step: 1 is the strongest of each method"
-        curved: Drawing = {"kind": "lines", "title": title, "x": "step", "format": "number", "log": False, "zero": True}
-        return [*drawings, curved | {"series": series, "mark": None}]
+        return [*drawings, make.lines("What counts, by step: 1 is the strongest of each method", "step", series)]
     variables = _variables(subject, x.shape[1])
     kept = _spread(len(variables), VARIABLES)
     for one in found:
         title = _titled(one) + ("" if one.passed else " · fails its check")
         values = plain(one.values[0, :real][steps][:, kept].T)  # (F, T)
         named = [variables[f] for f in kept]
-        drawing: Drawing = {
-            "kind": "matrix",
-            "title": title,
-            "rows": named,
-            "columns": [str(t) for t in steps],
-            "values": values,
-        }
-        sides = {"row_name": "variable", "column_name": "step"}
-        drawings.append(drawing | sides | {"scale": "signed", "format": "number"})
+        drawings.append(make.matrix(title, values, ("variable", named), ("step", [str(t) for t in steps])))
     return drawings
 
 

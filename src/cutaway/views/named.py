@@ -20,8 +20,7 @@ from ..models.registry import presets
 from ..models.saving import CONFIG
 from ..training.run import Run
 from .foreign import preprocessing_beside
-from .gradients import with_first
-from .subject import Subject, open_model, open_preset, open_run, with_examples
+from .subject import Subject, open_model, open_preset, open_run, with_examples, with_first
 
 OF_MODEL = "model."
 HEAD_ALONE = "head"  # what is untrained of a folder that has none

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing, View, table
 from ..draw.words import by, count, number, plural
 from .looking import chosen, resting, seeing, spread_over
@@ -84,7 +85,7 @@ def view(subject: Subject) -> View:
     seen = _look(subject, {name: names[name] for name in some})
     drawings = {name: _drawings(name, one) for name, one in seen.items()}
     options = [{"name": name, "drawings": inside} for name, inside in drawings.items()]
-    drawing: Drawing = {"kind": "choice", "title": "Normalization", "label": "layer", "slider": True, "start": 0}
+    drawing = make.choice("Normalization", "layer", options, slider=True)
     return View(
         id="normalization",
         title="Normalization",
@@ -92,7 +93,7 @@ def view(subject: Subject) -> View:
         "those sets before it and after it.",
         summary=_summary(names, seen),
         table=_table(seen),
-        drawings=next(iter(drawings.values())) if len(drawings) == 1 else [drawing | {"options": options}],
+        drawings=next(iter(drawings.values())) if len(drawings) == 1 else [drawing],
     )
 
 
@@ -227,16 +228,12 @@ def _drawings(name: str, one: Seen) -> list[Drawing]:
         _tiles(name, one),
         _lines(f"Mean of each {one.sets}", one, one.centre, running[0]),
         _lines(f"{word[0].upper()}{word[1:]} of each {one.sets}", one, one.spread, running[1]),
-        {
-            "kind": "lines",
-            "title": "How all values are spread out",
-            "x": "value",
-            "format": "share",
-            "log": False,
-            "zero": True,
-            "series": [{"name": n, "points": p} for n, p in zip(("before", "after"), one.histogram)],
-            "mark": None,
-        },
+        make.lines(
+            "How all values are spread out",
+            "value",
+            [{"name": n, "points": p} for n, p in zip(("before", "after"), one.histogram)],
+            format="share",
+        ),
     ]
 
 
@@ -250,7 +247,7 @@ def _tiles(name: str, one: Seen) -> Drawing:
     blocks = [plain(part) for part in one.block]
     tiles = [{"label": x, "group": "the block", "values": v, "tip": [x, *tip]} for x, v in zip(names, blocks)]
     title = f"{one.kind[0].upper()}{one.kind[1:]} normalization, {name}: what shares its statistics{shown}"
-    return {"kind": "tiles", "title": title, "scale": "amount", "range": "global", "tiles": tiles, "pixel": 9}
+    return make.tiles(title, tiles, scale="amount", range="global", pixel=9)
 
 
 _WHAT = ("example", "channel", "place")
@@ -262,16 +259,9 @@ def _lines(title: str, one: Seen, values: tuple[Tensor, Tensor], running: Tensor
     if running is not None:
         series.append(("running", plain(running)))
     title += "" if one.total <= SETS else f": the first {SETS} of {count(one.total)}"
-    return {
-        "kind": "lines",
-        "title": title,
-        "x": one.sets,
-        "format": "number",
-        "log": False,
-        "zero": True,
-        "series": [{"name": name, "points": [[k, v] for k, v in enumerate(vs)]} for name, vs in series],
-        "mark": None,
-    }
+    return make.lines(
+        title, one.sets, [{"name": name, "points": [[k, v] for k, v in enumerate(vs)]} for name, vs in series]
+    )
 
 
 def _summary(names: dict[str, str], seen: dict[str, Seen]) -> str:

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing
 from ..draw.words import SUPERSCRIPT, number
 from ..models.contract import Residual
@@ -118,7 +119,4 @@ def _points(pairs: Any) -> list[list[Any]]:
 def _lines(title: str, x: str, values: list[list[list[Any]]]) -> Drawing:
     names = (("residual", "test"), ("plain", "val"))
     series = [{"name": name, "part": part, "points": v} for (name, part), v in zip(names, values)]
-    return {
-        "kind": "lines", "title": title, "x": x, "format": "number", "log": True, "zero": False, "series": series,
-        "mark": None,
-    }  # fmt: skip
+    return make.lines(title, x, series, log=True, zero=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing, Table, View, table
 from ..draw.words import count, number, plural
 from ..models.contract import contract_of
@@ -175,18 +175,14 @@ def _values(found: Positions) -> Drawing:
     more = ", ".join(part for part in cut if part)
     shown = found.rows[rows][:, columns]
     end = _end(found.rows)
-    return {
-        "kind": "matrix",
-        "title": f"{found.name.capitalize() if not found.learned else found.name}{': ' + more if more else ''}",
-        **({} if end is None else {"low": -end, "high": end}),
-        "rows": [_place(found, i) if found.grid else str(i) for i in rows],
-        "columns": [str(i) for i in columns],
-        "values": plain(shown),
-        "scale": "signed",
-        "format": "number",
-        "row_name": "place",
-        "column_name": "number",
-    }
+    bounds: dict[str, Any] = {} if end is None else {"low": -end, "high": end}
+    return make.matrix(
+        f"{found.name.capitalize() if not found.learned else found.name}{': ' + more if more else ''}",
+        plain(shown),
+        ("place", [_place(found, i) if found.grid else str(i) for i in rows]),
+        ("number", [str(i) for i in columns]),
+        **bounds,
+    )
 
 
 def _end(values: Tensor) -> float | None:
@@ -214,19 +210,14 @@ def _outlier(found: Positions) -> str:
 
 def _alike(found: Positions, alike: Tensor) -> Drawing:
     which = _spread(len(alike), ROWS)
-    return {
-        "kind": "matrix",
-        "title": "How alike two places are",
-        "rows": [str(i) for i in which],
-        "columns": [str(i) for i in which],
-        "values": plain(alike[which][:, which]),
-        "scale": "signed",
-        "format": "number",
-        "low": -1,
-        "high": 1,
-        "row_name": "place",
-        "column_name": "place",
-    }
+    return make.matrix(
+        "How alike two places are",
+        plain(alike[which][:, which]),
+        ("place", [str(i) for i in which]),
+        ("place", [str(i) for i in which]),
+        low=-1,
+        high=1,
+    )
 
 
 def _likeness(found: Positions, alike: Tensor) -> list[Drawing]:
@@ -237,7 +228,7 @@ def _likeness(found: Positions, alike: Tensor) -> list[Drawing]:
     which = _spread(places, CURVE)
     fixed = list(dict.fromkeys([0, places // 2, places - 1]))
     series = [{"name": f"place {p}", "points": [[i, _digits(alike[p, i])] for i in which]} for p in fixed]
-    return [_lines(f"How alike the others are to these, {found.name}", "place", series)]
+    return [make.lines(f"How alike the others are to these, {found.name}", "place", series)]
 
 
 def _patches(found: Positions, alike: Tensor) -> Drawing:
@@ -246,13 +237,10 @@ def _patches(found: Positions, alike: Tensor) -> Drawing:
     rows, columns = found.grid
     side = math.isqrt(PATCHES)
     which = [r * columns + c for r in _spread(rows, side) for c in _spread(columns, side)]
-    return {
-        "kind": "tiles",
-        "title": "How alike each patch's place is to all"
+    return make.tiles(
+        "How alike each patch's place is to all"
         + (f", {len(which)} of {count(len(alike))} patches" if len(which) < len(alike) else ""),
-        "scale": "signed",
-        "range": "global",
-        "tiles": [
+        [
             {
                 "label": _place(found, i),
                 "group": found.name,
@@ -261,7 +249,8 @@ def _patches(found: Positions, alike: Tensor) -> Drawing:
             }
             for i in which
         ],
-    }
+        range="global",
+    )
 
 
 def _of_bias(name: str, bias: RelativeBias) -> tuple[list[Drawing], str, list[list[Any]]]:
@@ -284,7 +273,7 @@ def _of_bias(name: str, bias: RelativeBias) -> tuple[list[Drawing], str, list[li
         f"{name} adds a number for each of {bias.buckets} buckets of distances to the scores of "
         f"{plural(heads, 'head')}; that of head {steep} varies most, by {number(span)} over {len(distances)} distances."
     )
-    drawn = _lines(f"{name}: what is added to a score", "key − query, tokens", series)
+    drawn = make.lines(f"{name}: what is added to a score", "key − query, tokens", series)
     numbers = [
         [name, f"distance {distances[i]}", f"bias of head {h}", float(values[i, h])]
         for h in range(heads)
@@ -324,9 +313,9 @@ def _of_rotation(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]
         f"the product{fallen}. The real query and key are those of the last token in head 0 of {name}."
     )
     drawn = [
-        _lines("How far a pair is turned: the cosine of its angle", "place", turns),
-        _lines("Product of two vectors of ones, by distance", "distance, tokens", series),
-        _lines("Score of a real query and its key, moved apart", "distance, tokens", own),
+        make.lines("How far a pair is turned: the cosine of its angle", "place", turns),
+        make.lines("Product of two vectors of ones, by distance", "distance, tokens", series),
+        make.lines("Score of a real query and its key, moved apart", "distance, tokens", own),
     ]
     wave = [[name, f"pair {i}", "tokens of one turn", float(length)] for i, length in enumerate(lengths)]
     apart = [[name, f"distance {p}", "product of ones", float(alike[p])] for p in _spread(reach, 17)]
@@ -349,19 +338,6 @@ def _real_pair(subject: Subject, name: str) -> tuple[Tensor, Tensor]:
     _, q, k, length = next(entry for entry in found if entry[0] == name)
     back = -torch.arange(length - 1, length)
     return rotary(q[None].double(), back), rotary(k[None].double(), back)
-
-
-def _lines(title: str, x: str, series: Sequence[dict[str, Any]]) -> Drawing:
-    return {
-        "kind": "lines",
-        "title": title,
-        "x": x,
-        "format": "number",
-        "log": False,
-        "zero": True,
-        "mark": None,
-        "series": list(series),
-    }
 
 
 def _digits(value: Tensor) -> float:

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing
 from ..draw.words import number, plural, share
 from ..errors import SettingError
@@ -153,16 +154,7 @@ def drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
                 for k, one in enumerate(found)
             ],
         },
-        {
-            "kind": "lines",
-            "title": f"How alike “{word}” is to itself: cosine by layer",
-            "x": "blocks passed",
-            "format": "number",
-            "log": False,
-            "zero": False,
-            "mark": None,
-            "series": series,
-        },
+        make.lines(f"How alike “{word}” is to itself: cosine by layer", "blocks passed", series, zero=False),
         {
             "kind": "scatter",
             "title": f"The way of “{word}” through the blocks",

@@ -55,9 +55,8 @@ class Subject:
         """What the model is called: its preset's name, where it is that preset, and else its architecture's with what
         is other. What the data of a run decides, such as the classes, makes it no other model."""
         plain = self.preset.configure(self.run.spec) if self.run is not None else self.preset.config
-        other = differing(self.config, plain)
-        named = f"{self.preset.name}{with_settings(other)}"
-        return f"{type(self.model).__name__} ({named})" if other else named
+        other = differing(self.config, plain) if self.config != plain else {}
+        return f"{type(self.model).__name__} ({self.preset.name}{with_settings(other)})" if other else self.preset.name
 
     @property
     def family(self) -> str:
@@ -175,6 +174,15 @@ def with_examples(subject: Subject, part: Split, rows: Sequence[int]) -> Subject
     return dataclasses.replace(subject, inputs=inputs, target=target, part=part, rows=tuple(rows))
 
 
+def with_first(subject: Subject, count: int) -> Subject:
+    """The subject with its first examples alone; a graph stays whole."""
+    if subject.kind == "graph":
+        return subject
+    target = None if subject.target is None else subject.target[:count]
+    inputs = tuple(x[:count] for x in subject.inputs)
+    return dataclasses.replace(subject, inputs=inputs, target=target, rows=subject.rows[:count])
+
+
 def open_run(run: Run, sources: Sequence[Any] = (), options: Mapping[str, str] | None = None) -> Subject:
     """A run, with new examples through its own preprocessing, or with the first of its test part where none are named.
 
@@ -204,7 +212,8 @@ def open_preset(
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
         model = found.build(found.configure(settings=settings)).eval()
-    return dataclasses.replace(open_model(model, options=options, count=count), preset=found, untrained="model")
+    inputs, notes = _random(found, model, count)
+    return Subject(model, found, inputs, notes=notes, options=dict(options or {}), untrained="model")
 
 
 def open_model(model: nn.Module, *inputs: Tensor, options: Mapping[str, str] | None = None, count: int = 2) -> Subject:
@@ -217,14 +226,17 @@ def open_model(model: nn.Module, *inputs: Tensor, options: Mapping[str, str] | N
     if not of_kind:
         raise ModelError(f"{type(model).__name__} is not one of the models here: views are of those. `cutaway list`.")
     found = nearest(model.config, of_kind)
-    notes: tuple[str, ...] = ()
-    if not inputs:
-        generator = torch.Generator().manual_seed(0)
-        shape = example_shape(found, model.config)
-        shape = (min(TOKENS, *shape),) if kind_taken(found, model.config) in ("text", "seq2seq") else shape
-        inputs = example_inputs(found, model.config, shape, count=count, generator=generator)
-        notes = ("Nothing was learned from data here: the examples are random numbers.",)
-    return Subject(model.eval(), found, inputs, notes=notes, options=dict(options or {}))
+    given, notes = (inputs, ()) if inputs else _random(found, model, count)
+    return Subject(model.eval(), found, given, notes=notes, options=dict(options or {}))
+
+
+def _random(found: Preset, model: nn.Module, count: int) -> tuple[tuple[Tensor, ...], tuple[str, ...]]:
+    """Random examples for the model, the same every time, and a note that says so."""
+    generator = torch.Generator().manual_seed(0)
+    shape = example_shape(found, model.config)
+    shape = (min(TOKENS, *shape),) if kind_taken(found, model.config) in ("text", "seq2seq") else shape
+    inputs = example_inputs(found, model.config, shape, count=count, generator=generator)
+    return inputs, ("Nothing was learned from data here: the examples are random numbers.",)
 
 
 def open_data(model: nn.Module, found: Preset, data: DataSet, task: Task, run: Run | None = None) -> Subject:
@@ -244,4 +256,4 @@ def _like(spec: Spec, model: nn.Module) -> tuple[Tensor, ...]:
     return tuple(x.to(dtype) if x.is_floating_point() else x for x in inputs)
 
 
-__all__ = ["FEW", "Subject", "open_data", "open_model", "open_preset", "open_run", "with_examples"]
+__all__ = ["FEW", "Subject", "open_data", "open_model", "open_preset", "open_run", "with_examples", "with_first"]

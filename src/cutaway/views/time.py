@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing, View, table
 from ..draw.words import count, number, share
 from ..errors import ModelError, SettingError
@@ -165,14 +166,13 @@ def _moved(before: dict[str, Tensor], now: dict[str, Tensor]) -> float:
 
 
 def _choice(found: list[tuple[Moment, View]]) -> Drawing:
-    return {
-        "kind": "choice",
-        "title": f"{found[0][1]['title']} over time",
-        "label": "moment",
-        "slider": True,
-        "start": len(found) - 1,
-        "options": [{"name": moment.name, "drawings": shown["drawings"]} for moment, shown in found],
-    }
+    return make.choice(
+        f"{found[0][1]['title']} over time",
+        "moment",
+        [{"name": moment.name, "drawings": shown["drawings"]} for moment, shown in found],
+        slider=True,
+        start=len(found) - 1,
+    )
 
 
 def _said(found: list[tuple[Moment, View]], rows: list[list[Any]], every: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...draw import make
 from ...draw.description import Drawing, View, table
 from ...draw.words import UNKNOWN, count, plural, share
 
@@ -49,11 +50,10 @@ def confusion(classes: dict[str, Any]) -> View:
 
 
 def _commonest(wrong: list[Confusion]) -> Drawing:
-    return {
-        "kind": "rows",
-        "title": "Commonest confusions, actual → predicted",
-        "columns": [{"name": "examples", "format": "count", "mark": "bar"}],
-        "rows": [
+    return make.rows(
+        "Commonest confusions, actual → predicted",
+        [make.bar("examples")],
+        [
             {
                 "label": f"{c[0]} → {c[1]}",
                 "cells": [{"value": c[2]}],
@@ -61,7 +61,7 @@ def _commonest(wrong: list[Confusion]) -> Drawing:
             }
             for c in wrong
         ],
-    }
+    )
 
 
 def _of_row(c: Confusion) -> str:
@@ -77,14 +77,13 @@ def per_class(classes: dict[str, Any], split: str) -> View:
     order = sorted(found, key=lambda c: (c["recall"]["value"], -c["count"])) + absent
     lows = [c[f]["low"] for c in order for f in METRICS if c[f]["low"] is not None]
     domain = [math.floor(10 * min(lows, default=0.0)) / 10, 1]
-    drawing = {
-        "kind": "rows",
-        "title": "Metrics of each class",
-        "columns": [
+    drawing = make.rows(
+        "Metrics of each class",
+        [
             {"name": name, "format": "share", "mark": "dot", "part": split, "domain": domain}
             for name in METRICS.values()
         ],
-        "rows": [
+        [
             {
                 "label": c["name"],
                 "note": count(c["count"]),
@@ -96,7 +95,7 @@ def per_class(classes: dict[str, Any], split: str) -> View:
             }
             for c in order
         ],
-    }
+    )
     columns = {"class": "text", "examples": "count"}
     for name in METRICS.values():
         columns |= {name: "share", f"{name} from": "share", f"{name} to": "share"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...draw import make
 from ...draw.description import Drawing, View, table
 from ...draw.words import count, number, plural
 
@@ -109,19 +110,15 @@ def _window(window: dict[str, Any], column: str, key: str) -> Drawing:
 
 
 def _lines(title: str, x: str, curves: dict[str, list[list[Any]]], zero: bool = False) -> Drawing:
-    return {
-        "kind": "lines",
-        "title": title,
-        "x": x,
-        "format": "number",
-        "log": False,
-        "zero": zero,
-        "series": [
+    return make.lines(
+        title,
+        x,
+        [
             {"name": SHORT.get(key, key), "part": COLOURS.get(key, ""), "points": points}
             for key, points in curves.items()
         ],
-        "mark": None,
-    }
+        zero=zero,
+    )
 
 
 def _unit(forecast: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ import itertools
 import shlex
 from typing import Any
 
+from ...draw import make
 from ...draw.description import Drawing, View, table
 from ...draw.words import UNKNOWN, count, duration, metric, moment, plural, share, written
 from .chosen import settings, text
@@ -63,16 +64,15 @@ def _lines(
     log: bool = False,
     zero: bool = False,
 ) -> Drawing:
-    return {
-        "kind": "lines",
-        "title": name[:1].upper() + name[1:],
-        "x": "epoch",
-        "format": format,
-        "log": log,
-        "zero": zero,
-        "series": [{"name": split, "part": split, "points": points} for split, points in splits.items()],
-        "mark": {"x": best, "label": f"best, epoch {count(best)}"} if best else None,
-    }
+    return make.lines(
+        name[:1].upper() + name[1:],
+        "epoch",
+        [{"name": split, "part": split, "points": points} for split, points in splits.items()],
+        format=format,
+        log=log,
+        zero=zero,
+        mark={"x": best, "label": f"best, epoch {count(best)}"} if best else None,
+    )
 
 
 def _points(metrics: list[dict[str, Cell]], epochs: list[Any], name: str) -> list[list[Any]]:
@@ -183,14 +183,13 @@ def network(layers: dict[str, Any], folder: str = "", inside: bool = False) -> V
     alone."""
     rows = layers["rows"]
     tree: Drawing | None = layers.get("tree")
-    drawing: Drawing = tree or {
-        "kind": "rows",
-        "title": "Parameters and multiply-adds of each layer",
-        "columns": [
-            {"name": "parameters", "format": "count", "mark": "bar"},
-            {"name": "multiply-adds", "format": "count", "mark": "bar"},
+    drawing: Drawing = tree or make.rows(
+        "Parameters and multiply-adds of each layer",
+        [
+            make.bar("parameters"),
+            make.bar("multiply-adds"),
         ],
-        "rows": [
+        [
             {
                 "label": row["name"],
                 "note": _shape(row["shape"]),
@@ -199,7 +198,7 @@ def network(layers: dict[str, Any], folder: str = "", inside: bool = False) -> V
             }
             for row in rows
         ],
-    }
+    )
     multiply_adds = f"{written(layers['multiply_adds'], 'count')} multiply-adds"
     if not layers.get("complete", True):
         multiply_adds = f"at least {multiply_adds} (those of some layers are unknown)"

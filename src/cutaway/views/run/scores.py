@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...draw import make
 from ...draw.description import Drawing, View, table
 from ...draw.words import UNKNOWN, count, number, share
 
@@ -82,20 +83,16 @@ def _decides(operating: dict[str, Any]) -> str:
 
 
 def _over(title: str, x: str, curves: dict[str, list[Any]], two: bool) -> Drawing:
-    return {
-        "kind": "lines",
-        "title": title,
-        "x": x,
-        "x_format": "share",
-        "format": "share",
-        "log": False,
-        "zero": True,
-        "series": [
+    return make.lines(
+        title,
+        x,
+        [
             {"name": "model" if two else name, "points": points, **({"part": "test"} if two else {})}
             for name, points in curves.items()
         ],
-        "mark": None,
-    }
+        x_format="share",
+        format="share",
+    )
 
 
 def _grey(name: str, values: list[float]) -> dict[str, Any]:
@@ -170,20 +167,16 @@ def calibration(found: dict[str, Any], total: int) -> View:
             {"said": "share", "was": "share", "examples": "count"}, [[b["said"], b["was"], b["count"]] for b in bins]
         ),
         drawings=[
-            {
-                "kind": "lines",
-                "title": "Reliability: how often it was so",
-                "x": "said probability",
-                "x_format": "share",
-                "format": "share",
-                "log": False,
-                "zero": True,
-                "series": [
+            make.lines(
+                "Reliability: how often it was so",
+                "said probability",
+                [
                     {"name": "exact", "part": "train", "points": [[0, 0], [1, 1]]},
                     {"name": "model", "part": "test", "points": [[b["said"], b["was"]] for b in bins]},
                 ],
-                "mark": None,
-            },
+                x_format="share",
+                format="share",
+            ),
             {
                 "kind": "histogram",
                 "title": "Examples by said probability",
@@ -244,11 +237,10 @@ def importance(found: dict[str, Any], split: str) -> View:
             [[c["name"], c["value"], c["low"], c["high"]] for c in columns],
         ),
         drawings=[
-            {
-                "kind": "rows",
-                "title": f"{lost.capitalize() if not rmse else lost} by shuffling"
+            make.rows(
+                f"{lost.capitalize() if not rmse else lost} by shuffling"
                 + (f", the first {SHOWN} of {count(len(columns))}" if len(columns) > SHOWN else ""),
-                "columns": [
+                [
                     {
                         "name": lost,
                         "format": format,
@@ -257,7 +249,7 @@ def importance(found: dict[str, Any], split: str) -> View:
                         "domain": [low, high if high > low else low + 1],
                     }
                 ],
-                "rows": [
+                [
                     {
                         "label": c["name"],
                         "cells": [{"value": c["value"], "low": c["low"], "high": c["high"]}],
@@ -269,6 +261,6 @@ def importance(found: dict[str, Any], split: str) -> View:
                     }
                     for c in columns[:SHOWN]
                 ],
-            }
+            )
         ],
     )
