@@ -156,7 +156,7 @@ test("tiles can be empty, of pictures alone, of one value, or of none", () => {
 
 const named = (n, m, more = {}) => ({
   title: "Attention", rows: [...Array(n).keys()].map((i) => `row ${i}`), columns: [...Array(m).keys()].map((i) => `column ${i}`),
-  values: grid(n, m, (i, j) => (i === 0 && j === 1 ? null : (i + j) / (n + m))), scale: "amount", format: "share", low: 0, high: 1,
+  values: grid(n, m, (i, j) => (i === 0 && j === 1 ? null : (i + j) / (n + m))), scale: "amount", format: "fraction", low: 0, high: 1,
   row_name: "query", column_name: "key", ...more,
 });
 

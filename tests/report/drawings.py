@@ -48,7 +48,7 @@ def matrix(phase: float = 0.0, title: str = "Attention") -> Drawing:
         "columns": WORDS,
         "values": values,
         "scale": "amount",
-        "format": "share",
+        "format": "fraction",
         "low": 0,
         "high": 1,
         "row_name": "query",
@@ -138,10 +138,10 @@ def columns() -> Drawing:
 
 def scored() -> list[Drawing]:
     """A curve over shares with a place pointed out, and counts that have no sign."""
-    form = {"x": "recall", "x_format": "share", "format": "share", "log": False, "zero": True, "mark": None}
-    series = [{"name": "model", "part": "test", "points": [[k / 100, 1 - k / 200] for k in range(101)]}]
+    form = {"x": "recall", "x_format": "fraction", "format": "fraction", "log": False, "zero": True, "mark": None}
+    series = [{"name": "model", "split": "test", "points": [[k / 100, 1 - k / 200] for k in range(101)]}]
     ring = {"x": 0.5, "y": 0.75, "label": "above 0.5", "left": True}
-    counts = {"edges": [0, 0.5, 1], "counts": [3, 4], "of": "probability", "x": "probability", "x_format": "share"}
+    counts = {"edges": [0, 0.5, 1], "counts": [3, 4], "of": "probability", "x": "probability", "x_format": "fraction"}
     return [
         {"kind": "lines", "title": "Precision–recall", "series": series, "ring": ring, **form},
         {"kind": "histogram", "title": "Examples by probability", **counts},

@@ -13,7 +13,7 @@ from cutaway.models import resnet
 from cutaway.training.optimizers import build_optimizers
 from cutaway.training.settings import TrainSettings
 from cutaway.views import gradients
-from cutaway.views.gradients import Layer, gradient_flow, view
+from cutaway.views.gradients import LayerGradients, gradient_flow, view
 from cutaway.views.plain_networks import Nothing, beside_plain, block_norms
 from cutaway.views.subject import Subject, open_model, open_preset
 
@@ -70,12 +70,12 @@ def test_units_that_never_fire_are_counted() -> None:
 
 
 def test_steps_of_optimizers() -> None:
-    layer = Layer("a", weight=10.0, gradient=2.0, moving=25)
+    layer = LayerGradients("a", weight=10.0, gradient=2.0, moving=25)
     assert layer.step("sgd", 0.1) == pytest.approx(0.1 * 2 / 10)
     assert layer.step("adamw", 0.1) == pytest.approx(0.1 * 5 / 10)
     assert layer.step("nesterov", 0.1) == pytest.approx(0.1 * 1.9 * 2 / 10)
     assert layer.step("muon", 0.1) is None
-    assert Layer("zero").step("sgd", 0.1) is None
+    assert LayerGradients("zero").step("sgd", 0.1) is None
 
 
 def test_the_step_of_an_optimizer_that_is_not_known_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:

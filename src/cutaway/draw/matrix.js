@@ -9,7 +9,7 @@ import { hatching, map } from "./raster.js";
 
 /**
  * @typedef {{ title: string, rows: string[], columns: string[], values: (number | null)[][],
- *   scale: "signed" | "amount", format?: "number" | "share" | "count", low?: number, high?: number, row_name: string,
+ *   scale: "signed" | "amount", format?: "number" | "fraction" | "count", low?: number, high?: number, row_name: string,
  *   column_name: string, note?: string }} Matrix
  */
 
@@ -164,6 +164,6 @@ function exact(value, format) {
 /** @param {number | null} value @param {string} format as short as it can be read */
 function brief(value, format) {
   if (typeof value !== "number") return "";
-  if (format === "share") return value !== 0 && value < 0.005 ? "<1" : String(Math.round(100 * value));
+  if (format === "fraction") return value !== 0 && value < 0.005 ? "<1" : String(Math.round(100 * value));
   return tick(Number(value.toPrecision(2)), format);
 }

@@ -76,9 +76,9 @@ def _picture(built: Built, path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     ready = built.ready
-    part = ready.data.preprocessing.examples([path])
-    seen = next(iter(part.batches([torch.tensor([0])]))).inputs[0][0]  # (C, H, W)
-    return {**_answers(built, part), "seen": _drawn(seen.float())}
+    split = ready.data.preprocessing.examples([path])
+    seen = next(iter(split.batches([torch.tensor([0])]))).inputs[0][0]  # (C, H, W)
+    return {**_answers(built, split), "seen": _drawn(seen.float())}
 
 
 def _said(built: Built, text: str) -> dict[str, Any]:
@@ -88,15 +88,15 @@ def _said(built: Built, text: str) -> dict[str, Any]:
         sources: list[Any] = [text + " " * os.path.exists(os.path.expanduser(text))]
     else:
         sources = [{"text": text}]
-    part = ready.data.preprocessing.examples(sources)
-    return {**_answers(built, part), "notes": list(getattr(part, "notes", ()))}
+    split = ready.data.preprocessing.examples(sources)
+    return {**_answers(built, split), "notes": list(getattr(split, "notes", ()))}
 
 
-def _answers(built: Built, part: Any) -> dict[str, Any]:
-    """The predictions for the first example of a part, likeliest first."""
+def _answers(built: Built, split: Any) -> dict[str, Any]:
+    """The predictions for the first example of a split, likeliest first."""
     ready = built.ready
     outputs = results_of(
-        ready.model, part, ready.place, 1, ready.task, flip=ready.settings.tta, decodes=True,
+        ready.model, split, ready.place, 1, ready.task, flip=ready.settings.tta, decodes=True,
         num_beams=ready.settings.num_beams, length_penalty=ready.settings.length_penalty,
     ).outputs  # fmt: skip
     row = ready.task.predictions(outputs)[0]
@@ -156,7 +156,7 @@ def _next(built: Built, prompt: str, asked: Mapping[str, Any]) -> dict[str, Any]
         samples.append("".join(as_text(map(int, drawn), pieces)))
     names = [text.decode([i]) for i in p.topk(min(LIKELIEST, len(p))).indices.tolist()]
     best = p.topk(min(LIKELIEST, len(p))).values.tolist()
-    answers = [{"name": name, "probability": float(f"{share:.4g}")} for name, share in zip(names, best)]
+    answers = [{"name": name, "probability": float(f"{value:.4g}")} for name, value in zip(names, best)]
     return {"answers": answers, "samples": samples, "prompt": prompt, "notes": notes}
 
 
@@ -173,9 +173,9 @@ def _logits(model: Any, ids: Tensor) -> Tensor:
 
 
 def _likeliest(p: Tensor, names: list[str]) -> list[dict[str, Any]]:
-    shares, places = p.topk(min(LIKELIEST, len(p)))
+    best, places = p.topk(min(LIKELIEST, len(p)))
     return [
-        {"name": names[i], "probability": float(f"{share:.4g}")} for i, share in zip(places.tolist(), shares.tolist())
+        {"name": names[i], "probability": float(f"{value:.4g}")} for i, value in zip(places.tolist(), best.tolist())
     ]
 
 
@@ -202,9 +202,9 @@ def _drawn(pixels: Tensor) -> str:
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-def _first_row(part: Any, key: str) -> str:
+def _first_row(split: Any, key: str) -> str:
     """An example of what can be typed, from the training split."""
-    row = part.row(0) or {}
+    row = split.row(0) or {}
     return str(row.get(key) or next(iter(row.values()), ""))[:200]
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..draw import make
 from ..draw.description import Drawing, View, table
-from ..draw.words import count, number, share
+from ..draw.words import count, number, percent
 from ..errors import DataError, ModelError, SettingError, UnknownName
 from ..inspect.attribution import METHODS, Attribution, attribute
 from ..inspect.attribution.budget import plan, seconds
@@ -99,7 +99,7 @@ def alone(subject: Subject, i: int) -> tuple[Subject, int | None]:
     if subject.kind == "seq2seq":
         padding = getattr(getattr(subject.spec, "target", None), "padding", 0)
         real = (inputs[2][0] != padding).nonzero()
-        if len(real) and subject.part is not None:
+        if len(real) and subject.split is not None:
             inputs = (*inputs[:2], inputs[2][:, : int(real[-1]) + 1])
     rows = subject.rows[i : i + 1]
     one = dataclasses.replace(subject, inputs=inputs, rows=rows, target=None)
@@ -351,7 +351,7 @@ def _table(one: Subject, found: list[Attribution]) -> Any:
     """The checks of each method, or, where the parts have names, the value of each part by each method."""
     same = [f for f in found if f.method != "edges"] or found
     if one.kind in ("image", "video") or found[0].kind in ("image", "video"):
-        columns = {"method": "text", "sum of values": "number", "change of output": "number", "gap": "share"}
+        columns = {"method": "text", "sum of values": "number", "change of output": "number", "gap": "fraction"}
         columns |= {"correlation with random weights": "number", "verdict": "text"}
         return table(columns, [_row(f) for f in found])
     parts = [_parts(one, f) for f in same]
@@ -388,8 +388,8 @@ def _concept(subject: Subject, result: Attribution) -> Concept:
     if not typed.strip() or not folder.is_dir():
         raise DataError(f"concept={typed} cannot be: it is a folder of examples, and there is none.")
     files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
-    part = subject.preprocessing.examples(files)
-    examples = with_examples(subject, part, range(min(len(part), POOL))).inputs
+    split = subject.preprocessing.examples(files)
+    examples = with_examples(subject, split, range(min(len(split), POOL))).inputs
     k = int(result.target.output[0]) if result.target.output is not None else 0
     others = subject.others(CLASSED)
     assert others is not None, "the data is at hand"
@@ -411,7 +411,7 @@ def _tested(subject: Subject, tested: Concept) -> Drawing:
         ["TCAV", f"{number(tested.score)} of the class gains towards the concept"],
         ["random examples in its place", number(sum(tested.chance) / len(tested.chance))],
         ["p, two-sided", number(tested.p)],
-        ["told from other examples", f"{share(tested.accuracy)} of unseen ones"],
+        ["told from other examples", f"{percent(tested.accuracy)} of unseen ones"],
         ["verdict", tested.says.rpartition("). ")[2]],
     ]
     return {"kind": "prose", "title": "A concept (TCAV)", "facts": facts}

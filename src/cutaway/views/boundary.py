@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..draw.description import Drawing, View, table
-from ..draw.words import number, plural, share
+from ..draw.words import number, percent, plural
 from ..models.contract import contract_of
 from ..spec import Classes, Value
 from .looking import linear_of, resting, seeing, stages_of, target_of
@@ -21,7 +21,7 @@ READ = (
     "Each small map is one neuron, drawn over the same two features as the large one: purple where its value is above "
     "zero, green where it is below, stronger the further away. The line in it is where its weighted sum is zero. Lines "
     "between maps are weights, in the same two colours and the wider the larger. The large map is the answer; dots are "
-    "examples, filled those of training and ringed those of the test part."
+    "examples, filled those of training and ringed those of the test split."
 )
 MISLEADS = (
     "A model of more than two features is seen in one slice only: the others are held at the mean or the commonest "
@@ -116,7 +116,7 @@ def _answer(subject: Subject, outputs: Tensor, on: Plane) -> dict[str, Any]:
         if probabilities is None:
             return {"kind": "score", "names": names, **score}
         return {
-            "kind": "share",
+            "kind": "probability",
             "names": names,
             "sums": score,
             **_bytes(2 * probabilities[:, 1] - 1, signed=True, most=1.0),
@@ -227,17 +227,17 @@ def _named(subject: Subject, title: str, j: int, width: int) -> str:
 
 
 def _points(subject: Subject, on: Plane) -> list[dict[str, Any]]:
-    """The examples of each part: places, and what each is."""
+    """The examples of each split: places, and what each is."""
     target = target_of(subject)
     found = []
-    for part, (at, was) in on.points.items():
+    for split, (at, was) in on.points.items():
         if isinstance(target, Value) and was is not None:
             values: list[Any] | None = [_short(v) for v in _in_units(was, target).tolist()]
         elif isinstance(target, Classes) and was is not None and not was.is_floating_point():
             values = was.tolist()
         else:
             values = None
-        found.append({"part": part, "at": [[_short(x), _short(y)] for x, y in at.tolist()], "is": values})
+        found.append({"split": split, "at": [[_short(x), _short(y)] for x, y in at.tolist()], "is": values})
     return found
 
 
@@ -263,7 +263,7 @@ def _summary(subject: Subject, on: Plane, answer: dict[str, Any], outputs: Tenso
         decided = outputs.argmax(1)
     parts = decided.bincount(minlength=len(names)).double() / len(decided)
     order = parts.argsort(descending=True)[:4].tolist()
-    areas = ", ".join(f"{share(float(parts[k]))} to {names[k]}" for k in order if parts[k] > 0)
+    areas = ", ".join(f"{percent(float(parts[k]))} to {names[k]}" for k in order if parts[k] > 0)
     said = f"Of the plane shown the model gives {areas}."
     test = _right(subject)
     return " ".join(s for s in (said, test, note) if s)
@@ -273,10 +273,10 @@ def _right(subject: Subject) -> str:
     """How many of the examples it has right, with all of their own features."""
     if subject.task is None or subject.target is None or subject.run is None:
         return ""
-    figures = subject.task.quick(subject.outputs(), subject.target)
-    if "accuracy" not in figures:
+    metrics = subject.task.quick(subject.outputs(), subject.target)
+    if "accuracy" not in metrics:
         return ""
-    return f"Of the {plural(subject.count, 'example')} opened it has {share(figures['accuracy'])} right."
+    return f"Of the {plural(subject.count, 'example')} opened it has {percent(metrics['accuracy'])} right."
 
 
 def _weights(model: nn.Module) -> Any:

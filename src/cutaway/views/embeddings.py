@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..data.sets import IGNORED
 from ..draw.description import Drawing, Table, View, table
-from ..draw.words import count, number, plural, share
+from ..draw.words import count, number, percent, plural
 from ..inspect.layers import layer_table
 from ..inspect.projection import MEASURES, neighbours, pca, tsne
 from ..spec import Classes, Value
@@ -29,8 +29,8 @@ READ = (
 )
 MISLEADS = (
     "In t-SNE sizes of clusters and distances between them mean nothing, and clusters can appear in noise (Wattenberg, "
-    "Viégas and Johnson 2016, https://doi.org/10.23915/distill.00002). PCA shows only the share of the variance that "
-    "its axes name: what lies together may be far apart along the rest. The dot product favours long vectors, so that "
+    "Viégas and Johnson 2016, https://doi.org/10.23915/distill.00002). PCA shows only the fraction of the variance that"
+    " its axes name: what lies together may be far apart along the rest. The dot product favours long vectors, so that "
     "frequent words are everybody's neighbours. Vectors of a Transformer all lean one way, which makes any two cosines "
     "look alike (Ethayarajh 2019, https://arxiv.org/abs/1909.00512): compare cosines with each other, not with 0."
 )
@@ -113,7 +113,7 @@ def _worth(subject: Subject, written: list[str], size: int) -> list[int]:
     order, which is that of their frequency in nearly all of them; whole words before pieces and single letters, and
     nothing that stands for no text, such as BERT's [unused7]."""
     ids = [i for i in range(size) if i >= len(written) or not _nobody(written[i])]
-    here = set(subject.inputs[0].flatten().tolist()) if subject.part is not None and subject.rows else set()
+    here = set(subject.inputs[0].flatten().tolist()) if subject.split is not None and subject.rows else set()
 
     def rank(i: int) -> tuple[bool, bool]:
         word = written[i].lstrip(BLANKS) if i < len(written) else ""
@@ -218,7 +218,7 @@ def _groups(subject: Subject, n: int) -> tuple[list[str], list[int | None]]:
 
 
 def _name(subject: Subject, i: int) -> str:
-    if subject.part is None and subject.kind == "graph":
+    if subject.split is None and subject.kind == "graph":
         return f"node {i}"
     return subject.name(i)
 
@@ -228,7 +228,7 @@ def _pictures(subject: Subject, which: Sequence[int]) -> dict[int, str]:
     found: dict[int, str] = {}
     room = PICTURES
     for i in which:
-        given = subject.picture(i) if subject.part is not None else None
+        given = subject.picture(i) if subject.split is not None else None
         if given is None:
             break
         found[i] = picture_of(given, SMALL)
@@ -271,8 +271,8 @@ def _part(
     assert flat.shares is not None, "PCA has axes"
     kept = sum(flat.shares)
     said = [
-        f"{plural(len(points), what)} of {plural(vectors.shape[1], 'number')}; the plane of PCA holds {share(kept)} of "
-        f"the variance ({share(flat.shares[0])} and {share(flat.shares[1])})."
+        f"{plural(len(points), what)} of {plural(vectors.shape[1], 'number')}; the plane of PCA holds {percent(kept)} "
+        f"of the variance ({percent(flat.shares[0])} and {percent(flat.shares[1])})."
     ]
     indices, values = near["cosine"]
     if len(points) > 1:
@@ -284,7 +284,7 @@ def _part(
     if groups and len(points) > 1:
         own = torch.tensor([point["group"] for point in points])
         same = (own[indices] == own[:, None]).double().mean()
-        said.append(f"Of the {indices.shape[1]} nearest by cosine {share(float(same))} are {alike}.")
+        said.append(f"Of the {indices.shape[1]} nearest by cosine {percent(float(same))} are {alike}.")
     rows = [
         [points[i]["label"], points[int(indices[i, 0])]["label"], "cosine of the nearest", float(values[i, 0])]
         for i in range(len(points) if len(points) > 1 else 0)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..draw import make
 from ..draw.description import Drawing, View, table
-from ..draw.words import by, count, number, plural, share
+from ..draw.words import by, count, number, percent, plural
 from ..models.contract import TokenGrid
 from .looking import chosen, convolutions, patch_blocks, patches_of, run, seeing, spread_over, whole
 from .numbers import averaged, picture_of, pixels_of, plain
@@ -41,14 +41,14 @@ VARIABLES = 4  # of a series that are drawn
 COMPONENTS = 6  # of tokens
 
 
-class Seen(NamedTuple):
+class LayerMaps(NamedTuple):
     """What is kept of a layer: the strongest of its maps, made small at once."""
 
     kept: list[int]  # the channels shown
     maps: Tensor  # (kept, H, W) or (kept, T)
     size: tuple[int, ...]  # channels, then places, before they were made small
     strength: list[float]  # of the channels shown, the mean size of their values
-    silent: float  # the share of all channels that are zero everywhere
+    silent: float  # the fraction of all channels that are zero everywhere
 
 
 def suits(subject: Subject) -> bool:
@@ -75,7 +75,7 @@ def view(subject: Subject) -> View:
         else f"{first[0]} has {first[1]} values"
     )
     silent = max(rows, key=lambda row: row[3])
-    dead = f" In {silent[0]}, {share(silent[3])} of the channels are zero everywhere." if silent[3] > 0 else ""
+    dead = f" In {silent[0]}, {percent(silent[3])} of the channels are zero everywhere." if silent[3] > 0 else ""
     left = (
         f" {len(rows)} of {len(names)} layers with maps are shown; layer= names any other."
         if len(rows) < len(names)
@@ -85,7 +85,7 @@ def view(subject: Subject) -> View:
         "layer": "text",
         "channels and places": "text",
         "strongest channel, mean size": "number",
-        "silent channels": "share",
+        "silent channels": "fraction",
     }
     return View(
         id="features",
@@ -136,9 +136,9 @@ def _main(names: list[str]) -> list[str]:
     return names
 
 
-def _look(subject: Subject, i: int, names: list[str]) -> dict[str, Seen]:
+def _look(subject: Subject, i: int, names: list[str]) -> dict[str, LayerMaps]:
     """What is kept of those layers, made small as they are computed."""
-    found: dict[str, Seen] = {}
+    found: dict[str, LayerMaps] = {}
     grid, blocks = patches_of(subject), patch_blocks(subject)
 
     def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
@@ -152,7 +152,7 @@ def _look(subject: Subject, i: int, names: list[str]) -> dict[str, Seen]:
     return found
 
 
-def _strongest(y: Tensor) -> Seen:
+def _strongest(y: Tensor) -> LayerMaps:
     """The strongest maps of y (C, H, W) or (C, T). What is not finite, as the mask of a maximum, counts as zero."""
     y = y.nan_to_num(0.0, 0.0, 0.0)
     strength = y.abs().flatten(1).mean(1)  # (C,)
@@ -163,10 +163,10 @@ def _strongest(y: Tensor) -> Seen:
     elif maps.shape[1] > STEPS:
         maps = torch.nn.functional.adaptive_avg_pool1d(maps, STEPS)
     silent = float((y.flatten(1) == 0).all(1).double().mean())
-    return Seen(kept.tolist(), maps, tuple(y.shape), plain(strength[kept]), silent)
+    return LayerMaps(kept.tolist(), maps, tuple(y.shape), plain(strength[kept]), silent)
 
 
-def _tokens(grid: TokenGrid, z: Tensor) -> Seen:
+def _tokens(grid: TokenGrid, z: Tensor) -> LayerMaps:
     """The length of every patch's token and their principal components, as maps of the patches, from z (T, D)."""
     height, width = grid.rows, grid.columns
     z = z[grid.before :].detach().float().cpu()  # without the class token
@@ -176,7 +176,7 @@ def _tokens(grid: TokenGrid, z: Tensor) -> Seen:
     maps = (centred @ directions[:most].T).T.view(most, height, width)  # (components, H, W)
     parts = scales[:most].square() / scales.square().sum().clamp(min=1e-30)
     lengths = z.norm(dim=1).view(1, height, width)
-    return Seen(
+    return LayerMaps(
         [-1, *range(most)],
         torch.cat([lengths, maps]),
         (z.shape[1], height, width),
@@ -188,7 +188,7 @@ def _tokens(grid: TokenGrid, z: Tensor) -> Seen:
 # --- drawing --------------------------------------------------------------------------------------------------
 
 
-def _drawings(subject: Subject, i: int, name: str, seen: Seen) -> list[Drawing]:
+def _drawings(subject: Subject, i: int, name: str, seen: LayerMaps) -> list[Drawing]:
     if -1 in seen.kept:
         return _of_tokens(subject, i, name, seen)
     if seen.maps.ndim == 2:
@@ -232,13 +232,13 @@ def _signal(subject: Subject, i: int) -> list[Drawing]:
     if subject.kind != "series" or x.ndim != 2:
         return []
     series = [
-        {"name": f"variable {v + 1}", "part": "", "points": [[t + 1, y] for t, y in enumerate(plain(x[:, v]))]}
+        {"name": f"variable {v + 1}", "split": "", "points": [[t + 1, y] for t, y in enumerate(plain(x[:, v]))]}
         for v in range(min(VARIABLES, x.shape[1]))
     ]
     return [make.lines(f"Input: {subject.name(i)}", "step", series, zero=False)]
 
 
-def _of_tokens(subject: Subject, i: int, name: str, seen: Seen) -> list[Drawing]:
+def _of_tokens(subject: Subject, i: int, name: str, seen: LayerMaps) -> list[Drawing]:
     places = by(seen.size[1:])
     first = [
         {
@@ -251,7 +251,7 @@ def _of_tokens(subject: Subject, i: int, name: str, seen: Seen) -> list[Drawing]
         {
             "label": f"component {k + 1}",
             "values": plain(values),
-            "tip": [f"principal component {k + 1}", f"{share(part)} of the tokens' variance"],
+            "tip": [f"principal component {k + 1}", f"{percent(part)} of the tokens' variance"],
         }
         for k, part, values in zip(seen.kept[1:], seen.strength[1:], seen.maps[1:], strict=True)
     ]
@@ -261,7 +261,7 @@ def _of_tokens(subject: Subject, i: int, name: str, seen: Seen) -> list[Drawing]
     ]
 
 
-def _over_steps(subject: Subject, i: int, name: str, seen: Seen) -> Drawing:
+def _over_steps(subject: Subject, i: int, name: str, seen: LayerMaps) -> Drawing:
     """Channels by steps, the strongest channels first."""
     steps = seen.maps.shape[1]
     some = (

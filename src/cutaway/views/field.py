@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..draw import make
 from ..draw.description import Drawing, View, table
-from ..draw.words import count, number, plural, share
+from ..draw.words import count, number, percent, plural
 from ..errors import ModelError
 from ..inspect.layers import LayerTable, layer_table, table_of
 from ..inspect.receptive import ORANGE
@@ -46,7 +46,7 @@ class Field(NamedTuple):
     """What one layer sees."""
 
     theoretical: int  # pixels across
-    map: Tensor  # (H, W), the share of the gradient at each pixel
+    map: Tensor  # (H, W), the fraction of the gradient at each pixel
     effective: int  # pixels across of the square around the gradient's middle that holds 95 % of it
     frame: tuple[tuple[int, int], tuple[int, int]]  # first and after the last pixel, down and across
 
@@ -80,7 +80,7 @@ def view(subject: Subject) -> View:
         "layer": "text",
         "theoretical field, pixels": "count",
         "holds 95 % of the gradient, pixels": "count",
-        "gradient in the middle half": "share",
+        "gradient in the middle half": "fraction",
     }
     return View(
         id="field",
@@ -196,7 +196,7 @@ def _ends(line: Tensor, size: int) -> tuple[int, int]:
 
 
 def _inside(f: Field) -> float:
-    """The share of the gradient in the middle half of the frame, a quarter of its area."""
+    """The fraction of the gradient in the middle half of the frame, a quarter of its area."""
     (top, bottom), (left, right) = f.frame
     quarter = f.theoretical / 4
     rows, columns = torch.arange(f.map.shape[0]) + 0.5, torch.arange(f.map.shape[1]) + 0.5
@@ -216,7 +216,7 @@ def _overlay(subject: Subject, i: int, found: dict[str, Field]) -> Drawing:
             name,
             f"can see {plural(f.theoretical, 'pixel')} across",
             f"95\u202f% of the gradient within {count(f.effective)}",
-            f"{share(_inside(f))} of it in the middle quarter of the frame's area",
+            f"{percent(_inside(f))} of it in the middle quarter of the frame's area",
         ]
         values = averaged(f.map.float()[None], CELLS)[0]
         items.append(

@@ -1,7 +1,7 @@
 """View 9: how gradients travel, from the loss back through the layers and through time; and what shortcuts do to them.
 
 For a weight W, its gradient G = ∂L/∂W and a step ΔW of the optimizer, what is shown is ‖∂L/∂output‖ and ‖G‖ of each
-layer, and ‖ΔW‖ / ‖W‖, the share by which a step moves it.
+layer, and ‖ΔW‖ / ‖W‖, the fraction by which a step moves it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..draw import make
 from ..draw.description import Drawing, View, table
-from ..draw.words import number, plural, share, written
+from ..draw.words import number, percent, plural, written
 from ..inspect.outputs import carriers
 from .looking import examples_said
 from .network import layers_of
@@ -92,7 +92,7 @@ def view(subject: Subject) -> View:
                 "‖∂L/∂weight‖": "number",
                 "‖weight‖": "number",
                 "step / weight": "number",
-                "dead units": "share",
+                "dead units": "fraction",
             },
             rows,
         ),
@@ -104,13 +104,13 @@ def view(subject: Subject) -> View:
 
 
 @dataclass
-class Layer:
+class LayerGradients:
     """A module with weights of its own, in the order in which they were used."""
 
     name: str
     output: float = 0.0  # ‖∂L/∂output‖ over all examples
     calls: list[float] = field(default_factory=list)  # the same of each time that it ran
-    dead: float = 0.0  # share of its units that no gradient reaches
+    dead: float = 0.0  # fraction of its units that no gradient reaches
     weight: float = 0.0  # ‖W‖ of all its weights
     gradient: float = 0.0  # ‖∂L/∂W‖
     moving: int = 0  # how many weights have a gradient
@@ -141,7 +141,7 @@ class Layer:
 class Flow:
     """What one backward pass shows."""
 
-    layers: list[Layer]
+    layers: list[LayerGradients]
     steps: dict[str, list[float]] = field(default_factory=dict)  # recurrent layer → the norm that reaches each step
 
 
@@ -177,7 +177,7 @@ def gradient_flow(subject: Subject) -> Flow:
 def _backward(subject: Subject, of_the_batch: bool) -> Flow:
     model = subject.model
     layers = {
-        name: Layer(name)
+        name: LayerGradients(name)
         for name, module in model.named_modules()
         if any(p.requires_grad for p in module.parameters(recurse=False))
     }
@@ -221,7 +221,7 @@ def _own(model: nn.Module) -> str:
     return " and ".join(names)
 
 
-def _output(layer: Layer, used: dict[str, None]) -> Any:
+def _output(layer: LayerGradients, used: dict[str, None]) -> Any:
     """A hook that notes the gradient of what a module gives, when it comes: of a recurrent layer that of its steps and
     of its last states together, as either may be what is read."""
 
@@ -324,7 +324,7 @@ def lines(title: str, x: str, series: dict[str, list[list[Any]]]) -> Drawing:
     line is broken there."""
     parts = ("test", "val", "train", "")
     shown = [
-        {"name": name, "part": parts[min(k, 3)] if len(series) > 1 else "", "points": points}
+        {"name": name, "split": parts[min(k, 3)] if len(series) > 1 else "", "points": points}
         for k, (name, points) in enumerate(series.items())
     ]
     values = [y for points in series.values() for _, y in points if y is not None]
@@ -351,7 +351,7 @@ def bars(title: str, labels: list[str], columns: dict[str, list[float]], format:
     return make.rows(title, heads, rows)
 
 
-def _by_layer(layers: list[Layer], optimizer: str, lr: float) -> list[Drawing]:
+def _by_layer(layers: list[LayerGradients], optimizer: str, lr: float) -> list[Drawing]:
     """Curves from layer to layer; of few layers, bars with their names."""
     names = [layer.name for layer in layers]
     norms = {"output": [layer.output for layer in layers], "weight": [layer.gradient for layer in layers]}
@@ -365,10 +365,10 @@ def _by_layer(layers: list[Layer], optimizer: str, lr: float) -> list[Drawing]:
     return drawn if optimizer in KNOWN else drawn[:1]
 
 
-def _dead(layers: list[Layer]) -> Drawing:
+def _dead(layers: list[LayerGradients]) -> Drawing:
     shown = sorted((layer for layer in layers if layer.dead), key=lambda layer: -layer.dead)[:MOST_ROWS]
     columns = {"dead": [layer.dead for layer in shown]}
-    return bars("Dead units: no gradient reaches them", [layer.name for layer in shown], columns, "share")
+    return bars("Dead units: no gradient reaches them", [layer.name for layer in shown], columns, "fraction")
 
 
 def _by_step(name: str, norms: list[float]) -> Drawing:
@@ -395,7 +395,7 @@ def _said(flow: Flow, optimizer: str, lr: float) -> str:
     dead = max(flow.layers, key=lambda layer: layer.dead)
     if dead.dead:
         some = sum(1 for layer in flow.layers if layer.dead)
-        said += f" {plural(some, 'layer')} with dead units; most in {dead.name}, {share(dead.dead)}."
+        said += f" {plural(some, 'layer')} with dead units; most in {dead.name}, {percent(dead.dead)}."
     for name, norms in flow.steps.items():
         reached = [v for v in norms if v > LEAST]
         if reached:

@@ -15,7 +15,7 @@ from ..draw import make
 from ..draw.description import Drawing
 from ..draw.words import count, number, plural
 from .asking import arithmetic
-from .looks import Look
+from .looks import AttentionLook
 from .numbers import averaged, picture_of, pixels_of
 from .places import Side, of
 from .subject import Subject
@@ -38,10 +38,10 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Layer:
+class AttentionLayer:
     """One look, with what is kept of it."""
 
-    look: Look
+    look: AttentionLook
     queries: Side
     keys: Side
     heads: list[Head]
@@ -57,7 +57,7 @@ class Room:
     wide: int  # tokens in a matrix
 
 
-def layer_of(look: Look, both: tuple[Side, Side]) -> Layer:
+def layer_of(look: AttentionLook, both: tuple[Side, Side]) -> AttentionLayer:
     """The look without padding, and what its heads do."""
     queries, keys = of(look, both)
     t, s = queries.real, keys.real
@@ -66,10 +66,10 @@ def layer_of(look: Look, both: tuple[Side, Side]) -> Layer:
     distances = None if look.cross_attends else queries.distances()
     visible = _visible(bare)
     heads = [_head(bare.weights(h), distances, visible) for h in range(bare.heads)]
-    return Layer(bare, queries, keys, heads)
+    return AttentionLayer(bare, queries, keys, heads)
 
 
-def _visible(look: Look) -> float:
+def _visible(look: AttentionLook) -> float:
     """The bits of looking evenly at all that may be seen, as a mean over the queries."""
     mask = look.mask_of(0)
     if mask is None:
@@ -92,7 +92,7 @@ def _head(weights: Tensor, distances: Tensor | None, most: float) -> Head:
     return Head(float(bits.mean()), most, distance, own, float(weights[:, 0].mean()))
 
 
-def drawings_of(layer: Layer, head: int, asked: int | None, layers: int, picture: str | None) -> list[Drawing]:
+def drawings_of(layer: AttentionLayer, head: int, asked: int | None, layers: int, picture: str | None) -> list[Drawing]:
     """All heads of a layer as small maps, then some in whole, each with the arithmetic of one query."""
     look = layer.look
     room = _room(len(layer.queries.labels), len(layer.keys.labels), look.heads, layers)
@@ -109,7 +109,7 @@ def drawings_of(layer: Layer, head: int, asked: int | None, layers: int, picture
             {
                 "label": f"head {h}",
                 "group": look.name,
-                "values": _shares(averaged(maps[h][None], room.tile)[0]),
+                "values": _rounded_weights(averaged(maps[h][None], room.tile)[0]),
                 "tip": _tip(layer.heads[h], layer.queries.grid is not None),
             }
             for h in range(look.heads)
@@ -132,7 +132,7 @@ def _room(queries: int, keys: int, heads: int, layers: int) -> Room:
     return Room(tile, max(1, min(heads, MAPS // (layers * each))), long, wide)
 
 
-def _whole(layer: Layer, h: int, weights: Tensor, query: int, room: Room) -> list[Drawing]:
+def _whole(layer: AttentionLayer, h: int, weights: Tensor, query: int, room: Room) -> list[Drawing]:
     """One head: its tokens, its matrix, and the arithmetic of the query."""
     look, queries, keys = layer.look, layer.queries, layer.keys
     found: list[Drawing] = []
@@ -148,7 +148,7 @@ def _whole(layer: Layer, h: int, weights: Tensor, query: int, room: Room) -> lis
                 "title": "What a token looks at" + _of(t, len(queries.labels)),
                 "scale": "amount",
                 "items": items,
-                "weights": _shares(weights[t, s]),
+                "weights": _rounded_weights(weights[t, s]),
                 "query": query - t.start,
             }
         )
@@ -160,18 +160,20 @@ def _whole(layer: Layer, h: int, weights: Tensor, query: int, room: Room) -> lis
         found.append(
             make.matrix(
                 "Weights" + _of(t, len(queries.labels)),
-                _shares(weights[t, s]),
+                _rounded_weights(weights[t, s]),
                 ("query", queries.labels[t]),
                 ("key", keys.labels[s]),
                 scale="amount",
-                format="share",
+                format="fraction",
                 low=0,
             )
         )
     return [*found, *arithmetic(look, h, query, queries.labels[query], keys.labels)]
 
 
-def _overlays(layer: Layer, maps: list[Tensor], asked: int | None, layers: int, picture: str | None) -> list[Drawing]:
+def _overlays(
+    layer: AttentionLayer, maps: list[Tensor], asked: int | None, layers: int, picture: str | None
+) -> list[Drawing]:
     """What some patches look at, over the picture, one map for each head."""
     side = layer.queries
     assert side.grid is not None, "patches have places"
@@ -192,7 +194,7 @@ def _overlays(layer: Layer, maps: list[Tensor], asked: int | None, layers: int, 
                         {
                             "label": f"head {h}",
                             "picture": None,
-                            "values": _shares(weights[q, before:].reshape(rows, columns)),
+                            "values": _rounded_weights(weights[q, before:].reshape(rows, columns)),
                             "tip": [f"head {h}", *_tip(layer.heads[h], True)],
                             "warning": None,
                         }
@@ -248,8 +250,8 @@ def _item(label: str, tokens: Sequence[str]) -> dict[str, Any]:
     return {"label": label, "tokens": list(tokens), "values": [], "warning": None}
 
 
-def _shares(weights: Tensor) -> Any:
-    """Shares with three decimals: more would not be seen."""
+def _rounded_weights(weights: Tensor) -> Any:
+    """Fractions with three decimals: more would not be seen."""
     return [[round(value, 3) for value in row] for row in weights.double().tolist()]
 
 

@@ -58,7 +58,7 @@ def _hook(see: Seeing, name: str) -> Any:
 def examples_said(subject: Subject) -> str:
     """What is opened with the model, in words: 8 examples, a graph of 34 nodes, 8 graphs of 165 nodes."""
     if subject.kind != "graph":
-        return plural(subject.count, "random example" if subject.part is None else "example")
+        return plural(subject.count, "random example" if subject.split is None else "example")
     nodes = plural(len(subject.inputs[0]), "node")
     batch = subject.inputs[3] if len(subject.inputs) > 3 else None
     graphs = int(batch.max()) + 1 if batch is not None and len(batch) else 1

@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Look:
+class AttentionLook:
     """One attention on one example: h heads, T queries, S keys."""
 
     name: str  # of its module; with the number of the call where it is called again: blocks.0.attention#2
@@ -83,7 +83,7 @@ def names_of(model: nn.Module) -> dict[str, int]:
     return found
 
 
-def watch(model: nn.Module, inputs: tuple[Any, ...], see: Callable[[Look], Result]) -> list[Result]:
+def watch(model: nn.Module, inputs: tuple[Any, ...], see: Callable[[AttentionLook], Result]) -> list[Result]:
     """What `see` makes of every look, in the order of the computation, while the model runs on one example, (1, …)."""
     found: list[Result] = []
     times: Counter[str] = Counter()
@@ -131,7 +131,7 @@ def _named(name: str, k: int) -> str:
     return name if k == 1 else f"{name}#{k}"
 
 
-def _look(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output: Tensor) -> Look:
+def _look(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output: Tensor) -> AttentionLook:
     given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     q, k, v = module.split(given["x"], given.get("source"), None, given.get("positions"))
     causal = bool(given.get("causal", False))
@@ -142,7 +142,7 @@ def _look(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output:
         mask = mask.expand(len(mask), q.shape[2], k.shape[2])  # (1 or h, T, S)
         causal = causal or _hides_what_follows(mask)
     shared = module.heads // module.kv_heads
-    return Look(
+    return AttentionLook(
         name,
         module,
         q[0],
@@ -156,10 +156,10 @@ def _look(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output:
     )
 
 
-def _stepped(name: str, module: nn.Module, taken: list[tuple[Tensor, ...]]) -> Look:
+def _stepped(name: str, module: nn.Module, taken: list[tuple[Tensor, ...]]) -> AttentionLook:
     """The additive attention of all steps of the target as one look with one head."""
     queries, keys, h, mask, contexts, compared = zip(*taken)
-    return Look(
+    return AttentionLook(
         name,
         module,
         torch.stack(queries)[None],

@@ -246,11 +246,11 @@ def node_names(subject: Subject) -> list[str]:
     """What the nodes are called: by the data where it names them, else by their numbers."""
     names = [f"node {v}" for v in range(len(subject.inputs[0]))]
     whole = subject.data is not None and len(subject.inputs) == 3  # one graph, all of it
-    for part in subject.data.splits.values() if whole and subject.data is not None else ():
-        rows = getattr(part, "rows", None)
-        if isinstance(rows, Tensor) and len(getattr(part, "x", ())) == len(names):
+    for split in subject.data.splits.values() if whole and subject.data is not None else ():
+        rows = getattr(split, "rows", None)
+        if isinstance(rows, Tensor) and len(getattr(split, "x", ())) == len(names):
             for k, v in enumerate(rows.tolist()):
-                names[v] = part.name(k)
+                names[v] = split.name(k)
     return names
 
 

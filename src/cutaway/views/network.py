@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..draw.description import Drawing, Table, View, table
-from ..draw.words import by, count, plural, share
+from ..draw.words import by, count, percent, plural
 from ..inspect.layers import LayerTable, Row, layer_table, on_meta
 from ..models.registry import preset
 from .subject import Subject
@@ -84,7 +84,7 @@ def summary(layers: LayerTable) -> str:
     for what, whole in (("parameters", layers.parameters), ("multiply_adds", layers.multiply_adds)):
         most = max(blocks, key=lambda row: getattr(row, what) or 0)
         if whole and len(blocks) > 1:
-            part = share((getattr(most, what) or 0) / whole)
+            part = percent((getattr(most, what) or 0) / whole)
             said += f" The block with the most {what.replace('_', '-')} is {most.name}, with {part} of them."
     return said
 

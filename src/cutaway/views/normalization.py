@@ -56,7 +56,7 @@ SHARED = {
 
 
 @dataclass(frozen=True)
-class Seen:
+class NormalizedSets:
     """What is kept of a layer, and of what went through it."""
 
     kind: str
@@ -69,7 +69,7 @@ class Seen:
     centre: tuple[Tensor, Tensor]  # their means, before and after, (sets,)
     spread: tuple[Tensor, Tensor]  # their deviations, or the roots of their mean squares
     running: tuple[Tensor, Tensor] | None  # the means and deviations that it takes in their place
-    histogram: tuple[list[list[float]], list[list[float]]]  # [value, share] before and after
+    histogram: tuple[list[list[float]], list[list[float]]]  # [value, fraction] before and after
 
 
 def suits(subject: Subject) -> bool:
@@ -110,9 +110,9 @@ def _kind(module: nn.Module) -> str | None:
 # --- looking --------------------------------------------------------------------------------------------------------
 
 
-def _look(subject: Subject, names: dict[str, str]) -> dict[str, Seen]:
+def _look(subject: Subject, names: dict[str, str]) -> dict[str, NormalizedSets]:
     """What is kept of those layers in one pass, computed as they run; of one that runs several times, its first run."""
-    found: dict[str, Seen] = {}
+    found: dict[str, NormalizedSets] = {}
     inputs = subject.inputs if subject.kind == "graph" else tuple(x[:FEW] for x in subject.inputs)
     mask = inputs[1] if len(inputs) > 1 and inputs[1].dtype == torch.bool else None
 
@@ -125,7 +125,7 @@ def _look(subject: Subject, names: dict[str, str]) -> dict[str, Seen]:
     return {name: found[name] for name in names if name in found}
 
 
-def _seen(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | None) -> Seen:
+def _seen(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | None) -> NormalizedSets:
     sets, name = _sets(kind, module, x)
     after, _ = _sets(kind, module, y)
     if name == "token" and mask is not None and mask.shape == x.shape[:2]:  # padding is nothing
@@ -133,7 +133,7 @@ def _seen(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | Non
         sets, after = sets[real], after[real]
     squares = kind in ("RMS", "local response")
     block, whole = _block(kind, module, x)
-    return Seen(
+    return NormalizedSets(
         kind=kind,
         shape=tuple(x.shape),
         block=block,
@@ -173,18 +173,18 @@ def _running(module: nn.Module) -> tuple[Tensor, Tensor] | None:
 
 
 def _histograms(x: Tensor, y: Tensor) -> tuple[list[list[float]], list[list[float]]]:
-    """The share of all values in each of 48 bins, before and after, over one range that leaves out the far ends."""
+    """The fraction of all values in each of 48 bins, before and after, over one range that leaves out the far ends."""
     some = torch.cat([_thinned(x), _thinned(y)])
     low, high = (float(torch.quantile(some, q)) for q in (0.002, 0.998))
     high = high if high > low else low + 1
     middles = [low + (high - low) * (k + 0.5) / BINS for k in range(BINS)]
 
-    def shares(values: Tensor) -> list[list[float]]:
+    def fractions(values: Tensor) -> list[list[float]]:
         bins = ((values.flatten() - low) / (high - low) * BINS).long().clamp(0, BINS - 1)
         part = torch.bincount(bins, minlength=BINS).double() / values.numel()
         return [[float(f"{m:.4g}"), p] for m, p in zip(middles, plain(part))]
 
-    return shares(x), shares(y)
+    return fractions(x), fractions(y)
 
 
 def _thinned(x: Tensor, most: int = 100_000) -> Tensor:
@@ -221,7 +221,7 @@ def _block(kind: str, module: nn.Module, x: Tensor) -> tuple[Tensor, tuple[int, 
 # --- drawing --------------------------------------------------------------------------------------------------------
 
 
-def _drawings(name: str, one: Seen) -> list[Drawing]:
+def _drawings(name: str, one: NormalizedSets) -> list[Drawing]:
     word = "root mean square" if one.kind in ("RMS", "local response") else "deviation"
     running = one.running or (None, None)
     return [
@@ -232,12 +232,12 @@ def _drawings(name: str, one: Seen) -> list[Drawing]:
             "How all values are spread out",
             "value",
             [{"name": n, "points": p} for n, p in zip(("before", "after"), one.histogram)],
-            format="share",
+            format="fraction",
         ),
     ]
 
 
-def _tiles(name: str, one: Seen) -> Drawing:
+def _tiles(name: str, one: NormalizedSets) -> Drawing:
     """The block, a tile for each example."""
     n, c, p = one.block.shape
     cut = [f"{s} of {plural(w, what)}" for s, w, what in zip((n, c, p), one.whole, _WHAT) if s < w]
@@ -253,7 +253,7 @@ def _tiles(name: str, one: Seen) -> Drawing:
 _WHAT = ("example", "channel", "place")
 
 
-def _lines(title: str, one: Seen, values: tuple[Tensor, Tensor], running: Tensor | None) -> Drawing:
+def _lines(title: str, one: NormalizedSets, values: tuple[Tensor, Tensor], running: Tensor | None) -> Drawing:
     before, after = (plain(v) for v in values)
     series = [("before", before), ("after", after)]
     if running is not None:
@@ -264,7 +264,7 @@ def _lines(title: str, one: Seen, values: tuple[Tensor, Tensor], running: Tensor
     )
 
 
-def _summary(names: dict[str, str], seen: dict[str, Seen]) -> str:
+def _summary(names: dict[str, str], seen: dict[str, NormalizedSets]) -> str:
     kinds = {kind: sum(k == kind for k in names.values()) for kind in KINDS}
     said = ", ".join(f"{plural(n, f'{kind} normalization')}" for kind, n in kinds.items() if n)
     words = [f"The model has {said}."]
@@ -285,11 +285,11 @@ def _summary(names: dict[str, str], seen: dict[str, Seen]) -> str:
     return " ".join(words)
 
 
-def _typical(one: Seen) -> float:
+def _typical(one: NormalizedSets) -> float:
     return float(one.spread[0].median()) or 1.0
 
 
-def _table(seen: dict[str, Seen]) -> Any:
+def _table(seen: dict[str, NormalizedSets]) -> Any:
     columns = {"layer": "text", "kind": "text", "input": "text", "sets": "count"}
     heads = ("mean", "deviation or root mean square")
     columns |= {f"{head}, {when}": "text" for head in heads for when in ("before", "after")}

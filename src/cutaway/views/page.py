@@ -36,7 +36,7 @@ def describe(subject: Subject, names: Sequence[str] = ()) -> Page:
         if not module_of(name).suits(subject):
             raise ModelError(
                 f"The view {name} ({sayings(name)['SAYS'].rstrip('.')}) has nothing to show of {subject.preset.name}"
-                f"{' with these examples' if subject.part else ''}. These have: {', '.join(suitable(subject))}."
+                f"{' with these examples' if subject.split else ''}. These have: {', '.join(suitable(subject))}."
             )
     if not names:
         suit = suitable(subject)

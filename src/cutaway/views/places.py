@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..data.sets import IGNORED
 from .looking import patches_of
-from .looks import Look
+from .looks import AttentionLook
 from .subject import Subject
 
 
@@ -47,7 +47,7 @@ def sides(subject: Subject, i: int) -> tuple[Side, Side]:
     return source, _tokens(subject, i, 1) if subject.kind == "seq2seq" else source
 
 
-def of(look: Look, both: tuple[Side, Side]) -> tuple[Side, Side]:
+def of(look: AttentionLook, both: tuple[Side, Side]) -> tuple[Side, Side]:
     """Where the queries of a look stand, and where its keys."""
     source, target = both
     if look.cross_attends:

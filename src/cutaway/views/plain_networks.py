@@ -118,5 +118,5 @@ def _points(pairs: Any) -> list[list[Any]]:
 
 def _lines(title: str, x: str, values: list[list[list[Any]]]) -> Drawing:
     names = (("residual", "test"), ("plain", "val"))
-    series = [{"name": name, "part": part, "points": v} for (name, part), v in zip(names, values)]
+    series = [{"name": name, "split": split, "points": v} for (name, split), v in zip(names, values)]
     return make.lines(title, x, series, log=True, zero=False)

@@ -303,8 +303,8 @@ def _of_rotation(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]
     alike = _by_distance(ones, ones, places)
     q, k = _real_pair(subject, name)
     real = _by_distance(q, k, places) * module.scale
-    series = [{"name": "", "part": "all", "points": [[p, _digits(alike[p])] for p in places.tolist()]}]
-    own = [{"name": "", "part": "all", "points": [[p, _digits(real[p])] for p in places.tolist()]}]
+    series = [{"name": "", "split": "all", "points": [[p, _digits(alike[p])] for p in places.tolist()]}]
+    own = [{"name": "", "split": "all", "points": [[p, _digits(real[p])] for p in places.tolist()]}]
     zero = next((p for p in places.tolist() if alike[p] < 0.5), None)
     fallen = f" falls below half at distance {zero}" if zero is not None else " stays above half"
     said = (

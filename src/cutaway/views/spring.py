@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..draw import make
 from ..draw.description import Drawing
-from ..draw.words import number, plural, share
+from ..draw.words import number, percent, plural
 from ..errors import SettingError
 from ..inspect.projection import pca
 from .looking import resting
@@ -186,7 +186,7 @@ def axes(shares: tuple[float, float] | None) -> dict[str, str]:
     if shares is None:
         return {"x": "", "y": ""}
     names = ("1st component", "2nd component")
-    return {k: f"{name}, {share(part)} of the variance" for k, name, part in zip("xy", names, shares)}
+    return {k: f"{name}, {percent(part)} of the variance" for k, name, part in zip("xy", names, shares)}
 
 
 def _context(one: Occurrence) -> str:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..draw import make
 from ..draw.description import Drawing, View, table
-from ..draw.words import count, number, share
+from ..draw.words import count, number, percent
 from ..errors import ModelError, SettingError
 from ..training.checkpoint import load_weights
 from ..training.snapshots import kept
@@ -88,7 +88,7 @@ def view(subject: Subject) -> View:
         title=f"{shown['title']} over time",
         says=f"{shown['says'].rstrip('.')}, at {len(found)} moments of training, from the first to the last.",
         summary=_said(found, rows, len(every)),
-        table=table({"moment": "text", "loss of these examples": "number", "moved since the first": "share"}, rows),
+        table=table({"moment": "text", "loss of these examples": "number", "moved since the first": "fraction"}, rows),
         drawings=[_choice(found)],
     )
 
@@ -181,5 +181,5 @@ def _said(found: list[tuple[Moment, View]], rows: list[list[Any]], every: int) -
     some = f" {len(found)} of {every} moments are shown." if len(found) < every else ""
     loss = [row[1] for row in (rows[0], rows[-1])]
     went = f" The loss of these examples goes from {number(loss[0])} to {number(loss[1])}" if None not in loss else ""
-    moved = f"{went}, and weights move by {share(rows[-1][2])} of their size." if went else ""
+    moved = f"{went}, and weights move by {percent(rows[-1][2])} of their size." if went else ""
     return f"At {first.name}: {before['summary']} At {last.name}: {after['summary']}{moved}{some}"

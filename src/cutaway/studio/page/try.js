@@ -1,7 +1,7 @@
 // Something of one's own for the model as it stands: a text, a drawing, a picture, the beginning of a text.
 
 import { html } from "../draw/dom.js";
-import { share } from "../draw/format.js";
+import { percent } from "../draw/format.js";
 import { failing, throttled } from "./controls.js";
 import { put } from "./player.js";
 
@@ -222,7 +222,7 @@ function bars(answers) {
     const bar = html("span", { class: "bar" }, html("i", {}));
     const size = probability ?? Math.max(0, (score ?? 0) / largest);
     /** @type {HTMLElement} */ (bar.firstElementChild).style.setProperty("width", `${100 * size}%`);
-    const value = probability === undefined ? String(score) : share(probability);
+    const value = probability === undefined ? String(score) : percent(probability);
     return html("li", {}, html("span", { class: "name" }, visible(name)), bar, html("span", { class: "value" }, value));
   });
   return html("ol", { class: "bars" }, ...rows);

@@ -105,7 +105,7 @@ def _window(window: dict[str, Any], column: str, key: str) -> Drawing:
     drawing = _lines(
         f"{column}, {window['name']}", "step", {k: [[x, y] for x, y in zip(steps, c)] for k, c in curves.items()}
     )
-    drawing["series"][-1]["part"] = COLOURS["linear"]  # whichever is the best: the axis has room for one more colour
+    drawing["series"][-1]["split"] = COLOURS["linear"]  # whichever is the best: the axis has room for one more colour
     return {**drawing, "mark": {"x": 0, "label": "forecast"}}
 
 
@@ -114,7 +114,7 @@ def _lines(title: str, x: str, curves: dict[str, list[list[Any]]], zero: bool = 
         title,
         x,
         [
-            {"name": SHORT.get(key, key), "part": COLOURS.get(key, ""), "points": points}
+            {"name": SHORT.get(key, key), "split": COLOURS.get(key, ""), "points": points}
             for key, points in curves.items()
         ],
         zero=zero,

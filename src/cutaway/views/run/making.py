@@ -8,7 +8,7 @@ from typing import Any
 
 from ...draw import make
 from ...draw.description import Drawing, View, table
-from ...draw.words import UNKNOWN, count, duration, metric, moment, plural, share, written
+from ...draw.words import UNKNOWN, count, duration, metric, moment, percent, plural, written
 from .chosen import settings, text
 from .documents import INSIDE, Cell
 
@@ -67,7 +67,7 @@ def _lines(
     return make.lines(
         name[:1].upper() + name[1:],
         "epoch",
-        [{"name": split, "part": split, "points": points} for split, points in splits.items()],
+        [{"name": split, "split": split, "points": points} for split, points in splits.items()],
         format=format,
         log=log,
         zero=zero,
@@ -127,7 +127,7 @@ def data(run: dict[str, Any]) -> View:
     total = sum(splits.values()) or 1
     drawings: list[Drawing] = [
         {
-            "kind": "shares",
+            "kind": "fractions",
             "title": "Examples in each split",
             "parts": [{"name": name, "value": n} for name, n in splits.items()],
         }
@@ -148,14 +148,14 @@ def data(run: dict[str, Any]) -> View:
         heads = list(dict.fromkeys(name for column in columns for name in column))
         rows = [[column.get(h) for h in heads] for column in columns]
         drawings.append({"kind": "prose", "title": "Columns", "table": table(dict.fromkeys(heads, "text"), rows)})
-    each = ", ".join(f"{count(n)} {name} ({share(n / total)})" for name, n in splits.items())
+    each = ", ".join(f"{count(n)} {name} ({percent(n / total)})" for name, n in splits.items())
     return View(
         id="data",
         title="Data",
         says="The model learns from the train split; val chooses among epochs; test is opened once, at the end.",
         summary=f"{plural(sum(splits.values()), 'example')} of {about['name']}: {each}.",
         table=table(
-            {"split": "text", "examples": "count", "fraction": "share"},
+            {"split": "text", "examples": "count", "fraction": "fraction"},
             [[name, n, n / total] for name, n in splits.items()],
         ),
         drawings=drawings,
@@ -166,7 +166,7 @@ def _spread(columns: list[dict[str, Any]], rows: int) -> Drawing:
     """A small histogram of each column."""
     items = []
     for column in columns:
-        gaps = f"{share(column['missing'] / max(rows, 1))} missing" if column["missing"] else ""
+        gaps = f"{percent(column['missing'] / max(rows, 1))} missing" if column["missing"] else ""
         different = f", {plural(column['different'], 'value')}" if "different" in column else ""
         keys = ("name", "counts", "ends", "labels", "missing")
         shown = {key: column[key] for key in keys if key in column}

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...data.splits import split_hash
 from ...draw.description import Drawing, View, table
-from ...draw.words import metric, number, plural, share, written
+from ...draw.words import metric, number, percent, plural, written
 
 NOUNS = {
     "image": "image",
@@ -94,9 +94,9 @@ def figure(run: dict[str, Any], evaluation: dict[str, Any]) -> Drawing:
         "title": f"{name[:1].upper()}{name[1:]} on the {evaluation['split']} split",
         "phrase": phrase(run, evaluation),
         "format": format,
-        "part": evaluation["split"],
+        "split": evaluation["split"],
         **evaluation["metrics"][key],
-        "end": 1 if format == "share" else None,
+        "end": 1 if format == "fraction" else None,
         "baseline": evaluation.get("baseline"),
     }
 
@@ -123,7 +123,7 @@ def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
         "example": "text",
         "actual": "text",
         "predicted": "text",
-        "confidence": "share",
+        "confidence": "fraction",
         "loss": "number",
     }
     columns = list(
@@ -198,7 +198,7 @@ def _said(mistake: dict[str, Any], evaluation: dict[str, Any]) -> tuple[str, str
 
 
 def _sure(mistake: dict[str, Any]) -> str:
-    return f"{share(mistake['confidence'])} sure" if mistake["confidence"] is not None else ""
+    return f"{percent(mistake['confidence'])} sure" if mistake["confidence"] is not None else ""
 
 
 def _cells(mistake: dict[str, Any], columns: list[str]) -> list[str | None]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...draw import make
 from ...draw.description import Drawing, View, table
-from ...draw.words import UNKNOWN, count, number, share
+from ...draw.words import UNKNOWN, count, number, percent
 
 GRID = np.linspace(0, 1, 101).tolist()  # where tasks/scores.py has read the curves off
 Curve = dict[str, Any]
@@ -87,16 +87,16 @@ def _over(title: str, x: str, curves: dict[str, list[Any]], two: bool) -> Drawin
         title,
         x,
         [
-            {"name": "model" if two else name, "points": points, **({"part": "test"} if two else {})}
+            {"name": "model" if two else name, "points": points, **({"split": "test"} if two else {})}
             for name, points in curves.items()
         ],
-        x_format="share",
-        format="share",
+        x_format="fraction",
+        format="fraction",
     )
 
 
 def _grey(name: str, values: list[float]) -> dict[str, Any]:
-    return {"name": name, "part": "train", "points": _at(values)}
+    return {"name": name, "split": "train", "points": _at(values)}
 
 
 def _at(values: list[float]) -> list[list[float]]:
@@ -114,9 +114,9 @@ def _best(curve: Curve) -> str:
     operating = curve.get("operating")
     if operating:
         precision = operating["precision"]
-        said += f" Where it decides it finds {share(operating['recall'])} of them, and takes "
-        said += f"{share(operating['false_positives'])} of the others for one"
-        said += f"; {share(precision)} of those that it calls so are." if precision is not None else "."
+        said += f" Where it decides it finds {percent(operating['recall'])} of them, and takes "
+        said += f"{percent(operating['false_positives'])} of the others for one"
+        said += f"; {percent(precision)} of those that it calls so are." if precision is not None else "."
     return said
 
 
@@ -161,21 +161,23 @@ def calibration(found: dict[str, Any], total: int) -> View:
         says=f"Over {of}, {was}, in tenths; on the line a probability means what it says, below it the model is too "
         f"sure. The expected calibration error is the mean distance from the line, weighted by examples; few examples "
         f"make it larger than it is.{_choice(found['examples'], total)}",
-        summary=f"Expected calibration error {share(error['value'])} ({share(error['low'])} – {share(error['high'])}); "
-        f"Brier score {number(round(found['brier'], 4))}. {_sure(bins)}",
+        summary=f"Expected calibration error {percent(error['value'])} "
+        f"({percent(error['low'])} – {percent(error['high'])}); Brier score {number(round(found['brier'], 4))}. "
+        f"{_sure(bins)}",
         table=table(
-            {"said": "share", "was": "share", "examples": "count"}, [[b["said"], b["was"], b["count"]] for b in bins]
+            {"said": "fraction", "was": "fraction", "examples": "count"},
+            [[b["said"], b["was"], b["count"]] for b in bins],
         ),
         drawings=[
             make.lines(
                 "Reliability: how often it was so",
                 "said probability",
                 [
-                    {"name": "exact", "part": "train", "points": [[0, 0], [1, 1]]},
-                    {"name": "model", "part": "test", "points": [[b["said"], b["was"]] for b in bins]},
+                    {"name": "exact", "split": "train", "points": [[0, 0], [1, 1]]},
+                    {"name": "model", "split": "test", "points": [[b["said"], b["was"]] for b in bins]},
                 ],
-                x_format="share",
-                format="share",
+                x_format="fraction",
+                format="fraction",
             ),
             {
                 "kind": "histogram",
@@ -184,7 +186,7 @@ def calibration(found: dict[str, Any], total: int) -> View:
                 "counts": found["counts"],
                 "of": "probability",
                 "x": "said probability",
-                "x_format": "share",
+                "x_format": "fraction",
             },
         ],
     )
@@ -196,7 +198,7 @@ def _sure(bins: list[dict[str, Any]]) -> str:
     apart = sum(b["count"] * (b["said"] - b["was"]) for b in bins) / total
     if abs(apart) < 0.01:
         return "All in all it is as sure as it may be."
-    return f"All in all it is {'too sure' if apart > 0 else 'less sure than it may be'}, by {share(abs(apart))}."
+    return f"All in all it is {'too sure' if apart > 0 else 'less sure than it may be'}, by {percent(abs(apart))}."
 
 
 # --- importance -----------------------------------------------------------------------------------------------
@@ -208,8 +210,8 @@ def importance(found: dict[str, Any], split: str) -> View:
     """What is lost where a column is shuffled."""
     columns = found["columns"]
     rmse = found["metric"] == "rmse"
-    format = "number" if rmse else "share"
-    written = number if rmse else share
+    format = "number" if rmse else "fraction"
+    written = number if rmse else percent
     lost = "RMSE gained" if rmse else "accuracy lost"
     ends = [x for c in columns for x in (c["low"], c["high"], 0.0)]
     low, high = min(ends), max(ends)
@@ -245,7 +247,7 @@ def importance(found: dict[str, Any], split: str) -> View:
                         "name": lost,
                         "format": format,
                         "mark": "dot",
-                        "part": split,
+                        "split": split,
                         "domain": [low, high if high > low else low + 1],
                     }
                 ],
