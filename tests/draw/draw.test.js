@@ -65,7 +65,7 @@ test("a class without examples has no interval and says why", () => {
 });
 
 test("bars end where their numbers still have room, and what is unknown has none", () => {
-  const columns = [{ name: "multiply-adds", format: "count", mark: "bar" }];
+  const columns = [{ name: "MACs", format: "count", mark: "bar" }];
   const cells = [40_000_000_000, 1, 0, null].map((value) => ({ label: "layer", cells: [{ value }], tip: [] }));
   for (const width of WIDTHS) {
     const drawn = rows({ title: "Layers", columns, rows: cells }, width);

@@ -300,10 +300,10 @@ def test_data_shows_parts_notes_and_columns() -> None:
 
 def test_the_network_tells_unknown_from_nothing() -> None:
     view = network(samples.layers())
-    assert cells(view, "multiply-adds") == [117600, None]
+    assert cells(view, "MACs") == [117600, None]
     assert cells(view, "output") == ["6 × 28 × 28", "84"]
     assert "at least" in view["summary"]
-    assert "unknown multiply-adds" in view["drawings"][0]["rows"][1]["tip"]
+    assert "unknown MACs" in view["drawings"][0]["rows"][1]["tip"]
     assert view["drawings"][1]["facts"][0][1]["link"] == "https://doi.org/10.1109/5.726791"
     assert network(samples.layers() | {"card": None})["drawings"] == view["drawings"][:1]
 

@@ -37,7 +37,7 @@ MISLEADS = (
 OPTIONS: dict[str, str] = {"word": "the word that is followed through the layers: word=spring"}
 
 WORDS, EXAMPLES = 500, 500  # that are shown at most
-COST = 20e9  # multiply-adds that may be spent on examples
+COST = 20e9  # MACs that may be spent on examples
 CHUNK = 32  # examples in one pass
 NEAR = 5  # neighbours
 SMALL, PICTURES = 28, 700_000  # pixels of an example's picture; characters of all of them

@@ -52,7 +52,7 @@ GRADIENTS = {"sgd": 1.0, "momentum": 1.0, "nesterov": 1.9}
 DECAY, TINY = 0.95, 1e-6  # Adadelta's ρ and ε here; its first step is √ε g / √((1 − ρ) g² + ε)
 KNOWN = {*SIGNS, *GRADIENTS, "adadelta"}  # optimizers; Muon's step is not one of each layer by itself
 USUAL = {"optimizer": "adamw", "lr": 1e-3}  # where neither run nor card says it
-MOST = 4e9  # multiply-adds of the examples that are looked at
+MOST = 4e9  # MACs of the examples that are looked at
 FEW = 5  # layers from which on they are drawn as a curve
 MOST_ROWS = 20
 LEAST = 1e-30  # a norm below this is none: it is drawn as missing
@@ -146,7 +146,7 @@ class Flow:
 
 
 def affordable(subject: Subject) -> Subject:
-    """The subject with as many of its first examples as take no more than MOST multiply-adds, at least one."""
+    """The subject with as many of its first examples as take no more than MOST MACs, at least one."""
     if subject.kind == "graph" or subject.count == 1:
         return subject
     most = max(1, int(MOST // max(1, layers_of(subject).multiply_adds)))

@@ -184,11 +184,8 @@ def network(layers: dict[str, Any], folder: str = "", inside: bool = False) -> V
     rows = layers["rows"]
     tree: Drawing | None = layers.get("tree")
     drawing: Drawing = tree or make.rows(
-        "Parameters and multiply-adds of each layer",
-        [
-            make.bar("parameters"),
-            make.bar("multiply-adds"),
-        ],
+        "Parameters and MACs of each layer",
+        [make.bar("parameters"), make.bar("MACs")],
         [
             {
                 "label": row["name"],
@@ -199,7 +196,7 @@ def network(layers: dict[str, Any], folder: str = "", inside: bool = False) -> V
             for row in rows
         ],
     )
-    multiply_adds = f"{written(layers['multiply_adds'], 'count')} multiply-adds"
+    multiply_adds = f"{written(layers['multiply_adds'], 'count')} MACs (multiply-adds)"
     if not layers.get("complete", True):
         multiply_adds = f"at least {multiply_adds} (those of some layers are unknown)"
     return View(
@@ -214,7 +211,7 @@ def network(layers: dict[str, Any], folder: str = "", inside: bool = False) -> V
                 "type": "text",
                 "output": "text",
                 "parameters": "count",
-                "multiply-adds": "count",
+                "MACs": "count",
                 "receptive field": "count",
             },
             [
@@ -238,7 +235,7 @@ def _costs(row: dict[str, Any]) -> list[str]:
         f"{row['name']}, {row['type']}",
         f"gives {_shape(row['shape'])}",
         f"{written(row['parameters'], 'count')} parameters",
-        f"{written(row['multiply_adds'], 'count')} multiply-adds",
+        f"{written(row['multiply_adds'], 'count')} MACs",
     ]
     field = row.get("receptive_field")
     return [*said, f"sees {count(field)} × {count(field)} of the input"] if field else said
