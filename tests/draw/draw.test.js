@@ -101,7 +101,7 @@ test("a simplest guess with a long name stands within the drawing", () => {
 });
 
 test("what was said of an example is whole in the gallery, and a long text takes the lines that others leave", () => {
-  const item = { name: "from 1959-11", picture: null, note: "", words: "Passengers 471.6 (362 to 622) → 437.3 (412.3 to 456.1)" };
+  const item = { name: "from 1959-11", image: null, note: "", words: "Passengers 471.6 (362 to 622) → 437.3 (412.3 to 456.1)" };
   const { svg, targets } = gallery({ title: "Worst", items: [{ ...item, lines: ["text one two three four five six seven eight nine"] }] }, 368);
   const shown = all(svg, "text").filter((text) => text.attributes.class === "name strong").map((text) => text.children[0]);
   assert.equal(shown.join(" "), item.words);
@@ -109,9 +109,9 @@ test("what was said of an example is whole in the gallery, and a long text takes
   assert.ok(all(svg, "text").every((text) => Number(text.attributes.y) <= targets[0].box[1] + targets[0].box[3] + 4));
 });
 
-test("only pictures that lie in the page are shown", () => {
+test("only images that lie in the page are shown", () => {
   const item = { name: "a", words: "cat → dog", note: "", lines: [] };
-  const items = ["data:image/png;base64,AA==", "https://example.org/a.png", "data:text/html,x", null].map((picture) => ({ ...item, picture }));
+  const items = ["data:image/png;base64,AA==", "https://example.org/a.png", "data:text/html,x", null].map((image) => ({ ...item, image }));
   assert.equal(all(gallery({ title: "Worst", items }, 700).svg, "image").length, 1);
 });
 

@@ -82,17 +82,17 @@ def equation() -> Drawing:
 
 
 def overlay() -> Drawing:
-    """Two maps over one picture; the second fails its check."""
+    """Two maps over one image; the second fails its check."""
     import torch
 
     from cutaway.views.numbers import pixels_of
 
-    picture = pixels_of(torch.linspace(0, 1, 64).reshape(1, 8, 8))
+    image = pixels_of(torch.linspace(0, 1, 64).reshape(1, 8, 8))
     warning = "fails its check: the parts sum to 3.1, the output is 7.9"
     items = [
-        {"label": "gradient", "picture": picture, "values": maps(1, 8, 8)[0], "tip": ["gradient"], "warning": None},
-        {"label": HOSTILE, "picture": picture, "values": maps(2, 4, 4)[1], "tip": ["patches"], "warning": warning},
-        {"label": "no picture", "picture": None, "values": maps(2, 4, 4)[1], "tip": [], "warning": None},
+        {"label": "gradient", "image": image, "values": maps(1, 8, 8)[0], "tip": ["gradient"], "warning": None},
+        {"label": HOSTILE, "image": image, "values": maps(2, 4, 4)[1], "tip": ["patches"], "warning": warning},
+        {"label": "no image", "image": None, "values": maps(2, 4, 4)[1], "tip": [], "warning": None},
     ]
     return {"kind": "overlay", "title": "What speaks for it", "scale": "signed", "items": items, "opacity": 0.7}
 

@@ -214,10 +214,10 @@ def test_bins_hold_every_error_and_none_mixes_signs(errors: list[float]) -> None
 # --- mistakes -------------------------------------------------------------------------------------------------
 
 
-def test_the_worst_are_shown_with_their_pictures() -> None:
+def test_the_worst_are_shown_with_their_images() -> None:
     view = worst(samples.run(), samples.classification())
     item = view["drawings"][0]["items"][0]
-    assert (item["words"], plain(item["note"]), item["picture"]) == ("cat → dog", "99.0 % sure", samples.PICTURE)
+    assert (item["words"], plain(item["note"]), item["image"]) == ("cat → dog", "99.0 % sure", samples.PICTURE)
     assert plain(view["summary"]) == "The worst, a/1.png, was cat; the model said dog, 99.0 % sure."
 
 

@@ -100,7 +100,7 @@ def test_examples_of_a_run_are_coloured_by_class(digits_run: Run) -> None:
     assert drawing["groups"] == [str(k) for k in range(10)]
     assert {point["group"] for point in drawing["points"]} == set(range(10))
     assert [place["name"] for place in drawing["places"]] == ["PCA", "t-SNE"]
-    assert all(point["picture"].startswith("data:image/png") for point in drawing["points"])
+    assert all(point["image"].startswith("data:image/png") for point in drawing["points"])
     assert "of the same class" in found["summary"]
     assert "% of the variance" in drawing["places"][0]["x"].replace("\u202f", " ")
 

@@ -13,7 +13,7 @@ import { hatching, map } from "./raster.js";
  *   column_name: string, note?: string }} Matrix
  */
 
-const CELLS = 900; // those that are drawn one by one, with room between; more are one picture
+const CELLS = 900; // those that are drawn one by one, with room between; more are one image
 const MOST = 4096; // those that the keyboard goes through one by one; of more it goes through rows
 const LINE = 14; // pixels that a name needs
 

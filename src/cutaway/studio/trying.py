@@ -1,4 +1,4 @@
-"""What the model makes of something of a person's own, as it stands at this moment of its training: a text, a picture,
+"""What the model makes of something of a person's own, as it stands at this moment of its training: a text, an image,
 the beginning of a text. It goes the way that `cutaway predict` and `cutaway generate` go, with their preprocessing.
 """
 
@@ -27,7 +27,7 @@ from .building import Built
 LIKELIEST = 10  # classes or tokens that are shown
 SAMPLES, MOST_TOKENS = 3, 200
 LETTERS = 5_000  # of a text that is tried
-DARK = 0.5  # mean brightness below which pictures are drawn light on dark
+DARK = 0.5  # mean brightness below which images are drawn light on dark
 
 
 def way_to_try(built: Built) -> dict[str, Any] | None:
@@ -35,8 +35,8 @@ def way_to_try(built: Built) -> dict[str, Any] | None:
     to it; None where there is no way to type or draw it."""
     spec, data = built.ready.data.spec, built.ready.data
     if isinstance(spec, ImageSpec):
-        picture = data.splits["train"].picture(0)
-        return {"kind": "image", "dark": picture is not None and _is_dark(picture)}
+        image = data.splits["train"].picture(0)
+        return {"kind": "image", "dark": image is not None and _is_dark(image)}
     if isinstance(spec, PairSpec):
         return {"kind": "pairs", "like": _first_row(data.splits["train"], "source")}
     if isinstance(spec, TextSpec):
@@ -57,7 +57,7 @@ def tried(built: Built, asked: Mapping[str, Any], folder: Path) -> dict[str, Any
             raise DataError(f"Nothing can be typed or drawn for {built.ready.data.spec.kind} data.")
         with torch.random.fork_rng([]), torch.no_grad():
             if way["kind"] == "image":
-                return _picture(built, folder / f"picture-{int(asked['picture'])}.png") if "picture" in asked else {}
+                return _image(built, folder / f"image-{int(asked['image'])}.png") if "image" in asked else {}
             text = str(asked.get("text", ""))[:LETTERS]
             if way["kind"] == "next":
                 return _next(built, text, asked)
@@ -71,8 +71,8 @@ def tried(built: Built, asked: Mapping[str, Any], folder: Path) -> dict[str, Any
 # --- what is said of an example ------------------------------------------------------------------------------------
 
 
-def _picture(built: Built, path: Path) -> dict[str, Any]:
-    """What is said of a picture, and the picture as the model sees it."""
+def _image(built: Built, path: Path) -> dict[str, Any]:
+    """What is said of an image, and the image as the model sees it."""
     if not path.is_file():
         return {}
     ready = built.ready
@@ -179,18 +179,18 @@ def _likeliest(p: Tensor, names: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-# --- pictures ------------------------------------------------------------------------------------------------------
+# --- images ------------------------------------------------------------------------------------------------------
 
 
-def _is_dark(picture: Any) -> bool:
-    """Whether a picture is drawn light on dark, as MNIST's digits are."""
-    grey = picture.convert("L").resize((8, 8))
+def _is_dark(image: Any) -> bool:
+    """Whether an image is drawn light on dark, as MNIST's digits are."""
+    grey = image.convert("L").resize((8, 8))
     edge = [grey.getpixel((x, y)) for x in range(8) for y in (0, 7)]
     return bool(sum(edge) / len(edge) < 255 * DARK)
 
 
 def _drawn(pixels: Tensor) -> str:
-    """An example (C, H, W) as a picture in a page, from its smallest value to its largest."""
+    """An example (C, H, W) as an image in a page, from its smallest value to its largest."""
     from PIL import Image
 
     low, high = pixels.amin(), pixels.amax()

@@ -69,7 +69,7 @@ class Viewer:
     """A side as it is looked at."""
 
     def __init__(self, folder: Path, learner: Line) -> None:
-        """`folder` is where pictures lie that are to be tried."""
+        """`folder` is where images lie that are to be tried."""
         self.folder, self.learner = folder, learner
         self.key, self.file, self.asked = "", "", ""
         self.anew = True  # whether the last frame was the first of what was opened

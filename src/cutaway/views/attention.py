@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..draw import make
 from ..draw.description import Drawing, Table, View, table
 from ..draw.words import number, plural
-from .heads import Head, drawings_of, layer_of, picture_for
+from .heads import Head, drawings_of, image_for, layer_of
 from .looking import chosen, spread_over, whole
 from .looks import AttentionLook, alone, attentions, names_of, watch
 from .places import sides
@@ -17,8 +17,8 @@ from .subject import Subject
 SAYS = "attention per layer and head, over tokens or patches, down to the arithmetic of one query"
 READ = (
     "A row of a map is a query, a column a key; the shade is the fraction of itself that the query takes from there, "
-    "and a row sums to 1. Point at a token to see what it looks at, or choose a head and read the matrix: a diagonal is"
-    " a head that looks at itself or its neighbour, a column one that all look at. Below, one query is followed from "
+    "and a row sums to 1. Point at a token to see what it looks at, or choose a head and read the matrix: a diagonal "
+    "is a head that looks at itself or its neighbour, a column one that all look at. Below, one query is followed from "
     "its numbers to its result. Entropy says how widely a head looks: 0 bits is one key, and each bit doubles their "
     "number."
 )
@@ -69,12 +69,12 @@ def view(subject: Subject) -> View:
     longest = max(len(side.labels) for side in both)
     asked = whole(subject.options, "query", 0, longest) if "query" in subject.options else None
 
-    picture = picture_for(subject, i, len(shown)) if subject.kind == "image" else None
+    image = image_for(subject, i, len(shown)) if subject.kind == "image" else None
 
     def see(look: AttentionLook) -> AttentionSummary:
         layer = layer_of(look, both)
         over = "the source" if look.cross_attends else "what stands before" if look.causal else "itself"
-        drawn = drawings_of(layer, head, asked, len(shown), picture) if look.name in shown else None
+        drawn = drawings_of(layer, head, asked, len(shown), image) if look.name in shown else None
         return AttentionSummary(look.name, over, len(layer.keys.labels), layer.heads, drawn)
 
     found = watch(subject.model, alone(subject.inputs, i), see)
@@ -85,7 +85,7 @@ def view(subject: Subject) -> View:
         id="attention",
         title="Attention",
         says=(
-            f"How much each {'place of the picture' if pixels else 'token'} takes from each other, layer by layer and "
+            f"How much each {'place of the image' if pixels else 'token'} takes from each other, layer by layer and "
             "head by head; point at one to see where it looks, and read one query's arithmetic below."
         ),
         summary=_summary(subject.name(i), found, shown, pixels),

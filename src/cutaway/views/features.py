@@ -12,12 +12,12 @@ from ..draw.description import Drawing, View, table
 from ..draw.words import by, count, number, percent, plural
 from ..models.contract import TokenGrid
 from .looking import chosen, convolutions, patch_blocks, patches_of, run, seeing, spread_over, whole
-from .numbers import averaged, picture_of, pixels_of, plain
+from .numbers import averaged, image_url, pixels_of, plain
 from .subject import Subject
 
 SAYS = "Feature maps: what each channel of a layer makes of one example"
 READ = (
-    "The picture that goes in stands first; every other tile is one channel of the layer, at its own places: purple "
+    "The image that goes in stands first; every other tile is one channel of the layer, at its own places: purple "
     "where it is above zero, green below, grey where it is silent. The strongest channels come first, by the mean of "
     "their size; the number is the channel's. Move through the layers to see places get fewer and what they hold get "
     "more abstract. Of a vision transformer the tiles are the principal components of its tokens, laid out as their "
@@ -25,7 +25,7 @@ READ = (
 )
 MISLEADS = (
     "Maps are of one example: a channel that is silent here may be loud for the next. What a channel is for cannot be "
-    "read off one picture. Maps are scaled by themselves, so that weak ones look as bold as strong ones; choose one "
+    "read off one image. Maps are scaled by themselves, so that weak ones look as bold as strong ones; choose one "
     "range for all to compare them. Layers are shown as their module gives them, many of them before the activation. "
     "Tokens late in a transformer need not be about their own patch (T. Darcet, M. Oquab, J. Mairal, P. Bojanowski, "
     "Vision transformers need registers, 2023)."
@@ -35,7 +35,7 @@ OPTIONS = {"layer": "the layer, by its name", "example": "the example, counted f
 MAPS = 20  # of a layer that are shown
 LAYERS = 12  # to choose from
 PIXELS = 28  # to a side of a map
-GIVEN = 112  # of the picture that goes in
+GIVEN = 112  # of the image that goes in
 STEPS = 160  # along a signal
 VARIABLES = 4  # of a series that are drawn
 COMPONENTS = 6  # of tokens
@@ -215,15 +215,15 @@ def _drawings(subject: Subject, i: int, name: str, seen: LayerMaps) -> list[Draw
 
 
 def _given(subject: Subject, i: int) -> list[dict[str, Any]]:
-    """The picture that goes in, as a tile."""
-    picture = subject.picture(i)
+    """The image that goes in, as a tile."""
+    image = subject.image(i)
     x = subject.inputs[0][i]
-    if picture is None and x.ndim == 4:
+    if image is None and x.ndim == 4:
         x = x[0]  # the first frame of a video
-    if picture is None and x.ndim != 3:
+    if image is None and x.ndim != 3:
         return []
-    url = picture_of(picture, GIVEN) if picture is not None else pixels_of(averaged(x.float(), GIVEN))
-    return [{"label": "input", "picture": url, "tip": ["input", subject.name(i)]}]
+    url = image_url(image, GIVEN) if image is not None else pixels_of(averaged(x.float(), GIVEN))
+    return [{"label": "input", "image": url, "tip": ["input", subject.name(i)]}]
 
 
 def _signal(subject: Subject, i: int) -> list[Drawing]:

@@ -15,10 +15,10 @@ from ..errors import ModelError
 from ..inspect.layers import LayerTable, layer_table, table_of
 from ..inspect.receptive import ORANGE
 from .looking import chosen, convolutions, patch_blocks, patches_of, resting, seeing, spread_over, whole
-from .numbers import averaged, picture_of, plain
+from .numbers import averaged, image_url, plain
 from .subject import Subject
 
-SAYS = "Receptive field of each layer on the picture: how far it can see, and where a change would matter"
+SAYS = "Receptive field of each layer on the image: how far it can see, and where a change would matter"
 READ = (
     "The orange frame is the theoretical field of the middle of the layer's map: no pixel outside can change it. The "
     "colour is the effective field: how much each pixel does change it, by the gradient, averaged over examples. Going "
@@ -28,17 +28,17 @@ MISLEADS = (
     "The frame says what could matter, and most of it hardly does: the gradient is strongest in the middle and dies "
     "towards the edges about like a Gaussian (W. Luo, Y. Li, R. Urtasun, R. Zemel, Understanding the effective "
     "receptive field in deep convolutional neural networks, 2016). Gradients are those of small changes to these "
-    "examples; another example opens other units. Where the field is larger than the picture, the frame lies partly "
+    "examples; another example opens other units. Where the field is larger than the image, the frame lies partly "
     "outside it."
 )
-OPTIONS = {"layer": "one layer, by its name", "example": "the example whose picture is shown, counted from 0"}
+OPTIONS = {"layer": "one layer, by its name", "example": "the example whose image is shown, counted from 0"}
 
 LAYERS = 6
 DEAR = 4  # layers, where one example alone is more work than may be spent
 EXAMPLES = 8  # that gradients are averaged over, at most
 WORK = 6e9  # MACs that may be spent
 HELD = 0.95  # of the gradient, that the effective field holds
-SIDE = 256  # pixels of the picture that the frame is drawn on
+SIDE = 256  # pixels of the image that the frame is drawn on
 CELLS = 56  # to a side of the map
 
 
@@ -57,7 +57,7 @@ def suits(subject: Subject) -> bool:
 
 
 def view(subject: Subject) -> View:
-    """The fields of up to six layers on one example's picture."""
+    """The fields of up to six layers on one example's image."""
     i = whole(subject.options, "example", 0, subject.count)
     layers = _table(subject)
     known = _fields(subject, layers)
@@ -87,7 +87,7 @@ def view(subject: Subject) -> View:
         title="Receptive field",
         says="How far each layer sees (orange frame) and which pixels change what it finds in the middle (colour).",
         summary=(
-            f"{last} can see {plural(end.theoretical, 'pixel')} across of a picture of {count(max(height, width))}; "
+            f"{last} can see {plural(end.theoretical, 'pixel')} across of an image of {count(max(height, width))}; "
             f"95\u202f% of its gradient lies within {count(end.effective)}. "
             f"Gradients are averaged over {plural(len(order), 'example')}."
         ),
@@ -184,7 +184,7 @@ def _field(theoretical: int, spread: Tensor) -> Field:
 
 def _ends(line: Tensor, size: int) -> tuple[int, int]:
     """Where a field of `size` begins and ends along an axis, from where gradient arrives on it: from the end that lies
-    within the picture; in the middle where neither or both do."""
+    within the image; in the middle where neither or both do."""
     places = (line > 0).nonzero().flatten()
     first, last, n = int(places[0]), int(places[-1]) + 1, len(line)
     if first > 0 and last == n:
@@ -222,7 +222,7 @@ def _overlay(subject: Subject, i: int, found: dict[str, Field]) -> Drawing:
         items.append(
             {
                 "label": name,
-                "picture": _framed(x, f.frame),
+                "image": _framed(x, f.frame),
                 "values": plain(values / values.max()),
                 "tip": tip,
                 "warning": None,
@@ -234,7 +234,7 @@ def _overlay(subject: Subject, i: int, found: dict[str, Field]) -> Drawing:
 
 
 def _framed(x: Tensor, frame: tuple[tuple[int, int], tuple[int, int]]) -> str:
-    """The picture as the model sees it (C, H, W), in grey, with the frame drawn on it."""
+    """The image as the model sees it (C, H, W), in grey, with the frame drawn on it."""
     grey = x.detach().float().cpu().mean(0)
     grey = (grey - grey.min()) / (grey.max() - grey.min()).clamp(min=1e-12)
     image = Image.fromarray((grey * 255).round().to(torch.uint8).numpy()).convert("RGB")
@@ -244,7 +244,7 @@ def _framed(x: Tensor, frame: tuple[tuple[int, int], tuple[int, int]]) -> str:
     thick = max(2, max(image.size) // 100)
     inner = (max(left, -thick), max(top, -thick), min(right, image.width + thick), min(bottom, image.height + thick))
     ImageDraw.Draw(image).rectangle(inner, outline=ORANGE, width=thick)
-    return picture_of(image.quantize(64).convert("RGB"), SIDE)
+    return image_url(image.quantize(64).convert("RGB"), SIDE)
 
 
 def _bars(found: dict[str, Field]) -> list[Drawing]:

@@ -1,4 +1,4 @@
-"""Attention as drawings: all heads of a layer as small maps, some in whole, and what patches look at in a picture."""
+"""Attention as drawings: all heads of a layer as small maps, some in whole, and what patches look at in an image."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..draw.description import Drawing
 from ..draw.words import count, number, plural
 from .asking import arithmetic
 from .looks import AttentionLook
-from .numbers import averaged, picture_of, pixels_of
+from .numbers import averaged, image_url, pixels_of
 from .places import Side, of
 from .subject import Subject
 
 TILES, MAPS = 50_000, 130_000  # numbers that the small maps and the whole ones of all layers may have
-PICTURES = 600_000  # characters of pictures
+IMAGES = 600_000  # characters of images
 LONG, WIDE = 128, 40  # tokens that are shown at most, in words and as a matrix
 QUERIES = 5  # patches whose sight is drawn
 
@@ -92,12 +92,12 @@ def _head(weights: Tensor, distances: Tensor | None, most: float) -> Head:
     return Head(float(bits.mean()), most, distance, own, float(weights[:, 0].mean()))
 
 
-def drawings_of(layer: AttentionLayer, head: int, asked: int | None, layers: int, picture: str | None) -> list[Drawing]:
+def drawings_of(layer: AttentionLayer, head: int, asked: int | None, layers: int, image: str | None) -> list[Drawing]:
     """All heads of a layer as small maps, then some in whole, each with the arithmetic of one query."""
     look = layer.look
     room = _room(len(layer.queries.labels), len(layer.keys.labels), look.heads, layers)
     last = len(layer.queries.labels) - 1
-    # The class token asks for the picture; of a text the last token, which has read most.
+    # The class token asks for the image; of a text the last token, which has read most.
     usual = 0 if layer.queries.grid is not None else last
     query = usual if asked is None else min(asked, last)
     first = min(head, look.heads - 1)
@@ -119,7 +119,7 @@ def drawings_of(layer: AttentionLayer, head: int, asked: int | None, layers: int
     options = [{"name": f"head {h}", "drawings": _whole(layer, h, maps[h], query, room)} for h in whole_heads]
     missing = f", {len(whole_heads)} of {look.heads} here: head= chooses" if len(whole_heads) < look.heads else ""
     chosen_head = make.choice(f"One head{missing}", "head", options, start=whole_heads.index(first))
-    seen = _overlays(layer, maps, asked, layers, picture) if layer.queries.grid is not None else []
+    seen = _overlays(layer, maps, asked, layers, image) if layer.queries.grid is not None else []
     return [*seen, small, chosen_head]
 
 
@@ -172,9 +172,9 @@ def _whole(layer: AttentionLayer, h: int, weights: Tensor, query: int, room: Roo
 
 
 def _overlays(
-    layer: AttentionLayer, maps: list[Tensor], asked: int | None, layers: int, picture: str | None
+    layer: AttentionLayer, maps: list[Tensor], asked: int | None, layers: int, image: str | None
 ) -> list[Drawing]:
-    """What some patches look at, over the picture, one map for each head."""
+    """What some patches look at, over the image, one map for each head."""
     side = layer.queries
     assert side.grid is not None, "patches have places"
     rows, columns = side.grid
@@ -193,7 +193,7 @@ def _overlays(
                     [
                         {
                             "label": f"head {h}",
-                            "picture": None,
+                            "image": None,
                             "values": _rounded_weights(weights[q, before:].reshape(rows, columns)),
                             "tip": [f"head {h}", *_tip(layer.heads[h], True)],
                             "warning": None,
@@ -202,7 +202,7 @@ def _overlays(
                     ],
                     scale="amount",
                     opacity=0.6,
-                    picture=picture,
+                    image=image,
                 )
             ],
         }
@@ -213,20 +213,20 @@ def _overlays(
     return [make.choice("", "from", options)]
 
 
-def picture_for(subject: Subject, i: int, layers: int) -> str:
-    """The example as a picture small enough to stand with each query of so many layers."""
-    most = PICTURES // (layers * QUERIES)
-    given, x = subject.picture(i), subject.inputs[0][i]
+def image_for(subject: Subject, i: int, layers: int) -> str:
+    """The example as an image small enough to stand with each query of so many layers."""
+    most = IMAGES // (layers * QUERIES)
+    given, x = subject.image(i), subject.inputs[0][i]
     url = ""
     for side in (224, 160, 112, 80, 56, 40):
-        url = pixels_of(averaged(x, side)) if given is None else picture_of(given, side)
+        url = pixels_of(averaged(x, side)) if given is None else image_url(given, side)
         if len(url) <= most:
             break
     return url
 
 
 def _named(side: Side, q: int) -> str:
-    """A place of a picture in words."""
+    """A place of an image in words."""
     if side.grid is None or q < side.before:
         return f"the {side.labels[q]}"
     row, column = divmod(q - side.before, side.grid[1])

@@ -1,4 +1,4 @@
-"""Attributions as drawings: over a picture, over words, beside the names of columns, along time, over nodes."""
+"""Attributions as drawings: over an image, over words, beside the names of columns, along time, over nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..draw import make
 from ..draw.description import Drawing
 from ..draw.words import count, number, plural
 from ..inspect.attribution import Attribution
-from .numbers import averaged, picture_of, pixels_of, plain
+from .numbers import averaged, image_url, pixels_of, plain
 from .subject import Subject
 
 NAMES = {
@@ -37,7 +37,7 @@ UNSIGNED = ("grad_cam", "rollout")
 
 def drawn(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
     """The maps of one example, by the kind of data."""
-    draw = {"image": _over_picture, "video": _over_frames, "series": _along_time, "graph": _over_nodes}
+    draw = {"image": _over_image, "video": _over_frames, "series": _along_time, "graph": _over_nodes}
     if found[0].kind in ("text", "seq2seq"):
         return [_over_words(subject, i, one) for one in found]
     if found[0].kind == "table":
@@ -46,7 +46,7 @@ def drawn(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawin
 
 
 def short(result: Attribution) -> str | None:
-    """The warning that fits on a picture, or None."""
+    """The warning that fits on an image, or None."""
     failed = [type(check).__name__ for check in result.checks if check.passed is False]
     words = {"Completeness": "does not add up to the output", "Randomisation": "the same with random weights"}
     return f"Fails its check: {' and '.join(words[name] for name in failed)}" if failed else None
@@ -56,16 +56,16 @@ def _scale(found: Sequence[Attribution]) -> str:
     return "amount" if all(one.method in UNSIGNED for one in found) else "signed"
 
 
-# --- pictures ------------------------------------------------------------------------------------------------------
+# --- images ------------------------------------------------------------------------------------------------------
 
 
-def _over_picture(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
-    image = subject.picture(i)
-    picture = picture_of(image) if image is not None else pixels_of(subject.inputs[0][i])
+def _over_image(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
+    own = subject.image(i)
+    image = image_url(own) if own is not None else pixels_of(subject.inputs[0][i])
     items = [
         {
             "label": NAMES[one.method],
-            "picture": None,
+            "image": None,
             "values": plain(averaged(one.values, PIXELS)[0]),
             "tip": [_titled(one)],
             "warning": short(one),
@@ -74,7 +74,7 @@ def _over_picture(subject: Subject, i: int, found: Sequence[Attribution]) -> lis
     ]
     title = f"What counts in {subject.name(i)}"
     drawing = make.overlay(title, items, scale=_scale(found))
-    return [drawing | {"picture": picture}]
+    return [drawing | {"image": image}]
 
 
 def _over_frames(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
@@ -88,7 +88,7 @@ def _over_frames(subject: Subject, i: int, found: Sequence[Attribution]) -> list
         items = [
             {
                 "label": f"frame {t + 1} of {real}",
-                "picture": pixels_of(frames[t]),
+                "image": pixels_of(frames[t]),
                 "values": plain(maps[t]),
                 "tip": [_titled(one), f"frame {t + 1}"],
                 "warning": short(one) if t == 0 else None,

@@ -29,7 +29,7 @@ MISLEADS = (
     "2015). In training every example of a batch would share them. The means and deviations that are drawn are those "
     "of the few examples that are open. That normalization helps because it keeps the distribution of what a layer "
     "sees from shifting is doubted (S. Santurkar et al., How does batch normalization help optimization?, 2018), and "
-    "the pictures say nothing of it."
+    "the drawings say nothing of it."
 )
 OPTIONS = {"layer": "the normalization, by its name"}
 

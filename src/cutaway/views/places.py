@@ -1,4 +1,4 @@
-"""What stands at each place that attention looks from or at: a token's writing, or a patch's place in the picture."""
+"""What stands at each place that attention looks from or at: a token's writing, or a patch's place in the image."""
 
 from __future__ import annotations
 

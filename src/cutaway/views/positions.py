@@ -24,7 +24,7 @@ from .subject import Subject
 SAYS = "how the model knows places: sinusoids, learned tables, rotations or distances"
 READ = (
     "A table of positions is a row for each place; two places are told apart by how unlike their rows are, which the "
-    "matrix of cosines shows: a bright diagonal that fades evenly means that near places are alike. For pictures each "
+    "matrix of cosines shows: a bright diagonal that fades evenly means that near places are alike. For images each "
     "small map is one patch's likeness to all others: learned well, it is brightest at its own row and column. With "
     "rotations and relative biases there is no table: the curves show how a score changes with the distance alone."
 )
@@ -52,7 +52,7 @@ class Positions:
     name: str
     rows: Tensor  # (places, dim)
     learned: bool
-    grid: tuple[int, int] | None = None  # of a picture's patches, which stand in rows
+    grid: tuple[int, int] | None = None  # of an image's patches, which stand in rows
     total: int = 0  # places there are, where fewer rows are given
 
 

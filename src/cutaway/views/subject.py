@@ -35,7 +35,7 @@ class Subject:
     preset: Preset
     inputs: tuple[Tensor, ...]
     target: Tensor | None = None  # of these examples, as the task has it; None where nobody knows it
-    split: Split | None = None  # where the examples come from: their names, pictures and rows
+    split: Split | None = None  # where the examples come from: their names, images and rows
     rows: tuple[int, ...] = ()  # which examples of the split they are
     preprocessing: Preprocessing | None = None  # None: nothing was learned from, and numbers are random
     task: Task | None = None
@@ -95,7 +95,7 @@ class Subject:
         name = self.split.name(self.rows[i])
         return f"the forecast {name}" if name.startswith("from ") and self.kind == "series" else name
 
-    def picture(self, i: int) -> Image | None:
+    def image(self, i: int) -> Image | None:
         """Example i as an image as the person gave it, or None."""
         return self.split.picture(self.rows[i]) if self.split and self.rows else None
 

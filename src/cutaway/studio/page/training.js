@@ -72,7 +72,7 @@ function measures(list, a, b) {
 }
 
 /**
- * The loss of one model, or of two in one picture, as a view like any other.
+ * The loss of one model, or of two in one drawing, as a view like any other.
  * @param {import("./words.js").Frame} a @param {import("./words.js").Frame | null} b
  * @returns {import("../draw/view.js").View}
  */

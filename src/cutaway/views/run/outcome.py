@@ -172,7 +172,7 @@ def _gallery(title: str, examples: list[dict[str, Any]], evaluation: dict[str, A
         "items": [
             {
                 "name": m["name"],
-                "picture": m["picture"],
+                "image": m["picture"],
                 "words": " → ".join(dict.fromkeys(_said(m, evaluation))),
                 "note": _sure(m),
                 "lines": [textwrap.shorten(f"{k} {v}", SHOWN, placeholder=" …") for k, v in _columns(m, evaluation)],
