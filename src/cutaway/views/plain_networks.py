@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ..draw import make
 from ..draw.description import Drawing
 from ..draw.words import SUPERSCRIPT, number
+from ..inspect.probes import capture
 from ..models.contract import Residual
 from .subject import Subject
 
@@ -82,28 +83,20 @@ def _by_depth(found: list[tuple[int, list[float], list[float]]]) -> list[list[tu
 def block_norms(model: Residual, fraction: float, shortcuts: bool) -> tuple[int, list[float]]:
     """The layers with weights from input to output of the reduced network of seed 0, and ‖∂L/∂output‖ of each of its
     blocks, from first to last, for random images and classes."""
-    norms: dict[int, float] = {}
     with torch.random.fork_rng([]), torch.enable_grad():
         torch.manual_seed(0)
         small = model.reduced(fraction).train()
         blocks = small.residual_blocks()
         branches = [m for block in blocks for m in block.get_submodule("downsample").modules()]
         depth = sum(isinstance(m, nn.Conv2d | nn.Linear) and m not in branches for m in small.modules())
-        for i, block in enumerate(blocks):
-            if not shortcuts:
-                block.downsample = Nothing()
-            block.register_forward_hook(_note(norms, i))
+        for block in blocks if not shortcuts else ():
+            block.downsample = Nothing()
+        names = {module: name for name, module in small.named_modules()}
         images = torch.randn(EXAMPLES, CHANNELS, SIDE, SIDE)
         classes = torch.randint(CLASSES, (EXAMPLES,))
-        F.cross_entropy(small(images), classes).backward()  # type: ignore[no-untyped-call]
-    return depth, [norms[i] for i in range(len(blocks))]
-
-
-def _note(norms: dict[int, float], i: int) -> Any:
-    def hook(module: nn.Module, args: Any, output: Tensor) -> None:
-        output.register_hook(lambda g: norms.__setitem__(i, float(g.norm())))  # type: ignore[no-untyped-call]
-
-    return hook
+        with capture(small, "gradients", *(names[block] for block in blocks)) as seen:
+            F.cross_entropy(small(images), classes).backward()  # type: ignore[no-untyped-call]
+    return depth, [float(seen["gradients"][names[block]].norm()) for block in blocks]
 
 
 def _written(ratio: float) -> str:

@@ -16,7 +16,7 @@ from ..draw.description import Drawing
 from ..draw.words import number, percent, plural
 from ..errors import SettingError
 from ..inspect.projection import pca
-from .looking import resting
+from .looking import resting, seeing
 from .subject import Subject
 
 MOST = 4  # places of the word that are compared
@@ -94,21 +94,14 @@ def through(subject: Subject, found: Sequence[Occurrence]) -> Tensor:
     at = torch.tensor([rows.index(one.example) for one in found])
     places = torch.tensor([one.place for one in found])
     kept: list[Tensor] = []
-    blocks = blocks_of(subject.model)
+    blocks = [name for name, module in subject.model.named_modules() if module in blocks_of(subject.model)]
 
-    def keep(x: Tensor) -> None:
-        kept.append(x[at, places].clone())
+    def see(name: str, block: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        for x in (output,) if kept else (args[0], output):
+            kept.append(x[at, places].clone())
 
-    handles = [blocks[0].register_forward_pre_hook(lambda module, args: None if kept else keep(args[0]))]
-    handles += [
-        block.register_forward_hook(lambda module, args, output: keep(output)) for block in dict.fromkeys(blocks)
-    ]
-    try:
-        with resting(subject.model):
-            subject.model(*(x[rows] for x in subject.inputs))
-    finally:
-        for handle in handles:
-            handle.remove()
+    with resting(subject.model), seeing(subject.model, see, blocks):
+        subject.model(*(x[rows] for x in subject.inputs))
     return torch.stack(kept).double()
 
 
