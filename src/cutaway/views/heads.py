@@ -16,7 +16,7 @@ from ..draw.description import Drawing
 from ..draw.words import count, number, plural
 from .asking import arithmetic
 from .looks import AttentionLook
-from .numbers import averaged, image_url, pixels_of
+from .numbers import averaged, image_url, pixels_of, thousandths
 from .places import Side, of
 from .subject import Subject
 
@@ -109,7 +109,7 @@ def drawings_of(layer: AttentionLayer, head: int, asked: int | None, layers: int
             {
                 "label": f"head {h}",
                 "group": look.name,
-                "values": _rounded_weights(averaged(maps[h][None], room.tile)[0]),
+                "values": thousandths(averaged(maps[h][None], room.tile)[0]),
                 "tip": _tip(layer.heads[h], layer.queries.grid is not None),
             }
             for h in range(look.heads)
@@ -148,7 +148,7 @@ def _whole(layer: AttentionLayer, h: int, weights: Tensor, query: int, room: Roo
                 "title": "What a token looks at" + _of(t, len(queries.labels)),
                 "scale": "amount",
                 "items": items,
-                "weights": _rounded_weights(weights[t, s]),
+                "weights": thousandths(weights[t, s]),
                 "query": query - t.start,
             }
         )
@@ -160,7 +160,7 @@ def _whole(layer: AttentionLayer, h: int, weights: Tensor, query: int, room: Roo
         found.append(
             make.matrix(
                 "Weights" + _of(t, len(queries.labels)),
-                _rounded_weights(weights[t, s]),
+                thousandths(weights[t, s]),
                 ("query", queries.labels[t]),
                 ("key", keys.labels[s]),
                 scale="amount",
@@ -194,7 +194,7 @@ def _overlays(
                         {
                             "label": f"head {h}",
                             "image": None,
-                            "values": _rounded_weights(weights[q, before:].reshape(rows, columns)),
+                            "values": thousandths(weights[q, before:].reshape(rows, columns)),
                             "tip": [f"head {h}", *_tip(layer.heads[h], True)],
                             "warning": None,
                         }
@@ -248,11 +248,6 @@ def _of(shown: slice, length: int) -> str:
 
 def _item(label: str, tokens: Sequence[str]) -> dict[str, Any]:
     return {"label": label, "tokens": list(tokens), "values": [], "warning": None}
-
-
-def _rounded_weights(weights: Tensor) -> Any:
-    """Fractions with three decimals: more would not be seen."""
-    return [[round(value, 3) for value in row] for row in weights.double().tolist()]
 
 
 def _tip(head: Head, pixels: bool) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from ..models.contract import Convolves, Stage, TokenGrid, contract_of
 from ..spec import Target
 from .subject import Subject
 
+Item = TypeVar("Item")
 Seeing = Callable[[str, nn.Module, tuple[Any, ...], Any], None]
 
 
@@ -37,7 +39,7 @@ def seeing(model: nn.Module, see: Seeing, names: Sequence[str] | None = None) ->
     keeps it should copy, because what follows may write over it. No hook stays."""
     wanted = None if names is None else set(names)
     handles = [
-        module.register_forward_hook(_hook(see, name))
+        module.register_forward_hook(partial(see, name))
         for name, module in model.named_modules()
         if name and (wanted is None or name in wanted)
     ]
@@ -46,13 +48,6 @@ def seeing(model: nn.Module, see: Seeing, names: Sequence[str] | None = None) ->
     finally:
         for handle in handles:
             handle.remove()
-
-
-def _hook(see: Seeing, name: str) -> Any:
-    def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        see(name, module, args, output)
-
-    return hook
 
 
 def examples_said(subject: Subject) -> str:
@@ -169,9 +164,8 @@ def whole(options: Mapping[str, str], key: str, default: int, below: int) -> int
     return number
 
 
-def spread_over(names: Sequence[str], most: int) -> list[str]:
-    """At most `most` of the names, evenly spaced, with the first and the last."""
-    if len(names) <= most:
-        return list(names)
-    places = sorted({round(i * (len(names) - 1) / (most - 1)) for i in range(most)})
-    return [names[i] for i in places]
+def spread_over(those: Sequence[Item], most: int) -> list[Item]:
+    """At most `most` of them, evenly spaced, with the first and the last."""
+    if len(those) <= most:
+        return list(those)
+    return [those[i] for i in sorted({round(i * (len(those) - 1) / (most - 1)) for i in range(most)})]

@@ -12,6 +12,7 @@ from ..draw import make
 from ..draw.description import Drawing
 from ..draw.words import count, number, plural
 from ..inspect.attribution import Attribution
+from .looking import spread_over
 from .numbers import averaged, image_url, pixels_of, plain
 from .subject import Subject
 
@@ -169,7 +170,7 @@ def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
     x = subject.inputs[0][i]  # (T, F)
     real = _frames(subject, i)
     x = x[:real]
-    steps = _spread(real, STEPS)
+    steps = spread_over(range(real), STEPS)
     drawings: list[Drawing] = []
     if x.shape[1] <= 6:
         series = [
@@ -186,7 +187,7 @@ def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
         ]
         return [*drawings, make.lines("What counts, by step: 1 is the strongest of each method", "step", series)]
     variables = _variables(subject, x.shape[1])
-    kept = _spread(len(variables), VARIABLES)
+    kept = spread_over(range(len(variables)), VARIABLES)
     for one in found:
         title = _titled(one) + ("" if one.passed else " · fails its check")
         values = plain(one.values[0, :real][steps][:, kept].T)  # (F, T)
@@ -208,11 +209,6 @@ def _variables(subject: Subject, features: int) -> list[str]:
     if len(names) == features:
         return [str(name) for name in names]
     return ["signal"] if features == 1 else [f"variable {f + 1}" for f in range(features)]
-
-
-def _spread(length: int, most: int) -> list[int]:
-    """At most `most` of the places, evenly spaced."""
-    return sorted({round(k * (length - 1) / max(1, min(most, length) - 1)) for k in range(min(most, length))})
 
 
 def _over_nodes(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:

@@ -25,6 +25,11 @@ def _rounded(values: Any) -> Any:
     return float(f"{values:.{DIGITS}g}") if values - values == 0 else None
 
 
+def thousandths(x: Tensor) -> list[list[float]]:
+    """A matrix of fractions or cosines with three decimals: more would not be seen."""
+    return [[round(value, 3) for value in row] for row in x.double().tolist()]
+
+
 def averaged(x: Tensor, most: int) -> Tensor:
     """Maps (…, H, W) with sides of at most `most`: larger ones as means over areas."""
     height, width = x.shape[-2:]

@@ -17,8 +17,9 @@ from ..draw.words import count, number, plural
 from ..models.contract import contract_of
 from ..nn.attention import MultiHeadAttention
 from ..nn.position import RelativeBias, distance_buckets, rotary
+from .looking import spread_over
 from .looks import alone, watch
-from .numbers import plain
+from .numbers import plain, thousandths
 from .subject import Subject
 
 SAYS = "how the model knows places: sinusoids, learned tables, rotations or distances"
@@ -137,7 +138,8 @@ def _of_table(found: Positions) -> tuple[list[Drawing], str, list[list[Any]]]:
         )
     said += _outlier(found)
     numbers = [
-        [found.name, _place(found, i), "cosine with the first place", float(alike[0, i])] for i in _spread(places, 32)
+        [found.name, _place(found, i), "cosine with the first place", float(alike[0, i])]
+        for i in spread_over(range(places), 32)
     ]
     if found.grid is not None:
         return [_patches(found, alike), _values(found)], said, numbers
@@ -155,19 +157,12 @@ def _place(found: Positions, i: int) -> str:
     return f"row {i // found.grid[1]}, column {i % found.grid[1]}"
 
 
-def _spread(size: int, most: int) -> list[int]:
-    """At most so many numbers below `size`, evenly spaced, with the first and the last."""
-    if size <= most:
-        return list(range(size))
-    return sorted({round(i * (size - 1) / (most - 1)) for i in range(most)})
-
-
 def _values(found: Positions) -> Drawing:
     """The table itself: places down, its numbers across."""
     places, dim = found.rows.shape
     rows, columns = list(range(min(places, ROWS))), list(range(dim))
     if dim > COLUMNS:  # pairs, so that a sine keeps its cosine
-        columns = [i for pair in _spread(dim // 2, COLUMNS // 2) for i in (2 * pair, 2 * pair + 1)]
+        columns = [i for pair in spread_over(range(dim // 2), COLUMNS // 2) for i in (2 * pair, 2 * pair + 1)]
     cut = [
         f"the first {len(rows)} of {count(places)} places" if len(rows) < places else "",
         f"{len(columns)} of {count(dim)} numbers" if len(columns) < dim else "",
@@ -209,7 +204,7 @@ def _outlier(found: Positions) -> str:
 
 
 def _alike(found: Positions, alike: Tensor) -> Drawing:
-    which = _spread(len(alike), ROWS)
+    which = spread_over(range(len(alike)), ROWS)
     return make.matrix(
         "How alike two places are",
         plain(alike[which][:, which]),
@@ -225,9 +220,9 @@ def _likeness(found: Positions, alike: Tensor) -> list[Drawing]:
     places = len(alike)
     if places < 3:
         return []
-    which = _spread(places, CURVE)
+    which = spread_over(range(places), CURVE)
     fixed = list(dict.fromkeys([0, places // 2, places - 1]))
-    series = [{"name": f"place {p}", "points": [[i, _digits(alike[p, i])] for i in which]} for p in fixed]
+    series = [{"name": f"place {p}", "points": [[i, plain(alike[p, i])] for i in which]} for p in fixed]
     return [make.lines(f"How alike the others are to these, {found.name}", "place", series)]
 
 
@@ -236,7 +231,7 @@ def _patches(found: Positions, alike: Tensor) -> Drawing:
     assert found.grid is not None, "patches stand in a grid"
     rows, columns = found.grid
     side = math.isqrt(PATCHES)
-    which = [r * columns + c for r in _spread(rows, side) for c in _spread(columns, side)]
+    which = [r * columns + c for r in spread_over(range(rows), side) for c in spread_over(range(columns), side)]
     return make.tiles(
         "How alike each patch's place is to all"
         + (f", {len(which)} of {count(len(alike))} patches" if len(which) < len(alike) else ""),
@@ -244,7 +239,7 @@ def _patches(found: Positions, alike: Tensor) -> Drawing:
             {
                 "label": _place(found, i),
                 "group": found.name,
-                "values": _rounded(alike[i].reshape(rows, columns)),
+                "values": thousandths(alike[i].reshape(rows, columns)),
                 "tip": [f"the patch in {_place(found, i)}"],
             }
             for i in which
@@ -263,7 +258,7 @@ def _of_bias(name: str, bias: RelativeBias) -> tuple[list[Drawing], str, list[li
     series = [
         {
             "name": f"head {h}",
-            "points": [[d, _digits(v)] for d, v in zip(distances.tolist(), values[:, h])],
+            "points": [[d, plain(v)] for d, v in zip(distances.tolist(), values[:, h])],
         }
         for h in range(heads)
     ]
@@ -277,7 +272,7 @@ def _of_bias(name: str, bias: RelativeBias) -> tuple[list[Drawing], str, list[li
     numbers = [
         [name, f"distance {distances[i]}", f"bias of head {h}", float(values[i, h])]
         for h in range(heads)
-        for i in _spread(len(distances), 9)
+        for i in spread_over(range(len(distances)), 9)
     ]
     return [drawn], said, numbers
 
@@ -291,11 +286,11 @@ def _of_rotation(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]
     context = int(getattr(subject.config, "context_length", CURVE))
     reach = min(context, CURVE)
     places = torch.arange(reach)
-    pairs = _spread(d // 2, 4)
+    pairs = spread_over(range(d // 2), 4)
     turns = [
         {
             "name": f"pair {i}",
-            "points": [[p, _digits(torch.cos(p * rates[i]))] for p in range(min(reach, DISTANCE))],
+            "points": [[p, plain(torch.cos(p * rates[i]))] for p in range(min(reach, DISTANCE))],
         }
         for i in pairs
     ]
@@ -303,8 +298,8 @@ def _of_rotation(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]
     alike = _by_distance(ones, ones, places)
     q, k = _real_pair(subject, name)
     real = _by_distance(q, k, places) * module.scale
-    series = [{"name": "", "split": "all", "points": [[p, _digits(alike[p])] for p in places.tolist()]}]
-    own = [{"name": "", "split": "all", "points": [[p, _digits(real[p])] for p in places.tolist()]}]
+    series = [{"name": "", "split": "all", "points": [[p, plain(alike[p])] for p in places.tolist()]}]
+    own = [{"name": "", "split": "all", "points": [[p, plain(real[p])] for p in places.tolist()]}]
     zero = next((p for p in places.tolist() if alike[p] < 0.5), None)
     fallen = f" falls below half at distance {zero}" if zero is not None else " stays above half"
     said = (
@@ -318,7 +313,7 @@ def _of_rotation(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]
         make.lines("Score of a real query and its key, moved apart", "distance, tokens", own),
     ]
     wave = [[name, f"pair {i}", "tokens of one turn", float(length)] for i, length in enumerate(lengths)]
-    apart = [[name, f"distance {p}", "product of ones", float(alike[p])] for p in _spread(reach, 17)]
+    apart = [[name, f"distance {p}", "product of ones", float(alike[p])] for p in spread_over(range(reach), 17)]
     return drawn, said, [*wave, *apart]
 
 
@@ -338,12 +333,3 @@ def _real_pair(subject: Subject, name: str) -> tuple[Tensor, Tensor]:
     _, q, k, length = next(entry for entry in found if entry[0] == name)
     back = -torch.arange(length - 1, length)
     return rotary(q[None].double(), back), rotary(k[None].double(), back)
-
-
-def _digits(value: Tensor) -> float:
-    return float(f"{float(value):.4g}")
-
-
-def _rounded(values: Tensor) -> list[list[float]]:
-    """Cosines with three decimals."""
-    return [[round(value, 3) for value in row] for row in values.tolist()]

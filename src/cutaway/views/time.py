@@ -20,6 +20,7 @@ from ..errors import ModelError, SettingError
 from ..training.checkpoint import load_weights
 from ..training.snapshots import kept
 from . import VIEWS, module_of
+from .looking import spread_over
 from .run.documents import read_metrics
 from .subject import Subject
 
@@ -69,7 +70,7 @@ def view(subject: Subject) -> View:
     """The drawings of another view for each moment."""
     of, most = _asked(subject)
     every = moments_of(subject)
-    moments = _spread(every, most)
+    moments = spread_over(every, most)
     model = copy.deepcopy(subject.model)
     own = {k: v for k, v in subject.options.items() if k not in OPTIONS}
     then = dataclasses.replace(subject, model=model, whole=subject.data, options=own)
@@ -80,7 +81,7 @@ def view(subject: Subject) -> View:
         found.append((moment, _fitting(module_of(of).view(then), most)))
         if len(found) == 1:
             size = len(json.dumps(found[0][1]["drawings"]))
-            moments = _spread([moment, *moments], max(2, min(most, MOST // max(1, size))))[1:]
+            moments = spread_over([moment, *moments], max(2, min(most, MOST // max(1, size))))[1:]
     rows = [_row(then, model, moment, found[0][0]) for moment, _ in found]
     shown = found[-1][1]
     return View(
@@ -125,13 +126,6 @@ def _asked(subject: Subject) -> tuple[str, int]:
     if not typed.isdigit() or not 2 <= int(typed) <= MANY:
         raise SettingError(f"moments={typed} cannot be: it must be a whole number from 2 to {MANY}.")
     return of, int(typed)
-
-
-def _spread(moments: list[Moment], most: int) -> list[Moment]:
-    """So many of them at most, the first and the last among them."""
-    if len(moments) <= most:
-        return moments
-    return [moments[round(k * (len(moments) - 1) / (most - 1))] for k in range(most)]
 
 
 def _take(model: nn.Module, moment: Moment) -> None:
