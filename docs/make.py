@@ -371,7 +371,8 @@ def picture(preset: Preset) -> str:
     layers = counted(preset)
     nodes = preset.takes == ("graph",)
     first = layers.input if nodes else layers.input[1:]
-    blocks = [Block(preset.takes[0] if not nodes else "nodes", first, *sizes_of(first, ""), "other", PAPER)]
+    given = {"graph": "nodes", "seq2seq": "source tokens"}.get(preset.takes[0], preset.takes[0])
+    blocks = [Block(given, first, *sizes_of(first, ""), "other", PAPER)]
     for name, row in drawn_rows(layers):
         kind = kind_of(row, layers)
         shape = row.shape if nodes else row.shape[1:]

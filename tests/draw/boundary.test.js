@@ -18,13 +18,13 @@ const spec = (more = {}) => ({
   axes: [{ name: "age", low: 0, high: 10 }, { name: "<b>income", low: 100, high: 300 }],
   size: 6,
   small: 4,
-  answer: { kind: "share", names: ["no", "yes"], ...ramp(6) },
+  answer: { kind: "probability", names: ["no", "yes"], ...ramp(6) },
   columns: [
     { title: "inputs", of: 2, neurons: [neuron("age", { input: 0 }), neuron("<b>income", { input: 1 })] },
     { title: "hidden 1", of: 256, name: "hidden.0.linear", sources: [3, 5], weights: [[1, -2], [0.5, null], [0, 0]], neurons: [neuron("a", { bias: 0.5 }), neuron("b", { bias: -1 }), neuron("c", { bias: 0 })] },
     { title: "output", of: 1, name: "head", sources: [0, 1, 2], weights: [[1, 1, -1]], neurons: [neuron("yes", { bias: 0.25 })] },
   ],
-  points: [{ part: "train", at: [[5, 200], [1, 150], [99, 200]], is: [0, 1, 0] }, { part: "test", at: [[2, 120]], is: [1] }],
+  points: [{ split: "train", at: [[5, 200], [1, 150], [99, 200]], is: [0, 1, 0] }, { split: "test", at: [[2, 120]], is: [1] }],
   note: "Held fast: height = 3.",
   ...more,
 });
@@ -101,14 +101,14 @@ test("examples outside the plane are left out, and each class has its colour", (
   const made = dots(boundary(spec(), 1000));
   assert.equal(made.map((path) => (path.attributes.d.match(/M/g) ?? []).length).reduce((a, b) => a + b), 3);
   const three = { kind: "classes", names: ["a", "b", "c"], sure: "probability", said: coded(Array(36).fill(2)), ...ramp(6) };
-  const colours = dots(boundary(spec({ answer: three, points: [{ part: "train", at: [[1, 150], [2, 150], [3, 150]], is: [0, 1, 2] }] }), 1000));
+  const colours = dots(boundary(spec({ answer: three, points: [{ split: "train", at: [[1, 150], [2, 150], [3, 150]], is: [0, 1, 2] }] }), 1000));
   assert.equal(new Set(colours.map((path) => path.colours["--light"])).size, 3);
   assert.ok(texts(boundary(spec({ answer: three }), 1000).svg, "text").includes("c"));
 });
 
 test("values, scores and examples without a target are drawn", () => {
   const value = { kind: "value", name: "price", bytes: ramp(6).bytes, low: 10, high: 30 };
-  const points = [{ part: "examples", at: [[1, 150]], is: null }];
+  const points = [{ split: "examples", at: [[1, 150]], is: null }];
   for (const answer of [value, { kind: "score", names: ["no", "yes"], ...ramp(6) }]) {
     const { targets } = boundary(spec({ answer, points }), 500);
     const field = targets.find((target) => target.at && !target.hover);

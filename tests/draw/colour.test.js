@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { amount, category, dash, ofShare, over, signed } from "../../src/cutaway/draw/colour.js";
+import { amount, category, dash, ofFraction, over, signed } from "../../src/cutaway/draw/colour.js";
 
 // How the three dichromacies see linear RGB: G. Machado, M. Oliveira, L. Fernandes, A physiologically-based model for
 // simulation of color vision deficiency, 2009, severity 1.
@@ -95,7 +95,7 @@ for (const [page, colours] of Object.entries({ light, dark })) {
 }
 
 test("one per cent can be told from nothing, and what is out of range is brought into it", () => {
-  assert.ok(distance(ofShare(0).light, ofShare(0.01).light, EYES.usual) > 0.015);
+  assert.ok(distance(ofFraction(0).light, ofFraction(0.01).light, EYES.usual) > 0.015);
   assert.deepEqual(signed(7), signed(1));
   assert.deepEqual(amount(-1), amount(0));
 });

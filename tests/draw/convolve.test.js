@@ -70,7 +70,7 @@ test("another channel is shown when it is chosen, and one without an input never
   assert.ok(written({ channel: 9 }).includes("input, channel 0"));
 });
 
-test("all stands within its width, of pictures, signals and pools", () => {
+test("all stands within its width, of images, signals and pools", () => {
   const signal = {
     kernel: [1, 3], stride: [1, 1], begin: [0, -2], size: [1, 20], first: [0, 0], output: [grid(1, 18, (_, j) => j)[0]],
     channels: [{ name: "products", input: grid(1, 20, (_, j) => j / 7), weights: [[1, 2, 3]], sums: grid(1, 18, () => 1) }],

@@ -9,13 +9,13 @@ import { heat } from "../../src/cutaway/draw/heat.js";
 import { histogram } from "../../src/cutaway/draw/histogram.js";
 import { lines } from "../../src/cutaway/draw/lines.js";
 import { rows } from "../../src/cutaway/draw/rows.js";
-import { shares } from "../../src/cutaway/draw/shares.js";
+import { fractions } from "../../src/cutaway/draw/fractions.js";
 import { drawTable } from "../../src/cutaway/draw/table.js";
 
 const WIDTHS = [368, 640, 1600];
 
 test("a table has a head for each column and writes each value in its column's format", () => {
-  const columns = [{ name: "class", format: "text" }, { name: "recall", format: "share" }];
+  const columns = [{ name: "class", format: "text" }, { name: "recall", format: "fraction" }];
   const table = drawTable({ columns, rows: [["<b>", 0.5], ["cat", null]] }, "Classes");
   assert.deepEqual(texts(table, "th"), ["class", "recall"]);
   assert.deepEqual(texts(table, "td"), ["<b>", "50.0\u202f%", "cat", "unknown"]);
@@ -24,7 +24,7 @@ test("a table has a head for each column and writes each value in its column's f
 
 test("a curve is broken where a value is missing, and the tip says so", () => {
   const points = [[1, 2], [2, 1], [3, null], [4, 0.5]];
-  const series = [{ name: "train", part: "train", points }];
+  const series = [{ name: "train", split: "train", points }];
   for (const width of WIDTHS) {
     const drawn = lines({ title: "Loss", x: "epoch", format: "number", log: false, zero: false, series, mark: null }, width);
     assert.equal(all(drawn.svg, "path")[0].attributes.d.match(/M/g).length, 2);
@@ -34,7 +34,7 @@ test("a curve is broken where a value is missing, and the tip says so", () => {
 
 test("a run of one epoch, or one whose loss was never finite, can be drawn", () => {
   for (const points of [[[1, 0.5]], [[1, null], [2, null]]]) {
-    const series = [{ name: "val", part: "val", points }];
+    const series = [{ name: "val", split: "val", points }];
     const drawn = lines({ title: "Loss", x: "epoch", format: "number", log: false, zero: false, series, mark: null }, 400);
     assert.ok(!JSON.stringify(all(drawn.svg, "circle").map((c) => c.attributes)).includes("NaN"));
     assert.equal(drawn.targets.length, points.length);
@@ -58,14 +58,14 @@ test("a matrix has a target for every cell, in rows of its size, within its widt
 
 test("a class without examples has no interval and says why", () => {
   const cells = [{ value: null, low: null, high: null }];
-  const columns = [{ name: "recall", format: "share", mark: "dot", part: "test", domain: [0, 1] }];
+  const columns = [{ name: "recall", format: "fraction", mark: "dot", split: "test", domain: [0, 1] }];
   const drawn = rows({ title: "Classes", columns, rows: [{ label: "cat", note: "0", cells, tip: ["cat"] }] }, 400);
   assert.ok(texts(drawn.svg, "text").includes("no examples"));
   assert.equal(all(drawn.svg, "circle").length, 0);
 });
 
 test("bars end where their numbers still have room, and what is unknown has none", () => {
-  const columns = [{ name: "multiply-adds", format: "count", mark: "bar" }];
+  const columns = [{ name: "MACs", format: "count", mark: "bar" }];
   const cells = [40_000_000_000, 1, 0, null].map((value) => ({ label: "layer", cells: [{ value }], tip: [] }));
   for (const width of WIDTHS) {
     const drawn = rows({ title: "Layers", columns, rows: cells }, width);
@@ -77,7 +77,7 @@ test("bars end where their numbers still have room, and what is unknown has none
 });
 
 test("the figure keeps the words for the simplest guess clear of those for the interval", () => {
-  const spec = { title: "Accuracy", phrase: "of 360 test images right", format: "share", part: "test", end: 1 };
+  const spec = { title: "Accuracy", phrase: "of 360 test images right", format: "fraction", split: "test", end: 1 };
   for (const width of WIDTHS) {
     for (const guess of [0.1, 0.9, 0.97]) {
       const baseline = { name: "always '3', the commonest class", value: guess };
@@ -94,14 +94,14 @@ test("the figure keeps the words for the simplest guess clear of those for the i
 
 test("a simplest guess with a long name stands within the drawing", () => {
   const baseline = { name: "each token as likely as it is in training, whatever stands around it, and whatever comes", value: 3.2 };
-  const spec = { title: "Loss", phrase: "loss, over 54 windows", format: "number", part: "test", value: 2.1, low: 2, high: 2.2 };
+  const spec = { title: "Loss", phrase: "loss, over 54 windows", format: "number", split: "test", value: 2.1, low: 2, high: 2.2 };
   const words = texts(figure({ ...spec, end: null, baseline }, 368).svg, "text");
   assert.ok(words.filter((text) => baseline.name.includes(text.replace(/: .*/, ""))).length > 1, "on several lines");
   assert.ok(words.every((text) => text.length * 12 * 0.6 <= 368 || text.startsWith("95")));
 });
 
 test("what was said of an example is whole in the gallery, and a long text takes the lines that others leave", () => {
-  const item = { name: "from 1959-11", picture: null, note: "", words: "Passengers 471.6 (362 to 622) → 437.3 (412.3 to 456.1)" };
+  const item = { name: "from 1959-11", image: null, note: "", words: "Passengers 471.6 (362 to 622) → 437.3 (412.3 to 456.1)" };
   const { svg, targets } = gallery({ title: "Worst", items: [{ ...item, lines: ["text one two three four five six seven eight nine"] }] }, 368);
   const shown = all(svg, "text").filter((text) => text.attributes.class === "name strong").map((text) => text.children[0]);
   assert.equal(shown.join(" "), item.words);
@@ -109,9 +109,9 @@ test("what was said of an example is whole in the gallery, and a long text takes
   assert.ok(all(svg, "text").every((text) => Number(text.attributes.y) <= targets[0].box[1] + targets[0].box[3] + 4));
 });
 
-test("only pictures that lie in the page are shown", () => {
+test("only images that lie in the page are shown", () => {
   const item = { name: "a", words: "cat → dog", note: "", lines: [] };
-  const items = ["data:image/png;base64,AA==", "https://example.org/a.png", "data:text/html,x", null].map((picture) => ({ ...item, picture }));
+  const items = ["data:image/png;base64,AA==", "https://example.org/a.png", "data:text/html,x", null].map((image) => ({ ...item, image }));
   assert.equal(all(gallery({ title: "Worst", items }, 700).svg, "image").length, 1);
 });
 
@@ -125,7 +125,7 @@ test("bars of a histogram are coloured by the side of zero on which they stand",
 
 test("the parts of a bar add up to its width, and their names do not overlap", () => {
   const parts = [{ name: "train", value: 9998 }, { name: "val", value: 1 }, { name: "test", value: 1 }];
-  const { svg, targets } = shares({ title: "Parts", parts }, 400);
+  const { svg, targets } = fractions({ title: "Parts", parts }, 400);
   assert.deepEqual(targets.map((t) => t.tip[0]), ["train", "val", "test"]);
   const names = all(svg, "text").filter((t) => t.attributes.class.startsWith("label"));
   for (let i = 1; i < names.length; i++) assert.ok(names[i].attributes.x - names[i - 1].attributes.x >= 20);

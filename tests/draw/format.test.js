@@ -11,8 +11,8 @@ test("numbers are written as in the sentences that Python makes", () => {
 });
 
 test("an axis leaves out decimals that say nothing", () => {
-  assert.equal(tick(0.9, "share"), "90\u202f%");
-  assert.equal(tick(0.975, "share"), "97.5\u202f%");
+  assert.equal(tick(0.9, "fraction"), "90\u202f%");
+  assert.equal(tick(0.975, "fraction"), "97.5\u202f%");
   assert.equal(tick(0.30000000000000004, "number"), "0.3");
 });
 

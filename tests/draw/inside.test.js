@@ -1,4 +1,4 @@
-// The drawings that look inside: tiles, matrices, equations, overlays, and the pictures that they are made of.
+// The drawings that look inside: tiles, matrices, equations, overlays, and the images that they are made of.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -40,7 +40,7 @@ function chunks(url) {
 }
 
 for (const [width, height] of [[1, 1], [3, 2], [28, 28], [300, 400]]) {
-  test(`a picture of ${width} × ${height} is a PNG that others read, pixel by pixel`, () => {
+  test(`an image of ${width} × ${height} is a PNG that others read, pixel by pixel`, () => {
     const pixels = Uint8Array.from({ length: width * height }, (_, i) => (i * 7) % 256);
     const palette = [...Array(256).keys()].map((i) => [i, 255 - i, 3, i ? 255 : 0]);
     const url = png(width, height, pixels, palette);
@@ -75,7 +75,7 @@ test("signed maps have 0 in the middle whatever they hold, amounts begin at 0", 
   assert.equal(place(9, rangeOf([[[1, 3]]], "amount")), 1);
 });
 
-test("the colours of a picture are those of the scale, and clear where there is no value", () => {
+test("the colours of an image are those of the scale, and clear where there is no value", () => {
   const range = { scale: "signed", low: -2, high: 2 };
   const image = raster([[-2, 0, 2, null, NaN]], range, { x: 0, y: 0, width: 50, height: 10 });
   const { PLTE, tRNS, IDAT } = chunks(image.attributes.href);
@@ -89,7 +89,7 @@ test("the colours of a picture are those of the scale, and clear where there is 
   assert.equal(all(map([[1, 2]], range, { x: 0, y: 0, width: 9, height: 9 }), "path").length, 0);
 });
 
-test("a picture that lets what is under it through is clear at 0 and full at its ends", () => {
+test("an image that lets what is under it through is clear at 0 and full at its ends", () => {
   const opacity = paletteOf("signed", "dark", 255, true).map((colour) => colour[3]);
   assert.deepEqual([opacity[0], opacity[127], opacity[254]], [255, 0, 255]);
 });
@@ -135,12 +135,12 @@ test("a tile that is opened has a target for every value, and one that is open c
   assert.equal(tiles({ title: "", scale: "amount", tiles: large }, 800, { open: 0 }).targets.length, 2);
 });
 
-test("tiles can be empty, of pictures alone, of one value, or of none", () => {
-  const picture = "data:image/png;base64,AA==";
+test("tiles can be empty, of images alone, of one value, or of none", () => {
+  const image = "data:image/png;base64,AA==";
   for (const some of [
     [],
-    [{ label: "a", picture, values: null, tip: [] }],
-    [{ label: "a", picture: "https://example.org/a.png", tip: ["a"] }],
+    [{ label: "a", image, values: null, tip: [] }],
+    [{ label: "a", image: "https://example.org/a.png", tip: ["a"] }],
     [{ label: "a", values: [[1]], tip: ["a"] }],
     [{ label: "a", values: [[null]], tip: ["a"] }],
     [{ label: "a", values: [], tip: ["a"] }],
@@ -156,7 +156,7 @@ test("tiles can be empty, of pictures alone, of one value, or of none", () => {
 
 const named = (n, m, more = {}) => ({
   title: "Attention", rows: [...Array(n).keys()].map((i) => `row ${i}`), columns: [...Array(m).keys()].map((i) => `column ${i}`),
-  values: grid(n, m, (i, j) => (i === 0 && j === 1 ? null : (i + j) / (n + m))), scale: "amount", format: "share", low: 0, high: 1,
+  values: grid(n, m, (i, j) => (i === 0 && j === 1 ? null : (i + j) / (n + m))), scale: "amount", format: "fraction", low: 0, high: 1,
   row_name: "query", column_name: "key", ...more,
 });
 
@@ -228,7 +228,7 @@ test("an equation says the sum that makes a number, and goes on in a new line wh
   assert.ok(lines(200) > lines(2400));
 });
 
-test("parts of an equation that are too large for numbers are pictures", () => {
+test("parts of an equation that are too large for numbers are images", () => {
   const large = [{ name: "Q", values: grid(40, 64, (i, j) => i - j), scale: "signed" }, "+", { name: "P", values: grid(40, 64, () => 1), scale: "signed" }];
   for (const width of WIDTHS) {
     const { svg, targets } = equation({ title: "Sum", parts: large }, width);
@@ -237,10 +237,10 @@ test("parts of an equation that are too large for numbers are pictures", () => {
   }
 });
 
-test("a warning stands on its picture, in lines that fit", () => {
+test("a warning stands on its image, in lines that fit", () => {
   const warning = "fails its check: the parts sum to 3.1, the output is 7.9";
-  const picture = png(8, 8, new Uint8Array(64), [[0, 0, 0, 255]]);
-  const item = { label: "gradient", picture, values: grid(4, 4, (i) => i - 1), tip: ["gradient"] };
+  const image = png(8, 8, new Uint8Array(64), [[0, 0, 0, 255]]);
+  const item = { label: "gradient", image, values: grid(4, 4, (i) => i - 1), tip: ["gradient"] };
   for (const width of WIDTHS) {
     const drawn = overlay({ title: "Why", scale: "signed", opacity: 0.5, items: [{ ...item, warning }, { ...item, warning: null }] }, width);
     const ribbons = all(drawn.svg, "g").filter((g) => g.attributes.class === "ribbon");
@@ -259,8 +259,8 @@ test("a warning stands on its picture, in lines that fit", () => {
   assert.equal(wrapped("a bb ccc dddd", 12 * 0.6 * 4, 2).length, 2);
 });
 
-test("an overlay without pictures has no slider, and no picture from elsewhere", () => {
-  const items = [null, "https://example.org/a.png"].map((picture) => ({ label: "map", picture, values: [[1]], tip: [], warning: null }));
+test("an overlay without images has no slider, and no image from elsewhere", () => {
+  const items = [null, "https://example.org/a.png"].map((image) => ({ label: "map", image, values: [[1]], tip: [], warning: null }));
   const drawn = overlay({ title: "Why", scale: "amount", opacity: 0.5, items }, 500);
   assert.ok(!JSON.stringify(all(drawn.svg, "image").map((i) => i.attributes)).includes("example.org"));
   assert.equal(overlay({ title: "", scale: "amount", opacity: 1, items: items.slice(0, 1) }, 500).controls.length, 0);

@@ -111,11 +111,11 @@ test("a group that is pointed at lets the others fade", () => {
   assert.equal(faint.length, 6);
 });
 
-test("only pictures that lie in the page are shown", () => {
+test("only images that lie in the page are shown", () => {
   const given = spec(3, { point: 0 });
-  given.points[0].picture = "data:image/png;base64,AA==";
-  given.points[1].picture = "https://example.org/a.png";
-  given.points[2].picture = "data:text/html,x";
+  given.points[0].image = "data:image/png;base64,AA==";
+  given.points[1].image = "https://example.org/a.png";
+  given.points[2].image = "data:text/html,x";
   assert.equal(all(scatter(given, 700).svg, "image").length, 1);
 });
 

@@ -102,7 +102,7 @@ test("the modules that hold weights, and those around them, can be asked for by 
 });
 
 const FRAME = { side: "a", epoch: 3.25, step: 1200, at: 1200, playing: true, rate: 140.3, loss: { train: 0.21, val: null },
-  figures: { accuracy: 0.934 } }; // prettier-ignore
+  metrics: { accuracy: 0.934 } }; // prettier-ignore
 
 test("how far and how fast it is, in words", () => {
   assert.equal(words.progress(FRAME), "Epoch 3, step 1\u202f200");
@@ -117,7 +117,7 @@ test("how far and how fast it is, in words", () => {
   assert.deepEqual([words.looking(9, 9), words.looking(5, 1200)], ["now", "at step 5"]);
 });
 
-test("shares are said as percentages, other figures as numbers, and nothing as a dash", () => {
+test("shares are said as percentages, other metrics as numbers, and nothing as a dash", () => {
   const said = [["accuracy", 1], ["perplexity", 12.5], ["accuracy", null], ["rmse", 0.5], ["r2", 0.5]];
   assert.deepEqual(said.map(([name, value]) => words.figure(name, value)), ["100\u202f%", "12.5", "–", "0.5", "0.5"]);
   assert.deepEqual(["lr", "model.hidden_dims", "label_smoothing", "view.features.layer"].map(words.named), [

@@ -10,7 +10,7 @@ import { all, texts } from "./page.js";
 
 const WIDTHS = [300, 368, 700, 1200, 2000];
 
-function leaf(full, cells, words = ["weight: 2·3 = 6", "6 weights × 4 places = 24 multiply-adds"]) {
+function leaf(full, cells, words = ["weight: 2·3 = 6", "6 weights × 4 places = 24 MACs"]) {
   return { name: full.split(".").at(-1), full, note: "Linear  7", cells, words };
 }
 
@@ -22,7 +22,7 @@ function spec(more = {}) {
     title: "Blocks",
     columns: [
       { name: "parameters", format: "count" },
-      { name: "multiply-adds", format: "count" },
+      { name: "MACs", format: "count" },
       { name: "memory, kB", format: "number" },
     ],
     rows: [leaf("stem", [5, 0, 0.2]), block, leaf("head", [1_000_000, 12_345_678_901, 400])],
@@ -59,7 +59,7 @@ test("a layer that is open says its arithmetic, wrapped into its width", () => {
     const drawn = tree(spec(), width, { open: ["stem"] });
     const more = texts(drawn.svg, "text").filter((text) => !shut.includes(text));
     assert.ok(more.join(" ").includes("weight: 2·3 = 6"));
-    const named = (/** @type {string[]} */ all) => all.join(" ").split("multiply-adds").length;
+    const named = (/** @type {string[]} */ all) => all.join(" ").split("MACs").length;
     assert.ok(named(texts(drawn.svg, "text")) > named(shut));
     assert.ok(drawn.targets[1].box[1] - drawn.targets[0].box[1] > tree(spec(), width).targets[1].box[1] - tree(spec(), width).targets[0].box[1]);
   }
@@ -98,7 +98,7 @@ test("what is not known is said to be, and names are text", () => {
   assert.ok(texts(drawn.svg, "text").includes("–"));
   assert.ok(texts(drawn.svg, "text").includes("<img onerror=alert(1)>"));
   assert.equal(all(drawn.svg, "img").length, 0);
-  assert.ok(drawn.targets[0].tip.includes("multiply-adds: unknown"));
+  assert.ok(drawn.targets[0].tip.includes("MACs: unknown"));
 });
 
 test("a tree of nothing is empty", () => {

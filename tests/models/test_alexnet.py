@@ -15,7 +15,7 @@ from torch import nn
 from cutaway import create_model
 from cutaway.errors import ModelError
 from cutaway.inspect.layers import LayerTable, layer_table, on_meta
-from cutaway.models.alexnet import CARD, PRESETS, AlexNet, Config, local_response
+from cutaway.models.alexnet import CARD, PRESETS, AlexNet, Config, LocalResponse
 from cutaway.models.registry import preset
 from cutaway.spec import Classes, ImageSpec, Value
 
@@ -164,7 +164,7 @@ def test_a_tower_does_not_see_the_other_before_conv3() -> None:
 @given(maps=st.integers(1, 9), seed=st.integers(0, 2**31))
 def test_normalization_is_the_sum_over_five_neighbouring_maps(maps: int, seed: int) -> None:
     a = 30 * torch.randn(2, maps, 2, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    b = local_response(a)
+    b = LocalResponse()(a)
     torch.testing.assert_close(b, F.local_response_norm(a, 5, alpha=5 * 1e-4, beta=0.75, k=2.0))
     i = maps // 2
     total = (a[:, max(0, i - 2) : i + 3] ** 2).sum(1)
@@ -174,15 +174,17 @@ def test_normalization_is_the_sum_over_five_neighbouring_maps(maps: int, seed: i
 def test_normalization_is_there_as_published_and_not_in_one_tower() -> None:
     called: list[tuple[int, ...]] = []
 
-    def noted(x: torch.Tensor) -> torch.Tensor:
-        called.append(tuple(x.shape))
-        assert x.min() >= 0  # after the ReLU
-        return local_response(x)
+    def noted(module: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
+        if isinstance(module, nn.LocalResponseNorm):
+            called.append(tuple(args[0].shape))
+            assert args[0].min() >= 0  # after the ReLU
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cutaway.models.alexnet.local_response", noted)
+    handle = nn.modules.module.register_module_forward_pre_hook(noted)
+    try:
         for form in FORMS:
             AlexNet(dataclasses.replace(TINY, form=form))(torch.randn(1, 3, 32, 32))
+    finally:
+        handle.remove()
     assert called == [(1, 4, 32, 32), (1, 6, 15, 15)]
 
 

@@ -53,8 +53,8 @@ def test_a_factor_of_five_in_alpha_is_noticed(monkeypatch: pytest.MonkeyPatch, s
         for name, parameter in model.named_parameters():  # no ReLU is dead: α is seen where something arrives
             if name.endswith("bias"):
                 parameter.fill_(1.0)
-    right = alexnet.local_response
-    monkeypatch.setattr(alexnet, "local_response", lambda x: right(x, alpha=1e-4 / 5))
+    forward, wrong = alexnet.LocalResponse.forward, alexnet.LocalResponse(alpha=1e-4 / 5)
+    monkeypatch.setattr(alexnet.LocalResponse, "forward", lambda self, x: forward(wrong, x))
     measured = compare(model, plain_alexnet(config), torch.Generator().manual_seed(1))
     assert not measured.equal
     assert measured.outputs > 1e-7  # a hundred times the bound, and more: the input's part of the answer is not nothing

@@ -48,7 +48,7 @@ def matrix(phase: float = 0.0, title: str = "Attention") -> Drawing:
         "columns": WORDS,
         "values": values,
         "scale": "amount",
-        "format": "share",
+        "format": "fraction",
         "low": 0,
         "high": 1,
         "row_name": "query",
@@ -82,17 +82,17 @@ def equation() -> Drawing:
 
 
 def overlay() -> Drawing:
-    """Two maps over one picture; the second fails its check."""
+    """Two maps over one image; the second fails its check."""
     import torch
 
     from cutaway.views.numbers import pixels_of
 
-    picture = pixels_of(torch.linspace(0, 1, 64).reshape(1, 8, 8))
+    image = pixels_of(torch.linspace(0, 1, 64).reshape(1, 8, 8))
     warning = "fails its check: the parts sum to 3.1, the output is 7.9"
     items = [
-        {"label": "gradient", "picture": picture, "values": maps(1, 8, 8)[0], "tip": ["gradient"], "warning": None},
-        {"label": HOSTILE, "picture": picture, "values": maps(2, 4, 4)[1], "tip": ["patches"], "warning": warning},
-        {"label": "no picture", "picture": None, "values": maps(2, 4, 4)[1], "tip": [], "warning": None},
+        {"label": "gradient", "image": image, "values": maps(1, 8, 8)[0], "tip": ["gradient"], "warning": None},
+        {"label": HOSTILE, "image": image, "values": maps(2, 4, 4)[1], "tip": ["patches"], "warning": warning},
+        {"label": "no image", "image": None, "values": maps(2, 4, 4)[1], "tip": [], "warning": None},
     ]
     return {"kind": "overlay", "title": "What speaks for it", "scale": "signed", "items": items, "opacity": 0.7}
 
@@ -138,10 +138,10 @@ def columns() -> Drawing:
 
 def scored() -> list[Drawing]:
     """A curve over shares with a place pointed out, and counts that have no sign."""
-    form = {"x": "recall", "x_format": "share", "format": "share", "log": False, "zero": True, "mark": None}
-    series = [{"name": "model", "part": "test", "points": [[k / 100, 1 - k / 200] for k in range(101)]}]
+    form = {"x": "recall", "x_format": "fraction", "format": "fraction", "log": False, "zero": True, "mark": None}
+    series = [{"name": "model", "split": "test", "points": [[k / 100, 1 - k / 200] for k in range(101)]}]
     ring = {"x": 0.5, "y": 0.75, "label": "above 0.5", "left": True}
-    counts = {"edges": [0, 0.5, 1], "counts": [3, 4], "of": "probability", "x": "probability", "x_format": "share"}
+    counts = {"edges": [0, 0.5, 1], "counts": [3, 4], "of": "probability", "x": "probability", "x_format": "fraction"}
     return [
         {"kind": "lines", "title": "Precision–recall", "series": series, "ring": ring, **form},
         {"kind": "histogram", "title": "Examples by probability", **counts},

@@ -125,7 +125,7 @@ def regression() -> dict[str, Any]:
 
 
 def layers() -> dict[str, Any]:
-    """layers.json with a layer whose multiply-adds are unknown."""
+    """layers.json with a layer whose MACs are unknown."""
     rows = [("c1", "Conv2d", [6, 28, 28], 156, 117600, 5), ("mix", "Mixer", [84], 0, None, None)]
     keys = ("name", "type", "shape", "parameters", "multiply_adds", "receptive_field")
     return {

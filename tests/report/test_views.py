@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cutaway.data.splits import split_hash
 from cutaway.draw.description import View
 from cutaway.errors import FileError
 from cutaway.report.contents import describe, head
@@ -136,7 +137,10 @@ def test_metrics_that_flatter_say_so(split: str, warning: str) -> None:
 
 def test_a_test_on_what_was_learned_from_says_so() -> None:
     run = samples.run()
-    run["data"]["source"] = "xor"
+    rows = np.arange(4)
+    run["data"] |= {"source": "mine.csv", "splits": {"train": 4, "val": 4, "test": 4}}
+    assert "from which it learned too" not in head(run, samples.classification())["says"]
+    run["data"]["split_hash"] = split_hash({"train": rows, "val": rows, "test": rows})
     assert "from which it learned too" in head(run, samples.classification())["says"]
 
 
@@ -210,10 +214,10 @@ def test_bins_hold_every_error_and_none_mixes_signs(errors: list[float]) -> None
 # --- mistakes -------------------------------------------------------------------------------------------------
 
 
-def test_the_worst_are_shown_with_their_pictures() -> None:
+def test_the_worst_are_shown_with_their_images() -> None:
     view = worst(samples.run(), samples.classification())
     item = view["drawings"][0]["items"][0]
-    assert (item["words"], plain(item["note"]), item["picture"]) == ("cat → dog", "99.0 % sure", samples.PICTURE)
+    assert (item["words"], plain(item["note"]), item["image"]) == ("cat → dog", "99.0 % sure", samples.PICTURE)
     assert plain(view["summary"]) == "The worst, a/1.png, was cat; the model said dog, 99.0 % sure."
 
 
@@ -296,10 +300,10 @@ def test_data_shows_parts_notes_and_columns() -> None:
 
 def test_the_network_tells_unknown_from_nothing() -> None:
     view = network(samples.layers())
-    assert cells(view, "multiply-adds") == [117600, None]
+    assert cells(view, "MACs") == [117600, None]
     assert cells(view, "output") == ["6 × 28 × 28", "84"]
     assert "at least" in view["summary"]
-    assert "unknown multiply-adds" in view["drawings"][0]["rows"][1]["tip"]
+    assert "unknown MACs" in view["drawings"][0]["rows"][1]["tip"]
     assert view["drawings"][1]["facts"][0][1]["link"] == "https://doi.org/10.1109/5.726791"
     assert network(samples.layers() | {"card": None})["drawings"] == view["drawings"][:1]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.draw.words import count, duration, metric, moment, number, plural, share, signed, written
+from cutaway.draw.words import count, duration, metric, moment, number, percent, plural, signed, written
 
 FORMATS = json.loads(Path(__file__).with_name("formats.json").read_text(encoding="utf-8"))
 
@@ -20,8 +20,8 @@ def test_numbers_are_written_as_the_drawings_write_them(value: float | None, for
 
 
 @given(st.floats(0, 1))
-def test_a_share_is_all_or_nothing_only_where_it_is(value: float) -> None:
-    text = share(value).replace("\u202f", " ")
+def test_a_fraction_is_all_or_nothing_only_where_it_is(value: float) -> None:
+    text = percent(value).replace("\u202f", " ")
     assert (text == "100 %") == (100 * value == 100)
     assert (text == "0 %") == (100 * value == 0)
 
@@ -46,7 +46,7 @@ def test_times_are_in_the_units_a_person_would_use() -> None:
 
 def test_names_and_counts() -> None:
     assert (plural(1, "epoch"), plural(1200, "epoch")) == ("1 epoch", "1\u202f200 epochs")
-    assert metric("macro_f1") == ("macro F1", "share")
+    assert metric("macro_f1") == ("macro F1", "fraction")
     assert metric("top_5_error") == ("top 5 error", "number")
     assert (signed(2.5), signed(-2.5), signed(0)) == ("+2.5", "−2.5", "0")
     assert count(-0.2) == "0"

@@ -103,12 +103,12 @@ def test_what_was_measured_before_training_is_soon_replaced(tmp_path: Path) -> N
     live = opened(
         tmp_path, "gru", str(book), **{"model.hidden_dim": "4", "batch_size": "1", "length": "20", "max_samples": "200"}
     )
-    untrained = live.figures(patient=True)["perplexity"]
+    untrained = live.metrics(patient=True)["perplexity"]
     assert live.measured_at == 0
     forward(live, 40)
     assert not live.state.epoch, "the first epoch is not over"
     assert 0 < (live.measured_at or 0) <= 40
-    assert live.figures(patient=False)["perplexity"] != untrained
+    assert live.metrics(patient=False)["perplexity"] != untrained
 
 
 def test_nothing_is_written(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
         forward(watched, 1)
         watched.write(row)
         watched.seek(watched.step // 2)
-        watched.figures(patient=True)
+        watched.metrics(patient=True)
         watched.write(row)
         watched.seek(watched.step)
     assert equal(weights(alone), weights(watched))
@@ -297,17 +297,17 @@ def test_seek_shows_older_weights_and_loses_none(tmp_path: Path) -> None:
     assert torch.equal(row, newest)
 
 
-def test_figures_are_of_what_is_looked_at(tmp_path: Path) -> None:
+def test_metrics_are_of_what_is_looked_at(tmp_path: Path) -> None:
     live = small(tmp_path)
-    at_first = live.figures(patient=True)
+    at_first = live.metrics(patient=True)
     forward(live, 60)
-    now = live.figures(patient=True)
+    now = live.metrics(patient=True)
     live.seek(0)
-    assert live.figures(patient=True) == at_first != now
+    assert live.metrics(patient=True) == at_first != now
     live.seek(live.step)
-    assert live.figures(patient=True) == now
+    assert live.metrics(patient=True) == now
     live.weigh("head.bias", (0,), 50.0)
-    assert live.figures(patient=True)["loss"] > now["loss"]
+    assert live.metrics(patient=True)["loss"] > now["loss"]
 
 
 def test_beginning_again_is_the_same_again(tmp_path: Path) -> None:

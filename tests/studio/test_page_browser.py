@@ -463,7 +463,7 @@ def test_a_thousand_frames_leave_no_more_behind_than_a_few(browser: Any, address
     devtools = page.tab.context.new_cdp_session(page.tab)
     devtools.send("Performance.enable")
     page.tab.evaluate("(frame) => { window.frame = frame; window.step = 0; }", frame)
-    # Each frame has numbers and pictures of its own; four come for each that the screen shows, as from a fast server.
+    # Each frame has numbers and images of its own; four come for each that the screen shows, as from a fast server.
     play = """async (count) => {
       for (let i = 0; i < count; i++) {
         step++;
@@ -527,8 +527,8 @@ def test_a_digit_is_drawn_and_said_anew_as_the_model_learns(browser: Any, addres
     before = page.text(".tried .bars")
     page.press("Epoch")
     page.until(f"document.querySelector('.tried .bars').textContent !== {json.dumps(before)}")
-    page.tab.locator("#try-file").set_input_files({"name": "no.png", "mimeType": "image/png", "buffer": b"no picture"})
-    page.until("document.querySelector('.try .failed').textContent.includes('no picture')")
+    page.tab.locator("#try-file").set_input_files({"name": "no.png", "mimeType": "image/png", "buffer": b"no image"})
+    page.until("document.querySelector('.try .failed').textContent.includes('no image')")
     page.tab.locator(".drawing").get_by_role("button", name="Clear").click()
     page.until("document.querySelectorAll('.tried .bars').length === 0")
     assert page.tab.evaluate(FLAWS) == []

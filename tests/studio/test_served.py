@@ -123,7 +123,7 @@ def test_seek_shows_older_weights(page: Page) -> None:
     page.do("control", side="a", do="seek", to=0)
     then = page.wait(lambda f: f["at"] == 0 and boundary(f) == boundary(first))
     assert then["step"] == now["step"]
-    assert then["figures"] == first["figures"] != now["figures"]
+    assert then["metrics"] == first["metrics"] != now["metrics"]
     page.do("control", side="a", do="seek", to=now["step"])
     page.wait(lambda f: f["at"] == now["step"] and boundary(f) == boundary(now))
 
@@ -187,7 +187,7 @@ def test_a_url_gives_the_same_again(page: Page) -> None:
     again = page.wait(lambda f: f["step"] == was["step"] and not f["playing"])
     assert again["log"] == was["log"]
     assert again["views"] == was["views"]
-    assert (again["figures"], again["loss"]["val"]) == (was["figures"], was["loss"]["val"])
+    assert (again["metrics"], again["loss"]["val"]) == (was["metrics"], was["loss"]["val"])
     assert again["epoch"] == was["epoch"]
 
 
@@ -314,7 +314,7 @@ def test_a_second_server_finds_another_port_has_something_at_once_and_leaves_not
         frame = page.wait(lambda f: bool(f["views"]))
         assert frame["step"] == 0
         assert {view["id"] for view in frame["views"]} >= {"boundary", "gradients"}
-        assert frame["figures"]["accuracy"] is not None
+        assert frame["metrics"]["accuracy"] is not None
         assert {"name": "head.bias", "shape": [3]} in frame["names"]["weights"]
         page.do("control", side="a", do="play")
         family = second.family()

@@ -47,22 +47,22 @@ def trying(live: Live, **asked: Any) -> dict[str, Any]:
     return tried(Built(live.ready), asked, Path())
 
 
-def test_a_picture_is_said_as_predict_says_it() -> None:
+def test_an_image_is_said_as_predict_says_it() -> None:
     opening = Opening("mlp", "digits", {"model.hidden_dims": "16", "max_samples": "200", "schedule": "constant"})
     live = opened(opening)
-    picture = Image.new("L", (90, 140), 0)
-    picture.paste(255, (30, 20, 60, 120))
-    picture.save("picture-7.png")
-    found = trying(live, picture=7)
+    image = Image.new("L", (90, 140), 0)
+    image.paste(255, (30, 20, 60, 120))
+    image.save("image-7.png")
+    found = trying(live, image=7)
     folder = save(live, opening, "")
-    (row,) = cutaway.load(folder).predict(["picture-7.png"])
+    (row,) = cutaway.load(folder).predict(["image-7.png"])
     assert found["said"] == row["class"]
     assert found["answers"][0]["name"] == row["class"]
     assert found["answers"][0]["probability"] == pytest.approx(row["probability"], rel=1e-3)
     assert len(found["answers"]) == 10
     assert found["seen"].startswith("data:image/png;base64,")
     assert trying(live) == {}
-    assert trying(live, picture=99) == {}
+    assert trying(live, image=99) == {}
 
 
 def test_a_text_is_a_text_and_never_a_path(tmp_path: Path) -> None:
@@ -183,14 +183,14 @@ def test_what_cannot_be_written_leaves_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert all(map(torch.equal, before, weights(live)))
 
 
-def test_a_picture_of_any_kind_is_kept_as_one_that_is_read(tmp_path: Path) -> None:
-    from cutaway.studio.uploads import _kept_picture
+def test_an_image_of_any_kind_is_kept_as_one_that_is_read(tmp_path: Path) -> None:
+    from cutaway.studio.uploads import _kept_image
 
     for mode in ("1", "L", "P", "RGBA", "CMYK", "I;16"):
         buffer = io.BytesIO()
         Image.new(mode, (5, 9)).save(buffer, format="TIFF")
-        _kept_picture(buffer.getvalue(), tmp_path / "x.png")
+        _kept_image(buffer.getvalue(), tmp_path / "x.png")
         assert Image.open(tmp_path / "x.png").size == (5, 9)
-    with pytest.raises(cutaway.CutawayError, match="no picture"):
-        _kept_picture(b"MZ", tmp_path / "y.png")
+    with pytest.raises(cutaway.CutawayError, match="no image"):
+        _kept_image(b"MZ", tmp_path / "y.png")
     assert not (tmp_path / "y.png").exists()

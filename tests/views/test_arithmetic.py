@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import cutaway
 from cutaway.errors import SettingError, UnknownName
 from cutaway.views import arithmetic
-from cutaway.views.arithmetic import Seen, _crop, _see, sums, view
+from cutaway.views.arithmetic import InputOutput, _crop, _see, sums, view
 from cutaway.views.looking import Convolution, _convolution, convolutions
 from cutaway.views.subject import Subject, open_model, open_preset, open_run
 
@@ -87,7 +87,7 @@ def test_any_window_equals_pytorchs(
     y: Tensor = module(x)[0].detach()
     layer = _convolution("conv", module)
     assert isinstance(layer, Convolution)
-    seen = Seen(x[0], y)
+    seen = InputOutput(x[0], y)
     for channel in (0, 5):
         crops = [_crop(seen, layer, channel, axis) for axis in range(axes)]
         found = sums(seen, layer, channel, crops).sum(0) + (module.bias[channel].detach() if bias else 0)
@@ -142,7 +142,7 @@ def test_pooling_takes_the_largest_or_the_mean(kind: str, padding: int) -> None:
     model.add_module("pool", module)
     layer = arithmetic._pools(model)["pool"]
     x = torch.randn(1, 2, 9, 8, dtype=torch.float64)
-    seen = Seen(x[0], module(x)[0])
+    seen = InputOutput(x[0], module(x)[0])
     crops = [_crop(seen, layer, 1, axis) for axis in range(2)]
     part, windows = arithmetic._windows(seen.x[1:2], layer, crops, float("-inf") if kind == "max" else 0.0)
     values = windows[0].flatten(2)

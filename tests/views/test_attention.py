@@ -16,7 +16,7 @@ from cutaway.errors import SettingError, UnknownName
 from cutaway.nn.attention import MultiHeadAttention
 from cutaway.views import attention
 from cutaway.views.asking import arithmetic
-from cutaway.views.looks import Look, alone, attentions, names_of, watch
+from cutaway.views.looks import AttentionLook, alone, attentions, names_of, watch
 from cutaway.views.subject import Subject, open_model
 
 from ..small import small
@@ -31,7 +31,7 @@ def opened(name: str, dtype: torch.dtype = torch.float32, **options: str) -> Sub
     return dataclasses.replace(open_model(model, *inputs), options=options)
 
 
-def looks(subject: Subject, i: int = 0) -> list[Look]:
+def looks(subject: Subject, i: int = 0) -> list[AttentionLook]:
     """All of them."""
     return watch(subject.model, alone(subject.inputs, i), lambda look: look)
 
@@ -196,7 +196,7 @@ def test_training_mode_and_hooks_are_as_they_were() -> None:
     class Fails(Exception):
         pass
 
-    def see(look: Look) -> None:
+    def see(look: AttentionLook) -> None:
         raise Fails
 
     with pytest.raises(Fails):

@@ -40,13 +40,13 @@ def test_pictures_stand_side_by_side_over_the_example(run: Run) -> None:
     overlay = shown["drawings"][0]
     assert overlay["kind"] == "overlay"
     assert [item["label"] for item in overlay["items"]] == ["integrated gradients", "Grad-CAM", "occlusion"]
-    assert overlay["picture"].startswith("data:image/png")
+    assert overlay["image"].startswith("data:image/png")
     assert len(overlay["items"][0]["values"]) == 32
     cascade = next(d for d in shown["drawings"] if "random" in d.get("title", ""))
     assert all(series["points"][0] == [0, 1.0] for series in cascade["series"])
 
 
-def test_a_map_that_fails_says_so_on_the_picture(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_that_fails_says_so_on_the_image(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from cutaway.inspect.attribution.asking import Ask, Found
     from cutaway.inspect.attribution.entry import Entry
 
@@ -122,7 +122,7 @@ def test_a_concept_given_as_a_folder(run: Run, tmp_path: Path) -> None:
     assert subject.target is not None
     ones = (subject.target == 1).nonzero().flatten().tolist()[:12]
     for k in ones:
-        picture: Any = subject.picture(k)
+        picture: Any = subject.image(k)
         picture.save(tmp_path / f"{k}.png")
     (tmp_path / ".hidden").write_text("not an example")
     shown = view(open_run(run, options={"concept": str(tmp_path), "target": "1", "method": "gradient"}))

@@ -104,7 +104,7 @@ def run_of(tmp_path: Path, model: str, data: Any, **settings: Any) -> cutaway.tr
 @pytest.mark.parametrize(
     ("model", "data", "kind"),
     [
-        ("mlp", "moons", "share"),
+        ("mlp", "moons", "probability"),
         ("mlp", "spirals", "classes"),
         ("perceptron", "moons", "score"),
         ("linear", "diabetes", "value"),
@@ -117,7 +117,7 @@ def test_runs_keep_within_the_stream(tmp_path: Path, model: str, data: str, kind
     drawing = found["drawings"][0]
     assert len(json.dumps(drawing)) < 60_000
     assert drawing["answer"]["kind"] == kind
-    assert [points["part"] for points in drawing["points"]] == ["train", "test"]
+    assert [points["split"] for points in drawing["points"]] == ["train", "test"]
     assert all(len(points["at"]) == len(points["is"]) for points in drawing["points"])
 
 

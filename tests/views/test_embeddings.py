@@ -82,7 +82,7 @@ def test_every_model_with_examples_is_drawn(name: str) -> None:
 
 def test_a_run_without_its_data_says_so(digits_run: Run) -> None:
     one = next(iter(open_run(digits_run).inputs))[:1]
-    subject = dataclasses.replace(open_run(digits_run), inputs=(one,), target=None, part=None, rows=())
+    subject = dataclasses.replace(open_run(digits_run), inputs=(one,), target=None, split=None, rows=())
     gone = dataclasses.replace(subject, run=None, whole=None)
     assert not embeddings.suits(gone)
     assert "too few examples" in embeddings.view(gone)["summary"]
@@ -100,7 +100,7 @@ def test_examples_of_a_run_are_coloured_by_class(digits_run: Run) -> None:
     assert drawing["groups"] == [str(k) for k in range(10)]
     assert {point["group"] for point in drawing["points"]} == set(range(10))
     assert [place["name"] for place in drawing["places"]] == ["PCA", "t-SNE"]
-    assert all(point["picture"].startswith("data:image/png") for point in drawing["points"])
+    assert all(point["image"].startswith("data:image/png") for point in drawing["points"])
     assert "of the same class" in found["summary"]
     assert "% of the variance" in drawing["places"][0]["x"].replace("\u202f", " ")
 
@@ -259,6 +259,6 @@ def test_the_words_at_hand_come_first_then_whole_words_and_never_what_nobody_wro
     )
     assert [written[i] for i in _worth(subject, written, 11)] == ["the", "river", "Ġsea", "bank", "a", "##ing"]
     tokens = torch.tensor([[2, 4, 9, 3]])
-    opened = dataclasses.replace(subject, inputs=(tokens, *subject.inputs[1:]), part=object(), rows=(0,))
+    opened = dataclasses.replace(subject, inputs=(tokens, *subject.inputs[1:]), split=object(), rows=(0,))
     assert [written[i] for i in _worth(opened, written, 11)][:3] == ["bank", "a", "##ing"]
     assert _worth(subject, [], 3) == [0, 1, 2]  # without a tokenizer there are numbers alone

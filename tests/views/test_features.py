@@ -47,7 +47,7 @@ def test_maps_are_the_layers_outputs_strongest_first() -> None:
     y = seen["features"]["c1"][0]  # (6, 28, 28)
     first, *maps = view(subject)["drawings"][0]["tiles"]
     assert first["label"] == "input"
-    assert first["picture"].startswith("data:image/png")
+    assert first["image"].startswith("data:image/png")
     order = y.abs().mean((1, 2)).argsort(descending=True).tolist()
     assert [int(tile["label"]) for tile in maps] == order
     for tile, k in zip(maps, order, strict=True):
@@ -102,7 +102,7 @@ def test_words_stand_over_their_windows(tmp_path: Path) -> None:
     assert columns[0].startswith("· ·")
 
 
-def test_a_run_shows_its_own_pictures(tmp_path: Path) -> None:
+def test_a_run_shows_its_own_images(tmp_path: Path) -> None:
     run = cutaway.train("lenet5-modern", "digits", epochs=1, out=tmp_path / "run")
     found = view(open_run(run))
     assert len(options_of(found)) >= 2

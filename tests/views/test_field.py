@@ -70,7 +70,7 @@ def test_a_field_of_ones_is_as_wide_as_it_is() -> None:
     assert found.map[found.map > 0].max() == pytest.approx(found.map[found.map > 0].min())
 
 
-def test_tokens_see_the_whole_picture() -> None:
+def test_tokens_see_the_whole_image() -> None:
     subject = opened("vit-base/16")
     known = _fields(subject, _table(subject))
     assert known["patches"] == 16

@@ -42,7 +42,7 @@ def test_every_preset_with_filters(name: str) -> None:
     found = view(opened(name))
     assert len(json.dumps(found, allow_nan=False)) < 2_000_000
     for tile in tiles(found):
-        assert ("picture" in tile) != ("values" in tile)
+        assert ("image" in tile) != ("values" in tile)
         assert "norm" not in tile
 
 
@@ -60,7 +60,7 @@ def test_colours_are_the_weights_around_grey(range_: str) -> None:
     found = view(dataclasses.replace(open_model(model, *inputs), options={"range": range_}))
     weight = model.get_submodule("conv1").weight.detach()
     for k, tile in enumerate(tiles(found)[:8]):
-        image = Image.open(io.BytesIO(base64.b64decode(tile["picture"].partition(",")[2])))
+        image = Image.open(io.BytesIO(base64.b64decode(tile["image"].partition(",")[2])))
         pixels = torch.from_numpy(np.array(image)).double().movedim(-1, 0) / 255 * 2 - 1  # (3, H, W)
         most = weight.abs().max() if range_ == "layer" else weight[k].abs().max()
         assert torch.allclose(pixels, (weight[k] / most).double(), atol=1 / 254 + 1e-6)

@@ -13,7 +13,7 @@ from cutaway.models import resnet
 from cutaway.training.optimizers import build_optimizers
 from cutaway.training.settings import TrainSettings
 from cutaway.views import gradients
-from cutaway.views.gradients import Layer, gradient_flow
+from cutaway.views.gradients import LayerGradients, gradient_flow, view
 from cutaway.views.plain_networks import Nothing, beside_plain, block_norms
 from cutaway.views.subject import Subject, open_model, open_preset
 
@@ -70,12 +70,24 @@ def test_units_that_never_fire_are_counted() -> None:
 
 
 def test_steps_of_optimizers() -> None:
-    layer = Layer("a", weight=10.0, gradient=2.0, moving=25)
+    layer = LayerGradients("a", weight=10.0, gradient=2.0, moving=25)
     assert layer.step("sgd", 0.1) == pytest.approx(0.1 * 2 / 10)
     assert layer.step("adamw", 0.1) == pytest.approx(0.1 * 5 / 10)
     assert layer.step("nesterov", 0.1) == pytest.approx(0.1 * 1.9 * 2 / 10)
     assert layer.step("muon", 0.1) is None
-    assert Layer("zero").step("sgd", 0.1) is None
+    assert LayerGradients("zero").step("sgd", 0.1) is None
+
+
+def test_the_step_of_an_optimizer_that_is_not_known_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not SGD's, which it had."""
+    subject = opened("mlp")
+    known = view(subject)
+    monkeypatch.setattr("cutaway.views.gradients.rate", lambda subject: ("lion", 1e-3))
+    found = view(subject)
+    assert "How far a first step of lion moves the weights is not known here." in found["summary"]
+    assert len(found["drawings"]) == len(known["drawings"]) - 1
+    assert all(row[4] is None for row in found["table"]["rows"])
+    assert any(row[4] for row in known["table"]["rows"])
 
 
 @pytest.mark.parametrize("name", ["sgd", "nesterov", "adam", "adagrad", "rmsprop", "adadelta"])
@@ -169,11 +181,12 @@ def test_a_plain_rnn_forgets_what_an_lstm_with_open_gates_keeps() -> None:
 
 
 def test_without_shortcuts_gradients_grow_with_depth_and_with_them_they_do_not_as_much() -> None:
-    config = resnet.Config(layers=(8, 8, 8), width=8, stem="cifar", shortcut="A", num_classes=10)
-    residual, plain = (block_norms(config, shortcuts) for shortcuts in (True, False))
+    model = resnet.Model(resnet.Config(layers=(8, 8, 8), width=8, stem="cifar", shortcut="A", num_classes=10))
+    (depth, residual), (same, plain) = (block_norms(model, 1, shortcuts) for shortcuts in (True, False))
+    assert depth == same == 50
     assert len(residual) == len(plain) == 24
     assert plain[0] / plain[-1] > 20 * residual[0] / residual[-1]
-    assert block_norms(config, True) == residual
+    assert block_norms(model, 1, True) == (depth, residual)
 
 
 def test_removing_shortcuts_leaves_the_other_weights() -> None:

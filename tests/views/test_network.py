@@ -40,7 +40,7 @@ def tree_of(name: str) -> tuple[dict[str, Any], Any]:
 def test_lines_add_up_to_what_was_counted(name: str) -> None:
     drawing, layers = tree_of(name)
     heads = [column["name"] for column in drawing["columns"]]
-    for k, whole in (("parameters", layers.parameters), ("multiply-adds", layers.multiply_adds)):
+    for k, whole in (("parameters", layers.parameters), ("MACs", layers.multiply_adds)):
         if k in heads:
             assert sum(row["cells"][heads.index(k)] or 0 for row in drawing["rows"]) == whole
         else:
@@ -62,13 +62,13 @@ def test_every_product_that_is_written_comes_to_its_count(name: str) -> None:
     for line in lines_of(drawing["rows"]):
         for words in line.get("words", ()):
             words = words.replace(THIN, "")
-            if match := re.search(r"(\d+) products? for each of ([\d·]+) numbers = (\d+) multiply-adds", words):
+            if match := re.search(r"(\d+) products? for each of ([\d·]+) numbers = (\d+) MACs", words):
                 product = int(match[1])
                 for factor in match[2].split("·"):
                     product *= int(factor)
                 assert product == int(match[3])
                 written += 1
-            if match := re.search(r"(\d+) weights? × (\d+) places?.* = (\d+) multiply-adds", words):
+            if match := re.search(r"(\d+) weights? × (\d+) places?.* = (\d+) MACs", words):
                 assert int(match[1]) * int(match[2]) == int(match[3])
                 written += 1
             if match := re.fullmatch(r"\w+: ([\d·]+) = (\d+)", words):
@@ -88,12 +88,12 @@ def test_every_product_that_is_written_comes_to_its_count(name: str) -> None:
 def test_resnet18_is_what_its_paper_counts() -> None:
     view = network.view(open_preset("resnet18"))
     said = view["summary"].replace(THIN, " ")
-    assert "11 689 512 parameters; 1 814 073 344 multiply-adds" in said
+    assert "11 689 512 parameters; 1 814 073 344 MACs (multiply-adds)" in said
     rows = {line["full"]: line for line in lines_of(view["drawings"][0]["rows"])}
     words = [words.replace(THIN, " ") for words in rows["layer1.0.conv1"]["words"]]
     assert words == [
         "weight: 64·64·3·3 = 36 864",
-        "3×3 window × 64 channels = 576 products for each of 64·56·56 numbers = 115 605 504 multiply-adds",
+        "3×3 window × 64 channels = 576 products for each of 64·56·56 numbers = 115 605 504 MACs",
     ]
     assert rows["layer1.1"]["times"] == 1
     assert "the same inside as layer1.0" in rows["layer1.1"]["words"][0]
@@ -134,8 +134,8 @@ def test_memory_is_of_the_precision_of_the_weights() -> None:
 
 def test_what_is_not_known_is_said_to_be() -> None:
     row = Row("fft", "operation", (1, 8), 0, None, None, ("fft",))
-    assert network.arithmetic(row, None) == ["the multiply-adds of fft are not known"]
-    assert network.arithmetic(Row("x", "Linear", (1, 3), 8, 7, None), nn.Linear(2, 3))[-1] == "7 multiply-adds"
+    assert network.arithmetic(row, None) == ["the MACs of fft are not known"]
+    assert network.arithmetic(Row("x", "Linear", (1, 3), 8, 7, None), nn.Linear(2, 3))[-1] == "7 MACs"
 
 
 def test_the_report_draws_the_same(tmp_path: Any) -> None:

@@ -100,9 +100,9 @@ def test_groups_of_channels_and_whole_maps() -> None:
     assert not (one.block[1] == DARK).any()
 
 
-def test_local_response_looks_at_five_channels_of_a_place_also_where_it_is_a_function() -> None:
+def test_local_response_looks_at_five_channels_of_a_place_whoever_has_it() -> None:
     model, (x,) = small("alexnet-2012")
-    assert layers(model) == {"conv1": "local response", "conv2": "local response"}
+    assert layers(model) == {"norm1": "local response", "norm2": "local response"}
     shown = view(open_model(model, x))
     tile = options_of(shown)[0][1][0]["tiles"][0]["values"]
     assert sum(value == DARK for row in tile for value in row) == 5

@@ -14,6 +14,7 @@ import cutaway
 from cutaway.draw.page import page
 from cutaway.errors import ModelError, UnknownName
 from cutaway.interop.huggingface.folders import write_folder
+from cutaway.views import VIEWS, module_of
 from cutaway.views import page as pages
 from cutaway.views.page import _title as page_title
 from cutaway.views.page import describe, options_for
@@ -42,6 +43,19 @@ def test_views_that_are_not_there_or_do_not_suit_are_refused() -> None:
         describe(subject, ["netwrk"])
     with pytest.raises(ModelError, match=r"The view filters .* has nothing to show of mlp. These have: network"):
         describe(subject, ["filters"])
+
+
+def test_of_a_page_of_one_view_no_other_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(subject: object) -> bool:
+        raise AssertionError("another view was asked")
+
+    for name in VIEWS:
+        if name != "backprop":
+            monkeypatch.setattr(module_of(name), "suits", never)
+    subject = open_preset("mlp")
+    assert [view["id"] for view in describe(subject, ["backprop"])["views"]] == ["opened", "backprop"]
+    with pytest.raises(AssertionError, match="another view"):
+        describe(subject)
 
 
 def test_views_that_would_take_long_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +153,7 @@ def test_blocks_open_by_click_and_by_keyboard(browser: Any, tmp_path: Path) -> N
         opened.tab.keyboard.press("End")
         opened.tab.keyboard.press("Enter")
         opened.until(f"document.querySelector('figure.tree svg').clientHeight > {before}")
-        assert "multiply-adds" in stage.inner_text()
+        assert "MACs" in stage.inner_text()
         opened.tab.keyboard.press("Enter")
         opened.until(f"document.querySelector('figure.tree svg').clientHeight === {before}")
         stage.locator("svg text", has_text="layer1").first.click()

@@ -172,4 +172,4 @@ def figure(name: str, value: float | None) -> str:
 
     if value is None:
         return UNKNOWN
-    return f"{100 * value:.2f} %" if metric(name)[1] == "share" else f"{value:.5g}"
+    return f"{100 * value:.2f} %" if metric(name)[1] == "fraction" else f"{value:.5g}"

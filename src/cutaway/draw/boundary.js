@@ -3,7 +3,7 @@
 import { heading } from "./axes.js";
 import { amount, signed } from "./colour.js";
 import { canvas, shorten, svg, textWidth, tint } from "./dom.js";
-import { number, share, tick } from "./format.js";
+import { number, percent, tick } from "./format.js";
 import { key as keyTo, KEY_HIGH } from "./key.js";
 import { classImage, decoded, levelImage, MOST, valueAt, zeroLine } from "./level.js";
 import { linear } from "./scale.js";
@@ -18,9 +18,9 @@ import { wire, wireTargets } from "./wires.js";
  * @typedef {Level & { name: string, input?: number, bias?: number | null, sums?: Level }} Neuron
  * @typedef {{ title: string, of: number, neurons: Neuron[], name?: string, sources?: number[],
  *   weights?: (number | null)[][] }} Column
- * @typedef {Level & { kind: "share" | "score" | "classes" | "value", names?: string[], name?: string, said?: string,
+ * @typedef {Level & { kind: "probability" | "score" | "classes" | "value", names?: string[], name?: string, said?: string,
  *   sure?: string, sums?: Level }} Answer
- * @typedef {{ part: string, at: [number, number][], is: number[] | null }} Points
+ * @typedef {{ split: string, at: [number, number][], is: number[] | null }} Points
  * @typedef {{ title: string, axes: { name: string, low: number, high: number }[], size: number, small: number,
  *   answer: Answer, columns: Column[], points: Points[], note: string }} Boundary
  * @typedef {{ neuron?: string | null, pinned?: string | null, edge?: string | null }} State
@@ -205,7 +205,7 @@ function large(spec, place, state) {
   const x = linear(bounds(spec, 0), [place.x, place.x + place.width], place.width / 80);
   const y = linear(bounds(spec, 1), [place.y + place.height, place.y], place.height / 60);
   const [map, size] = neuron ? [neuron, spec.small] : [answer, spec.size];
-  const scale = neuron || answer.kind === "share" || answer.kind === "score" ? "signed" : "amount";
+  const scale = neuron || answer.kind === "probability" || answer.kind === "score" ? "signed" : "amount";
   const classes = !neuron && answer.kind === "classes";
   const image = classes
     ? classImage(answer.said ?? "", answer, size, place, coloursOf(answer), CLEAR)
@@ -260,7 +260,7 @@ function coloursOf({ names = [] }) {
 }
 
 /**
- * The examples: those of training as dots, of the test part as rings. One path for each colour, so that many are cheap.
+ * The examples: those of training as dots, of the test split as rings. One path for each colour, so that many are cheap.
  * @param {Boundary} spec @param {import("./scale.js").Scale} x @param {import("./scale.js").Scale} y
  * @param {Place} place
  */
@@ -269,8 +269,8 @@ function dots({ points, answer }, x, y, place) {
   const r = count > 150 ? 2.6 : count > 20 ? 3.4 : 6;
   const colours = coloursOf(answer);
   const { low, high } = answer;
-  return points.flatMap(({ part, at, is }) => {
-    const ring = part === "test";
+  return points.flatMap(({ split, at, is }) => {
+    const ring = split === "test";
     /** @type {globalThis.Map<number, string>} */
     const paths = new globalThis.Map();
     at.forEach(([u, v], i) => {
@@ -329,15 +329,15 @@ function keys(spec, neuron, place, y) {
     };
     const ends = (answer.names ?? []).map((name) => shorten(name, place.width / 2 - 24, 12));
     const names =
-      neuron || answer.kind === "value" ? undefined : [ends[0], answer.kind === "share" ? "50\u202f%" : "0", ends[1]];
+      neuron || answer.kind === "value" ? undefined : [ends[0], answer.kind === "probability" ? "50\u202f%" : "0", ends[1]];
     marks.push(keyTo(place.x, below, place.width, range, "number", names, CLEAR));
     below += KEY_HIGH + 4;
   }
   let x = place.x;
-  for (const { part, at } of points) {
-    const ring = part === "test";
+  for (const { split, at } of points) {
+    const ring = split === "test";
     const word =
-      part === "examples" ? "examples" : `${part} examples, ${number(at.length)}${at.length >= 200 ? " shown" : ""}`;
+      split === "examples" ? "examples" : `${split} examples, ${number(at.length)}${at.length >= 200 ? " shown" : ""}`;
     const wide = 16 + textWidth(word, 12);
     if (x > place.x && x + wide > place.x + place.width) [x, below] = [place.x, below + 18];
     marks.push(svg("circle", { class: ring ? "ringed plain" : "dotted", cx: x + 5, cy: below + 5, r: 3.6 }));
@@ -397,11 +397,11 @@ function answerAt(answer, size, row, column) {
   if (kind === "classes") {
     const said = names[decoded(answer.said ?? "")[row * size + column]] ?? "";
     return answer.sure === "probability"
-      ? `${said}, ${share(Number(value.toFixed(3)))}`
+      ? `${said}, ${percent(Number(value.toFixed(3)))}`
       : `${said}, ahead by ${number(Number(value.toPrecision(2)))}`;
   }
   const side = names[value > 0 ? 1 : 0];
-  if (kind === "share") return `${side}, ${share(Number(((1 + Math.abs(value)) / 2).toFixed(3)))}`;
+  if (kind === "probability") return `${side}, ${percent(Number(((1 + Math.abs(value)) / 2).toFixed(3)))}`;
   return `${side}, score ${number(Number(value.toPrecision(2)))}`;
 }
 

@@ -48,11 +48,11 @@ export function amount(t) {
 }
 
 /**
- * The colour of a share, 0 to 1: by its square root, so that 1 % can be told from nothing.
- * @param {number} share
+ * The colour of a fraction, 0 to 1: by its square root, so that 1 % can be told from nothing.
+ * @param {number} fraction
  */
-export function ofShare(share) {
-  return amount(Math.sqrt(share));
+export function ofFraction(fraction) {
+  return amount(Math.sqrt(fraction));
 }
 
 /**

@@ -2,7 +2,7 @@
 
 import { heading } from "./axes.js";
 import { canvas, shorten, svg, textWidth } from "./dom.js";
-import { count, share } from "./format.js";
+import { count, percent } from "./format.js";
 
 /**
  * @typedef {{ name: string, note: string, gaps: string, counts: number[], ends?: [string, string], labels?: string[],
@@ -50,7 +50,7 @@ function told({ name, note, counts, ends, labels, missing }) {
   const total = counts.reduce((a, b) => a + b, 0) + missing;
   const most = counts.indexOf(Math.max(...counts));
   const between = ends ? [`${ends[0]} to ${ends[1]}`, `the fullest of ${counts.length} bars has ${count(counts[most])}`] : [];
-  const each = (labels ?? []).map((label, k) => `${label}: ${count(counts[k])}, ${share(counts[k] / (total || 1))}`);
+  const each = (labels ?? []).map((label, k) => `${label}: ${count(counts[k])}, ${percent(counts[k] / (total || 1))}`);
   return [name, note, ...between, ...each, ...(missing ? [`${count(missing)} missing`] : [])];
 }
 
@@ -65,7 +65,7 @@ function numbers({ counts, ends }, left, top, room) {
   const bars = counts.map((n, k) => {
     const tall = n ? Math.max(1, (n / most) * HIGH) : 0;
     const box = { x: left + k * each + 0.5, y: bottom - tall, width: Math.max(each - 1, 0.5), height: tall };
-    return svg("rect", { class: "bar part-train", ...box });
+    return svg("rect", { class: "bar split-train", ...box });
   });
   const [first, last] = ends ?? ["", ""];
   const two = textWidth(first, 12) + textWidth(last, 12) + 8 <= room;
@@ -90,7 +90,7 @@ function values({ counts }, labels, left, top, room) {
     const long = Math.max(1, (counts[k] / most) * (room - wide - 8));
     return [
       svg("text", { class: "tick", x: left, y: y + 10 }, shorten(label, wide + 1, 12)),
-      svg("rect", { class: "bar part-train", x: left + wide + 8, y: y + 2, width: long, height: 9, rx: 1 }),
+      svg("rect", { class: "bar split-train", x: left + wide + 8, y: y + 2, width: long, height: 9, rx: 1 }),
     ];
   });
 }

@@ -5,17 +5,17 @@ drawings. A drawing is a dictionary whose `kind` names its module in draw/, wher
 
     figure    the one figure that matters, with its interval, on a line
     lines     curves over a common x
-    heat      a square matrix of counts, shaded by the share of the row
+    heat      a square matrix of counts, shaded by the fraction of the row
     rows      named rows with bars, or with dots and intervals, in columns
     points    one dot for each example, what was said over what it was
     histogram counts between edges, coloured by sign
-    shares    one bar cut into named parts
-    gallery   examples with their pictures or their columns
+    fractions one bar cut into named parts
+    gallery   examples with their images or their columns
     prose     words: sentences, terms with their values, a command to copy, a table to show
     tiles     many small maps side by side: filters, feature maps, heads
     matrix    one map with a name for every row and column
     equation  small maps with signs between them: A · B = C
-    overlay   pictures with a map laid over each
+    overlay   images with a map laid over each
     boundary  a plane of two features: the model's answer on it, and every neuron's own map of it
     neurons   a small network by its numbers, and the sums of the neuron that is chosen
     convolve  a window that slides over numbers, its products, and the cell that they sum to
@@ -38,7 +38,7 @@ Drawing = dict[str, Any]
 
 
 class Column(TypedDict):
-    """A column of a table: its head, and how its values are written: text, count, share, number, or written already."""
+    """A column of a table: its head, and how its values are written: text, count, fraction, number, or already."""
 
     name: str
     format: str

@@ -61,7 +61,7 @@ async function rasterised(drawing) {
   const surface = html("canvas", { width: 2 * image.naturalWidth, height: 2 * image.naturalHeight });
   surface.getContext("2d")?.drawImage(image, 0, 0, surface.width, surface.height);
   return new Promise((resolve, reject) => {
-    surface.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("the picture is too large"))));
+    surface.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("the drawing is too large"))));
   });
 }
 

@@ -6,7 +6,7 @@ import { tick, written } from "./format.js";
 import { around, linear } from "./scale.js";
 
 /**
- * @typedef {{ title: string, phrase: string, format: string, part: string, value: number, low: number | null,
+ * @typedef {{ title: string, phrase: string, format: string, split: string, value: number, low: number | null,
  *   high: number | null, end: number | null, baseline: { name: string, value: number } | null }} Figure
  */
 
@@ -15,7 +15,7 @@ import { around, linear } from "./scale.js";
  * @returns {import("./explore.js").Drawn}
  */
 export function figure(spec, width) {
-  const { value, low, high, baseline, format, part } = spec;
+  const { value, low, high, baseline, format, split } = spec;
   const large = Math.max(56, Math.min(width / 8, 112));
   const small = Math.max(18, Math.min(width / 40, 28));
   const text = written(value, format);
@@ -40,7 +40,7 @@ export function figure(spec, width) {
   const drawing = canvas(
     width,
     line + 28,
-    svg("text", { class: `hero part-${part}`, x: 0, y: large * 0.82, "font-size": large }, text),
+    svg("text", { class: `hero split-${split}`, x: 0, y: large * 0.82, "font-size": large }, text),
     ...phrase.map((words, i) => {
       const place = fits ? { x: beside, y: large * 0.82 } : { x: 0, y: large + 8 + (i + 0.5) * small * 1.3 };
       return svg("text", { class: "phrase", "font-size": small, ...place }, words);
@@ -50,8 +50,8 @@ export function figure(spec, width) {
       svg("line", { class: "axis", x1: x(t), x2: x(t), y1: line, y2: line + 5 }),
       svg("text", { class: "tick", x: x(t), y: line + 20, ...within(t, x) }, tick(t, format)),
     ]),
-    known ? svg("line", { class: `interval wide part-${part}`, x1: x(low), x2: x(high), y1: line, y2: line }) : null,
-    svg("circle", { class: `dot part-${part}`, cx: x(value), cy: line, r: 7 }),
+    known ? svg("line", { class: `interval wide split-${split}`, x1: x(low), x2: x(high), y1: line, y2: line }) : null,
+    svg("circle", { class: `dot split-${split}`, cx: x(value), cy: line, r: 7 }),
     svg("text", { class: "label", x: over.x, y: line - 18, "text-anchor": "middle" }, interval),
     baseline && svg("line", { class: "mark", x1: guess, x2: guess, y1: raised + 5, y2: line + 5 }),
     ...lines.map((words, i) => {

@@ -8,12 +8,12 @@ export function count(value) {
   return minus(String(Math.round(value)).replace(/\B(?=(\d{3})+$)/g, THIN));
 }
 
-/** @param {number} value a share, as 97.8 %; with more decimals where it would be rounded to all or nothing */
-export function share(value) {
-  const percent = 100 * value;
-  if (percent === 0 || Math.abs(percent) === 100) return minus(`${percent}${THIN}%`);
-  const inside = (/** @type {number} */ d) => ![0, 100].includes(Math.abs(Number(percent.toFixed(d))));
-  return minus(`${percent.toFixed([1, 2].find(inside) ?? 3)}${THIN}%`);
+/** @param {number} value a fraction, as 97.8 %; with more decimals where it would be rounded to all or nothing */
+export function percent(value) {
+  const hundredths = 100 * value;
+  if (hundredths === 0 || Math.abs(hundredths) === 100) return minus(`${hundredths}${THIN}%`);
+  const inside = (/** @type {number} */ d) => ![0, 100].includes(Math.abs(Number(hundredths.toFixed(d))));
+  return minus(`${hundredths.toFixed([1, 2].find(inside) ?? 3)}${THIN}%`);
 }
 
 /** @param {number} value a number to four significant digits, all the whole ones: 0.01235, 54 322, 1.23×10⁻⁵ */
@@ -29,11 +29,11 @@ export function number(value) {
 }
 
 /** @type {Record<string, (value: number) => string>} */
-const FORMATS = { count, share, number };
+const FORMATS = { count, fraction: percent, number };
 
 /**
  * A value in the format that a column or an axis asks for. What is already words stays as it is.
- * @param {unknown} value @param {string} format count, share, number, or text
+ * @param {unknown} value @param {string} format count, fraction, number, or text
  */
 export function written(value, format) {
   if (value === null || value === undefined) return format === "text" ? "" : "unknown";
@@ -46,7 +46,7 @@ export function written(value, format) {
  * @param {number} value @param {string} format
  */
 export function tick(value, format) {
-  return format === "share" ? `${number(Number((100 * value).toPrecision(12)))}${THIN}%` : number(value);
+  return format === "fraction" ? `${number(Number((100 * value).toPrecision(12)))}${THIN}%` : number(value);
 }
 
 /** @param {string} text */

@@ -1,15 +1,15 @@
-// Examples, each with its picture or its columns, and what was made of it.
+// Examples, each with its image or its columns, and what was made of it.
 
 import { heading } from "./axes.js";
 import { canvas, lined, shorten, svg } from "./dom.js";
 
 /**
- * @typedef {{ name: string, picture: string | null, words: string, note: string, lines: string[] }} Item
+ * @typedef {{ name: string, image: string | null, words: string, note: string, lines: string[] }} Item
  * @typedef {{ title: string, items: Item[] }} Gallery
  */
 
 const TOP = 34;
-const PICTURE = 96; // pixels: as large as pictures come, so that they are shown pixel by pixel
+const IMAGE = 96; // pixels: as large as images come, so that they are shown pixel by pixel
 const LINES = 5; // of an example's columns that are shown; its tip has them all
 const WORDS = 4; // lines of what was made of it
 
@@ -18,13 +18,13 @@ const WORDS = 4; // lines of what was made of it
  * @returns {import("./explore.js").Drawn}
  */
 export function gallery({ title, items }, width) {
-  const pictured = items.some((item) => item.picture);
-  const side = pictured ? PICTURE : 164; // the least width of an example
+  const illustrated = items.some((item) => item.image);
+  const side = illustrated ? IMAGE : 164; // the least width of an example
   const columns = Math.max(1, Math.floor((width + 20) / (side + 20)));
-  const room = pictured ? side : (width + 20) / columns - 20;
-  const body = pictured ? side + 6 : 4;
+  const room = illustrated ? side : (width + 20) / columns - 20;
+  const body = illustrated ? side + 6 : 4;
   const said = items.map((item) => lined(item.words, room - 4, WORDS, 13, 600));
-  const told = items.map((item) => (pictured ? [] : shown(item.lines, room)));
+  const told = items.map((item) => (illustrated ? [] : shown(item.lines, room)));
   const words = Math.max(1, ...said.map((lines) => lines.length)) * 17;
   const lines = Math.max(0, ...told.map((lines) => lines.length)) * 17;
   const high = body + 23 + words + (items.some((item) => item.note) ? 17 : 0) + lines + 18;
@@ -36,10 +36,10 @@ export function gallery({ title, items }, width) {
     const [x, y] = targets[i].box;
     const small = [item.name, ...(item.note ? [item.note] : []), ...told[i]];
     return [
-      pictured
+      illustrated
         ? svg("rect", { class: "mat", x, y, width: side, height: side })
         : svg("line", { class: "axis", x1: x, x2: x + room, y1: y, y2: y }),
-      picture(item, x, y, side),
+      image(item, x, y, side),
       ...said[i].map((line, k) => svg("text", { class: "name strong", x, y: y + body + 16 + k * 17 }, line)),
       ...small.map((line, k) => {
         return svg("text", { class: "tick", x, y: y + body + 17 + words + k * 17 }, shorten(line, room, 12));
@@ -60,10 +60,10 @@ function shown(columns, room) {
 }
 
 /**
- * The picture, where there is one that lies in the page itself.
+ * The image, where there is one that lies in the page itself.
  * @param {Item} item @param {number} x @param {number} y @param {number} side
  */
-function picture(item, x, y, side) {
-  if (!item.picture?.startsWith("data:image/")) return null;
-  return svg("image", { class: "picture", href: item.picture, x, y, width: side, height: side });
+function image(item, x, y, side) {
+  if (!item.image?.startsWith("data:image/")) return null;
+  return svg("image", { class: "picture", href: item.image, x, y, width: side, height: side });
 }

@@ -1,13 +1,13 @@
-// A square matrix of counts: rows are what was, columns what was said, the shade is the share of the row.
+// A square matrix of counts: rows are what was, columns what was said, the shade is the fraction of the row.
 
 import { heading } from "./axes.js";
-import { ofShare } from "./colour.js";
+import { ofFraction } from "./colour.js";
 import { canvas, shorten, svg, textWidth, tint } from "./dom.js";
-import { count, share, tick } from "./format.js";
+import { count, percent, tick } from "./format.js";
 
 /** @typedef {{ title: string, names: string[], counts: number[][] }} Heat */
 
-const STEPS = [0, 0.01, 0.05, 0.1, 0.25, 0.5, 1]; // shares that the key names
+const STEPS = [0, 0.01, 0.05, 0.1, 0.25, 0.5, 1]; // fractions that the key names
 
 /**
  * @param {Heat} spec @param {number} width
@@ -33,12 +33,12 @@ export function heat({ title, names, counts }, width) {
       const [x, y, part] = [left + j * size, top + i * size, sum ? counts[i][j] / sum : 0];
       const gap = size > 8 ? 1 : 0;
       const shade = { x, y, width: size - gap, height: size - gap, rx: size > 16 ? 2 : 0 };
-      cells.push(tint(svg("rect", shade), ofShare(part)));
+      cells.push(tint(svg("rect", shade), ofFraction(part)));
       if (counts[i][j] && size >= textWidth(count(counts[i][j]), 12) + 6) {
         const place = { x: x + size / 2 - gap / 2, y: y + size / 2 + 4, "text-anchor": "middle" };
         cells.push(svg("text", { class: part > 0.36 ? "cell on-strong" : "cell", ...place }, count(counts[i][j])));
       }
-      const of = `${count(counts[i][j])} of ${count(sum)}${sum ? `, ${share(part)}` : ""}`;
+      const of = `${count(counts[i][j])} of ${count(sum)}${sum ? `, ${percent(part)}` : ""}`;
       const verdict = i === j ? `${names[i]}, rightly found` : `${names[i]} taken for ${names[j]}`;
       targets.push({ box: [x, y, size - gap, size - gap], tip: [verdict, of] });
     }
@@ -74,8 +74,8 @@ function shades(left, top, size) {
   return STEPS.flatMap((step, i) => {
     const x = left + i * size;
     return [
-      tint(svg("rect", { x, y: top, width: size, height: 8 }), ofShare(step)),
-      svg("text", { class: "tick", x: x + size / 2, y: top + 24, "text-anchor": "middle" }, tick(step, "share")),
+      tint(svg("rect", { x, y: top, width: size, height: 8 }), ofFraction(step)),
+      svg("text", { class: "tick", x: x + size / 2, y: top + 24, "text-anchor": "middle" }, tick(step, "fraction")),
     ];
   });
 }

@@ -30,7 +30,7 @@ export function histogram(spec, width) {
   const zero = x(0);
   const bars = counts.map((n, i) => {
     const box = { x: x(edges[i]) + 0.5, y: y(n), width: Math.max(x(edges[i + 1]) - x(edges[i]) - 1, 0.5) };
-    const bar = svg("rect", { ...box, height: bottom - y(n), class: scale ? null : "bar part-test" });
+    const bar = svg("rect", { ...box, height: bottom - y(n), class: scale ? null : "bar split-test" });
     return scale ? tint(bar, signed((edges[i] + edges[i + 1]) / 2 / scale)) : bar;
   });
   const drawing = canvas(

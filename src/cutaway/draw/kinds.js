@@ -18,7 +18,7 @@ export { overlay } from "./overlay.js";
 export { points } from "./points.js";
 export { rows } from "./rows.js";
 export { scatter } from "./scatter.js";
-export { shares } from "./shares.js";
+export { fractions } from "./fractions.js";
 export { tiles } from "./tiles.js";
 export { tokens } from "./tokens.js";
 export { tree } from "./tree.js";

@@ -1,4 +1,4 @@
-// Maps of one byte for each cell: as pictures, as numbers, and the lines on which they are zero.
+// Maps of one byte for each cell: as images, as numbers, and the lines on which they are zero.
 
 import { paletteOf } from "./colour.js";
 import { svg } from "./dom.js";
@@ -12,7 +12,7 @@ import { dark } from "./raster.js";
  */
 
 export const MOST = 254; // the byte of the highest value; 0 of a signed map is the byte 127
-const KEPT = 256; // pictures that are kept: hovering draws the same ones again and again
+const KEPT = 256; // images that are kept: hovering draws the same ones again and again
 
 /** @type {globalThis.Map<string, string>} */
 const made = new globalThis.Map();
@@ -42,7 +42,7 @@ export function valueAt({ bytes, low, high }, size, row, column) {
 }
 
 /**
- * The map as a smooth picture.
+ * The map as a smooth image.
  * @param {Level} level @param {number} size @param {Place} place @param {"signed" | "amount"} scale
  * @param {number} [opacity]
  */
@@ -51,7 +51,7 @@ export function levelImage(level, size, place, scale, opacity) {
   const url = kept(`${ground} ${scale} ${level.bytes}`, () =>
     png(size, size, decoded(level.bytes), paletteOf(scale, ground, MOST + 1)),
   );
-  return picture(url, place, opacity);
+  return image(url, place, opacity);
 }
 
 /**
@@ -78,7 +78,7 @@ export function classImage(said, sure, size, place, colours, opacity) {
     });
     return png(size, size, pixels, palette);
   });
-  return picture(url, place, opacity);
+  return image(url, place, opacity);
 }
 
 /** @param {string} name @param {() => string} make */
@@ -92,7 +92,7 @@ function kept(name, make) {
 }
 
 /** @param {string} href @param {Place} place @param {number} [opacity] */
-function picture(href, { x, y, width, height }, opacity) {
+function image(href, { x, y, width, height }, opacity) {
   return svg("image", { class: "fine", href, x, y, width, height, opacity, preserveAspectRatio: "none" });
 }
 

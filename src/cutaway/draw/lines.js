@@ -7,8 +7,8 @@ import { number, tick, written } from "./format.js";
 import { apart, around, linear, logarithmic } from "./scale.js";
 
 /**
- * @typedef {{ name: string, part?: string, points: [number, number | null][] }} Series
- *   `part`: train, val or test, which have their colours; without it a series has one by its place in the list
+ * @typedef {{ name: string, split?: string, points: [number, number | null][] }} Series
+ *   `split`: train, val or test, which have their colours; without it a series has one by its place in the list
  * @typedef {{ title: string, x: string, x_format?: string, format: string, log: boolean, log_x?: boolean, zero: boolean,
  *   series: Series[], mark: { x: number, label: string } | null, ring?: Ring }} Lines
  * @typedef {{ x: number, y: number, label: string, left?: boolean }} Ring a place that is pointed out, its name to the right
@@ -30,12 +30,12 @@ export function lines(spec, width) {
   const chart = Math.round(Math.max(210, Math.min(width * 0.62, 360)));
   const series = spec.log_x ? spec.series.map(positive) : spec.series;
   const values = series.flatMap((s) => s.points.map((point) => point[1])).filter((value) => value !== null);
-  const most = spec.format === "share" ? 1 : Infinity;
+  const most = spec.format === "fraction" ? 1 : Infinity;
   const domain = around(spec.zero ? [0, ...values] : values, { log: spec.log, most });
   const span = [chart - BELOW, 46];
   const y = spec.log ? logarithmic(domain, span) : linear(domain, span);
   const left = 14 + Math.max(...y.ticks.map((t) => textWidth(written(t, spec.format), 12)));
-  const names = Math.max(0, ...series.map((s) => textWidth(s.name, 13, 600) + (s.part === undefined ? SHORT + 6 : 0)));
+  const names = Math.max(0, ...series.map((s) => textWidth(s.name, 13, 600) + (s.split === undefined ? SHORT + 6 : 0)));
   const below = series.length > 1 && (series.length * LINE > chart - 76 || names > Math.max(120, width * 0.3));
   const right = width - 10 - (below ? 8 : names);
   const xs = [...new Set(series.flatMap((s) => s.points.map(([at]) => at)))].sort((a, b) => a - b);
@@ -107,13 +107,13 @@ function alongPowers(xs, left, right) {
 }
 
 /**
- * A colour for what belongs to a series: that of its part of the data, or one by its place in the list.
+ * A colour for what belongs to a series: that of its split of the data, or one by its place in the list.
  * @template {SVGElement} E
  * @param {E} element @param {Series} series @param {number} i @param {"fill" | "stroke"} what
  * @returns {E}
  */
-function coloured(element, { part }, i, what) {
-  if (part !== undefined) return element;
+function coloured(element, { split }, i, what) {
+  if (split !== undefined) return element;
   if (what === "stroke" && dash(i)) element.setAttribute("stroke-dasharray", String(dash(i)));
   return tint(element, category(i), what);
 }
@@ -123,14 +123,14 @@ function coloured(element, { part }, i, what) {
  * @param {Series} series @param {number} i @param {Scale} x @param {Scale} y
  */
 function curve(series, i, x, y) {
-  const { part, points } = series;
+  const { split, points } = series;
   let path = "";
   let drawing = false;
   for (const [at, value] of points) {
     if (value !== null) path += `${drawing ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`;
     drawing = value !== null;
   }
-  const style = part === undefined ? "" : ` part-${part}`;
+  const style = split === undefined ? "" : ` split-${split}`;
   const dots = points.length > 24 ? [] : points.flatMap(([at, v]) => (v === null ? [] : [[x(at), y(v)]]));
   return [
     coloured(svg("path", { class: `curve${style}`, d: path }), series, i, "stroke"),
@@ -142,10 +142,10 @@ function curve(series, i, x, y) {
  * The name of a series.
  * @param {Series} series @param {number} i @param {number} x @param {number} y
  */
-function label({ name, part }, i, x, y) {
-  if (part !== undefined) return [svg("text", { class: `label part-${part}`, x, y }, name)];
+function label({ name, split }, i, x, y) {
+  if (split !== undefined) return [svg("text", { class: `label split-${split}`, x, y }, name)];
   if (name === "") return [];
-  return [sample({ name, part, points: [] }, i, x, y - 4, SHORT), svg("text", { class: "label", x: x + SHORT + 6, y }, name)];
+  return [sample({ name, split, points: [] }, i, x, y - 4, SHORT), svg("text", { class: "label", x: x + SHORT + 6, y }, name)];
 }
 
 /**
@@ -153,7 +153,7 @@ function label({ name, part }, i, x, y) {
  * @param {Series} series @param {number} i @param {number} x @param {number} y @param {number} long
  */
 function sample(series, i, x, y, long) {
-  const style = series.part === undefined ? "curve" : `curve part-${series.part}`;
+  const style = series.split === undefined ? "curve" : `curve split-${series.split}`;
   return coloured(svg("path", { class: style, d: `M${x + 1} ${y}H${x + long}` }), series, i, "stroke");
 }
 

@@ -9,11 +9,11 @@ import { hatching, map } from "./raster.js";
 
 /**
  * @typedef {{ title: string, rows: string[], columns: string[], values: (number | null)[][],
- *   scale: "signed" | "amount", format?: "number" | "share" | "count", low?: number, high?: number, row_name: string,
+ *   scale: "signed" | "amount", format?: "number" | "fraction" | "count", low?: number, high?: number, row_name: string,
  *   column_name: string, note?: string }} Matrix
  */
 
-const CELLS = 900; // those that are drawn one by one, with room between; more are one picture
+const CELLS = 900; // those that are drawn one by one, with room between; more are one image
 const MOST = 4096; // those that the keyboard goes through one by one; of more it goes through rows
 const LINE = 14; // pixels that a name needs
 
@@ -164,6 +164,6 @@ function exact(value, format) {
 /** @param {number | null} value @param {string} format as short as it can be read */
 function brief(value, format) {
   if (typeof value !== "number") return "";
-  if (format === "share") return value !== 0 && value < 0.005 ? "<1" : String(Math.round(100 * value));
+  if (format === "fraction") return value !== 0 && value < 0.005 ? "<1" : String(Math.round(100 * value));
   return tick(Number(value.toPrecision(2)), format);
 }

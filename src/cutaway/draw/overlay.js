@@ -1,4 +1,4 @@
-// Pictures with a map laid over each. The slider says how much of the map is seen; a map that fails its check says so.
+// Images with a map laid over each. The slider says how much of the map is seen; a map that fails its check says so.
 
 import { heading } from "./axes.js";
 import { rangeOf } from "./colour.js";
@@ -10,14 +10,14 @@ import { raster } from "./raster.js";
 import { at, look } from "./tiles.js";
 
 /**
- * @typedef {{ label: string, picture: string | null, values: (number | null)[][] | null, tip: string[],
+ * @typedef {{ label: string, image: string | null, values: (number | null)[][] | null, tip: string[],
  *   warning: string | null }} Item
  * @typedef {{ title: string, scale: "signed" | "amount", items: Item[], opacity: number,
- *   picture?: string | null }} Overlay `picture`: of all items that have none of their own
+ *   image?: string | null }} Overlay `image`: of all items that have none of their own
  */
 
 const GAP = 20;
-const [LEAST, MOST] = [150, 300]; // pixels of a picture's width
+const [LEAST, MOST] = [150, 300]; // pixels of an image's width
 const LINE = 16;
 
 /**
@@ -27,7 +27,7 @@ const LINE = 16;
 export function overlay(spec, width, state = {}) {
   const opacity = state.opacity ?? spec.opacity;
   const { scale } = spec;
-  const items = spec.items.map((item) => ({ ...item, picture: item.picture ?? spec.picture ?? null }));
+  const items = spec.items.map((item) => ({ ...item, image: item.image ?? spec.image ?? null }));
   const wanted = Math.max(1, Math.min(items.length, Math.floor((width + GAP) / (LEAST + GAP))));
   const side = Math.min(MOST, (width + GAP) / wanted - GAP);
   const columns = Math.max(1, Math.min(items.length, Math.floor((width + GAP + 1) / (side + GAP))));
@@ -56,19 +56,19 @@ export function overlay(spec, width, state = {}) {
     ...items.flatMap((item, i) => one(item, targets[i].box, scale, opacity)),
   );
   const step = 0.05;
-  const controls = items.some((item) => item.picture && item.values)
+  const controls = items.some((item) => item.image && item.values)
     ? [{ key: "opacity", label: "Strength of the map", value: opacity, low: 0, high: 1, step, written: `${Math.round(100 * opacity)} %` }]
     : [];
   return { svg: drawing, targets, columns, controls };
 }
 
 /**
- * A picture, its map, its name, and what speaks against it.
+ * An image, its map, its name, and what speaks against it.
  * @param {Item} item @param {number[]} box @param {"signed" | "amount"} scale @param {number} opacity
  */
-function one({ label, picture, values, warning }, [x, y, width, height], scale, opacity) {
+function one({ label, image, values, warning }, [x, y, width, height], scale, opacity) {
   const place = { x, y, width, height };
-  const under = picture?.startsWith("data:image/") ? picture : null;
+  const under = image?.startsWith("data:image/") ? image : null;
   const map = values
     ? raster(values, rangeOf([values], scale), place, under ? { fade: true, opacity } : {})
     : null;
@@ -82,7 +82,7 @@ function one({ label, picture, values, warning }, [x, y, width, height], scale, 
 }
 
 /**
- * A warning across the foot of a picture.
+ * A warning across the foot of an image.
  * @param {string} words @param {import("./raster.js").Place} place
  */
 function ribbon(words, { x, y, width, height }) {
@@ -112,8 +112,8 @@ export function wrapped(words, room, most) {
   return lines.map((line) => shorten(line, room, 12, 600));
 }
 
-/** @param {Item} item height over width of its picture, or of its map where it has none */
-function proportion({ picture, values }) {
-  const size = (picture && sizeOf(picture)) || (values && [values[0]?.length || 1, values.length]) || [1, 1];
+/** @param {Item} item height over width of its image, or of its map where it has none */
+function proportion({ image, values }) {
+  const size = (image && sizeOf(image)) || (values && [values[0]?.length || 1, values.length]) || [1, 1];
   return Math.min(2, Math.max(0.1, size[1] / size[0]));
 }

@@ -10,7 +10,7 @@ const CRC = Uint32Array.from({ length: 256 }, (_, n) => {
 });
 
 /**
- * A picture as a data: URL.
+ * An image as a data: URL.
  * @param {number} width @param {number} height
  * @param {Uint8Array} pixels row after row, each the number of a colour
  * @param {number[][]} palette at most 256 of [red, green, blue, opacity], each 0 to 255

@@ -1,5 +1,5 @@
-// Maps of numbers as pictures: one pixel for each number, enlarged without smoothing.
-// Where there is no number the picture is clear, and shows the hatching that `map` puts under it.
+// Maps of numbers as images: one pixel for each number, enlarged without smoothing.
+// Where there is no number the image is clear, and shows the hatching that `map` puts under it.
 
 import { paletteOf, place as placeOf } from "./colour.js";
 import { svg } from "./dom.js";
@@ -13,7 +13,7 @@ import { png } from "./png.js";
 
 const LEVELS = 255; // shades; the last number of the palette is for no value
 /** @type {WeakMap<Values, Map<string, string>>} */
-const made = new WeakMap(); // pictures of maps that have not changed: hovering draws them again and again
+const made = new WeakMap(); // images of maps that have not changed: hovering draws them again and again
 
 /**
  * A map as an SVG image. `fade` lets what lies under it show through where values are small.
@@ -24,7 +24,7 @@ export function raster(values, range, { x, y, width, height }, { fade = false, o
   const larger = width >= columns && height >= values.length;
   return svg("image", {
     class: larger ? "picture" : "fine",
-    href: pictureOf(values, range, fade),
+    href: imageOf(values, range, fade),
     x,
     y,
     width: Math.max(0, width),
@@ -66,7 +66,7 @@ export function dark() {
  * The map as a data: URL.
  * @param {Values} values @param {Range} range @param {boolean} fade
  */
-function pictureOf(values, range, fade) {
+function imageOf(values, range, fade) {
   const ground = dark() ? "dark" : "light";
   const name = [ground, range.scale, range.low, range.high, fade].join(" ");
   let known = made.get(values);

@@ -8,7 +8,7 @@ import { linear } from "./scale.js";
 
 /**
  * @typedef {{ value: number | null, low?: number | null, high?: number | null }} Cell
- * @typedef {{ name: string, format: string, mark: "bar" | "signed" | "dot", part?: string, domain?: number[] }} Column
+ * @typedef {{ name: string, format: string, mark: "bar" | "signed" | "dot", split?: string, domain?: number[] }} Column
  * @typedef {{ label: string, note?: string, cells: Cell[], tip: string[] }} Row
  * @typedef {{ title: string, columns: Column[], rows: Row[] }} Rows
  */
@@ -133,8 +133,8 @@ function dots(column, cells, left, width) {
     if (value === null) return [svg("text", { class: "tick", x: left + 4, y: y + 4 }, "no examples")];
     const known = low !== null && low !== undefined && high !== null && high !== undefined;
     return [
-      known ? svg("line", { class: `interval part-${column.part}`, x1: x(low), x2: x(high), y1: y, y2: y }) : null,
-      svg("circle", { class: `dot part-${column.part}`, cx: x(value), cy: y, r: 4 }),
+      known ? svg("line", { class: `interval split-${column.split}`, x1: x(low), x2: x(high), y1: y, y2: y }) : null,
+      svg("circle", { class: `dot split-${column.split}`, cx: x(value), cy: y, r: 4 }),
       room ? svg("text", { class: "tick", x: left + width, y: y + 4, ...END }, written(value, column.format)) : null,
     ];
   });

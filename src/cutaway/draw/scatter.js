@@ -11,7 +11,7 @@ import { seen } from "./tokens.js";
  * axes. Every one of `measures` says who is near: `of` has the numbers of each point's neighbours, nearest first,
  * `values` how near they are. `paths` are points joined by a line in that order. A `group` is the number of a name in
  * `groups`. `labels`: names stand beside points where they have room. `point` is the one chosen at first.
- * @typedef {{ label: string, group: number | null, tip?: string[], picture?: string | null, key?: string }} Point
+ * @typedef {{ label: string, group: number | null, tip?: string[], image?: string | null, key?: string }} Point
  * @typedef {{ name: string, x: string, y: string, at: [number, number][] }} Places
  * @typedef {{ name: string, of: number[][], values: number[][] }} Measure
  * @typedef {{ title: string, points: Point[], groups: string[], places: Places[], measures: Measure[], labels: boolean,
@@ -55,10 +55,10 @@ export function scatter(spec, width, state = {}) {
   const friends = chosen < 0 ? [] : (near?.of[chosen] ?? []);
 
   const top = 26;
-  const pictured = points.some((point) => picture(point));
+  const illustrated = points.some((point) => image(point));
   const words = measures.length > 0 ? neighbours(spec, near, chosen) : "";
   const axes = places.some((one) => one.y);
-  const strip = pictured ? Math.min(72, Math.floor(width / 7)) : 0;
+  const strip = illustrated ? Math.min(72, Math.floor(width / 7)) : 0;
   const { x: across, y: up } = places[place] ?? { x: "", y: "" };
   const most = words ? lined(longest(spec, near), width, 5).length : 0;
   const said = words ? lined(words, width, most) : [];
@@ -194,19 +194,19 @@ function rough(value) {
   return number(Number(value.toPrecision(2)));
 }
 
-/** Only pictures that lie in the page are shown. @param {Point} point */
-function picture(point) {
-  return point.picture?.startsWith("data:image/") ? point.picture : null;
+/** Only images that lie in the page are shown. @param {Point} point */
+function image(point) {
+  return point.image?.startsWith("data:image/") ? point.image : null;
 }
 
 /**
- * The chosen example and its neighbours as pictures.
+ * The chosen example and its neighbours as images.
  * @param {Point[]} points @param {number[]} which @param {number} size @param {number} y
  */
 function shown(points, which, size, y) {
   return which.flatMap((i, n) => {
     const place = { x: n * (size + 6) + (n ? 10 : 0), y, width: size, height: size };
-    const href = picture(points[i]);
+    const href = image(points[i]);
     return [
       svg("rect", { class: "mat", ...place, rx: 2 }),
       ...(href ? [svg("image", { class: "picture", href, ...place })] : []),

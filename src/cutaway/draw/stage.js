@@ -28,7 +28,7 @@ export function stageOf(draw, spec, summary) {
   let shown = ""; // what the current drawing was made for: width, ground and state
   let stale = false; // the description has changed since
   let due = false; // a drawing is ordered for the next frame
-  let coming = false; // a drawing waits for its pictures
+  let coming = false; // a drawing waits for its images
   let turn = 0; // the number of the newest drawing
   const element = html("div", {
     class: "stage",
@@ -74,14 +74,14 @@ export function stageOf(draw, spec, summary) {
     shown = wanted;
     stale = false;
     const drawn = draw(spec, width, all);
-    const { kept, fresh } = pictures(current, drawn.svg);
+    const { kept, fresh } = images(current, drawn.svg);
     panel.show(drawn.controls ?? []);
     const name = drawn.svg.querySelector(".heading")?.textContent ?? "";
     if (caption.textContent !== name) caption.replaceChildren(name);
     caption.hidden = name === "" || (panel.place.hidden && textWidth(name, 14, 600) <= width); // which breaks lines
     const mine = ++turn;
     if (fresh.length === 0 || current === null || now) return put(drawn, kept);
-    // New pictures are read before the old ones go, or the drawing would blink.
+    // New images are read before the old ones go, or the drawing would blink.
     coming = true;
     Promise.allSettled(fresh.map(readable)).then(() => {
       coming = false;
@@ -146,10 +146,10 @@ function watchScreen(element) {
 }
 
 /**
- * The pictures of a drawing: those that the last drawing has too, each beside the one it had, and those that are new.
+ * The images of a drawing: those that the last drawing has too, each beside the one it had, and those that are new.
  * @param {SVGSVGElement | null} from @param {SVGSVGElement} to
  */
-function pictures(from, to) {
+function images(from, to) {
   /** @type {Map<string, SVGImageElement[]>} */
   const known = new Map();
   for (const image of from?.querySelectorAll("image") ?? []) {
@@ -168,7 +168,7 @@ function pictures(from, to) {
 }
 
 /**
- * Put a picture that is already there in the place of a new one that is the same: it need not be read again.
+ * Put an image that is already there in the place of a new one that is the same: it need not be read again.
  * @param {SVGImageElement} old @param {SVGImageElement} next
  */
 function takeOver(old, next) {
@@ -181,7 +181,7 @@ function takeOver(old, next) {
 
 /** @param {SVGImageElement} image */
 function readable(image) {
-  const picture = new Image();
-  picture.src = String(image.getAttribute("href"));
-  return picture.decode();
+  const copy = new Image();
+  copy.src = String(image.getAttribute("href"));
+  return copy.decode();
 }

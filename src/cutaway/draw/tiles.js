@@ -12,8 +12,8 @@ import { sizeOf } from "./png.js";
 /**
  * @typedef {import("./raster.js").Values} Values
  * @typedef {"unit" | "layer" | "global"} Reach
- * @typedef {{ label: string, group?: string, values?: Values | null, picture?: string | null, tip: string[],
- *   key?: string }} Tile `picture`, a data: URL, stands in place of values
+ * @typedef {{ label: string, group?: string, values?: Values | null, image?: string | null, tip: string[],
+ *   key?: string }} Tile `image`, a data: URL, stands in place of values
  * @typedef {{ title: string, scale: "signed" | "amount", range?: Reach, tiles: Tile[], pixel?: number }} Tiles
  *   `pixel`: screen pixels for each value, where they have room
  * @typedef {import("./explore.js").Target} Target
@@ -66,7 +66,7 @@ export function tiles(spec, width, state = {}) {
       const [x, top] = [(k % columns) * step, y];
       const place = { x, y: top, width: wide, height: high };
       const tile = spec.tiles[i];
-      parts.push(picture(tile, ranges[i], place));
+      parts.push(image(tile, ranges[i], place));
       if (i === open) parts.push(svg("rect", { class: "chosen", ...place }));
       parts.push(svg("text", { class: "tick", x, y: top + high + 15 }, shorten(tile.label, step - 6, 12)));
       targets.push({
@@ -152,15 +152,15 @@ function sideOf({ tiles, pixel }, members, width) {
 }
 
 /** @param {Tile} tile columns and rows */
-function shapeOf({ values, picture }) {
+function shapeOf({ values, image }) {
   if (values) return [values[0]?.length ?? 1, values.length];
-  return (picture && sizeOf(picture)) || [64, 64];
+  return (image && sizeOf(image)) || [64, 64];
 }
 
 /**
  * @param {Tile} tile @param {Range} range @param {import("./raster.js").Place} place
  */
-function picture({ values, picture: url }, range, place) {
+function image({ values, image: url }, range, place) {
   if (values) return map(values, range, place);
   const ground = svg("rect", { class: "mat", ...place });
   if (!url?.startsWith("data:image/")) return ground;
@@ -168,7 +168,7 @@ function picture({ values, picture: url }, range, place) {
 }
 
 /**
- * How a picture is enlarged: pixel by pixel where it is clearly smaller than its place.
+ * How an image is enlarged: pixel by pixel where it is clearly smaller than its place.
  * @param {string} url @param {number} width
  */
 export function look(url, width) {
@@ -226,7 +226,7 @@ function opened(tile, range, width, y) {
   }
   const parts = [
     svg("text", { class: "name strong", x: 0, y: y + 12 }, shorten(tile.tip[0] ?? tile.label, width, 13, 600)),
-    picture(tile, range, place),
+    image(tile, range, place),
   ];
   return { parts, targets, height: place.height + 44 };
 }

@@ -10,7 +10,7 @@ import { key, KEY_HIGH } from "./key.js";
  * `values` are one number for each token, null where there is none. `range` says what the strongest shade is: the
  * strongest value of each item ("unit", unless said) or of all ("global").
  *
- * With `weights`, (T, S) shares, a token that is pointed at shades the others by its row. With one item its tokens look
+ * With `weights`, (T, S) fractions, a token that is pointed at shades the others by its row. With one item its tokens look
  * at each other; with two the tokens of the second look at those of the first. `query` is the row shown at first, the
  * last unless said.
  * @typedef {{ label: string, tokens: string[], values: (number | null)[], warning: string | null }} Item
@@ -29,7 +29,7 @@ const KEY_WIDE = 180;
  */
 export function tokens(spec, width, state = {}) {
   const { weights } = spec;
-  const format = spec.format ?? (weights ? "share" : "number");
+  const format = spec.format ?? (weights ? "fraction" : "number");
   const asks = spec.items.length - 1; // the item whose tokens ask
   const rows = weights?.length ?? 0;
   const query = weights ? Math.max(0, Math.min(state.token ?? spec.query ?? rows - 1, rows - 1)) : -1;

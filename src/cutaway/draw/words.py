@@ -13,33 +13,33 @@ UNKNOWN = "unknown"
 
 # What a person calls a metric, and how it is written.
 METRICS = {
-    "accuracy": ("accuracy", "share"),
-    "balanced_accuracy": ("balanced accuracy", "share"),
-    "macro_f1": ("macro F1", "share"),
+    "accuracy": ("accuracy", "fraction"),
+    "balanced_accuracy": ("balanced accuracy", "fraction"),
+    "macro_f1": ("macro F1", "fraction"),
     "rmse": ("RMSE", "number"),
     "mae": ("MAE", "number"),
     "r2": ("R²", "number"),
     "mase": ("MASE", "number"),
-    "token_error": ("token error rate", "share"),
+    "token_error": ("token error rate", "fraction"),
     "bleu": ("BLEU", "number"),
-    "sequence_error": ("sequences not exactly right", "share"),
-    "span_precision": ("span precision", "share"),
-    "span_recall": ("span recall", "share"),
-    "span_f1": ("span F1", "share"),
+    "sequence_error": ("sequences not exactly right", "fraction"),
+    "span_precision": ("span precision", "fraction"),
+    "span_recall": ("span recall", "fraction"),
+    "span_f1": ("span F1", "fraction"),
     "bits_per_token": ("bits a token", "number"),
 }
 
 
 def metric(key: str) -> tuple[str, str]:
-    """The name and the format of a metric: `metric("macro_f1")` is ("macro F1", "share")."""
+    """The name and the format of a metric: `metric("macro_f1")` is ("macro F1", "fraction")."""
     return METRICS.get(key, (key.replace("_", " "), "number"))
 
 
 def written(value: float | None, format: str) -> str:
-    """The value in one of the formats count, share and number."""
+    """The value in one of the formats count, fraction and number."""
     if value is None:
         return UNKNOWN
-    return {"count": count, "share": share, "number": number}[format](value)
+    return {"count": count, "fraction": percent, "number": number}[format](value)
 
 
 def by(sizes: Sequence[int]) -> str:
@@ -52,13 +52,13 @@ def count(value: float) -> str:
     return f"{round(value):,}".replace(",", THIN).replace("-", "−")
 
 
-def share(value: float) -> str:
-    """A share as a percentage with one decimal, or as many as keep it from all or nothing: 97.8 %, 99.97 %."""
-    percent = 100 * value
-    if abs(percent) in (0, 100):
-        return f"{percent:.0f}{THIN}%".replace("-0", "0").replace("-", "−")
-    decimals = next((d for d in (1, 2) if 0 < abs(float(f"{percent:.{d}f}")) != 100), 3)
-    return f"{percent:.{decimals}f}{THIN}%".replace("-", "−")
+def percent(value: float) -> str:
+    """A fraction as a percentage with one decimal, or as many as keep it from all or nothing: 97.8 %, 99.97 %."""
+    hundredths = 100 * value
+    if abs(hundredths) in (0, 100):
+        return f"{hundredths:.0f}{THIN}%".replace("-0", "0").replace("-", "−")
+    decimals = next((d for d in (1, 2) if 0 < abs(float(f"{hundredths:.{d}f}")) != 100), 3)
+    return f"{hundredths:.{decimals}f}{THIN}%".replace("-", "−")
 
 
 def number(value: float) -> str:

@@ -93,6 +93,10 @@ class Whitening(nn.Module):
         kernel = (directions / (variances + EPSILON).sqrt()).T.flip(0).unflatten(1, self.weight.shape[1:])
         self.weight.copy_(torch.cat([kernel, -kernel]))
 
+    def dense_kernel(self) -> Tensor:
+        """±W, (8C, C, 2, 2)."""
+        return self.weight
+
     def forward(self, x: Tensor) -> Tensor:
         """±Wp + b for every patch p."""
         return F.conv2d(x, self.weight, self.bias)

@@ -94,9 +94,16 @@ class Config(Checked):
         return stride * (side - 1) + kernel - 2 * padding
 
 
-def local_response(x: Tensor, k: float = 2.0, n: int = 5, alpha: float = 1e-4, beta: float = 0.75) -> Tensor:
-    """b of the equation above, over the channels of (N, C, H, W); as Caffe's, `local_response_norm` divides α by n."""
-    return local_response_norm(x, n, alpha=n * alpha, beta=beta, k=k)
+class LocalResponse(nn.LocalResponseNorm):
+    """b of the equation above, over the channels of (N, C, H, W); PyTorch's α is n times the paper's, by which it is
+    divided."""
+
+    def __init__(self, k: float = 2.0, n: int = 5, alpha: float = 1e-4, beta: float = 0.75) -> None:
+        super().__init__(n, alpha=n * alpha, beta=beta, k=k)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Each channel, less where its neighbours are large."""
+        return local_response_norm(x, self.size, alpha=self.alpha, beta=self.beta, k=self.k)
 
 
 def pooled(x: Tensor) -> Tensor:
@@ -115,6 +122,7 @@ class AlexNet(Network):
         first, second, third, fourth, fifth = config.widths
         kernel, stride, padding = config.conv1
         self.conv1 = nn.Conv2d(config.in_channels, first, kernel, stride, padding)
+        self.norm1, self.norm2 = (LocalResponse() if config.form == "2012" else None for _ in range(2))
         self.conv2 = nn.Conv2d(first, second, 5, padding=2, groups=config.towers)
         self.conv3 = nn.Conv2d(second, third, 3, padding=1)
         self.conv4 = nn.Conv2d(third, fourth, 3, padding=1, groups=config.towers)
@@ -140,8 +148,8 @@ class AlexNet(Network):
     def features(self, x: Tensor) -> Tensor:
         """What the head sees: fc7, (N, 4096)."""
         refuse_small(x, self.config.least_size, "alexnet")
-        x = self._to_next(self.conv1(x))  # (N, 64, 27, 27); (N, 96, 27, 27) in two towers
-        x = self._to_next(self.conv2(x))  # (N, 192, 13, 13); (N, 256, 13, 13)
+        x = self._to_next(self.conv1(x), self.norm1)  # (N, 64, 27, 27); (N, 96, 27, 27) in two towers
+        x = self._to_next(self.conv2(x), self.norm2)  # (N, 192, 13, 13); (N, 256, 13, 13)
         x = F.relu(self.conv3(x), inplace=True)  # (N, 384, 13, 13)
         x = F.relu(self.conv4(x), inplace=True)  # (N, 256, 13, 13); (N, 384, 13, 13)
         x = F.relu(pooled(self.conv5(x)), inplace=True)  # (N, 256, 6, 6)
@@ -158,10 +166,10 @@ class AlexNet(Network):
         logits: Tensor = self.fc8(self.features(x))
         return logits
 
-    def _to_next(self, x: Tensor) -> Tensor:
+    def _to_next(self, x: Tensor, norm: nn.Module | None) -> Tensor:
         """From conv1 to conv2, and from there to conv3."""
-        if self.config.form == "2012":
-            return pooled(local_response(F.relu(x, inplace=True)))
+        if norm is not None:
+            return pooled(norm(F.relu(x, inplace=True)))
         return F.relu(pooled(x), inplace=True)  # max and ReLU give the same in either order, this one on fewer pixels
 
     def _dropped(self, x: Tensor) -> Tensor:

@@ -186,6 +186,10 @@ class Bart(EncoderDecoder):
         logits: Tensor = self.head(self.features(source, source_mask, target_so_far))
         return logits
 
+    def position_tables(self, places: int) -> dict[str, Tensor]:
+        """Both from the row of the first token on."""
+        return {name: rows[OFFSET:] for name, rows in super().position_tables(places).items()}
+
     def _refuse_beyond(self, length: int) -> None:
         if length > self.config.context_length:
             raise ModelError(

@@ -166,6 +166,7 @@ class Bert(Network):
         if config.embedding_dim:
             self.project = nn.Linear(width, config.dim)
         self.blocks = nn.ModuleList(Block(config) for _ in range(1 if config.share_layers else config.layers))
+        self.block_passes = config.layers if config.share_layers else 1
         head_dropout = _or(config.head_dropout, config.dropout)
         tags_dropout = config.dropout if config.drops_tags_as_backbone else head_dropout
         self.tags_dropout = nn.Dropout(tags_dropout if config.head == "tags" else 0.0)
@@ -227,6 +228,10 @@ class Bert(Network):
         """Logits, (N, T, vocab_size), (N, classes) or (N, T, tags), of token ids (N, T)."""
         logits: Tensor = self.head(self.features(tokens, mask, types))
         return logits
+
+    def position_tables(self, places: int) -> dict[str, Tensor]:
+        """P from the row of the first token on."""
+        return {"positions": self.positions.weight[self.config.first_position :]}
 
     def _rows(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
         """The rows of P for the tokens, (T,) or (N, T). The row before the first is that of padding."""

@@ -34,7 +34,7 @@ from ..errors import require
 from ..nn.attention import MultiHeadAttention
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
-from .contract import Network
+from .contract import Network, TokenGrid
 from .fields import Checked, positive
 from .images import refuse_small
 
@@ -82,6 +82,10 @@ class CNNAttention(Network):
         self.norm = nn.LayerNorm(dim)
         self.attention = MultiHeadAttention(dim, config.heads)
         self.head = nn.Linear(dim, config.num_classes)
+
+    def token_grid(self, height: int, width: int) -> TokenGrid:
+        """The pixels of G."""
+        return TokenGrid(height // self.config.least_size, width // self.config.least_size)
 
     def grid(self, x: Tensor) -> Tensor:
         """The convolutional map G, (N, D, H/4, W/4) with three convolutions."""

@@ -8,12 +8,34 @@ checker, and never a hook that nobody calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
 from ..nn.cache import Cache
 from ..spec import Classes, Spec, Target, Value
+
+
+class Dense(NamedTuple):
+    """A layer of a fully connected network, by the names of its modules."""
+
+    linear: str
+    gives: str  # whose output the next layer sees
+    norm: str = ""  # between the linear map and the activation, where there is one
+    activation: str = "identity"  # one of nn/activations.py
+
+    @property
+    def sums(self) -> str:
+        """Whose output the activation sees."""
+        return self.norm or self.linear
+
+
+class TokenGrid(NamedTuple):
+    """How the tokens of an image lie: row by row, as its patches or places do, after the first `before` of them."""
+
+    rows: int
+    columns: int
+    before: int = 0
 
 
 class Network(nn.Module):
@@ -33,6 +55,23 @@ class Network(nn.Module):
     # What data is asked for, unless a person asks otherwise.
     special_tokens: ClassVar[bool] = False  # a text stands between two tokens, [CLS] and [SEP]
     joint_vocab: ClassVar[bool] = False  # one vocabulary for source and target
+
+    # What views ask.
+    block_passes: int = 1  # how often `forward` runs each of `blocks`
+
+    def dense_layers(self) -> list[Dense]:
+        """The layers of a fully connected network, first to last; none of any other."""
+        return []
+
+    def token_grid(self, height: int, width: int) -> TokenGrid | None:
+        """How the tokens that the network makes of an image lie, `blocks` giving them where it has some."""
+        return None
+
+    def position_tables(self, places: int) -> dict[str, Tensor]:
+        """The vectors that tell places apart, (places, dim) from the first on, by the name of their table: of learned
+        tables all, of computed ones as many as asked."""
+        embeddings = ((name, module) for name, module in self.named_modules() if isinstance(module, nn.Embedding))
+        return {name: module.weight for name, module in embeddings if name.endswith("positions")}
 
     def initialize_from(self, images: Tensor) -> None:
         """Take what is initialized from data from these training images, before the first step."""
@@ -72,6 +111,33 @@ class Decodes(Protocol):
 
     def step(self, token: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Logits after the token (N,), and the next state."""
+
+
+@runtime_checkable
+class Residual(Protocol):
+    """A network of blocks that add what they compute to what comes in."""
+
+    def reduced(self, fraction: float) -> Any:
+        """A new one with that fraction of the blocks, narrow, for small RGB images of ten classes."""
+
+    def residual_blocks(self) -> list[nn.Module]:
+        """The blocks in the order in which they run: each adds what its module `downsample` makes of its input."""
+
+
+@runtime_checkable
+class Convolves(Protocol):
+    """A module that is a convolution of stride 1 without padding, and holds its kernel in a form of its own."""
+
+    def dense_kernel(self) -> Tensor:
+        """The kernel (O, C, *size), zeros where there are no weights."""
+
+
+@runtime_checkable
+class ComparesByAddition(Protocol):
+    """An attention with the scores vᵀ tanh(q + k), one query a call."""
+
+    def compared(self, *args: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """q (N, d), k (N, S, d), the values (N, S, d_v), the mask (N, S) and v (d,), of what `forward` takes."""
 
 
 def contract_of(model: nn.Module) -> Network:

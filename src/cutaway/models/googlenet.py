@@ -89,12 +89,15 @@ class Convolution(nn.Module):
         return F.relu(self.bn(self.conv(x)), inplace=True)
 
 
-class ResponseNorm(nn.Module):
+class ResponseNorm(nn.LocalResponseNorm):
     """x / (1 + 10⁻⁴/5 Σ x²)^0.75, the sum over a channel and two on either side: (N, C, H, W) to (N, C, H, W)."""
+
+    def __init__(self) -> None:
+        super().__init__(5, alpha=1e-4, beta=0.75, k=1.0)
 
     def forward(self, x: Tensor) -> Tensor:
         """Each channel, less where its neighbours are large."""
-        return local_response_norm(x, 5, alpha=1e-4, beta=0.75, k=1.0)
+        return local_response_norm(x, self.size, alpha=self.alpha, beta=self.beta, k=self.k)
 
 
 class Inception(nn.Module):

@@ -150,9 +150,11 @@ class TableConv2d(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Weighted sums, (N, len(table), H − k + 1, W − k + 1)."""
-        zeros = self.weight.new_zeros(self.dense_shape)
-        kernel = zeros.index_put((self.target, self.source), self.weight)  # (len(table), C, k, k)
-        return F.conv2d(x, kernel, self.bias)
+        return F.conv2d(x, self.dense_kernel(), self.bias)
+
+    def dense_kernel(self) -> Tensor:
+        """The one kernel with its zeros, (len(table), C, k, k)."""
+        return self.weight.new_zeros(self.dense_shape).index_put((self.target, self.source), self.weight)
 
 
 class RadialBasis(nn.Module):

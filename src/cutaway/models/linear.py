@@ -25,7 +25,7 @@ from ..errors import ModelError, require
 from ..nn.activations import sigmoid, softmax
 from ..spec import ImageSpec, SeriesSpec, Spec, TableSpec, Value
 from .card import Card, Divergence, Published
-from .contract import Network
+from .contract import Dense, Network
 from .fields import Checked, one_of, positive
 
 _CLASSES = {"identity": (1, 1), "sigmoid": (2, 2), "softmax": (2, math.inf)}  # fewest and most
@@ -72,6 +72,10 @@ class Linear(Network):
         super().__init__()
         self.config = config
         self.head = nn.Linear(config.in_features, config.num_classes if config.output == "softmax" else 1)
+
+    def dense_layers(self) -> list[Dense]:
+        """The one map."""
+        return [Dense("head", "head")]
 
     def features(self, x: Tensor) -> Tensor:
         """What the map sees: (N, F)."""

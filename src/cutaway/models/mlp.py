@@ -25,7 +25,7 @@ from ..errors import ModelError
 from ..nn.activations import ACTIVATIONS, activation
 from ..spec import ImageSpec, SeriesSpec, Spec, TableSpec
 from .card import Card, Divergence
-from .contract import Network
+from .contract import Dense, Network
 from .fields import Checked, fraction, one_of, positive, several
 
 NORMS = {"none": None, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
@@ -75,6 +75,15 @@ class MLP(Network):
         widths = (config.in_features, *config.hidden_dims)
         self.hidden = nn.Sequential(*(hidden_layer(i, o, config) for i, o in pairwise(widths)))
         self.head = nn.Linear(widths[-1], config.num_classes, bias=config.bias)
+
+    def dense_layers(self) -> list[Dense]:
+        """The hidden layers and the head."""
+        hidden = (f"hidden.{i}" for i in range(len(self.hidden)))
+        norm = self.config.norm != "none"
+        return [
+            *(Dense(f"{h}.linear", h, f"{h}.norm" if norm else "", self.config.activation) for h in hidden),
+            Dense("head", "head"),
+        ]
 
     def features(self, x: Tensor) -> Tensor:
         """What the head sees: the last hidden layer, (N, width)."""

@@ -164,6 +164,10 @@ class PatchTST(Network):
         tokens: Tensor = z.unflatten(0, (-1, config.columns))  # (N, C, tokens, dim)
         return tokens
 
+    def position_tables(self, places: int) -> dict[str, Tensor]:
+        """Those of the patches."""
+        return {"positions": self.positions}
+
     def _normalized(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The windows of the variables that are read, (N, C, T), with mean 0 and standard deviation 1 each; and what
         these were, (N, C, 1)."""

@@ -28,7 +28,7 @@ from ..errors import ModelError
 from ..nn.activations import step
 from ..spec import ImageSpec, SeriesSpec, Spec, TableSpec, Value
 from .card import Card, Divergence
-from .contract import Network
+from .contract import Dense, Network
 from .fields import Checked, at_least, positive
 
 
@@ -61,6 +61,10 @@ class Perceptron(Network):
         self.head = nn.Linear(config.in_features, 1 if config.num_classes == 2 else config.num_classes)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
+
+    def dense_layers(self) -> list[Dense]:
+        """The one map."""
+        return [Dense("head", "head")]
 
     def features(self, x: Tensor) -> Tensor:
         """What the neurons see: (N, F)."""

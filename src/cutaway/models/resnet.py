@@ -184,6 +184,16 @@ class ResNet(Network):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
+    def residual_blocks(self) -> list[nn.Module]:
+        """All of them, in the order in which they run."""
+        return [module for module in self.modules() if isinstance(module, BasicBlock | Bottleneck)]
+
+    def reduced(self, fraction: float) -> ResNet:
+        """A new one of that fraction of each stage's blocks, narrow, for small RGB images of ten classes."""
+        blocks = tuple(max(1, round(fraction * count)) for count in self.config.layers)
+        config = dataclasses.replace(self.config, layers=blocks, width=8, stem="cifar", in_channels=3, num_classes=10)
+        return ResNet(config)
+
     def features(self, x: Tensor) -> Tensor:
         """What the head sees: the mean over each of the last feature maps, (N, channels)."""
         x = F.relu(self.bn1(self.conv1(x)), inplace=True)  # (N, w, H/2, W/2); H, W with the CIFAR stem

@@ -87,6 +87,11 @@ class AdditiveAttention(Attention):
             self.seen.append(SeenStep(weights.detach()[:, None, None]))
         return (weights[:, None] @ h)[:, 0], weights
 
+    def compared(self, *args: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """W s, U h, h, the mask and v: what the scores are made of, and what the weights are for."""
+        s, keys, h, mask = args
+        return self.query(s), keys, h, mask, self.v
+
 
 class Seq2SeqGRU(Network):
     """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocab_size)."""

@@ -150,6 +150,10 @@ class Transformer(EncoderDecoder):
         """What the target is looked up in."""
         return self.embedding if self.target_embedding is None else self.target_embedding
 
+    def position_tables(self, places: int) -> dict[str, Tensor]:
+        """PE."""
+        return {"sinusoids": sinusoids(torch.arange(places), self.config.dim)}
+
     def _looked_up(self, words: nn.Embedding, tokens: Tensor, places: Tensor, mask: Tensor | None = None) -> Tensor:
         """√d · E[tokens] + PE(places), (N, T, dim). The factor is not the positions'. With a `mask` (N, 1, 1, T) a
         token's place is counted among the real ones, wherever padding stands."""

@@ -44,7 +44,7 @@ from ..nn.attention import MultiHeadAttention
 from ..nn.transformer import MLP
 from ..spec import ImageSpec
 from .card import Card, Divergence, Published
-from .contract import Network
+from .contract import Network, TokenGrid
 from .fields import Checked, fraction, one_of, positive
 from .images import refuse_small
 
@@ -191,6 +191,15 @@ class ViT(Network):
         """Logits, (N, classes)."""
         logits: Tensor = self.head(self.features(x))
         return logits
+
+    def token_grid(self, height: int, width: int) -> TokenGrid:
+        """The patches, after the class token."""
+        side = self.config.patch_size
+        return TokenGrid(height // side, width // side, self.config.tokens_before)
+
+    def position_tables(self, places: int) -> dict[str, Tensor]:
+        """Those of the patches."""
+        return {"positions": self.positions[0, self.config.tokens_before :]}
 
     def adapt_state(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """A ViT's tensors, by our names, as this one takes them: positions learned at another image size are

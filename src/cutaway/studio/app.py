@@ -5,7 +5,7 @@ GET   (nothing)          the page
       page/NAME          those of the page itself
       choices            what there is to choose from
       events             frames, as server-sent events
-POST  open, close, control, change, weight, watch, try, picture, save, upload
+POST  open, close, control, change, weight, watch, try, image, save, upload
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Doors:
                 Route("/page/{name}", self.of_page),
                 Route("/choices", self.choices),
                 Route("/events", self.events),
-                Route("/picture", self.picture, methods=["POST"]),
+                Route("/image", self.image, methods=["POST"]),
                 Route("/upload", self.upload, methods=["POST"]),
                 *(Route(f"/{name}", answering(handler), methods=["POST"]) for name, handler in asked.items()),
             ],
@@ -188,13 +188,13 @@ class Doors:
     async def attempt(self, body: dict[str, Any]) -> Side:
         """Try something of one's own, in every frame from now on; nothing where `try` is nothing."""
         side, given = self.studio.side(body.get("side")), body.get("try")
-        kinds: dict[str, Any] = {"text": str, "temperature": (int, float), "count": int, "picture": int}
+        kinds: dict[str, Any] = {"text": str, "temperature": (int, float), "count": int, "image": int}
         if given is not None and (
             not isinstance(given, dict)
             or not all(key in kinds and isinstance(value, kinds[key]) for key, value in given.items())
             or len(given.get("text", "")) > LETTERS
         ):
-            raise SettingError(f"What is tried is a text of at most {LETTERS:,} letters, or a picture.")
+            raise SettingError(f"What is tried is a text of at most {LETTERS:,} letters, or an image.")
         side.watch = {**side.watch, "try": given}
         side.news()
         return side
@@ -203,10 +203,10 @@ class Doors:
         """The command and the Python that train the same, and a run's folder where `write` asks for one."""
         return await self.studio.side(body.get("side")).save(body.get("write") is True)
 
-    async def picture(self, request: Request) -> Response:
-        """A picture to be tried, drawn or dropped: its number."""
+    async def image(self, request: Request) -> Response:
+        """An image to be tried, drawn or dropped: its number."""
         self._refuse_forms(request)
-        return JSONResponse({"picture": await self.studio.uploads.take_picture(request.stream())})
+        return JSONResponse({"image": await self.studio.uploads.take_image(request.stream())})
 
     async def upload(self, request: Request) -> Response:
         """A file of one's own."""

@@ -254,7 +254,7 @@ class Learner:
     def _frame(self, live: Live, opening: Opening) -> dict[str, Any]:
         """All of a frame but its views."""
         state, ready, curves = live.state, live.ready, live.curves
-        figures = live.figures(patient=not self.playing)
+        metrics = live.metrics(patient=not self.playing)
         model = live.trainer.model
         return {
             "side": self.side,
@@ -266,9 +266,9 @@ class Learner:
             "to_end": self.playing and self.to_turn,  # of the epoch, and no further
             "rate": self._rate(live),
             "lr": state.lr,
-            "loss": {"train": digits(curves.latest), "val": digits(figures.get("loss"))},
-            "measured": live.measured_at if figures else None,
-            "figures": {key: digits(value) for key, value in figures.items() if key != "loss"},
+            "loss": {"train": digits(curves.latest), "val": digits(metrics.get("loss"))},
+            "measured": live.measured_at if metrics else None,
+            "metrics": {key: digits(value) for key, value in metrics.items() if key != "loss"},
             "history": curves.to_json(),
             "snapshots": live.snapshots.steps,
             "names": {

@@ -68,7 +68,7 @@ class Live:
         self.at: int | None = None  # the step whose snapshot is looked at; None: what stands now
         self.rows: list[dict[str, Any]] = []  # of metrics.csv, where what was trained is saved
         self.measured: tuple[Any, dict[str, float]] = (None, {})  # on the validation split, and when
-        self._revision = 0  # of what was changed by hand: figures of before are no longer true
+        self._revision = 0  # of what was changed by hand: metrics of before are no longer true
         self._snap()
 
     # --- where it stands --------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class Live:
         else:
             row.copy_(self.snapshots.rows[self.at])
 
-    def figures(self, patient: bool) -> dict[str, float]:
+    def metrics(self, patient: bool) -> dict[str, float]:
         """The last metrics on the validation split; with `patient` those of the weights that are looked at, where they
         take no time worth speaking of. `measured_at` says of which step they are."""
         now = (self.step, self.at, self._revision)

@@ -305,7 +305,7 @@ def bare_frame(side: str, state: Mapping[str, str], error: str | None = None, no
     """A frame of a side of which there is nothing to see: it is being opened, or could not be."""
     frame = {
         "side": side, "epoch": 0, "step": 0, "at": 0, "playing": False, "replaying": False, "rate": 0.0, "lr": None,
-        "loss": {"train": None, "val": None}, "figures": {}, "history": {"step": [], "train": [], "val": []},
+        "loss": {"train": None, "val": None}, "metrics": {}, "history": {"step": [], "train": [], "val": []},
         "snapshots": [], "views": [], "names": {"weights": [], "layers": [], "views": []}, "notes": notes or [],
         "state": dict(state), "log": "", "error": error,
     }  # fmt: skip

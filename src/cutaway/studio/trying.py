@@ -1,4 +1,4 @@
-"""What the model makes of something of a person's own, as it stands at this moment of its training: a text, a picture,
+"""What the model makes of something of a person's own, as it stands at this moment of its training: a text, an image,
 the beginning of a text. It goes the way that `cutaway predict` and `cutaway generate` go, with their preprocessing.
 """
 
@@ -27,7 +27,7 @@ from .building import Built
 LIKELIEST = 10  # classes or tokens that are shown
 SAMPLES, MOST_TOKENS = 3, 200
 LETTERS = 5_000  # of a text that is tried
-DARK = 0.5  # mean brightness below which pictures are drawn light on dark
+DARK = 0.5  # mean brightness below which images are drawn light on dark
 
 
 def way_to_try(built: Built) -> dict[str, Any] | None:
@@ -35,8 +35,8 @@ def way_to_try(built: Built) -> dict[str, Any] | None:
     to it; None where there is no way to type or draw it."""
     spec, data = built.ready.data.spec, built.ready.data
     if isinstance(spec, ImageSpec):
-        picture = data.splits["train"].image(0)
-        return {"kind": "image", "dark": picture is not None and _is_dark(picture)}
+        image = data.splits["train"].image(0)
+        return {"kind": "image", "dark": image is not None and _is_dark(image)}
     if isinstance(spec, PairSpec):
         return {"kind": "pairs", "like": _first_row(data.splits["train"], "source")}
     if isinstance(spec, TextSpec):
@@ -57,7 +57,7 @@ def tried(built: Built, asked: Mapping[str, Any], folder: Path) -> dict[str, Any
             raise DataError(f"Nothing can be typed or drawn for {built.ready.data.spec.kind} data.")
         with torch.random.fork_rng([]), torch.no_grad():
             if way["kind"] == "image":
-                return _picture(built, folder / f"picture-{int(asked['picture'])}.png") if "picture" in asked else {}
+                return _image(built, folder / f"image-{int(asked['image'])}.png") if "image" in asked else {}
             text = str(asked.get("text", ""))[:LETTERS]
             if way["kind"] == "next":
                 return _next(built, text, asked)
@@ -71,14 +71,14 @@ def tried(built: Built, asked: Mapping[str, Any], folder: Path) -> dict[str, Any
 # --- what is said of an example ------------------------------------------------------------------------------------
 
 
-def _picture(built: Built, path: Path) -> dict[str, Any]:
-    """What is said of a picture, and the picture as the model sees it."""
+def _image(built: Built, path: Path) -> dict[str, Any]:
+    """What is said of an image, and the image as the model sees it."""
     if not path.is_file():
         return {}
     ready = built.ready
-    part = ready.data.preprocessing.examples([path])
-    seen = next(iter(part.batches([torch.tensor([0])]))).inputs[0][0]  # (C, H, W)
-    return {**_answers(built, part), "seen": _drawn(seen.float())}
+    split = ready.data.preprocessing.examples([path])
+    seen = next(iter(split.batches([torch.tensor([0])]))).inputs[0][0]  # (C, H, W)
+    return {**_answers(built, split), "seen": _drawn(seen.float())}
 
 
 def _said(built: Built, text: str) -> dict[str, Any]:
@@ -88,15 +88,15 @@ def _said(built: Built, text: str) -> dict[str, Any]:
         sources: list[Any] = [text + " " * os.path.exists(os.path.expanduser(text))]
     else:
         sources = [{"text": text}]
-    part = ready.data.preprocessing.examples(sources)
-    return {**_answers(built, part), "notes": list(getattr(part, "notes", ()))}
+    split = ready.data.preprocessing.examples(sources)
+    return {**_answers(built, split), "notes": list(getattr(split, "notes", ()))}
 
 
-def _answers(built: Built, part: Any) -> dict[str, Any]:
-    """The predictions for the first example of a part, likeliest first."""
+def _answers(built: Built, split: Any) -> dict[str, Any]:
+    """The predictions for the first example of a split, likeliest first."""
     ready = built.ready
     outputs = results_of(
-        ready.model, part, ready.place, 1, ready.task, flip=ready.settings.tta, decodes=True,
+        ready.model, split, ready.place, 1, ready.task, flip=ready.settings.tta, decodes=True,
         num_beams=ready.settings.num_beams, length_penalty=ready.settings.length_penalty,
     ).outputs  # fmt: skip
     row = ready.task.predictions(outputs)[0]
@@ -156,7 +156,7 @@ def _next(built: Built, prompt: str, asked: Mapping[str, Any]) -> dict[str, Any]
         samples.append("".join(as_text(map(int, drawn), pieces)))
     names = [text.decode([i]) for i in p.topk(min(LIKELIEST, len(p))).indices.tolist()]
     best = p.topk(min(LIKELIEST, len(p))).values.tolist()
-    answers = [{"name": name, "probability": float(f"{share:.4g}")} for name, share in zip(names, best)]
+    answers = [{"name": name, "probability": float(f"{value:.4g}")} for name, value in zip(names, best)]
     return {"answers": answers, "samples": samples, "prompt": prompt, "notes": notes}
 
 
@@ -173,24 +173,24 @@ def _logits(model: Any, ids: Tensor) -> Tensor:
 
 
 def _likeliest(p: Tensor, names: list[str]) -> list[dict[str, Any]]:
-    shares, places = p.topk(min(LIKELIEST, len(p)))
+    best, places = p.topk(min(LIKELIEST, len(p)))
     return [
-        {"name": names[i], "probability": float(f"{share:.4g}")} for i, share in zip(places.tolist(), shares.tolist())
+        {"name": names[i], "probability": float(f"{value:.4g}")} for i, value in zip(places.tolist(), best.tolist())
     ]
 
 
-# --- pictures ------------------------------------------------------------------------------------------------------
+# --- images ------------------------------------------------------------------------------------------------------
 
 
-def _is_dark(picture: Any) -> bool:
-    """Whether a picture is drawn light on dark, as MNIST's digits are."""
-    grey = picture.convert("L").resize((8, 8))
+def _is_dark(image: Any) -> bool:
+    """Whether an image is drawn light on dark, as MNIST's digits are."""
+    grey = image.convert("L").resize((8, 8))
     edge = [grey.getpixel((x, y)) for x in range(8) for y in (0, 7)]
     return bool(sum(edge) / len(edge) < 255 * DARK)
 
 
 def _drawn(pixels: Tensor) -> str:
-    """An example (C, H, W) as a picture in a page, from its smallest value to its largest."""
+    """An example (C, H, W) as an image in a page, from its smallest value to its largest."""
     from PIL import Image
 
     low, high = pixels.amin(), pixels.amax()
@@ -202,9 +202,9 @@ def _drawn(pixels: Tensor) -> str:
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-def _first_row(part: Any, key: str) -> str:
+def _first_row(split: Any, key: str) -> str:
     """An example of what can be typed, from the training split."""
-    row = part.row(0) or {}
+    row = split.row(0) or {}
     return str(row.get(key) or next(iter(row.values()), ""))[:200]
 
 

@@ -16,7 +16,7 @@ from ..errors import DataError, FileError
 from .choices import described
 
 LARGEST = 64 * 2**20  # bytes of one file
-LARGEST_PICTURE, PICTURES = 16 * 2**20, 8  # bytes of one that is tried, and how many are kept
+LARGEST_IMAGE, IMAGES = 16 * 2**20, 8  # bytes of one that is tried, and how many are kept
 PIXELS = 50_000_000
 TOGETHER = 512 * 2**20
 SUFFIXES = (*TABLE_SUFFIXES, ".txt")
@@ -54,7 +54,7 @@ class Uploads:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.files = folder, dict[str, Upload]()
-        self.taken, self.number, self.pictures = 0, 0, 0
+        self.taken, self.number, self.images = 0, 0, 0
 
     async def take(self, title: str, body: AsyncIterator[bytes]) -> Path:
         """Write what comes to a file of its own, under a plain name. Raises DataError for a suffix that is no table or
@@ -83,19 +83,19 @@ class Uploads:
         self.taken += size
         return path
 
-    async def take_picture(self, body: AsyncIterator[bytes]) -> int:
-        """Keep a picture that is to be tried, as one that any reader of pictures takes; those of a while ago go. Its
-        number. Raises DataError for what is no picture, and TooLarge."""
+    async def take_image(self, body: AsyncIterator[bytes]) -> int:
+        """Keep an image that is to be tried, as one that any reader of images takes; those of a while ago go. Its
+        number. Raises DataError for what is no image, and TooLarge."""
         content = bytearray()
         async for piece in body:
             content += piece
-            if len(content) > LARGEST_PICTURE:
-                raise TooLarge(f"A picture has at most {LARGEST_PICTURE >> 20} MiB here.")
-        self.pictures += 1
-        number = self.pictures
-        path = self.folder / f"picture-{number}.png"
-        await asyncio.to_thread(_kept_picture, bytes(content), path)
-        (self.folder / f"picture-{number - PICTURES}.png").unlink(missing_ok=True)
+            if len(content) > LARGEST_IMAGE:
+                raise TooLarge(f"An image has at most {LARGEST_IMAGE >> 20} MiB here.")
+        self.images += 1
+        number = self.images
+        path = self.folder / f"image-{number}.png"
+        await asyncio.to_thread(_kept_image, bytes(content), path)
+        (self.folder / f"image-{number - IMAGES}.png").unlink(missing_ok=True)
         return number
 
     def look(self, path: Path, title: str) -> Upload:
@@ -137,22 +137,22 @@ def plain_name(title: str) -> tuple[str, str]:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", stem)[:40].strip("-") or "data", f".{suffix.lower()}"
 
 
-def _kept_picture(content: bytes, path: Path) -> None:
-    """Write a picture as PNG, turned as its camera was held. Raises DataError for what is none."""
+def _kept_image(content: bytes, path: Path) -> None:
+    """Write an image as PNG, turned as its camera was held. Raises DataError for what is none."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
-        with Image.open(io.BytesIO(content)) as picture:
-            if picture.width * picture.height > PIXELS:
-                raise TooLarge(f"A picture has at most {PIXELS:,} pixels here.")
-            upright = ImageOps.exif_transpose(picture)
+        with Image.open(io.BytesIO(content)) as image:
+            if image.width * image.height > PIXELS:
+                raise TooLarge(f"An image has at most {PIXELS:,} pixels here.")
+            upright = ImageOps.exif_transpose(image)
             whole = upright if upright.mode in ("1", "L", "RGB", "RGBA") else upright.convert("RGB")
             whole.save(path, format="PNG")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         path.unlink(missing_ok=True)
         if isinstance(error, DataError):
             raise
-        raise DataError("That is no picture that can be read.", fix="PNG, JPEG, GIF, WebP and others can.") from error
+        raise DataError("That is no image that can be read.", fix="PNG, JPEG, GIF, WebP and others can.") from error
 
 
 def without_folders(text: str, folder: Path) -> str:

@@ -69,7 +69,7 @@ class Viewer:
     """A side as it is looked at."""
 
     def __init__(self, folder: Path, learner: Line) -> None:
-        """`folder` is where pictures lie that are to be tried."""
+        """`folder` is where images lie that are to be tried."""
         self.folder, self.learner = folder, learner
         self.key, self.file, self.asked = "", "", ""
         self.anew = True  # whether the last frame was the first of what was opened
@@ -147,10 +147,10 @@ def looked_at(built: Built, watch: Mapping[str, Any]) -> Subject:
     subject = open_data(ready.model, ready.preset, ready.data, ready.task, built.run)
     subject = dataclasses.replace(subject, options=dict(watch.get("options") or {}))
     first = watch.get("example")
-    if first is not None and subject.part is not None and len(subject.part) > len(subject.rows):
-        first = min(max(int(first), 0), len(subject.part) - 1)
-        rows = [(first + i) % len(subject.part) for i in range(FEW)]
-        subject = with_examples(subject, subject.part, rows)
+    if first is not None and subject.split is not None and len(subject.split) > len(subject.rows):
+        first = min(max(int(first), 0), len(subject.split) - 1)
+        rows = [(first + i) % len(subject.split) for i in range(FEW)]
+        subject = with_examples(subject, subject.split, rows)
     return subject
 
 
@@ -222,4 +222,4 @@ def _finite(value: Any) -> Any:
 
 def examples_of(subject: Subject) -> int:
     """How many examples there are to look at."""
-    return len(subject.part) if subject.part is not None else subject.count
+    return len(subject.split) if subject.split is not None else subject.count

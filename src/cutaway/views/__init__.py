@@ -48,7 +48,7 @@ VIEWS = (
 def module_of(name: str) -> ModuleType:
     """The module of a view. Raises UnknownName with the nearest names."""
     if name not in VIEWS:
-        raise UnknownName("view", name, VIEWS)
+        raise UnknownName("view", name, VIEWS, "`cutaway inspect --help` lists them.")
     return import_module(f"{__package__}.{name}")
 
 

@@ -50,7 +50,7 @@ class Pool(NamedTuple):
     padding: tuple[int, ...]
 
 
-class Seen(NamedTuple):
+class InputOutput(NamedTuple):
     """What went through the layer: one example's input (C, *pixels) and output (O, *pixels)."""
 
     x: Tensor
@@ -134,13 +134,13 @@ def _first(subject: Subject, layers: dict[str, Convolution | Pool]) -> str:
     return next((name for name in names if max(layers[name].kernel) > 1), names[0])
 
 
-def _see(subject: Subject, i: int, name: str) -> Seen:
+def _see(subject: Subject, i: int, name: str) -> InputOutput:
     """What the layer is given and gives for the example, where it is called first."""
-    found: list[Seen] = []
+    found: list[InputOutput] = []
 
     def see(_: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if not found and isinstance(output, Tensor) and len(output):
-            found.append(Seen(_copied(args[0]), _copied(output)))
+            found.append(InputOutput(_copied(args[0]), _copied(output)))
 
     with seeing(subject.model, see, [name]):
         run(subject, i)
@@ -159,7 +159,7 @@ def _strongest(y: Tensor) -> int:
     return int(y.flatten(1).nan_to_num(0.0, 0.0, 0.0).std(1, correction=0).argmax())
 
 
-def _crop(seen: Seen, layer: Convolution | Pool, channel: int, axis: int) -> Crop:
+def _crop(seen: InputOutput, layer: Convolution | Pool, channel: int, axis: int) -> Crop:
     """A part of an axis that has room, where the output differs most."""
     kernel, stride = layer.kernel[axis], layer.stride[axis]
     span = layer.span[axis] if isinstance(layer, Convolution) else kernel
@@ -192,7 +192,7 @@ def _windows(x: Tensor, layer: Convolution | Pool, crops: list[Crop], fill: floa
     return part, windows
 
 
-def sums(seen: Seen, layer: Convolution, channel: int, crops: list[Crop]) -> Tensor:
+def sums(seen: InputOutput, layer: Convolution, channel: int, crops: list[Crop]) -> Tensor:
     """Σ w·x over the window for each input channel of the output channel's group, (C / groups, *outputs)."""
     inputs = layer.weight.shape[1]
     group = channel // (len(layer.weight) // layer.groups)
@@ -204,7 +204,7 @@ def sums(seen: Seen, layer: Convolution, channel: int, crops: list[Crop]) -> Ten
 
 
 def _convolving(
-    subject: Subject, i: int, layer: Convolution, seen: Seen, channel: int, crops: list[Crop]
+    subject: Subject, i: int, layer: Convolution, seen: InputOutput, channel: int, crops: list[Crop]
 ) -> tuple[Drawing, list[dict[str, Any]]]:
     weight = layer.weight[channel].double().cpu()  # (C / groups, *kernel)
     inputs = len(weight)
@@ -236,7 +236,7 @@ def _convolving(
 
 
 def _pooling(
-    subject: Subject, i: int, layer: Pool, seen: Seen, channel: int, crops: list[Crop]
+    subject: Subject, i: int, layer: Pool, seen: InputOutput, channel: int, crops: list[Crop]
 ) -> tuple[Drawing, list[dict[str, Any]]]:
     fill = float("-inf") if layer.what == "max" else 0.0
     part, windows = _windows(seen.x[channel : channel + 1], layer, crops, fill)
@@ -256,7 +256,7 @@ def _pooling(
 
 
 def _drawing(
-    subject: Subject, i: int, layer: Convolution | Pool, seen: Seen, channel: int, crops: list[Crop]
+    subject: Subject, i: int, layer: Convolution | Pool, seen: InputOutput, channel: int, crops: list[Crop]
 ) -> Drawing:
     """What all windows have: where they are, and what came out."""
     y = seen.y[channel]
@@ -292,7 +292,7 @@ def _grid(x: Tensor) -> list[list[float | None]]:
     return grid
 
 
-def _columns(subject: Subject, i: int, layer: Convolution | Pool, seen: Seen, crops: list[Crop]) -> list[str]:
+def _columns(subject: Subject, i: int, layer: Convolution | Pool, seen: InputOutput, crops: list[Crop]) -> list[str]:
     """The words over the columns of the input, where a text goes into the layer itself."""
     if subject.kind != "text" or len(crops) != 1:
         return []

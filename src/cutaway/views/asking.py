@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from ..draw.description import Drawing
-from ..draw.words import count, number, plural, share
-from .looks import Look
+from ..draw.words import count, number, percent, plural
+from .looks import AttentionLook
 from .numbers import plain
 
 KEYS, NUMBERS = 12, 8  # keys and numbers of a vector that are shown at most
 
 
-def arithmetic(look: Look, head: int, query: int, asks: str, keys: Sequence[str]) -> list[Drawing]:
+def arithmetic(look: AttentionLook, head: int, query: int, asks: str, keys: Sequence[str]) -> list[Drawing]:
     """What the query at place `query` does, as equations: `asks` is its name, `keys` are those of what it looks at.
 
     Of more than 12 keys those with the most weight are shown, in their order; of vectors the first 8 numbers. Products
@@ -33,7 +33,7 @@ def arithmetic(look: Look, head: int, query: int, asks: str, keys: Sequence[str]
     return [
         *first(look, head, query, asks, shown, labels, d),
         _equation(
-            "Softmax: shares that sum to 1",
+            "Softmax: fractions that sum to 1",
             [
                 _part("scores", _row(_scores(look, head, query)[shown]), rows=[asks], columns=labels),
                 "softmax",
@@ -61,7 +61,9 @@ def arithmetic(look: Look, head: int, query: int, asks: str, keys: Sequence[str]
     ]
 
 
-def _products(look: Look, head: int, query: int, asks: str, shown: Tensor, labels: list[str], d: int) -> list[Drawing]:
+def _products(
+    look: AttentionLook, head: int, query: int, asks: str, shown: Tensor, labels: list[str], d: int
+) -> list[Drawing]:
     """q Kᵀ, and what scale and mask make of it."""
     q, k = look.q[head][query], look.k[head]  # (d,), (S, d)
     products = look.products(head)[query][shown]  # (S,)
@@ -107,7 +109,9 @@ def _products(look: Look, head: int, query: int, asks: str, shown: Tensor, label
     return [*found, _equation(f"With the {words}: the scores", sums)]
 
 
-def _additive(look: Look, head: int, query: int, asks: str, shown: Tensor, labels: list[str], d: int) -> list[Drawing]:
+def _additive(
+    look: AttentionLook, head: int, query: int, asks: str, shown: Tensor, labels: list[str], d: int
+) -> list[Drawing]:
     """vᵀ tanh(W s + U h): state and source compared by a small network (Bahdanau et al. 2014)."""
     assert look.compared is not None, "the score is additive"
     q, k = look.q[head][query], look.k[head][shown]  # (d,), (S, d)
@@ -140,7 +144,7 @@ def _additive(look: Look, head: int, query: int, asks: str, shown: Tensor, label
     ]
 
 
-def _scores(look: Look, head: int, query: int) -> Tensor:
+def _scores(look: AttentionLook, head: int, query: int) -> Tensor:
     """What enters the softmax, (S,): −∞ where nothing may be seen."""
     scaled = look.products(head)[query] * look.scale
     mask = look.mask_of(head)
@@ -161,11 +165,11 @@ def _most(weights: Tensor, most: int) -> Tensor:
     return torch.sort(weights.topk(most).indices).values
 
 
-def _cut(look: Look, weights: Tensor, shown: Tensor, keys: int) -> str | None:
+def _cut(look: AttentionLook, weights: Tensor, shown: Tensor, keys: int) -> str | None:
     """What is not shown, in words."""
     if len(shown) == keys:
         return None
-    return f"{len(shown)} of {plural(keys, 'key')}, with {share(float(weights[shown].sum()))} of the weight"
+    return f"{len(shown)} of {plural(keys, 'key')}, with {percent(float(weights[shown].sum()))} of the weight"
 
 
 def _of(width: int, what: str) -> str | None:

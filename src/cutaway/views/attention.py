@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..draw import make
 from ..draw.description import Drawing, Table, View, table
 from ..draw.words import number, plural
-from .heads import Head, drawings_of, layer_of, picture_for
+from .heads import Head, drawings_of, image_for, layer_of
 from .looking import chosen, spread_over, whole
-from .looks import Look, alone, attentions, names_of, watch
+from .looks import AttentionLook, alone, attentions, names_of, watch
 from .places import sides
 from .subject import Subject
 
 SAYS = "attention per layer and head, over tokens or patches, down to the arithmetic of one query"
 READ = (
-    "A row of a map is a query, a column a key; the shade is the share of itself that the query takes from there, and "
-    "a row sums to 1. Point at a token to see what it looks at, or choose a head and read the matrix: a diagonal is a "
-    "head that looks at itself or its neighbour, a column one that all look at. Below, one query is followed from its "
-    "numbers to its result. Entropy says how widely a head looks: 0 bits is one key, and each bit doubles their number."
+    "A row of a map is a query, a column a key; the shade is the fraction of itself that the query takes from there, "
+    "and a row sums to 1. Point at a token to see what it looks at, or choose a head and read the matrix: a diagonal "
+    "is a head that looks at itself or its neighbour, a column one that all look at. Below, one query is followed from "
+    "its numbers to its result. Entropy says how widely a head looks: 0 bits is one key, and each bit doubles their "
+    "number."
 )
 MISLEADS = (
     "A weight is what is taken, not what matters: values can be small, other paths go around, and quite other weights "
@@ -38,7 +40,7 @@ LAYERS = 12  # that are drawn at most
 
 
 @dataclass(frozen=True)
-class Found:
+class AttentionSummary:
     """What is kept of one look."""
 
     name: str
@@ -67,13 +69,13 @@ def view(subject: Subject) -> View:
     longest = max(len(side.labels) for side in both)
     asked = whole(subject.options, "query", 0, longest) if "query" in subject.options else None
 
-    picture = picture_for(subject, i, len(shown)) if subject.kind == "image" else None
+    image = image_for(subject, i, len(shown)) if subject.kind == "image" else None
 
-    def see(look: Look) -> Found:
+    def see(look: AttentionLook) -> AttentionSummary:
         layer = layer_of(look, both)
         over = "the source" if look.cross_attends else "what stands before" if look.causal else "itself"
-        drawn = drawings_of(layer, head, asked, len(shown), picture) if look.name in shown else None
-        return Found(look.name, over, len(layer.keys.labels), layer.heads, drawn)
+        drawn = drawings_of(layer, head, asked, len(shown), image) if look.name in shown else None
+        return AttentionSummary(look.name, over, len(layer.keys.labels), layer.heads, drawn)
 
     found = watch(subject.model, alone(subject.inputs, i), see)
     pixels = subject.kind == "image"
@@ -83,26 +85,19 @@ def view(subject: Subject) -> View:
         id="attention",
         title="Attention",
         says=(
-            f"How much each {'place of the picture' if pixels else 'token'} takes from each other, layer by layer and "
+            f"How much each {'place of the image' if pixels else 'token'} takes from each other, layer by layer and "
             "head by head; point at one to see where it looks, and read one query's arithmetic below."
         ),
         summary=_summary(subject.name(i), found, shown, pixels),
         table=_numbers(found, pixels),
         drawings=[
             *_by_depth(found, pixels),
-            {
-                "kind": "choice",
-                "title": f"In {subject.name(i)}",
-                "label": "layer",
-                "slider": False,
-                "start": start,
-                "options": options,
-            },
+            make.choice(f"In {subject.name(i)}", "layer", options, start=start),
         ],
     )
 
 
-def _summary(name: str, found: list[Found], shown: list[str], pixels: bool) -> str:
+def _summary(name: str, found: list[AttentionSummary], shown: list[str], pixels: bool) -> str:
     """The widest and the sharpest head, the nearest and the furthest, and what is left out."""
     heads = [(one, h, head) for one in found for h, head in enumerate(one.heads)]
     words = [f"In {name}: {plural(len(found), 'layer')} with {plural(len(heads), 'head')} of attention."]
@@ -127,7 +122,7 @@ def _summary(name: str, found: list[Found], shown: list[str], pixels: bool) -> s
     return " ".join(words)
 
 
-def _numbers(found: list[Found], pixels: bool) -> Table:
+def _numbers(found: list[AttentionSummary], pixels: bool) -> Table:
     columns = {
         "layer": "text",
         "head": "count",
@@ -135,8 +130,8 @@ def _numbers(found: list[Found], pixels: bool) -> Table:
         "entropy, bits": "number",
         "of at most": "number",
         f"mean distance, {'pixels' if pixels else 'tokens'}": "number",
-        "on itself": "share",
-        "on the first": "share",
+        "on itself": "fraction",
+        "on the first": "fraction",
     }
     rows = [
         [one.name, h, one.over, head.entropy, head.most, head.distance, head.own, head.first]
@@ -146,7 +141,7 @@ def _numbers(found: list[Found], pixels: bool) -> Table:
     return table(columns, rows)
 
 
-def _by_depth(found: list[Found], pixels: bool) -> list[Drawing]:
+def _by_depth(found: list[AttentionSummary], pixels: bool) -> list[Drawing]:
     """Mean distance and entropy of each head by depth, as in figure 7 of Dosovitskiy et al. 2020."""
     if len(found) < 2:
         return []
@@ -158,7 +153,7 @@ def _by_depth(found: list[Found], pixels: bool) -> list[Drawing]:
     return [*drawn, _curves("How widely heads look, bits", found, lambda head: head.entropy)]
 
 
-def _curves(title: str, looks: list[Found], measure: Callable[[Head], float | None]) -> Drawing:
+def _curves(title: str, looks: list[AttentionSummary], measure: Callable[[Head], float | None]) -> Drawing:
     """The least, the mean and the most of a layer's heads, by the layer's number."""
 
     def of(put: Callable[[list[float]], float]) -> list[list[float]]:
@@ -167,15 +162,6 @@ def _curves(title: str, looks: list[Found], measure: Callable[[Head], float | No
     several = any(len(one.heads) > 1 for one in looks)
     named = [("mean", lambda values: sum(values) / len(values))]
     named = [("most", max), *named, ("least", min)] if several else named
-    alone = {} if several else {"part": "all"}
+    alone = {} if several else {"split": "all"}
     series = [{"name": name if several else "", **alone, "points": of(put)} for name, put in named]
-    return {
-        "kind": "lines",
-        "title": title,
-        "x": "layer, in order",
-        "format": "number",
-        "log": False,
-        "zero": True,
-        "mark": None,
-        "series": series,
-    }
+    return make.lines(title, "layer, in order", series)

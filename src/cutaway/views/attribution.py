@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing, View, table
-from ..draw.words import count, number, share
+from ..draw.words import count, number, percent
 from ..errors import DataError, ModelError, SettingError, UnknownName
 from ..inspect.attribution import METHODS, Attribution, attribute
 from ..inspect.attribution.budget import plan, seconds
@@ -18,7 +19,7 @@ from ..inspect.attribution.groups import reach
 from ..inspect.concepts import Concept, concept
 from ..nn.attention import MultiHeadAttention
 from ..spec import Classes, Horizon, Masked, Tags, Value
-from .looking import whole
+from .looking import patch_blocks, whole
 from .maps import NAMES, columns_of, drawn, node_names
 from .subject import Subject, with_examples
 
@@ -98,7 +99,7 @@ def alone(subject: Subject, i: int) -> tuple[Subject, int | None]:
     if subject.kind == "seq2seq":
         padding = getattr(getattr(subject.spec, "target", None), "padding", 0)
         real = (inputs[2][0] != padding).nonzero()
-        if len(real) and subject.part is not None:
+        if len(real) and subject.split is not None:
             inputs = (*inputs[:2], inputs[2][:, : int(real[-1]) + 1])
     rows = subject.rows[i : i + 1]
     one = dataclasses.replace(subject, inputs=inputs, rows=rows, target=None)
@@ -145,7 +146,7 @@ def _methods(one: Subject) -> list[str]:
     if one.kind in ("text", "seq2seq"):
         return ["integrated_gradients", "occlusion", *(["rollout"] if attends else [])]
     own = ["grad_cam"] if convolves else []
-    own = ["rollout"] if attends and one.kind == "image" and type(one.model).__name__ == "ViT" else own
+    own = ["rollout"] if attends and one.kind == "image" and patch_blocks(one) else own
     return ["integrated_gradients", *own, "occlusion"]
 
 
@@ -331,8 +332,7 @@ def _cascade(found: list[Attribution]) -> Drawing | None:
     ]
     title = "What is left of each map when weights become random: rank correlation"
     x = "stages, from the output down"
-    drawing = {"kind": "lines", "title": title, "x": x, "format": "number", "log": False, "zero": True}
-    return drawing | {"series": series, "mark": None} if series else None
+    return make.lines(title, x, series) if series else None
 
 
 def _checks(one: Subject, found: list[Attribution]) -> Drawing:
@@ -351,7 +351,7 @@ def _table(one: Subject, found: list[Attribution]) -> Any:
     """The checks of each method, or, where the parts have names, the value of each part by each method."""
     same = [f for f in found if f.method != "edges"] or found
     if one.kind in ("image", "video") or found[0].kind in ("image", "video"):
-        columns = {"method": "text", "sum of values": "number", "change of output": "number", "gap": "share"}
+        columns = {"method": "text", "sum of values": "number", "change of output": "number", "gap": "fraction"}
         columns |= {"correlation with random weights": "number", "verdict": "text"}
         return table(columns, [_row(f) for f in found])
     parts = [_parts(one, f) for f in same]
@@ -388,8 +388,8 @@ def _concept(subject: Subject, result: Attribution) -> Concept:
     if not typed.strip() or not folder.is_dir():
         raise DataError(f"concept={typed} cannot be: it is a folder of examples, and there is none.")
     files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
-    part = subject.preprocessing.examples(files)
-    examples = with_examples(subject, part, range(min(len(part), POOL))).inputs
+    split = subject.preprocessing.examples(files)
+    examples = with_examples(subject, split, range(min(len(split), POOL))).inputs
     k = int(result.target.output[0]) if result.target.output is not None else 0
     others = subject.others(CLASSED)
     assert others is not None, "the data is at hand"
@@ -411,7 +411,7 @@ def _tested(subject: Subject, tested: Concept) -> Drawing:
         ["TCAV", f"{number(tested.score)} of the class gains towards the concept"],
         ["random examples in its place", number(sum(tested.chance) / len(tested.chance))],
         ["p, two-sided", number(tested.p)],
-        ["told from other examples", f"{share(tested.accuracy)} of unseen ones"],
+        ["told from other examples", f"{percent(tested.accuracy)} of unseen ones"],
         ["verdict", tested.says.rpartition("). ")[2]],
     ]
     return {"kind": "prose", "title": "A concept (TCAV)", "facts": facts}

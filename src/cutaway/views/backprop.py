@@ -11,13 +11,11 @@ from torch import Tensor, nn
 
 from ..draw.description import Drawing, View, table
 from ..draw.words import number
-from ..models.linear import Linear
-from ..models.mlp import MLP
-from ..models.perceptron import Perceptron
+from ..models.contract import Dense
 from ..nn.activations import ACTIVATIONS, softmax
 from ..spec import Classes, Value
 from ..textbook.backprop import Layer, backward, forward, slope
-from .looking import resting, target_of, whole
+from .looking import dense_layers_of, linear_of, resting, target_of, whole
 from .numbers import plain
 from .plane import features
 from .subject import Subject
@@ -64,7 +62,7 @@ class Numbers(NamedTuple):
 
 def suits(subject: Subject) -> bool:
     """Networks of dense layers."""
-    return isinstance(subject.model, MLP | Linear | Perceptron)
+    return bool(dense_layers_of(subject.model))
 
 
 def view(subject: Subject) -> View:
@@ -127,22 +125,19 @@ def _precisely(one: Subject) -> Subject:
 
 def propagate(one: Subject) -> tuple[list[Numbers], float]:
     """Every layer's numbers for the one example of the subject, as `textbook/backprop.py` has them, and its loss."""
-    found = _parts(one.model)
-    layers = [
-        Layer(linear.weight.detach(), None if linear.bias is None else linear.bias.detach(), activation, norm)
-        for _, _, linear, norm, activation in found
-    ]
+    found = dense_layers_of(one.model)
+    layers = [_layer_of(one.model, dense) for dense in found.values()]
     with resting(one.model), torch.no_grad():
         trace = forward(layers, one.inputs[0].flatten(1))
         delta, loss = _at_output(one, trace.a[-1][0])
         gradients = backward(layers, trace, delta[None])
         return [
             Numbers(
-                name, title, layer.activation, layer.weight, layer.bias, trace.a[i][0], trace.z[i][0], trace.u[i][0],
-                trace.a[i + 1][0], None if step.back is None else step.back[0], _slope(layer, trace.u[i][0]),
-                step.delta[0],
+                dense.linear, title, layer.activation, layer.weight, layer.bias, trace.a[i][0], trace.z[i][0],
+                trace.u[i][0], trace.a[i + 1][0], None if step.back is None else step.back[0],
+                _slope(layer, trace.u[i][0]), step.delta[0],
             )
-            for i, ((title, name, *_), layer, step) in enumerate(zip(found, layers, gradients, strict=True))
+            for i, ((title, dense), layer, step) in enumerate(zip(found.items(), layers, gradients, strict=True))
         ], loss  # fmt: skip
 
 
@@ -154,20 +149,9 @@ def _slope(layer: Layer, u: Tensor) -> Tensor | None:
     return inner if layer.norm is None else None
 
 
-Part = tuple[str, str, nn.Linear, nn.Module | None, str]
-
-
-def _parts(model: nn.Module) -> list[Part]:
-    """Title, name, linear map, normalization and activation of each layer, first to last."""
-    found: list[Part] = []
-    if isinstance(model, MLP):
-        for i, block in enumerate(model.hidden):
-            linear, norm = block.get_submodule("linear"), getattr(block, "norm", None)
-            assert isinstance(linear, nn.Linear)
-            found.append((f"hidden {i + 1}", f"hidden.{i}.linear", linear, norm, model.config.activation))
-    head = model.get_submodule("head")
-    assert isinstance(head, nn.Linear)
-    return [*found, ("output", "head", head, None, "identity")]
+def _layer_of(model: nn.Module, dense: Dense) -> Layer:
+    linear, norm = linear_of(model, dense), model.get_submodule(dense.norm) if dense.norm else None
+    return Layer(linear.weight.detach(), None if linear.bias is None else linear.bias.detach(), dense.activation, norm)
 
 
 class _Given(nn.Module):

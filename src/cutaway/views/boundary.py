@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..draw.description import Drawing, View, table
-from ..draw.words import number, plural, share
-from ..models.linear import Linear
-from ..models.mlp import MLP
-from ..models.perceptron import Perceptron
+from ..draw.words import number, percent, plural
+from ..models.contract import contract_of
 from ..spec import Classes, Value
-from .looking import resting, seeing, target_of
+from .looking import dense_layers_of, linear_of, resting, seeing, target_of
 from .plane import Plane, features, plane
 from .subject import Subject
 
@@ -23,7 +21,7 @@ READ = (
     "Each small map is one neuron, drawn over the same two features as the large one: purple where its value is above "
     "zero, green where it is below, stronger the further away. The line in it is where its weighted sum is zero. Lines "
     "between maps are weights, in the same two colours and the wider the larger. The large map is the answer; dots are "
-    "examples, filled those of training and ringed those of the test part."
+    "examples, filled those of training and ringed those of the test split."
 )
 MISLEADS = (
     "A model of more than two features is seen in one slice only: the others are held at the mean or the commonest "
@@ -39,38 +37,14 @@ NEURONS = 8  # of a layer that are shown
 LEVELS = 254  # steps of a map's bytes: an even number, so that the middle is one of them
 
 
-class Layer(NamedTuple):
-    """A layer whose neurons are shown."""
-
-    title: str
-    linear: str  # the name of its linear module
-    gives: str  # the module whose output is the neurons' values
-    sums: str  # the module whose output is zero on the neurons' lines
-
-
 def suits(subject: Subject) -> bool:
     """Networks of dense layers over two or more numbers."""
     return (
-        isinstance(subject.model, MLP | Linear | Perceptron)
-        and subject.kind == "table"
+        subject.kind == "table"
         and subject.inputs[0].ndim == 2
         and len(features(subject)) >= 2
+        and bool(dense_layers_of(subject.model))
     )
-
-
-def layers(model: nn.Module) -> list[Layer]:
-    """The layers of a dense network, first to last."""
-    hidden = range(len(model.hidden)) if isinstance(model, MLP) else range(0)
-    normed = isinstance(model, MLP) and model.config.norm != "none"
-    return [
-        *(
-            Layer(
-                f"hidden {i + 1}", f"hidden.{i}.linear", f"hidden.{i}", f"hidden.{i}.{'norm' if normed else 'linear'}"
-            )
-            for i in hidden
-        ),
-        Layer("output", "head", "head", "head"),
-    ]
 
 
 def view(subject: Subject) -> View:
@@ -113,7 +87,8 @@ def _through(subject: Subject, on: Plane, size: int) -> tuple[dict[str, Tensor],
     def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
         found[name] = output.detach()[:, :NEURONS].clone()
 
-    wanted = [name for layer in layers(model) for name in (layer.gives, layer.sums)] if size == SMALL else []
+    layers = dense_layers_of(model).values() if size == SMALL else ()
+    wanted = [name for layer in layers for name in (layer.gives, layer.sums)]
     with resting(model), torch.no_grad(), seeing(model, see, wanted):
         outputs = model(on.grid(size).to(dtype))
     return found, outputs
@@ -141,7 +116,7 @@ def _answer(subject: Subject, outputs: Tensor, on: Plane) -> dict[str, Any]:
         if probabilities is None:
             return {"kind": "score", "names": names, **score}
         return {
-            "kind": "share",
+            "kind": "probability",
             "names": names,
             "sums": score,
             **_bytes(2 * probabilities[:, 1] - 1, signed=True, most=1.0),
@@ -171,8 +146,7 @@ def _ends(values: Tensor) -> tuple[float, float]:
 
 def _classes(subject: Subject, outputs: Tensor) -> list[str]:
     """Names of classes where no data names them; none where the output is a number."""
-    config = subject.config
-    if getattr(config, "output", None) == "identity" or (outputs.shape[1] == 1 and isinstance(subject.model, MLP)):
+    if getattr(subject.config, "num_classes", outputs.shape[1]) == 1:
         return []
     return [f"class {k}" for k in range(max(2, outputs.shape[1]))]
 
@@ -183,7 +157,7 @@ def _probabilities(subject: Subject, outputs: Tensor) -> Tensor | None:
     if task is not None and hasattr(task, "probabilities"):
         given: Tensor | None = task.probabilities(outputs)
         return given
-    if isinstance(subject.model, Perceptron):
+    if contract_of(subject.model).loss:  # it learns something else than the logarithm of a probability
         return None
     if outputs.shape[1] == 1:
         p = outputs[:, 0].sigmoid()
@@ -212,14 +186,12 @@ def _columns(subject: Subject, on: Plane, maps: dict[str, Tensor]) -> list[dict[
         }
     ]
     sources = [f.place for f in on.axes]
-    modules = dict(subject.model.named_modules())
-    for layer in layers(subject.model):
-        linear = modules[layer.linear]
-        assert isinstance(linear, nn.Linear)
+    for title, layer in dense_layers_of(subject.model).items():
+        linear = linear_of(subject.model, layer)
         neurons = []
         for j in range(min(NEURONS, linear.out_features)):
             neuron: dict[str, Any] = {
-                "name": _named(subject, layer, j, linear.out_features),
+                "name": _named(subject, title, j, linear.out_features),
                 **_bytes(maps[layer.gives][:, j].double(), signed=True),
             }
             if layer.sums != layer.gives:
@@ -229,7 +201,7 @@ def _columns(subject: Subject, on: Plane, maps: dict[str, Tensor]) -> list[dict[
             neurons.append(neuron)
         columns.append(
             {
-                "title": layer.title,
+                "title": title,
                 "of": linear.out_features,
                 "name": layer.linear,
                 "sources": sources,
@@ -241,10 +213,10 @@ def _columns(subject: Subject, on: Plane, maps: dict[str, Tensor]) -> list[dict[
     return columns
 
 
-def _named(subject: Subject, layer: Layer, j: int, width: int) -> str:
+def _named(subject: Subject, title: str, j: int, width: int) -> str:
     """What a neuron is called: of the output by its class."""
-    if layer.title != "output":
-        return f"{layer.title}, neuron {j + 1}"
+    if title != "output":
+        return f"{title}, neuron {j + 1}"
     target = target_of(subject)
     if isinstance(target, Classes):
         return target.names[j if width > 1 else -1]
@@ -255,17 +227,17 @@ def _named(subject: Subject, layer: Layer, j: int, width: int) -> str:
 
 
 def _points(subject: Subject, on: Plane) -> list[dict[str, Any]]:
-    """The examples of each part: places, and what each is."""
+    """The examples of each split: places, and what each is."""
     target = target_of(subject)
     found = []
-    for part, (at, was) in on.points.items():
+    for split, (at, was) in on.points.items():
         if isinstance(target, Value) and was is not None:
             values: list[Any] | None = [_short(v) for v in _in_units(was, target).tolist()]
         elif isinstance(target, Classes) and was is not None and not was.is_floating_point():
             values = was.tolist()
         else:
             values = None
-        found.append({"part": part, "at": [[_short(x), _short(y)] for x, y in at.tolist()], "is": values})
+        found.append({"split": split, "at": [[_short(x), _short(y)] for x, y in at.tolist()], "is": values})
     return found
 
 
@@ -291,7 +263,7 @@ def _summary(subject: Subject, on: Plane, answer: dict[str, Any], outputs: Tenso
         decided = outputs.argmax(1)
     parts = decided.bincount(minlength=len(names)).double() / len(decided)
     order = parts.argsort(descending=True)[:4].tolist()
-    areas = ", ".join(f"{share(float(parts[k]))} to {names[k]}" for k in order if parts[k] > 0)
+    areas = ", ".join(f"{percent(float(parts[k]))} to {names[k]}" for k in order if parts[k] > 0)
     said = f"Of the plane shown the model gives {areas}."
     test = _right(subject)
     return " ".join(s for s in (said, test, note) if s)
@@ -301,24 +273,22 @@ def _right(subject: Subject) -> str:
     """How many of the examples it has right, with all of their own features."""
     if subject.task is None or subject.target is None or subject.run is None:
         return ""
-    figures = subject.task.quick(subject.outputs(), subject.target)
-    if "accuracy" not in figures:
+    metrics = subject.task.quick(subject.outputs(), subject.target)
+    if "accuracy" not in metrics:
         return ""
-    return f"Of the {plural(subject.count, 'example')} opened it has {share(figures['accuracy'])} right."
+    return f"Of the {plural(subject.count, 'example')} opened it has {percent(metrics['accuracy'])} right."
 
 
 def _weights(model: nn.Module) -> Any:
     """Every weight shown, as rows."""
     rows = []
-    modules = dict(model.named_modules())
-    for layer in layers(model):
-        linear = modules[layer.linear]
-        assert isinstance(linear, nn.Linear)
+    for title, layer in dense_layers_of(model).items():
+        linear = linear_of(model, layer)
         for j in range(min(NEURONS, linear.out_features)):
             if linear.bias is not None:
-                rows.append([layer.title, j + 1, "bias", _short(float(linear.bias.detach()[j]))])
+                rows.append([title, j + 1, "bias", _short(float(linear.bias.detach()[j]))])
             some = linear.weight.detach()[j, :NEURONS].tolist()
-            rows += [[layer.title, j + 1, f"from {i + 1}", _short(w)] for i, w in enumerate(some)]
+            rows += [[title, j + 1, f"from {i + 1}", _short(w)] for i, w in enumerate(some)]
     return table({"layer": "text", "neuron": "count", "weight": "text", "value": "number"}, rows)
 
 

@@ -1,4 +1,4 @@
-"""View 2: how loss, figures and learning rate went while a run was trained."""
+"""View 2: how loss, metrics and learning rate went while a run was trained."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from .run.documents import read_documents
 from .run.making import curves
 from .subject import Subject
 
-SAYS = "how loss, figures and learning rate went, epoch by epoch"
+SAYS = "how loss, metrics and learning rate went, epoch by epoch"
 READ = (
-    "Each curve is one part of the data: training as the mean over an epoch in which the weights still move, "
+    "Each curve is one split of the data: training as the mean over an epoch in which the weights still move, "
     "validation at its end. Both should fall together and flatten out. Where training goes on falling and validation "
     "rises, the model has begun to learn its examples by heart. The dashed line is the epoch whose weights were kept."
 )

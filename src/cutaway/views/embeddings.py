@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from ..data.sets import IGNORED
 from ..draw.description import Drawing, Table, View, table
-from ..draw.words import count, number, plural, share
+from ..draw.words import count, number, percent, plural
 from ..inspect.layers import layer_table
 from ..inspect.projection import MEASURES, neighbours, pca, tsne
 from ..spec import Classes, Value
 from . import spring
 from .looking import resting
-from .numbers import picture_of
+from .numbers import image_url
 from .subject import Subject
 
 SAYS = "words and examples as the model sees them: PCA and t-SNE, nearest neighbours, one word through the layers"
@@ -29,18 +29,19 @@ READ = (
 )
 MISLEADS = (
     "In t-SNE sizes of clusters and distances between them mean nothing, and clusters can appear in noise (Wattenberg, "
-    "Viégas and Johnson 2016, https://doi.org/10.23915/distill.00002). PCA shows only the share of the variance that "
-    "its axes name: what lies together may be far apart along the rest. The dot product favours long vectors, so that "
-    "frequent words are everybody's neighbours. Vectors of a Transformer all lean one way, which makes any two cosines "
-    "look alike (Ethayarajh 2019, https://arxiv.org/abs/1909.00512): compare cosines with each other, not with 0."
+    "Viégas and Johnson 2016, https://doi.org/10.23915/distill.00002). PCA shows only the fraction of the variance "
+    "that its axes name: what lies together may be far apart along the rest. The dot product favours long vectors, so "
+    "that frequent words are everybody's neighbours. Vectors of a Transformer all lean one way, which makes any two "
+    "cosines look alike (Ethayarajh 2019, https://arxiv.org/abs/1909.00512): compare cosines with each other, not with "
+    "0."
 )
 OPTIONS: dict[str, str] = {"word": "the word that is followed through the layers: word=spring"}
 
 WORDS, EXAMPLES = 500, 500  # that are shown at most
-COST = 20e9  # multiply-adds that may be spent on examples
+COST = 20e9  # MACs that may be spent on examples
 CHUNK = 32  # examples in one pass
 NEAR = 5  # neighbours
-SMALL, PICTURES = 28, 700_000  # pixels of an example's picture; characters of all of them
+SMALL, IMAGES = 28, 700_000  # pixels of an example's image; characters of all of them
 NOBODY = {"<pad>", "<unk>", "(padding)", "(unknown)", "(begin)", "(end)", "[PAD]", "[UNK]", ""}
 BLANKS = "\u0120\u2581"  # what stands for a blank before a word: of GPT-2's bytes, and of SentencePiece
 
@@ -113,7 +114,7 @@ def _worth(subject: Subject, written: list[str], size: int) -> list[int]:
     order, which is that of their frequency in nearly all of them; whole words before pieces and single letters, and
     nothing that stands for no text, such as BERT's [unused7]."""
     ids = [i for i in range(size) if i >= len(written) or not _nobody(written[i])]
-    here = set(subject.inputs[0].flatten().tolist()) if subject.part is not None and subject.rows else set()
+    here = set(subject.inputs[0].flatten().tolist()) if subject.split is not None and subject.rows else set()
 
     def rank(i: int) -> tuple[bool, bool]:
         word = written[i].lstrip(BLANKS) if i < len(written) else ""
@@ -144,11 +145,11 @@ def _examples(subject: Subject) -> Part | None:
         return [], "The vectors of the examples are not finite numbers, and have no place.", []
     which = finite.nonzero()[:, 0].tolist()
     groups, group_of = _groups(many, len(vectors))
-    pictures = _pictures(many, which)
+    images = _images(many, which)
     points: list[dict[str, Any]] = []
     for i in which:
         point: dict[str, Any] = {"label": _name(many, i), "group": group_of[i]}
-        points.append(point | ({"picture": pictures[i]} if i in pictures else {}))
+        points.append(point | ({"image": images[i]} if i in images else {}))
     what = "node" if many.kind == "graph" and len(many.inputs) < 4 else "example"
     title = f"{plural(len(points), what)} as the head sees them"
     valued = isinstance(getattr(many.spec, "target", None), Value)
@@ -218,20 +219,20 @@ def _groups(subject: Subject, n: int) -> tuple[list[str], list[int | None]]:
 
 
 def _name(subject: Subject, i: int) -> str:
-    if subject.part is None and subject.kind == "graph":
+    if subject.split is None and subject.kind == "graph":
         return f"node {i}"
     return subject.name(i)
 
 
-def _pictures(subject: Subject, which: Sequence[int]) -> dict[int, str]:
-    """Small pictures of the first examples, as many as have room."""
+def _images(subject: Subject, which: Sequence[int]) -> dict[int, str]:
+    """Small images of the first examples, as many as have room."""
     found: dict[int, str] = {}
-    room = PICTURES
+    room = IMAGES
     for i in which:
-        given = subject.picture(i) if subject.part is not None else None
+        given = subject.image(i) if subject.split is not None else None
         if given is None:
             break
-        found[i] = picture_of(given, SMALL)
+        found[i] = image_url(given, SMALL)
         room -= len(found[i])
         if room < 0:
             break
@@ -271,8 +272,8 @@ def _part(
     assert flat.shares is not None, "PCA has axes"
     kept = sum(flat.shares)
     said = [
-        f"{plural(len(points), what)} of {plural(vectors.shape[1], 'number')}; the plane of PCA holds {share(kept)} of "
-        f"the variance ({share(flat.shares[0])} and {share(flat.shares[1])})."
+        f"{plural(len(points), what)} of {plural(vectors.shape[1], 'number')}; the plane of PCA holds {percent(kept)} "
+        f"of the variance ({percent(flat.shares[0])} and {percent(flat.shares[1])})."
     ]
     indices, values = near["cosine"]
     if len(points) > 1:
@@ -284,7 +285,7 @@ def _part(
     if groups and len(points) > 1:
         own = torch.tensor([point["group"] for point in points])
         same = (own[indices] == own[:, None]).double().mean()
-        said.append(f"Of the {indices.shape[1]} nearest by cosine {share(float(same))} are {alike}.")
+        said.append(f"Of the {indices.shape[1]} nearest by cosine {percent(float(same))} are {alike}.")
     rows = [
         [points[i]["label"], points[int(indices[i, 0])]["label"], "cosine of the nearest", float(values[i, 0])]
         for i in range(len(points) if len(points) > 1 else 0)

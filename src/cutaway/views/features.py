@@ -7,16 +7,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing, View, table
-from ..draw.words import by, count, number, plural, share
-from ..models.vit import ViT
-from .looking import chosen, convolutions, run, seeing, spread_over, whole
-from .numbers import averaged, picture_of, pixels_of, plain
+from ..draw.words import by, count, number, percent, plural
+from ..models.contract import TokenGrid
+from .looking import chosen, convolutions, patch_blocks, patches_of, run, seeing, spread_over, whole
+from .numbers import averaged, image_url, pixels_of, plain
 from .subject import Subject
 
 SAYS = "Feature maps: what each channel of a layer makes of one example"
 READ = (
-    "The picture that goes in stands first; every other tile is one channel of the layer, at its own places: purple "
+    "The image that goes in stands first; every other tile is one channel of the layer, at its own places: purple "
     "where it is above zero, green below, grey where it is silent. The strongest channels come first, by the mean of "
     "their size; the number is the channel's. Move through the layers to see places get fewer and what they hold get "
     "more abstract. Of a vision transformer the tiles are the principal components of its tokens, laid out as their "
@@ -24,7 +25,7 @@ READ = (
 )
 MISLEADS = (
     "Maps are of one example: a channel that is silent here may be loud for the next. What a channel is for cannot be "
-    "read off one picture. Maps are scaled by themselves, so that weak ones look as bold as strong ones; choose one "
+    "read off one image. Maps are scaled by themselves, so that weak ones look as bold as strong ones; choose one "
     "range for all to compare them. Layers are shown as their module gives them, many of them before the activation. "
     "Tokens late in a transformer need not be about their own patch (T. Darcet, M. Oquab, J. Mairal, P. Bojanowski, "
     "Vision transformers need registers, 2023)."
@@ -34,25 +35,25 @@ OPTIONS = {"layer": "the layer, by its name", "example": "the example, counted f
 MAPS = 20  # of a layer that are shown
 LAYERS = 12  # to choose from
 PIXELS = 28  # to a side of a map
-GIVEN = 112  # of the picture that goes in
+GIVEN = 112  # of the image that goes in
 STEPS = 160  # along a signal
 VARIABLES = 4  # of a series that are drawn
 COMPONENTS = 6  # of tokens
 
 
-class Seen(NamedTuple):
+class LayerMaps(NamedTuple):
     """What is kept of a layer: the strongest of its maps, made small at once."""
 
     kept: list[int]  # the channels shown
     maps: Tensor  # (kept, H, W) or (kept, T)
     size: tuple[int, ...]  # channels, then places, before they were made small
     strength: list[float]  # of the channels shown, the mean size of their values
-    silent: float  # the share of all channels that are zero everywhere
+    silent: float  # the fraction of all channels that are zero everywhere
 
 
 def suits(subject: Subject) -> bool:
     """Models whose layers have maps: those with convolutions, and vision transformers."""
-    return bool(convolutions(subject.model)) or isinstance(subject.model, ViT)
+    return bool(convolutions(subject.model) or patch_blocks(subject))
 
 
 def view(subject: Subject) -> View:
@@ -66,14 +67,7 @@ def view(subject: Subject) -> View:
     options: list[dict[str, Any]] = [
         {"name": name, "drawings": _drawings(subject, i, name, s)} for name, s in seen.items()
     ]
-    drawing: Drawing = {
-        "kind": "choice",
-        "title": "Feature maps",
-        "label": "layer",
-        "slider": True,
-        "start": 0,
-        "options": options,
-    }
+    drawing: Drawing = make.choice("Feature maps", "layer", options, slider=True)
     first, last = rows[0], rows[-1]
     went = (
         f"{first[0]} has {first[1]} values and {last[0]} {last[1]}"
@@ -81,7 +75,7 @@ def view(subject: Subject) -> View:
         else f"{first[0]} has {first[1]} values"
     )
     silent = max(rows, key=lambda row: row[3])
-    dead = f" In {silent[0]}, {share(silent[3])} of the channels are zero everywhere." if silent[3] > 0 else ""
+    dead = f" In {silent[0]}, {percent(silent[3])} of the channels are zero everywhere." if silent[3] > 0 else ""
     left = (
         f" {len(rows)} of {len(names)} layers with maps are shown; layer= names any other."
         if len(rows) < len(names)
@@ -91,7 +85,7 @@ def view(subject: Subject) -> View:
         "layer": "text",
         "channels and places": "text",
         "strongest channel, mean size": "number",
-        "silent channels": "share",
+        "silent channels": "fraction",
     }
     return View(
         id="features",
@@ -117,17 +111,13 @@ def _map_of(module: nn.Module, output: Any) -> Tensor | None:
     return y[0].detach() if y.ndim == 3 and isinstance(module, nn.Conv1d) else None
 
 
-def _has_tokens(model: nn.Module, name: str) -> bool:
-    """Whether a module is a block of a vision transformer."""
-    return isinstance(model, ViT) and name.startswith("blocks.") and name.count(".") == 1
-
-
 def _layers(subject: Subject, i: int) -> list[str]:
     """The modules with maps, in the order in which they are called."""
     found: dict[str, None] = {}
+    blocks = patch_blocks(subject)
 
     def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
-        if _has_tokens(subject.model, name) or _map_of(module, output) is not None:
+        if name in blocks or _map_of(module, output) is not None:
             found.setdefault(name)
 
     with seeing(subject.model, see):
@@ -146,23 +136,23 @@ def _main(names: list[str]) -> list[str]:
     return names
 
 
-def _look(subject: Subject, i: int, names: list[str]) -> dict[str, Seen]:
+def _look(subject: Subject, i: int, names: list[str]) -> dict[str, LayerMaps]:
     """What is kept of those layers, made small as they are computed."""
-    found: dict[str, Seen] = {}
-    model = subject.model
+    found: dict[str, LayerMaps] = {}
+    grid, blocks = patches_of(subject), patch_blocks(subject)
 
     def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
-        if isinstance(model, ViT) and _has_tokens(model, name):
-            found.setdefault(name, _tokens(model, subject, output[0]))
+        if grid is not None and name in blocks:
+            found.setdefault(name, _tokens(grid, output[0]))
         elif (y := _map_of(module, output)) is not None:
             found.setdefault(name, _strongest(y.float().cpu()))
 
-    with seeing(model, see, names):
+    with seeing(subject.model, see, names):
         run(subject, i)
     return found
 
 
-def _strongest(y: Tensor) -> Seen:
+def _strongest(y: Tensor) -> LayerMaps:
     """The strongest maps of y (C, H, W) or (C, T). What is not finite, as the mask of a maximum, counts as zero."""
     y = y.nan_to_num(0.0, 0.0, 0.0)
     strength = y.abs().flatten(1).mean(1)  # (C,)
@@ -173,21 +163,20 @@ def _strongest(y: Tensor) -> Seen:
     elif maps.shape[1] > STEPS:
         maps = torch.nn.functional.adaptive_avg_pool1d(maps, STEPS)
     silent = float((y.flatten(1) == 0).all(1).double().mean())
-    return Seen(kept.tolist(), maps, tuple(y.shape), plain(strength[kept]), silent)
+    return LayerMaps(kept.tolist(), maps, tuple(y.shape), plain(strength[kept]), silent)
 
 
-def _tokens(model: ViT, subject: Subject, z: Tensor) -> Seen:
+def _tokens(grid: TokenGrid, z: Tensor) -> LayerMaps:
     """The length of every patch's token and their principal components, as maps of the patches, from z (T, D)."""
-    side = model.config.patch_size
-    height, width = (n // side for n in subject.inputs[0].shape[2:])
-    z = z[-height * width :].detach().float().cpu()  # without the class token
+    height, width = grid.rows, grid.columns
+    z = z[grid.before :].detach().float().cpu()  # without the class token
     centred = z - z.mean(0)
     _, scales, directions = torch.linalg.svd(centred, full_matrices=False)
     most = min(COMPONENTS, len(scales))
     maps = (centred @ directions[:most].T).T.view(most, height, width)  # (components, H, W)
     parts = scales[:most].square() / scales.square().sum().clamp(min=1e-30)
     lengths = z.norm(dim=1).view(1, height, width)
-    return Seen(
+    return LayerMaps(
         [-1, *range(most)],
         torch.cat([lengths, maps]),
         (z.shape[1], height, width),
@@ -199,7 +188,7 @@ def _tokens(model: ViT, subject: Subject, z: Tensor) -> Seen:
 # --- drawing --------------------------------------------------------------------------------------------------
 
 
-def _drawings(subject: Subject, i: int, name: str, seen: Seen) -> list[Drawing]:
+def _drawings(subject: Subject, i: int, name: str, seen: LayerMaps) -> list[Drawing]:
     if -1 in seen.kept:
         return _of_tokens(subject, i, name, seen)
     if seen.maps.ndim == 2:
@@ -222,19 +211,19 @@ def _drawings(subject: Subject, i: int, name: str, seen: Seen) -> list[Drawing]:
         else plural(len(tiles), "channel")
     )
     title = f"{name}: {some}, {by(seen.size[1:])} places each"
-    return [{"kind": "tiles", "title": title, "scale": "signed", "range": "unit", "tiles": [*given, *tiles]}]
+    return [make.tiles(title, [*given, *tiles])]
 
 
 def _given(subject: Subject, i: int) -> list[dict[str, Any]]:
-    """The picture that goes in, as a tile."""
-    picture = subject.picture(i)
+    """The image that goes in, as a tile."""
+    image = subject.image(i)
     x = subject.inputs[0][i]
-    if picture is None and x.ndim == 4:
+    if image is None and x.ndim == 4:
         x = x[0]  # the first frame of a video
-    if picture is None and x.ndim != 3:
+    if image is None and x.ndim != 3:
         return []
-    url = picture_of(picture, GIVEN) if picture is not None else pixels_of(averaged(x.float(), GIVEN))
-    return [{"label": "input", "picture": url, "tip": ["input", subject.name(i)]}]
+    url = image_url(image, GIVEN) if image is not None else pixels_of(averaged(x.float(), GIVEN))
+    return [{"label": "input", "image": url, "tip": ["input", subject.name(i)]}]
 
 
 def _signal(subject: Subject, i: int) -> list[Drawing]:
@@ -243,14 +232,13 @@ def _signal(subject: Subject, i: int) -> list[Drawing]:
     if subject.kind != "series" or x.ndim != 2:
         return []
     series = [
-        {"name": f"variable {v + 1}", "part": "", "points": [[t + 1, y] for t, y in enumerate(plain(x[:, v]))]}
+        {"name": f"variable {v + 1}", "split": "", "points": [[t + 1, y] for t, y in enumerate(plain(x[:, v]))]}
         for v in range(min(VARIABLES, x.shape[1]))
     ]
-    shape = {"x": "step", "format": "number", "log": False, "zero": False, "mark": None}
-    return [{"kind": "lines", "title": f"Input: {subject.name(i)}", **shape, "series": series}]
+    return [make.lines(f"Input: {subject.name(i)}", "step", series, zero=False)]
 
 
-def _of_tokens(subject: Subject, i: int, name: str, seen: Seen) -> list[Drawing]:
+def _of_tokens(subject: Subject, i: int, name: str, seen: LayerMaps) -> list[Drawing]:
     places = by(seen.size[1:])
     first = [
         {
@@ -263,29 +251,17 @@ def _of_tokens(subject: Subject, i: int, name: str, seen: Seen) -> list[Drawing]
         {
             "label": f"component {k + 1}",
             "values": plain(values),
-            "tip": [f"principal component {k + 1}", f"{share(part)} of the tokens' variance"],
+            "tip": [f"principal component {k + 1}", f"{percent(part)} of the tokens' variance"],
         }
         for k, part, values in zip(seen.kept[1:], seen.strength[1:], seen.maps[1:], strict=True)
     ]
     return [
-        {
-            "kind": "tiles",
-            "title": f"{name}: principal components of {places} tokens",
-            "scale": "signed",
-            "range": "unit",
-            "tiles": [*_given(subject, i), *components],
-        },
-        {
-            "kind": "tiles",
-            "title": f"{name}: how long each token is",
-            "scale": "amount",
-            "range": "unit",
-            "tiles": first,
-        },
+        make.tiles(f"{name}: principal components of {places} tokens", [*_given(subject, i), *components]),
+        make.tiles(f"{name}: how long each token is", first, scale="amount"),
     ]
 
 
-def _over_steps(subject: Subject, i: int, name: str, seen: Seen) -> Drawing:
+def _over_steps(subject: Subject, i: int, name: str, seen: LayerMaps) -> Drawing:
     """Channels by steps, the strongest channels first."""
     steps = seen.maps.shape[1]
     some = (
@@ -294,17 +270,12 @@ def _over_steps(subject: Subject, i: int, name: str, seen: Seen) -> Drawing:
         else plural(len(seen.kept), "channel")
     )
     fewer = f", means over {number(seen.size[1] / steps)} steps each" if steps < seen.size[1] else ""
-    return {
-        "kind": "matrix",
-        "title": f"{name}: {some}, {seen.size[1]} steps{fewer}",
-        "rows": [f"channel {k}" for k in seen.kept],
-        "columns": _steps(subject, i, name, steps),
-        "values": plain(seen.maps),
-        "scale": "signed",
-        "format": "number",
-        "row_name": "channel",
-        "column_name": "step",
-    }
+    return make.matrix(
+        f"{name}: {some}, {seen.size[1]} steps{fewer}",
+        plain(seen.maps),
+        ("channel", [f"channel {k}" for k in seen.kept]),
+        ("step", _steps(subject, i, name, steps)),
+    )
 
 
 def _steps(subject: Subject, i: int, name: str, steps: int) -> list[str]:

@@ -8,17 +8,17 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing, View, table
-from ..draw.words import count, number, plural, share
+from ..draw.words import count, number, percent, plural
 from ..errors import ModelError
 from ..inspect.layers import LayerTable, layer_table, table_of
 from ..inspect.receptive import ORANGE
-from ..models.vit import ViT
-from .looking import chosen, convolutions, resting, seeing, spread_over, whole
-from .numbers import averaged, picture_of, plain
+from .looking import chosen, convolutions, patch_blocks, patches_of, resting, seeing, spread_over, whole
+from .numbers import averaged, image_url, plain
 from .subject import Subject
 
-SAYS = "Receptive field of each layer on the picture: how far it can see, and where a change would matter"
+SAYS = "Receptive field of each layer on the image: how far it can see, and where a change would matter"
 READ = (
     "The orange frame is the theoretical field of the middle of the layer's map: no pixel outside can change it. The "
     "colour is the effective field: how much each pixel does change it, by the gradient, averaged over examples. Going "
@@ -28,17 +28,17 @@ MISLEADS = (
     "The frame says what could matter, and most of it hardly does: the gradient is strongest in the middle and dies "
     "towards the edges about like a Gaussian (W. Luo, Y. Li, R. Urtasun, R. Zemel, Understanding the effective "
     "receptive field in deep convolutional neural networks, 2016). Gradients are those of small changes to these "
-    "examples; another example opens other units. Where the field is larger than the picture, the frame lies partly "
+    "examples; another example opens other units. Where the field is larger than the image, the frame lies partly "
     "outside it."
 )
-OPTIONS = {"layer": "one layer, by its name", "example": "the example whose picture is shown, counted from 0"}
+OPTIONS = {"layer": "one layer, by its name", "example": "the example whose image is shown, counted from 0"}
 
 LAYERS = 6
 DEAR = 4  # layers, where one example alone is more work than may be spent
 EXAMPLES = 8  # that gradients are averaged over, at most
-WORK = 6e9  # multiply-adds that may be spent
+WORK = 6e9  # MACs that may be spent
 HELD = 0.95  # of the gradient, that the effective field holds
-SIDE = 256  # pixels of the picture that the frame is drawn on
+SIDE = 256  # pixels of the image that the frame is drawn on
 CELLS = 56  # to a side of the map
 
 
@@ -46,7 +46,7 @@ class Field(NamedTuple):
     """What one layer sees."""
 
     theoretical: int  # pixels across
-    map: Tensor  # (H, W), the share of the gradient at each pixel
+    map: Tensor  # (H, W), the fraction of the gradient at each pixel
     effective: int  # pixels across of the square around the gradient's middle that holds 95 % of it
     frame: tuple[tuple[int, int], tuple[int, int]]  # first and after the last pixel, down and across
 
@@ -57,7 +57,7 @@ def suits(subject: Subject) -> bool:
 
 
 def view(subject: Subject) -> View:
-    """The fields of up to six layers on one example's picture."""
+    """The fields of up to six layers on one example's image."""
     i = whole(subject.options, "example", 0, subject.count)
     layers = _table(subject)
     known = _fields(subject, layers)
@@ -80,14 +80,14 @@ def view(subject: Subject) -> View:
         "layer": "text",
         "theoretical field, pixels": "count",
         "holds 95 % of the gradient, pixels": "count",
-        "gradient in the middle half": "share",
+        "gradient in the middle half": "fraction",
     }
     return View(
         id="field",
         title="Receptive field",
         says="How far each layer sees (orange frame) and which pixels change what it finds in the middle (colour).",
         summary=(
-            f"{last} can see {plural(end.theoretical, 'pixel')} across of a picture of {count(max(height, width))}; "
+            f"{last} can see {plural(end.theoretical, 'pixel')} across of an image of {count(max(height, width))}; "
             f"95\u202f% of its gradient lies within {count(end.effective)}. "
             f"Gradients are averaged over {plural(len(order), 'example')}."
         ),
@@ -111,8 +111,9 @@ def _fields(subject: Subject, layers: LayerTable) -> dict[str, int]:
     """The theoretical field of every module that has one, in the order in which they answer. Tokens see everything."""
     found = {}
     height, width = subject.inputs[0].shape[2:]
+    blocks = patch_blocks(subject)
     for name, row in layers.blocks.items():
-        if isinstance(subject.model, ViT) and name.startswith("blocks.") and name.count(".") == 1:
+        if name in blocks:
             found[name] = max(height, width)
         elif name and row.receptive_field and len(row.shape) == 4 and row.shape[2] * row.shape[3] > 1:
             found[name] = row.receptive_field
@@ -143,14 +144,14 @@ def _gradients(subject: Subject, x: Tensor, names: list[str]) -> dict[str, Tenso
     """Of each layer, how much every pixel moves the middle of its map, (H, W), summing to 1; layers that no gradient
     comes from are left out. One pass forward, and one back from each layer."""
     middles: dict[str, Tensor] = {}
+    grid = patches_of(subject)
 
     def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
         y = output[0] if isinstance(output, tuple) else output
         if name in middles or not isinstance(y, Tensor):
             return
-        if y.ndim == 3:  # tokens: the middle patch
-            rows, columns = (n // subject.config.patch_size for n in x.shape[2:])
-            middles[name] = y[:, y.shape[1] - rows * columns + (rows // 2) * columns + columns // 2].sum()
+        if y.ndim == 3 and grid is not None:  # tokens: the middle patch
+            middles[name] = y[:, grid.before + (grid.rows // 2) * grid.columns + grid.columns // 2].sum()
         else:
             middles[name] = y[:, :, y.shape[2] // 2, y.shape[3] // 2].sum()
 
@@ -183,7 +184,7 @@ def _field(theoretical: int, spread: Tensor) -> Field:
 
 def _ends(line: Tensor, size: int) -> tuple[int, int]:
     """Where a field of `size` begins and ends along an axis, from where gradient arrives on it: from the end that lies
-    within the picture; in the middle where neither or both do."""
+    within the image; in the middle where neither or both do."""
     places = (line > 0).nonzero().flatten()
     first, last, n = int(places[0]), int(places[-1]) + 1, len(line)
     if first > 0 and last == n:
@@ -195,7 +196,7 @@ def _ends(line: Tensor, size: int) -> tuple[int, int]:
 
 
 def _inside(f: Field) -> float:
-    """The share of the gradient in the middle half of the frame, a quarter of its area."""
+    """The fraction of the gradient in the middle half of the frame, a quarter of its area."""
     (top, bottom), (left, right) = f.frame
     quarter = f.theoretical / 4
     rows, columns = torch.arange(f.map.shape[0]) + 0.5, torch.arange(f.map.shape[1]) + 0.5
@@ -215,13 +216,13 @@ def _overlay(subject: Subject, i: int, found: dict[str, Field]) -> Drawing:
             name,
             f"can see {plural(f.theoretical, 'pixel')} across",
             f"95\u202f% of the gradient within {count(f.effective)}",
-            f"{share(_inside(f))} of it in the middle quarter of the frame's area",
+            f"{percent(_inside(f))} of it in the middle quarter of the frame's area",
         ]
         values = averaged(f.map.float()[None], CELLS)[0]
         items.append(
             {
                 "label": name,
-                "picture": _framed(x, f.frame),
+                "image": _framed(x, f.frame),
                 "values": plain(values / values.max()),
                 "tip": tip,
                 "warning": None,
@@ -229,11 +230,11 @@ def _overlay(subject: Subject, i: int, found: dict[str, Field]) -> Drawing:
         )
     height, width = x.shape[1:]
     title = f"Fields on {subject.name(i)}, {number(height)}×{number(width)} pixels"
-    return {"kind": "overlay", "title": title, "scale": "amount", "items": items, "opacity": 0.75}
+    return make.overlay(title, items, scale="amount")
 
 
 def _framed(x: Tensor, frame: tuple[tuple[int, int], tuple[int, int]]) -> str:
-    """The picture as the model sees it (C, H, W), in grey, with the frame drawn on it."""
+    """The image as the model sees it (C, H, W), in grey, with the frame drawn on it."""
     grey = x.detach().float().cpu().mean(0)
     grey = (grey - grey.min()) / (grey.max() - grey.min()).clamp(min=1e-12)
     image = Image.fromarray((grey * 255).round().to(torch.uint8).numpy()).convert("RGB")
@@ -243,7 +244,7 @@ def _framed(x: Tensor, frame: tuple[tuple[int, int], tuple[int, int]]) -> str:
     thick = max(2, max(image.size) // 100)
     inner = (max(left, -thick), max(top, -thick), min(right, image.width + thick), min(bottom, image.height + thick))
     ImageDraw.Draw(image).rectangle(inner, outline=ORANGE, width=thick)
-    return picture_of(image.quantize(64).convert("RGB"), SIDE)
+    return image_url(image.quantize(64).convert("RGB"), SIDE)
 
 
 def _bars(found: dict[str, Field]) -> list[Drawing]:
@@ -262,7 +263,7 @@ def _bars(found: dict[str, Field]) -> list[Drawing]:
         for name, f in found.items()
     ]
     columns = [
-        {"name": "can see, pixels", "format": "count", "mark": "bar"},
-        {"name": "95\u202f% within", "format": "count", "mark": "bar"},
+        make.bar("can see, pixels"),
+        make.bar("95\u202f% within"),
     ]
-    return [{"kind": "rows", "title": "Fields by layer", "columns": columns, "rows": rows}]
+    return [make.rows("Fields by layer", columns, rows)]

@@ -1,4 +1,4 @@
-"""The weights of layers that look at pictures or signals, as pictures themselves."""
+"""The weights of layers that look at images or signals, as images themselves."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing, View, table
 from ..draw.words import by, count, number, plural
 from ..errors import SettingError
-from .looking import Convolution, chosen, convolutions, spread_over, target_of, whole
-from .numbers import averaged, picture_of, plain
+from .looking import Convolution, chosen, convolutions, dense_layers_of, linear_of, spread_over, target_of, whole
+from .numbers import averaged, image_url, plain
 from .subject import Subject
 
-SAYS = "Filters of convolutions, patch embeddings and first dense layers, as pictures of their weights"
+SAYS = "Filters of convolutions, patch embeddings and first dense layers, as images of their weights"
 READ = (
     "Each tile is a filter: purple where it adds what it sees, green where it takes it away, grey where it does not "
     "look. A filter answers most to what looks like its tile. Filters that see red, green and blue are shown in those "
     "colours around grey. Choose whether the strongest colour is that of each tile by itself, of the layer, or of all."
 )
 MISLEADS = (
-    "Only the first layer sees the picture itself: a filter further in sees maps that other filters made, and its "
-    "shape says little without them. There the strongest of its many slices is shown, not the whole. Scaled by itself, "
-    "a filter that hardly does anything looks as bold as the rest; its norm stands with it."
+    "Only the first layer sees the image itself: a filter further in sees maps that other filters made, and its shape "
+    "says little without them. There the strongest of its many slices is shown, not the whole. Scaled by itself, a "
+    "filter that hardly does anything looks as bold as the rest; its norm stands with it."
 )
 OPTIONS = {
     "layer": "the layer, by its name",
@@ -41,7 +42,7 @@ RANGES = ("unit", "layer", "global")
 
 
 def suits(subject: Subject) -> bool:
-    """Models with a convolution, and those whose first dense layer sees a picture or a signal."""
+    """Models with a convolution, and those whose first dense layer sees an image or a signal."""
     return bool(convolutions(subject.model)) or _dense(subject) is not None
 
 
@@ -75,7 +76,7 @@ def view(subject: Subject) -> View:
     for option in options:
         for tile in option["drawings"][0]["tiles"]:
             del tile["norm"]
-    drawings = options[0]["drawings"] if len(options) == 1 else [_choice(options)]
+    drawings = options[0]["drawings"] if len(options) == 1 else [make.choice("Filters", "layer", options)]
     total = len(wide) + (dense is not None)
     some = (
         f" {len(options)} of {total} layers are shown; layer= names any other."
@@ -85,15 +86,11 @@ def view(subject: Subject) -> View:
     return View(
         id="filters",
         title="Filters",
-        says="The weights of each filter as a picture: it answers most to what looks like it.",
+        says="The weights of each filter as an image: it answers most to what looks like it.",
         summary=_summary(options, rows) + some,
         table=table({"layer": "text", "filter": "text", "norm of its weights": "number"}, rows),
         drawings=drawings,
     )
-
-
-def _choice(options: list[dict[str, Any]]) -> Drawing:
-    return {"kind": "choice", "title": "Filters", "label": "layer", "slider": False, "start": 0, "options": options}
 
 
 def _summary(options: list[dict[str, Any]], rows: list[list[Any]]) -> str:
@@ -128,7 +125,7 @@ def _tiles(subject: Subject, layer: Convolution, range_: str, first: bool) -> tu
         tip = [f"filter {k}", f"norm {number(float(norms[k]))}", *words.get(k, [])]
         tile = {"label": str(k), "tip": tip, "norm": float(plain(norms[k]))}
         if colour:
-            tiles.append(tile | {"picture": _coloured(w, largest)})
+            tiles.append(tile | {"image": _coloured(w, largest)})
         elif w.ndim == 2:
             tiles.append(tile | {"values": plain(w.T[:, :CHANNELS] if len(w) > STEEP * w.shape[1] else w)})
         else:
@@ -152,7 +149,7 @@ def _how(layer: Convolution, weight: Tensor, colour: bool, words: bool, first: b
     if weight.shape[1] > 1:
         slices = f"Each has {weight.shape[1]} slices, one for each input channel; shown is the strongest"
         return f"{slices}. filter= shows all of one."
-    return "They see the picture itself." if first else ""
+    return "They see the image itself." if first else ""
 
 
 def _slices(layer: Convolution, w: Tensor, k: int, range_: str) -> tuple[Drawing, str]:
@@ -172,11 +169,11 @@ def _slices(layer: Convolution, w: Tensor, k: int, range_: str) -> tuple[Drawing
 
 
 def _coloured(w: Tensor, largest: float) -> str:
-    """A filter of red, green and blue (3, H, W), 0 as grey, as a picture."""
+    """A filter of red, green and blue (3, H, W), 0 as grey, as an image."""
     most = largest or float(w.abs().max()) or 1.0
     values = averaged(w / most, PIXELS).clamp(-1, 1)
     bytes_ = ((values + 1) / 2 * 255).round().to(torch.uint8)
-    return picture_of(Image.fromarray(bytes_.movedim(0, -1).contiguous().numpy()))
+    return image_url(Image.fromarray(bytes_.movedim(0, -1).contiguous().numpy()))
 
 
 def _words(subject: Subject, layer: Convolution, weight: Tensor, kept: range) -> dict[int, list[str]]:
@@ -194,22 +191,22 @@ def _words(subject: Subject, layer: Convolution, weight: Tensor, kept: range) ->
 
 
 def _drawing(title: str, tiles: list[dict[str, Any]], range_: str) -> Drawing:
-    return {"kind": "tiles", "title": title, "scale": "signed", "range": range_, "tiles": tiles}
+    return make.tiles(title, tiles, range=range_)
 
 
-# --- dense layers over pictures -------------------------------------------------------------------------------
+# --- dense layers over images -------------------------------------------------------------------------------
 
 
 def _dense(subject: Subject) -> tuple[str, Tensor, tuple[int, ...]] | None:
-    """The first dense layer where it sees whole pictures or signals: its name, weights (O, F), their shape."""
-    if subject.family != "dense" or subject.kind not in ("image", "series") or subject.inputs[0].ndim < 3:
+    """The first dense layer where it sees whole images or signals: its name, weights (O, F), their shape."""
+    layers = list(dense_layers_of(subject.model).values())
+    if not layers or subject.kind not in ("image", "series") or subject.inputs[0].ndim < 3:
         return None
-    name, layer = next((n, m) for n, m in subject.model.named_modules() if isinstance(m, nn.Linear))
-    return name, layer.weight.detach(), tuple(subject.inputs[0].shape[1:])
+    return layers[0].linear, linear_of(subject.model, layers[0]).weight.detach(), tuple(subject.inputs[0].shape[1:])
 
 
 def _templates(subject: Subject, name: str, weight: Tensor, shape: tuple[int, ...], range_: str) -> tuple[Drawing, str]:
-    """The rows of a dense layer as pictures of what they see."""
+    """The rows of a dense layer as images of what they see."""
     rows = weight.float().cpu().view(-1, *shape)  # (O, C, H, W) or (O, T, F)
     target = target_of(subject)
     names = getattr(target, "names", None) if name == "head" else None
@@ -222,14 +219,14 @@ def _templates(subject: Subject, name: str, weight: Tensor, shape: tuple[int, ..
         norm = float(row.norm())
         tile = {"label": label, "tip": [label, f"norm {number(norm)}"], "norm": float(f"{norm:.4g}")}
         if row.ndim == 3 and len(row) == 3:
-            tiles.append(tile | {"picture": _coloured(row, largest)})
+            tiles.append(tile | {"image": _coloured(row, largest)})
         elif row.ndim == 3:
             tiles.append(tile | {"values": plain(averaged(row[0], PIXELS))})
         else:
             tiles.append(tile | {"values": plain(row.T[:CHANNELS])})  # variables by steps
     some = f"{len(tiles)} of {len(rows)}" if len(tiles) < len(rows) else f"all {len(rows)}"
     what = (
-        "classes, each with the picture that it looks for"
+        "classes, each with the image that it looks for"
         if names
         else "neurons, each with the weights of its inputs in their places"
     )

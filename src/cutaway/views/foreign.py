@@ -1,4 +1,4 @@
-"""A person's files for a model that no run says the way to: pictures for networks that see, texts where a tokenizer
+"""A person's files for a model that no run says the way to: images for networks that see, texts where a tokenizer
 lies beside the weights."""
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 def preprocessing_beside(preset: Preset, config: Any, folder: Path | None) -> tuple[Preprocessing, str]:
     """The way from files to tensors for a model without a run, and a sentence on where it is from.
 
-    A folder of ours may hold its own; one of Hugging Face holds a tokenizer; networks that see are given pictures of
+    A folder of ours may hold its own; one of Hugging Face holds a tokenizer; networks that see are given images of
     their size. Raises DataError where there is no way.
     """
     if folder is not None and (folder / PREPROCESSING).is_file():
         return preprocessing_from_json(read_json(folder / PREPROCESSING)), ""
     kind = kind_taken(preset, config)
     if kind == "image":
-        return _pictures(preset, config)
+        return _images(preset, config)
     if kind == "text" and folder is not None and (folder / TOKENIZER).is_file():
         return _texts(config, folder / TOKENIZER), ""
     lacking = {
@@ -47,12 +47,12 @@ def preprocessing_beside(preset: Preset, config: Any, folder: Path | None) -> tu
     )
 
 
-def _pictures(preset: Preset, config: Any) -> tuple[Preprocessing, str]:
+def _images(preset: Preset, config: Any) -> tuple[Preprocessing, str]:
     channels, height, width = example_shape(preset, config)
     mean, std = IMAGENET if channels == 3 else ((0.5,) * channels, (0.5,) * channels)
     spec = ImageSpec(channels, height, width, _classes(config))
     made = ImagePreprocessing(spec, mean, std, "crop", (height, width), (0,) * channels)
-    told = f"The pictures are cut to {height} × {width} and made as bright as those of ImageNet are on average: how "
+    told = f"The images are cut to {height} × {width} and made as bright as those of ImageNet are on average: how "
     return made, told + "this model's own were prepared is not known."
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing, View, table
-from ..draw.words import count, number, plural, share
+from ..draw.words import count, number, percent, plural
 from ..errors import UnknownName
 from ..inspect.gates import replay, state_of, step_of
 from ..inspect.memory import PROBES, by_lag, plain_network, readings, steps_of
@@ -55,7 +56,7 @@ HELD = ("cell", "state", "candidate")  # numbers with a sign
 
 
 @dataclass(frozen=True)
-class Layer:
+class GatedLayer:
     """One layer in one direction, over one example."""
 
     name: str  # rnn.l0_reverse
@@ -99,13 +100,19 @@ def view(subject: Subject) -> View:
     options: list[dict[str, Any]] = [
         {"name": layer.name, "drawings": _drawings(subject, layer, example, len(shown))} for layer in shown
     ]
-    drawings: list[Drawing] = [_choice("Layer", "layer", options)]
+    drawings: list[Drawing] = [make.choice("Layer", "layer", options)]
     if len(options) == 1:
         drawings = list(options[0]["drawings"])
     lags = _lags(subject, layers[0])
     if lags:
         drawings.append(_memory(lags, f" of {layers[0].name}" if len(options) > 1 else ""))
-    columns = {"layer": "text", "gate": "text", "mean": "number", f"above {OPEN}": "share", f"below {SHUT}": "share"}
+    columns = {
+        "layer": "text",
+        "gate": "text",
+        "mean": "number",
+        f"above {OPEN}": "fraction",
+        f"below {SHUT}": "fraction",
+    }
     return View(
         id="gates",
         title="Gates over time",
@@ -124,7 +131,7 @@ def _modules(model: nn.Module) -> dict[str, nn.Module]:
     return {name: m for name, m in found.items() if not getattr(m, "proj_size", 0)}
 
 
-def look(subject: Subject, example: int) -> list[Layer]:
+def look(subject: Subject, example: int) -> list[GatedLayer]:
     """Every layer and direction, over the real steps of one example."""
     alone = dataclasses.replace(subject, inputs=tuple(x[example : example + 1] for x in subject.inputs))
     with resting(alone.model), torch.no_grad(), readings(alone.model) as seen:
@@ -136,7 +143,7 @@ def look(subject: Subject, example: int) -> list[Layer]:
         reading = seen[name][0]  # of a layer that reads again, what it reads first
         if isinstance(module, nn.RNNCellBase):
             x, first = steps_of(module, reading, 0)
-            layers.append(Layer(f"{name}.l0", module, 0, 0, _of_cell(module, x, first), x, first))
+            layers.append(GatedLayer(f"{name}.l0", module, 0, 0, _of_cell(module, x, first), x, first))
             continue
         assert isinstance(module, nn.RNNBase)
         gates = replay(module, reading)
@@ -145,7 +152,7 @@ def look(subject: Subject, example: int) -> list[Layer]:
                 x, first = steps_of(module, reading, 0, level, way)
                 key = f"l{level}{'_reverse' * way}"
                 own = {k.removeprefix(f"{key}."): g[0, : len(x)] for k, g in gates.items() if k.startswith(f"{key}.")}
-                layers.append(Layer(f"{name}.{key}", module, level, way, own, x, first))
+                layers.append(GatedLayer(f"{name}.{key}", module, level, way, own, x, first))
     return layers
 
 
@@ -164,7 +171,7 @@ def _of_cell(cell: nn.RNNCellBase, x: Tensor, first: State) -> dict[str, Tensor]
 # --- how it is drawn --------------------------------------------------------------------------------------------------
 
 
-def _drawings(subject: Subject, layer: Layer, example: int, layers: int) -> list[Drawing]:
+def _drawings(subject: Subject, layer: GatedLayer, example: int, layers: int) -> list[Drawing]:
     """Means, maps and single units of one layer, of so many that are drawn."""
     drawn = min(layer.steps, STEPS)
     gates = {name: gate[:drawn] for name, gate in layer.gates.items()}
@@ -175,9 +182,8 @@ def _drawings(subject: Subject, layer: Layer, example: int, layers: int) -> list
     found: list[Drawing] = []
     if words is not None and sized:
         means = torch.stack([gates[name].mean(1) for name in sized])
-        matrix = {"kind": "matrix", "title": "Gates, mean over the units, by token", "rows": sized, "columns": words}
-        values = {"values": plain(means), "scale": "amount", "format": "number", "low": 0, "high": 1}
-        found.append({**matrix, **values, "row_name": "gate", "column_name": "token"})
+        title, values = "Gates, mean over the units, by token", plain(means)
+        found.append(make.matrix(title, values, ("gate", sized), ("token", words), scale="amount", low=0, high=1))
     elif sized:
         found.append(_lines(f"Gates, mean over the units{cut}", {n: gates[n].mean(1) for n in sized}))
     sizes = {f"|{name}|": gates[name].abs().mean(1) for name in held if name != "candidate"}
@@ -191,7 +197,7 @@ def _drawings(subject: Subject, layer: Layer, example: int, layers: int) -> list
     return [*found, _units(subject, layer, gates, UNITS if layers == 1 else FEW)]
 
 
-def _words(subject: Subject, layer: Layer, example: int) -> list[str] | None:
+def _words(subject: Subject, layer: GatedLayer, example: int) -> list[str] | None:
     """The tokens that the layer reads, where they have room."""
     if subject.kind not in ("text", "seq2seq") or layer.steps > WORDS:
         return None
@@ -213,10 +219,10 @@ def _maps(title: str, gates: dict[str, Tensor], scale: str, most: int) -> Drawin
             f"mean {number(float(gate.mean()))}",
         ]
         tiles.append({"label": name, "group": "", "values": plain(rows), "tip": tip})
-    return {"kind": "tiles", "title": title, "scale": scale, "range": "global", "tiles": tiles}
+    return make.tiles(title, tiles, scale=scale, range="global")
 
 
-def _units(subject: Subject, layer: Layer, gates: dict[str, Tensor], most: int) -> Drawing:
+def _units(subject: Subject, layer: GatedLayer, gates: dict[str, Tensor], most: int) -> Drawing:
     """Units one by one: the one asked for, and those whose state moves most."""
     state = gates["state"]
     moves = (state.diff(dim=0) if layer.steps > 1 else state).abs().sum(0)  # (hidden,)
@@ -231,17 +237,12 @@ def _units(subject: Subject, layer: Layer, gates: dict[str, Tensor], most: int) 
         drawings = [_lines(f"Gates of unit {unit}", sized)] if sized else []
         options.append({"name": f"unit {unit}", "drawings": [*drawings, _lines(f"What unit {unit} holds", held)]})
     of = f"{len(shown)} of {count(layer.hidden)}, those that move most" if len(shown) < layer.hidden else "each of them"
-    return _choice(f"One unit by itself: {of}", "unit", options)
-
-
-def _choice(title: str, label: str, options: list[dict[str, Any]]) -> Drawing:
-    return {"kind": "choice", "title": title, "label": label, "slider": False, "start": 0, "options": options}
+    return make.choice(f"One unit by itself: {of}", "unit", options)
 
 
 def _lines(title: str, curves: dict[str, Tensor]) -> Drawing:
     series = [{"name": name, "points": _points(values)} for name, values in curves.items()]
-    bare = {"kind": "lines", "title": title, "x": "step", "format": "number", "log": False}
-    return {**bare, "zero": not any(name in curves for name in HELD), "series": series, "mark": None}
+    return make.lines(title, "step", series, zero=not any(name in curves for name in HELD))
 
 
 def _points(values: Tensor, start: int = 1) -> list[list[Any]]:
@@ -251,7 +252,7 @@ def _points(values: Tensor, start: int = 1) -> list[list[Any]]:
 # --- how far back it remembers ----------------------------------------------------------------------------------------
 
 
-def _lags(subject: Subject, layer: Layer) -> dict[str, Tensor]:
+def _lags(subject: Subject, layer: GatedLayer) -> dict[str, Tensor]:
     """How much of what was held lasts, by the number of steps: of this layer, of it before training, and of a plain
     network. Long sequences and large layers are followed back over their last steps alone."""
     if layer.steps < 2:
@@ -282,8 +283,7 @@ def _memory(lags: dict[str, Tensor], of: str) -> Drawing:
     log = len(known) > 0 and float(known.max() / known.min()) > FAR
     series = [{"name": name, "points": _points(values, start=0)} for name, values in seen.items()]
     title = f"How much of what was held{of} lasts so many steps"
-    drawing = {"kind": "lines", "title": title, "x": "steps back", "format": "number", "log": log, "zero": not log}
-    return {**drawing, "series": series, "mark": None}
+    return make.lines(title, "steps back", series, log=log, zero=not log)
 
 
 def _seen(values: Tensor) -> Tensor:
@@ -291,7 +291,7 @@ def _seen(values: Tensor) -> Tensor:
     return torch.where(values > 1e-12, values, torch.full_like(values, torch.nan))
 
 
-def _rows(layer: Layer) -> list[list[Any]]:
+def _rows(layer: GatedLayer) -> list[list[Any]]:
     rows: list[list[Any]] = []
     for name in (*GATES, *HELD):
         if name in layer.gates:
@@ -302,7 +302,7 @@ def _rows(layer: Layer) -> list[list[Any]]:
     return rows
 
 
-def _summary(layer: Layer, lags: dict[str, Tensor]) -> str:
+def _summary(layer: GatedLayer, lags: dict[str, Tensor]) -> str:
     article = "a" if layer.kind == "GRU" else "an"
     said = [
         f"{layer.name} is {article} {layer.kind} of {plural(layer.hidden, 'unit')} over {plural(layer.steps, 'step')}."
@@ -312,11 +312,11 @@ def _summary(layer: Layer, lags: dict[str, Tensor]) -> str:
             gate = layer.gates[name]
             opens, shuts = (float(part.double().mean()) for part in (gate > OPEN, gate < SHUT))
             said.append(
-                f"Its {name} gate is at {number(float(gate.mean()))} on average, above {OPEN} in {share(opens)} of "
-                f"units and steps and below {SHUT} in {share(shuts)}."
+                f"Its {name} gate is at {number(float(gate.mean()))} on average, above {OPEN} in {percent(opens)} of "
+                f"units and steps and below {SHUT} in {percent(shuts)}."
             )
     if lags:
         at = min(20, *(len(values) - 1 for values in lags.values()))
         kept = ", ".join(f"{number(float(values[at]))} for {name}" for name, values in lags.items())
-        said.append(f"After {plural(at, 'step')} the share that lasts is {kept}.")
+        said.append(f"After {plural(at, 'step')} the fraction that lasts is {kept}.")
     return " ".join(said)

@@ -1,7 +1,7 @@
 """View 9: how gradients travel, from the loss back through the layers and through time; and what shortcuts do to them.
 
 For a weight W, its gradient G = ∂L/∂W and a step ΔW of the optimizer, what is shown is ‖∂L/∂output‖ and ‖G‖ of each
-layer, and ‖ΔW‖ / ‖W‖, the share by which a step moves it.
+layer, and ‖ΔW‖ / ‖W‖, the fraction by which a step moves it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from ..draw import make
 from ..draw.description import Drawing, View, table
-from ..draw.words import number, plural, share, written
+from ..draw.words import number, percent, plural, written
 from ..inspect.outputs import carriers
 from .looking import examples_said
 from .network import layers_of
 from .plain_networks import beside_plain
 from .run.making import LOG_FROM
-from .subject import Subject
+from .subject import Subject, with_first
 
 SAYS = "how strong gradients are in every layer, what a step moves, dead units, and gradients back through time"
 READ = (
@@ -46,10 +47,12 @@ OPTIONS: dict[str, str] = {}
 # How far, in learning rates, a first step moves each weight that has a gradient, whatever that is: Adam and Adagrad
 # divide it by its own size, RMSprop by a tenth of it, √(1 − 0.99).
 SIGNS = {"adam": 1.0, "adamw": 1.0, "adagrad": 1.0, "rmsprop": 10.0}
-MOMENTUM = 0.9  # Nesterov's first step is longer by that: g + 0.9 g
+# How far in learning rates and gradients: the first step of momentum is that of SGD, Nesterov's is g + 0.9 g.
+GRADIENTS = {"sgd": 1.0, "momentum": 1.0, "nesterov": 1.9}
 DECAY, TINY = 0.95, 1e-6  # Adadelta's ρ and ε here; its first step is √ε g / √((1 − ρ) g² + ε)
+KNOWN = {*SIGNS, *GRADIENTS, "adadelta"}  # optimizers; Muon's step is not one of each layer by itself
 USUAL = {"optimizer": "adamw", "lr": 1e-3}  # where neither run nor card says it
-MOST = 4e9  # multiply-adds of the examples that are looked at
+MOST = 4e9  # MACs of the examples that are looked at
 FEW = 5  # layers from which on they are drawn as a curve
 MOST_ROWS = 20
 LEAST = 1e-30  # a norm below this is none: it is drawn as missing
@@ -89,7 +92,7 @@ def view(subject: Subject) -> View:
                 "‖∂L/∂weight‖": "number",
                 "‖weight‖": "number",
                 "step / weight": "number",
-                "dead units": "share",
+                "dead units": "fraction",
             },
             rows,
         ),
@@ -101,13 +104,13 @@ def view(subject: Subject) -> View:
 
 
 @dataclass
-class Layer:
+class LayerGradients:
     """A module with weights of its own, in the order in which they were used."""
 
     name: str
     output: float = 0.0  # ‖∂L/∂output‖ over all examples
     calls: list[float] = field(default_factory=list)  # the same of each time that it ran
-    dead: float = 0.0  # share of its units that no gradient reaches
+    dead: float = 0.0  # fraction of its units that no gradient reaches
     weight: float = 0.0  # ‖W‖ of all its weights
     gradient: float = 0.0  # ‖∂L/∂W‖
     moving: int = 0  # how many weights have a gradient
@@ -117,14 +120,14 @@ class Layer:
 
     def step(self, optimizer: str, lr: float) -> float | None:
         """‖ΔW‖ / ‖W‖ of a first step from here; None where the optimizer's is not known, or no weight is."""
-        if not self.weight or optimizer == "muon":
+        if not self.weight or optimizer not in KNOWN:
             return None
-        if optimizer in SIGNS:
-            size = SIGNS[optimizer] * math.sqrt(self.moving)
-        elif optimizer == "adadelta":
+        if optimizer == "adadelta":
             size = self.slow
+        elif optimizer in SIGNS:
+            size = SIGNS[optimizer] * math.sqrt(self.moving)
         else:
-            size = (1 + MOMENTUM if optimizer == "nesterov" else 1) * self.gradient
+            size = GRADIENTS[optimizer] * self.gradient
         return lr * size / self.weight
 
     def row(self, optimizer: str, lr: float) -> list[Any]:
@@ -138,27 +141,18 @@ class Layer:
 class Flow:
     """What one backward pass shows."""
 
-    layers: list[Layer]
+    layers: list[LayerGradients]
     steps: dict[str, list[float]] = field(default_factory=dict)  # recurrent layer → the norm that reaches each step
 
 
 def affordable(subject: Subject) -> Subject:
-    """The subject with as many of its first examples as take no more than MOST multiply-adds, at least one."""
+    """The subject with as many of its first examples as take no more than MOST MACs, at least one."""
     if subject.kind == "graph" or subject.count == 1:
         return subject
     most = max(1, int(MOST // max(1, layers_of(subject).multiply_adds)))
     if most >= subject.count:
         return subject
     return with_first(subject, most)
-
-
-def with_first(subject: Subject, count: int) -> Subject:
-    """The subject with its first examples alone; a graph stays whole."""
-    if subject.kind == "graph":
-        return subject
-    target = None if subject.target is None else subject.target[:count]
-    inputs = tuple(x[:count] for x in subject.inputs)
-    return dataclasses.replace(subject, inputs=inputs, target=target, rows=subject.rows[:count])
 
 
 def _examples(subject: Subject) -> str:
@@ -183,7 +177,7 @@ def gradient_flow(subject: Subject) -> Flow:
 def _backward(subject: Subject, of_the_batch: bool) -> Flow:
     model = subject.model
     layers = {
-        name: Layer(name)
+        name: LayerGradients(name)
         for name, module in model.named_modules()
         if any(p.requires_grad for p in module.parameters(recurse=False))
     }
@@ -227,7 +221,7 @@ def _own(model: nn.Module) -> str:
     return " and ".join(names)
 
 
-def _output(layer: Layer, used: dict[str, None]) -> Any:
+def _output(layer: LayerGradients, used: dict[str, None]) -> Any:
     """A hook that notes the gradient of what a module gives, when it comes: of a recurrent layer that of its steps and
     of its last states together, as either may be what is read."""
 
@@ -330,15 +324,12 @@ def lines(title: str, x: str, series: dict[str, list[list[Any]]]) -> Drawing:
     line is broken there."""
     parts = ("test", "val", "train", "")
     shown = [
-        {"name": name, "part": parts[min(k, 3)] if len(series) > 1 else "", "points": points}
+        {"name": name, "split": parts[min(k, 3)] if len(series) > 1 else "", "points": points}
         for k, (name, points) in enumerate(series.items())
     ]
     values = [y for points in series.values() for _, y in points if y is not None]
     log = bool(values) and max(values) >= LOG_FROM * min(values)
-    return {
-        "kind": "lines", "title": title, "x": x, "format": "number", "log": log, "zero": not log, "series": shown,
-        "mark": None,
-    }  # fmt: skip
+    return make.lines(title, x, shown, log=log, zero=not log)  # fmt: skip
 
 
 def points(values: list[float]) -> list[list[Any]]:
@@ -356,28 +347,28 @@ def bars(title: str, labels: list[str], columns: dict[str, list[float]], format:
         }
         for i, label in enumerate(labels)
     ]
-    heads = [{"name": name, "format": format, "mark": "bar"} for name in columns]
-    return {"kind": "rows", "title": title, "columns": heads, "rows": rows}
+    heads = [make.bar(name, format) for name in columns]
+    return make.rows(title, heads, rows)
 
 
-def _by_layer(layers: list[Layer], optimizer: str, lr: float) -> list[Drawing]:
+def _by_layer(layers: list[LayerGradients], optimizer: str, lr: float) -> list[Drawing]:
     """Curves from layer to layer; of few layers, bars with their names."""
     names = [layer.name for layer in layers]
     norms = {"output": [layer.output for layer in layers], "weight": [layer.gradient for layer in layers]}
     moves = [layer.step(optimizer, lr) or 0.0 for layer in layers]
     about = ("Gradient of outputs and of weights", f"First step of {optimizer} over weight")
     if len(layers) < FEW:
-        return [bars(about[0], names, norms), bars(about[1], names, {"step / weight": moves})]
-    return [
-        lines(about[0], "layer", {name: points(values) for name, values in norms.items()}),
-        lines(about[1], "layer", {"": points(moves)}),
-    ]
+        drawn = [bars(about[0], names, norms), bars(about[1], names, {"step / weight": moves})]
+    else:
+        by_layer = {name: points(values) for name, values in norms.items()}
+        drawn = [lines(about[0], "layer", by_layer), lines(about[1], "layer", {"": points(moves)})]
+    return drawn if optimizer in KNOWN else drawn[:1]
 
 
-def _dead(layers: list[Layer]) -> Drawing:
+def _dead(layers: list[LayerGradients]) -> Drawing:
     shown = sorted((layer for layer in layers if layer.dead), key=lambda layer: -layer.dead)[:MOST_ROWS]
     columns = {"dead": [layer.dead for layer in shown]}
-    return bars("Dead units: no gradient reaches them", [layer.name for layer in shown], columns, "share")
+    return bars("Dead units: no gradient reaches them", [layer.name for layer in shown], columns, "fraction")
 
 
 def _by_step(name: str, norms: list[float]) -> Drawing:
@@ -399,10 +390,12 @@ def _said(flow: Flow, optimizer: str, lr: float) -> str:
         (low, least), (high, most) = min(moved), max(moved)
         said += f" A first step of {optimizer} at lr {number(lr)} moves the weights by {number(low)} of their size"
         said += f" ({least}) to {number(high)} ({most})." if least != most else "."
+    if optimizer not in KNOWN:
+        said += f" How far a first step of {optimizer} moves the weights is not known here."
     dead = max(flow.layers, key=lambda layer: layer.dead)
     if dead.dead:
         some = sum(1 for layer in flow.layers if layer.dead)
-        said += f" {plural(some, 'layer')} with dead units; most in {dead.name}, {share(dead.dead)}."
+        said += f" {plural(some, 'layer')} with dead units; most in {dead.name}, {percent(dead.dead)}."
     for name, norms in flow.steps.items():
         reached = [v for v in norms if v > LEAST]
         if reached:

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from ..data.graphs.splits import NodeSplit
+from ..draw import make
 from ..draw.description import Drawing, View, table
-from ..draw.words import count, number, plural, share
+from ..draw.words import count, number, percent, plural
 from ..errors import UnknownName
 from ..inspect.probes import OF, capture
 from ..spec import Classes
@@ -27,7 +28,7 @@ SAYS = "the graph: messages along edges by layer and head, how far a node sees, 
 READ = (
     "Lines are as wide as the coefficient with which a node takes what its neighbour sends. Point at a node: what "
     "comes to it stays dark, and the words above name its strongest neighbours; another layer or head can be chosen. "
-    "The curve of reach says which share of the graph can have changed a node's answer after so many layers, with a "
+    "The curve of reach says which fraction of the graph can have changed a node's answer after so many layers, with a "
     "mark where this model stops. Where the cosine of linked nodes climbs towards 1 from layer to layer, and the "
     "energy falls from 1 towards 0, nodes become alike and can be told apart less and less: that is over-smoothing."
 )
@@ -87,7 +88,7 @@ def view(subject: Subject) -> View:
         "cosine of linked nodes": "number",
         "cosine of all pairs": "number",
         "relative energy": "number",
-        f"reached by {net.name(node)}": "share",
+        f"reached by {net.name(node)}": "fraction",
     }
     return View(
         id="graph",
@@ -147,13 +148,13 @@ def _known(subject: Subject, nodes: Tensor) -> tuple[dict[int, str], Tensor | No
     names: dict[int, str] = {}
     classes = torch.full((len(nodes),), -1)
     parts = list(subject.data.splits.values()) if subject.data is not None else []
-    for part in (*parts, subject.part):
-        if not isinstance(part, NodeSplit) or part.neighbours or len(part.x) != len(nodes):
+    for split in (*parts, subject.split):
+        if not isinstance(split, NodeSplit) or split.neighbours or len(split.x) != len(nodes):
             continue
-        for i, row in enumerate(part.rows.tolist()):
-            names[row] = part.name(i)
-        if part.target is not None and part.target.dtype == torch.int64 and part.target.ndim == 1:
-            classes[part.rows] = part.target
+        for i, row in enumerate(split.rows.tolist()):
+            names[row] = split.name(i)
+        if split.target is not None and split.target.dtype == torch.int64 and split.target.ndim == 1:
+            classes[split.rows] = split.target
     return names, classes if bool((classes >= 0).any()) else None
 
 
@@ -294,14 +295,7 @@ def _reach(net: Net, node: int, reached: Reach, depth: int) -> Drawing:
         for name, values in ((net.name(node), reached.own), (of_all, reached.mean))
     ]
     mark = {"x": depth, "label": f"{plural(depth, 'layer')} of this model"}
-    return _lines("Share of the graph within so many hops", "hops", "share", True, series, mark)
-
-
-def _lines(
-    title: str, x: str, format: str, zero: bool, series: list[dict[str, Any]], mark: dict[str, Any] | None = None
-) -> Drawing:
-    drawing = {"kind": "lines", "title": title, "x": x, "format": format, "log": False, "zero": zero}
-    return {**drawing, "series": series, "mark": mark}
+    return make.lines("Fraction of the graph within so many hops", "hops", series, format="fraction", mark=mark)
 
 
 def _smooth(alike: list[Alike]) -> list[Drawing]:
@@ -318,7 +312,7 @@ def _smooth(alike: list[Alike]) -> list[Drawing]:
             series = [
                 {"name": name, "points": [[k, v] for k, v in enumerate(values)]} for name, values in known.items()
             ]
-            drawings.append(_lines(title, "layer", "number", zero, series))
+            drawings.append(make.lines(title, "layer", series, zero=zero))
     return drawings
 
 
@@ -348,8 +342,8 @@ def _summary(net: Net, travels: list[Travel], node: int, shown: list[int], alike
                 )
     depth = len(travels)
     words.append(
-        f"After {plural(depth, 'layer')} it has seen {share(reached.own[depth])} of the graph, a node on average "
-        f"{share(reached.mean[depth])}."
+        f"After {plural(depth, 'layer')} it has seen {percent(reached.own[depth])} of the graph, a node on average "
+        f"{percent(reached.mean[depth])}."
     )
     first, last = alike[0], alike[-1]
     if first.linked is not None and last.linked is not None:

@@ -1,4 +1,4 @@
-"""Attention as drawings: all heads of a layer as small maps, some in whole, and what patches look at in a picture."""
+"""Attention as drawings: all heads of a layer as small maps, some in whole, and what patches look at in an image."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..draw import make
 from ..draw.description import Drawing
 from ..draw.words import count, number, plural
 from .asking import arithmetic
-from .looks import Look
-from .numbers import averaged, picture_of, pixels_of
+from .looks import AttentionLook
+from .numbers import averaged, image_url, pixels_of, thousandths
 from .places import Side, of
 from .subject import Subject
 
 TILES, MAPS = 50_000, 130_000  # numbers that the small maps and the whole ones of all layers may have
-PICTURES = 600_000  # characters of pictures
+IMAGES = 600_000  # characters of images
 LONG, WIDE = 128, 40  # tokens that are shown at most, in words and as a matrix
 QUERIES = 5  # patches whose sight is drawn
 
@@ -37,10 +38,10 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Layer:
+class AttentionLayer:
     """One look, with what is kept of it."""
 
-    look: Look
+    look: AttentionLook
     queries: Side
     keys: Side
     heads: list[Head]
@@ -56,7 +57,7 @@ class Room:
     wide: int  # tokens in a matrix
 
 
-def layer_of(look: Look, both: tuple[Side, Side]) -> Layer:
+def layer_of(look: AttentionLook, both: tuple[Side, Side]) -> AttentionLayer:
     """The look without padding, and what its heads do."""
     queries, keys = of(look, both)
     t, s = queries.real, keys.real
@@ -65,10 +66,10 @@ def layer_of(look: Look, both: tuple[Side, Side]) -> Layer:
     distances = None if look.cross_attends else queries.distances()
     visible = _visible(bare)
     heads = [_head(bare.weights(h), distances, visible) for h in range(bare.heads)]
-    return Layer(bare, queries, keys, heads)
+    return AttentionLayer(bare, queries, keys, heads)
 
 
-def _visible(look: Look) -> float:
+def _visible(look: AttentionLook) -> float:
     """The bits of looking evenly at all that may be seen, as a mean over the queries."""
     mask = look.mask_of(0)
     if mask is None:
@@ -91,43 +92,34 @@ def _head(weights: Tensor, distances: Tensor | None, most: float) -> Head:
     return Head(float(bits.mean()), most, distance, own, float(weights[:, 0].mean()))
 
 
-def drawings_of(layer: Layer, head: int, asked: int | None, layers: int, picture: str | None) -> list[Drawing]:
+def drawings_of(layer: AttentionLayer, head: int, asked: int | None, layers: int, image: str | None) -> list[Drawing]:
     """All heads of a layer as small maps, then some in whole, each with the arithmetic of one query."""
     look = layer.look
     room = _room(len(layer.queries.labels), len(layer.keys.labels), look.heads, layers)
     last = len(layer.queries.labels) - 1
-    # The class token asks for the picture; of a text the last token, which has read most.
+    # The class token asks for the image; of a text the last token, which has read most.
     usual = 0 if layer.queries.grid is not None else last
     query = usual if asked is None else min(asked, last)
     first = min(head, look.heads - 1)
     whole_heads = sorted({first, *[h for h in range(look.heads) if h != first][: room.heads - 1]})
     maps = [look.weights(h) for h in range(look.heads)]
-    small = {
-        "kind": "tiles",
-        "title": f"All {plural(look.heads, 'head')}" if look.heads > 1 else "The head",
-        "scale": "amount",
-        "range": "unit",
-        "tiles": [
+    small = make.tiles(
+        f"All {plural(look.heads, 'head')}" if look.heads > 1 else "The head",
+        [
             {
                 "label": f"head {h}",
                 "group": look.name,
-                "values": _shares(averaged(maps[h][None], room.tile)[0]),
+                "values": thousandths(averaged(maps[h][None], room.tile)[0]),
                 "tip": _tip(layer.heads[h], layer.queries.grid is not None),
             }
             for h in range(look.heads)
         ],
-    }
+        scale="amount",
+    )
     options = [{"name": f"head {h}", "drawings": _whole(layer, h, maps[h], query, room)} for h in whole_heads]
     missing = f", {len(whole_heads)} of {look.heads} here: head= chooses" if len(whole_heads) < look.heads else ""
-    chosen_head = {
-        "kind": "choice",
-        "title": f"One head{missing}",
-        "label": "head",
-        "slider": False,
-        "start": whole_heads.index(first),
-        "options": options,
-    }
-    seen = _overlays(layer, maps, asked, layers, picture) if layer.queries.grid is not None else []
+    chosen_head = make.choice(f"One head{missing}", "head", options, start=whole_heads.index(first))
+    seen = _overlays(layer, maps, asked, layers, image) if layer.queries.grid is not None else []
     return [*seen, small, chosen_head]
 
 
@@ -140,7 +132,7 @@ def _room(queries: int, keys: int, heads: int, layers: int) -> Room:
     return Room(tile, max(1, min(heads, MAPS // (layers * each))), long, wide)
 
 
-def _whole(layer: Layer, h: int, weights: Tensor, query: int, room: Room) -> list[Drawing]:
+def _whole(layer: AttentionLayer, h: int, weights: Tensor, query: int, room: Room) -> list[Drawing]:
     """One head: its tokens, its matrix, and the arithmetic of the query."""
     look, queries, keys = layer.look, layer.queries, layer.keys
     found: list[Drawing] = []
@@ -156,7 +148,7 @@ def _whole(layer: Layer, h: int, weights: Tensor, query: int, room: Room) -> lis
                 "title": "What a token looks at" + _of(t, len(queries.labels)),
                 "scale": "amount",
                 "items": items,
-                "weights": _shares(weights[t, s]),
+                "weights": thousandths(weights[t, s]),
                 "query": query - t.start,
             }
         )
@@ -166,24 +158,23 @@ def _whole(layer: Layer, h: int, weights: Tensor, query: int, room: Room) -> lis
         if look.cross_attends:
             s = slice(0, wide)
         found.append(
-            {
-                "kind": "matrix",
-                "title": "Weights" + _of(t, len(queries.labels)),
-                "rows": queries.labels[t],
-                "columns": keys.labels[s],
-                "values": _shares(weights[t, s]),
-                "scale": "amount",
-                "format": "share",
-                "low": 0,
-                "row_name": "query",
-                "column_name": "key",
-            }
+            make.matrix(
+                "Weights" + _of(t, len(queries.labels)),
+                thousandths(weights[t, s]),
+                ("query", queries.labels[t]),
+                ("key", keys.labels[s]),
+                scale="amount",
+                format="fraction",
+                low=0,
+            )
         )
     return [*found, *arithmetic(look, h, query, queries.labels[query], keys.labels)]
 
 
-def _overlays(layer: Layer, maps: list[Tensor], asked: int | None, layers: int, picture: str | None) -> list[Drawing]:
-    """What some patches look at, over the picture, one map for each head."""
+def _overlays(
+    layer: AttentionLayer, maps: list[Tensor], asked: int | None, layers: int, image: str | None
+) -> list[Drawing]:
+    """What some patches look at, over the image, one map for each head."""
     side = layer.queries
     assert side.grid is not None, "patches have places"
     rows, columns = side.grid
@@ -197,46 +188,45 @@ def _overlays(layer: Layer, maps: list[Tensor], asked: int | None, layers: int, 
         {
             "name": _named(side, q),
             "drawings": [
-                {
-                    "kind": "overlay",
-                    "title": f"What {_named(side, q)} looks at",
-                    "scale": "amount",
-                    "opacity": 0.6,
-                    "picture": picture,
-                    "items": [
+                make.overlay(
+                    f"What {_named(side, q)} looks at",
+                    [
                         {
                             "label": f"head {h}",
-                            "picture": None,
-                            "values": _shares(weights[q, before:].reshape(rows, columns)),
+                            "image": None,
+                            "values": thousandths(weights[q, before:].reshape(rows, columns)),
                             "tip": [f"head {h}", *_tip(layer.heads[h], True)],
                             "warning": None,
                         }
                         for h, weights in enumerate(maps)
                     ],
-                }
+                    scale="amount",
+                    opacity=0.6,
+                    image=image,
+                )
             ],
         }
         for q in queries
     ]
     if len(options) == 1:
         return list(options[0]["drawings"])
-    return [{"kind": "choice", "title": "", "label": "from", "slider": False, "start": 0, "options": options}]
+    return [make.choice("", "from", options)]
 
 
-def picture_for(subject: Subject, i: int, layers: int) -> str:
-    """The example as a picture small enough to stand with each query of so many layers."""
-    most = PICTURES // (layers * QUERIES)
-    given, x = subject.picture(i), subject.inputs[0][i]
+def image_for(subject: Subject, i: int, layers: int) -> str:
+    """The example as an image small enough to stand with each query of so many layers."""
+    most = IMAGES // (layers * QUERIES)
+    given, x = subject.image(i), subject.inputs[0][i]
     url = ""
     for side in (224, 160, 112, 80, 56, 40):
-        url = pixels_of(averaged(x, side)) if given is None else picture_of(given, side)
+        url = pixels_of(averaged(x, side)) if given is None else image_url(given, side)
         if len(url) <= most:
             break
     return url
 
 
 def _named(side: Side, q: int) -> str:
-    """A place of a picture in words."""
+    """A place of an image in words."""
     if side.grid is None or q < side.before:
         return f"the {side.labels[q]}"
     row, column = divmod(q - side.before, side.grid[1])
@@ -258,11 +248,6 @@ def _of(shown: slice, length: int) -> str:
 
 def _item(label: str, tokens: Sequence[str]) -> dict[str, Any]:
     return {"label": label, "tokens": list(tokens), "values": [], "warning": None}
-
-
-def _shares(weights: Tensor) -> Any:
-    """Shares with three decimals: more would not be seen."""
-    return [[round(value, 3) for value in row] for row in weights.double().tolist()]
 
 
 def _tip(head: Head, pixels: bool) -> list[str]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from ..draw.words import count, plural
 from ..errors import SettingError, UnknownName
-from ..models.airbench import Whitening
-from ..models.lenet5 import TableConv2d
+from ..models.contract import Convolves, Dense, TokenGrid, contract_of
 from ..spec import Target
 from .subject import Subject
 
+Item = TypeVar("Item")
 Seeing = Callable[[str, nn.Module, tuple[Any, ...], Any], None]
 
 
@@ -38,7 +39,7 @@ def seeing(model: nn.Module, see: Seeing, names: Sequence[str] | None = None) ->
     keeps it should copy, because what follows may write over it. No hook stays."""
     wanted = None if names is None else set(names)
     handles = [
-        module.register_forward_hook(_hook(see, name))
+        module.register_forward_hook(partial(see, name))
         for name, module in model.named_modules()
         if name and (wanted is None or name in wanted)
     ]
@@ -49,17 +50,10 @@ def seeing(model: nn.Module, see: Seeing, names: Sequence[str] | None = None) ->
             handle.remove()
 
 
-def _hook(see: Seeing, name: str) -> Any:
-    def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        see(name, module, args, output)
-
-    return hook
-
-
 def examples_said(subject: Subject) -> str:
     """What is opened with the model, in words: 8 examples, a graph of 34 nodes, 8 graphs of 165 nodes."""
     if subject.kind != "graph":
-        return plural(subject.count, "random example" if subject.part is None else "example")
+        return plural(subject.count, "random example" if subject.split is None else "example")
     nodes = plural(len(subject.inputs[0]), "node")
     batch = subject.inputs[3] if len(subject.inputs) > 3 else None
     graphs = int(batch.max()) + 1 if batch is not None and len(batch) else 1
@@ -108,12 +102,8 @@ def convolutions(model: nn.Module) -> dict[str, Convolution]:
 def _convolution(name: str, module: nn.Module) -> Convolution | None:
     bias = getattr(module, "bias", None)
     bias = bias.detach() if isinstance(bias, Tensor) else None
-    if isinstance(module, TableConv2d):  # kernels of connections that are not there are zeros
-        weight = module.weight.new_zeros(module.dense_shape)
-        weight = weight.index_put((module.target, module.source), module.weight.detach())
-        return Convolution(name, weight, bias, (1, 1), (0, 0), (1, 1))
-    if isinstance(module, Whitening):
-        return Convolution(name, module.weight.detach(), bias, (1, 1), (0, 0), (1, 1))
+    if isinstance(module, Convolves):
+        return Convolution(name, module.dense_kernel().detach(), bias, (1, 1), (0, 0), (1, 1))
     if not isinstance(module, nn.Conv1d | nn.Conv2d):
         return None
     padding = module.padding
@@ -122,6 +112,32 @@ def _convolution(name: str, module: nn.Module) -> Convolution | None:
             d * (k - 1) // 2 if padding == "same" else 0 for k, d in zip(module.kernel_size, module.dilation)
         )
     return Convolution(name, module.weight.detach(), bias, module.stride, padding, module.dilation, module.groups)
+
+
+def dense_layers_of(model: nn.Module) -> dict[str, Dense]:
+    """The layers of a fully connected network by their titles, first to last; none of any other."""
+    layers = contract_of(model).dense_layers()
+    return {f"hidden {i}" if i < len(layers) else "output": layer for i, layer in enumerate(layers, 1)}
+
+
+def linear_of(model: nn.Module, layer: Dense) -> nn.Linear:
+    """The linear map of a layer."""
+    linear = model.get_submodule(layer.linear)
+    assert isinstance(linear, nn.Linear), "a layer of a fully connected network is linear"
+    return linear
+
+
+def patch_blocks(subject: Subject) -> list[str]:
+    """The blocks that give a token for each patch of an image; none of a model of other kinds."""
+    if subject.inputs[0].ndim != 4 or patches_of(subject) is None:
+        return []
+    return [name for name, _ in subject.model.named_modules() if name.startswith("blocks.") and name.count(".") == 1]
+
+
+def patches_of(subject: Subject) -> TokenGrid | None:
+    """How the tokens of its images lie, where the model makes some of them."""
+    height, width = subject.inputs[0].shape[-2:]
+    return contract_of(subject.model).token_grid(int(height), int(width))
 
 
 def target_of(subject: Subject) -> Target | None:
@@ -148,9 +164,8 @@ def whole(options: Mapping[str, str], key: str, default: int, below: int) -> int
     return number
 
 
-def spread_over(names: Sequence[str], most: int) -> list[str]:
-    """At most `most` of the names, evenly spaced, with the first and the last."""
-    if len(names) <= most:
-        return list(names)
-    places = sorted({round(i * (len(names) - 1) / (most - 1)) for i in range(most)})
-    return [names[i] for i in places]
+def spread_over(those: Sequence[Item], most: int) -> list[Item]:
+    """At most `most` of them, evenly spaced, with the first and the last."""
+    if len(those) <= most:
+        return list(those)
+    return [those[i] for i in sorted({round(i * (len(those) - 1) / (most - 1)) for i in range(most)})]

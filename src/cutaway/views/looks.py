@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ..models.bert import Bert
-from ..models.seq2seq_gru import AdditiveAttention
+from ..models.contract import ComparesByAddition, contract_of
 from ..nn.attention import MultiHeadAttention, dot
 from ..nn.masks import causal_mask, combined, masked_softmax
 from .looking import resting
@@ -25,7 +24,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Look:
+class AttentionLook:
     """One attention on one example: h heads, T queries, S keys."""
 
     name: str  # of its module; with the number of the call where it is called again: blocks.0.attention#2
@@ -68,7 +67,11 @@ class Look:
 
 def attentions(model: nn.Module) -> dict[str, nn.Module]:
     """The modules that attend, by name."""
-    return {k: m for k, m in model.named_modules() if isinstance(m, (MultiHeadAttention, AdditiveAttention))}
+    return {name: module for name, module in model.named_modules() if _attends(module)}
+
+
+def _attends(module: nn.Module) -> bool:
+    return isinstance(module, MultiHeadAttention | ComparesByAddition)
 
 
 def names_of(model: nn.Module) -> dict[str, int]:
@@ -80,7 +83,7 @@ def names_of(model: nn.Module) -> dict[str, int]:
     return found
 
 
-def watch(model: nn.Module, inputs: tuple[Any, ...], see: Callable[[Look], Result]) -> list[Result]:
+def watch(model: nn.Module, inputs: tuple[Any, ...], see: Callable[[AttentionLook], Result]) -> list[Result]:
     """What `see` makes of every look, in the order of the computation, while the model runs on one example, (1, …)."""
     found: list[Result] = []
     times: Counter[str] = Counter()
@@ -95,9 +98,9 @@ def watch(model: nn.Module, inputs: tuple[Any, ...], see: Callable[[Look], Resul
         return hook
 
     def additive(name: str) -> Any:
-        def hook(module: AdditiveAttention, args: Any, kwargs: Any, output: tuple[Tensor, Tensor]) -> None:
-            s, keys, h, mask = args
-            steps.setdefault(name, []).append((module.query(s)[0], keys[0], h[0], mask[0], output[0][0]))
+        def hook(module: ComparesByAddition, args: Any, kwargs: Any, output: tuple[Tensor, Tensor]) -> None:
+            *operands, compared = module.compared(*args)
+            steps.setdefault(name, []).append((*(x[0] for x in operands), output[0][0], compared))
 
         return hook
 
@@ -128,7 +131,7 @@ def _named(name: str, k: int) -> str:
     return name if k == 1 else f"{name}#{k}"
 
 
-def _look(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output: Tensor) -> Look:
+def _look(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output: Tensor) -> AttentionLook:
     given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     q, k, v = module.split(given["x"], given.get("source"), None, given.get("positions"))
     causal = bool(given.get("causal", False))
@@ -139,7 +142,7 @@ def _look(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output:
         mask = mask.expand(len(mask), q.shape[2], k.shape[2])  # (1 or h, T, S)
         causal = causal or _hides_what_follows(mask)
     shared = module.heads // module.kv_heads
-    return Look(
+    return AttentionLook(
         name,
         module,
         q[0],
@@ -153,11 +156,10 @@ def _look(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output:
     )
 
 
-def _stepped(name: str, module: nn.Module, taken: list[tuple[Tensor, ...]]) -> Look:
+def _stepped(name: str, module: nn.Module, taken: list[tuple[Tensor, ...]]) -> AttentionLook:
     """The additive attention of all steps of the target as one look with one head."""
-    queries, keys, h, mask, contexts = zip(*taken)
-    compared: Any = module
-    return Look(
+    queries, keys, h, mask, contexts, compared = zip(*taken)
+    return AttentionLook(
         name,
         module,
         torch.stack(queries)[None],
@@ -167,16 +169,13 @@ def _stepped(name: str, module: nn.Module, taken: list[tuple[Tensor, ...]]) -> L
         1.0,
         torch.stack(contexts),
         cross_attends=True,
-        compared=compared.v.detach(),
+        compared=compared[0].detach(),
     )
 
 
 def _passes(model: nn.Module, name: str) -> int:
     """How often the model runs that module: ALBERT's one block is all of its blocks."""
-    blocks: Any = getattr(model, "blocks", None)
-    if not name.startswith("blocks.") or not isinstance(model, Bert):
-        return 1
-    return int(model.config.layers) if len(blocks) == 1 and model.config.share_layers else 1
+    return contract_of(model).block_passes if name.startswith("blocks.") else 1
 
 
 def _hides_what_follows(mask: Tensor) -> bool:

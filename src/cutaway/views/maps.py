@@ -1,4 +1,4 @@
-"""Attributions as drawings: over a picture, over words, beside the names of columns, along time, over nodes."""
+"""Attributions as drawings: over an image, over words, beside the names of columns, along time, over nodes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..draw import make
 from ..draw.description import Drawing
 from ..draw.words import count, number, plural
 from ..inspect.attribution import Attribution
-from .numbers import averaged, picture_of, pixels_of, plain
+from .looking import spread_over
+from .numbers import averaged, image_url, pixels_of, plain
 from .subject import Subject
 
 NAMES = {
@@ -36,7 +38,7 @@ UNSIGNED = ("grad_cam", "rollout")
 
 def drawn(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
     """The maps of one example, by the kind of data."""
-    draw = {"image": _over_picture, "video": _over_frames, "series": _along_time, "graph": _over_nodes}
+    draw = {"image": _over_image, "video": _over_frames, "series": _along_time, "graph": _over_nodes}
     if found[0].kind in ("text", "seq2seq"):
         return [_over_words(subject, i, one) for one in found]
     if found[0].kind == "table":
@@ -45,7 +47,7 @@ def drawn(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawin
 
 
 def short(result: Attribution) -> str | None:
-    """The warning that fits on a picture, or None."""
+    """The warning that fits on an image, or None."""
     failed = [type(check).__name__ for check in result.checks if check.passed is False]
     words = {"Completeness": "does not add up to the output", "Randomisation": "the same with random weights"}
     return f"Fails its check: {' and '.join(words[name] for name in failed)}" if failed else None
@@ -55,16 +57,16 @@ def _scale(found: Sequence[Attribution]) -> str:
     return "amount" if all(one.method in UNSIGNED for one in found) else "signed"
 
 
-# --- pictures ------------------------------------------------------------------------------------------------------
+# --- images ------------------------------------------------------------------------------------------------------
 
 
-def _over_picture(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
-    image = subject.picture(i)
-    picture = picture_of(image) if image is not None else pixels_of(subject.inputs[0][i])
+def _over_image(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
+    own = subject.image(i)
+    image = image_url(own) if own is not None else pixels_of(subject.inputs[0][i])
     items = [
         {
             "label": NAMES[one.method],
-            "picture": None,
+            "image": None,
             "values": plain(averaged(one.values, PIXELS)[0]),
             "tip": [_titled(one)],
             "warning": short(one),
@@ -72,8 +74,8 @@ def _over_picture(subject: Subject, i: int, found: Sequence[Attribution]) -> lis
         for one in found
     ]
     title = f"What counts in {subject.name(i)}"
-    drawing = {"kind": "overlay", "title": title, "scale": _scale(found), "items": items, "opacity": 0.75}
-    return [drawing | {"picture": picture}]
+    drawing = make.overlay(title, items, scale=_scale(found))
+    return [drawing | {"image": image}]
 
 
 def _over_frames(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
@@ -87,16 +89,14 @@ def _over_frames(subject: Subject, i: int, found: Sequence[Attribution]) -> list
         items = [
             {
                 "label": f"frame {t + 1} of {real}",
-                "picture": pixels_of(frames[t]),
+                "image": pixels_of(frames[t]),
                 "values": plain(maps[t]),
                 "tip": [_titled(one), f"frame {t + 1}"],
                 "warning": short(one) if t == 0 else None,
             }
             for t in places
         ]
-        drawings.append(
-            {"kind": "overlay", "title": _titled(one), "scale": _scale([one]), "items": items, "opacity": 0.75}
-        )
+        drawings.append(make.overlay(_titled(one), items, scale=_scale([one])))
     return drawings
 
 
@@ -163,22 +163,21 @@ def _rows(title: str, rows: list[tuple[str, str, list[float]]], found: Sequence[
         }
         for label, note, values in rows
     ]
-    return {"kind": "rows", "title": title, "columns": columns, "rows": given}
+    return make.rows(title, columns, given)
 
 
 def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
     x = subject.inputs[0][i]  # (T, F)
     real = _frames(subject, i)
     x = x[:real]
-    steps = _spread(real, STEPS)
+    steps = spread_over(range(real), STEPS)
     drawings: list[Drawing] = []
     if x.shape[1] <= 6:
         series = [
             {"name": name, "points": [[t, v] for t, v in zip(steps, plain(x[steps, f]))]}
             for f, name in enumerate(_variables(subject, x.shape[1]))
         ]
-        lines: Drawing = {"kind": "lines", "title": f"What goes in: {subject.name(i)}", "x": "step", "format": "number"}
-        drawings.append(lines | {"log": False, "zero": False, "series": series, "mark": None})
+        drawings.append(make.lines(f"What goes in: {subject.name(i)}", "step", series, zero=False))
     if x.shape[1] == 1:  # one curve for each method, by its own strongest value
         curves = [one.values[0, :real, 0] / one.values[0, :real].abs().max().clamp(min=1e-12) for one in found]
         names = [NAMES[one.method] + (" · fails its check" if not one.passed else "") for one in found]
@@ -186,24 +185,14 @@ def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
             {"name": name, "points": [[t, v] for t, v in zip(steps, plain(curve[steps]))]}
             for name, curve in zip(names, curves)
         ]
-        title = "What counts, by step: 1 is the strongest of each method"
-        curved: Drawing = {"kind": "lines", "title": title, "x": "step", "format": "number", "log": False, "zero": True}
-        return [*drawings, curved | {"series": series, "mark": None}]
+        return [*drawings, make.lines("What counts, by step: 1 is the strongest of each method", "step", series)]
     variables = _variables(subject, x.shape[1])
-    kept = _spread(len(variables), VARIABLES)
+    kept = spread_over(range(len(variables)), VARIABLES)
     for one in found:
         title = _titled(one) + ("" if one.passed else " · fails its check")
         values = plain(one.values[0, :real][steps][:, kept].T)  # (F, T)
         named = [variables[f] for f in kept]
-        drawing: Drawing = {
-            "kind": "matrix",
-            "title": title,
-            "rows": named,
-            "columns": [str(t) for t in steps],
-            "values": values,
-        }
-        sides = {"row_name": "variable", "column_name": "step"}
-        drawings.append(drawing | sides | {"scale": "signed", "format": "number"})
+        drawings.append(make.matrix(title, values, ("variable", named), ("step", [str(t) for t in steps])))
     return drawings
 
 
@@ -220,11 +209,6 @@ def _variables(subject: Subject, features: int) -> list[str]:
     if len(names) == features:
         return [str(name) for name in names]
     return ["signal"] if features == 1 else [f"variable {f + 1}" for f in range(features)]
-
-
-def _spread(length: int, most: int) -> list[int]:
-    """At most `most` of the places, evenly spaced."""
-    return sorted({round(k * (length - 1) / max(1, min(most, length) - 1)) for k in range(min(most, length))})
 
 
 def _over_nodes(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
@@ -258,11 +242,11 @@ def node_names(subject: Subject) -> list[str]:
     """What the nodes are called: by the data where it names them, else by their numbers."""
     names = [f"node {v}" for v in range(len(subject.inputs[0]))]
     whole = subject.data is not None and len(subject.inputs) == 3  # one graph, all of it
-    for part in subject.data.splits.values() if whole and subject.data is not None else ():
-        rows = getattr(part, "rows", None)
-        if isinstance(rows, Tensor) and len(getattr(part, "x", ())) == len(names):
+    for split in subject.data.splits.values() if whole and subject.data is not None else ():
+        rows = getattr(split, "rows", None)
+        if isinstance(rows, Tensor) and len(getattr(split, "x", ())) == len(names):
             for k, v in enumerate(rows.tolist()):
-                names[v] = part.name(k)
+                names[v] = split.name(k)
     return names
 
 

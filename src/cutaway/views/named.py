@@ -20,8 +20,7 @@ from ..models.registry import presets
 from ..models.saving import CONFIG
 from ..training.run import Run
 from .foreign import preprocessing_beside
-from .gradients import with_first
-from .subject import Subject, open_model, open_preset, open_run, with_examples
+from .subject import Subject, open_model, open_preset, open_run, with_examples, with_first
 
 OF_MODEL = "model."
 HEAD_ALONE = "head"  # what is untrained of a folder that has none
@@ -104,9 +103,9 @@ def _from_files(path: Path, inputs: Sequence[Any], asked: Mapping[str, str], nam
 def _with_files(subject: Subject, inputs: Sequence[Any], folder: Path | None, notes: Sequence[str] = ()) -> Subject:
     """The subject with a person's own files."""
     way, told = preprocessing_beside(subject.preset, subject.config, folder)
-    part = way.examples([str(x) if isinstance(x, os.PathLike) else x for x in inputs])
+    split = way.examples([str(x) if isinstance(x, os.PathLike) else x for x in inputs])
     subject = dataclasses.replace(subject, preprocessing=way, notes=(*notes, *((told,) if told else ())))
-    return with_examples(subject, part, range(len(part)))
+    return with_examples(subject, split, range(len(split)))
 
 
 def _refuse_settings(settings: Mapping[str, Any], of: str) -> None:

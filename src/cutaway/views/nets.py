@@ -7,7 +7,7 @@ each other, 2 where they are opposite.
     Σ_{i→j} ‖x_i − x_j‖² / Σ_{i→j} (‖x_i‖² + ‖x_j‖²)
 
 (T. K. Rusch, M. M. Bronstein, S. Mishra, A survey on oversmoothing in graph neural networks, 2023,
-<https://arxiv.org/abs/2303.10993>; as a share of size: F. Di Giovanni et al., 2022, <https://arxiv.org/abs/2206.10991>.)
+<https://arxiv.org/abs/2303.10993>; as a fraction of size: F. Di Giovanni et al., 2022, <https://arxiv.org/abs/2206.10991>.)
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def links_among(net: Net, nodes: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Reach:
-    """The share of the nodes that a node has seen after 0, 1, 2, … hops."""
+    """The fraction of the nodes that a node has seen after 0, 1, 2, … hops."""
 
     own: list[float]  # of the node in the middle
     mean: list[float]  # over nodes
@@ -80,7 +80,7 @@ def hops_to(net: Net, node: int, undirected: bool = False) -> Tensor:
 
 
 def reach(net: Net, node: int, hops: Tensor, depth: int) -> Reach:
-    """The share of nodes within so many hops of the node, and of others on average."""
+    """The fraction of nodes within so many hops of the node, and of others on average."""
     most = max(depth, min(HOPS, int(hops.max())))
     starts = max(1, min(STARTS, len(net), EDGES_LOOKED_AT // max(1, net.edges.shape[1] * HOPS)))
     chosen = torch.randperm(len(net), generator=torch.Generator().manual_seed(0))[:starts].tolist()

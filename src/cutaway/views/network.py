@@ -11,27 +11,27 @@ import torch
 from torch import Tensor, nn
 
 from ..draw.description import Drawing, Table, View, table
-from ..draw.words import by, count, plural, share
+from ..draw.words import by, count, percent, plural
 from ..inspect.layers import LayerTable, Row, layer_table, on_meta
 from ..models.registry import preset
 from .subject import Subject
 
-SAYS = "layers with shapes, parameters, multiply-adds, memory and receptive field, down to their arithmetic"
+SAYS = "layers with shapes, parameters, MACs (multiply-adds), memory and receptive field, down to their arithmetic"
 READ = (
     "One line is one block, and a click opens it: first into the blocks within, at last into the products that its "
     "counts are made of. Bars of one column have one scale. Blocks that follow each other and are the same stand as "
-    "one line. Look where the long bars are: parameters are what is stored and learned, multiply-adds what an example "
-    "costs, memory what training keeps of it."
+    "one line. Look where the long bars are: parameters are what is stored and learned, MACs (multiply-adds) what an "
+    "example costs, memory what training keeps of it."
 )
 MISLEADS = (
-    "Multiply-adds count convolutions and matrix products alone; normalizations, activations and softmax take time "
-    "too, and small layers take longer than their counts say. Memory is what every layer gives, kept once, in the "
-    "precision of the weights: frameworks keep more, or less where they compute again. The receptive field is what "
-    "could be seen, not what is; the centre counts far more (Luo et al. 2016, https://arxiv.org/abs/1701.04128)."
+    "MACs count convolutions and matrix products alone; normalizations, activations and softmax take time too, and "
+    "small layers take longer than their counts say. Memory is what every layer gives, kept once, in the precision of "
+    "the weights: frameworks keep more, or less where they compute again. The receptive field is what could be seen, "
+    "not what is; the centre counts far more (Luo et al. 2016, https://arxiv.org/abs/1701.04128)."
 )
 OPTIONS: dict[str, str] = {}
 
-COLUMNS = {"parameters": "count", "multiply-adds": "count", "memory, kB": "number", "sees, pixels": "count"}
+COLUMNS = {"parameters": "count", "MACs": "count", "memory, kB": "number", "sees, pixels": "count"}
 MEMORY = 2  # which of them
 LINES = 14  # that are open to begin with, at most
 Node = dict[str, Any]
@@ -79,13 +79,15 @@ def _of_shapes(name: str, config: Any, inputs: tuple[tuple[tuple[int, ...], torc
 def summary(layers: LayerTable) -> str:
     """How large it is, and where most of it stands."""
     at_least = "" if layers.complete else "at least "
-    said = f"{plural(layers.parameters, 'parameter')}; {at_least}{count(layers.multiply_adds)} multiply-adds."
+    said = f"{plural(layers.parameters, 'parameter')}; {at_least}{count(layers.multiply_adds)} MACs (multiply-adds)."
     blocks = [row for row in layers.at(1) if row.shape or row.parameters]
-    for what, whole in (("parameters", layers.parameters), ("multiply_adds", layers.multiply_adds)):
+    for name, what, whole in (
+        ("parameters", "parameters", layers.parameters), ("MACs", "multiply_adds", layers.multiply_adds),
+    ):  # fmt: skip
         most = max(blocks, key=lambda row: getattr(row, what) or 0)
         if whole and len(blocks) > 1:
-            part = share((getattr(most, what) or 0) / whole)
-            said += f" The block with the most {what.replace('_', '-')} is {most.name}, with {part} of them."
+            part = percent((getattr(most, what) or 0) / whole)
+            said += f" The block with the most {name} is {most.name}, with {part} of them."
     return said
 
 
@@ -247,7 +249,7 @@ def arithmetic(row: Row, module: nn.Module | None) -> list[str]:
     weights = dict(module.named_parameters(recurse=False)) if module is not None else {}
     said = [_counted(name, weight) for name, weight in weights.items()]
     if row.multiply_adds is None:
-        return [*said, f"the multiply-adds of {', '.join(row.unknown)} are not known"]
+        return [*said, f"the MACs of {', '.join(row.unknown)} are not known"]
     if row.multiply_adds == 0:
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
             said.append("rows are looked up: nothing is multiplied")
@@ -264,9 +266,9 @@ def _counted(name: str, weight: Tensor) -> str:
 
 
 def _products(row: Row, module: nn.Module | None, weights: Mapping[str, Tensor]) -> str:
-    """147 weights × 64·112·112 numbers = 118 013 952 multiply-adds, or the number alone."""
+    """147 weights × 64·112·112 numbers = 118 013 952 MACs, or the number alone."""
     assert row.multiply_adds is not None, "what is not known has no products"
-    total = f"{count(row.multiply_adds)} multiply-adds"
+    total = f"{count(row.multiply_adds)} MACs"
     gives = row.shape if row.shape and (row.shape[0] > 1 or row.type == "operation") else row.shape[1:]
     numbers = f"{'·'.join(map(count, gives))} numbers"
     matrices = sum(weight.numel() for weight in weights.values() if weight.ndim > 1)

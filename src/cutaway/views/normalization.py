@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing, View, table
 from ..draw.words import by, count, number, plural
-from ..models.alexnet import AlexNet, local_response
-from ..models.googlenet import ResponseNorm
 from .looking import chosen, resting, seeing, spread_over
 from .numbers import plain
 from .subject import FEW, Subject
@@ -31,7 +29,7 @@ MISLEADS = (
     "2015). In training every example of a batch would share them. The means and deviations that are drawn are those "
     "of the few examples that are open. That normalization helps because it keeps the distribution of what a layer "
     "sees from shifting is doubted (S. Santurkar et al., How does batch normalization help optimization?, 2018), and "
-    "the pictures say nothing of it."
+    "the drawings say nothing of it."
 )
 OPTIONS = {"layer": "the normalization, by its name"}
 
@@ -46,20 +44,19 @@ KINDS: dict[str, tuple[type[nn.Module], ...]] = {
     "layer": (nn.LayerNorm,),
     "RMS": (nn.RMSNorm,),
     "group": (nn.GroupNorm,),
-    "local response": (ResponseNorm, nn.LocalResponseNorm),
+    "local response": (nn.LocalResponseNorm,),
 }
-REACH = 5  # channels whose squares a local response sums up
 SHARED = {
     "batch": "the same channel of all examples, at every place",
     "layer": "all numbers of the same {}",
     "RMS": "all numbers of the same {}, whose mean is not subtracted",
     "group": "the same group of channels of one example, at every place",
-    "local response": f"the {REACH} channels around them at the same place, and nothing is subtracted",
+    "local response": "the {} channels around them at the same place, and nothing is subtracted",
 }
 
 
 @dataclass(frozen=True)
-class Seen:
+class NormalizedSets:
     """What is kept of a layer, and of what went through it."""
 
     kind: str
@@ -67,11 +64,12 @@ class Seen:
     block: Tensor  # (examples, channels, places), the shades
     whole: tuple[int, int, int]  # how many there are of them
     sets: str  # what a set is called
+    shared: str  # which values are in the set of one
     total: int  # sets
     centre: tuple[Tensor, Tensor]  # their means, before and after, (sets,)
     spread: tuple[Tensor, Tensor]  # their deviations, or the roots of their mean squares
     running: tuple[Tensor, Tensor] | None  # the means and deviations that it takes in their place
-    histogram: tuple[list[list[float]], list[list[float]]]  # [value, share] before and after
+    histogram: tuple[list[list[float]], list[list[float]]]  # [value, fraction] before and after
 
 
 def suits(subject: Subject) -> bool:
@@ -87,7 +85,7 @@ def view(subject: Subject) -> View:
     seen = _look(subject, {name: names[name] for name in some})
     drawings = {name: _drawings(name, one) for name, one in seen.items()}
     options = [{"name": name, "drawings": inside} for name, inside in drawings.items()]
-    drawing: Drawing = {"kind": "choice", "title": "Normalization", "label": "layer", "slider": True, "start": 0}
+    drawing = make.choice("Normalization", "layer", options, slider=True)
     return View(
         id="normalization",
         title="Normalization",
@@ -95,51 +93,39 @@ def view(subject: Subject) -> View:
         "those sets before it and after it.",
         summary=_summary(names, seen),
         table=_table(seen),
-        drawings=next(iter(drawings.values())) if len(drawings) == 1 else [drawing | {"options": options}],
+        drawings=next(iter(drawings.values())) if len(drawings) == 1 else [drawing],
     )
 
 
 def layers(model: nn.Module) -> dict[str, str]:
-    """The normalizations of a model by their names, and their kinds. The AlexNet of 2012 has its after the first two
-    convolutions, as functions."""
-    if isinstance(model, AlexNet):
-        return dict.fromkeys(("conv1", "conv2"), "local response") if model.config.form == "2012" else {}
-    found = {}
-    for name, module in model.named_modules():
-        for kind, types in KINDS.items():
-            if isinstance(module, types):
-                found[name] = kind
-    return found
+    """The normalizations of a model by their names, and their kinds."""
+    kinds = {name: _kind(module) for name, module in model.named_modules()}
+    return {name: kind for name, kind in kinds.items() if kind is not None}
+
+
+def _kind(module: nn.Module) -> str | None:
+    return next((kind for kind, types in KINDS.items() if isinstance(module, types)), None)
 
 
 # --- looking --------------------------------------------------------------------------------------------------------
 
 
-def _look(subject: Subject, names: dict[str, str]) -> dict[str, Seen]:
+def _look(subject: Subject, names: dict[str, str]) -> dict[str, NormalizedSets]:
     """What is kept of those layers in one pass, computed as they run; of one that runs several times, its first run."""
-    found: dict[str, Seen] = {}
+    found: dict[str, NormalizedSets] = {}
     inputs = subject.inputs if subject.kind == "graph" else tuple(x[:FEW] for x in subject.inputs)
     mask = inputs[1] if len(inputs) > 1 and inputs[1].dtype == torch.bool else None
 
     def see(name: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if name not in found:
-            before, after = _through(subject.model, args[0].detach(), output.detach())
-            found[name] = _seen(names[name], module, before, after, mask)
+            found[name] = _seen(names[name], module, args[0].detach(), output.detach(), mask)
 
     with resting(subject.model), torch.no_grad(), seeing(subject.model, see, list(names)):
         subject.model(*inputs)
     return {name: found[name] for name in names if name in found}
 
 
-def _through(model: nn.Module, given: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
-    """What enters a normalization and what leaves it."""
-    if isinstance(model, AlexNet):
-        active = F.relu(output)  # what its local response is taken of
-        return active, local_response(active)
-    return given, output
-
-
-def _seen(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | None) -> Seen:
+def _seen(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | None) -> NormalizedSets:
     sets, name = _sets(kind, module, x)
     after, _ = _sets(kind, module, y)
     if name == "token" and mask is not None and mask.shape == x.shape[:2]:  # padding is nothing
@@ -147,12 +133,13 @@ def _seen(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | Non
         sets, after = sets[real], after[real]
     squares = kind in ("RMS", "local response")
     block, whole = _block(kind, module, x)
-    return Seen(
+    return NormalizedSets(
         kind=kind,
         shape=tuple(x.shape),
         block=block,
         whole=whole,
         sets=name,
+        shared=SHARED[kind].format(module.size if isinstance(module, nn.LocalResponseNorm) else name),
         total=len(sets),
         centre=(sets[:SETS].mean(1), after[:SETS].mean(1)),
         spread=(_spread(sets[:SETS], squares), _spread(after[:SETS], squares)),
@@ -186,18 +173,18 @@ def _running(module: nn.Module) -> tuple[Tensor, Tensor] | None:
 
 
 def _histograms(x: Tensor, y: Tensor) -> tuple[list[list[float]], list[list[float]]]:
-    """The share of all values in each of 48 bins, before and after, over one range that leaves out the far ends."""
+    """The fraction of all values in each of 48 bins, before and after, over one range that leaves out the far ends."""
     some = torch.cat([_thinned(x), _thinned(y)])
     low, high = (float(torch.quantile(some, q)) for q in (0.002, 0.998))
     high = high if high > low else low + 1
     middles = [low + (high - low) * (k + 0.5) / BINS for k in range(BINS)]
 
-    def shares(values: Tensor) -> list[list[float]]:
+    def fractions(values: Tensor) -> list[list[float]]:
         bins = ((values.flatten() - low) / (high - low) * BINS).long().clamp(0, BINS - 1)
         part = torch.bincount(bins, minlength=BINS).double() / values.numel()
         return [[float(f"{m:.4g}"), p] for m, p in zip(middles, plain(part))]
 
-    return shares(x), shares(y)
+    return fractions(x), fractions(y)
 
 
 def _thinned(x: Tensor, most: int = 100_000) -> Tensor:
@@ -217,8 +204,8 @@ def _block(kind: str, module: nn.Module, x: Tensor) -> tuple[Tensor, tuple[int, 
     n, c, p = (min(size, most) for size, most in zip(whole, SHOWN))
     example, channel, place = torch.meshgrid(torch.arange(n), torch.arange(c), torch.arange(p), indexing="ij")
     middle = (0, c // 2, p // 2)
-    if kind == "local response":
-        half = REACH // 2
+    if isinstance(module, nn.LocalResponseNorm):
+        half = module.size // 2
         same = (example == 0) & (place == middle[2]) & ((channel - middle[1]).abs() <= half)
         return torch.where(same, DARK, PALER), whole
     if kind == "batch":
@@ -234,68 +221,55 @@ def _block(kind: str, module: nn.Module, x: Tensor) -> tuple[Tensor, tuple[int, 
 # --- drawing --------------------------------------------------------------------------------------------------------
 
 
-def _drawings(name: str, one: Seen) -> list[Drawing]:
+def _drawings(name: str, one: NormalizedSets) -> list[Drawing]:
     word = "root mean square" if one.kind in ("RMS", "local response") else "deviation"
     running = one.running or (None, None)
     return [
         _tiles(name, one),
         _lines(f"Mean of each {one.sets}", one, one.centre, running[0]),
         _lines(f"{word[0].upper()}{word[1:]} of each {one.sets}", one, one.spread, running[1]),
-        {
-            "kind": "lines",
-            "title": "How all values are spread out",
-            "x": "value",
-            "format": "share",
-            "log": False,
-            "zero": True,
-            "series": [{"name": n, "points": p} for n, p in zip(("before", "after"), one.histogram)],
-            "mark": None,
-        },
+        make.lines(
+            "How all values are spread out",
+            "value",
+            [{"name": n, "points": p} for n, p in zip(("before", "after"), one.histogram)],
+            format="fraction",
+        ),
     ]
 
 
-def _tiles(name: str, one: Seen) -> Drawing:
+def _tiles(name: str, one: NormalizedSets) -> Drawing:
     """The block, a tile for each example."""
-    shared = SHARED[one.kind].format(one.sets)
     n, c, p = one.block.shape
     cut = [f"{s} of {plural(w, what)}" for s, w, what in zip((n, c, p), one.whole, _WHAT) if s < w]
     shown = f" ({', '.join(cut)} shown)" if cut else ""
-    tip = [f"Dark: {shared}", f"rows are channels, columns places{shown}"]
+    tip = [f"Dark: {one.shared}", f"rows are channels, columns places{shown}"]
     names = [f"example {k + 1}" for k in range(n)]
     blocks = [plain(part) for part in one.block]
     tiles = [{"label": x, "group": "the block", "values": v, "tip": [x, *tip]} for x, v in zip(names, blocks)]
     title = f"{one.kind[0].upper()}{one.kind[1:]} normalization, {name}: what shares its statistics{shown}"
-    return {"kind": "tiles", "title": title, "scale": "amount", "range": "global", "tiles": tiles, "pixel": 9}
+    return make.tiles(title, tiles, scale="amount", range="global", pixel=9)
 
 
 _WHAT = ("example", "channel", "place")
 
 
-def _lines(title: str, one: Seen, values: tuple[Tensor, Tensor], running: Tensor | None) -> Drawing:
+def _lines(title: str, one: NormalizedSets, values: tuple[Tensor, Tensor], running: Tensor | None) -> Drawing:
     before, after = (plain(v) for v in values)
     series = [("before", before), ("after", after)]
     if running is not None:
         series.append(("running", plain(running)))
     title += "" if one.total <= SETS else f": the first {SETS} of {count(one.total)}"
-    return {
-        "kind": "lines",
-        "title": title,
-        "x": one.sets,
-        "format": "number",
-        "log": False,
-        "zero": True,
-        "series": [{"name": name, "points": [[k, v] for k, v in enumerate(vs)]} for name, vs in series],
-        "mark": None,
-    }
+    return make.lines(
+        title, one.sets, [{"name": name, "points": [[k, v] for k, v in enumerate(vs)]} for name, vs in series]
+    )
 
 
-def _summary(names: dict[str, str], seen: dict[str, Seen]) -> str:
+def _summary(names: dict[str, str], seen: dict[str, NormalizedSets]) -> str:
     kinds = {kind: sum(k == kind for k in names.values()) for kind in KINDS}
     said = ", ".join(f"{plural(n, f'{kind} normalization')}" for kind, n in kinds.items() if n)
     words = [f"The model has {said}."]
     for name, one in list(seen.items())[:1]:
-        shared = SHARED[one.kind].format(one.sets)
-        words.append(f"In {name}, values of shape {by(one.shape)} share their statistics with {shared}.")
+        words.append(f"In {name}, values of shape {by(one.shape)} share their statistics with {one.shared}.")
     worst = max(seen, key=lambda name: float(seen[name].centre[0].abs().max() / _typical(seen[name])), default=None)
     if worst is not None:
         one = seen[worst]
@@ -311,11 +285,11 @@ def _summary(names: dict[str, str], seen: dict[str, Seen]) -> str:
     return " ".join(words)
 
 
-def _typical(one: Seen) -> float:
+def _typical(one: NormalizedSets) -> float:
     return float(one.spread[0].median()) or 1.0
 
 
-def _table(seen: dict[str, Seen]) -> Any:
+def _table(seen: dict[str, NormalizedSets]) -> Any:
     columns = {"layer": "text", "kind": "text", "input": "text", "sets": "count"}
     heads = ("mean", "deviation or root mean square")
     columns |= {f"{head}, {when}": "text" for head in heads for when in ("before", "after")}

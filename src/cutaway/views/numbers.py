@@ -1,4 +1,4 @@
-"""Tensors as plain JSON values, and pictures as data URLs."""
+"""Tensors as plain JSON values, and images as data URLs."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def _rounded(values: Any) -> Any:
     return float(f"{values:.{DIGITS}g}") if values - values == 0 else None
 
 
+def thousandths(x: Tensor) -> list[list[float]]:
+    """A matrix of fractions or cosines with three decimals: more would not be seen."""
+    return [[round(value, 3) for value in row] for row in x.double().tolist()]
+
+
 def averaged(x: Tensor, most: int) -> Tensor:
     """Maps (…, H, W) with sides of at most `most`: larger ones as means over areas."""
     height, width = x.shape[-2:]
@@ -34,8 +39,8 @@ def averaged(x: Tensor, most: int) -> Tensor:
     return torch.nn.functional.adaptive_avg_pool2d(x.flatten(0, -3)[:, None], size)[:, 0].view(*x.shape[:-2], *size)
 
 
-def picture_of(image: Image.Image, most: int = 448) -> str:
-    """A picture as a `data:` URL, its longer side at most `most` pixels."""
+def image_url(image: Image.Image, most: int = 448) -> str:
+    """An image as a `data:` URL, its longer side at most `most` pixels."""
     image = image.convert("RGB") if image.mode not in ("L", "RGB") else image.copy()
     image.thumbnail((most, most))
     buffer = io.BytesIO()
@@ -49,4 +54,4 @@ def pixels_of(x: Tensor) -> str:
     x = (x - x.min()) / (x.max() - x.min()).clamp(min=1e-12)
     x = x[:3] if len(x) >= 3 else x[:1]
     bytes_ = (x * 255).round().byte().movedim(0, -1).squeeze(-1).numpy()
-    return picture_of(Image.fromarray(bytes_))
+    return image_url(Image.fromarray(bytes_))

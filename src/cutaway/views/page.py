@@ -19,7 +19,7 @@ from .sayings import options_of, sayings
 from .subject import Subject
 
 PASSES = {"attribution": 40, "field": 8}  # how often a view runs the model, about, where that is often
-WORK = 60e9  # multiply-adds that a view may take without being asked for by name
+WORK = 60e9  # MACs that a view may take without being asked for by name
 SHOWN = 40  # examples that the head names, at most
 SAID = 120  # letters of what is said of one
 
@@ -31,17 +31,17 @@ def describe(subject: Subject, names: Sequence[str] = ()) -> Page:
     Raises UnknownName for a view or an option that does not exist, ModelError for a view that has nothing to show, and
     SettingError for an option that cannot be.
     """
-    suit = suitable(subject)
-    for name in names:
-        if name not in VIEWS:
-            raise UnknownName("view", name, VIEWS, "`cutaway inspect --help` lists them.")
-        if name not in suit:
+    chosen, costly = list(dict.fromkeys(names)), list[str]()
+    for name in chosen:
+        if not module_of(name).suits(subject):
             raise ModelError(
                 f"The view {name} ({sayings(name)['SAYS'].rstrip('.')}) has nothing to show of {subject.preset.name}"
-                f"{' with these examples' if subject.part else ''}. These have: {', '.join(suit)}."
+                f"{' with these examples' if subject.split else ''}. These have: {', '.join(suitable(subject))}."
             )
-    costly = [] if names else too_long(subject, suit)
-    chosen = list(dict.fromkeys(names)) or [name for name in suit if name not in costly]
+    if not names:
+        suit = suitable(subject)
+        costly = too_long(subject, suit)
+        chosen = [name for name in suit if name not in costly]
     asked = options_for(chosen, subject.options)
     views = [described(name, dataclasses.replace(subject, options=asked[name])) for name in chosen]
     return Page(

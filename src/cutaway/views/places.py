@@ -1,16 +1,16 @@
-"""What stands at each place that attention looks from or at: a token's writing, or a patch's place in the picture."""
+"""What stands at each place that attention looks from or at: a token's writing, or a patch's place in the image."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..data.sets import IGNORED
-from .looks import Look
+from .looking import patches_of
+from .looks import AttentionLook
 from .subject import Subject
 
 
@@ -47,7 +47,7 @@ def sides(subject: Subject, i: int) -> tuple[Side, Side]:
     return source, _tokens(subject, i, 1) if subject.kind == "seq2seq" else source
 
 
-def of(look: Look, both: tuple[Side, Side]) -> tuple[Side, Side]:
+def of(look: AttentionLook, both: tuple[Side, Side]) -> tuple[Side, Side]:
     """Where the queries of a look stand, and where its keys."""
     source, target = both
     if look.cross_attends:
@@ -76,10 +76,8 @@ def _written(subject: Subject, ids: Tensor, i: int) -> int:
 
 
 def _patches(subject: Subject) -> Side:
-    config: Any = subject.config
-    before = int(getattr(config, "tokens_before", 0))
-    # A ViT cuts patches; cnn-attention halves its map between convolutions.
-    step = int(getattr(config, "patch_size", 0)) or 2 ** (len(config.widths) - 1)
-    rows, columns = (int(size) // step for size in subject.inputs[0].shape[2:])
+    grid = patches_of(subject)
+    assert grid is not None, "attention in an image is over its patches or places"
+    rows, columns, before = grid
     labels = ["class token"] * before + [f"r{r} c{c}" for r in range(rows) for c in range(columns)]  # as cells
-    return Side(labels, torch.arange(len(labels)), (rows, columns), before, step)
+    return Side(labels, torch.arange(len(labels)), (rows, columns), before, subject.inputs[0].shape[2] // rows)

@@ -7,7 +7,6 @@ the growth is that of a sum, not of a product.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +15,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing
 from ..draw.words import SUPERSCRIPT, number
-from ..models import resnet
+from ..inspect.probes import capture
+from ..models.contract import Residual
 from .subject import Subject
 
-SIDE, EXAMPLES, WIDTH, CLASSES = 16, 8, 8, 10  # of the small version that is compared
+SIDE, CHANNELS, EXAMPLES, CLASSES = 16, 3, 8, 10  # of what the reduced networks see
 PARTS = (0.25, 0.5, 1.0)  # of the blocks, for the depths that are compared
 MOST = 27  # blocks
 
@@ -44,12 +45,12 @@ class Nothing(nn.Module):
 
 def beside_plain(subject: Subject) -> Compared | None:
     """Gradients with and without shortcuts in small networks of the same blocks; None where there are no shortcuts."""
-    config = subject.config
-    if not isinstance(config, resnet.Config):
+    model = subject.model
+    if not isinstance(model, Residual):
         return None
-    depths = [_small(config, part) for part in PARTS]
-    depths = list({small.layers: small for small in depths}.values())
-    found = [(_layers(small), block_norms(small, True), block_norms(small, False)) for small in depths]
+    most = min(1.0, MOST / len(model.residual_blocks()))
+    both = [[block_norms(model, part * most, shortcuts) for shortcuts in (True, False)] for part in PARTS]
+    found = list({depth: (depth, residual, plain) for (depth, residual), (_, plain) in both}.values())
     depth, residual, plain = found[-1]
     drawings = [
         _lines(
@@ -79,35 +80,23 @@ def _by_depth(found: list[tuple[int, list[float], list[float]]]) -> list[list[tu
     return [[(depth, residual) for depth, residual, _ in found], [(depth, plain) for depth, _, plain in found]]
 
 
-def block_norms(config: resnet.Config, shortcuts: bool) -> list[float]:
-    """‖∂L/∂output‖ of each block of the network of seed 0, for random images and classes; blocks from first to last."""
-    norms: dict[int, float] = {}
+def block_norms(model: Residual, fraction: float, shortcuts: bool) -> tuple[int, list[float]]:
+    """The layers with weights from input to output of the reduced network of seed 0, and ‖∂L/∂output‖ of each of its
+    blocks, from first to last, for random images and classes."""
     with torch.random.fork_rng([]), torch.enable_grad():
         torch.manual_seed(0)
-        model = resnet.Model(config).train()
-        blocks = [m for m in model.modules() if isinstance(m, resnet.BasicBlock | resnet.Bottleneck)]
-        for i, block in enumerate(blocks):
-            if not shortcuts:
-                block.downsample = Nothing()
-            block.register_forward_hook(_note(norms, i))
-        images = torch.randn(EXAMPLES, config.in_channels, SIDE, SIDE)
-        classes = torch.randint(config.num_classes, (EXAMPLES,))
-        F.cross_entropy(model(images), classes).backward()  # type: ignore[no-untyped-call]
-    return [norms[i] for i in range(len(blocks))]
-
-
-def _note(norms: dict[int, float], i: int) -> Any:
-    def hook(module: nn.Module, args: Any, output: Tensor) -> None:
-        output.register_hook(lambda g: norms.__setitem__(i, float(g.norm())))  # type: ignore[no-untyped-call]
-
-    return hook
-
-
-def _small(config: resnet.Config, part: float) -> resnet.Config:
-    """The blocks of a network, or a part of them, at a size that takes no time."""
-    part *= min(1.0, MOST / sum(config.layers))
-    blocks = tuple(max(1, round(part * n)) for n in config.layers)
-    return dataclasses.replace(config, layers=blocks, width=WIDTH, stem="cifar", in_channels=3, num_classes=CLASSES)
+        small = model.reduced(fraction).train()
+        blocks = small.residual_blocks()
+        branches = [m for block in blocks for m in block.get_submodule("downsample").modules()]
+        depth = sum(isinstance(m, nn.Conv2d | nn.Linear) and m not in branches for m in small.modules())
+        for block in blocks if not shortcuts else ():
+            block.downsample = Nothing()
+        names = {module: name for name, module in small.named_modules()}
+        images = torch.randn(EXAMPLES, CHANNELS, SIDE, SIDE)
+        classes = torch.randint(CLASSES, (EXAMPLES,))
+        with capture(small, "gradients", *(names[block] for block in blocks)) as seen:
+            F.cross_entropy(small(images), classes).backward()  # type: ignore[no-untyped-call]
+    return depth, [float(seen["gradients"][names[block]].norm()) for block in blocks]
 
 
 def _written(ratio: float) -> str:
@@ -116,19 +105,11 @@ def _written(ratio: float) -> str:
     return f"{digits}×10{power.lstrip('+0').translate(SUPERSCRIPT)}" if power else number(float(f"{ratio:.3g}"))
 
 
-def _layers(config: resnet.Config) -> int:
-    """The layers with weights on the way from input to output."""
-    return sum(config.layers) * (2 if config.block == "basic" else 3) + 2
-
-
 def _points(pairs: Any) -> list[list[Any]]:
     return [[x, float(f"{y:.4g}") if math.isfinite(y) and y > 0 else None] for x, y in pairs]
 
 
 def _lines(title: str, x: str, values: list[list[list[Any]]]) -> Drawing:
     names = (("residual", "test"), ("plain", "val"))
-    series = [{"name": name, "part": part, "points": v} for (name, part), v in zip(names, values)]
-    return {
-        "kind": "lines", "title": title, "x": x, "format": "number", "log": True, "zero": False, "series": series,
-        "mark": None,
-    }  # fmt: skip
+    series = [{"name": name, "split": split, "points": v} for (name, split), v in zip(names, values)]
+    return make.lines(title, x, series, log=True, zero=False)

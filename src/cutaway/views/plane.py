@@ -19,11 +19,11 @@ from ..errors import SettingError, UnknownName
 from .subject import Subject
 
 MARGIN = 0.08  # of the points' range, that the plane goes beyond it
-POINTS = 200  # of each part that are shown
+POINTS = 200  # of each split that are shown
 HELD = 1000  # training examples that the held features take their middle from
 
 
-Shown = dict[str, tuple[Tensor, Tensor | None]]  # of each part: places (n, 2) in the person's units, targets (n,)
+Shown = dict[str, tuple[Tensor, Tensor | None]]  # of each split: places (n, 2) in the person's units, targets (n,)
 
 
 @dataclass(frozen=True)
@@ -158,14 +158,14 @@ def _unscaled(encoder: Numeric, inputs: np.ndarray) -> np.ndarray:
     return np.asarray(inputs * encoder.scale + encoder.mean)
 
 
-def _inputs(part: Split, most: int) -> Tensor:
-    """The inputs of the part's first examples, (n, F)."""
-    return next(iter(part.batches([torch.arange(min(most, len(part)))]))).inputs[0]
+def _inputs(split: Split, most: int) -> Tensor:
+    """The inputs of the split's first examples, (n, F)."""
+    return next(iter(split.batches([torch.arange(min(most, len(split)))]))).inputs[0]
 
 
-def _shown(part: Split, axes: tuple[Feature, Feature]) -> tuple[Tensor, Tensor | None]:
-    inputs = _inputs(part, POINTS)
-    return _at(inputs, axes), None if part.target is None else part.target[: len(inputs)]
+def _shown(split: Split, axes: tuple[Feature, Feature]) -> tuple[Tensor, Tensor | None]:
+    inputs = _inputs(split, POINTS)
+    return _at(inputs, axes), None if split.target is None else split.target[: len(inputs)]
 
 
 def _at(inputs: Tensor, axes: tuple[Feature, Feature]) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,22 +11,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing, Table, View, table
 from ..draw.words import count, number, plural
-from ..models.bart import OFFSET, Bart
-from ..models.bert import Bert
-from ..models.transformer import Transformer
-from ..models.vit import ViT
+from ..models.contract import contract_of
 from ..nn.attention import MultiHeadAttention
-from ..nn.position import RelativeBias, distance_buckets, rotary, sinusoids
+from ..nn.position import RelativeBias, distance_buckets, rotary
+from .looking import spread_over
 from .looks import alone, watch
-from .numbers import plain
+from .numbers import plain, thousandths
 from .subject import Subject
 
 SAYS = "how the model knows places: sinusoids, learned tables, rotations or distances"
 READ = (
     "A table of positions is a row for each place; two places are told apart by how unlike their rows are, which the "
-    "matrix of cosines shows: a bright diagonal that fades evenly means that near places are alike. For pictures each "
+    "matrix of cosines shows: a bright diagonal that fades evenly means that near places are alike. For images each "
     "small map is one patch's likeness to all others: learned well, it is brightest at its own row and column. With "
     "rotations and relative biases there is no table: the curves show how a score changes with the distance alone."
 )
@@ -55,31 +53,24 @@ class Positions:
     name: str
     rows: Tensor  # (places, dim)
     learned: bool
-    grid: tuple[int, int] | None = None  # of a picture's patches, which stand in rows
+    grid: tuple[int, int] | None = None  # of an image's patches, which stand in rows
     total: int = 0  # places there are, where fewer rows are given
 
 
 def suits(subject: Subject) -> bool:
     """Whether the model is told of places at all."""
-    return bool(tables_of(subject.model) or biases_of(subject.model) or rotating_of(subject.model))
+    return bool(tables_of(subject) or biases_of(subject.model) or rotating_of(subject.model))
 
 
-def tables_of(model: nn.Module) -> list[Positions]:
-    """The model's tables of positions, learned or computed."""
-    found: list[Positions] = []
-    if isinstance(model, ViT):
-        before, side = model.config.tokens_before, model.config.grid
-        found.append(Positions("positions", model.positions.detach()[0, before:], True, (side, side)))
-        return found
-    if isinstance(model, Transformer):
-        rows = sinusoids(torch.arange(CURVE), model.config.dim)
-        found.append(Positions("sinusoids", rows, False))
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Embedding) and name.rpartition(".")[2].endswith("positions"):
-            # The first rows are nobody's in some tables: places are counted from after them.
-            first = model.config.first_position if isinstance(model, Bert) else OFFSET if isinstance(model, Bart) else 0
-            found.append(Positions(name, module.weight.detach()[first:], True))
-    return found
+def tables_of(subject: Subject) -> list[Positions]:
+    """The model's tables of positions, learned or computed; those of an image as a square."""
+    tables = contract_of(subject.model).position_tables(CURVE)
+    weights = {name.removesuffix(".weight") for name, _ in subject.model.named_parameters()}
+    sides = {name: math.isqrt(len(rows)) for name, rows in tables.items()}
+    return [
+        Positions(name, rows.detach(), name in weights, (sides[name],) * 2 if subject.kind == "image" else None)
+        for name, rows in tables.items()
+    ]
 
 
 def biases_of(model: nn.Module) -> dict[str, RelativeBias]:
@@ -98,7 +89,7 @@ def view(subject: Subject) -> View:
     drawings: list[Drawing] = []
     words: list[str] = []
     rows: list[list[Any]] = []
-    for found in tables_of(subject.model):
+    for found in tables_of(subject):
         drawn, said, numbers = _of_table(found)
         drawings += drawn
         words.append(said)
@@ -114,7 +105,7 @@ def view(subject: Subject) -> View:
         drawings += drawn
         words.append(said)
         rows += numbers
-    if subject.preprocessing is None and any(found.learned for found in tables_of(subject.model)):
+    if subject.preprocessing is None and any(found.learned for found in tables_of(subject)):
         words.append("Unless these weights were trained, a learned table is noise.")
     return View(
         id="positions",
@@ -147,7 +138,8 @@ def _of_table(found: Positions) -> tuple[list[Drawing], str, list[list[Any]]]:
         )
     said += _outlier(found)
     numbers = [
-        [found.name, _place(found, i), "cosine with the first place", float(alike[0, i])] for i in _spread(places, 32)
+        [found.name, _place(found, i), "cosine with the first place", float(alike[0, i])]
+        for i in spread_over(range(places), 32)
     ]
     if found.grid is not None:
         return [_patches(found, alike), _values(found)], said, numbers
@@ -165,19 +157,12 @@ def _place(found: Positions, i: int) -> str:
     return f"row {i // found.grid[1]}, column {i % found.grid[1]}"
 
 
-def _spread(size: int, most: int) -> list[int]:
-    """At most so many numbers below `size`, evenly spaced, with the first and the last."""
-    if size <= most:
-        return list(range(size))
-    return sorted({round(i * (size - 1) / (most - 1)) for i in range(most)})
-
-
 def _values(found: Positions) -> Drawing:
     """The table itself: places down, its numbers across."""
     places, dim = found.rows.shape
     rows, columns = list(range(min(places, ROWS))), list(range(dim))
     if dim > COLUMNS:  # pairs, so that a sine keeps its cosine
-        columns = [i for pair in _spread(dim // 2, COLUMNS // 2) for i in (2 * pair, 2 * pair + 1)]
+        columns = [i for pair in spread_over(range(dim // 2), COLUMNS // 2) for i in (2 * pair, 2 * pair + 1)]
     cut = [
         f"the first {len(rows)} of {count(places)} places" if len(rows) < places else "",
         f"{len(columns)} of {count(dim)} numbers" if len(columns) < dim else "",
@@ -185,18 +170,14 @@ def _values(found: Positions) -> Drawing:
     more = ", ".join(part for part in cut if part)
     shown = found.rows[rows][:, columns]
     end = _end(found.rows)
-    return {
-        "kind": "matrix",
-        "title": f"{found.name.capitalize() if not found.learned else found.name}{': ' + more if more else ''}",
-        **({} if end is None else {"low": -end, "high": end}),
-        "rows": [_place(found, i) if found.grid else str(i) for i in rows],
-        "columns": [str(i) for i in columns],
-        "values": plain(shown),
-        "scale": "signed",
-        "format": "number",
-        "row_name": "place",
-        "column_name": "number",
-    }
+    bounds: dict[str, Any] = {} if end is None else {"low": -end, "high": end}
+    return make.matrix(
+        f"{found.name.capitalize() if not found.learned else found.name}{': ' + more if more else ''}",
+        plain(shown),
+        ("place", [_place(found, i) if found.grid else str(i) for i in rows]),
+        ("number", [str(i) for i in columns]),
+        **bounds,
+    )
 
 
 def _end(values: Tensor) -> float | None:
@@ -223,20 +204,15 @@ def _outlier(found: Positions) -> str:
 
 
 def _alike(found: Positions, alike: Tensor) -> Drawing:
-    which = _spread(len(alike), ROWS)
-    return {
-        "kind": "matrix",
-        "title": "How alike two places are",
-        "rows": [str(i) for i in which],
-        "columns": [str(i) for i in which],
-        "values": plain(alike[which][:, which]),
-        "scale": "signed",
-        "format": "number",
-        "low": -1,
-        "high": 1,
-        "row_name": "place",
-        "column_name": "place",
-    }
+    which = spread_over(range(len(alike)), ROWS)
+    return make.matrix(
+        "How alike two places are",
+        plain(alike[which][:, which]),
+        ("place", [str(i) for i in which]),
+        ("place", [str(i) for i in which]),
+        low=-1,
+        high=1,
+    )
 
 
 def _likeness(found: Positions, alike: Tensor) -> list[Drawing]:
@@ -244,10 +220,10 @@ def _likeness(found: Positions, alike: Tensor) -> list[Drawing]:
     places = len(alike)
     if places < 3:
         return []
-    which = _spread(places, CURVE)
+    which = spread_over(range(places), CURVE)
     fixed = list(dict.fromkeys([0, places // 2, places - 1]))
-    series = [{"name": f"place {p}", "points": [[i, _digits(alike[p, i])] for i in which]} for p in fixed]
-    return [_lines(f"How alike the others are to these, {found.name}", "place", series)]
+    series = [{"name": f"place {p}", "points": [[i, plain(alike[p, i])] for i in which]} for p in fixed]
+    return [make.lines(f"How alike the others are to these, {found.name}", "place", series)]
 
 
 def _patches(found: Positions, alike: Tensor) -> Drawing:
@@ -255,23 +231,21 @@ def _patches(found: Positions, alike: Tensor) -> Drawing:
     assert found.grid is not None, "patches stand in a grid"
     rows, columns = found.grid
     side = math.isqrt(PATCHES)
-    which = [r * columns + c for r in _spread(rows, side) for c in _spread(columns, side)]
-    return {
-        "kind": "tiles",
-        "title": "How alike each patch's place is to all"
+    which = [r * columns + c for r in spread_over(range(rows), side) for c in spread_over(range(columns), side)]
+    return make.tiles(
+        "How alike each patch's place is to all"
         + (f", {len(which)} of {count(len(alike))} patches" if len(which) < len(alike) else ""),
-        "scale": "signed",
-        "range": "global",
-        "tiles": [
+        [
             {
                 "label": _place(found, i),
                 "group": found.name,
-                "values": _rounded(alike[i].reshape(rows, columns)),
+                "values": thousandths(alike[i].reshape(rows, columns)),
                 "tip": [f"the patch in {_place(found, i)}"],
             }
             for i in which
         ],
-    }
+        range="global",
+    )
 
 
 def _of_bias(name: str, bias: RelativeBias) -> tuple[list[Drawing], str, list[list[Any]]]:
@@ -284,7 +258,7 @@ def _of_bias(name: str, bias: RelativeBias) -> tuple[list[Drawing], str, list[li
     series = [
         {
             "name": f"head {h}",
-            "points": [[d, _digits(v)] for d, v in zip(distances.tolist(), values[:, h])],
+            "points": [[d, plain(v)] for d, v in zip(distances.tolist(), values[:, h])],
         }
         for h in range(heads)
     ]
@@ -294,11 +268,11 @@ def _of_bias(name: str, bias: RelativeBias) -> tuple[list[Drawing], str, list[li
         f"{name} adds a number for each of {bias.buckets} buckets of distances to the scores of "
         f"{plural(heads, 'head')}; that of head {steep} varies most, by {number(span)} over {len(distances)} distances."
     )
-    drawn = _lines(f"{name}: what is added to a score", "key − query, tokens", series)
+    drawn = make.lines(f"{name}: what is added to a score", "key − query, tokens", series)
     numbers = [
         [name, f"distance {distances[i]}", f"bias of head {h}", float(values[i, h])]
         for h in range(heads)
-        for i in _spread(len(distances), 9)
+        for i in spread_over(range(len(distances)), 9)
     ]
     return [drawn], said, numbers
 
@@ -312,11 +286,11 @@ def _of_rotation(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]
     context = int(getattr(subject.config, "context_length", CURVE))
     reach = min(context, CURVE)
     places = torch.arange(reach)
-    pairs = _spread(d // 2, 4)
+    pairs = spread_over(range(d // 2), 4)
     turns = [
         {
             "name": f"pair {i}",
-            "points": [[p, _digits(torch.cos(p * rates[i]))] for p in range(min(reach, DISTANCE))],
+            "points": [[p, plain(torch.cos(p * rates[i]))] for p in range(min(reach, DISTANCE))],
         }
         for i in pairs
     ]
@@ -324,8 +298,8 @@ def _of_rotation(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]
     alike = _by_distance(ones, ones, places)
     q, k = _real_pair(subject, name)
     real = _by_distance(q, k, places) * module.scale
-    series = [{"name": "", "part": "all", "points": [[p, _digits(alike[p])] for p in places.tolist()]}]
-    own = [{"name": "", "part": "all", "points": [[p, _digits(real[p])] for p in places.tolist()]}]
+    series = [{"name": "", "split": "all", "points": [[p, plain(alike[p])] for p in places.tolist()]}]
+    own = [{"name": "", "split": "all", "points": [[p, plain(real[p])] for p in places.tolist()]}]
     zero = next((p for p in places.tolist() if alike[p] < 0.5), None)
     fallen = f" falls below half at distance {zero}" if zero is not None else " stays above half"
     said = (
@@ -334,12 +308,12 @@ def _of_rotation(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]
         f"the product{fallen}. The real query and key are those of the last token in head 0 of {name}."
     )
     drawn = [
-        _lines("How far a pair is turned: the cosine of its angle", "place", turns),
-        _lines("Product of two vectors of ones, by distance", "distance, tokens", series),
-        _lines("Score of a real query and its key, moved apart", "distance, tokens", own),
+        make.lines("How far a pair is turned: the cosine of its angle", "place", turns),
+        make.lines("Product of two vectors of ones, by distance", "distance, tokens", series),
+        make.lines("Score of a real query and its key, moved apart", "distance, tokens", own),
     ]
     wave = [[name, f"pair {i}", "tokens of one turn", float(length)] for i, length in enumerate(lengths)]
-    apart = [[name, f"distance {p}", "product of ones", float(alike[p])] for p in _spread(reach, 17)]
+    apart = [[name, f"distance {p}", "product of ones", float(alike[p])] for p in spread_over(range(reach), 17)]
     return drawn, said, [*wave, *apart]
 
 
@@ -359,25 +333,3 @@ def _real_pair(subject: Subject, name: str) -> tuple[Tensor, Tensor]:
     _, q, k, length = next(entry for entry in found if entry[0] == name)
     back = -torch.arange(length - 1, length)
     return rotary(q[None].double(), back), rotary(k[None].double(), back)
-
-
-def _lines(title: str, x: str, series: Sequence[dict[str, Any]]) -> Drawing:
-    return {
-        "kind": "lines",
-        "title": title,
-        "x": x,
-        "format": "number",
-        "log": False,
-        "zero": True,
-        "mark": None,
-        "series": list(series),
-    }
-
-
-def _digits(value: Tensor) -> float:
-    return float(f"{float(value):.4g}")
-
-
-def _rounded(values: Tensor) -> list[list[float]]:
-    """Cosines with three decimals."""
-    return [[round(value, 3) for value in row] for row in values.tolist()]

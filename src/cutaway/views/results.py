@@ -1,4 +1,4 @@
-"""View 3: what a run gets right and wrong on its test part."""
+"""View 3: what a run gets right and wrong on its test split."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READ = (
     "those first, as many are labels that are wrong in the data."
 )
 MISLEADS = (
-    "Shades are shares of a row: a class of three examples looks as weighty as one of three thousand, so read the "
+    "Shades are fractions of a row: a class of three examples looks as weighty as one of three thousand, so read the "
     "counts. The intervals are for examples drawn as these were and say nothing of other data. The worst mistakes are "
     "the tail, not what is typical."
 )

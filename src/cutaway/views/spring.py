@@ -11,11 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing
-from ..draw.words import number, plural, share
+from ..draw.words import number, percent, plural
 from ..errors import SettingError
 from ..inspect.projection import pca
-from .looking import resting
+from .looking import resting, seeing
 from .subject import Subject
 
 MOST = 4  # places of the word that are compared
@@ -93,21 +94,14 @@ def through(subject: Subject, found: Sequence[Occurrence]) -> Tensor:
     at = torch.tensor([rows.index(one.example) for one in found])
     places = torch.tensor([one.place for one in found])
     kept: list[Tensor] = []
-    blocks = blocks_of(subject.model)
+    blocks = [name for name, module in subject.model.named_modules() if module in blocks_of(subject.model)]
 
-    def keep(x: Tensor) -> None:
-        kept.append(x[at, places].clone())
+    def see(name: str, block: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        for x in (output,) if kept else (args[0], output):
+            kept.append(x[at, places].clone())
 
-    handles = [blocks[0].register_forward_pre_hook(lambda module, args: None if kept else keep(args[0]))]
-    handles += [
-        block.register_forward_hook(lambda module, args, output: keep(output)) for block in dict.fromkeys(blocks)
-    ]
-    try:
-        with resting(subject.model):
-            subject.model(*(x[rows] for x in subject.inputs))
-    finally:
-        for handle in handles:
-            handle.remove()
+    with resting(subject.model), seeing(subject.model, see, blocks):
+        subject.model(*(x[rows] for x in subject.inputs))
     return torch.stack(kept).double()
 
 
@@ -153,16 +147,7 @@ def drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
                 for k, one in enumerate(found)
             ],
         },
-        {
-            "kind": "lines",
-            "title": f"How alike “{word}” is to itself: cosine by layer",
-            "x": "blocks passed",
-            "format": "number",
-            "log": False,
-            "zero": False,
-            "mark": None,
-            "series": series,
-        },
+        make.lines(f"How alike “{word}” is to itself: cosine by layer", "blocks passed", series, zero=False),
         {
             "kind": "scatter",
             "title": f"The way of “{word}” through the blocks",
@@ -194,7 +179,7 @@ def axes(shares: tuple[float, float] | None) -> dict[str, str]:
     if shares is None:
         return {"x": "", "y": ""}
     names = ("1st component", "2nd component")
-    return {k: f"{name}, {share(part)} of the variance" for k, name, part in zip("xy", names, shares)}
+    return {k: f"{name}, {percent(part)} of the variance" for k, name, part in zip("xy", names, shares)}
 
 
 def _context(one: Occurrence) -> str:

@@ -35,8 +35,8 @@ class Subject:
     preset: Preset
     inputs: tuple[Tensor, ...]
     target: Tensor | None = None  # of these examples, as the task has it; None where nobody knows it
-    part: Split | None = None  # where the examples come from: their names, pictures and rows
-    rows: tuple[int, ...] = ()  # which examples of the part they are
+    split: Split | None = None  # where the examples come from: their names, images and rows
+    rows: tuple[int, ...] = ()  # which examples of the split they are
     preprocessing: Preprocessing | None = None  # None: nothing was learned from, and numbers are random
     task: Task | None = None
     run: Run | None = None
@@ -55,9 +55,8 @@ class Subject:
         """What the model is called: its preset's name, where it is that preset, and else its architecture's with what
         is other. What the data of a run decides, such as the classes, makes it no other model."""
         plain = self.preset.configure(self.run.spec) if self.run is not None else self.preset.config
-        other = differing(self.config, plain)
-        named = f"{self.preset.name}{with_settings(other)}"
-        return f"{type(self.model).__name__} ({named})" if other else named
+        other = differing(self.config, plain) if self.config != plain else {}
+        return f"{type(self.model).__name__} ({self.preset.name}{with_settings(other)})" if other else self.preset.name
 
     @property
     def family(self) -> str:
@@ -91,14 +90,14 @@ class Subject:
 
     def name(self, i: int) -> str:
         """What a person calls example i."""
-        if not self.part or not self.rows:
+        if not self.split or not self.rows:
             return f"random example {i + 1}"
-        name = self.part.name(self.rows[i])
+        name = self.split.name(self.rows[i])
         return f"the forecast {name}" if name.startswith("from ") and self.kind == "series" else name
 
-    def picture(self, i: int) -> Image | None:
+    def image(self, i: int) -> Image | None:
         """Example i as an image as the person gave it, or None."""
-        return self.part.image(self.rows[i]) if self.part and self.rows else None
+        return self.split.image(self.rows[i]) if self.split and self.rows else None
 
     def tokens(self, i: int, side: int = 0) -> list[str]:
         """The tokens of example i as they are written, padding left out; `side` 1 is the target of a pair. Where there
@@ -148,13 +147,13 @@ class Subject:
             return F.mse_loss(flat, torch.randn(flat.shape, generator=generator).to(flat))
         return F.cross_entropy(flat, torch.randint(flat.shape[1], (len(flat),), generator=generator))
 
-    def others(self, count: int, part: str = "test") -> Subject | None:
-        """The same model with up to `count` examples of a part of its data, the same every time; None where there is
-        no data at hand. Of a part that is not there the next is taken: test, val, train."""
+    def others(self, count: int, split: str = "test") -> Subject | None:
+        """The same model with up to `count` examples of a split of its data, the same every time; None where there is
+        no data at hand. Of a split that is not there the next is taken: test, val, train."""
         if self.data is None:
             return None
         here = dataclasses.replace(self, whole=self.data)  # so that nobody reads it again
-        names = [part, *(name for name in ("test", "val", "train") if name != part)]
+        names = [split, *(name for name in ("test", "val", "train") if name != split)]
         found = next(self.data.splits[name] for name in names if name in self.data.splits)
         return with_examples(here, found, range(min(count, len(found))))
 
@@ -165,18 +164,27 @@ def _data_of(run: Run) -> DataSet:
     return run.data()
 
 
-def with_examples(subject: Subject, part: Split, rows: Sequence[int]) -> Subject:
-    """The subject with these examples of a part."""
+def with_examples(subject: Subject, split: Split, rows: Sequence[int]) -> Subject:
+    """The subject with these examples of a split."""
     index = torch.as_tensor(list(rows), dtype=torch.int64)
-    batch = next(iter(part.batches([index])))
+    batch = next(iter(split.batches([index])))
     dtype = next((p.dtype for p in subject.model.parameters() if p.is_floating_point()), torch.float32)
     inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in batch.inputs)
-    target = batch.target if part.target is not None else None
-    return dataclasses.replace(subject, inputs=inputs, target=target, part=part, rows=tuple(rows))
+    target = batch.target if split.target is not None else None
+    return dataclasses.replace(subject, inputs=inputs, target=target, split=split, rows=tuple(rows))
+
+
+def with_first(subject: Subject, count: int) -> Subject:
+    """The subject with its first examples alone; a graph stays whole."""
+    if subject.kind == "graph":
+        return subject
+    target = None if subject.target is None else subject.target[:count]
+    inputs = tuple(x[:count] for x in subject.inputs)
+    return dataclasses.replace(subject, inputs=inputs, target=target, rows=subject.rows[:count])
 
 
 def open_run(run: Run, sources: Sequence[Any] = (), options: Mapping[str, str] | None = None) -> Subject:
-    """A run, with new examples through its own preprocessing, or with the first of its test part where none are named.
+    """A run, with new examples through its own preprocessing, or with the first of its test split where none are named.
 
     Where its data is not at hand any more, random examples stand in, and a note says so. Raises what reading raises.
     """
@@ -185,8 +193,8 @@ def open_run(run: Run, sources: Sequence[Any] = (), options: Mapping[str, str] |
         run.model, found, (), preprocessing=run.preprocessing, task=run.task, run=run, options=dict(options or {})
     )
     if sources:
-        part = run.preprocessing.examples(sources)
-        return with_examples(bare, part, range(len(part)))
+        split = run.preprocessing.examples(sources)
+        return with_examples(bare, split, range(len(split)))
     subject = bare.others(FEW)
     if subject is not None:
         return subject
@@ -204,7 +212,8 @@ def open_preset(
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
         model = found.build(found.configure(settings=settings)).eval()
-    return dataclasses.replace(open_model(model, options=options, count=count), preset=found, untrained="model")
+    inputs, notes = _random(found, model, count)
+    return Subject(model, found, inputs, notes=notes, options=dict(options or {}), untrained="model")
 
 
 def open_model(model: nn.Module, *inputs: Tensor, options: Mapping[str, str] | None = None, count: int = 2) -> Subject:
@@ -217,18 +226,21 @@ def open_model(model: nn.Module, *inputs: Tensor, options: Mapping[str, str] | N
     if not of_kind:
         raise ModelError(f"{type(model).__name__} is not one of the models here: views are of those. `cutaway list`.")
     found = nearest(model.config, of_kind)
-    notes: tuple[str, ...] = ()
-    if not inputs:
-        generator = torch.Generator().manual_seed(0)
-        shape = example_shape(found, model.config)
-        shape = (min(TOKENS, *shape),) if kind_taken(found, model.config) in ("text", "seq2seq") else shape
-        inputs = example_inputs(found, model.config, shape, count=count, generator=generator)
-        notes = ("Nothing was learned from data here: the examples are random numbers.",)
-    return Subject(model.eval(), found, inputs, notes=notes, options=dict(options or {}))
+    given, notes = (inputs, ()) if inputs else _random(found, model, count)
+    return Subject(model.eval(), found, given, notes=notes, options=dict(options or {}))
+
+
+def _random(found: Preset, model: nn.Module, count: int) -> tuple[tuple[Tensor, ...], tuple[str, ...]]:
+    """Random examples for the model, the same every time, and a note that says so."""
+    generator = torch.Generator().manual_seed(0)
+    shape = example_shape(found, model.config)
+    shape = (min(TOKENS, *shape),) if kind_taken(found, model.config) in ("text", "seq2seq") else shape
+    inputs = example_inputs(found, model.config, shape, count=count, generator=generator)
+    return inputs, ("Nothing was learned from data here: the examples are random numbers.",)
 
 
 def open_data(model: nn.Module, found: Preset, data: DataSet, task: Task, run: Run | None = None) -> Subject:
-    """A model that learns from data at hand, with the first examples of its test part."""
+    """A model that learns from data at hand, with the first examples of its test split."""
     bare = Subject(model, found, (), preprocessing=data.preprocessing, task=task, run=run, whole=data)
     subject = bare.others(FEW)
     assert subject is not None, "the data is at hand"
@@ -244,4 +256,4 @@ def _like(spec: Spec, model: nn.Module) -> tuple[Tensor, ...]:
     return tuple(x.to(dtype) if x.is_floating_point() else x for x in inputs)
 
 
-__all__ = ["FEW", "Subject", "open_data", "open_model", "open_preset", "open_run", "with_examples"]
+__all__ = ["FEW", "Subject", "open_data", "open_model", "open_preset", "open_run", "with_examples", "with_first"]

@@ -13,12 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..draw import make
 from ..draw.description import Drawing, View, table
-from ..draw.words import count, number, share
+from ..draw.words import count, number, percent
 from ..errors import ModelError, SettingError
 from ..training.checkpoint import load_weights
 from ..training.snapshots import kept
 from . import VIEWS, module_of
+from .looking import spread_over
 from .run.documents import read_metrics
 from .subject import Subject
 
@@ -68,7 +70,7 @@ def view(subject: Subject) -> View:
     """The drawings of another view for each moment."""
     of, most = _asked(subject)
     every = moments_of(subject)
-    moments = _spread(every, most)
+    moments = spread_over(every, most)
     model = copy.deepcopy(subject.model)
     own = {k: v for k, v in subject.options.items() if k not in OPTIONS}
     then = dataclasses.replace(subject, model=model, whole=subject.data, options=own)
@@ -79,7 +81,7 @@ def view(subject: Subject) -> View:
         found.append((moment, _fitting(module_of(of).view(then), most)))
         if len(found) == 1:
             size = len(json.dumps(found[0][1]["drawings"]))
-            moments = _spread([moment, *moments], max(2, min(most, MOST // max(1, size))))[1:]
+            moments = spread_over([moment, *moments], max(2, min(most, MOST // max(1, size))))[1:]
     rows = [_row(then, model, moment, found[0][0]) for moment, _ in found]
     shown = found[-1][1]
     return View(
@@ -87,7 +89,7 @@ def view(subject: Subject) -> View:
         title=f"{shown['title']} over time",
         says=f"{shown['says'].rstrip('.')}, at {len(found)} moments of training, from the first to the last.",
         summary=_said(found, rows, len(every)),
-        table=table({"moment": "text", "loss of these examples": "number", "moved since the first": "share"}, rows),
+        table=table({"moment": "text", "loss of these examples": "number", "moved since the first": "fraction"}, rows),
         drawings=[_choice(found)],
     )
 
@@ -126,13 +128,6 @@ def _asked(subject: Subject) -> tuple[str, int]:
     return of, int(typed)
 
 
-def _spread(moments: list[Moment], most: int) -> list[Moment]:
-    """So many of them at most, the first and the last among them."""
-    if len(moments) <= most:
-        return moments
-    return [moments[round(k * (len(moments) - 1) / (most - 1))] for k in range(most)]
-
-
 def _take(model: nn.Module, moment: Moment) -> None:
     """Give the model the weights of a moment. Raises FileError where they cannot be read."""
     model.load_state_dict(load_weights(moment.path))
@@ -165,14 +160,13 @@ def _moved(before: dict[str, Tensor], now: dict[str, Tensor]) -> float:
 
 
 def _choice(found: list[tuple[Moment, View]]) -> Drawing:
-    return {
-        "kind": "choice",
-        "title": f"{found[0][1]['title']} over time",
-        "label": "moment",
-        "slider": True,
-        "start": len(found) - 1,
-        "options": [{"name": moment.name, "drawings": shown["drawings"]} for moment, shown in found],
-    }
+    return make.choice(
+        f"{found[0][1]['title']} over time",
+        "moment",
+        [{"name": moment.name, "drawings": shown["drawings"]} for moment, shown in found],
+        slider=True,
+        start=len(found) - 1,
+    )
 
 
 def _said(found: list[tuple[Moment, View]], rows: list[list[Any]], every: int) -> str:
@@ -181,5 +175,5 @@ def _said(found: list[tuple[Moment, View]], rows: list[list[Any]], every: int) -
     some = f" {len(found)} of {every} moments are shown." if len(found) < every else ""
     loss = [row[1] for row in (rows[0], rows[-1])]
     went = f" The loss of these examples goes from {number(loss[0])} to {number(loss[1])}" if None not in loss else ""
-    moved = f"{went}, and weights move by {share(rows[-1][2])} of their size." if went else ""
+    moved = f"{went}, and weights move by {percent(rows[-1][2])} of their size." if went else ""
     return f"At {first.name}: {before['summary']} At {last.name}: {after['summary']}{moved}{some}"

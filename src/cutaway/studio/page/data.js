@@ -165,7 +165,7 @@ function namesOf(found) {
 }
 
 /**
- * A toy with its picture, as one of several to choose from.
+ * A toy with its drawing, as one of several to choose from.
  * @param {import("./settings.js").DataChoice} toy @param {() => void} chosen
  */
 function card(toy, chosen) {

@@ -22,11 +22,11 @@ export function upload(file) {
 }
 
 /**
- * Hand over a picture to be tried.
- * @param {Blob} picture
+ * Hand over an image to be tried.
+ * @param {Blob} image
  */
-export function showPicture(picture) {
-  return sent("picture", { headers: { "Content-Type": "application/octet-stream" }, body: picture });
+export function showImage(image) {
+  return sent("image", { headers: { "Content-Type": "application/octet-stream" }, body: image });
 }
 
 /**

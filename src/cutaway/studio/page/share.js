@@ -7,7 +7,7 @@ import { named } from "./words.js";
 const PARTS = {
   play: "Play, step, reset", back: "Looking back", toys: "Toys", sets: "Data sets", upload: "Own files",
   weights: "Weights by hand", views: "Choice of views", compare: "Compare", curve: "Curve of the loss",
-  figures: "Metrics", save: "Save", tour: "Tour", try: "Try it yourself",
+  metrics: "Metrics", save: "Save", tour: "Tour", try: "Try it yourself",
 }; // prettier-ignore
 
 /** What of the page may be hidden: its parts, then each setting that it shows. */

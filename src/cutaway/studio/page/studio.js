@@ -7,7 +7,7 @@ import { keeping } from "./keep.js";
 import { learnedPanel, title } from "./learned.js";
 import { modelPanel } from "./model.js";
 import { player, put } from "./player.js";
-import { ask, listen, showPicture } from "./server.js";
+import { ask, listen, showImage } from "./server.js";
 import { isLive, onData, rebuilt } from "./settings.js";
 import { commandFor, sharing } from "./share.js";
 import { alike, changes, ofPage, read, sorted, untrained, write } from "./state.js";
@@ -64,7 +64,7 @@ const model = modelPanel(inside("model"), choices, changed, (side) => {
 const training = trainingPanel(inside("training"), choices, changed, weights.list.root);
 const trying = tryPanel({
   asked: (given) => sides().forEach((side) => tryOn(side, given)),
-  picture: (blob) => /** @type {Promise<{ picture: number }>} */ (showPicture(blob)),
+  image: (blob) => /** @type {Promise<{ image: number }>} */ (showImage(blob)),
   remembered(page) {
     state = { ...state, page: { ...state.page, ...page } };
     rememberSoon(undefined);

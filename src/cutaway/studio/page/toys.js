@@ -33,7 +33,7 @@ const SHAPES = {
 };
 
 /**
- * A picture of the toy, or nothing where its shape is not known here.
+ * A drawing of the toy, or nothing where its shape is not known here.
  * @param {string} name
  */
 export function stamp(name) {

@@ -1,4 +1,4 @@
-// The third column: what can be set while it trains, the figures, and the loss as it falls.
+// The third column: what can be set while it trains, the metrics, and the loss as it falls.
 
 import { html } from "../draw/dom.js";
 import { count } from "../draw/format.js";
@@ -17,12 +17,12 @@ import { figure, named } from "./words.js";
 export function trainingPanel(root, choices, changed, byHand) {
   const [shown, more] = ofTraining(choices).map((settings) => settings.map((one) => control(one, changed)));
   const curve = html("div", { class: "curve-of-loss", "data-control": "curve" });
-  const figures = html("dl", { class: "measures", "data-control": "figures" });
+  const metrics = html("dl", { class: "measures", "data-control": "metrics" });
   const when = html("p", { class: "hint when" });
   const notes = html("ul", { class: "notes" });
   const own = html("div", { class: "settings" }, ...shown.map((one) => one.root), ...folded("More of training", more));
   const settings = html("details", { class: "more", open: "" }, html("summary", {}, "Settings"), own);
-  root.append(figures, when, curve, settings, byHand, notes);
+  root.append(metrics, when, curve, settings, byHand, notes);
   /** @type {HTMLElement | null} */
   let section = null;
   let drawn = "";
@@ -35,7 +35,7 @@ export function trainingPanel(root, choices, changed, byHand) {
     },
     /** @param {import("./words.js").Frame} a @param {import("./words.js").Frame | null} b */
     show(a, b) {
-      measures(figures, a, b);
+      measures(metrics, a, b);
       const stale = [a, b].find((each) => each && each.measured != null && each.measured !== each.at);
       put(when, stale ? `Validation metrics of step ${count(stale.measured ?? 0)}` : "");
       const said = [...new Set([...(a.notes ?? []), ...(b?.notes ?? [])])];
@@ -53,15 +53,15 @@ export function trainingPanel(root, choices, changed, byHand) {
 }
 
 /**
- * The figures of one or two models, under each other.
+ * The metrics of one or two models, under each other.
  * @param {HTMLElement} list @param {import("./words.js").Frame} a @param {import("./words.js").Frame | null} b
  */
 function measures(list, a, b) {
   const sides = b ? [a, b] : [a];
-  const names = Object.keys({ ...a.figures, ...b?.figures });
+  const names = Object.keys({ ...a.metrics, ...b?.metrics });
   const rows = [
     ...(b ? [["", "A", "B"]] : []),
-    ...names.map((name) => [named(name), ...sides.map((each) => figure(name, each.figures?.[name]))]),
+    ...names.map((name) => [named(name), ...sides.map((each) => figure(name, each.metrics?.[name]))]),
     ["Training loss", ...sides.map((each) => figure("loss", each.loss?.train))],
     ["Validation loss", ...sides.map((each) => figure("loss", each.loss?.val))],
   ];
@@ -72,7 +72,7 @@ function measures(list, a, b) {
 }
 
 /**
- * The loss of one model, or of two in one picture, as a view like any other.
+ * The loss of one model, or of two in one drawing, as a view like any other.
  * @param {import("./words.js").Frame} a @param {import("./words.js").Frame | null} b
  * @returns {import("../draw/view.js").View}
  */
@@ -81,10 +81,10 @@ export function lossView(a, b) {
     if (!frame) return [];
     const { step = [], train = [], val = [] } = frame.history ?? {};
     const mark = b ? `${"AB"[i]} ` : "";
-    // Without a part each curve has a colour and a dash of its own: that tells four of them apart.
-    return [["train", train], ["val", val]].map(([part, values]) => ({
-      name: `${mark}${part}`,
-      ...(b ? {} : { part }),
+    // Without a split each curve has a colour and a dash of its own: that tells four of them apart.
+    return [["train", train], ["val", val]].map(([split, values]) => ({
+      name: `${mark}${split}`,
+      ...(b ? {} : { split }),
       points: step.map((at, k) => [at, values[k] ?? null]).filter(([, value]) => value !== null),
     })).filter((one) => one.points.length > 0);
   });

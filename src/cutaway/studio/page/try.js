@@ -1,7 +1,7 @@
-// Something of one's own for the model as it stands: a text, a drawing, a picture, the beginning of a text.
+// Something of one's own for the model as it stands: a text, a drawing, an image, the beginning of a text.
 
 import { html } from "../draw/dom.js";
-import { share } from "../draw/format.js";
+import { percent } from "../draw/format.js";
 import { failing, throttled } from "./controls.js";
 import { put } from "./player.js";
 
@@ -9,7 +9,7 @@ import { put } from "./player.js";
  * @typedef {{ kind: "image" | "text" | "masked" | "next" | "pairs", like?: string, dark?: boolean }} Way
  * @typedef {{ answers?: { name: string, probability?: number, score?: number }[], said?: string, column?: string,
  *   samples?: string[], prompt?: string, seen?: string, notes?: string[], error?: string }} Tried
- * @typedef {{ text?: string, temperature?: number, count?: number, picture?: number }} Asked
+ * @typedef {{ text?: string, temperature?: number, count?: number, image?: number }} Asked
  */
 
 const SIDE = 280; // pixels of the canvas
@@ -17,11 +17,11 @@ const PEN = 22;
 const ASKS = {
   text: "Type a text: what does the model say of it?", pairs: "Type a source: what does it become?",
   masked: "Type a text with [MASK] where a word is hidden", next: "The beginning of a text, to be gone on with",
-  image: "Draw, or drop a picture here",
+  image: "Draw, or drop an image here",
 }; // prettier-ignore
 
 /**
- * @param {{ asked: (given: Asked) => void, picture: (blob: Blob) => Promise<Asked>,
+ * @param {{ asked: (given: Asked) => void, image: (blob: Blob) => Promise<Asked>,
  *   remembered: (page: Record<string, string>) => void }} told
  */
 export function tryPanel(told) {
@@ -74,7 +74,7 @@ export function tryPanel(told) {
   for (const input of [area, heat, count]) input.addEventListener("input", () => tell(undefined));
   heat.addEventListener("input", () => put(warm, heat.value));
 
-  // --- a picture ---
+  // --- an image ---
 
   const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   /** @param {boolean} dark */
@@ -91,16 +91,16 @@ export function tryPanel(told) {
   async function send(blob) {
     problem.say("");
     try {
-      told.asked(await told.picture(blob));
+      told.asked(await told.image(blob));
     } catch (error) {
       problem.say(error instanceof Error ? error.message : String(error));
     }
   }
-  /** @param {File | null | undefined} picture */
-  async function take(picture) {
-    if (!picture) return;
-    await send(picture);
-    const shown = await createImageBitmap(picture).catch(() => null);
+  /** @param {File | null | undefined} image */
+  async function take(image) {
+    if (!image) return;
+    await send(image);
+    const shown = await createImageBitmap(image).catch(() => null);
     if (!shown) return;
     wipe(way?.dark ?? false);
     const scale = Math.min(SIDE / shown.width, SIDE / shown.height);
@@ -159,9 +159,9 @@ export function tryPanel(told) {
       root.hidden = way === null;
       if (way === null) return anew;
       if (anew) {
-        const picture = way.kind === "image";
-        written.hidden = picture;
-        drawn.hidden = !picture;
+        const image = way.kind === "image";
+        written.hidden = image;
+        drawn.hidden = !image;
         sampling.hidden = way.kind !== "next";
         put(label, ASKS[way.kind]);
         area.placeholder = way.like ?? "";
@@ -169,7 +169,7 @@ export function tryPanel(told) {
         if (page.temperature && Number.isFinite(Number(page.temperature))) heat.value = page.temperature;
         if (page.tokens && Number.isFinite(Number(page.tokens))) count.value = page.tokens;
         put(warm, heat.value);
-        if (picture) wipe(way.dark ?? false);
+        if (image) wipe(way.dark ?? false);
         results.replaceChildren();
         problem.say("");
       }
@@ -222,7 +222,7 @@ function bars(answers) {
     const bar = html("span", { class: "bar" }, html("i", {}));
     const size = probability ?? Math.max(0, (score ?? 0) / largest);
     /** @type {HTMLElement} */ (bar.firstElementChild).style.setProperty("width", `${100 * size}%`);
-    const value = probability === undefined ? String(score) : share(probability);
+    const value = probability === undefined ? String(score) : percent(probability);
     return html("li", {}, html("span", { class: "name" }, visible(name)), bar, html("span", { class: "value" }, value));
   });
   return html("ol", { class: "bars" }, ...rows);

@@ -1,10 +1,10 @@
 // What happens, in plain words.
 
-import { count, number, share } from "../draw/format.js";
+import { count, number, percent } from "../draw/format.js";
 
 /**
  * @typedef {{ side: string, epoch: number, step: number, at: number, playing: boolean, replaying?: boolean, to_end?: boolean,
- *   rate: number, measured?: number | null, loss: { train: number | null, val: number | null }, figures: Record<string, number>,
+ *   rate: number, measured?: number | null, loss: { train: number | null, val: number | null }, metrics: Record<string, number>,
  *   history: { step: number[], train: (number | null)[], val: (number | null)[] }, snapshots: number[],
  *   views: import("../draw/view.js").View[], names: { weights?: { name: string, shape: number[] }[],
  *   views?: string[], layers?: string[], examples?: number }, notes: string[], state: Record<string, string>,
@@ -36,7 +36,7 @@ export function named(key) {
 /** @param {string} name @param {number | null | undefined} value a figure, as people write it */
 export function figure(name, value) {
   if (value === null || value === undefined) return "–";
-  return SHARES.test(name) && value >= 0 && value <= 1 ? share(value) : number(value);
+  return SHARES.test(name) && value >= 0 && value <= 1 ? percent(value) : number(value);
 }
 
 /**
@@ -69,11 +69,11 @@ export function pace({ playing, replaying, rate, step }) {
 
 /** @param {Frame} frame all of it in a sentence or two, to be heard */
 export function spoken(frame) {
-  const figures = Object.entries(frame.figures ?? {}).map(([name, value]) => `${named(name)} ${figure(name, value)}.`);
+  const metrics = Object.entries(frame.metrics ?? {}).map(([name, value]) => `${named(name)} ${figure(name, value)}.`);
   const losses = [["Training loss", frame.loss?.train], ["Validation loss", frame.loss?.val]]
     .filter(([, value]) => typeof value === "number")
     .map(([name, value]) => `${name} ${number(Number(value))}.`);
-  return [`${progress(frame)}, ${pace(frame).toLowerCase()}.`, ...losses, ...figures].join(" ");
+  return [`${progress(frame)}, ${pace(frame).toLowerCase()}.`, ...losses, ...metrics].join(" ");
 }
 
 /**

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...draw import make
 from ...draw.description import Drawing, View, table
-from ...draw.words import UNKNOWN, count, plural, share
+from ...draw.words import UNKNOWN, count, percent, plural
 
 MOST_CLASSES = 100  # beyond these a matrix cannot be read, and the commonest confusions stand alone
 SHOWN_CONFUSIONS = 12
@@ -41,7 +42,7 @@ def confusion(classes: dict[str, Any]) -> View:
         says=says,
         summary=summary,
         table=table(
-            {"actual": "text", "predicted": "text", "examples": "count", "fraction of actual": "share"},
+            {"actual": "text", "predicted": "text", "examples": "count", "fraction of actual": "fraction"},
             [list(c) for c in cells],
         ),
         drawings=drawings,
@@ -49,11 +50,10 @@ def confusion(classes: dict[str, Any]) -> View:
 
 
 def _commonest(wrong: list[Confusion]) -> Drawing:
-    return {
-        "kind": "rows",
-        "title": "Commonest confusions, actual → predicted",
-        "columns": [{"name": "examples", "format": "count", "mark": "bar"}],
-        "rows": [
+    return make.rows(
+        "Commonest confusions, actual → predicted",
+        [make.bar("examples")],
+        [
             {
                 "label": f"{c[0]} → {c[1]}",
                 "cells": [{"value": c[2]}],
@@ -61,13 +61,13 @@ def _commonest(wrong: list[Confusion]) -> Drawing:
             }
             for c in wrong
         ],
-    }
+    )
 
 
 def _of_row(c: Confusion) -> str:
     """3 of 35, 8.6 %."""
     _, _, n, fraction = c
-    return f"{count(n)} of {count(n / fraction)}, {share(fraction)}"
+    return f"{count(n)} of {count(n / fraction)}, {percent(fraction)}"
 
 
 def per_class(classes: dict[str, Any], split: str) -> View:
@@ -77,14 +77,13 @@ def per_class(classes: dict[str, Any], split: str) -> View:
     order = sorted(found, key=lambda c: (c["recall"]["value"], -c["count"])) + absent
     lows = [c[f]["low"] for c in order for f in METRICS if c[f]["low"] is not None]
     domain = [math.floor(10 * min(lows, default=0.0)) / 10, 1]
-    drawing = {
-        "kind": "rows",
-        "title": "Metrics of each class",
-        "columns": [
-            {"name": name, "format": "share", "mark": "dot", "part": split, "domain": domain}
+    drawing = make.rows(
+        "Metrics of each class",
+        [
+            {"name": name, "format": "fraction", "mark": "dot", "split": split, "domain": domain}
             for name in METRICS.values()
         ],
-        "rows": [
+        [
             {
                 "label": c["name"],
                 "note": count(c["count"]),
@@ -96,10 +95,10 @@ def per_class(classes: dict[str, Any], split: str) -> View:
             }
             for c in order
         ],
-    }
+    )
     columns = {"class": "text", "examples": "count"}
     for name in METRICS.values():
-        columns |= {name: "share", f"{name} from": "share", f"{name} to": "share"}
+        columns |= {name: "fraction", f"{name} from": "fraction", f"{name} to": "fraction"}
     rows = [[c["name"], c["count"], *(c[f][k] for f in METRICS for k in ("value", "low", "high"))] for c in order]
     says = (
         "Recall is the fraction of a class that was found, precision the fraction of its calls that were right, "
@@ -123,7 +122,7 @@ def _extremes(order: list[dict[str, Any]]) -> str:
         return "No class has an example in this split."
     low, high = order[0], order[-1]
     if low["recall"]["value"] == high["recall"]["value"]:
-        return f"Every class has a recall of {share(low['recall']['value'])}."
+        return f"Every class has a recall of {percent(low['recall']['value'])}."
     return (
         f"Recall is lowest for {low['name']}, {_with_interval(low['recall'])}, "
         f"and highest for {high['name']}, {_with_interval(high['recall'])}."
@@ -135,4 +134,4 @@ def _with_interval(m: dict[str, float | None]) -> str:
     value, low, high = m["value"], m["low"], m["high"]
     if value is None:
         return UNKNOWN
-    return share(value) + (f" ({share(low)} – {share(high)})" if low is not None and high is not None else "")
+    return percent(value) + (f" ({percent(low)} – {percent(high)})" if low is not None and high is not None else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...draw import make
 from ...draw.description import Drawing, View, table
 from ...draw.words import count, number, plural
 
@@ -104,24 +105,20 @@ def _window(window: dict[str, Any], column: str, key: str) -> Drawing:
     drawing = _lines(
         f"{column}, {window['name']}", "step", {k: [[x, y] for x, y in zip(steps, c)] for k, c in curves.items()}
     )
-    drawing["series"][-1]["part"] = COLOURS["linear"]  # whichever is the best: the axis has room for one more colour
+    drawing["series"][-1]["split"] = COLOURS["linear"]  # whichever is the best: the axis has room for one more colour
     return {**drawing, "mark": {"x": 0, "label": "forecast"}}
 
 
 def _lines(title: str, x: str, curves: dict[str, list[list[Any]]], zero: bool = False) -> Drawing:
-    return {
-        "kind": "lines",
-        "title": title,
-        "x": x,
-        "format": "number",
-        "log": False,
-        "zero": zero,
-        "series": [
-            {"name": SHORT.get(key, key), "part": COLOURS.get(key, ""), "points": points}
+    return make.lines(
+        title,
+        x,
+        [
+            {"name": SHORT.get(key, key), "split": COLOURS.get(key, ""), "points": points}
             for key, points in curves.items()
         ],
-        "mark": None,
-    }
+        zero=zero,
+    )
 
 
 def _unit(forecast: dict[str, Any]) -> str:

@@ -6,8 +6,9 @@ import itertools
 import shlex
 from typing import Any
 
+from ...draw import make
 from ...draw.description import Drawing, View, table
-from ...draw.words import UNKNOWN, count, duration, metric, moment, plural, share, written
+from ...draw.words import UNKNOWN, count, duration, metric, moment, percent, plural, written
 from .chosen import settings, text
 from .documents import INSIDE, Cell
 
@@ -63,16 +64,15 @@ def _lines(
     log: bool = False,
     zero: bool = False,
 ) -> Drawing:
-    return {
-        "kind": "lines",
-        "title": name[:1].upper() + name[1:],
-        "x": "epoch",
-        "format": format,
-        "log": log,
-        "zero": zero,
-        "series": [{"name": split, "part": split, "points": points} for split, points in splits.items()],
-        "mark": {"x": best, "label": f"best, epoch {count(best)}"} if best else None,
-    }
+    return make.lines(
+        name[:1].upper() + name[1:],
+        "epoch",
+        [{"name": split, "split": split, "points": points} for split, points in splits.items()],
+        format=format,
+        log=log,
+        zero=zero,
+        mark={"x": best, "label": f"best, epoch {count(best)}"} if best else None,
+    )
 
 
 def _points(metrics: list[dict[str, Cell]], epochs: list[Any], name: str) -> list[list[Any]]:
@@ -127,7 +127,7 @@ def data(run: dict[str, Any]) -> View:
     total = sum(splits.values()) or 1
     drawings: list[Drawing] = [
         {
-            "kind": "shares",
+            "kind": "fractions",
             "title": "Examples in each split",
             "parts": [{"name": name, "value": n} for name, n in splits.items()],
         }
@@ -148,14 +148,14 @@ def data(run: dict[str, Any]) -> View:
         heads = list(dict.fromkeys(name for column in columns for name in column))
         rows = [[column.get(h) for h in heads] for column in columns]
         drawings.append({"kind": "prose", "title": "Columns", "table": table(dict.fromkeys(heads, "text"), rows)})
-    each = ", ".join(f"{count(n)} {name} ({share(n / total)})" for name, n in splits.items())
+    each = ", ".join(f"{count(n)} {name} ({percent(n / total)})" for name, n in splits.items())
     return View(
         id="data",
         title="Data",
         says="The model learns from the train split; val chooses among epochs; test is opened once, at the end.",
         summary=f"{plural(sum(splits.values()), 'example')} of {about['name']}: {each}.",
         table=table(
-            {"split": "text", "examples": "count", "fraction": "share"},
+            {"split": "text", "examples": "count", "fraction": "fraction"},
             [[name, n, n / total] for name, n in splits.items()],
         ),
         drawings=drawings,
@@ -166,7 +166,7 @@ def _spread(columns: list[dict[str, Any]], rows: int) -> Drawing:
     """A small histogram of each column."""
     items = []
     for column in columns:
-        gaps = f"{share(column['missing'] / max(rows, 1))} missing" if column["missing"] else ""
+        gaps = f"{percent(column['missing'] / max(rows, 1))} missing" if column["missing"] else ""
         different = f", {plural(column['different'], 'value')}" if "different" in column else ""
         keys = ("name", "counts", "ends", "labels", "missing")
         shown = {key: column[key] for key in keys if key in column}
@@ -183,14 +183,10 @@ def network(layers: dict[str, Any], folder: str = "", inside: bool = False) -> V
     alone."""
     rows = layers["rows"]
     tree: Drawing | None = layers.get("tree")
-    drawing: Drawing = tree or {
-        "kind": "rows",
-        "title": "Parameters and multiply-adds of each layer",
-        "columns": [
-            {"name": "parameters", "format": "count", "mark": "bar"},
-            {"name": "multiply-adds", "format": "count", "mark": "bar"},
-        ],
-        "rows": [
+    drawing: Drawing = tree or make.rows(
+        "Parameters and MACs of each layer",
+        [make.bar("parameters"), make.bar("MACs")],
+        [
             {
                 "label": row["name"],
                 "note": _shape(row["shape"]),
@@ -199,8 +195,8 @@ def network(layers: dict[str, Any], folder: str = "", inside: bool = False) -> V
             }
             for row in rows
         ],
-    }
-    multiply_adds = f"{written(layers['multiply_adds'], 'count')} multiply-adds"
+    )
+    multiply_adds = f"{written(layers['multiply_adds'], 'count')} MACs (multiply-adds)"
     if not layers.get("complete", True):
         multiply_adds = f"at least {multiply_adds} (those of some layers are unknown)"
     return View(
@@ -215,7 +211,7 @@ def network(layers: dict[str, Any], folder: str = "", inside: bool = False) -> V
                 "type": "text",
                 "output": "text",
                 "parameters": "count",
-                "multiply-adds": "count",
+                "MACs": "count",
                 "receptive field": "count",
             },
             [
@@ -239,7 +235,7 @@ def _costs(row: dict[str, Any]) -> list[str]:
         f"{row['name']}, {row['type']}",
         f"gives {_shape(row['shape'])}",
         f"{written(row['parameters'], 'count')} parameters",
-        f"{written(row['multiply_adds'], 'count')} multiply-adds",
+        f"{written(row['multiply_adds'], 'count')} MACs",
     ]
     field = row.get("receptive_field")
     return [*said, f"sees {count(field)} × {count(field)} of the input"] if field else said

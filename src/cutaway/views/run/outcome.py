@@ -5,8 +5,11 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+import numpy as np
+
+from ...data.splits import split_hash
 from ...draw.description import Drawing, View, table
-from ...draw.words import metric, number, plural, share, written
+from ...draw.words import metric, number, percent, plural, written
 
 NOUNS = {
     "image": "image",
@@ -18,7 +21,6 @@ NOUNS = {
     "video": "video",
     "graph": "node",
 }
-ONE_FOR_ALL = {"xor"}  # named data whose few examples are training, validation and test split alike
 TASK_NOUNS = {"language modelling": "window", "forecasting": "forecast", "tagging": "sentence"}
 SHOWN = 160  # characters of a text in the gallery
 
@@ -44,13 +46,19 @@ def trust(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
     """How far the metrics can be trusted: the test split is opened once, the others had a say in training."""
     split = evaluation["split"]
     these = f"the {plural(evaluation['count'], f'{split} {noun(run)}')}"
-    if run["data"].get("source") in ONE_FOR_ALL:
+    if _all_alike(run["data"]):
         return f"Tested on {these}, from which it learned too: there are no others."
     if split == "test":
         return f"Tested once, at the end, on {these}, which had no part in training."
     if split == "val":
         return f"There is no test split: {these} also chose the weights, so the metrics flatter."
     return f"There is no other split: the model learned from {these}, so the metrics flatter."
+
+
+def _all_alike(data: dict[str, Any]) -> bool:
+    """Whether every example is in every split, as those of a truth table are."""
+    sizes = data["splits"]
+    return len(sizes) > 1 and split_hash({name: np.arange(n) for name, n in sizes.items()}) == data.get("split_hash")
 
 
 def phrase(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
@@ -86,9 +94,9 @@ def figure(run: dict[str, Any], evaluation: dict[str, Any]) -> Drawing:
         "title": f"{name[:1].upper()}{name[1:]} on the {evaluation['split']} split",
         "phrase": phrase(run, evaluation),
         "format": format,
-        "part": evaluation["split"],
+        "split": evaluation["split"],
         **evaluation["metrics"][key],
-        "end": 1 if format == "share" else None,
+        "end": 1 if format == "fraction" else None,
         "baseline": evaluation.get("baseline"),
     }
 
@@ -115,7 +123,7 @@ def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
         "example": "text",
         "actual": "text",
         "predicted": "text",
-        "confidence": "share",
+        "confidence": "fraction",
         "loss": "number",
     }
     columns = list(
@@ -164,7 +172,7 @@ def _gallery(title: str, examples: list[dict[str, Any]], evaluation: dict[str, A
         "items": [
             {
                 "name": m["name"],
-                "picture": m["picture"],
+                "image": m["picture"],
                 "words": " → ".join(dict.fromkeys(_said(m, evaluation))),
                 "note": _sure(m),
                 "lines": [textwrap.shorten(f"{k} {v}", SHOWN, placeholder=" …") for k, v in _columns(m, evaluation)],
@@ -190,7 +198,7 @@ def _said(mistake: dict[str, Any], evaluation: dict[str, Any]) -> tuple[str, str
 
 
 def _sure(mistake: dict[str, Any]) -> str:
-    return f"{share(mistake['confidence'])} sure" if mistake["confidence"] is not None else ""
+    return f"{percent(mistake['confidence'])} sure" if mistake["confidence"] is not None else ""
 
 
 def _cells(mistake: dict[str, Any], columns: list[str]) -> list[str | None]:

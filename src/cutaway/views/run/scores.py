@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ...draw import make
 from ...draw.description import Drawing, View, table
-from ...draw.words import UNKNOWN, count, number, share
+from ...draw.words import UNKNOWN, count, number, percent
 
 GRID = np.linspace(0, 1, 101).tolist()  # where tasks/scores.py has read the curves off
 Curve = dict[str, Any]
@@ -82,24 +83,20 @@ def _decides(operating: dict[str, Any]) -> str:
 
 
 def _over(title: str, x: str, curves: dict[str, list[Any]], two: bool) -> Drawing:
-    return {
-        "kind": "lines",
-        "title": title,
-        "x": x,
-        "x_format": "share",
-        "format": "share",
-        "log": False,
-        "zero": True,
-        "series": [
-            {"name": "model" if two else name, "points": points, **({"part": "test"} if two else {})}
+    return make.lines(
+        title,
+        x,
+        [
+            {"name": "model" if two else name, "points": points, **({"split": "test"} if two else {})}
             for name, points in curves.items()
         ],
-        "mark": None,
-    }
+        x_format="fraction",
+        format="fraction",
+    )
 
 
 def _grey(name: str, values: list[float]) -> dict[str, Any]:
-    return {"name": name, "part": "train", "points": _at(values)}
+    return {"name": name, "split": "train", "points": _at(values)}
 
 
 def _at(values: list[float]) -> list[list[float]]:
@@ -117,9 +114,9 @@ def _best(curve: Curve) -> str:
     operating = curve.get("operating")
     if operating:
         precision = operating["precision"]
-        said += f" Where it decides it finds {share(operating['recall'])} of them, and takes "
-        said += f"{share(operating['false_positives'])} of the others for one"
-        said += f"; {share(precision)} of those that it calls so are." if precision is not None else "."
+        said += f" Where it decides it finds {percent(operating['recall'])} of them, and takes "
+        said += f"{percent(operating['false_positives'])} of the others for one"
+        said += f"; {percent(precision)} of those that it calls so are." if precision is not None else "."
     return said
 
 
@@ -164,26 +161,24 @@ def calibration(found: dict[str, Any], total: int) -> View:
         says=f"Over {of}, {was}, in tenths; on the line a probability means what it says, below it the model is too "
         f"sure. The expected calibration error is the mean distance from the line, weighted by examples; few examples "
         f"make it larger than it is.{_choice(found['examples'], total)}",
-        summary=f"Expected calibration error {share(error['value'])} ({share(error['low'])} – {share(error['high'])}); "
-        f"Brier score {number(round(found['brier'], 4))}. {_sure(bins)}",
+        summary=f"Expected calibration error {percent(error['value'])} "
+        f"({percent(error['low'])} – {percent(error['high'])}); Brier score {number(round(found['brier'], 4))}. "
+        f"{_sure(bins)}",
         table=table(
-            {"said": "share", "was": "share", "examples": "count"}, [[b["said"], b["was"], b["count"]] for b in bins]
+            {"said": "fraction", "was": "fraction", "examples": "count"},
+            [[b["said"], b["was"], b["count"]] for b in bins],
         ),
         drawings=[
-            {
-                "kind": "lines",
-                "title": "Reliability: how often it was so",
-                "x": "said probability",
-                "x_format": "share",
-                "format": "share",
-                "log": False,
-                "zero": True,
-                "series": [
-                    {"name": "exact", "part": "train", "points": [[0, 0], [1, 1]]},
-                    {"name": "model", "part": "test", "points": [[b["said"], b["was"]] for b in bins]},
+            make.lines(
+                "Reliability: how often it was so",
+                "said probability",
+                [
+                    {"name": "exact", "split": "train", "points": [[0, 0], [1, 1]]},
+                    {"name": "model", "split": "test", "points": [[b["said"], b["was"]] for b in bins]},
                 ],
-                "mark": None,
-            },
+                x_format="fraction",
+                format="fraction",
+            ),
             {
                 "kind": "histogram",
                 "title": "Examples by said probability",
@@ -191,7 +186,7 @@ def calibration(found: dict[str, Any], total: int) -> View:
                 "counts": found["counts"],
                 "of": "probability",
                 "x": "said probability",
-                "x_format": "share",
+                "x_format": "fraction",
             },
         ],
     )
@@ -203,7 +198,7 @@ def _sure(bins: list[dict[str, Any]]) -> str:
     apart = sum(b["count"] * (b["said"] - b["was"]) for b in bins) / total
     if abs(apart) < 0.01:
         return "All in all it is as sure as it may be."
-    return f"All in all it is {'too sure' if apart > 0 else 'less sure than it may be'}, by {share(abs(apart))}."
+    return f"All in all it is {'too sure' if apart > 0 else 'less sure than it may be'}, by {percent(abs(apart))}."
 
 
 # --- importance -----------------------------------------------------------------------------------------------
@@ -215,8 +210,8 @@ def importance(found: dict[str, Any], split: str) -> View:
     """What is lost where a column is shuffled."""
     columns = found["columns"]
     rmse = found["metric"] == "rmse"
-    format = "number" if rmse else "share"
-    written = number if rmse else share
+    format = "number" if rmse else "fraction"
+    written = number if rmse else percent
     lost = "RMSE gained" if rmse else "accuracy lost"
     ends = [x for c in columns for x in (c["low"], c["high"], 0.0)]
     low, high = min(ends), max(ends)
@@ -244,20 +239,19 @@ def importance(found: dict[str, Any], split: str) -> View:
             [[c["name"], c["value"], c["low"], c["high"]] for c in columns],
         ),
         drawings=[
-            {
-                "kind": "rows",
-                "title": f"{lost.capitalize() if not rmse else lost} by shuffling"
+            make.rows(
+                f"{lost.capitalize() if not rmse else lost} by shuffling"
                 + (f", the first {SHOWN} of {count(len(columns))}" if len(columns) > SHOWN else ""),
-                "columns": [
+                [
                     {
                         "name": lost,
                         "format": format,
                         "mark": "dot",
-                        "part": split,
+                        "split": split,
                         "domain": [low, high if high > low else low + 1],
                     }
                 ],
-                "rows": [
+                [
                     {
                         "label": c["name"],
                         "cells": [{"value": c["value"], "low": c["low"], "high": c["high"]}],
@@ -269,6 +263,6 @@ def importance(found: dict[str, Any], split: str) -> View:
                     }
                     for c in columns[:SHOWN]
                 ],
-            }
+            )
         ],
     )

@@ -2,16 +2,16 @@
 
 import { heading } from "./axes.js";
 import { canvas, svg, textWidth } from "./dom.js";
-import { count, share } from "./format.js";
+import { count, percent } from "./format.js";
 import { apart } from "./scale.js";
 
-/** @typedef {{ title: string, parts: { name: string, value: number }[] }} Shares */
+/** @typedef {{ title: string, parts: { name: string, value: number }[] }} Fractions */
 
 /**
- * @param {Shares} spec @param {number} width
+ * @param {Fractions} spec @param {number} width
  * @returns {import("./explore.js").Drawn}
  */
-export function shares({ title, parts }, width) {
+export function fractions({ title, parts }, width) {
   const total = parts.reduce((sum, p) => sum + p.value, 0) || 1;
   let at = 0;
   const boxes = parts.map((p) => {
@@ -26,14 +26,14 @@ export function shares({ title, parts }, width) {
     92,
     heading(title),
     ...boxes.flatMap((b, i) => [
-      svg("rect", { class: `bar part-${b.name}`, x: b.x, y: 28, width: Math.max(b.width - 2, 1), height: 18, rx: 2 }),
-      svg("text", { class: `label part-${b.name}`, x: centres[i] - sizes[i] / 2, y: 66 }, b.name),
+      svg("rect", { class: `bar split-${b.name}`, x: b.x, y: 28, width: Math.max(b.width - 2, 1), height: 18, rx: 2 }),
+      svg("text", { class: `label split-${b.name}`, x: centres[i] - sizes[i] / 2, y: 66 }, b.name),
       svg("text", { class: "name", x: centres[i] - sizes[i] / 2, y: 84 }, count(b.value)),
     ]),
   );
   const targets = boxes.map((b) => ({
     box: [b.x, 28, b.width - 2, 18],
-    tip: [b.name, `${count(b.value)} examples, ${share(b.value / total)}`],
+    tip: [b.name, `${count(b.value)} examples, ${percent(b.value / total)}`],
   }));
   return { svg: drawing, targets, columns: 1 };
 }
