@@ -122,7 +122,7 @@ def test_series_of_another_shape_are_rejected(shape: tuple[int, ...]) -> None:
 )
 def test_what_cannot_be_is_said_by_name(changes: dict[str, int], words: str) -> None:
     with pytest.raises(ModelError, match=words):
-        dataclasses.replace(SMALL, **changes)  # type: ignore[arg-type]  # sizes
+        forecaster(**changes)
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -61,6 +61,9 @@ class Config(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
+
+    def check(self) -> None:
+        """Raise ModelError where settings contradict each other; before the data is known they cannot be judged."""
         words = f"at most the {self.steps} steps of the series"
         require(self.patch_size <= self.steps, "patch_size", self.patch_size, words)
         if self.horizon:
@@ -121,6 +124,7 @@ class PatchTST(Network):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
+        config.check()
         self.config = config
         self.patches = nn.Linear(config.patch_size, config.dim)  # W_p
         self.positions = nn.Parameter(torch.empty(config.tokens, config.dim))  # W_pos
