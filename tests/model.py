@@ -5,6 +5,7 @@ Its own tests, what is held of every model for its first and its last preset, an
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -25,6 +26,14 @@ OF_EVERY_MODEL = (  # files whose tests go by the presets' names
 )
 
 
+def own_tests(name: str) -> list[Path]:
+    """The files of tests named after it, else those that several share, which import it or name its presets."""
+    named = [path for folder in ("models", "oracles") if (path := HERE / folder / f"test_{name}.py").is_file()]
+    names = "|".join(re.escape(p.name) for p in presets().values() if p.module.__name__.endswith(f".{name}"))
+    of_it = re.compile(rf"^from cutaway\.models(\.{name} import|.* import .*\b{name}\b)|\"({names})\"", re.MULTILINE)
+    return named or [path for path in sorted((HERE / "models").glob("test_*.py")) if of_it.search(path.read_text())]
+
+
 def main(name: str) -> int:
     """Run them, and give the exit status."""
     of_file = [p.name for p in presets().values() if p.module.__name__.rpartition(".")[2] == name]
@@ -32,16 +41,12 @@ def main(name: str) -> int:
         files = sorted({p.module.__name__.rpartition(".")[2] for p in presets().values()})
         print(f"There is no architecture {name!r}. The files in src/cutaway/models are: {', '.join(files)}.")
         return 2
-    own = [
-        str(path)
-        for path in (HERE / "models" / f"test_{name}.py", HERE / "oracles" / f"test_{name}.py")
-        if path.is_file()
-    ]
+    own = own_tests(name)
     if not own:
         print(f"It has no tests of its own yet: tests/models/test_{name}.py.")
     shown = [of_file[0], *of_file[1:][-1:]]
     asked = " or ".join(f"[{one}" for one in (*shown, name))
-    status = pytest.main(["-p", "no:cacheprovider", *own]) if own else 1
+    status = pytest.main(["-p", "no:cacheprovider", *map(str, own)]) if own else 1
     status = pytest.main(["-p", "no:cacheprovider", *(str(HERE / f) for f in OF_EVERY_MODEL), "-k", asked]) or status
     return int(cutaway(["verify", *shown]) or status)
 

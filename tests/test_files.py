@@ -41,7 +41,7 @@ def test_no_input_is_written_over(tmp_path: Path, way: str, overwrite: bool) -> 
     if way == "a hard link":
         os.link(given, link)
     with pytest.raises(FileError, match="no command writes over its own input"):
-        files.refuse_overwriting(out, ["a text that was typed", "x" * 5000, read], overwrite)
+        files.reject_overwriting(out, ["a text that was typed", "x" * 5000, read], overwrite)
 
 
 @pytest.mark.parametrize("name", ["run.json", "metrics.csv", "report.html", "model/config.json", "model/new.csv"])
@@ -52,27 +52,27 @@ def test_no_file_of_a_run_is_written_over(tmp_path: Path, name: str, linked: boo
         (tmp_path / "here").symlink_to(run)
         run = tmp_path / "here"
     with pytest.raises(FileError, match="files that make"):
-        files.refuse_overwriting(run / name, overwrite=True)
-    files.refuse_overwriting(run / "predictions.csv")
-    files.refuse_overwriting(run / "models.csv")
+        files.reject_overwriting(run / name, overwrite=True)
+    files.reject_overwriting(run / "predictions.csv")
+    files.reject_overwriting(run / "models.csv")
 
 
 def test_what_exists_is_written_over_when_that_was_asked_for(tmp_path: Path) -> None:
     there = tmp_path / "t.csv"
     there.write_text("precious")
     with pytest.raises(FileError, match="--overwrite"):
-        files.refuse_overwriting(there)
-    files.refuse_overwriting(there, [tmp_path / "other.csv"], overwrite=True)
+        files.reject_overwriting(there)
+    files.reject_overwriting(there, [tmp_path / "other.csv"], overwrite=True)
     dangling = tmp_path / "dangling"
     dangling.symlink_to("nowhere")
     with pytest.raises(FileError, match="--overwrite"):
-        files.refuse_overwriting(dangling)
+        files.reject_overwriting(dangling)
     with pytest.raises(FileError, match="is a folder"):
-        files.refuse_overwriting(tmp_path, overwrite=True)
+        files.reject_overwriting(tmp_path, overwrite=True)
     os.mkfifo(tmp_path / "pipe")
     for irregular in (tmp_path / "pipe", Path("/dev/null")):
         with pytest.raises(FileError, match="only a plain file"):
-            files.refuse_overwriting(irregular, overwrite=True)
+            files.reject_overwriting(irregular, overwrite=True)
 
 
 def test_pipes_devices_and_what_memory_cannot_hold_are_not_read(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_reading_sets_aside_no_more_than_the_file_has(tmp_path: Path) -> None:
     assert files.read_bytes("/proc/self/status").startswith(b"Name:")  # whose size is said to be 0
 
 
-def test_json_too_deep_to_read_is_refused(tmp_path: Path) -> None:
+def test_json_too_deep_to_read_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "deep.json").write_text("[" * 200_000)
     with pytest.raises(FileError, match="too deep"):
         files.read_json(tmp_path / "deep.json")

@@ -93,7 +93,7 @@ def test_images_are_brought_to_a_size_that_the_model_takes() -> None:
 @pytest.mark.parametrize(
     ("asked", "said"), [(8, "at least 16.*image_size=16 "), (40, "multiple of 16.*image_size=48 ")]
 )
-def test_a_size_that_the_model_cannot_take_is_refused_with_one_that_it_can(asked: int, said: str) -> None:
+def test_a_size_that_the_model_cannot_take_is_rejected_with_one_that_it_can(asked: int, said: str) -> None:
     with pytest.raises(SettingError, match=said):
         ImageSizes(least=16, step=16).choose(asked, (8, 8))
 
@@ -114,7 +114,7 @@ def test_nearest_names() -> None:
     assert "There are: a, b" in str(UnknownName("part", "zzzz", ["b", "a"]))
 
 
-def test_a_refusal_names_field_value_and_what_is_allowed() -> None:
+def test_a_rejection_names_field_value_and_what_is_allowed() -> None:
     with pytest.raises(ModelError, match=r"depth=7 cannot be: it must be 3 or more"):
         require(False, "depth", 7, "3 or more")
 

@@ -1,4 +1,4 @@
-"""Objects in memory that are not taken today are refused in words, at every door, saying what is."""
+"""Objects in memory that are not taken today are rejected in words, at every door, saying what is."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> cutaway.Run:
 
 @pytest.mark.parametrize("name", OBJECTS)
 @pytest.mark.parametrize("door", ["train", "a model", "evaluate", "load"])
-def test_an_object_is_refused_in_words(run: cutaway.Run, name: str, door: str) -> None:
+def test_an_object_is_rejected_in_words(run: cutaway.Run, name: str, door: str) -> None:
     doors: dict[str, Callable[[Any], Any]] = {
         "train": lambda thing: cutaway.train("mlp", thing, target="a"),
         "a model": lambda thing: cutaway.train(thing, "iris"),

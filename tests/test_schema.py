@@ -1,4 +1,4 @@
-"""A JSON document is held to its schema, and refused by the key at fault."""
+"""A JSON document is held to its schema, and rejected by the key at fault."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cutaway.errors import FileError
-from cutaway.schema import NUMBER, refuse_unlike
+from cutaway.schema import NUMBER, reject_unlike
 
 SCHEMA = {
     "name": str,
@@ -30,8 +30,8 @@ GOOD: dict[str, Any] = {
     "change", [{}, {"rate": 1}, {"rate": 0.5}, {"best": None}, {"best": {}}, {"notes": []}, {"more": object()}]
 )  # fmt: skip
 def test_what_keeps_to_it_passes(change: dict[str, Any]) -> None:
-    refuse_unlike({**GOOD, **change}, SCHEMA, Path("a.json"), "")
-    refuse_unlike({k: v for k, v in GOOD.items() if k != "best"}, SCHEMA, Path("a.json"), "")
+    reject_unlike({**GOOD, **change}, SCHEMA, Path("a.json"), "")
+    reject_unlike({k: v for k, v in GOOD.items() if k != "best"}, SCHEMA, Path("a.json"), "")
 
 
 @pytest.mark.parametrize(
@@ -47,13 +47,13 @@ def test_what_keeps_to_it_passes(change: dict[str, Any]) -> None:
         ({"notes": ["a", 3]}, "notes[1] is a whole number, and must be a text."),
     ],
 )
-def test_what_does_not_is_refused_by_its_key(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(FileError) as refusal:
-        refuse_unlike({**GOOD, **change}, SCHEMA, Path("a.json"), "Take a copy.")
-    assert str(refusal.value).startswith(f"a.json: {said}")
-    assert str(refusal.value).endswith("Take a copy.")
+def test_what_does_not_is_rejected_by_its_key(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(FileError) as rejection:
+        reject_unlike({**GOOD, **change}, SCHEMA, Path("a.json"), "Take a copy.")
+    assert str(rejection.value).startswith(f"a.json: {said}")
+    assert str(rejection.value).endswith("Take a copy.")
 
 
-def test_a_document_of_another_kind_is_refused() -> None:
+def test_a_document_of_another_kind_is_rejected() -> None:
     with pytest.raises(FileError, match="the document is a list, and must be an object"):
-        refuse_unlike([], SCHEMA, Path("a.json"), "")
+        reject_unlike([], SCHEMA, Path("a.json"), "")

@@ -1,4 +1,4 @@
-"""Settings as people type them: read into their types, refused by name."""
+"""Settings as people type them: read into their types, rejected by name."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def test_what_is_typed_becomes_its_type(key: str, typed: object, value: object) 
         ("whole", None, "whole number"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(key: str, typed: object, said: str) -> None:
+def test_what_cannot_be_is_rejected_by_name(key: str, typed: object, said: str) -> None:
     with pytest.raises(SettingError, match=said) as caught:
         build(Some, {key: typed})
     assert str(caught.value).startswith(key)
     assert len(str(caught.value)) < 130
 
 
-def test_an_unknown_key_is_refused_with_the_nearest() -> None:
+def test_an_unknown_key_is_rejected_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match="Similar: epochs"):
         build(TrainSettings, {"epoch": 3})
 

@@ -16,8 +16,8 @@ from torch import nn
 from .draw.description import Page, View
 from .draw.page import page
 from .errors import FileError, SettingError, UnknownName, short
-from .files import as_path, refuse_overwriting, write_text
-from .interop.convert import open_model, refuse_absent
+from .files import as_path, reject_overwriting, write_text
+from .interop.convert import open_model, reject_absent
 from .interop.hub import here
 from .interop.huggingface.reading import is_folder
 from .models.saving import CONFIG
@@ -77,7 +77,7 @@ def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Mod
     """
     as_path(path, "load opens a path: a run's folder, a model's, Hugging Face's, or a file of weights")
     path = here(path)
-    refuse_absent(path)
+    reject_absent(path)
     if model is not None or is_folder(path):
         found, _, notes = open_model(path, model)
         for sentence in notes:
@@ -124,7 +124,7 @@ class Look:
         """Write the page as one HTML file that opens offline, and give its path. A page that was written here before is
         written anew. Raises FileError where another file stands there, unless `overwrite`, or it cannot be written."""
         path = Path(path)
-        refuse_overwriting(path, overwrite=overwrite or is_page(path))
+        reject_overwriting(path, overwrite=overwrite or is_page(path))
         write_text(path, page(self.page))
         return path
 

@@ -1,7 +1,7 @@
 """Reading and writing a person's files so that nothing is lost and nothing is waited for.
 
 What is written goes to a temporary name in the same folder, is flushed, then renamed: a reader sees the old file or the
-new one, whole; a full disk, a read-only folder or a kill leaves the old one. `refuse_overwriting` is the one place that
+new one, whole; a full disk, a read-only folder or a kill leaves the old one. `reject_overwriting` is the one place that
 says what may be replaced at all. Only regular files are read, and none that memory cannot hold.
 """
 
@@ -29,7 +29,7 @@ MEBIBYTE = 1 << 20
 READ_AT_MOST = 0.5  # of this machine's memory: a file is read whole
 
 
-def refuse_overwriting(
+def reject_overwriting(
     path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]] = (), overwrite: bool = False
 ) -> None:
     """Raise FileError unless `path` may be written: it is none of `inputs`, nor in a folder that is one, and none of
@@ -69,7 +69,7 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     Raises FileError where there is none, it cannot be read, is a pipe, a device or a folder, or is larger than that.
     """
     path = Path(path)
-    refuse_irregular(path)
+    reject_irregular(path)
     bound = most if most is not None else int(READ_AT_MOST * memory())
     try:
         with path.open("rb") as file:
@@ -88,7 +88,7 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     return data
 
 
-def refuse_irregular(path: str | os.PathLike[str]) -> None:
+def reject_irregular(path: str | os.PathLike[str]) -> None:
     """Raise FileError where `path` is no plain file: to open a pipe or a device could wait, or go on, for ever."""
     try:
         mode = os.stat(path).st_mode
@@ -101,7 +101,7 @@ def refuse_irregular(path: str | os.PathLike[str]) -> None:
 ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?=[^/])")  # a path has lost one stroke; C:/ is none
 
 
-def refuse_address(source: str | os.PathLike[str]) -> None:
+def reject_address(source: str | os.PathLike[str]) -> None:
     """Raise FileError for an address on the web, as a person typed it or as a path has it: call it where nothing of
     that name is found."""
     if (found := ADDRESS.match(os.fspath(source))) is None:
@@ -119,7 +119,7 @@ def refuse_address(source: str | os.PathLike[str]) -> None:
 def unreadable(path: str | os.PathLike[str], error: Exception) -> FileError:
     """What to raise of a file that the system does not let be read, or of an address that was taken for one."""
     try:
-        refuse_address(path)
+        reject_address(path)
     except FileError as address:
         address.strerror = cause(error)
         return address
@@ -129,7 +129,7 @@ def unreadable(path: str | os.PathLike[str], error: Exception) -> FileError:
 
 
 def cause(error: Exception) -> str:
-    """Why the system refused, in its words."""
+    """Why the system rejected, in its words."""
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -215,7 +215,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
-    """Write `value` as indented JSON, whole or not at all. NaN and infinity are refused: JSON has none."""
+    """Write `value` as indented JSON, whole or not at all. NaN and infinity are rejected: JSON has none."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 

@@ -1,6 +1,6 @@
 """What a JSON document holds: its schema, as types within dictionaries and lists, and a check that a file keeps to it.
 
-A document that a person has edited, or another program has written, is refused by the file and the key at fault, before
+A document that a person has edited, or another program has written, is rejected by file and key at fault, before
 anything is done with it. A schema is written as what it describes:
 
     {"name": str, "epochs": int, "best?": {"value": NUMBER | None}, "splits": {...: int}, "notes": [str]}
@@ -24,7 +24,7 @@ WORDS = {
 }  # fmt: skip
 
 
-def refuse_unlike(document: Any, schema: Any, path: Path, fix: str) -> None:
+def reject_unlike(document: Any, schema: Any, path: Path, fix: str) -> None:
     """Raise FileError, naming `path` and the key, where `document` is not as `schema` says."""
     found = _fault(document, schema, "")
     if found:

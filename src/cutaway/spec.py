@@ -363,6 +363,7 @@ Spec = TableSpec | ImageSpec | TextSpec | PairSpec | SeriesSpec | AudioSpec | Vi
 KINDS: dict[str, type[Spec]] = {
     s.kind: s for s in (TableSpec, ImageSpec, TextSpec, PairSpec, SeriesSpec, AudioSpec, VideoSpec, GraphSpec)
 }
+OF_TOKENS = (TextSpec.kind, PairSpec.kind)  # the kinds whose examples are tokens
 
 # What fields were called before 0.7, in models that were written then. To be dropped at 1.0.
 RENAMED = {

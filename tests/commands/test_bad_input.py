@@ -18,7 +18,7 @@ Cli = Callable[..., Answer]
 GOOD = "size,colour,kind\n" + "".join(f"{i},{'red' if i % 3 else 'blue'},{'a' if i % 2 else 'b'}\n" for i in range(60))
 
 
-def expect_refusal(answer: Answer, *words: str) -> None:
+def expect_rejection(answer: Answer, *words: str) -> None:
     """Status 2, one paragraph without a traceback that says all of `words`; no run was begun."""
     assert answer.status == 2, answer
     assert answer.out == ""
@@ -61,7 +61,7 @@ def expect_refusal(answer: Answer, *words: str) -> None:
     ],
 )
 def test_names_and_settings(cli: Cli, words: tuple[str, ...], said: list[str]) -> None:
-    expect_refusal(cli(*words), *said)
+    expect_rejection(cli(*words), *said)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_tables(cli: Cli, tmp_path: Path, content: bytes, settings: list[str], s
     path = tmp_path / "t.csv"
     path.write_bytes(content)
     for command in ("train", "check"):
-        expect_refusal(cli(command, "mlp", "t.csv", *settings), *said)
+        expect_rejection(cli(command, "mlp", "t.csv", *settings), *said)
     assert path.read_bytes() == content
 
 
@@ -106,12 +106,12 @@ def photos(root: Path, count: int = 6) -> Path:
 
 def test_a_folder_without_images(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
-    expect_refusal(cli("train", "simplecnn", "p"), "p is a folder that holds no kind of data that can be read")
+    expect_rejection(cli("train", "simplecnn", "p"), "p is a folder that holds no kind of data that can be read")
 
 
 def test_an_empty_class_folder(cli: Cli, tmp_path: Path) -> None:
     (photos(tmp_path / "p") / "moon").mkdir()
-    expect_refusal(cli("train", "simplecnn", "p"), "moon")
+    expect_rejection(cli("train", "simplecnn", "p"), "moon")
 
 
 def test_corrupt_images_are_named(cli: Cli, tmp_path: Path) -> None:
@@ -121,26 +121,26 @@ def test_corrupt_images_are_named(cli: Cli, tmp_path: Path) -> None:
     whole = (root / "sea" / "1.png").read_bytes()
     (root / "sea" / "cut.png").write_bytes(whole[: len(whole) // 2])
     for command in ("train", "check"):
-        expect_refusal(cli(command, "simplecnn", "p", "image_size=32"), "bad.png", "none.jpg")
+        expect_rejection(cli(command, "simplecnn", "p", "image_size=32"), "bad.png", "none.jpg")
     (root / "sea" / "bad.png").unlink()
     (root / "sun" / "none.jpg").unlink()
-    expect_refusal(cli("check", "simplecnn", "p", "image_size=32"), "cut.png")
+    expect_rejection(cli("check", "simplecnn", "p", "image_size=32"), "cut.png")
 
 
 def test_an_enormous_image_is_named_and_not_read(cli: Cli, tmp_path: Path) -> None:
     root = photos(tmp_path / "p")
     Image.new("1", (10_000, 10_001)).save(root / "sea" / "huge.png")
-    expect_refusal(cli("train", "simplecnn", "p", "image_size=32"), "huge.png", "10000")
+    expect_rejection(cli("train", "simplecnn", "p", "image_size=32"), "huge.png", "10000")
 
 
 def test_a_symbolic_link_loop(cli: Cli, tmp_path: Path) -> None:
     root = photos(tmp_path / "p")
     (root / "loop").symlink_to(root)
-    expect_refusal(cli("train", "simplecnn", "p", "image_size=32"), "loop")
+    expect_rejection(cli("train", "simplecnn", "p", "image_size=32"), "loop")
 
 
 def test_images_too_small_for_the_network(cli: Cli) -> None:
-    expect_refusal(cli("train", "lenet5-modern", "digits", "image_size=8"), "image_size=8", "at least 16")
+    expect_rejection(cli("train", "lenet5-modern", "digits", "image_size=8"), "image_size=8", "at least 16")
 
 
 @pytest.fixture
@@ -152,13 +152,13 @@ def run(cli: Cli) -> Path:
 
 def test_a_run_folder_that_exists_is_not_overwritten(cli: Cli, run: Path) -> None:
     before = (run / "run.json").read_bytes()
-    expect_refusal(cli("train", "mlp", "iris", "--out", "r"), "r exists already", "--resume r")
+    expect_rejection(cli("train", "mlp", "iris", "--out", "r"), "r exists already", "--resume r")
     assert (run / "run.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("damage", ["cut short", "one byte", "pickle", "torch.save"])
 @pytest.mark.parametrize("file", ["checkpoints/last.safetensors", "model/model.safetensors"])
-def test_damaged_and_foreign_files_are_refused(cli: Cli, run: Path, damage: str, file: str) -> None:
+def test_damaged_and_foreign_files_are_rejected(cli: Cli, run: Path, damage: str, file: str) -> None:
     path = run / file
     content = bytearray(path.read_bytes())
     if damage == "cut short":
@@ -172,7 +172,7 @@ def test_damaged_and_foreign_files_are_refused(cli: Cli, run: Path, damage: str,
         content = bytearray(path.read_bytes())
     path.write_bytes(content)
     words = ("train", "--resume", "r", "epochs=3") if file.startswith("checkpoints") else ("evaluate", "r")
-    expect_refusal(cli(*words), path.name)
+    expect_rejection(cli(*words), path.name)
     assert path.read_bytes() == content
 
 
@@ -183,15 +183,15 @@ class Bomb:
         return os.mkdir, ("exploded",)
 
 
-def test_a_pickle_offered_as_a_model_is_refused_unread(cli: Cli, run: Path) -> None:
+def test_a_pickle_offered_as_a_model_is_rejected_unread(cli: Cli, run: Path) -> None:
     (run / "model" / "model.safetensors").write_bytes(pickle.dumps(Bomb()))
-    expect_refusal(cli("evaluate", "r"), "pickle")
+    expect_rejection(cli("evaluate", "r"), "pickle")
     assert not Path("exploded").exists()
 
 
 def test_settings_that_cannot_change_on_resume(cli: Cli, run: Path) -> None:
-    expect_refusal(cli("train", "--resume", "r", "lr=1"), "lr cannot change")
-    expect_refusal(cli("train", "mlp", "wine", "--resume", "r"), "data is iris, not wine")
+    expect_rejection(cli("train", "--resume", "r", "lr=1"), "lr cannot change")
+    expect_rejection(cli("train", "mlp", "wine", "--resume", "r"), "data is iris, not wine")
 
 
 def test_a_full_disk_while_saving_leaves_the_last_checkpoint_good(
@@ -204,17 +204,17 @@ def test_a_full_disk_while_saving_leaves_the_last_checkpoint_good(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        expect_refusal(cli("train", "--resume", "r", "epochs=4"), "No space left on device")
+        expect_rejection(cli("train", "--resume", "r", "epochs=4"), "No space left on device")
     assert (run / "checkpoints" / "last.safetensors").read_bytes() == before
     assert not list(run.rglob("*.part"))
     assert cli("train", "--resume", "r", "epochs=4").status == 0
 
 
 def test_a_place_that_cannot_be_written(cli: Cli) -> None:
-    expect_refusal(cli("train", "mlp", "iris", "epochs=1", "--out", "/proc/nowhere/r"), "/proc/nowhere/r", "--out")
+    expect_rejection(cli("train", "mlp", "iris", "epochs=1", "--out", "/proc/nowhere/r"), "/proc/nowhere/r", "--out")
 
 
 def test_predicting_on_the_wrong_columns(cli: Cli, run: Path) -> None:
     Path("x.csv").write_text("a,b\n1,2\n")
-    expect_refusal(cli("predict", "r", "x.csv"), "x.csv", "sepal length (cm)")
-    expect_refusal(cli("predict", "r", "none.csv"), "none.csv")
+    expect_rejection(cli("predict", "r", "x.csv"), "x.csv", "sepal length (cm)")
+    expect_rejection(cli("predict", "r", "none.csv"), "none.csv")

@@ -12,7 +12,7 @@ import pytest
 
 from . import own_files
 from .conftest import Answer
-from .test_bad_input import expect_refusal
+from .test_bad_input import expect_rejection
 
 Cli = Callable[..., Answer]
 
@@ -100,7 +100,7 @@ def test_predicting_what_is_of_another_kind(
         for file in ("nodes.csv", "edges.csv"):
             lines = Path("graph", file).read_text().splitlines()
             Path("smaller", file).write_text("\n".join(line for line in lines if "33" not in line.split(",")))
-    expect_refusal(cli("predict", folder, given), *said)
+    expect_rejection(cli("predict", folder, given), *said)
 
 
 @pytest.mark.parametrize(
@@ -122,26 +122,28 @@ def test_evaluating_on_what_is_of_another_kind(
     Path("short.csv").write_text("".join(Path("visits.csv").read_text().splitlines(keepends=True)[:6]))
     Path("other.tsv").write_text("text\tlabel\nso so\tmiddling\n")
     Path("other.conll").write_text("The\tNOUN\n")
-    expect_refusal(cli("evaluate", folder, given), *said)
+    expect_rejection(cli("evaluate", folder, given), *said)
 
 
 @pytest.mark.parametrize("name", ["reviews", "tags", "visits", "sounds", "words"])
 def test_what_writes_no_text_says_what_it_is(run: Callable[[str], str], cli: Cli, name: str) -> None:
     folder = run(name)
-    expect_refusal(
+    expect_rejection(
         cli("generate", folder), "writes no text", DATA[name][0], DATA[name][1], "cutaway train lstm book.txt"
     )
 
 
 def test_prompts_and_settings_that_cannot_be(run: Callable[[str], str], cli: Cli) -> None:
     book, pairs = run("book"), run("pairs")
-    expect_refusal(cli("generate", book, "--prompt", "☃☃"), "knows nothing of the prompt", "'☃'")
-    expect_refusal(cli("generate", book, "--count", "0"), "count=0")
-    expect_refusal(cli("generate", book, "--top-p", "2"), "top_p=2")
-    expect_refusal(cli("generate", book, "--num-beams", "3"), "--num-beams is for pairs")
-    expect_refusal(cli("generate", pairs), "--prompt")
-    expect_refusal(cli("generate", pairs, "--prompt", "42", "--temperature", "1"), "--temperature is for running text")
-    expect_refusal(cli("generate", "nowhere"), "nowhere is not a run")
+    expect_rejection(cli("generate", book, "--prompt", "☃☃"), "knows nothing of the prompt", "'☃'")
+    expect_rejection(cli("generate", book, "--count", "0"), "count=0")
+    expect_rejection(cli("generate", book, "--top-p", "2"), "top_p=2")
+    expect_rejection(cli("generate", book, "--num-beams", "3"), "--num-beams is for pairs")
+    expect_rejection(cli("generate", pairs), "--prompt")
+    expect_rejection(
+        cli("generate", pairs, "--prompt", "42", "--temperature", "1"), "--temperature is for running text"
+    )
+    expect_rejection(cli("generate", "nowhere"), "nowhere is not a run")
 
 
 # --- odd text -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from cutaway.data.examples.tables import karate
 
 from . import own_files
 from .conftest import Answer
-from .test_bad_input import expect_refusal
+from .test_bad_input import expect_rejection
 
 Cli = Callable[..., Answer]
 
@@ -33,10 +33,10 @@ def hours(count: int = 200) -> list[str]:
     return ["time,y,k", *(f"{time},{i % 24},{i % 2}" for i, time in enumerate(times))]
 
 
-def refused(cli: Cli, words: tuple[str, ...], said: list[str]) -> None:
-    """Both `train` and `check` refuse it, before anything is written."""
+def rejected(cli: Cli, words: tuple[str, ...], said: list[str]) -> None:
+    """Both `train` and `check` reject it, before anything is written."""
     for command in ("train", "check"):
-        expect_refusal(cli(command, *words), *said)
+        expect_rejection(cli(command, *words), *said)
 
 
 # --- text ---------------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def refused(cli: Cli, words: tuple[str, ...], said: list[str]) -> None:
 )  # fmt: skip
 def test_reviews(cli: Cli, content: str | bytes, said: list[str]) -> None:
     Path("r.tsv").write_bytes(content if isinstance(content, bytes) else content.encode())
-    refused(cli, ("textcnn", "r.tsv", "text=text", "target=label"), said)
+    rejected(cli, ("textcnn", "r.tsv", "text=text", "target=label"), said)
 
 
 def test_rows_without_text_can_be_left_out(cli: Cli) -> None:
@@ -113,7 +113,7 @@ def test_words_that_do_not_go_together(cli: Cli, words: tuple[str, ...], said: l
     Path("r.tsv").write_text(REVIEWS)
     Path("book.txt").write_text(BOOK)
     Path("t.conll").write_text(TAGGED)
-    refused(cli, words, said)
+    rejected(cli, words, said)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_words_that_do_not_go_together(cli: Cli, words: tuple[str, ...], said: l
 )
 def test_books(cli: Cli, content: str | bytes, said: list[str]) -> None:
     Path("book.txt").write_bytes(content if isinstance(content, bytes) else content.encode())
-    refused(cli, ("lstm", "book.txt"), said)
+    rejected(cli, ("lstm", "book.txt"), said)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_books(cli: Cli, content: str | bytes, said: list[str]) -> None:
 )
 def test_tags(cli: Cli, content: str, said: list[str]) -> None:
     Path("t.conll").write_text(content)
-    refused(cli, ("lstm", "t.conll"), said)
+    rejected(cli, ("lstm", "t.conll"), said)
 
 
 @pytest.mark.parametrize(("labels", "model"), [("A B\n", "collobert-window"), ("a\nb\n", "textcnn")])
@@ -151,7 +151,7 @@ def test_a_label_file_that_is_shorter_than_its_text(cli: Cli, labels: str, model
     Path("s.txt").write_text("one two\n" * 30)
     Path("labels.txt").write_text(labels * (28 // labels.count("\n")))
     said = ["s.txt has 30 lines and labels.txt 28 lines", "line 29 of s.txt has none", "was labels.txt cut short"]
-    refused(cli, (model, "s.txt", "target=labels.txt"), said)
+    rejected(cli, (model, "s.txt", "target=labels.txt"), said)
 
 
 # --- pairs --------------------------------------------------------------------------------------------------------
@@ -171,15 +171,15 @@ def test_a_label_file_that_is_shorter_than_its_text(cli: Cli, labels: str, model
 )
 def test_pairs(cli: Cli, content: str | bytes, said: list[str]) -> None:
     Path("p.tsv").write_bytes(content if isinstance(content, bytes) else content.encode())
-    refused(cli, ("seq2seq-gru", "p.tsv", "pairs=true"), said)
+    rejected(cli, ("seq2seq-gru", "p.tsv", "pairs=true"), said)
 
 
 def test_two_files_of_pairs(cli: Cli) -> None:
     Path("a.txt").write_text("1\n" * 30)
     Path("b.txt").write_text("one\n" * 29)
-    refused(cli, ("seq2seq-gru", "a.txt,b.txt", "pairs=true"), ["a.txt has 30 lines", "b.txt has 29", "cut short"])
-    refused(cli, ("seq2seq-gru", "a.txt,c.txt", "pairs=true"), ["no file 'c.txt'"])
-    refused(cli, ("textcnn", "a.txt,b.txt", "pairs=true"), ["takes text data", "seq2seq data", "seq2seq-gru"])
+    rejected(cli, ("seq2seq-gru", "a.txt,b.txt", "pairs=true"), ["a.txt has 30 lines", "b.txt has 29", "cut short"])
+    rejected(cli, ("seq2seq-gru", "a.txt,c.txt", "pairs=true"), ["no file 'c.txt'"])
+    rejected(cli, ("textcnn", "a.txt,b.txt", "pairs=true"), ["takes text data", "seq2seq data", "seq2seq-gru"])
 
 
 # --- series -------------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def other(line: str) -> list[str]:
 )  # fmt: skip
 def test_series(cli: Cli, lines: list[str], said: list[str]) -> None:
     Path("s.csv").write_text("\n".join(lines) + "\n")
-    refused(cli, ("gru", "s.csv", "forecast=y", *SHORT), said)
+    rejected(cli, ("gru", "s.csv", "forecast=y", *SHORT), said)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_series(cli: Cli, lines: list[str], said: list[str]) -> None:
 )
 def test_settings_of_series(cli: Cli, settings: tuple[str, ...], said: list[str]) -> None:
     Path("s.csv").write_text("\n".join(hours()) + "\n")
-    refused(cli, ("gru", "s.csv", *SHORT, *settings), said)
+    rejected(cli, ("gru", "s.csv", *SHORT, *settings), said)
 
 
 # --- sound and video ----------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def cut_short(path: Path, count: int) -> None:
 def test_sounds(cli: Cli, spoil: Callable[[Path], object], said: list[str]) -> None:
     own_files.sounds(Path("sounds"), 4)
     spoil(Path("sounds/tone/02.wav"))
-    refused(cli, ("gru", "sounds"), ["1 of 12 audio files", "sounds/tone/02.wav", *said, "Repair, replace or move"])
+    rejected(cli, ("gru", "sounds"), ["1 of 12 audio files", "sounds/tone/02.wav", *said, "Repair, replace or move"])
 
 
 def test_sounds_of_another_rate_or_with_two_channels_are_told(cli: Cli) -> None:
@@ -271,14 +271,14 @@ def test_sounds_of_another_rate_or_with_two_channels_are_told(cli: Cli) -> None:
 
 def test_folders_of_sounds(cli: Cli) -> None:
     own_files.sounds(Path("sounds"), 4)
-    refused(cli, ("textcnn", "sounds"), ["takes text data", "audio data", "gru"])
-    refused(cli, ("gru", "sounds", "forecast=x"), ["forecast=x is for series"])
+    rejected(cli, ("textcnn", "sounds"), ["takes text data", "audio data", "gru"])
+    rejected(cli, ("gru", "sounds", "forecast=x"), ["forecast=x is for series"])
     (Path("sounds") / "quiet").mkdir()
-    refused(cli, ("gru", "sounds"), ["The class folder sounds/quiet holds no audio files (.wav)"])
+    rejected(cli, ("gru", "sounds"), ["The class folder sounds/quiet holds no audio files (.wav)"])
     shutil.rmtree("sounds/quiet")
     shutil.rmtree("sounds/noise")
     shutil.rmtree("sounds/sweep")
-    refused(cli, ("gru", "sounds"), ["holds one class only, tone"])
+    rejected(cli, ("gru", "sounds"), ["holds one class only, tone"])
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_videos(cli: Cli, spoil: Callable[[Path], object], said: list[str]) -> N
     own_files.videos(Path("videos"), 4)
     soundfile.write("tone.wav", np.zeros(800), 8000)
     spoil(Path("videos/left/02.avi"))
-    refused(cli, ("cnn-lstm", "videos"), [*said, "Repair, replace or move"])
+    rejected(cli, ("cnn-lstm", "videos"), [*said, "Repair, replace or move"])
 
 
 def test_a_video_without_frames(cli: Cli) -> None:
@@ -303,8 +303,8 @@ def test_a_video_without_frames(cli: Cli) -> None:
     for path in Path("videos/left").iterdir():
         path.unlink()
     (Path("videos/left") / "empty").mkdir()
-    refused(cli, ("cnn-lstm", "videos"), ["videos/left holds no video files"])
-    refused(cli, ("resnet18", "videos"), ["takes image data", "video data", "cnn-lstm"])
+    rejected(cli, ("cnn-lstm", "videos"), ["videos/left holds no video files"])
+    rejected(cli, ("resnet18", "videos"), ["takes image data", "video data", "cnn-lstm"])
 
 
 # --- graphs -------------------------------------------------------------------------------------------------------
@@ -331,13 +331,13 @@ def test_graphs(cli: Cli, name: str, change: Callable[[str], str] | None, said: 
     path.unlink()
     if change is not None:
         path.write_text(change(text))
-    refused(cli, ("gcn", "graph", "target=club"), said)
+    rejected(cli, ("gcn", "graph", "target=club"), said)
 
 
 def test_a_graph_without_a_target(cli: Cli) -> None:
     karate(Path("graph"))
-    refused(cli, ("gcn", "graph"), ["Which column of nodes.csv", "target=COLUMN", "id, club"])
-    refused(cli, ("gcn", "graph", "target=clubs"), ["no column 'clubs'", "Similar: club"])
-    refused(cli, ("gru", "graph", "target=club"), ["gru takes text, series or audio data", "graph data", "gat"])
+    rejected(cli, ("gcn", "graph"), ["Which column of nodes.csv", "target=COLUMN", "id, club"])
+    rejected(cli, ("gcn", "graph", "target=clubs"), ["no column 'clubs'", "Similar: club"])
+    rejected(cli, ("gru", "graph", "target=club"), ["gru takes text, series or audio data", "graph data", "gat"])
     Path("graph/nodes.csv").write_text("id\n" + "".join(f"{i}\n" for i in range(34)))
-    refused(cli, ("gcn", "graph"), ["nodes.csv", "no column but 'id'", "nothing to predict", "target=COLUMN"])
+    rejected(cli, ("gcn", "graph"), ["nodes.csv", "no column but 'id'", "nothing to predict", "target=COLUMN"])

@@ -81,7 +81,7 @@ def test_nothing_is_written_over(cli: Cli, folder: Path, tmp_path: Path) -> None
     assert torch.load(tmp_path / "out.pth", weights_only=True)
 
 
-def test_what_cannot_be_converted_is_refused_in_words(cli: Cli, folder: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_converted_is_rejected_in_words(cli: Cli, folder: Path, tmp_path: Path) -> None:
     state = tmp_path / "state.pth"
     torch.save(create_model("resnet18").state_dict(), state)
     unknown = tmp_path / "unknown.pth"
@@ -228,7 +228,7 @@ def change(folder: Path, **fields: object) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_damaged_folder_is_refused_in_words(
+def test_a_damaged_folder_is_rejected_in_words(
     cli: Cli, hugging: Path, tmp_path: Path, damage: Callable[[Path], None], said: str
 ) -> None:
     damage(hugging)
@@ -243,7 +243,7 @@ def test_a_damaged_folder_is_refused_in_words(
         assert said in answer.said
 
 
-def test_a_tokenizer_of_another_size_than_the_weights_is_refused(cli: Cli, hugging: Path, tmp_path: Path) -> None:
+def test_a_tokenizer_of_another_size_than_the_weights_is_rejected(cli: Cli, hugging: Path, tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("text\tlabel\n" + "a b\tx\nc d\ty\n" * 20)
     answer = cli("train", "gpt2", tmp_path / "t.tsv", "text=text", "target=label", f"weights={hugging}")
     assert (answer.status, answer.out) == (2, "")

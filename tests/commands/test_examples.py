@@ -54,7 +54,7 @@ def test_a_kill_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.
     assert not list(tmp_path.iterdir())
 
 
-def test_an_unknown_name_is_refused_with_the_nearest(cli: Cli) -> None:
+def test_an_unknown_name_is_rejected_with_the_nearest(cli: Cli) -> None:
     answer = cli("examples", "vine")
     assert answer.status == 2
     assert "wine" in answer.said

@@ -186,7 +186,7 @@ def test_text_ends_before_a_stop_string(say: Callable[..., tuple[str, str]]) -> 
     assert out == "the c" + min((free.split(stop)[0] for stop in ("don ", "sat don", "cat d")), key=len) + "\n"
 
 
-def test_a_prompt_longer_than_the_context_is_refused_or_slides(
+def test_a_prompt_longer_than_the_context_is_rejected_or_slides(
     say: Callable[..., tuple[str, str]], tmp_path: Path
 ) -> None:
     prompt = "the cat sat on the mat."
@@ -229,7 +229,7 @@ def test_an_end_of_the_tokenizer_ends_the_text_and_is_not_written(
         (("--prompt", "a", "--prompts", "b.txt"), "cannot both be given"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(
+def test_settings_that_cannot_be_are_rejected(
     say: Callable[..., tuple[str, str]], words: tuple[str, ...], said: str
 ) -> None:
     with pytest.raises(SettingError, match=said):
@@ -288,7 +288,7 @@ def test_a_run_of_pairs_writes_what_the_prompt_becomes(
         ("--seed", "0"),
     ],
 )
-def test_what_is_for_running_text_is_refused_for_pairs(
+def test_what_is_for_running_text_is_rejected_for_pairs(
     say: Callable[..., tuple[str, str]], pairs: SimpleNamespace, words: tuple[str, ...]
 ) -> None:
     with pytest.raises(SettingError, match=f"{words[0]} is for running text"):

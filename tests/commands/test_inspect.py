@@ -140,7 +140,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("words", "said"), BAD.values(), ids=BAD)
-def test_what_cannot_be_is_refused_in_one_paragraph(
+def test_what_cannot_be_is_rejected_in_one_paragraph(
     cli: Cli, run: Path, tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -201,7 +201,7 @@ def test_look_at_a_model_at_hand_with_its_inputs() -> None:
         look["curves"]
 
 
-def test_a_run_whose_document_is_another_is_refused(cli: Cli, run: Path) -> None:
+def test_a_run_whose_document_is_another_is_rejected(cli: Cli, run: Path) -> None:
     (run / "run.json").write_text("[]", encoding="utf-8")
     answer = cli("inspect", str(run))
     assert answer.status == 2
@@ -224,7 +224,7 @@ def test_look_takes_runs_and_paths_and_options(run: Path, tmp_path: Path) -> Non
     assert by_path.save(tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_look_refuses_what_is_none(run: Path, tmp_path: Path) -> None:
+def test_look_rejects_what_is_none(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="not one of the models here"):
         cutaway.look(torch.nn.Linear(2, 2))
     with pytest.raises(DataError, match="tensors"):

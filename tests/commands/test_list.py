@@ -79,7 +79,7 @@ def test_json_has_every_model(cli: Cli) -> None:
     assert all(row["parameters"] > 0 and row["link"].startswith("http") for row in rows)
 
 
-def test_an_unknown_family_or_kind_is_refused(cli: Cli) -> None:
+def test_an_unknown_family_or_kind_is_rejected(cli: Cli) -> None:
     for words in (("--family", "cmn"), ("--takes", "tables")):
         answer = cli("list", *words)
         assert (answer.status, answer.out) == (2, "")

@@ -63,7 +63,7 @@ def test_a_hugging_face_folder_says_itself_what_it_is(tmp_path: Path) -> None:
         cutaway.load(tmp_path / "hf", model="lenet5")
 
 
-def test_what_cannot_be_opened_is_refused_with_the_way_out(checkpoint: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_opened_is_rejected_with_the_way_out(checkpoint: Path, tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r'is a file, not a run.*model="resnet18"\)'):
         cutaway.load(checkpoint)
     with pytest.raises(FileError, match="Its tensors are those of resnet18: read it as resnet18"):

@@ -201,7 +201,7 @@ def test_a_sentence_goes_on_below_its_beginning_and_breaks_no_word(
         "seed",
     ],
 )
-def test_files_of_settings_are_refused_by_name(
+def test_files_of_settings_are_rejected_by_name(
     text: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "s.toml").write_text(text, encoding="utf-8")

@@ -15,7 +15,7 @@ from cutaway.errors import visible
 from cutaway.training.run import Run
 
 from .conftest import Answer
-from .test_bad_input import expect_refusal
+from .test_bad_input import expect_rejection
 
 Cli = Callable[..., Answer]
 
@@ -85,7 +85,7 @@ def test_beams_are_asked_for(cli: Cli, run: str) -> None:
     greedy, one = (cli("predict", run, "new.txt", *more) for more in ((), ("--num-beams", "1")))
     assert greedy.out == one.out
     assert cli("predict", run, "new.txt", "--num-beams", "3", "--length-penalty", "0").status == 0
-    expect_refusal(cli("predict", run, "new.txt", "--num-beams", "0"), "num_beams=0", "at least 1")
+    expect_rejection(cli("predict", run, "new.txt", "--num-beams", "0"), "num_beams=0", "at least 1")
     figures = [json.loads(cli("evaluate", run, "--json", *more).out) for more in ((), ("--num-beams", "3"))]
     assert set(figures[0]) == set(figures[1]) == {"loss", "bleu", "token_error", "sequence_error"}
     assert figures[0]["loss"] == figures[1]["loss"]
@@ -106,7 +106,7 @@ def test_the_beams_of_the_settings_are_those_of_the_test(cli: Cli, trained: Path
 
 def test_a_prompt_is_one_line(cli: Cli, run: str) -> None:
     assert cli("generate", run, "--prompt", "eins zwei").out.count("\n") == 1
-    expect_refusal(cli("predict", run, ""), "it is empty")
+    expect_rejection(cli("predict", run, ""), "it is empty")
 
 
 def test_a_source_that_the_model_cannot_read_is_named(cli: Cli, trained: Path) -> None:
@@ -123,21 +123,21 @@ def test_a_source_that_the_model_cannot_read_is_named(cli: Cli, trained: Path) -
     context = json.loads(Path("r/model/config.json").read_text())["config"]["context_length"]
     Path("new.txt").write_text("eins\n" + "eins zwei " * context + "\n")
     said = cli("predict", "r", "new.txt", "--out", "said.txt")
-    expect_refusal(said, f"at most {context:,} tokens", "line 2 of new.txt", "several pieces")
+    expect_rejection(said, f"at most {context:,} tokens", "line 2 of new.txt", "several pieces")
     assert not Path("said.txt").exists()
 
 
-def test_what_does_not_go_together_is_refused(cli: Cli, trained: Path) -> None:
+def test_what_does_not_go_together_is_rejected(cli: Cli, trained: Path) -> None:
     gru = str(trained / "seq2seq-gru")
     assert cli("train", "mlp", "iris", "epochs=1", "tensorboard=false", "--out", "iris").status == 0
-    expect_refusal(cli("predict", "iris", "iris.csv", "--out", "said.txt"), "said.txt", "plain lines", ".csv")
-    expect_refusal(cli("evaluate", "iris", "--num-beams", "2"), "num_beams and length_penalty are for runs")
+    expect_rejection(cli("predict", "iris", "iris.csv", "--out", "said.txt"), "said.txt", "plain lines", ".csv")
+    expect_rejection(cli("evaluate", "iris", "--num-beams", "2"), "num_beams and length_penalty are for runs")
     Path("p.tsv").write_text("".join(f"{i}\t{'abcde'[i % 5]} {'fgh'[i % 3]}\n" for i in range(60)))
     words = ("seq2seq-gru", "p.tsv", "pairs=true", "joint_vocab=true")
-    expect_refusal(cli("train", *words), "joint_vocab=true cannot be", "cut differently", "tokenizer=bpe")
+    expect_rejection(cli("train", *words), "joint_vocab=true cannot be", "cut differently", "tokenizer=bpe")
     shutil.copy(trained / "de.txt", "a.txt")
     Path("b.txt").write_text("one\n")
-    expect_refusal(cli("evaluate", gru, "a.txt,b.txt"), "a.txt has 125 lines", "b.txt has 1")
+    expect_rejection(cli("evaluate", gru, "a.txt,b.txt"), "a.txt has 125 lines", "b.txt has 1")
 
 
 def test_line_ends_in_an_answer_are_blanks() -> None:

@@ -91,7 +91,7 @@ def test_json_holds_the_published_counts(cli: Cli) -> None:
         (("num_classes=3",), "Which model?"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(cli: Cli, words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_is_rejected_in_words(cli: Cli, words: tuple[str, ...], said: str) -> None:
     answer = cli("show", *words)
     assert (answer.status, answer.out) == (2, "")
     assert said in answer.said

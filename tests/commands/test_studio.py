@@ -11,7 +11,7 @@ import pytest
 
 from cutaway.errors import SettingError
 from cutaway.studio import serving
-from cutaway.studio.guard import refuse_open_host
+from cutaway.studio.guard import reject_open_host
 
 from .conftest import Answer
 
@@ -41,7 +41,7 @@ def test_other_machines_reach_it_only_where_that_is_asked_for(
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "::1"])
 def test_this_machine_needs_no_leave(host: str) -> None:
-    refuse_open_host(host, to_all=False)
+    reject_open_host(host, to_all=False)
 
 
 def test_it_is_served_here_unless_told_otherwise(cli: Callable[..., Answer], started: list[Any]) -> None:
@@ -60,14 +60,16 @@ def test_a_shared_state_is_opened(typed: list[str], cli: Callable[..., Answer], 
     assert started[0][0] == ("runs/a" if len(typed) == 2 else None)
 
 
-def test_two_of_a_kind_are_refused(cli: Callable[..., Answer], started: list[Any]) -> None:
+def test_two_of_a_kind_are_rejected(cli: Callable[..., Answer], started: list[Any]) -> None:
     answer = cli("studio", "#data=moons", "#data=circles")
     assert answer.status == 2
     assert "put it in quotes" in answer.said
     assert started == []
 
 
-def test_what_is_no_run_is_refused(cli: Callable[..., Answer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_run_is_rejected(
+    cli: Callable[..., Answer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("cutaway.studio.workers.warm_up", lambda: None)
     answer = cli("studio", str(tmp_path))
     assert answer.status == 2

@@ -180,7 +180,7 @@ def test_a_named_set_goes_through_the_runs_own_preprocessing(cli: Cli, model: st
         assert named[key]["value"] == pytest.approx(metric["value"], rel=1e-5), key
 
 
-def test_a_named_set_of_another_kind_is_refused(cli: Cli, iris: Path) -> None:
+def test_a_named_set_of_another_kind_is_rejected(cli: Cli, iris: Path) -> None:
     for name, said in (("digits", "not of the kind"), ("diabetes", "not of the kind"), ("wine", "")):
         answer = cli("evaluate", str(iris), name)
         assert answer.status == 2
@@ -238,7 +238,7 @@ def test_a_folder_named_like_a_data_set_does_not_take_its_place(cli: Cli) -> Non
     assert cli("train", "--resume", "r", "epochs=2").status == 0
 
 
-def test_data_that_changed_is_refused(cli: Cli) -> None:
+def test_data_that_changed_is_rejected(cli: Cli) -> None:
     Path("t.csv").write_text("x,y\n" + "1,a\n2,b\n" * 30)
     assert cli("train", "mlp", "t.csv", "target=y", "epochs=1", "--out", "r", "tensorboard=false").status == 0
     Path("t.csv").write_text("x,y\n" + "1,a\n3,b\n" * 30)

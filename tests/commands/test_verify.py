@@ -209,7 +209,7 @@ def _without_unused(ours: nn.Module, theirs: nn.Module, key_map: dict[str, str])
             target[key_map[key]].copy_(tensor)
 
 
-def test_an_unknown_model_is_refused(cli: Cli) -> None:
+def test_an_unknown_model_is_rejected(cli: Cli) -> None:
     answer = cli("verify", "resnet81")
     assert (answer.status, answer.out) == (2, "")
     assert "resnet18" in answer.said

@@ -26,7 +26,7 @@ def vectors(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return cutaway.train("word2vec-skipgram", folder / "book.txt", out=folder / "run", **more)
 
 
-def test_a_text_too_short_to_validate_on_is_refused(tmp_path: Path) -> None:
+def test_a_text_too_short_to_validate_on_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("the cat sat on the mat . " * 12)
     with pytest.raises(DataError, match="leaves no word of its val split a context"):
         cutaway.train("word2vec-skipgram", tmp_path / "short.txt", out=tmp_path / "run", **QUICK, min_count=1)
@@ -60,7 +60,7 @@ def test_vectors_go_into_a_file_and_into_another_model(vectors: Run, tmp_path: P
     assert again.about["epochs_done"] == 2
 
 
-def test_vectors_are_refused_where_there_are_no_words(vectors: Run, tmp_path: Path) -> None:
+def test_vectors_are_rejected_where_there_are_no_words(vectors: Run, tmp_path: Path) -> None:
     file = tmp_path / "vectors.txt"
     vectors.vectors.save(file)
     with pytest.raises(SettingError, match="is for the words of text"):

@@ -190,6 +190,6 @@ def test_mixup_is_for_tables_too() -> None:
     assert fractions.tolist() == [[1.0, 0.0]] * 6
 
 
-def test_a_cutout_larger_than_the_image_is_refused() -> None:
+def test_a_cutout_larger_than_the_image_is_rejected() -> None:
     with pytest.raises(SettingError, match="cutout=8"):
         make_augment(DataSettings(cutout=8), SPEC, MEAN, STD)

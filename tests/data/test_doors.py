@@ -22,22 +22,22 @@ from cutaway.data.text.tokenizer_files import open_tokenizer
 from cutaway.errors import CutawayError, DataError, FileError
 
 
-def refusal(source: object, **settings: object) -> str:
-    with pytest.raises(CutawayError) as refused:
+def rejection(source: object, **settings: object) -> str:
+    with pytest.raises(CutawayError) as rejected:
         open_data(source, DataSettings(**settings))  # type: ignore[arg-type]
-    return str(refused.value)
+    return str(rejected.value)
 
 
 def test_a_flat_folder_lacks_class_folders(tmp_path: Path) -> None:
     Image.new("L", (8, 8)).save(tmp_path / "a.png")
-    said = refusal(tmp_path)
+    said = rejection(tmp_path)
     assert "holds 1 image file and no class folders" in said
     assert str(tmp_path / "cats" / "a.png") in said
 
 
 @pytest.mark.parametrize("address", ["https://example.org/t.csv", "http://x/y.zip", "s3://bucket/t.csv"])
 def test_an_address_is_not_fetched(address: str) -> None:
-    assert f"{address} is an address, and nothing is downloaded" in refusal(address)
+    assert f"{address} is an address, and nothing is downloaded" in rejection(address)
 
 
 PAGE = "https://example.org/a"
@@ -71,25 +71,25 @@ def test_no_door_fetches_an_address(
 
 
 def test_an_address_of_the_hub_says_how_a_model_is_fetched() -> None:
-    said = refusal("https://huggingface.co/org/name/tree/main")
+    said = rejection("https://huggingface.co/org/name/tree/main")
     assert "`hf download org/name --local-dir DIR`" in said
     assert "weights=hub:org/name" in said
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "x" * 300 + ".csv", "a/" + "y" * 5000, "a\0b.csv", ",".join("ab" * 200)])
 def test_what_can_be_no_name(name: str) -> None:
-    refusal(name)
+    rejection(name)
 
 
 def test_pipes_and_devices_are_not_waited_for(tmp_path: Path) -> None:
     for name in ("t.csv", "t.txt", "t.parquet"):
         os.mkfifo(tmp_path / name)
-        assert "a named pipe" in refusal(tmp_path / name, target="a" if name in ("t.csv", "t.parquet") else None)
+        assert "a named pipe" in rejection(tmp_path / name, target="a" if name in ("t.csv", "t.parquet") else None)
     (tmp_path / "photos" / "a").mkdir(parents=True)
     (tmp_path / "photos" / "b").mkdir()
     for name in ("a/1.png", "b/1.png"):
         os.mkfifo(tmp_path / "photos" / name)
-    assert "a named pipe" in refusal(tmp_path / "photos")
+    assert "a named pipe" in rejection(tmp_path / "photos")
 
 
 def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
@@ -136,15 +136,15 @@ def test_graphml_says_once_what_most_nodes_have(tmp_path: Path) -> None:
 )
 def test_damaged_graphml(tmp_path: Path, text: str) -> None:
     (tmp_path / "g.graphml").write_text(text)
-    refusal(tmp_path / "g.graphml", target="n")
+    rejection(tmp_path / "g.graphml", target="n")
 
 
 def test_a_folder_that_is_called_like_a_file(tmp_path: Path) -> None:
     (tmp_path / "g" / "x.graphml").mkdir(parents=True)
-    refusal(tmp_path / "g")
-    refusal(tmp_path / "g" / "x.graphml")
+    rejection(tmp_path / "g")
+    rejection(tmp_path / "g" / "x.graphml")
     (tmp_path / "t.csv").mkdir()
-    refusal(tmp_path / "t.csv", target="a")
+    rejection(tmp_path / "t.csv", target="a")
 
 
 @pytest.mark.parametrize("vocab_size", [{"a": 10**9, "b": 1, "c": 2}, {"a": -1, "b": 1, "c": 2}, {}])

@@ -189,7 +189,7 @@ def test_folds_are_test_parts_that_share_nothing_and_leave_nothing_out(
     assert max(map(len, tests)) - min(map(len, tests)) <= (classes if groups is None else 2 * classes + 2)
 
 
-def test_a_fold_that_there_is_not_is_refused() -> None:
+def test_a_fold_that_there_is_not_is_rejected() -> None:
     with pytest.raises(SettingError, match="fold=11 cannot be: it must be 1 to 10"):
         drawn_splits(50, DataSettings(fold=11), val=0.1, test=0.1)
 

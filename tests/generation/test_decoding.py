@@ -238,7 +238,7 @@ def test_no_answer_is_longer_than_the_model_reads() -> None:
         assert decode(model, torch.full((2, 3), 5), None, target, num_beams=num_beams).shape[1] <= 4
 
 
-def test_outputs_that_are_no_numbers_are_refused() -> None:
+def test_outputs_that_are_no_numbers_are_rejected() -> None:
     model = random_model(0)
     with torch.no_grad():
         model.head.bias.fill_(math.nan)
@@ -266,6 +266,6 @@ def test_the_model_is_left_in_its_mode() -> None:
         ({"penalty": "none"}, "penalty='none' cannot be: it must be gnmt or length"),
     ],
 )
-def test_bad_settings_are_refused(settings_: dict[str, Any], said: str) -> None:
+def test_bad_settings_are_rejected(settings_: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingError, match=said):
         decode(random_model(0), *sources(0), TARGET, **settings_)

@@ -100,6 +100,6 @@ def test_no_token_is_asked_for_behind_the_end() -> None:
     assert len(list(rows)) == 1
 
 
-def test_an_empty_stop_string_is_refused() -> None:
+def test_an_empty_stop_string_is_rejected() -> None:
     with pytest.raises(SettingError, match="stop='' cannot be"):
         Pieces(letters, [], ["a", ""])

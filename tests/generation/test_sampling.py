@@ -177,7 +177,7 @@ def test_rows_draw_numbers_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), None])
-def test_outputs_that_are_none_are_refused(bad: float | None) -> None:
+def test_outputs_that_are_none_are_rejected(bad: float | None) -> None:
     row = torch.tensor([[0.0, 1.0], [float("-inf")] * 2 if bad is None else [bad, 0.0]])
     with pytest.raises(ModelError, match="not finite"):
         choose(row)
@@ -191,6 +191,6 @@ def test_outputs_that_are_none_are_refused(bad: float | None) -> None:
         ("repetition_penalty", float("inf")),
     ],
 )
-def test_settings_that_cannot_be_are_refused_by_name(key: str, value: float) -> None:
+def test_settings_that_cannot_be_are_rejected_by_name(key: str, value: float) -> None:
     with pytest.raises(SettingError, match=key):
         draw([0.0, 1.0], **dict[str, Any]({key: value}))

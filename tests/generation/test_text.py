@@ -199,7 +199,7 @@ def test_an_end_ends_its_row_and_all_ends_end_the_text() -> None:
     assert generate(model, prompt, 30, temperature=0.0, ends=range(V)).shape == (3, 0)
 
 
-def test_a_prompt_longer_than_the_context_is_refused_or_its_end_is_read() -> None:
+def test_a_prompt_longer_than_the_context_is_rejected_or_its_end_is_read() -> None:
     model, prompt = decoder(8), torch.randint(2, V, (1, 11), generator=seeded())
     with pytest.raises(ModelError, match=r"11 tokens, and this model reads 8 at most.*--window"):
         stream(model, prompt, 5)
@@ -226,7 +226,7 @@ def test_padding_stands_in_front_of_a_prompt_as_well_as_behind(kind: str, dtype:
     assert torch.equal(*found)
 
 
-def test_a_prompt_without_a_token_is_refused() -> None:
+def test_a_prompt_without_a_token_is_rejected() -> None:
     prompt = torch.full((2, 3), 2)
     with pytest.raises(ModelError, match="by the mask one has none"):
         stream(Anew(), prompt, 5, mask=torch.tensor([[True] * 3, [False] * 3]))
@@ -279,7 +279,7 @@ def test_padding_and_unknown_are_never_written() -> None:
     assert generate(model, torch.tensor([[2]]), 20, generator=seeded(), never=()).max() < 2
 
 
-def test_what_cannot_be_asked_for_is_refused_at_once() -> None:
+def test_what_cannot_be_asked_for_is_rejected_at_once() -> None:
     model = Carrying()
     with pytest.raises(ModelError, match=r"not \(1, 0\)"):
         generate(model, torch.zeros(1, 0, dtype=torch.int64), 3)

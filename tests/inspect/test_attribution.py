@@ -138,7 +138,7 @@ def test_grad_cam_is_what_its_equations_say() -> None:
     assert attribute(model, x, "grad_cam", layer="layer1", randomise=False).layer == "layer1"
 
 
-def test_grad_cam_refuses_what_has_no_maps() -> None:
+def test_grad_cam_rejects_what_has_no_maps() -> None:
     model, (x,) = small("resnet20")
     with pytest.raises(UnknownName, match="layer1"):
         attribute(model, x, "grad_cam", layer="layer_1")
@@ -411,7 +411,7 @@ def test_a_change_below_the_rounding_of_the_output_accuses_nobody() -> None:
     assert attribute(layer.double(), x.double(), randomise=False).completeness.change == pytest.approx(1.5e-8)
 
 
-def test_what_there_is_not_is_refused() -> None:
+def test_what_there_is_not_is_rejected() -> None:
     model, inputs = small("mlp")
     with pytest.raises(UnknownName, match="occlusion"):
         attribute(model, inputs, "oclusion")

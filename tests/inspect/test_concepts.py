@@ -99,7 +99,7 @@ def test_texts_of_other_lengths_can_be_the_concept(name: str) -> None:
     assert found.layer
 
 
-def test_what_cannot_be_asked_is_refused() -> None:
+def test_what_cannot_be_asked_is_rejected() -> None:
     model = planted()
     with pytest.raises(DataError, match="at least 4"):
         concept(model, rows(5, 0), rows(2, 1), rows(50, 2))

@@ -203,7 +203,7 @@ def test_unbatched_sequences_are_one_example() -> None:
     torch.testing.assert_close(seen["gates"]["rnn.l0.state"], outputs[None], **CLOSE)
 
 
-def test_projections_are_refused() -> None:
+def test_projections_are_rejected() -> None:
     model = Holds(nn.LSTM(3, 4, proj_size=2))
     with pytest.raises(ModelError, match="proj_size=2 cannot be"), capture(model, "gates"):
         pass

@@ -443,7 +443,7 @@ def test_mistakes_about_graphs_and_maps_are_named() -> None:
         ablate(model, inputs, "bn1", only=[3])
 
 
-def test_inputs_of_another_length_are_refused() -> None:
+def test_inputs_of_another_length_are_rejected() -> None:
     model, inputs = small("gpt2")
     shorter = tuple(x[:, :4] for x in inputs)
     with (

@@ -306,7 +306,7 @@ def test_gradients_of_recurrent_layers_are_those_of_their_outputs(name: str, way
     assert (seen["features"][layer][~mask] == 0).all()
 
 
-def test_what_there_is_not_is_refused_with_the_nearest() -> None:
+def test_what_there_is_not_is_rejected_with_the_nearest() -> None:
     with (
         pytest.raises(UnknownName, match=r"no module 'layer_1'.*Similar: layer1"),
         capture(residual(), "features", "layer_1"),
@@ -314,12 +314,12 @@ def test_what_there_is_not_is_refused_with_the_nearest() -> None:
         pass
     with pytest.raises(UnknownName, match="features"), capture(residual(), "feature"):
         pass
-    refusal = "has no attention to capture. It has these kinds: features, gradients"
-    with pytest.raises(ModelError, match=refusal), capture(residual(), "attention"):
+    rejection = "has no attention to capture. It has these kinds: features, gradients"
+    with pytest.raises(ModelError, match=rejection), capture(residual(), "attention"):
         pass
     model, inputs = small("gpt2")
-    refusal = "no module with attention 'blocks.0'. Similar: blocks.0.attention"
-    with pytest.raises(UnknownName, match=refusal), capture(model, "attention", "blocks.0"):
+    rejection = "no module with attention 'blocks.0'. Similar: blocks.0.attention"
+    with pytest.raises(UnknownName, match=rejection), capture(model, "attention", "blocks.0"):
         pass
     with pytest.raises(SettingError, match="keep=0 cannot be"), capture(model, keep=0):
         pass
@@ -351,20 +351,20 @@ def test_each_kind_is_known_by_its_modules() -> None:
 
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["wrapped", "in-place"])
-def test_a_compiled_model_is_refused_as_it_would_run_past_all_of_this(in_place: bool) -> None:
+def test_a_compiled_model_is_rejected_as_it_would_run_past_all_of_this(in_place: bool) -> None:
     model, inputs = small("lenet5-modern")
     given = model
     if in_place:
         model.compile(backend="eager")
     else:
         given = torch.compile(model, backend="eager")  # type: ignore[assignment]
-    refused = pytest.raises(ModelError, match="compiled")
-    with refused, capture(given, "features"):
+    rejected = pytest.raises(ModelError, match="compiled")
+    with rejected, capture(given, "features"):
         pass
-    with refused, cutaway.inspect.intervene(given, cutaway.inspect.Zero("c1")):
+    with rejected, cutaway.inspect.intervene(given, cutaway.inspect.Zero("c1")):
         pass
-    with refused:
+    with rejected:
         cutaway.inspect.flow(given, lambda: given(*inputs).sum())
-    with refused:
+    with rejected:
         cutaway.inspect.attribute(given, inputs)
     assert not traces(model)

@@ -90,6 +90,6 @@ def test_neighbours_are_the_nearest_and_never_oneself() -> None:
     assert neighbours(x[:1], "cosine")[0].shape == (1, 0)
 
 
-def test_a_measure_that_is_none_is_refused() -> None:
+def test_a_measure_that_is_none_is_rejected() -> None:
     with pytest.raises(SettingError, match="cosine"):
         neighbours(torch.ones(2, 2), "euclid")

@@ -204,7 +204,7 @@ def test_the_model_is_left_as_it_was(fails: bool) -> None:
     assert not inputs.requires_grad
 
 
-def test_what_has_no_field_is_refused() -> None:
+def test_what_has_no_field_is_rejected() -> None:
     model = create_model("simplecnn", in_channels=1)
     with pytest.raises(UnknownName, match="conv2"):
         gradient_extent(model, (1, 16, 16), "conv3")

@@ -1,4 +1,4 @@
-"""Folders in Hugging Face's form that are broken, or meant to break: refused in words that name file and key, before
+"""Folders in Hugging Face's form that are broken, or meant to break: rejected in words that name file and key, before
 anything is built of what they claim."""
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def changed(folder: Path, **fields: Any) -> Path:
     ],
     ids=str,
 )
-def test_what_config_says_is_refused_by_file_and_key(folder: Path, fields: dict[str, Any], said: str | None) -> None:
+def test_what_config_says_is_rejected_by_file_and_key(folder: Path, fields: dict[str, Any], said: str | None) -> None:
     changed(folder, **fields)
     if said is None:
         assert read_folder(folder).preset.name == "gpt2"
@@ -87,7 +87,7 @@ def test_layers_of_one_block_are_bounded_too(tmp_path: Path) -> None:
         read_folder(changed(tmp_path / "hf", num_hidden_layers=10**6))
 
 
-def test_a_deep_document_is_refused(folder: Path) -> None:
+def test_a_deep_document_is_rejected(folder: Path) -> None:
     deep = "[" * 200_000 + "]" * 200_000
     (folder / "tokenizer.json").write_text(deep, encoding="utf-8")
     with pytest.raises(FileError, match=r"tokenizer\.json"):
@@ -115,7 +115,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize("kind", HEADS)
-def test_weights_with_a_broken_head_are_refused(folder: Path, kind: str) -> None:
+def test_weights_with_a_broken_head_are_rejected(folder: Path, kind: str) -> None:
     file = folder / WEIGHTS
     file.write_bytes(HEADS[kind](file.read_bytes()))
     model = create_model("gpt2", **SMALL)
@@ -133,7 +133,7 @@ def test_weights_with_a_broken_head_are_refused(folder: Path, kind: str) -> None
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")], ids=str)
-def test_weights_that_are_no_numbers_are_refused_by_name(folder: Path, number: float, tmp_path: Path) -> None:
+def test_weights_that_are_no_numbers_are_rejected_by_name(folder: Path, number: float, tmp_path: Path) -> None:
     tensors = load_file(folder / WEIGHTS)
     tensors["transformer.h.1.mlp.c_fc.bias"][3] = number
     save_file(tensors, folder / WEIGHTS, {"format": "pt"})

@@ -146,7 +146,7 @@ REFUSED: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("kind", "field", "value"), REFUSED, ids=[f"{k}-{f}-{v}" for k, f, v in REFUSED])
-def test_another_network_is_refused_by_the_field(kind: str, field: str, value: Any) -> None:
+def test_another_network_is_rejected_by_the_field(kind: str, field: str, value: Any) -> None:
     with pytest.raises(ModelError, match=rf"config\.json has {field}="):
         families()[kind].config({field: value})
 
@@ -165,6 +165,6 @@ def test_another_network_is_refused_by_the_field(kind: str, field: str, value: A
         ("albert-base-v2", {"share_layers": False}, "share_layers"),
     ],
 )
-def test_a_network_of_ours_that_they_have_not_is_refused(name: str, changes: dict[str, Any], field: str) -> None:
+def test_a_network_of_ours_that_they_have_not_is_rejected(name: str, changes: dict[str, Any], field: str) -> None:
     with pytest.raises(ModelError, match=f"This model has {field}="):
         family(name).settings(dataclasses.replace(preset(name).config, **changes))

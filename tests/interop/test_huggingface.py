@@ -262,7 +262,7 @@ def test_the_preset_is_the_one_whose_config_it_is(tmp_path: Path) -> None:
     assert Folder(tmp_path).preset().name == "gpt2"
 
 
-# --- refusals -----------------------------------------------------------------------------------------------------
+# --- rejections -----------------------------------------------------------------------------------------------------
 
 
 def test_the_first_keys_that_differ_are_named_as_the_file_has_them(folder: Path) -> None:
@@ -282,7 +282,7 @@ def test_the_first_keys_that_differ_are_named_as_the_file_has_them(folder: Path)
         read_folder(folder)
 
 
-def test_other_networks_are_refused(folder: Path) -> None:
+def test_other_networks_are_rejected(folder: Path) -> None:
     with pytest.raises(ModelError, match="holds a gpt2, and bert-base-uncased is none: read it as gpt2"):
         read_folder(folder, "bert-base-uncased")
     with pytest.raises(ModelError, match=r"transformers has no network like resnet18.* gpt2, gpt2-medium"):
@@ -303,7 +303,7 @@ def test_other_networks_are_refused(folder: Path) -> None:
         ("bart", "attention_dropout", [0.1]),
     ],
 )
-def test_a_value_that_no_network_here_has_is_refused_by_the_field(kind: str, field: str, value: Any) -> None:
+def test_a_value_that_no_network_here_has_is_rejected_by_the_field(kind: str, field: str, value: Any) -> None:
     with pytest.raises(ModelError, match=rf"config\.json has {field}="):
         families()[kind].config({field: value})
 

@@ -164,7 +164,7 @@ def test_the_bias_that_the_output_layer_adds_is_the_one_that_is_taken(name: str,
 
 
 @pytest.mark.parametrize("model_type", [t for t, family in families().items() if family.aliases])
-def test_a_field_by_its_other_name_is_read_or_refused(model_type: str, tmp_path: Path) -> None:
+def test_a_field_by_its_other_name_is_read_or_rejected(model_type: str, tmp_path: Path) -> None:
     family = families()[model_type]
     name = family.presets[0]
     saved(oracle(name, small(name, **({"head": "masked"} if model_type == "distilbert" else {}))), tmp_path)
@@ -179,7 +179,7 @@ def test_a_field_by_its_other_name_is_read_or_refused(model_type: str, tmp_path:
 
 
 @pytest.mark.parametrize("field", ["pruned_heads", "quantization_config"])
-def test_what_makes_another_network_is_refused_by_name(field: str, tmp_path: Path) -> None:
+def test_what_makes_another_network_is_rejected_by_name(field: str, tmp_path: Path) -> None:
     saved(oracle("gpt2", small("gpt2", "next")), tmp_path)
     told(tmp_path, **{field: {"0": [1]}})
     with pytest.raises(ModelError, match=field):

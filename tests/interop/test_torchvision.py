@@ -1,4 +1,4 @@
-"""torchvision's checkpoints: in and out bit for bit, and refused with the first wrong key where they do not fit."""
+"""torchvision's checkpoints: in and out bit for bit, and rejected with the first wrong key where they do not fit."""
 
 from __future__ import annotations
 
@@ -122,11 +122,11 @@ def test_part_of_the_auxiliary_heads_is_not_enough(name: str, tmp_path: Path, mo
     save_file({k: v for k, v in state.items() if k != removed}, tmp_path / "part.safetensors")
     with pytest.raises(FileError, match=f"1 of the network's .*missing, the first {removed}"):
         read_checkpoint(tmp_path / "part.safetensors", name)
-    assert "mean 0.5 and deviation 0.5" in read_checkpoint(tmp_path / "whole.safetensors", name).notes[-1]
+    assert "mean 0.5 and standard deviation 0.5" in read_checkpoint(tmp_path / "whole.safetensors", name).notes[-1]
 
 
 @pytest.mark.parametrize("rows", [18, 1, 0])
-def test_positions_of_no_square_of_patches_are_refused(
+def test_positions_of_no_square_of_patches_are_rejected(
     rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torchvision, "preset", tiny)
@@ -192,7 +192,7 @@ def test_old_files_without_counters_are_taken_and_it_is_said(tmp_path: Path, sta
     ],
     ids=["missing", "unexpected", "misshapen", "without a head", "without a stem"],
 )
-def test_a_checkpoint_that_does_not_fit_is_refused_with_its_first_wrong_key(
+def test_a_checkpoint_that_does_not_fit_is_rejected_with_its_first_wrong_key(
     tmp_path: Path, state: dict[str, Tensor], change: Callable[[dict[str, Any]], object], said: str
 ) -> None:
     wrong = dict(state)
@@ -202,13 +202,13 @@ def test_a_checkpoint_that_does_not_fit_is_refused_with_its_first_wrong_key(
         read_checkpoint(tmp_path / "wrong.pth", "resnet18")
 
 
-def test_a_checkpoint_of_another_network_is_refused_and_its_own_is_named(
+def test_a_checkpoint_of_another_network_is_rejected_and_its_own_is_named(
     tmp_path: Path, state: dict[str, Tensor]
 ) -> None:
     torch.save(state, tmp_path / "18.pth")
-    with pytest.raises(FileError, match=r"missing, the first layer1\.2\.conv1\.weight") as refused:
+    with pytest.raises(FileError, match=r"missing, the first layer1\.2\.conv1\.weight") as rejected:
         read_checkpoint(tmp_path / "18.pth", "resnet34")
-    assert "Its tensors are those of resnet18: read it as resnet18." in str(refused.value)
+    assert "Its tensors are those of resnet18: read it as resnet18." in str(rejected.value)
 
 
 class Trap:
@@ -273,10 +273,10 @@ def test_what_a_wrapper_put_before_the_keys_is_left_out_and_it_is_said(
     del wrapped[f"{prefix}layer3.0.conv1.weight"]
     wrapped[f"{prefix}extra"] = torch.zeros(1)
     torch.save(wrapped, tmp_path / "wrapped.pth")
-    with pytest.raises(FileError) as refused:
+    with pytest.raises(FileError) as rejected:
         read_checkpoint(tmp_path / "wrapped.pth", "resnet18")
-    assert f"the first {prefix}layer3.0.conv1.weight;" in str(refused.value)
-    assert f"the first {prefix}extra." in str(refused.value)
+    assert f"the first {prefix}layer3.0.conv1.weight;" in str(rejected.value)
+    assert f"the first {prefix}extra." in str(rejected.value)
 
 
 def test_the_random_state_is_left_as_it_was(tmp_path: Path, state: dict[str, Tensor]) -> None:
@@ -286,7 +286,7 @@ def test_the_random_state_is_left_as_it_was(tmp_path: Path, state: dict[str, Ten
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_networks_that_torchvision_has_not_are_refused(tmp_path: Path) -> None:
+def test_networks_that_torchvision_has_not_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="the network with other strides: read them as resnet50"):
         read_checkpoint(tmp_path / "x.pth", "resnet50-v1")
     with pytest.raises(ModelError, match="no checkpoint of resnet20"):

@@ -116,14 +116,14 @@ BAD_FILES: dict[str, tuple[str, bytes, str]] = {
 
 
 @pytest.mark.parametrize("what", BAD_FILES)
-def test_files_that_are_not_whole_are_refused(tmp_path: Path, what: str) -> None:
+def test_files_that_are_not_whole_are_rejected(tmp_path: Path, what: str) -> None:
     name, content, said = BAD_FILES[what]
     (tmp_path / name).write_bytes(content)
     with pytest.raises(FileError, match=said):
         Vectors.load(tmp_path / name)
 
 
-def test_files_that_cannot_be_are_refused(tmp_path: Path) -> None:
+def test_files_that_cannot_be_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="could not be read"):
         Vectors.load(tmp_path / "none.txt")
     for word in ("two words", "", "line\nend"):
@@ -175,7 +175,7 @@ def test_an_embedding_takes_vectors(dtype: Any) -> None:
     assert weight[1].abs().max() > 0
 
 
-def test_vectors_that_do_not_fit_are_refused() -> None:
+def test_vectors_that_do_not_fit_are_rejected() -> None:
     with pytest.raises(ModelError, match="have 3 numbers, and this model's have 8"):
         take_vectors(nn.Embedding(4, 8), ["<pad>", "<unk>", "king", "man"], VECTORS)
     with pytest.raises(DataError, match="None of the 2 words of this data is in these vectors"):

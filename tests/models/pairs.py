@@ -74,8 +74,8 @@ def assert_sees_nothing_ahead(model: Any) -> None:
     assert all((after[:, i] - before[:, i]).abs().amax(1).min() > 1e-6 for i in (4, 5))
 
 
-def assert_empty_sources_are_refused(model: Any) -> None:
-    """A source without a token is refused where an answer is asked for; one pass looks over nothing and gets 0."""
+def assert_empty_sources_are_rejected(model: Any) -> None:
+    """A source without a token is rejected where an answer is asked for; one pass looks over nothing and gets 0."""
     source, mask, so_far = ragged([3, 4, 2], 3)
     expected = model(source, mask, so_far)
     mask[1] = False

@@ -1,4 +1,4 @@
-"""The fast CIFAR-10 network: counts, the whitening, what begins as the identity, sizes and refusals."""
+"""The fast CIFAR-10 network: counts, the whitening, what begins as the identity, sizes and rejections."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_the_least_size_is_the_least(config: Config, monkeypatch: pytest.MonkeyP
         model(small)
     with pytest.raises(ModelError, match=f"at least {least}×{least} pixels"):
         model.initialize_from(small)
-    monkeypatch.setattr(airbench, "refuse_small", lambda *args: None)
+    monkeypatch.setattr(airbench, "reject_small", lambda *args: None)
     with pytest.raises(RuntimeError, match="Output size is too small"):
         model(small)
 
@@ -180,7 +180,7 @@ def test_a_config_fits_a_data_set() -> None:
 
 
 @pytest.mark.parametrize("shape", [(4, 1, 12, 12), (3, 12, 12)])
-def test_images_it_was_not_built_for_are_refused(shape: tuple[int, ...]) -> None:
+def test_images_it_was_not_built_for_are_rejected(shape: tuple[int, ...]) -> None:
     with pytest.raises(ModelError, match=r"was built for images \(N, 3, H, W\)"):
         Airbench(TINY).initialize_from(torch.zeros(shape))
 
@@ -188,7 +188,7 @@ def test_images_it_was_not_built_for_are_refused(shape: tuple[int, ...]) -> None
 @pytest.mark.parametrize(
     ("field", "value"), [("widths", ()), ("widths", (4, 0)), ("in_channels", 0), ("num_classes", 0)]
 )
-def test_bad_values_are_refused_by_name(field: str, value: object) -> None:
+def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
     with pytest.raises(ModelError, match=f"^{field}="):
         Config(**{field: value})
 

@@ -60,8 +60,8 @@ def test_no_place_of_the_target_sees_what_comes_after_it() -> None:
     pairs.assert_sees_nothing_ahead(pairs.moved(small()))
 
 
-def test_an_empty_source_is_refused() -> None:
-    pairs.assert_empty_sources_are_refused(pairs.moved(small()))
+def test_an_empty_source_is_rejected() -> None:
+    pairs.assert_empty_sources_are_rejected(pairs.moved(small()))
 
 
 def test_it_keeps_the_contract() -> None:
@@ -83,7 +83,7 @@ def test_positions_begin_at_the_third_row() -> None:
     assert len(bottoms) == 2
 
 
-def test_texts_beyond_the_context_are_refused_by_both_numbers() -> None:
+def test_texts_beyond_the_context_are_rejected_by_both_numbers() -> None:
     model = small().eval()
     long, short = torch.ones(1, 11, dtype=torch.long), torch.ones(1, 10, dtype=torch.long)
     said = "learned positions for 10 tokens on either side, and these are 11"
@@ -146,6 +146,6 @@ def test_a_config_fits_a_data_set() -> None:
         ),
     ],
 )
-def test_bad_values_are_refused_by_name(field: str, value: float) -> None:
+def test_bad_values_are_rejected_by_name(field: str, value: float) -> None:
     with pytest.raises(ModelError, match=f"^{field}={value} cannot be"):
         Config(**{field: value})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""BERT and its kin: counts, heads, padding, segments, what is shared, refusals. Their oracles are transformers'."""
+"""BERT and its kin: counts, heads, padding, segments, what is shared, rejections. Their oracles are transformers'."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_it_begins_without_a_preference(name: str) -> None:
     assert abs(loss.item() - math.log(1000)) < 0.3
 
 
-# --- data and refusals --------------------------------------------------------------------------------------------
+# --- data and rejections --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -270,7 +270,7 @@ def test_cards_name_their_own_papers() -> None:
     assert len({card(name).card.link for name in KINDS}) == 4
 
 
-def test_too_many_tokens_and_segments_that_are_not_known_are_refused() -> None:
+def test_too_many_tokens_and_segments_that_are_not_known_are_rejected() -> None:
     tokens = torch.full((1, 13), 3)
     with pytest.raises(ModelError, match="learned for 12 tokens, and these are 13"):
         small("roberta-base")(tokens)
@@ -296,6 +296,6 @@ def test_too_many_tokens_and_segments_that_are_not_known_are_refused() -> None:
         ("head", "next"),
     ],
 )
-def test_values_that_cannot_be_are_refused_by_name(field: str, value: Any) -> None:
+def test_values_that_cannot_be_are_rejected_by_name(field: str, value: Any) -> None:
     with pytest.raises(ModelError, match=f"^{field}="):
         Config(**{field: value})

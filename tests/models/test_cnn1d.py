@@ -1,4 +1,4 @@
-"""The convolutional network for series: counts, lengths, shifts and refusals. Its oracle is in tests/oracles."""
+"""The convolutional network for series: counts, lengths, shifts and rejections. Its oracle is in tests/oracles."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def test_a_config_fits_a_data_set() -> None:
 
 
 @pytest.mark.parametrize("shape", [(2, 39, 1), (2, 41, 1), (2, 40, 2), (2, 1, 40), (2, 40)])
-def test_series_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+def test_series_of_another_shape_are_rejected(shape: tuple[int, ...]) -> None:
     with pytest.raises(ModelError, match=r"takes series of shape \(40, 1\)"):
         create_model("cnn1d")(torch.zeros(shape))
 
 
 @pytest.mark.parametrize("field", ["steps", "in_features", "channels", "num_classes"])
-def test_bad_values_are_refused_by_name(field: str) -> None:
+def test_bad_values_are_rejected_by_name(field: str) -> None:
     with pytest.raises(ModelError, match=f"^{field}=0 cannot be"):
         Config(**{field: 0})
 

@@ -1,4 +1,4 @@
-"""Convolution, then attention: counts, sizes, what attention adds, refusals. The oracle is in tests/oracles."""
+"""Convolution, then attention: counts, sizes, what attention adds, rejections. The oracle is in tests/oracles."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_least_size_is_exact(widths: tuple[int, ...], monkeypatch: pytest.Mo
     small = torch.zeros(1, 2, least, least - 1)
     with pytest.raises(ModelError, match=f"at least {least}×{least} pixels"):
         model(small)
-    monkeypatch.setattr("cutaway.models.cnn_attention.refuse_small", lambda *args: None)
+    monkeypatch.setattr("cutaway.models.cnn_attention.reject_small", lambda *args: None)
     with pytest.raises(RuntimeError):
         model(small)
 
@@ -124,6 +124,6 @@ def test_a_config_fits_a_data_set() -> None:
     ("field", "value"),
     [("widths", ()), ("widths", (4, 0)), ("heads", 0), ("heads", 5), ("in_channels", 0), ("num_classes", 0)],
 )
-def test_bad_values_are_refused_by_name(field: str, value: object) -> None:
+def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
     with pytest.raises(ModelError, match=rf"^{field}="):
         Config(**{field: value})

@@ -1,4 +1,4 @@
-"""Frames through a CNN and then an LSTM: counts, padding that leaves no trace, time that matters, refusals."""
+"""Frames through a CNN and then an LSTM: counts, padding that leaves no trace, time that matters, rejections."""
 
 from __future__ import annotations
 
@@ -183,6 +183,6 @@ def test_too_small_a_frame_names_the_least_size() -> None:
         ("num_classes", 0),
     ],
 )
-def test_bad_values_are_refused_by_name(field: str, value: object) -> None:
+def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
     with pytest.raises(ModelError, match=f"^{field}="):
         Config(**{field: value})  # type: ignore[arg-type]

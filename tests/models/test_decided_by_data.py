@@ -1,4 +1,4 @@
-"""What the data decides of a model cannot be typed against it: each such setting of each family is refused by name."""
+"""What the data decides of a model cannot be typed against it: each such setting of each family is rejected by name."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def fitted(found: Preset) -> list[tuple[Spec, Any]]:
 
 
 @pytest.mark.parametrize("name", sorted({p.module.__name__: name for name, p in presets().items()}.values()))
-def test_what_is_typed_against_the_data_is_refused_and_what_agrees_is_taken(name: str) -> None:
+def test_what_is_typed_against_the_data_is_rejected_and_what_agrees_is_taken(name: str) -> None:
     found = preset(name)
     configs = fitted(found)
     assert configs, "this family takes none of the kinds above"
@@ -126,7 +126,7 @@ def test_what_is_left_to_the_model_stays_with_the_data() -> None:
 
 @pytest.mark.parametrize("command", ["check", "train"])
 @pytest.mark.parametrize("word", ["model.num_classes=200", "model.num_classes=1", "model.in_features=7"])
-def test_both_commands_refuse_it(command: str, word: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_commands_reject_it(command: str, word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "mlp", "xor", word]) == 2
     assert "and here it is 2" in " ".join(capsys.readouterr().err.split())
 

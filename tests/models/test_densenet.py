@@ -1,4 +1,4 @@
-"""The densely connected networks: counts, connections, sizes, recomputation, refusals. Oracles: tests/oracles."""
+"""The densely connected networks: counts, connections, sizes, recomputation, rejections. Oracles: tests/oracles."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_the_least_size_is_exact(stem: str, blocks: int, monkeypatch: pytest.Mon
     assert model(torch.randn(1, 3, least, least)).isfinite().all()
     with pytest.raises(ModelError, match=f"densenet needs images of at least {least}×{least}"):
         model(too_small)
-    monkeypatch.setattr(densenet, "refuse_small", lambda *args: None)
+    monkeypatch.setattr(densenet, "reject_small", lambda *args: None)
     with pytest.raises(RuntimeError, match="too small"):
         model(too_small)
 
@@ -359,7 +359,7 @@ def test_a_config_fits_a_data_set() -> None:
         ("num_classes", 0),
     ],
 )
-def test_bad_values_are_refused_by_name(field: str, value: object) -> None:
+def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
     with pytest.raises(ModelError, match=rf"^{field}="):
         Config(**{field: value})
 

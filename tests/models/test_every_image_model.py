@@ -42,7 +42,7 @@ def test_the_contract_with_any_channels_and_classes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OF_ANY_SIZE)
-def test_the_least_size_is_taken_and_a_smaller_one_is_refused_by_it(name: str) -> None:
+def test_the_least_size_is_taken_and_a_smaller_one_is_rejected_by_it(name: str) -> None:
     model, sizes = fitted(name)
     least = sizes.enough(1)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The fields of a Config: what cannot be is refused by the field's name, and None only where a field begins as None."""
+"""The fields of a Config: what cannot be is rejected by the field's name, None but where a field begins as None."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Config(Checked):
         ("norm", "group", "norm='group' cannot be: it must be none, batch, layer."),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(field: str, value: Any, said: str) -> None:
+def test_what_cannot_be_is_rejected_by_name(field: str, value: Any, said: str) -> None:
     with pytest.raises(ModelError) as error:
         Config(**{field: value})
     assert str(error.value) == said

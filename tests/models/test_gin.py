@@ -95,7 +95,7 @@ def test_sums_are_not_in_16_bits() -> None:
     assert features[0].tolist() == [4097.0] * 9
 
 
-def test_bad_values_are_refused_by_name() -> None:
+def test_bad_values_are_rejected_by_name() -> None:
     with pytest.raises(ModelError, match=r"^layers=0 cannot be"):
         cutaway.create_model("gin", layers=0)
     with pytest.raises(ModelError, match=r"This gin takes nodes of 1 features, \(V, 1\), and these are \(4, 6\)"):

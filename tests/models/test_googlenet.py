@@ -1,4 +1,4 @@
-"""GoogLeNet in both forms: counts, shapes, auxiliary heads, least size, refusals. The oracles are in tests/oracles."""
+"""GoogLeNet in both forms: counts, shapes, auxiliary heads, least size, errors. The oracles are in tests/oracles."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_least_size_is_exact(name: str, stem: str, least: int, monkeypatch: 
     small = torch.randn(2, 3, least + 7, least - 1)
     with pytest.raises(ModelError, match=f"at least {least}×{least} pixels"):
         model(small)
-    monkeypatch.setattr(googlenet, "refuse_small", lambda *args: None)
+    monkeypatch.setattr(googlenet, "reject_small", lambda *args: None)
     with pytest.raises(RuntimeError, match="Output size is too small"):
         model(small)
 
@@ -267,7 +267,7 @@ def test_a_config_fits_a_data_set() -> None:
         ("num_classes", 0),
     ],
 )
-def test_bad_values_are_refused_by_name(field: str, value: object) -> None:
+def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
     with pytest.raises(ModelError, match=rf"^{field}="):
         Config(**{field: value})
 

@@ -136,7 +136,7 @@ def test_the_last_real_token_of_rows_of_any_length() -> None:
 # --- context ------------------------------------------------------------------------------------------------------
 
 
-def test_a_text_beyond_the_context_is_refused_with_the_limit() -> None:
+def test_a_text_beyond_the_context_is_rejected_with_the_limit() -> None:
     model, words = small(), r"^gpt2 has learned positions for 12 tokens, and these are 13: .*model\.context_length"
     assert model(tokens(1, 12)).shape == (1, 12, 23)
     with pytest.raises(ModelError, match=words):
@@ -144,7 +144,7 @@ def test_a_text_beyond_the_context_is_refused_with_the_limit() -> None:
     _, cache = model.extend(tokens(1, 12))
     with pytest.raises(ModelError, match=words):
         model.extend(tokens(1, 1), None, cache)
-    assert cache.length == 12  # what was refused was not read
+    assert cache.length == 12  # what was rejected was not read
 
 
 def test_a_cache_takes_the_room_that_the_context_needs_at_once() -> None:
@@ -217,6 +217,6 @@ def test_a_config_fits_a_data_set() -> None:
         ("num_classes", 0),
     ],
 )
-def test_bad_values_are_refused_by_name(field: str, value: object) -> None:
+def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
     with pytest.raises(ModelError, match=f"^{field}="):
         Config(**{field: value})  # type: ignore[arg-type]

@@ -215,7 +215,7 @@ def test_a_config_fits_a_data_set(family: ModuleType) -> None:
 
 @names
 @pytest.mark.parametrize("field", ["in_features", "hidden_dim", "layers", "num_classes"])
-def test_bad_values_are_refused_by_name(family: ModuleType, field: str) -> None:
+def test_bad_values_are_rejected_by_name(family: ModuleType, field: str) -> None:
     with pytest.raises(ModelError, match=f"^{field}=0 cannot be"):
         family.Config(**{field: 0})
     with pytest.raises(ModelError, match=r"^pooling='median' cannot be"):
@@ -223,7 +223,7 @@ def test_bad_values_are_refused_by_name(family: ModuleType, field: str) -> None:
 
 
 @names
-def test_nodes_of_other_features_are_refused(family: ModuleType) -> None:
+def test_nodes_of_other_features_are_rejected(family: ModuleType) -> None:
     with pytest.raises(ModelError, match=r"takes nodes of 5 features, \(V, 5\), and these are \(4, 6\)"):
         built(family)(torch.zeros(4, 6), torch.zeros(2, 0, dtype=torch.int64))
 

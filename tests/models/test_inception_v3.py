@@ -1,4 +1,4 @@
-"""Inception-v3: counts, shapes, the auxiliary head, least size, refusals. The oracle is in tests/oracles."""
+"""Inception-v3: counts, shapes, the auxiliary head, least size, rejections. The oracle is in tests/oracles."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_least_size_is_exact(stem: str, least: int, monkeypatch: pytest.Monk
     small = torch.randn(2, 3, least + 7, least - 1)
     with pytest.raises(ModelError, match=f"at least {least}×{least} pixels"):
         model(small)
-    monkeypatch.setattr(inception_v3, "refuse_small", lambda *args: None)
+    monkeypatch.setattr(inception_v3, "reject_small", lambda *args: None)
     with pytest.raises(RuntimeError, match="Kernel size can't be greater than actual input size"):
         model(small)
 
@@ -190,7 +190,7 @@ def test_a_config_fits_a_data_set() -> None:
         ("num_classes", 0),
     ],
 )
-def test_bad_values_are_refused_by_name(field: str, value: object) -> None:
+def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
     with pytest.raises(ModelError, match=rf"^{field}="):
         Config(**{field: value})
 

@@ -233,14 +233,14 @@ def answered(name: str, tokens: Tensor, mask: Tensor, so_far: Tensor) -> Tensor:
 @few
 @given(lengths=lengths_of, steps=st.integers(1, 6), seed=st.integers(0, 99))
 @torch.no_grad()
-def test_padding_in_front_is_not_read_or_refused(name: str, lengths: list[int], steps: int, seed: int) -> None:
+def test_padding_in_front_is_not_read_or_rejected(name: str, lengths: list[int], steps: int, seed: int) -> None:
     (tokens, mask), (*_, so_far) = in_front(lengths, seed), drawn(lengths, steps, seed)
     each = name in TEXTS and not name.endswith("-classes")
     other = torch.where(mask, tokens, (tokens + 1) % VOCABULARY)
     try:
         found = answered(name, tokens, mask, so_far)
-    except ModelError as refused:
-        assert "padding" in str(refused), refused  # noqa: PT017  # either is right
+    except ModelError as rejected:
+        assert "padding" in str(rejected), rejected  # noqa: PT017  # either is right
         assert not mask.all()
         return
     changed = answered(name, other, mask, so_far)
@@ -270,7 +270,7 @@ def test_a_mask_of_zeros_and_ones_is_a_mask(name: str, dtype: torch.dtype) -> No
 
 
 @pytest.mark.parametrize("name", [*TEXTS, *PAIRS])
-def test_another_mask_is_refused(name: str) -> None:
+def test_another_mask_is_rejected(name: str) -> None:
     tokens, mask, so_far = drawn([7, 2, 4], 3, 0)
     bias = torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)
     for wrong in (bias, bias.clamp(min=-1e9), mask * 2, mask * 0.5):

@@ -142,14 +142,14 @@ def test_it_learns_by_its_own_criterion() -> None:
     assert (model(x).argmax(1) == y).float().mean() >= 0.9
 
 
-def test_images_of_another_size_are_refused() -> None:
+def test_images_of_another_size_are_rejected() -> None:
     with pytest.raises(ModelError, match=r"32×32 pixels, and these are 28×28"):
         create_model("lenet5")(torch.randn(1, 1, 28, 28))
     with pytest.raises(ModelError, match=r"image_size=28 cannot be: it must be 32"):
         create_model("lenet5", image_size=28)
 
 
-def test_it_fits_itself_to_data_and_refuses_numbers() -> None:
+def test_it_fits_itself_to_data_and_rejects_numbers() -> None:
     config = Config.for_spec(Config(), ImageSpec(3, 64, 64, Classes(("a", "b"))))
     assert config == Config(in_channels=3, num_classes=2, image_size=32)
     assert LeNet5(config).output.codes.shape == (2, 84)

@@ -1,4 +1,4 @@
-"""LeNet-5 in its common form: counts, sizes, refusals. Its oracle is in tests/oracles."""
+"""LeNet-5 in its common form: counts, sizes, rejections. Its oracle is in tests/oracles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_contract(size: int, channels: int, outputs: int) -> None:
     assert_keeps_the_contract(model, torch.randn(64, channels, size, size), outputs)
 
 
-def test_images_of_another_size_are_refused() -> None:
+def test_images_of_another_size_are_rejected() -> None:
     with pytest.raises(ModelError, match=r"built for images of 32×32 pixels, and these are 28×28"):
         create_model("lenet5-modern")(torch.randn(1, 1, 28, 28))
     with pytest.raises(ModelError, match="image_size=15 cannot be: it must be at least 16"):

@@ -128,6 +128,6 @@ def test_it_fits_itself_to_data() -> None:
         ("linear", {"in_features": 0}, "in_features=0"),
     ],
 )
-def test_bad_settings_are_refused_by_name(name: str, settings: dict[str, object], words: str) -> None:
+def test_bad_settings_are_rejected_by_name(name: str, settings: dict[str, object], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         create_model(name, **settings)

@@ -1,4 +1,4 @@
-"""How large a model would be is told before it is made, and what would not fit is refused in a moment."""
+"""How large a model would be is told before it is made, and what would not fit is rejected in a moment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from cutaway.commands import main
 from cutaway.errors import ModelError, SettingError
 from cutaway.models import memory
-from cutaway.models.memory import Size, free_memory, in_bytes, refuse_too_large, shaped, size_of
+from cutaway.models.memory import Size, free_memory, in_bytes, reject_too_large, shaped, size_of
 from cutaway.models.registry import create_model, preset
 from cutaway.settings import build
 from cutaway.training.optimizers import bytes_to_learn
@@ -58,7 +58,7 @@ def test_the_size_is_that_of_the_model_that_is_built(name: str, given: dict[str,
         ("lstm", {"hidden_dim": 10**15}, "no tensor can be that large"),
     ],
 )
-def test_what_can_never_be_is_refused_before_it_is_made(
+def test_what_can_never_be_is_rejected_before_it_is_made(
     name: str, given: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "MOST_TENSORS", 1000)
@@ -95,16 +95,16 @@ def test_training_needs_more_than_the_weights() -> None:
 def test_what_is_free_is_held_against_the_fraction() -> None:
     found, config = preset("mlp"), preset("mlp").config
     taken = size_of(found, config).bytes
-    assert refuse_too_large(found, config, free=2 * taken).bytes == taken
+    assert reject_too_large(found, config, free=2 * taken).bytes == taken
     with pytest.raises(ModelError, match=r"at most 90% are taken\. Make the model smaller, or else\.$"):
-        refuse_too_large(found, config, free=taken, way_out=", or else")
-    refuse_too_large(found, config, free=taken, fraction=0)
+        reject_too_large(found, config, free=taken, way_out=", or else")
+    reject_too_large(found, config, free=taken, fraction=0)
     with pytest.raises(ModelError):
-        refuse_too_large(found, config, taken=lambda size: 3 * size.bytes, free=2 * taken)
+        reject_too_large(found, config, taken=lambda size: 3 * size.bytes, free=2 * taken)
 
 
 @pytest.mark.parametrize("command", ["train", "check"])
-def test_the_command_line_refuses_it_by_name(command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command_line_rejects_it_by_name(command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = ["--out", str(tmp_path / "run")] if command == "train" else []
     assert main([command, "mlp", "xor", "model.hidden_dims=99999999999", *out]) == 2
     said = " ".join(capsys.readouterr().err.split())

@@ -133,6 +133,6 @@ def test_a_batch_of_one_has_no_variance_to_learn_from() -> None:
         ("dropout", float("nan")),
     ],
 )
-def test_bad_settings_are_refused_by_name(field: str, value: object) -> None:
+def test_bad_settings_are_rejected_by_name(field: str, value: object) -> None:
     with pytest.raises(ModelError, match=f"{field}="):
         Config(**{field: value})

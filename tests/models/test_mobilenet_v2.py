@@ -65,7 +65,7 @@ def test_each_channel_is_seen_by_itself() -> None:
     assert block.depthwise.conv.groups == 24
 
 
-def test_it_fits_data_and_refuses_small_images() -> None:
+def test_it_fits_data_and_rejects_small_images() -> None:
     fitted = Config.for_spec(Config(), ImageSpec(1, 64, 64, Classes(("a", "b"))))
     assert (fitted.in_channels, fitted.num_classes) == (1, 2)
     model = MobileNetV2(dataclasses.replace(TINY, stem="imagenet")).eval()
@@ -79,6 +79,6 @@ def test_it_fits_data_and_refuses_small_images() -> None:
     ("field", "value"),
     [("width_mult", 0.0), ("stem", "small"), ("dropout", 1.0), ("in_channels", 0), ("num_classes", 0)],
 )
-def test_values_that_cannot_be_are_refused_by_name(field: str, value: Any) -> None:
+def test_values_that_cannot_be_are_rejected_by_name(field: str, value: Any) -> None:
     with pytest.raises(ModelError, match=rf"^{field}="):
         Config(**{field: value})

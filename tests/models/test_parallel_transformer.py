@@ -1,4 +1,4 @@
-"""The parallel Transformer: its oracle in further configs, counts, orders and strengths, refusals."""
+"""The parallel Transformer: its oracle in further configs, counts, orders and strengths, rejections."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_it_compiles_without_a_break() -> None:
     torch.testing.assert_close(compiled(ids), model(ids))
 
 
-def test_a_text_beyond_the_context_is_refused_with_the_limit() -> None:
+def test_a_text_beyond_the_context_is_rejected_with_the_limit() -> None:
     with pytest.raises(ModelError, match=r"^parallel-transformer was trained for 16 tokens, and these are 17: "):
         small()(tokens(1, 17))
 
@@ -192,6 +192,6 @@ def test_a_config_fits_a_data_set_and_is_set_as_typed() -> None:
         ("num_classes", 0),
     ],
 )
-def test_bad_values_are_refused_by_name(field: str, value: Any) -> None:
+def test_bad_values_are_rejected_by_name(field: str, value: Any) -> None:
     with pytest.raises(ModelError, match=f"^{field}="):
         Config(**{field: value})

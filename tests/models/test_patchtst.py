@@ -1,4 +1,4 @@
-"""PatchTST: counts, patches, invariances, fitting to data and refusals. Its oracle is in tests/oracles."""
+"""PatchTST: counts, patches, invariances, fitting to data and rejections. Its oracle is in tests/oracles."""
 
 from __future__ import annotations
 

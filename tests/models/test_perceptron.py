@@ -99,13 +99,13 @@ def test_it_flattens_what_it_is_given() -> None:
     assert Perceptron(config)(torch.randn(2, 3, 4, 5)).shape == (2, 3)
 
 
-def test_a_number_is_refused() -> None:
+def test_a_number_is_rejected() -> None:
     with pytest.raises(ModelError, match=r"price is a number: take linear or mlp"):
         Config.for_spec(Config(), TableSpec(("x",), Value("price")))
 
 
 @pytest.mark.parametrize(("field", "value"), [("in_features", 0), ("num_classes", 1)])
-def test_bad_settings_are_refused_by_name(field: str, value: int) -> None:
+def test_bad_settings_are_rejected_by_name(field: str, value: int) -> None:
     with pytest.raises(ModelError, match=f"{field}={value}"):
         Config(**{field: value})
 

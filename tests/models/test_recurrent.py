@@ -1,4 +1,4 @@
-"""What the three recurrent networks share: lengths, read-outs, states handed on, refusals, costs.
+"""What the three recurrent networks share: lengths, read-outs, states handed on, rejections, costs.
 
 Their oracle is in tests/oracles, their steps in tests/nn, forecasts in test_forecasting.py.
 """
@@ -277,14 +277,14 @@ def test_settings_that_are_typed_stay() -> None:
     ],
     ids=lambda v: str(v)[:30],
 )
-def test_what_a_network_cannot_answer_is_refused_before_it_is_built(
+def test_what_a_network_cannot_answer_is_rejected_before_it_is_built(
     spec: Any, asked: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ModelError, match=words):
         preset("gru").configure(spec, asked)
 
 
-def test_what_no_recurrent_network_learns_is_refused() -> None:
+def test_what_no_recurrent_network_learns_is_rejected() -> None:
     with pytest.raises(ModelError, match="does not learn the context of a token"):
         gru.Config.for_spec(gru.Config(), TextSpec(50, 9, Context(50)))
 
@@ -305,7 +305,7 @@ def test_what_no_recurrent_network_learns_is_refused() -> None:
     ],
     ids=str,
 )
-def test_bad_values_are_refused_by_name(changes: dict[str, Any], words: str) -> None:
+def test_bad_values_are_rejected_by_name(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         gru.Config(**changes)
 
@@ -327,7 +327,7 @@ def test_settings_that_contradict_each_other_build_nothing(changes: dict[str, An
         gru.Model(gru.Config(**changes))
 
 
-def test_inputs_of_another_kind_are_refused() -> None:
+def test_inputs_of_another_kind_are_rejected() -> None:
     words, numbers = model_of("gru", vocab_size=11), model_of("gru", in_features=2)
     for x in (torch.zeros(2, 3), torch.zeros(2, 3, 1, dtype=torch.int64)):
         with pytest.raises(ModelError, match="takes token ids"):

@@ -25,14 +25,14 @@ def test_the_same_seed_gives_the_same_weights() -> None:
     assert all(torch.equal(a, b) for a, b in zip(first.state_dict().values(), second.state_dict().values()))
 
 
-def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+def test_an_unknown_name_is_rejected_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match="resnet18"):
         cutaway.create_model("resnet81")
     with pytest.raises(UnknownName, match="num_classes"):
         cutaway.create_model("resnet18", num_class=3)
 
 
-def test_a_value_of_the_wrong_type_is_refused_by_name() -> None:
+def test_a_value_of_the_wrong_type_is_rejected_by_name() -> None:
     with pytest.raises(SettingError, match="width=wide"):
         cutaway.create_model("resnet18", width="wide")
 

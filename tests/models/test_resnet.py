@@ -1,4 +1,4 @@
-"""The residual networks: counts, shapes, shortcuts, strides and refusals. The oracles are in tests/oracles."""
+"""The residual networks: counts, shapes, shortcuts, strides and rejections. The oracles are in tests/oracles."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_config_fits_a_data_set() -> None:
         ("num_classes", 0),
     ],
 )
-def test_bad_values_are_refused_by_name(field: str, value: object) -> None:
+def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
     with pytest.raises(ModelError, match=rf"^{field}="):
         Config(**{field: value})
 

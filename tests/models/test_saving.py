@@ -1,4 +1,4 @@
-"""Model folders and tensor files: the same bits back, and whatever is not whole refused before it is used."""
+"""Model folders and tensor files: the same bits back, and whatever is not whole rejected before it is used."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Trap:
 @pytest.mark.parametrize(
     "kind", ["torch.save", "torch.save before 1.6", "protocol 2", "protocol 3", "protocol 4", "protocol 5"]
 )
-def test_a_pickle_is_refused_unread(tmp_path: Path, kind: str) -> None:
+def test_a_pickle_is_rejected_unread(tmp_path: Path, kind: str) -> None:
     path, sprung = tmp_path / "model.safetensors", tmp_path / "sprung"
     trap = {"weight": Trap(sprung)}
     if kind.startswith("protocol"):
@@ -199,7 +199,7 @@ def test_a_folder_that_is_no_model_says_so(tmp_path: Path) -> None:
         load_model(tmp_path)
 
 
-def test_an_edited_config_is_refused(folder: Path) -> None:
+def test_an_edited_config_is_rejected(folder: Path) -> None:
     text = (folder / "config.json").read_text()
     (folder / "config.json").write_text(text.replace('"num_classes": 3', '"num_classes": 4'))
     with pytest.raises(FileError, match="edited or comes from another model"):
@@ -215,7 +215,7 @@ def _rewrite(folder: Path, change: Callable[[dict[str, Tensor], dict[str, object
     (folder / "config.json").write_text(json.dumps(description))
 
 
-def test_a_preset_or_setting_of_another_version_is_refused(folder: Path) -> None:
+def test_a_preset_or_setting_of_another_version_is_rejected(folder: Path) -> None:
     _rewrite(folder, lambda tensors, description: description["config"].update(floors=9))
     with pytest.raises(FileError, match=r"settings that resnet20 does not take.*floors"):
         load_model(folder)

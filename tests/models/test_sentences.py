@@ -133,7 +133,7 @@ def test_textcnn_brings_long_weights_of_a_class_back_to_three() -> None:
     assert (free.fc.weight == 100).all()
 
 
-def test_what_the_data_asks_for_is_fitted_or_refused() -> None:
+def test_what_the_data_asks_for_is_fitted_or_rejected() -> None:
     classes, tags = Classes(("bad", "good")), Tags(("N", "V", "O"))
     assert preset("textcnn").configure(TextSpec(50, 9, classes)).vocab_size == 50
     assert preset("collobert-window").configure(TextSpec(50, 9, tags)).num_classes == 3
@@ -161,7 +161,7 @@ def test_what_the_data_asks_for_is_fitted_or_refused() -> None:
         ("collobert-window", {"approach": "both"}, "approach"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_by_name(name: str, changes: dict[str, Any], field: str) -> None:
+def test_settings_that_cannot_be_are_rejected_by_name(name: str, changes: dict[str, Any], field: str) -> None:
     with pytest.raises(ModelError, match=f"{field}="):
         create_model(name, **changes)
 

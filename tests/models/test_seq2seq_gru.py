@@ -1,4 +1,4 @@
-"""The encoder–decoder with attention: counts, padding, one step at a time, refusals. Its oracle is in interop."""
+"""The encoder–decoder with attention: counts, padding, one step at a time, rejections. Its oracle is in interop."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_config_fits_a_data_set() -> None:
         Config.for_spec(SMALL, PairSpec(29, 20, Classes(("a", "b"))))  # type: ignore[arg-type]
 
 
-def test_an_empty_source_is_refused() -> None:
+def test_an_empty_source_is_rejected() -> None:
     source, mask, so_far = ragged([3, 2], 2, torch.Generator().manual_seed(0))
     mask[1] = False
     with pytest.raises(ModelError, match="Sequence 1 of the batch has no real step"):
@@ -158,6 +158,6 @@ def test_an_empty_source_is_refused() -> None:
         ),
     ],
 )
-def test_bad_values_are_refused_by_name(field: str, value: float) -> None:
+def test_bad_values_are_rejected_by_name(field: str, value: float) -> None:
     with pytest.raises(ModelError, match=f"^{field}={value} cannot be"):
         Config(**{field: value})  # type: ignore[arg-type]

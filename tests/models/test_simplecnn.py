@@ -1,4 +1,4 @@
-"""The simple convolutional network: counts, every size of image, refusals. Its oracle is in tests/oracles."""
+"""The simple convolutional network: counts, every size of image, rejections. Its oracle is in tests/oracles."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def test_it_fits_itself_to_data() -> None:
 
 
 @pytest.mark.parametrize(("field", "value"), [("in_channels", 0), ("num_classes", 0), ("widths", (32,))])
-def test_bad_settings_are_refused_by_name(field: str, value: object) -> None:
+def test_bad_settings_are_rejected_by_name(field: str, value: object) -> None:
     with pytest.raises(ModelError, match=f"{field}="):
         Config(**{field: value})

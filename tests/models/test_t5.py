@@ -62,8 +62,8 @@ def test_no_place_of_the_target_sees_what_comes_after_it() -> None:
     pairs.assert_sees_nothing_ahead(pairs.moved(small()))
 
 
-def test_an_empty_source_is_refused() -> None:
-    pairs.assert_empty_sources_are_refused(pairs.moved(small()))
+def test_an_empty_source_is_rejected() -> None:
+    pairs.assert_empty_sources_are_rejected(pairs.moved(small()))
 
 
 def test_it_keeps_the_contract() -> None:
@@ -158,6 +158,6 @@ def test_a_config_fits_a_data_set() -> None:
         ),
     ],
 )
-def test_bad_values_are_refused_by_name(field: str, value: float) -> None:
+def test_bad_values_are_rejected_by_name(field: str, value: float) -> None:
     with pytest.raises(ModelError, match=f"^{field}={value} cannot be"):
         Config(**{field: value})  # type: ignore[arg-type]

@@ -98,8 +98,8 @@ def test_no_place_of_the_target_sees_what_comes_after_it() -> None:
     pairs.assert_sees_nothing_ahead(pairs.moved(small()))
 
 
-def test_an_empty_source_is_refused() -> None:
-    pairs.assert_empty_sources_are_refused(pairs.moved(small()))
+def test_an_empty_source_is_rejected() -> None:
+    pairs.assert_empty_sources_are_rejected(pairs.moved(small()))
 
 
 @pytest.mark.parametrize("order", ["post", "pre"])
@@ -190,6 +190,6 @@ def test_the_rate_peaks_as_in_the_paper(name: str) -> None:
         ),
     ],
 )
-def test_bad_values_are_refused_by_name(field: str, value: object) -> None:
+def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
     with pytest.raises(ModelError, match=f"^{field}={value!r} cannot be"):
         Config(**{field: value})  # type: ignore[arg-type]

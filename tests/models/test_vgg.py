@@ -1,4 +1,4 @@
-"""The VGG networks: counts, receptive fields, sizes of images and refusals. The oracles are in tests/oracles."""
+"""The VGG networks: counts, receptive fields, sizes of images and rejections. The oracles are in tests/oracles."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_least_size_is_exact(stages: tuple[int, ...], monkeypatch: pytest.Mo
     assert model(torch.randn(1, 3, least, least + 9)).shape == (1, 3)
     with pytest.raises(ModelError, match=rf"at least {least}×{least} pixels, and these are {least + 9}×{least - 1}"):
         model(torch.randn(1, 3, least + 9, least - 1))
-    monkeypatch.setattr("cutaway.models.vgg.refuse_small", lambda *args: None)
+    monkeypatch.setattr("cutaway.models.vgg.reject_small", lambda *args: None)
     with pytest.raises(RuntimeError, match="too small"):
         model(torch.randn(1, 3, least, least - 1))
 
@@ -219,7 +219,7 @@ def test_a_config_fits_a_data_set() -> None:
         ("num_classes", 0),
     ],
 )
-def test_bad_values_are_refused_by_name(field: str, value: object) -> None:
+def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
     with pytest.raises(ModelError, match=rf"^{field}="):
         Config(**{field: value})
 

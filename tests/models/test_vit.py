@@ -1,4 +1,4 @@
-"""The Vision Transformers: counts, patches, positions, sizes and refusals. The oracles are in tests/oracles."""
+"""The Vision Transformers: counts, patches, positions, sizes and rejections. The oracles are in tests/oracles."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def test_first_weights() -> None:
     assert not model.class_token.any()
 
 
-# --- settings and refusals ----------------------------------------------------------------------------------------
+# --- settings and rejections ----------------------------------------------------------------------------------------
 
 
 def test_a_config_fits_a_data_set() -> None:
@@ -293,7 +293,7 @@ def test_the_least_size_is_exact(patch: int) -> None:
 
 
 @pytest.mark.parametrize(("height", "width"), [(13, 12), (12, 13)])
-def test_parts_of_patches_are_refused_with_a_size_that_fits(height: int, width: int) -> None:
+def test_parts_of_patches_are_rejected_with_a_size_that_fits(height: int, width: int) -> None:
     with pytest.raises(ModelError, match=rf"4×4 pixels, and these are {height}×{width}.*image_size=16.*model\.patch"):
         tiny()(normal(1, 2, height, width))
 
@@ -315,6 +315,6 @@ def test_parts_of_patches_are_refused_with_a_size_that_fits(height: int, width: 
         ("num_classes", 0),
     ],
 )
-def test_bad_values_are_refused_by_name(field: str, value: object) -> None:
+def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
     with pytest.raises(ModelError, match=rf"^{field}="):
         Config(**{field: value})

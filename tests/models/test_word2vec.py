@@ -180,7 +180,7 @@ def test_counts_are_those_of_the_card(name: str) -> None:
     )
 
 
-def test_a_config_fits_a_data_set_and_bad_values_are_refused() -> None:
+def test_a_config_fits_a_data_set_and_bad_values_are_rejected() -> None:
     fitted = Config.for_spec(Config(), TextSpec(77, 26, Context(77, window=3)))
     assert (fitted.vocab_size, fitted.window) == (77, 3)
     for field, value in {"dim": 0, "architecture": "glove", "output": "tree", "negative": 0, "window": 0}.items():

@@ -124,6 +124,6 @@ def test_softmax_far_out() -> None:
     assert softmax_jacobian(z).abs().max() == 0
 
 
-def test_an_unknown_activation_is_refused_with_the_nearest() -> None:
+def test_an_unknown_activation_is_rejected_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match="sigmoid"):
         activation("sigmoyd")

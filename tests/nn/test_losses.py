@@ -172,7 +172,7 @@ def test_the_map_criterion_is_equation_9(n: int, k: int, seed: int, rubbish: flo
 
 
 @pytest.mark.parametrize("name", ["perceptron", "map"])
-def test_blended_classes_are_refused_where_a_loss_needs_one(name: str) -> None:
+def test_blended_classes_are_rejected_where_a_loss_needs_one(name: str) -> None:
     with pytest.raises(SettingError, match=rf"loss={name}.*mixup"):
         LOSSES[name](torch.zeros(2, 3), torch.full((2, 3), 1 / 3))
 

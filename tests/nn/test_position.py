@@ -151,7 +151,7 @@ def test_a_bias_learns_only_from_what_is_seen() -> None:
     [({"buckets": 3}, "buckets"), ({"buckets": 1, "both": False}, "buckets"), ({"furthest": 8}, "furthest")],
     ids=str,
 )
-def test_buckets_that_cannot_be_are_refused_by_name(changes: dict[str, int], field: str) -> None:
+def test_buckets_that_cannot_be_are_rejected_by_name(changes: dict[str, int], field: str) -> None:
     with pytest.raises(ModelError, match=f"^{field}="):
         RelativeBias(2, **changes)
 

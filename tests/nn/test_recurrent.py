@@ -192,7 +192,7 @@ def test_dropout_between_layers_drops_in_training_alone(kind: str) -> None:
     torch.testing.assert_close(ways[0](), ways[1](), rtol=1e-9, atol=1e-11)
 
 
-def test_an_lstm_with_projections_is_refused() -> None:
+def test_an_lstm_with_projections_is_rejected() -> None:
     layer = made("lstm", proj_size=2)
     x, lengths, _ = ragged(2, 3)
     for run in (lambda: unroll(layer, x), lambda: in_rectangles(layer, x, lengths)):
@@ -236,12 +236,12 @@ def test_lengths_of_a_mask() -> None:
         ([False, False, False], "Sequence 1 of the batch has no real step"),
     ],
 )
-def test_padding_elsewhere_than_on_the_right_is_refused(row: list[bool], words: str) -> None:
+def test_padding_elsewhere_than_on_the_right_is_rejected(row: list[bool], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         lengths_of(torch.tensor([[True, True, False], row]), 3)
 
 
 @pytest.mark.parametrize("shape", [(2, 4), (3,), (2, 3, 1)])
-def test_masks_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+def test_masks_of_another_shape_are_rejected(shape: tuple[int, ...]) -> None:
     with pytest.raises(ModelError, match="A mask must have one entry for each place"):
         lengths_of(torch.ones(shape, dtype=torch.bool), 3)

@@ -146,12 +146,12 @@ def test_the_published_configs_are_read() -> None:
         ("is_encoder_decoder", False, "true"),
     ],
 )
-def test_unknown_values_are_refused_by_field_and_what_is_known(field: str, value: Any, known: str) -> None:
+def test_unknown_values_are_rejected_by_field_and_what_is_known(field: str, value: Any, known: str) -> None:
     with pytest.raises(ModelError, match=f"{field}={json.dumps(value)}.*it knows {known}"):
         config_of({**PUBLISHED, field: value})
 
 
 @pytest.mark.parametrize("field", ["attention_heads", "ffn_dim"])
-def test_stacks_that_differ_are_refused_by_both_values(field: str) -> None:
+def test_stacks_that_differ_are_rejected_by_both_values(field: str) -> None:
     with pytest.raises(ModelError, match=f"decoder_{field}=8, .* encoder_{field}="):
         config_of({**PUBLISHED, f"decoder_{field}": 8})

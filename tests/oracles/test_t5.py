@@ -127,12 +127,12 @@ def test_the_published_config_is_the_preset() -> None:
         ("is_encoder_decoder", False, "true"),
     ],
 )
-def test_unknown_values_are_refused_by_field_and_what_is_known(field: str, value: Any, known: str) -> None:
+def test_unknown_values_are_rejected_by_field_and_what_is_known(field: str, value: Any, known: str) -> None:
     with pytest.raises(ModelError, match=f"{field}={json.dumps(value)}.*it knows {known}"):
         config_of({**PUBLISHED, field: value})
 
 
-def test_the_config_of_version_1_1_is_refused() -> None:
+def test_the_config_of_version_1_1_is_rejected() -> None:
     from transformers import T5Config
 
     later = T5Config(feed_forward_proj="gated-gelu", tie_word_embeddings=False).to_dict()

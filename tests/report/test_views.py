@@ -87,7 +87,7 @@ def test_a_run_that_has_only_begun_can_be_described() -> None:
     assert "running" in page["views"][1]["summary"]
 
 
-def test_documents_that_are_damaged_are_refused(tmp_path: Path) -> None:
+def test_documents_that_are_damaged_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"no run\.json"):
         read_documents(tmp_path)
     samples.write(tmp_path)
@@ -99,7 +99,7 @@ def test_documents_that_are_damaged_are_refused(tmp_path: Path) -> None:
 # --- the head -------------------------------------------------------------------------------------------------
 
 
-def test_an_evaluation_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+def test_an_evaluation_that_holds_something_else_is_rejected(tmp_path: Path) -> None:
     samples.write(tmp_path, samples.classification())
     (tmp_path / "evaluation.json").write_text("{}", encoding="utf-8")
     with pytest.raises(FileError, match=r"evaluation\.json"):

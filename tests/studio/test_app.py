@@ -87,18 +87,18 @@ def test_a_server_for_all_is_known_by_numbers(listens: str, status: int, host: s
     "origin", ["http://evil.example", "null", f"https://127.0.0.1:{PORT}", "http://127.0.0.1:1", ""]
 )
 @pytest.mark.parametrize("path", ["control", "upload?name=a.csv", "close"])
-def test_another_origin_is_refused(origin: str, path: str, client: TestClient) -> None:
+def test_another_origin_is_rejected(origin: str, path: str, client: TestClient) -> None:
     headers = {**(FILE if "upload" in path else JSON), "origin": origin}
     assert client.post(at(path), content=b"{}", headers=headers).status_code == 403
 
 
-def test_its_own_origin_is_not_refused(client: TestClient) -> None:
+def test_its_own_origin_is_not_rejected(client: TestClient) -> None:
     answer = client.post(at("close"), content=b'{"side": "b"}', headers={**JSON, "origin": HOME})
     assert answer.status_code == 200
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_what_another_site_embeds_is_refused(site: str, client: TestClient) -> None:
+def test_what_another_site_embeds_is_rejected(site: str, client: TestClient) -> None:
     headers = {"sec-fetch-site": site, "sec-fetch-mode": "no-cors"}
     assert client.get(at("draw/view.js"), headers=headers).status_code == 403
 
@@ -189,7 +189,7 @@ ASKED = ["open", "close", "control", "change", "weight", "watch"]
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", "application/jsonp"]
 )
-def test_forms_are_refused(path: str, kind: str, client: TestClient) -> None:
+def test_forms_are_rejected(path: str, kind: str, client: TestClient) -> None:
     assert client.post(at(path), content=b"{}", headers={"content-type": kind}).status_code == 415
 
 
@@ -199,11 +199,11 @@ def test_what_changes_something_is_no_get(path: str, client: TestClient) -> None
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"3", b"null", b"\xff", b"[" * 100_000, b'{"a": NaN'])
-def test_what_is_no_json_object_is_refused(body: bytes, client: TestClient) -> None:
+def test_what_is_no_json_object_is_rejected(body: bytes, client: TestClient) -> None:
     assert client.post(at("control"), content=body, headers=JSON).status_code == 400
 
 
-def test_a_request_that_is_too_large_is_refused(client: TestClient) -> None:
+def test_a_request_that_is_too_large_is_rejected(client: TestClient) -> None:
     assert client.post(at("open"), content=b" " * (2**20 + 1), headers=JSON).status_code == 413
 
 
@@ -241,7 +241,7 @@ def test_a_request_that_is_too_large_is_refused(client: TestClient) -> None:
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else None,
 )
-def test_what_cannot_be_is_refused_with_words(
+def test_what_cannot_be_is_rejected_with_words(
     path: str, body: dict[str, object], words: str, client: TestClient, studio: Studio
 ) -> None:
     answer = client.post(at(path), json=body)

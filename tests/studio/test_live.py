@@ -226,7 +226,7 @@ def test_decay_begins_where_there_was_none(tmp_path: Path) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
-def test_what_cannot_change_is_refused_with_words(
+def test_what_cannot_change_is_rejected_with_words(
     key: str, value: str, error: type[CutawayError], words: str, tmp_path: Path
 ) -> None:
     live = forward(small(tmp_path), 5)
@@ -266,7 +266,7 @@ def test_a_weight_is_set(tmp_path: Path) -> None:
         ("head.weight", (0, 0), 1e9, "cannot be"),
     ],
 )
-def test_a_weight_that_is_not_there_is_refused(
+def test_a_weight_that_is_not_there_is_rejected(
     name: str, index: tuple[int, ...], value: float, words: str, tmp_path: Path
 ) -> None:
     live = small(tmp_path)

@@ -301,7 +301,7 @@ def test_a_weight_is_set_by_hand_in_the_drawing_and_by_its_name(browser: Any, ad
     page.close()
 
 
-def test_what_is_refused_is_said_beside_the_control_that_asked(browser: Any, address: str) -> None:
+def test_what_is_rejected_is_said_beside_the_control_that_asked(browser: Any, address: str) -> None:
     page = Page(browser, address, MOONS)
     page.until_drawn()
     rate = page.tab.get_by_label("Learning rate", exact=True)
@@ -313,9 +313,9 @@ def test_what_is_refused_is_said_beside_the_control_that_asked(browser: Any, add
     rate.fill("0.1")
     rate.press("Enter")
     page.until("document.querySelector('[data-control=lr] .failed').textContent === ''")
-    refusals = [line for line in page.complaints if "422" in line]
-    page.complaints = [line for line in page.complaints if line not in refusals]
-    assert len(refusals) == 1
+    rejections = [line for line in page.complaints if "422" in line]
+    page.complaints = [line for line in page.complaints if line not in rejections]
+    assert len(rejections) == 1
     page.close()
 
 

@@ -37,7 +37,7 @@ def test_the_log_of_the_contract() -> None:
 
 
 @pytest.mark.parametrize("log", ["lr=0.1", "x:lr=0.1", "5:lr", "-5:lr=1", "5:weight:a[0=1", "9:lr=1;3:lr=2", "1:a b=2"])
-def test_what_is_no_log_is_refused(log: str) -> None:
+def test_what_is_no_log_is_rejected(log: str) -> None:
     with pytest.raises(SettingError, match="log"):
         read_log(log)
 
@@ -48,7 +48,7 @@ def test_what_is_no_log_is_refused(log: str) -> None:
      {"x" * 300: "1"}],
     ids=["none", "list", "text", "number", "null", "many", "long value", "long key"],
 )  # fmt: skip
-def test_what_is_no_state_is_refused(state: object) -> None:
+def test_what_is_no_state_is_rejected(state: object) -> None:
     with pytest.raises(SettingError):
         checked(state)
 
@@ -63,12 +63,12 @@ def test_settings_are_told_from_what_the_page_keeps() -> None:
 @pytest.mark.parametrize(
     "key", ["weights", "vectors", "tensorboard", "snapshots", "save_minutes", "compile", "workers", "tokenizer"]
 )
-def test_settings_that_name_files_or_write_are_refused(key: str) -> None:
+def test_settings_that_name_files_or_write_are_rejected(key: str) -> None:
     with pytest.raises(SettingError):
         settings_of({key: "/etc/passwd"})
 
 
-def test_an_unknown_key_is_refused_with_the_nearest() -> None:
+def test_an_unknown_key_is_rejected_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match="batch_size"):
         settings_of({"batchsize": "3"})
 

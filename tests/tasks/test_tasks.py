@@ -102,7 +102,7 @@ def test_the_fused_sum_is_the_sum_of_losses(loss: str) -> None:
     assert torch.allclose(task.loss(outputs, target), task.losses(outputs, target).sum())
 
 
-def test_a_loss_that_does_not_fit_the_target_is_refused() -> None:
+def test_a_loss_that_does_not_fit_the_target_is_rejected() -> None:
     classes, value = TableSpec(("a",), THREE), TableSpec(("a",), Value())
     with pytest.raises(SettingError, match="not for numbers"):
         task_for(value, "cross_entropy")

@@ -91,14 +91,14 @@ def test_analogies_of_words(tmp_path: Path) -> None:
         ("dog cow 1\n", "0 of the 1 pairs of .* are known"),
     ],
 )
-def test_lists_of_pairs_that_are_none_are_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_lists_of_pairs_that_are_none_are_rejected(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=said):
         word_similarity(Some(["cat", "car"], np.eye(2, dtype=np.float32)), file)
 
 
-def test_questions_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_questions_that_are_none_are_rejected(tmp_path: Path) -> None:
     file = tmp_path / "questions.txt"
     file.write_text(": one\na b c\n", encoding="utf-8")
     vectors = Some(["cat", "car"], np.eye(2, dtype=np.float32))

@@ -385,7 +385,7 @@ def test_the_transform_rounds_relative_to_the_largest() -> None:
     assert error < 1e-6
 
 
-# --- what is refused ------------------------------------------------------------------------------------------------
+# --- what is rejected ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -408,11 +408,11 @@ def test_the_transform_rounds_relative_to_the_largest() -> None:
         (lambda: correlation_matrix(torch.ones(3, 1, 3), 5, groups=2), "groups=2"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(call: Callable[[], object], words: str) -> None:
+def test_what_cannot_be_is_rejected_by_name(call: Callable[[], object], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         call()
 
 
-def test_an_unknown_way_is_refused_with_those_there_are() -> None:
+def test_an_unknown_way_is_rejected_with_those_there_are() -> None:
     with pytest.raises(UnknownName, match="toeplitz"):
         correlate(IMAGE, KERNEL, method="toplitz")

@@ -144,7 +144,7 @@ def test_a_run_keeps_the_mean_and_says_so(tmp_path: Path) -> None:
     assert not any("mean of the weights" in line for line in lines(plain))
 
 
-def test_two_averages_are_refused_before_a_folder_is_made(tmp_path: Path) -> None:
+def test_two_averages_are_rejected_before_a_folder_is_made(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"average_epochs=2 and ema=0\.9 are two averages"):
         fit("lenet5-modern", "digits", {"max_samples": 50, "average_epochs": 2, "ema": 0.9}, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

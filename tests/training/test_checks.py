@@ -1,4 +1,4 @@
-"""A setting changes something, or is refused by name: every setting of training beside every optimizer and schedule,
+"""A setting changes something, or is rejected by name: every setting of training beside every optimizer and schedule,
 and those of data on each kind of it."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OTHER = {"momentum": 0.5, "weight_decay": 0.3, "lr": 0.02}
 OF_SCHEDULES = {"warmup": 0.3, "gamma": 0.7, "milestones": (0.2, 0.4), "decay": 0.6}
 
 
-def refused(model: str, source: object, given: dict[str, Any]) -> str:
+def rejected(model: str, source: object, given: dict[str, Any]) -> str:
     """What is said of these settings; empty where they are taken."""
     try:
         prepare(model, source, given)
@@ -51,35 +51,35 @@ def stepped(given: dict[str, Any]) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_setting_of_optimizers_changes_the_weights_or_is_refused(optimizer: str) -> None:
+def test_a_setting_of_optimizers_changes_the_weights_or_is_rejected(optimizer: str) -> None:
     plain = stepped({"optimizer": optimizer})
     for key, value in OTHER.items():
         given = {"optimizer": optimizer, key: value}
         moved = any(not torch.equal(a, b) for a, b in zip(plain, stepped(given)))
-        said = refused("mlp", "iris", given)
+        said = rejected("mlp", "iris", given)
         assert moved == (not said), (key, said)
         assert moved or said.startswith(f"{key}={value} would change nothing: it is for optimizer=momentum, nesterov")
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_setting_of_schedules_changes_the_rate_or_is_refused(schedule: str) -> None:
+def test_a_setting_of_schedules_changes_the_rate_or_is_rejected(schedule: str) -> None:
     def rates(given: dict[str, Any]) -> list[float]:
         settings = build(TrainSettings, {"schedule": schedule, **given})
         return [factor(settings, t / 40, 40) for t in range(41)]
 
     for key, value in OF_SCHEDULES.items():
         moved = rates({key: value}) != rates({})
-        said = refused("mlp", "iris", {"schedule": schedule, key: value})
+        said = rejected("mlp", "iris", {"schedule": schedule, key: value})
         assert moved == (not said), (key, said)
         assert moved or "would change nothing: it is for schedule=" in said
 
 
 def test_what_is_the_default_may_be_said_and_what_a_card_says_is_not_held_against_anybody() -> None:
-    assert not refused("mlp", "iris", {"momentum": 0.9, "gamma": "0.1", "folds": 10})
+    assert not rejected("mlp", "iris", {"momentum": 0.9, "gamma": "0.1", "folds": 10})
     for name in ("airbench94", "resnet20", "word2vec-skipgram"):
         card = preset(name).card.settings
         assert card  # which may name settings of an optimizer that the person changes
-    assert not refused("resnet20", "digits", {"optimizer": "adamw", "max_samples": 20})
+    assert not rejected("resnet20", "digits", {"optimizer": "adamw", "max_samples": 20})
 
 
 @pytest.fixture(scope="module")
@@ -130,13 +130,13 @@ IN_VAIN: list[tuple[str, str, dict[str, Any], dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("model", "source", "base", "given", "said"), IN_VAIN, ids=[f"{c[0]}-{c[1]}-{next(iter(c[3]))}" for c in IN_VAIN]
 )
-def test_what_would_change_nothing_on_this_data_is_refused(
+def test_what_would_change_nothing_on_this_data_is_rejected(
     model: str, source: str, base: dict[str, Any], given: dict[str, Any], said: str, files: Path
 ) -> None:
     where = str(files / source) if (files / source).exists() else source
-    assert not refused(model, where, base)
+    assert not rejected(model, where, base)
     (key,) = given
-    message = refused(model, where, {**base, **given})
+    message = rejected(model, where, {**base, **given})
     assert message.startswith(f"{key}=")
     assert said in message
 
@@ -146,7 +146,7 @@ def test_both_sizes_of_a_batch_are_one_too_many(files: Path) -> None:
         "text\tlabel\n" + "".join(f"{'good fun ' * (i % 5 + 1)}\t{'ab'[i % 2]}\n" for i in range(60))
     )
     base = {"text": "text", "target": "label", "model.dim": 4}
-    said = refused("textcnn", str(files / "reviews.tsv"), {**base, "batch_size": 8, "batch_tokens": 64})
+    said = rejected("textcnn", str(files / "reviews.tsv"), {**base, "batch_size": 8, "batch_tokens": 64})
     assert said.startswith("batch_size=8 would change nothing: batch_tokens=64 stands instead")
 
 

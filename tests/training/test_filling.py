@@ -58,6 +58,6 @@ def test_texts_with_and_without_gaps_are_not_mixed(run: Run) -> None:
         run.predict([f"the {GAP} sat", "the cat sat"])
 
 
-def test_more_tokens_than_training_had_are_refused(run: Run) -> None:
+def test_more_tokens_than_training_had_are_rejected(run: Run) -> None:
     with pytest.raises(DataError, match="tokens, and training had at most"):
         run.predict([f"{GAP} " + "cat " * 100])

@@ -57,7 +57,7 @@ def test_what_is_foretold_is_what_a_step_keeps(model: str, source: str, given: d
     assert 0.5 * measured < foretold < 2 * measured
 
 
-def test_what_is_beyond_the_memory_is_refused_before_a_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_is_beyond_the_memory_is_rejected_before_a_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ready = prepare("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50})
     kept = kept_by_a_step(ready)[0]
     monkeypatch.setattr(fitting, "free_memory", lambda device: 100 * kept)
@@ -76,7 +76,7 @@ def test_what_is_beyond_the_memory_is_refused_before_a_step(monkeypatch: pytest.
     assert reject_step_beyond_memory(insisting) == []
 
 
-def test_both_commands_refuse_it_and_a_run_that_stands_there_stays(
+def test_both_commands_reject_it_and_a_run_that_stands_there_stays(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["mlp", "xor", "epochs=1", "model.hidden_dims=3", "tensorboard=false"]

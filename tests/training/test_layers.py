@@ -92,7 +92,7 @@ def test_patterns_mean_modules_and_parameters(patterns: list[str], meant: set[st
     assert frozen(model, patterns) & {name for name, _ in model.named_parameters()} == meant
 
 
-def test_a_name_that_is_no_layers_is_refused_with_the_nearest() -> None:
+def test_a_name_that_is_no_layers_is_rejected_with_the_nearest() -> None:
     with pytest.raises(SettingError, match=r"freeze=conv1,laier2: .*'laier2'.* layer2"):
         frozen(create_model("resnet20"), ["conv1", "laier2"])
     with pytest.raises(SettingError, match=r"conv1, bn1"):

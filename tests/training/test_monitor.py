@@ -77,7 +77,7 @@ def test_a_metric_that_is_not_quick_is_measured_where_it_is_monitored(make_train
         ({"patience": 3, "val": 0}, "patience=3 would change nothing: no validation split"),
     ],
 )  # fmt: skip
-def test_what_there_is_not_is_refused(given: dict[str, Any], said: str) -> None:
+def test_what_there_is_not_is_rejected(given: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingError, match=said):
         prepare("mlp", "iris", given)
 

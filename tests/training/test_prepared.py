@@ -56,7 +56,7 @@ def test_balanced_weights_are_one_on_average_and_equal_for_classes() -> None:
         ("mlp", "iris", {"loss_chunk": 50}, "loss_chunk=50 is for attention models .* mlp on this data"),
     ],
 )
-def test_settings_without_a_meaning_for_the_data_are_refused(
+def test_settings_without_a_meaning_for_the_data_are_rejected(
     model: str, source: str, given: dict[str, object], said: str
 ) -> None:
     with pytest.raises(SettingError, match=said):
@@ -114,7 +114,7 @@ def test_batches_of_every_length_are_not_called_nearly_equal(tmp_path: Path) -> 
         ("mlp", {"loss": "mse", "label_smoothing": "x"}, SettingError, "label_smoothing=x"),
     ],
 )
-def test_what_cannot_be_is_refused(model: str, given: dict[str, object], error: type[Exception], said: str) -> None:
+def test_what_cannot_be_is_rejected(model: str, given: dict[str, object], error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         prepare(model, "iris", given)
 

@@ -1,4 +1,4 @@
-"""The documents of a run are held to their schemas: what is wrong in one is refused by file and key, nothing breaks."""
+"""The documents of a run are held to their schemas: what is wrong in one is said by file and key, nothing breaks."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def test_a_run_with_old_names_is_read_and_resumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["run.json", "evaluation.json"])
-def test_whatever_else_stands_at_a_place_is_shown_or_refused(run: cutaway.Run, name: str, tmp_path: Path) -> None:
+def test_whatever_else_stands_at_a_place_is_shown_or_rejected(run: cutaway.Run, name: str, tmp_path: Path) -> None:
     shutil.copytree(run.folder, tmp_path / "run")
     before = json.loads((tmp_path / "run" / name).read_text(encoding="utf-8"))
     describe(read_documents(tmp_path / "run"))
-    refused = []
+    rejected = []
     for at, other in zip(places(before), itertools.cycle(OTHERS)):
         changed = {"": copy.deepcopy(before)}
         within: Any = changed
@@ -96,9 +96,9 @@ def test_whatever_else_stands_at_a_place_is_shown_or_refused(run: cutaway.Run, n
         try:
             describe(read_documents(tmp_path / "run"))
         except FileError as error:  # anything else names neither the file nor the key
-            refused.append(str(error))
-    assert len(refused) > 20
-    assert all(said.startswith(f"{tmp_path / 'run' / name}: ") for said in refused)
+            rejected.append(str(error))
+    assert len(rejected) > 20
+    assert all(said.startswith(f"{tmp_path / 'run' / name}: ") for said in rejected)
 
 
 @pytest.mark.parametrize(("kind", "before"), [("seq2seq", "pairs"), ("audio", "sound")])

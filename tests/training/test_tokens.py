@@ -260,7 +260,7 @@ def test_batches_hold_at_most_so_many_tokens_with_their_padding(tmp_path: Path) 
     assert trainer.state.update == len(trainer.batches_of(0))
 
 
-def test_a_part_that_has_no_such_batches_refuses_them(tmp_path: Path) -> None:
+def test_a_part_that_has_no_such_batches_rejects_them(tmp_path: Path) -> None:
     model, data = build_case("gpt2")
 
     class Old(SequenceSplit):

@@ -1,4 +1,4 @@
-"""Weights of a file go into a model of the same kind whole, but for a head of other classes; or they are refused."""
+"""Weights of a file go into a model of the same kind whole, but for a head of other classes; or they are rejected."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_other_settings_of_the_same_shapes_are_said(tmp_path: Path) -> None:
         ("resnet20", {"in_channels": 1}, r"holds a simplecnn, and this is a resnet20"),
     ],
 )
-def test_what_does_not_fit_is_refused(
+def test_what_does_not_fit_is_rejected(
     saved: nn.Module, tmp_path: Path, name: str, settings: dict[str, Any], said: str
 ) -> None:
     model, untouched = (made(name, 2, **settings) for _ in "ab")
@@ -93,7 +93,7 @@ def test_what_does_not_fit_is_refused(
     assert not differing(model, untouched)
 
 
-def test_tables_of_other_columns_are_refused(tmp_path: Path) -> None:
+def test_tables_of_other_columns_are_rejected(tmp_path: Path) -> None:
     save_model(made("mlp", 1, in_features=4), tmp_path, preset("mlp"))
     with pytest.raises(FileError, match="learned from 4 inputs an example, and this data has 13"):
         take(made("mlp", 2, in_features=13), "mlp", tmp_path)
@@ -107,7 +107,7 @@ def test_the_first_missing_and_unexpected_tensors_are_named(tmp_path: Path) -> N
         take(made("mlp", 2, hidden_dims=(8, 8, 8)), "mlp", tmp_path)
 
 
-def test_what_is_no_weights_is_refused(saved: nn.Module, tmp_path: Path) -> None:
+def test_what_is_no_weights_is_rejected(saved: nn.Module, tmp_path: Path) -> None:
     model = made("simplecnn", 2)
     with pytest.raises(FileError, match="nothing at weights="):
         take(model, "simplecnn", tmp_path / "nowhere")

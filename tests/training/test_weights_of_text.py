@@ -1,5 +1,5 @@
 """Weights of a model of text: the head may be of another kind, the model's settings and the tokenizer come along, and a
-tokenizer that does not belong to the weights is refused."""
+tokenizer that does not belong to the weights is rejected."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_the_child_head_is_the_head_whatever_it_is_made_of() -> None:
         assert {d for n, d in found.items() if n.startswith("blocks.0.")} == {2}
 
 
-def test_a_body_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+def test_a_body_that_does_not_fit_is_rejected(tmp_path: Path) -> None:
     save_model(made("gpt2", 1), tmp_path / "ours", preset("gpt2"))
     convert(tmp_path / "ours", tmp_path / "hf", "huggingface")
     for path in (tmp_path / "ours", tmp_path / "hf"):
@@ -228,7 +228,7 @@ def test_more_rows_than_its_tokenizer_has_ids_stay_in_the_model(texts: Path, pre
     assert ready.model_settings["vocab_size"] == rows + 5
 
 
-def test_a_tokenizer_that_does_not_belong_to_the_weights_is_refused(
+def test_a_tokenizer_that_does_not_belong_to_the_weights_is_rejected(
     texts: Path, pretrained: Path, tmp_path: Path
 ) -> None:
     rows = load_model(pretrained / "model")[0].config.vocab_size  # type: ignore[union-attr]

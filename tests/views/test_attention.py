@@ -162,7 +162,7 @@ def test_padding_is_left_out_and_changes_nothing() -> None:
     ],
     ids=lambda value: "-".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else "",
 )
-def test_options_that_cannot_be_are_refused(options: dict[str, str], error: type[Exception]) -> None:
+def test_options_that_cannot_be_are_rejected(options: dict[str, str], error: type[Exception]) -> None:
     with pytest.raises(error):
         attention.view(opened("gpt2", **options))
 

@@ -91,7 +91,7 @@ def test_targets_are_outputs_names_and_places(run: Run) -> None:
         ("gpt2", {"method": "edges"}, CutawayError, "parts of a graph"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(
+def test_what_cannot_be_asked_is_rejected(
     name: str, options: dict[str, str], error: type[CutawayError], words: str
 ) -> None:
     with pytest.raises(error, match=words):

@@ -199,7 +199,7 @@ def test_the_word_is_the_first_that_stands_twice_unless_it_is_named(text_run: Ru
 
 
 @pytest.mark.parametrize("word", ["zebra", "", "<pad>"])
-def test_a_word_that_does_not_stand_twice_is_refused(text_run: Run, word: str) -> None:
+def test_a_word_that_does_not_stand_twice_is_rejected(text_run: Run, word: str) -> None:
     with pytest.raises(SettingError, match="times in the examples"):
         embeddings.view(dataclasses.replace(open_run(text_run), options={"word": word}))
 

@@ -103,7 +103,7 @@ def test_layers_ways_and_cells_can_be_chosen() -> None:
     ],
     ids=str,
 )
-def test_bad_options_are_refused(options: dict[str, str], error: type[Exception]) -> None:
+def test_bad_options_are_rejected(options: dict[str, str], error: type[Exception]) -> None:
     with pytest.raises(error):
         gates.view(opened("gru", **options))
 

@@ -180,7 +180,7 @@ def test_the_same_graph_is_drawn_the_same_way() -> None:
 
 
 @pytest.mark.parametrize("asked", ["6", "-1", "nobody", "1.5"])
-def test_a_node_that_is_not_there_is_refused(asked: str) -> None:
+def test_a_node_that_is_not_there_is_rejected(asked: str) -> None:
     with pytest.raises(UnknownName, match="no node"):
         graph.view(chain(node=asked))
 

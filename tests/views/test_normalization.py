@@ -116,7 +116,7 @@ def test_tables_and_single_examples() -> None:
         assert view(open_model(model, torch.randn(1, 4)))["table"]["rows"][0][1] == norm
 
 
-def test_a_normalization_that_is_not_there_is_refused() -> None:
+def test_a_normalization_that_is_not_there_is_rejected() -> None:
     model, (x,) = small("simplecnn")
     with pytest.raises(UnknownName, match="bn1"):
         view(open_model(model, x, options={"layer": "bn_1"}))

@@ -37,7 +37,7 @@ def test_options_go_where_they_are_known() -> None:
             options_for(names, {wrong: "1"})
 
 
-def test_views_that_are_not_there_or_do_not_suit_are_refused() -> None:
+def test_views_that_are_not_there_or_do_not_suit_are_rejected() -> None:
     subject = open_preset("mlp")
     with pytest.raises(UnknownName, match="Similar: network"):
         describe(subject, ["netwrk"])

@@ -84,7 +84,7 @@ def test_the_model_is_left_as_it_was(run: Run) -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_is_refused(run: Run, options: dict[str, str], error: type[CutawayError], said: str) -> None:
+def test_what_cannot_be_is_rejected(run: Run, options: dict[str, str], error: type[CutawayError], said: str) -> None:
     with pytest.raises(error, match=said):
         over_time.view(opened(run, **options))
 

@@ -127,7 +127,7 @@ def _write(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> in
     encoded = [_prompt(text, prompt) for prompt in prompts]
     model = run.place.model(run.model, learns=False)
     if args.prompts is not None:
-        _refuse_long(model, encoded, asked, args.prompts)
+        _reject_long(model, encoded, asked, args.prompts)
         written = _side_by_side(run, model, text, prompts, encoded, asked)
     else:
         written = _one_by_one(run, model, text, args.prompt, encoded[0], asked)
@@ -257,7 +257,7 @@ def _lines(args: argparse.Namespace) -> list[str]:
     return read_lines(Path(args.prompts))[0]
 
 
-def _refuse_long(model: torch.nn.Module, encoded: list[Tensor], asked: _Asked, file: str) -> None:
+def _reject_long(model: torch.nn.Module, encoded: list[Tensor], asked: _Asked, file: str) -> None:
     """Raise DataError, naming the lines, where prompts are longer than the model can read."""
     from ..generation.text import context_of
 

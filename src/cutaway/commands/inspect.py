@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     import warnings
 
     from ..api import Look
-    from ..files import refuse_overwriting
+    from ..files import reject_overwriting
     from ..views.named import open_subject
     from .output import emit_json, note, open_page
 
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     what, *inputs = given
     if args.out is not None:
         read = inputs if (Path(what) / "run.json").is_file() else [what, *inputs]
-        refuse_overwriting(args.out, read, args.overwrite)  # before anything is computed
+        reject_overwriting(args.out, read, args.overwrite)  # before anything is computed
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         subject = open_subject(what, inputs, options, args.model)

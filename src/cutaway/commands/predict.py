@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     import warnings
 
     from ..draw.words import plural
-    from ..files import refuse_overwriting, write_csv, write_text
+    from ..files import reject_overwriting, write_csv, write_text
     from ..spec import PairSpec
     from ..training.run import Run
     from .output import emit_json, note, say
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
             "end its name in .csv, for rows with columns."
         )
     if args.out is not None:
-        refuse_overwriting(args.out, args.inputs, args.overwrite)  # before anything is computed
+        reject_overwriting(args.out, args.inputs, args.overwrite)  # before anything is computed
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         rows = opened.predict(args.inputs, num_beams=args.num_beams, length_penalty=args.length_penalty)

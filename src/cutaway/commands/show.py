@@ -129,6 +129,7 @@ def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -
 
 def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None:
     from ..draw.words import by, count
+    from ..spec import OF_TOKENS
     from .output import console
     from .tables import print_table
 
@@ -153,7 +154,7 @@ def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None
         console().print(f"{held.by}: {' and '.join(words)} ({held.source})", markup=False)
         if held.paper:
             console().print(f"published: {held.paper}", markup=False)
-    tokens = " tokens" if found.takes[0] in ("text", "seq2seq") else ""
+    tokens = " tokens" if found.takes[0] in OF_TOKENS else ""
     example = f"one example of {by(layers.input[1:])}{tokens}"
     if found.takes == ("graph",):
         example = f"a graph of {count(layers.input[0])} nodes with two edges to and from each, {by(layers.input)}"

@@ -43,12 +43,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    from ..studio.guard import refuse_open_host
+    from ..studio.guard import reject_open_host
     from ..studio.workers import warm_up
     from .output import note
 
     run, state = _run_and_state(args.opened)
-    refuse_open_host(args.host, args.open_to_the_network)
+    reject_open_host(args.host, args.open_to_the_network)
     warm_up()  # before what follows, which takes as long
     from ..studio.serving import serve
 

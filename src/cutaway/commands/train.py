@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     from .output import console, emit_json, note, open_page
 
     names, given = sort_words(args.words, names=2)
-    _refuse_options(given)
+    _reject_options(given)
     model, data = [*names, None, None][:2]
     result = train(model, data, out=args.out, resume=args.resume, overwrite=args.overwrite, **given)
     if args.open:
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_options(given: dict[str, Any]) -> None:
+def _reject_options(given: dict[str, Any]) -> None:
     """Raise SettingError for what is typed as a setting and is an option, the model or the data."""
     for key in given:
         if key in NO_SETTINGS:

@@ -254,7 +254,7 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
     from ..interop.oracles.compare import BOUND, difference
     from ..interop.oracles.dropping import fixed_dropout
     from ..models.images import answers_of
-    from ..spec import Context
+    from ..spec import OF_TOKENS, Context
 
     shape, sizes = example_shape(found, config), found.image_sizes(config)
     if sizes.least > 1:  # images twice as large as they must be cost less than published ones, and show as much
@@ -290,7 +290,7 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
         elif kind == "graph":  # its examples are nodes, asked for by their numbers
             together = model(*inputs)[:3]
             alone = torch.cat([model(*inputs, torch.tensor([i])) for i in range(3)])
-        elif kind in ("text", "seq2seq") and Context not in found.targets:  # word vectors know no padding
+        elif kind in OF_TOKENS and Context not in found.targets:  # word vectors know no padding
             together, alone = _alone_without_padding(model, inputs)
         else:
             together = model(*inputs)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, UnknownName, nearest
-from ..files import exists, refuse_address
+from ..files import exists, reject_address
 from ..spec import ANY_SIZE, Classes, ImageSizes, Target, Value
 from .findings import alike_labels
 from .folders import entries, holds, reject_flat
@@ -45,7 +45,7 @@ def kind_of(source: Any, settings: DataSettings) -> str:
         return "seq2seq"
     path = Path(source).expanduser()
     if not exists(path):
-        refuse_address(str(source))
+        reject_address(str(source))
         if "," in str(source) and all(is_file(Path(one).expanduser()) for one in str(source).split(",")):
             raise DataError(
                 f"{source} are two files, and data is one file or folder.",

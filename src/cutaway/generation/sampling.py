@@ -52,15 +52,15 @@ class Sampling:
     repetition_penalty: float = 1.0  # above 1 makes tokens that stand there already less likely; 1 changes nothing
 
     def __post_init__(self) -> None:
-        def refuse(ok: bool, name: str, allowed: str) -> None:
+        def reject(ok: bool, name: str, allowed: str) -> None:
             require(ok, name, getattr(self, name), allowed, SettingError)
 
         t, r = self.temperature, self.repetition_penalty
-        refuse(math.isfinite(t) and t >= 0, "temperature", "a number that is at least 0")
-        refuse(self.top_k >= 0, "top_k", "at least 0, and 0 leaves no token out")
-        refuse(0 < self.top_p <= 1, "top_p", "above 0 and at most 1")
-        refuse(0 <= self.min_p <= 1, "min_p", "at least 0 and at most 1, and 0 leaves no token out")
-        refuse(math.isfinite(r) and r > 0, "repetition_penalty", "a number above 0, and 1 changes nothing")
+        reject(math.isfinite(t) and t >= 0, "temperature", "a number that is at least 0")
+        reject(self.top_k >= 0, "top_k", "at least 0, and 0 leaves no token out")
+        reject(0 < self.top_p <= 1, "top_p", "above 0 and at most 1")
+        reject(0 <= self.min_p <= 1, "min_p", "at least 0 and at most 1, and 0 leaves no token out")
+        reject(math.isfinite(r) and r > 0, "repetition_penalty", "a number above 0, and 1 changes nothing")
 
     @property
     def greedy(self) -> bool:
@@ -99,11 +99,11 @@ def draw(logits: Tensor, sampling: Sampling, drawn: Tensor | None, written: Tens
     logits = _penalized(logits, sampling, written)
     if drawn is None or sampling.greedy:
         best, token = logits.max(1)
-        _refuse_none(best)
+        _reject_none(best)
         return token
     reached = _scores(logits, sampling).exp().cumsum(1, dtype=torch.float64)  # (N, V)
     total = reached[:, -1:]
-    _refuse_none(total)
+    _reject_none(total)
     # At most 1 − 2⁻⁵³ is drawn, and that times the total is rounded to less than the total: to a token that can be.
     return torch.searchsorted(reached, drawn[:, None] * total, right=True)[:, 0]
 
@@ -152,7 +152,7 @@ def _nucleus(z: Tensor, top_p: float) -> Tensor:
         kept = before < top_p  # what stands before it is not enough yet; the first always stays
         if count >= z.shape[1] or not kept[:, -1].any():
             break
-    size = kept.sum(1, keepdim=True).clamp(min=1)  # (N, 1); of NaN nothing is kept, and `draw` refuses it
+    size = kept.sum(1, keepdim=True).clamp(min=1)  # (N, 1); of NaN nothing is kept, and `draw` rejects it
     last = ranked.gather(1, size - 1)  # (N, 1)
     left_out = z < last
     surplus = z.shape[1] - left_out.sum(1, keepdim=True) - size  # (N, 1), tokens as likely as the last, beyond the set
@@ -162,7 +162,7 @@ def _nucleus(z: Tensor, top_p: float) -> Tensor:
     return z.masked_fill(left_out, -math.inf)
 
 
-def _refuse_none(numbers: Tensor) -> None:
+def _reject_none(numbers: Tensor) -> None:
     """Raise ModelError where one of the numbers is not finite."""
     if not math.isfinite((numbers if numbers.numel() == 1 else numbers.sum()).item()):
         raise ModelError("No token can be drawn: the model's outputs are not finite, or every token is forbidden.")

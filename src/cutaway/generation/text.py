@@ -103,7 +103,7 @@ def stream(
         ends = origin.ends if origin else ()
     require(count >= 1, "count", count, "at least 1", SettingError)
     prompts = _prompts(prompt, mask)
-    _refuse_unknown(model, prompts)
+    _reject_unknown(model, prompts)
     context, longest = context_of(model), max(map(len, prompts))
     if context is not None and longest > context and not window:
         raise ModelError(
@@ -301,7 +301,7 @@ def _prompts(prompt: Tensor, mask: Tensor | None) -> list[Tensor]:
     return [row[some] for row, some in zip(prompt, real)]
 
 
-def _refuse_unknown(model: nn.Module, prompts: list[Tensor]) -> None:
+def _reject_unknown(model: nn.Module, prompts: list[Tensor]) -> None:
     """Raise ModelError where a token is none of the model's."""
     size = getattr(getattr(model, "config", None), "vocab_size", None)
     if not isinstance(size, int):

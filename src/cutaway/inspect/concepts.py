@@ -103,7 +103,7 @@ def concept(
     Raises DataError for too few examples, UnknownName for a layer that is not there, ModelError for graphs.
     """
     given, those, pool = (_tuple(x) for x in (inputs, examples, others))
-    _refuse(given, those, pool)
+    _reject(given, those, pool)
     with undisturbed(model, seed):
         if target is None:
             with torch.no_grad():
@@ -123,7 +123,7 @@ def concept(
     return Concept(name, target, scores, by_chance, welch(scores, by_chance), accuracy, len(c))
 
 
-def _refuse(given: tuple[Tensor, ...], those: tuple[Tensor, ...], pool: tuple[Tensor, ...]) -> None:
+def _reject(given: tuple[Tensor, ...], those: tuple[Tensor, ...], pool: tuple[Tensor, ...]) -> None:
     if kind_of(given) == "graph":
         raise ModelError("A concept is told from several examples, and the nodes of a graph are not apart.")
     for count, what in ((len(those[0]), "the concept"), (len(pool[0]), "the data, to compare them with")):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..errors import ModelError
 from ..models.registry import Preset
-from ..spec import AudioSpec, GraphSpec, PairSpec, SeriesSpec, Spec, TextSpec, VideoSpec
+from ..spec import OF_TOKENS, AudioSpec, GraphSpec, PairSpec, SeriesSpec, Spec, TextSpec, VideoSpec
 
 NODES = 100  # of a graph whose size nothing tells: a ring, each node with its two neighbours
 Device = torch.device | str
@@ -19,7 +19,7 @@ def example_shape(preset: Preset, config: Any) -> tuple[int, ...]:
     """The shape of one example, without the batch: the one that the published counts are for, with the channels,
     image size or number of features of `config`. Raises ModelError where neither says it."""
     at, kind = preset.card.published.at, kind_taken(preset, config)
-    if kind in ("text", "seq2seq"):
+    if kind in OF_TOKENS:
         length = at[0] if at else 32
         return (min(length, getattr(config, "context_length", None) or length),)
     if kind == "graph":

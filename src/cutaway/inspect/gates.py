@@ -28,7 +28,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from ..models.gru import gru_step
 from ..models.lstm import lstm_step
 from ..models.rnn import elman_step
-from ..nn.recurrent import State, Step, Steps, Weights, as_state, begin, cuts_of, refuse_projections, weights_of
+from ..nn.recurrent import State, Step, Steps, Weights, as_state, begin, cuts_of, reject_projections, weights_of
 
 STEP_OF: dict[str, Step] = {  # by what PyTorch's layers call their kind
     "RNN_TANH": elman_step,
@@ -150,7 +150,7 @@ def unroll(
     published GRU's for one; `between` stands between two layers, where the layer itself has dropout. Raises ModelError
     for an LSTM with projections.
     """
-    refuse_projections(layer)
+    reject_projections(layer)
     step, between = step or step_of(layer), between or _over_steps(layer)
     state = begin(layer, x) if state is None else state
     found: dict[str, Tensor] = {}

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ..errors import ModelError, SettingError, require
-from .outputs import carriers, refuse_compiled, tensor_of
+from .outputs import carriers, reject_compiled, tensor_of
 
 RULES = ("sgd", "adam")
 ADAM_EPS = 1e-8
@@ -63,7 +63,7 @@ def flow(model: nn.Module, loss: Callable[[], Tensor], *, lr: float = 1e-3, rule
     the mode of the model are what they were. Raises ModelError where the loss is not one number that the model's
     weights can change, SettingError for another rule or a rate that is not above 0.
     """
-    refuse_compiled(model)
+    reject_compiled(model)
     require(rule in RULES, "rule", rule, " or ".join(RULES), SettingError)
     require(lr > 0, "lr", lr, "above 0", SettingError)
     watch = _Flow(model)

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from ..errors import ModelError, SettingError, UnknownName, require
 from ..nn.graphs import MessagePassing
-from .outputs import refuse_compiled
+from .outputs import reject_compiled
 from .sites import PARTS, Change, Runs, Site
 
 Inputs = Tensor | Sequence[Tensor]  # what the model's forward takes
@@ -150,7 +150,7 @@ def intervene(model: nn.Module, *edits: Edit) -> Iterator[None]:
     Raises UnknownName for a module or a part of one that is not there, ModelError for what does not fit and for heads
     or edges of a module without, and, when the model runs, SettingError for a number that is out of range.
     """
-    refuse_compiled(model)
+    reject_compiled(model)
     for edit in edits:
         edit.place.find(model)
     given: dict[tuple[int, ...], list[Transplant]] = {}

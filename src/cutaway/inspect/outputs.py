@@ -14,7 +14,7 @@ from ..nn.recurrent import as_state
 from .gates import lengths_given
 
 
-def refuse_compiled(model: nn.Module) -> None:
+def reject_compiled(model: nn.Module) -> None:
     """Raises ModelError for a model that torch.compile has been at: what it compiled runs past hooks, so that nothing
     would be seen or changed, without a word."""
     for module in model.modules():

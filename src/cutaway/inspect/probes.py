@@ -36,10 +36,10 @@ from torch import Tensor, nn
 from ..errors import ModelError, UnknownName
 from ..nn.attention import Attention, Seen, SeenStep, Used
 from ..nn.graphs import MessagePassing, Pattern
-from ..nn.recurrent import refuse_projections
+from ..nn.recurrent import reject_projections
 from .captured import Captured, Found
 from .gates import draws, of_cell, read, replay
-from .outputs import carriers, refuse_compiled, tensor_of
+from .outputs import carriers, reject_compiled, tensor_of
 
 Undo = Callable[[], None]
 Probe = Callable[[Captured, str, nn.Module], Iterator[Undo]]
@@ -78,7 +78,7 @@ def capture(
     there, ModelError for a kind of which the model has nothing and for a compiled model, SettingError for `keep` or
     `every` below 1.
     """
-    refuse_compiled(model)
+    reject_compiled(model)
     kinds = (kind,) if isinstance(kind, str) else tuple(kind)
     chosen = {k: _chosen(model, k, names, kinds) for k in kinds}
     seen = Captured((*kinds, *(BESIDE[k] for k in kinds if k in BESIDE)), keep, every)
@@ -177,7 +177,7 @@ def _gates(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
         yield module.register_forward_hook(after_cell, with_kwargs=True).remove
         return
     assert isinstance(module, nn.RNNBase)
-    refuse_projections(module)
+    reject_projections(module)
     random: list[Tensor] = []
 
     def before_layer(layer: nn.Module, args: Any, kwargs: Any) -> None:

@@ -11,7 +11,7 @@ from torch import nn
 from ..data.preprocessing import preprocessing_from_json
 from ..data.sets import Preprocessing
 from ..errors import FileError, ModelError
-from ..files import exists, read_json, refuse_address, refuse_irregular, refuse_overwriting, write_text
+from ..files import exists, read_json, reject_address, reject_irregular, reject_overwriting, write_text
 from ..models.origin import origin_of
 from ..models.registry import preset
 from ..models.saving import CONFIG, load_model, save_model
@@ -46,9 +46,9 @@ def convert(source: Path, target: Path, to: str, name: str | None = None, overwr
     """
     if target.is_dir() or (target.exists() and to in ("cutaway", "huggingface")):
         raise FileError(f"{target} exists and is not written over. Give another name, or move it away.")
-    refuse_overwriting(target, [source], overwrite)
+    reject_overwriting(target, [source], overwrite)
     source = here(source)
-    refuse_absent(source)
+    reject_absent(source)
     if to == "word2vec":
         return _to_word2vec(source, target)
     if to == "cutaway":
@@ -136,22 +136,22 @@ def open_model(source: Path, name: str | None) -> tuple[nn.Module, str, tuple[st
     """The model of the preset `name`, in eval mode, from a run's or model's folder, a Hugging Face folder, which needs
     no name, or torchvision's file; its preset, and what a person should know of it. Raises FileError where `source` is
     not that."""
-    refuse_absent(source)
+    reject_absent(source)
     if name is not None:
-        preset(name)  # a name that does not exist is refused as such, whatever the file is
+        preset(name)  # a name that does not exist is rejected as such, whatever the file is
     if source.is_dir() or name is None:
         return _from_folder(source, name)
     loaded = read_checkpoint(source, name)
     return loaded.model, preset(name).name, loaded.notes
 
 
-def refuse_absent(source: Path) -> None:
+def reject_absent(source: Path) -> None:
     """Raise FileError where there is nothing of that name."""
     if not exists(source):
-        refuse_address(source)
+        reject_address(source)
         raise FileError(f"There is no file or folder {source}.")
     if not source.is_dir():
-        refuse_irregular(source)
+        reject_irregular(source)
 
 
 def _from_folder(source: Path, name: str | None) -> tuple[nn.Module, str, tuple[str, ...]]:

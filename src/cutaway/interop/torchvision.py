@@ -23,10 +23,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ..errors import FileError, ModelError
-from ..files import refuse_address, replacing
+from ..files import reject_address, replacing
 from ..models.memory import shaped
 from ..models.registry import Preset, preset, presets
-from ..models.saving import put_weights, refuse_not_finite
+from ..models.saving import put_weights, reject_not_finite
 from .names import torchvision_key, torchvision_names
 
 SUFFIXES = (".pth", ".pt", ".safetensors")
@@ -79,7 +79,7 @@ def read_checkpoint(path: str | os.PathLike[str], name: str) -> Loaded:
     key_map, problems = _matched(file, found, config)
     if problems:
         raise FileError(f"{path} does not fit {name}: {'; '.join(problems)}. {_way_out(file, name)}")
-    refuse_not_finite({theirs: file.tensors[theirs] for theirs in key_map}, path)
+    reject_not_finite({theirs: file.tensors[theirs] for theirs in key_map}, path)
     with torch.random.fork_rng(devices=[]):
         model = found.build(config)
     counters = {k: torch.tensor(0) for k in model.state_dict() if k.endswith(COUNTER) and k not in key_map.values()}
@@ -161,7 +161,7 @@ def read_state_dict(path: str | os.PathLike[str]) -> StateDict:
 
 def _read(path: Path) -> Any:
     if not path.is_file():
-        refuse_address(path)
+        reject_address(path)
         raise FileError(f"There is no file {path}.")
     try:
         if path.suffix == ".safetensors":

@@ -64,7 +64,7 @@ def read_vectors(path: str | os.PathLike[str]) -> tuple[list[str], Matrix]:
     if not count or not width:
         raise FileError(f"{path} says that it holds {count} words with vectors of {width} numbers: that is none.")
     words, matrix = (_binary if binary else _text)(path, data, end + 1, count, width)
-    _refuse_unfit(path, words, matrix, "word" if binary else "line")
+    _reject_unfit(path, words, matrix, "word" if binary else "line")
     return words, matrix
 
 
@@ -140,7 +140,7 @@ def _decoded(path: Path, word: bytes, where: str) -> str:
         ) from error
 
 
-def _refuse_unfit(path: Path, words: Sequence[str], matrix: Matrix, noun: str) -> None:
+def _reject_unfit(path: Path, words: Sequence[str], matrix: Matrix, noun: str) -> None:
     """Raise FileError where a number is not finite, a word is empty, or one stands there twice."""
     first = 2 if noun == "line" else 1  # the first line has no word
     broken = np.flatnonzero(~np.isfinite(matrix).all(1))

@@ -39,7 +39,7 @@ from ..spec import ImageSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, positive
-from .images import refuse_small
+from .images import reject_small
 
 PATCH = 2  # height and width of what the first layer sees
 EPSILON = 5e-4  # added to every variance: directions in which the patches hardly vary are not blown up
@@ -158,12 +158,12 @@ class Airbench(Network):
                 f"This network was built for images (N, {self.config.in_channels}, H, W), and these are "
                 f"{tuple(images.shape)}: build it with their in_channels."
             )
-        refuse_small(images, self.config.least_size, "airbench")
+        reject_small(images, self.config.least_size, "airbench")
         self.whiten.fit(images)
 
     def features(self, x: Tensor) -> Tensor:
         """What the head sees: the maximum of every channel over the last map, (N, channels)."""
-        refuse_small(x, self.config.least_size, "airbench")
+        reject_small(x, self.config.least_size, "airbench")
         x = F.gelu(self.whiten(x))  # (N, 8C, H − 1, W − 1)
         x = self.groups(x)  # (N, channels, H/8, W/8)
         return F.adaptive_max_pool2d(x, 1).flatten(1)  # (N, channels)

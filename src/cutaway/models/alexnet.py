@@ -40,7 +40,7 @@ from ..spec import ImageSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, fraction, one_of, positive
-from .images import refuse_small
+from .images import reject_small
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class AlexNet(Network):
 
     def features(self, x: Tensor) -> Tensor:
         """What the head sees: fc7, (N, 4096)."""
-        refuse_small(x, self.config.least_size, "alexnet")
+        reject_small(x, self.config.least_size, "alexnet")
         x = self._to_next(self.conv1(x), self.norm1)  # (N, 64, 27, 27); (N, 96, 27, 27) in two towers
         x = self._to_next(self.conv2(x), self.norm2)  # (N, 192, 13, 13); (N, 256, 13, 13)
         x = F.relu(self.conv3(x), inplace=True)  # (N, 384, 13, 13)

@@ -37,7 +37,7 @@ from ..nn.masks import real_places, visible
 from ..nn.transformer import MLP, Tied
 from ..spec import PairSpec
 from .card import Card, Divergence, Published
-from .encoder_decoder import EncoderDecoder, placed, refuse_apart
+from .encoder_decoder import EncoderDecoder, placed, reject_apart
 from .fields import Checked, fraction, positive
 
 OFFSET = 2  # rows of the positions that are nobody's
@@ -67,7 +67,7 @@ class Config(Checked):
     def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
         """The preset with the vocabulary of `spec`, and positions for its texts and for answers half as long again as
         the longest. Raises ModelError where its sides have a vocabulary each."""
-        refuse_apart("bart", spec)
+        reject_apart("bart", spec)
         answers = spec.target.longest + spec.target.longest // 2
         return dataclasses.replace(
             preset, vocab_size=spec.vocab_size, context_length=max(preset.context_length, spec.longest, answers)
@@ -153,7 +153,7 @@ class Bart(EncoderDecoder):
     def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
         """What the encoder makes of source ids (N, T), (N, T, dim); `mask` (N, 1, 1, T) is True where one is real.
         Raises ModelError beyond the context."""
-        self._refuse_beyond(source.shape[1])
+        self._reject_beyond(source.shape[1])
         positions = torch.arange(source.shape[1], device=source.device)
         words = self.embedding(source) + self.encoder_positions(positions + OFFSET)  # (N, T, dim)
         x: Tensor = self.dropout(self.encoder_norm(words))
@@ -165,7 +165,7 @@ class Bart(EncoderDecoder):
         """What the head sees at each place of the target ids (N, S), (N, S, dim), over what was `read` (N, T, dim) of
         a source with that `mask` (N, 1, 1, T). With a `cache` the ids go on where it ends, and it knows the source.
         Raises ModelError beyond the context."""
-        self._refuse_beyond(target.shape[1] + (cache.length if cache is not None else 0))
+        self._reject_beyond(target.shape[1] + (cache.length if cache is not None else 0))
         positions, seen, causal = placed(target, cache)
         words = self.embedding(target) + self.decoder_positions(positions + OFFSET)  # (N, S, dim)
         y: Tensor = self.dropout(self.decoder_norm(words))  # (N, S, dim)
@@ -190,7 +190,7 @@ class Bart(EncoderDecoder):
         """Both from the row of the first token on."""
         return {name: rows[OFFSET:] for name, rows in super().position_tables(places).items()}
 
-    def _refuse_beyond(self, length: int) -> None:
+    def _reject_beyond(self, length: int) -> None:
         if length > self.config.context_length:
             raise ModelError(
                 f"bart has learned positions for {self.config.context_length:,} tokens on either side, and these are "

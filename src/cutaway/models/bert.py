@@ -190,7 +190,7 @@ class Bert(Network):
     def embed(self, tokens: Tensor, types: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """z⁰, what enters the first block, (N, T, dim). `mask` (N, T) is asked only where positions are counted over
         real tokens. Raises ModelError beyond the context, and for segments where there are none."""
-        self._refuse(tokens.shape[1], types)
+        self._reject(tokens.shape[1], types)
         z = self.embedding(tokens)  # (N, T, embedding_dim)
         if self.config.token_types:
             z = z + self.types(types if types is not None else torch.zeros_like(tokens))
@@ -240,7 +240,7 @@ class Bert(Network):
             return first + torch.arange(tokens.shape[1], device=tokens.device)
         return first - 1 + mask.cumsum(1) * mask
 
-    def _refuse(self, length: int, types: Tensor | None) -> None:
+    def _reject(self, length: int, types: Tensor | None) -> None:
         if length > self.config.context_length:
             raise ModelError(
                 f"Positions are learned for {self.config.context_length:,} tokens, and these are {length:,}: give "

@@ -36,7 +36,7 @@ from ..spec import ImageSpec
 from .card import Card, Divergence, Published
 from .contract import Network, TokenGrid
 from .fields import Checked, positive
-from .images import refuse_small
+from .images import reject_small
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class CNNAttention(Network):
 
     def grid(self, x: Tensor) -> Tensor:
         """The convolutional map G, (N, D, H/4, W/4) with three convolutions."""
-        refuse_small(x, self.config.least_size, "cnn-attention")
+        reject_small(x, self.config.least_size, "cnn-attention")
         for i, (conv, bn) in enumerate(zip(self.convs, self.bns)):
             if i > 0:
                 x = F.max_pool2d(x, 2)

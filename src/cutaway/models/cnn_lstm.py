@@ -43,7 +43,7 @@ from ..spec import Classes, Value, VideoSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, fraction, one_of, positive
-from .images import refuse_small
+from .images import reject_small
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class CNNLSTM(Network):
 
     def frames(self, x: Tensor) -> Tensor:
         """φ_V: frames (M, C, H, W) to what the LSTM sees of each, (M, channels · grid · grid)."""
-        refuse_small(x, self.config.least_size, "cnn-lstm")
+        reject_small(x, self.config.least_size, "cnn-lstm")
         cells = F.adaptive_avg_pool2d(self.cnn(x), self.config.grid)  # (M, channels, grid, grid)
         return F.dropout(cells.flatten(1), self.config.dropout, self.training)
 

@@ -41,7 +41,7 @@ from ..spec import ImageSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, at_least, fraction, positive
-from .images import refuse_small
+from .images import reject_small
 
 EPS = 1e-6  # of the normalizations, as in the authors' code: not PyTorch's default
 
@@ -151,7 +151,7 @@ class ConvNeXt(Network):
 
     def features(self, x: Tensor) -> Tensor:
         """What the head sees: the mean of the last map, normalized, (N, 8C)."""
-        refuse_small(x, self.config.least_size, "convnext")
+        reject_small(x, self.config.least_size, "convnext")
         x = self.stages(x)  # (N, C, H/4, W/4), (N, 2C, H/8, W/8), (N, 4C, H/16, W/16), then (N, 8C, H/32, W/32)
         y: Tensor = self.norm(x.mean((2, 3)))  # (N, 8C)
         return y

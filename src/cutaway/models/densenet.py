@@ -52,7 +52,7 @@ from ..spec import ImageSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, fraction, one_of, positive
-from .images import refuse_small
+from .images import reject_small
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ class DenseNet(Network):
 
     def features(self, x: Tensor) -> Tensor:
         """What the head sees: the mean over each feature map, (N, channels). Raises ModelError for images too small."""
-        refuse_small(x, self.config.least_size, "densenet")
+        reject_small(x, self.config.least_size, "densenet")
         x = self.conv0(x)  # (N, stem_channels, H/2, W/2); H, W with the CIFAR stem
         if self.config.stem == "imagenet":
             x = self.pool0(F.relu(self.norm0(x), inplace=True))  # (N, stem_channels, H/4, W/4)

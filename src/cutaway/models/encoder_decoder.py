@@ -71,7 +71,7 @@ def placed(target: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor | None, 
     return cache.read(target)
 
 
-def refuse_apart(name: str, spec: PairSpec) -> None:
+def reject_apart(name: str, spec: PairSpec) -> None:
     """Raise ModelError for data whose sides have a vocabulary each."""
     if not spec.joint_vocab:
         raise ModelError(

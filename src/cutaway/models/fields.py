@@ -1,4 +1,4 @@
-"""The fields of a Config, each with the values that it may take: what cannot be is refused by the field's name.
+"""The fields of a Config, each with the values that it may take: what cannot be is rejected by the field's name.
 
     @dataclass(frozen=True)
     class Config(Checked):

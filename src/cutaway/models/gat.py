@@ -44,7 +44,7 @@ from ..spec import GraphSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, at_least, fraction, one_of, positive
-from .graphs import LEARNED, chosen, fitted, pooled, refuse_features
+from .graphs import LEARNED, chosen, fitted, pooled, reject_features
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class GAT(Network):
 
     def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """(V, heads · hidden): all layers, but for nodes the last one, which is their head."""
-        refuse_features("gat", x, self.config.in_features)
+        reject_features("gat", x, self.config.in_features)
         for layer in self.layers if self.config.graph_level else self.layers[:-1]:
             x = F.elu(layer(x, edge_index))
         return x

@@ -28,7 +28,7 @@ from ..spec import GraphSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, fraction, one_of, positive
-from .graphs import LEARNED, chosen, fitted, pooled, refuse_features
+from .graphs import LEARNED, chosen, fitted, pooled, reject_features
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class GIN(Network):
     ) -> Tensor:
         """What the head sees: of each graph all layers, pooled, (n, F + layers · hidden), or of the nodes `rows` the
         last one, (n, hidden)."""
-        refuse_features("gin", x, self.config.in_features)
+        reject_features("gin", x, self.config.in_features)
         states = [x]
         for layer, norm in zip(self.layers, self.norms):
             states.append(norm(layer(states[-1], edge_index)).relu())  # (V, hidden)

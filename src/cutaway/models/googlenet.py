@@ -38,7 +38,7 @@ from ..spec import ImageSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, fraction, one_of, positive
-from .images import refuse_small
+from .images import reject_small
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class GoogLeNet(Network):
 
         They run where they stand, so that the backward pass comes to them only when much memory is free again.
         """
-        refuse_small(x, self.config.least_size, "googlenet")
+        reject_small(x, self.config.least_size, "googlenet")
         x = self.norm1(self.maxpool1(self.conv1(x)))  # (N, 64, 56, 56), from 224
         x = self.maxpool2(self.norm2(self.conv3(self.conv2(x))))  # (N, 192, 28, 28)
         x = self.inception3b(self.inception3a(x))  # (N, 480, 28, 28)

@@ -29,7 +29,7 @@ from ..spec import GraphSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, fraction, one_of, positive
-from .graphs import LEARNED, chosen, fitted, pooled, refuse_features
+from .graphs import LEARNED, chosen, fitted, pooled, reject_features
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class GraphConvNet(Network):
 
     def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """(V, hidden): all layers, but for nodes the last one, which is their head."""
-        refuse_features("graphconv", x, self.config.in_features)
+        reject_features("graphconv", x, self.config.in_features)
         for layer in self.layers if self.config.graph_level else self.layers[:-1]:
             x = layer(x, edge_index).relu()
         return x

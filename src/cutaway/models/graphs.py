@@ -28,7 +28,7 @@ def fitted(name: str, preset: Config, spec: GraphSpec) -> Config:
     return dataclasses.replace(preset, **fits)  # type: ignore[type-var]  # a Config is a dataclass
 
 
-def refuse_features(name: str, x: Tensor, in_features: int) -> None:
+def reject_features(name: str, x: Tensor, in_features: int) -> None:
     """Raise ModelError where the nodes are not described by so many numbers."""
     if x.ndim != 2 or x.shape[1] != in_features:
         raise ModelError(

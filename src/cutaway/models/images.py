@@ -1,4 +1,4 @@
-"""What the models that take images share: refusing images that are too small, and the outputs of auxiliary heads."""
+"""What the models that take images share: rejecting images that are too small, and the outputs of auxiliary heads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 from ..errors import ModelError
 
 
-def refuse_small(x: Tensor, least: int, name: str) -> None:
+def reject_small(x: Tensor, least: int, name: str) -> None:
     """Raise ModelError where images (N, C, H, W) have fewer than `least` pixels to a side: no map would be left."""
     height, width = x.shape[2:]
     if min(height, width) < least:

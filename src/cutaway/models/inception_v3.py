@@ -50,7 +50,7 @@ from ..spec import ImageSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, fraction, one_of, positive
-from .images import refuse_small
+from .images import reject_small
 
 
 @dataclass(frozen=True)
@@ -307,7 +307,7 @@ class InceptionV3(Network):
 
         It runs where it stands, so that the backward pass comes to it only when much memory is free again.
         """
-        refuse_small(x, self.config.least_size, "inception-v3")
+        reject_small(x, self.config.least_size, "inception-v3")
         x = self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x)))  # (N, 64, 147, 147), from 299
         x = self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(self.maxpool1(x)))  # (N, 192, 71, 71)
         x = self.Mixed_5d(self.Mixed_5c(self.Mixed_5b(self.maxpool2(x))))  # (N, 288, 35, 35)

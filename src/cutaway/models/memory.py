@@ -23,10 +23,10 @@ from torch.overrides import TorchFunctionMode
 from ..errors import ModelError
 from ..settings import as_text, short
 
-FRACTION = 0.9  # of the memory that is free, from which on a model is refused
+FRACTION = 0.9  # of the memory that is free, from which on a model is rejected
 MOST_LAYERS = 2_000  # of a kind, or blocks in a stage; ResNet-1202 has 200 in a stage, and DeepNet 1 000 layers
 MOST_TENSORS = 10_000  # parameters and buffers; ResNet-1202 would have 6 000
-SURELY = 500  # tensors that are counted in any case, so that what is refused is told to the byte where that is quick
+SURELY = 500  # tensors that are counted in any case, so that what is rejected is told to the byte where that is quick
 SIZES = 64  # models whose sizes are remembered
 LAYERS = ("layers", "decoder_layers", "stages")  # settings that count layers
 
@@ -59,7 +59,7 @@ def shaped(found: Named, config: Any, most: float = float("inf")) -> nn.Module:
     Raises ModelError where it has more layers than any network, TooLarge where it has more than `most` bytes and
     is not told to the byte in a moment.
     """
-    _refuse_deep(found, config)
+    _reject_deep(found, config)
     try:
         with _counting(most), torch.device("meta"), _Uninitialized():
             model: nn.Module = found.module.Model(config)
@@ -102,7 +102,7 @@ def size_of(found: Named, config: Any, most: float = float("inf")) -> Size:
     return size
 
 
-def refuse_too_large(
+def reject_too_large(
     found: Named,
     config: Any,
     *,
@@ -116,7 +116,7 @@ def refuse_too_large(
 
     `taken` says how many bytes a model of that size takes, where that is more than its weights; `free` are the bytes
     that there are, by default those of this machine; `what` and `way_out` are words for the message. A `fraction` of
-    0 refuses nothing but what can never be. Raises ModelError where more than `fraction` of what is free would be
+    0 rejects nothing but what can never be. Raises ModelError where more than `fraction` of what is free would be
     taken, or the model has more layers than any network.
     """
     free = free_memory() if free is None else free
@@ -208,7 +208,7 @@ class _Uninitialized(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _refuse_deep(found: Named, config: Any) -> None:
+def _reject_deep(found: Named, config: Any) -> None:
     """Raise ModelError for more layers than any network has: lists of them would be made before the first tensor."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)

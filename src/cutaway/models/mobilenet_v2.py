@@ -31,7 +31,7 @@ from ..spec import ImageSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, at_least, fraction, one_of, positive
-from .images import refuse_small
+from .images import reject_small
 
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
@@ -125,7 +125,7 @@ class MobileNetV2(Network):
 
     def features(self, x: Tensor) -> Tensor:
         """What the head sees: the mean of the last map, (N, 1280)."""
-        refuse_small(x, self.config.least_size, "mobilenet-v2")
+        reject_small(x, self.config.least_size, "mobilenet-v2")
         x = self.layers(x).mean((2, 3))  # (N, 1280)
         return F.dropout(x, self.config.dropout, self.training)
 

@@ -64,9 +64,9 @@ class Config(Checked):
                 f"{self.hidden_dim}, as hidden_dim is, or 0, where tie_weights makes one matrix of embedding and output"
             )
             require(self.embedding_dim in (0, self.hidden_dim), "embedding_dim", self.embedding_dim, one)
-            self.refuse_backwards("tie_weights makes a language model")
+            self.reject_backwards("tie_weights makes a language model")
 
-    def refuse_backwards(self, where: str) -> None:
+    def reject_backwards(self, where: str) -> None:
         """Raise ModelError for a network that would read what it is to predict."""
         way_out = f"false where {where}, for what is to be predicted would have been read"
         require(not self.bidirectional, "bidirectional", True, way_out)

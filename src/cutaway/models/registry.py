@@ -23,7 +23,7 @@ from ..settings import as_text, parse
 from ..spec import ImageSizes, ImageSpec, Spec, Target
 from .card import Card, PresetCard
 from .contract import Network
-from .memory import FRACTION, refuse_too_large
+from .memory import FRACTION, reject_too_large
 
 # What fields of a Config were called before 0.7, and what they are called now, in one family or another: whoever types
 # an old name is told the new one, and models of that time are read. To be dropped at 1.0.
@@ -126,7 +126,7 @@ class Preset:
                 )
         return {key: parse(key, value, hints[key]) for key, value in given.items()}
 
-    def refuse_kind(self, kind: str, way_out: str = "") -> None:
+    def reject_kind(self, kind: str, way_out: str = "") -> None:
         """Raise ModelError, naming the models that can, where the model cannot take this kind of data.
 
         `way_out` is a sentence on what else can be done, where something can.
@@ -146,14 +146,14 @@ class Preset:
         """
         config = self.config
         if spec is not None:
-            self.refuse_kind(spec.kind)
-            self._refuse_target(spec)
+            self.reject_kind(spec.kind)
+            self._reject_target(spec)
         asked = self.parse(settings or {})
         config = dataclasses.replace(config, **asked)
         if spec is not None:
             fitted = type(config).for_spec(config, spec)
             config = dataclasses.replace(fitted, **self._beyond_the_data(asked, fitted, spec))
-            self._refuse_longer(config, spec)
+            self._reject_longer(config, spec)
         return config
 
     def _beyond_the_data(self, asked: Mapping[str, Any], fitted: Any, spec: Spec) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class Preset:
             )
         return beyond
 
-    def _refuse_target(self, spec: Spec) -> None:
+    def _reject_target(self, spec: Spec) -> None:
         """Raise ModelError, naming the models that can, where the model cannot learn what the data asks for."""
         if not isinstance(spec.target, self.targets):
             fit = [p.name for p in presets().values() if spec.kind in p.takes and isinstance(spec.target, p.targets)]
@@ -187,7 +187,7 @@ class Preset:
                 f"{self.name} does not learn what this {spec.kind} data asks for, {spec.target.column}: {others}."
             )
 
-    def _refuse_longer(self, config: Any, spec: Spec) -> None:
+    def _reject_longer(self, config: Any, spec: Spec) -> None:
         """Raise ModelError where the data has longer texts than the model can read."""
         context, longest = getattr(config, "context_length", None), getattr(spec, "longest", 0)
         if context is not None and longest > context:
@@ -218,7 +218,7 @@ class Preset:
         free; 0 builds it all the same.
         """
         made_of_numbers = torch.get_default_device().type != "meta"
-        refuse_too_large(self, config, fraction=memory_fraction if made_of_numbers else 0)
+        reject_too_large(self, config, fraction=memory_fraction if made_of_numbers else 0)
         model: nn.Module = self.network(config)
         return model
 

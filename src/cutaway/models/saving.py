@@ -3,7 +3,7 @@
 A model's folder holds `config.json` (which preset, which config, whose version) and `model.safetensors`. A file
 written here is a plain safetensors file that any program can read. Its header carries, beside the tensors, what else
 there is to know as JSON, and the SHA-256 of the whole file with the digest's own 64 characters taken as zeros: one
-byte changed anywhere, or the end cut off, and the file is refused before a tensor is made of it.
+byte changed anywhere, or the end cut off, and the file is rejected before a tensor is made of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from .. import __version__
 from ..errors import CutawayError, FileError
-from ..files import read_json, refuse_irregular, replacing, write_json
+from ..files import read_json, reject_irregular, replacing, write_json
 from .origin import origin_from_json, origin_of
 from .registry import Preset, presets
 
@@ -110,14 +110,14 @@ def put_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: str | o
     own = model.state_dict()
     if problems := misfits(own, tensors):
         raise FileError(f"{source} does not fit the model: {'; '.join(problems)}. It was written by another model.")
-    refuse_not_finite(tensors, source)
+    reject_not_finite(tensors, source)
     floating = {t.dtype for t in tensors.values() if t.is_floating_point()}
     if len(floating) == 1:
         model.to(floating.pop())
     model.load_state_dict(tensors)
 
 
-def refuse_not_finite(tensors: Mapping[str, Tensor], source: str | os.PathLike[str]) -> None:
+def reject_not_finite(tensors: Mapping[str, Tensor], source: str | os.PathLike[str]) -> None:
     """Raise FileError, naming the first such tensor, where one of a file holds NaN or infinity: nothing can be computed
     with it, and what learns from it would be told that its learning rate is too high."""
     broken = [name for name, tensor in tensors.items() if tensor.is_floating_point() and not tensor.isfinite().all()]
@@ -156,7 +156,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     another format or a pickle.
     """
     path = Path(path)
-    refuse_irregular(path)
+    reject_irregular(path)
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
@@ -178,9 +178,9 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     return tensors, meta
 
 
-def refuse_pickle(path: str | os.PathLike[str]) -> None:
+def reject_pickle(path: str | os.PathLike[str]) -> None:
     """Raise FileError if the file is a pickle, told from its first bytes alone. Raises FileError if it is missing."""
-    refuse_irregular(path)
+    reject_irregular(path)
     try:
         with Path(path).open("rb") as file:
             start = file.read(9)
@@ -197,7 +197,7 @@ def refuse_pickle(path: str | os.PathLike[str]) -> None:
 
 def _verify(path: Path, content: mmap.mmap) -> None:
     """Raise FileError unless `content` is, byte for byte, what `write_tensors` wrote."""
-    refuse_pickle(path)
+    reject_pickle(path)
     end = 8 + int.from_bytes(content[:8], "little")  # of the header
     if content[8:9] != b"{" or end > len(content):
         raise FileError(f"{path} is not a safetensors file, or was cut short. Take it from a copy, or train again.")

@@ -30,7 +30,7 @@ from ..spec import ImageSpec
 from .card import Card, Published
 from .contract import Network
 from .fields import Checked, positive
-from .images import refuse_small
+from .images import reject_small
 
 GRID = 4  # cells of the last feature maps, in height and width
 
@@ -75,7 +75,7 @@ class SimpleCNN(Network):
 
     def features(self, x: Tensor) -> Tensor:
         """What the head sees: (N, 64·4·4), the grids of the last feature maps one after another."""
-        refuse_small(x, self.config.least_size, "simplecnn")
+        reject_small(x, self.config.least_size, "simplecnn")
         x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 2)  # (N, 32, H/2, W/2)
         x = F.relu(self.bn2(self.conv2(x)))  # (N, 64, H/2, W/2)
         return F.adaptive_avg_pool2d(x, GRID).flatten(1)  # (N, 64·4·4)

@@ -43,7 +43,7 @@ from ..nn.position import RelativeBias
 from ..nn.transformer import MLP, Tied
 from ..spec import PairSpec
 from .card import Card, Divergence, Published
-from .encoder_decoder import EncoderDecoder, placed, refuse_apart
+from .encoder_decoder import EncoderDecoder, placed, reject_apart
 from .fields import Checked, at_least, fraction, positive
 
 EPS = 1e-6  # ε of the normalization
@@ -73,7 +73,7 @@ class Config(Checked):
     @classmethod
     def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
         """The preset with the vocabulary of `spec`. Raises ModelError where its sides have one each."""
-        refuse_apart("t5", spec)
+        reject_apart("t5", spec)
         return dataclasses.replace(preset, vocab_size=spec.vocab_size)
 
 

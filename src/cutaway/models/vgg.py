@@ -35,7 +35,7 @@ from ..spec import ImageSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, fraction, positive
-from .images import refuse_small
+from .images import reject_small
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class VGG(Network):
 
     def features(self, x: Tensor) -> Tensor:
         """What the head sees: fc7, (N, 4096)."""
-        refuse_small(x, self.config.least_size, "vgg")
+        reject_small(x, self.config.least_size, "vgg")
         x = self.convolutions(x)  # (N, 512, 7, 7)
         x = self.avgpool(x).flatten(1)  # (N, 512·7·7)
         x = self._dropped(F.relu(self.fc6(x), inplace=True))  # (N, 4096)

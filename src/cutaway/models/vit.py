@@ -46,7 +46,7 @@ from ..spec import ImageSpec
 from .card import Card, Divergence, Published
 from .contract import Network, TokenGrid
 from .fields import Checked, fraction, one_of, positive
-from .images import refuse_small
+from .images import reject_small
 
 POOLING = ("token", "mean")
 EPS = 1e-6  # of the normalizations: the authors' library's default, not PyTorch's
@@ -167,8 +167,8 @@ class ViT(Network):
 
         Raises ModelError where the sides of the images are not multiples of the patch.
         """
-        refuse_small(x, self.config.least_size, "vit")
-        self._refuse_broken_patches(x)
+        reject_small(x, self.config.least_size, "vit")
+        self._reject_broken_patches(x)
         z: Tensor = self.patches(x)  # (N, D, H/P, W/P)
         grid = (z.shape[2], z.shape[3])
         z = z.flatten(2).transpose(1, 2)  # (N, T, D)
@@ -213,7 +213,7 @@ class ViT(Network):
                 adapted["positions"] = interpolate_positions(found, before, grid)
         return adapted
 
-    def _refuse_broken_patches(self, x: Tensor) -> None:
+    def _reject_broken_patches(self, x: Tensor) -> None:
         height, width = x.shape[2:]
         patch = self.config.patch_size
         if height % patch or width % patch:

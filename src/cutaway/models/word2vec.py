@@ -55,7 +55,7 @@ class Config(Checked):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
-        """The preset with the vocabulary and the window of `spec`, whose target is Context: others are refused where
+        """The preset with the vocabulary and the window of `spec`, whose target is Context: others are rejected where
         the data is opened."""
         assert isinstance(spec.target, Context)
         return dataclasses.replace(preset, vocab_size=spec.target.vocab_size, window=spec.target.window)

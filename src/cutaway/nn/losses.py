@@ -152,7 +152,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients times that of the loss, in place: to go back a second time is refused by PyTorch."""
+        """The gradients times that of the loss, in place: to go back a second time is rejected by PyTorch."""
         return *(d.mul_(slope) if d is not None else None for d in ctx.saved_tensors), None, None, None, None
 
 
@@ -164,7 +164,7 @@ def perceptron(outputs: Tensor, target: Tensor) -> Tensor:
     then Rosenblatt's rule, w ← w + y x at a mistake. K columns are K perceptrons, each its class against the
     rest. Returns (N,).
     """
-    _refuse_shares("perceptron", target)
+    _reject_shares("perceptron", target)
     if outputs.shape[1] == 1:
         is_class = target[:, None] == 1  # (N, 1)
     else:
@@ -182,7 +182,7 @@ def map_criterion(outputs: Tensor, target: Tensor, *, rubbish: float = RUBBISH) 
     1998, equation 9). The first term pulls the right code near; the second pushes the others away, and less
     so the farther beyond j they are. It is the cross-entropy of the K + 1 logits (−y, −j). Returns (N,).
     """
-    _refuse_shares("map", target)
+    _reject_shares("map", target)
     return F.cross_entropy(F.pad(outputs, (0, 1), value=-rubbish), target, reduction="none")
 
 
@@ -208,14 +208,14 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
 
 
 def _squared_error(outputs: Tensor, target: Tensor) -> Tensor:
-    """(N, D). Outputs and targets that do not pair one to one are refused: subtraction would broadcast."""
+    """(N, D). Outputs and targets that do not pair one to one are rejected: subtraction would broadcast."""
     y, t = outputs.reshape(len(outputs), -1), target.reshape(len(target), -1)  # (N, D)
     if y.shape != t.shape:
         raise ValueError(f"outputs {tuple(outputs.shape)} and target {tuple(target.shape)} do not pair one to one")
     return F.mse_loss(y, t.to(y.dtype), reduction="none")
 
 
-def _refuse_shares(name: str, target: Tensor) -> None:
+def _reject_shares(name: str, target: Tensor) -> None:
     if target.is_floating_point():
         raise SettingError(
             f"loss={name} takes one class an example, and these targets are shares of several, as mixup makes "

@@ -106,7 +106,7 @@ def packed(layer: Callable[..., Any], x: Tensor, lengths: Tensor, state: State |
 def in_rectangles(layer: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Outputs and the last h, by the fused layer on the steps between one cut and the next, of those sequences that
     reach so far. Raises ModelError for an LSTM with projections."""
-    refuse_projections(layer)
+    reject_projections(layer)
     order = lengths.argsort(descending=True, stable=True)
     lengths, on_device = lengths[order], order.to(x.device)
     x, steps = x.index_select(0, on_device), x.shape[1]
@@ -202,6 +202,6 @@ def as_state(given: Tensor | State) -> State:
     return given if isinstance(given, tuple) else (given,)
 
 
-def refuse_projections(layer: nn.RNNBase) -> None:
+def reject_projections(layer: nn.RNNBase) -> None:
     """Raise ModelError for an LSTM whose states are projected, which is another network."""
     require(layer.proj_size == 0, "proj_size", layer.proj_size, "0: an LSTM without projections")

@@ -64,7 +64,7 @@ class Doors:
                 Route("/upload", self.upload, methods=["POST"]),
                 *(Route(f"/{name}", answering(handler), methods=["POST"]) for name, handler in asked.items()),
             ],
-            exception_handlers=dict.fromkeys((HTTPException, CutawayError, Fault), self._refusal),
+            exception_handlers=dict.fromkeys((HTTPException, CutawayError, Fault), self._rejection),
             lifespan=self._lifespan,
         )
 
@@ -205,12 +205,12 @@ class Doors:
 
     async def image(self, request: Request) -> Response:
         """An image to be tried, drawn or dropped: its number."""
-        self._refuse_forms(request)
+        self._reject_forms(request)
         return JSONResponse({"image": await self.studio.uploads.take_image(request.stream())})
 
     async def upload(self, request: Request) -> Response:
         """A file of one's own."""
-        self._refuse_forms(request)
+        self._reject_forms(request)
         title = request.query_params.get("name", "")
         uploads = self.studio.uploads
         try:
@@ -220,7 +220,7 @@ class Doors:
         found: Upload = await asyncio.to_thread(uploads.look, path, title)
         return JSONResponse(found.to_json())
 
-    def _refuse_forms(self, request: Request) -> None:
+    def _reject_forms(self, request: Request) -> None:
         """Raise HTTPException for what is not sent as a file is, TooLarge for what says that it is."""
         kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
         if kind != "application/octet-stream":  # which no form of another page can send
@@ -229,7 +229,7 @@ class Doors:
         if not told.isdigit() or int(told) > LARGEST:
             raise TooLarge(f"A file has at most {LARGEST >> 20} MiB here.")
 
-    async def _refusal(self, request: Request, error: Exception) -> Response:
+    async def _rejection(self, request: Request, error: Exception) -> Response:
         """Words for a person, and what kind of no it is."""
         if isinstance(error, HTTPException):
             return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)

@@ -76,7 +76,7 @@ def with_data(ready: Prepared, changes: Mapping[str, Any]) -> Prepared:
 def with_settings(ready: Prepared, changes: Mapping[str, Any]) -> Prepared:
     """The same with a model of other settings and the same weights: another dropout, another activation.
 
-    Raises ModelError where the weights themselves would be others, and what the model refuses.
+    Raises ModelError where the weights themselves would be others, and what the model rejects.
     """
     found, parsed = ready.preset, {**ready.model_settings, **ready.preset.parse(changes)}
     config = found.configure(ready.data.spec, parsed)

@@ -13,7 +13,7 @@ FRACTION = 0.5  # of the memory that is free, which a step takes at most: a seco
 AND_BACK = 2  # what the forward pass keeps, and the gradients of as much
 
 
-def refuse_large_steps(trainer: Trainer, settings: TrainSettings) -> None:
+def reject_large_steps(trainer: Trainer, settings: TrainSettings) -> None:
     """Raise SettingError where a step of so many examples would take more memory than is to be had. Nothing of the
     model changes by it, nor of what is random."""
     free = free_memory()

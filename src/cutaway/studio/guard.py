@@ -75,9 +75,9 @@ class Guard:
                 message["headers"] = [*message["headers"], *more]
             await send(message)
 
-        refused = self._refused(scope)
-        if refused is not None:
-            status, words = refused
+        rejected = self._rejected(scope)
+        if rejected is not None:
+            status, words = rejected
             if status == 404 and _wants_a_page(scope):
                 await HTMLResponse(GONE, status)(scope, receive, sealed)
                 return
@@ -87,7 +87,7 @@ class Guard:
         inside = {**scope, "path": scope["path"][len(self.token) + 1 :], "root_path": ""}
         await self.app(inside, receive, sealed)
 
-    def _refused(self, scope: Scope) -> tuple[int, str] | None:
+    def _rejected(self, scope: Scope) -> tuple[int, str] | None:
         """The status and words by which a request is turned away; None where it may pass."""
         headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
@@ -135,7 +135,7 @@ def written(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def refuse_open_host(host: str, to_all: bool) -> None:
+def reject_open_host(host: str, to_all: bool) -> None:
     """Raise SettingError for a host that other machines can reach, unless they may."""
     try:
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback

@@ -25,7 +25,7 @@ from ..training.prepared import Prepared
 from ..training.progress import Progress
 from ..training.settings import TrainSettings
 from .building import Built, with_data, with_settings
-from .fitting import refuse_large_steps
+from .fitting import reject_large_steps
 from .handing import Layout
 from .keeping import POINTS, Curves, Snapshots
 from .state import Change
@@ -55,7 +55,7 @@ class Live:
         torch.set_rng_state(self._random)
         self.ready = dataclasses.replace(self._first)
         self.trainer = self._trainer(self.ready)
-        refuse_large_steps(self.trainer, self.settings)
+        reject_large_steps(self.trainer, self.settings)
         self.ended = False  # whether the schedule has come to its end since this was last looked at
         self.log: list[Change] = []
         self._take_up()
@@ -205,7 +205,7 @@ class Live:
 
     def change(self, key: str, value: str) -> None:
         """Change a setting, from the next update on. Raises SettingError for one that a running training cannot have,
-        and what the setting itself refuses."""
+        and what the setting itself rejects."""
         if ";" in value:
             raise SettingError(f"{key}={value} cannot be: a value has no semicolon.")
         if key.startswith("model."):
@@ -265,9 +265,9 @@ class Live:
             settings = dataclasses.replace(settings, batch_tokens=0)
         reject_unfit(settings, trainer.train)
         if key == "batch_size":
-            refuse_large_steps(trainer, settings)
+            reject_large_steps(trainer, settings)
         if key in ("optimizer", "weight_decay", "momentum", "grad_clip"):
-            optimizers = build_optimizers(trainer.model, settings)  # refuses what cannot be
+            optimizers = build_optimizers(trainer.model, settings)  # rejects what cannot be
             if key == "optimizer":
                 trainer.optimizers = optimizers
         trainer.settings = settings

@@ -19,7 +19,7 @@ from ..errors import FileError, SettingError
 from ..training.run import Run
 from .app import Doors
 from .choices import choices
-from .guard import Guard, refuse_open_host, written
+from .guard import Guard, reject_open_host, written
 from .sides import Studio
 from .strangers import BACKLOG, Strangers
 
@@ -57,7 +57,7 @@ def serve(
     Raises FileError for what is no run, SettingError for a port that is taken, or a host that others can reach unless
     `to_all` says that they may.
     """
-    refuse_open_host(host, to_all)
+    reject_open_host(host, to_all)
     opened = Run(run).folder.resolve() if run is not None else None
     listening = socket_on(host, port)
     folder = Path(tempfile.mkdtemp(prefix="cutaway-studio-"))

@@ -69,7 +69,7 @@ class Side:
             self.news()
 
     async def ask(self, message: Message) -> None:
-        """Have the learner do something. Raises what it refuses, and SettingError where nothing is open."""
+        """Have the learner do something. Raises what it rejects, and SettingError where nothing is open."""
         if self.pair is None:
             raise SettingError(f"Nothing is open on side {self.name} yet.")
         reply, _ = await self.pair.learner.ask(message)

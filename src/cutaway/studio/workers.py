@@ -50,7 +50,7 @@ def warm_up() -> None:
             forkserver.ensure_running()
 
 
-class Refused(CutawayError):
+class Rejected(CutawayError):
     """What a process said no to, in its own words."""
 
 
@@ -75,7 +75,7 @@ class Worker:
         self.thread.start()
 
     async def ask(self, message: Message) -> tuple[Message, bytes]:
-        """Send a message and wait for its answer. Raises Refused, Fault, or Ended where nobody answers any more."""
+        """Send a message and wait for its answer. Raises Rejected, Fault, or Ended where nobody answers any more."""
         if self.ended:
             raise Ended("This side's process has ended: open it anew.")
         number = next(self.numbers)
@@ -86,7 +86,7 @@ class Worker:
         finally:
             self.waiting.pop(number, None)
         if "error" in reply:
-            raise Refused(reply["error"])
+            raise Rejected(reply["error"])
         if "fault" in reply:
             raise Fault(reply["fault"])
         return reply, body

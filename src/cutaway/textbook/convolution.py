@@ -143,7 +143,7 @@ def correlation_matrix(
     """
     windows = _windows(kernel, padding, stride, dilation, turned=False)
     sizes = _sizes(size, len(windows), "size")
-    _refuse_misfits(sizes, kernel, windows, groups)
+    _reject_misfits(sizes, kernel, windows, groups)
     return _matrix(_weight(kernel), windows, sizes, groups)
 
 
@@ -159,7 +159,7 @@ def convolution_matrix(
     """The matrix T with `convolve(x, w)` = T x (`correlation_matrix`): T_ij = w_{i − j + k − 1 − p}."""
     windows = _windows(kernel, padding, stride, dilation, turned=True)
     sizes = _sizes(size, len(windows), "size")
-    _refuse_misfits(sizes, kernel, windows, groups)
+    _reject_misfits(sizes, kernel, windows, groups)
     return _matrix(_weight(_turned(kernel)), windows, sizes, groups)
 
 
@@ -249,7 +249,7 @@ def _as_layer(x: Tensor, kernel: Tensor, windows: tuple[Windows, ...], groups: i
             f"x of shape {tuple(x.shape)} does not fit a kernel of shape {tuple(kernel.shape)} with groups={groups}: "
             f"it must be (N, {kernel.shape[1] * groups}, {'n₁, n₂' if axes == 2 else 'n'})."
         )
-    _refuse_misfits(x.shape[2:], kernel, windows, groups)
+    _reject_misfits(x.shape[2:], kernel, windows, groups)
     return x, weight
 
 
@@ -261,7 +261,7 @@ def _apply(x: Tensor, kernel: Tensor, windows: tuple[Windows, ...], groups: int,
     return y.reshape(*x.shape[: x.ndim - len(windows)], *y.shape[2:]) if kernel.ndim <= 2 else y
 
 
-def _refuse_misfits(size: Sequence[int], kernel: Tensor, windows: tuple[Windows, ...], groups: int) -> None:
+def _reject_misfits(size: Sequence[int], kernel: Tensor, windows: tuple[Windows, ...], groups: int) -> None:
     """Raise ModelError where the kernel's outputs cannot be grouped so, or no window fits on `size` pixels."""
     outputs = len(_weight(kernel))
     require(groups >= 1 and outputs % groups == 0, "groups", groups, f"a divisor of the outputs, {outputs}")

@@ -16,7 +16,7 @@ from ..data.sets import DataSet
 from ..data.settings import DataSettings
 from ..errors import ModelError, SettingError
 from ..models.contract import contract_of
-from ..models.memory import refuse_too_large
+from ..models.memory import reject_too_large
 from ..models.registry import Preset
 from ..settings import as_text, short
 from ..spec import Context, ImageSpec
@@ -110,7 +110,7 @@ def reject_for_task(
 
 def reject_too_large_to_learn(found: Preset, config: Any, settings: TrainSettings) -> None:
     """Raise ModelError where a model of that config would not fit into memory with all that it needs to learn."""
-    refuse_too_large(
+    reject_too_large(
         found,
         config,
         taken=lambda size: bytes_to_learn(size, settings),

@@ -22,7 +22,7 @@ from ..data.text.fitting import AUTO
 from ..data.text.masked import GAP, MaskedPreprocessing
 from ..data.text.tokenizers import KINDS
 from ..errors import DataError, FileError, SettingError
-from ..files import as_path, read_json, refuse_address
+from ..files import as_path, read_json, reject_address
 from ..interop.word_vectors import Vectors
 from ..models.registry import preset
 from ..models.saving import load_model
@@ -43,7 +43,7 @@ class Run:
     def __init__(self, folder: str | Path) -> None:
         self.folder = as_path(folder, "A run is opened by its folder")
         if not (self.folder / "run.json").is_file():
-            refuse_address(self.folder)
+            reject_address(self.folder)
             inside = [str(found.parent) for found in sorted(self.folder.glob("*/run.json"))]
             named = f" These in it are: {', '.join(inside[:5])}{', …' if inside[5:] else ''}." if inside else ""
             raise FileError(

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..files import read_json
 from ..models.registry import presets
-from ..schema import NUMBER, refuse_unlike
+from ..schema import NUMBER, reject_unlike
 from ..settings import as_now
 from ..spec import TASKS_BEFORE, kind_now
 
@@ -152,5 +152,5 @@ def _read(path: Path, schema: dict[Any, Any], fix: str) -> dict[str, Any]:
         for one in found:
             if isinstance(one, dict) and before in one:
                 one.setdefault(now, one.pop(before))
-    refuse_unlike(document, schema, path, fix)
+    reject_unlike(document, schema, path, fix)
     return document

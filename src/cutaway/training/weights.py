@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from ..errors import FileError
-from ..files import read_json, refuse_address
+from ..files import read_json, reject_address
 from ..interop.hub import here, how_to_get
 from ..interop.huggingface import family_of
 from ..interop.huggingface.reading import INDEX, Folder, is_folder
@@ -27,7 +27,7 @@ from ..interop.torchvision import read_checkpoint
 from ..models.contract import contract_of
 from ..models.origin import Origin, origin_from_json
 from ..models.registry import Preset
-from ..models.saving import WEIGHTS, misfits, read_tensors, refuse_not_finite, refuse_pickle
+from ..models.saving import WEIGHTS, misfits, read_tensors, reject_not_finite, reject_pickle
 from ..settings import as_text
 from ..spec import kind_now
 from .layers import HEAD, LAYERS, auxiliary, heads
@@ -90,7 +90,7 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
         if not _belongs(k, new) and (k in own or not (auxiliary(k) or (of_text and _belongs(k, (HEAD,)))))
     }
     _reject_misfits(file, model, wanted, offered)
-    refuse_not_finite(offered, file)
+    reject_not_finite(offered, file)
     model.load_state_dict({**own, **offered})
     keep_origin(model, preset, path)
     notes = (_said(file, preset, own, wanted, found, new), *notes)
@@ -130,7 +130,7 @@ def find_weights(path: str, preset: Preset) -> Source:
         return Source(file, folder.config, folder.tokenizer)
     meta = _meta(file)
     if meta is None and family_of(preset.name) is not None:
-        refuse_pickle(file)
+        reject_pickle(file)
         Folder(file.parent)  # says what the folder lacks
         raise FileError(
             f"weights={path} is a file that nothing tells the network of: give the folder that it stands in."
@@ -149,7 +149,7 @@ def _file(given: str, preset: Preset) -> Path:
     if path.is_file():
         return path
     if not path.is_dir():
-        refuse_address(given)
+        reject_address(given)
         said = f"There is nothing at weights={path}: give a run's or model's folder, or a file of weights."
         raise FileError(f"{said} {how_to_get(preset.name)}".strip())
     if is_folder(path):

@@ -18,7 +18,7 @@ from ..inspect.attribution.budget import plan, seconds
 from ..inspect.attribution.groups import reach
 from ..inspect.concepts import Concept, concept
 from ..nn.attention import MultiHeadAttention
-from ..spec import Classes, Horizon, Masked, Tags, Value
+from ..spec import OF_TOKENS, Classes, Horizon, Masked, Tags, Value
 from .looking import patch_blocks, whole
 from .maps import NAMES, columns_of, drawn, node_names
 from .subject import Subject, with_examples
@@ -92,7 +92,7 @@ def alone(subject: Subject, i: int) -> tuple[Subject, int | None]:
     if subject.kind == "graph":
         return subject, i
     inputs = tuple(x[i : i + 1] if len(x) == len(subject.inputs[0]) else x for x in subject.inputs)
-    if subject.kind in ("text", "seq2seq") and len(inputs) > 1 and inputs[1].dtype == torch.bool:
+    if subject.kind in OF_TOKENS and len(inputs) > 1 and inputs[1].dtype == torch.bool:
         length = max(1, int(inputs[1].sum()))
         if len(inputs) <= 3 and bool(inputs[1][0, :length].all()):
             inputs = (inputs[0][:, :length], inputs[1][:, :length], *inputs[2:])
@@ -143,7 +143,7 @@ def _methods(one: Subject) -> list[str]:
         return ["integrated_gradients", "occlusion", "edges"]
     if one.inputs[0].ndim == 2 and one.inputs[0].is_floating_point():
         return ["integrated_gradients", "kernel_shap"]
-    if one.kind in ("text", "seq2seq"):
+    if one.kind in OF_TOKENS:
         return ["integrated_gradients", "occlusion", *(["rollout"] if attends else [])]
     own = ["grad_cam"] if convolves else []
     own = ["rollout"] if attends and one.kind == "image" and patch_blocks(one) else own
@@ -209,7 +209,7 @@ def _what(one: Subject, result: Attribution) -> str:
     k = int(result.target.output[0]) if result.target.output is not None else 0
     names = _names(one)
     place = int(result.target.place[0]) if result.target.place is not None else None
-    if one.kind in ("text", "seq2seq") and place is not None:
+    if one.kind in OF_TOKENS and place is not None:
         token = names[k] if names else _token(one, k)
         after = "at" if names or isinstance(target, Masked) else "after"
         return f"the score of {token!r} {after} token {place + 1}"
@@ -290,7 +290,7 @@ def _parts(one: Subject, result: Attribution) -> list[tuple[str, float]]:
         if values.ndim == 1:
             return [(f"edge {k}", v) for k, v in enumerate(values.tolist())]
         return list(zip(node_names(one), values.sum(1).tolist()))
-    if result.kind in ("text", "seq2seq"):
+    if result.kind in OF_TOKENS:
         tokens = [(repr(t), float(v)) for t, v in zip(one.tokens(0), values)]
         beside = result.beside[0] if result.beside is not None else torch.zeros(0)
         target = one.tokens(0, 1) if len(beside) else []

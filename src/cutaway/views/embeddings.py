@@ -14,7 +14,7 @@ from ..draw.description import Drawing, Table, View, table
 from ..draw.words import count, number, percent, plural
 from ..inspect.layers import layer_table
 from ..inspect.projection import MEASURES, neighbours, pca, tsne
-from ..spec import Classes, Value
+from ..spec import OF_TOKENS, Classes, Value
 from . import spring
 from .looking import resting
 from .numbers import image_url
@@ -96,7 +96,7 @@ def _enough(subject: Subject) -> bool:
 
 def _words(subject: Subject) -> Part | None:
     found = _table_of(subject.model)
-    if found is None or subject.kind not in ("text", "seq2seq"):
+    if found is None or subject.kind not in OF_TOKENS:
         return None
     written = subject.vocabulary(0)
     ids = _worth(subject, written, found.num_embeddings)
@@ -305,10 +305,6 @@ def _rounded(values: Tensor) -> list[list[float]]:
 
 def _one_word(subject: Subject) -> Part | None:
     """One word through the layers of a Transformer for text."""
-    if (
-        subject.family != "transformer"
-        or subject.kind not in ("text", "seq2seq")
-        or not spring.blocks_of(subject.model)
-    ):
+    if subject.family != "transformer" or subject.kind not in OF_TOKENS or not spring.blocks_of(subject.model):
         return None
     return spring.drawings(subject)

@@ -16,6 +16,7 @@ from ..errors import UnknownName
 from ..inspect.gates import replay, state_of, step_of
 from ..inspect.memory import PROBES, by_lag, plain_network, readings, steps_of
 from ..nn.recurrent import State, weights_of
+from ..spec import OF_TOKENS
 from .looking import resting, whole
 from .numbers import plain
 from .subject import Subject
@@ -199,7 +200,7 @@ def _drawings(subject: Subject, layer: GatedLayer, example: int, layers: int) ->
 
 def _words(subject: Subject, layer: GatedLayer, example: int) -> list[str] | None:
     """The tokens that the layer reads, where they have room."""
-    if subject.kind not in ("text", "seq2seq") or layer.steps > WORDS:
+    if subject.kind not in OF_TOKENS or layer.steps > WORDS:
         return None
     for side in (0, 1) if subject.kind == "seq2seq" else (0,):
         found = subject.tokens(example, side)

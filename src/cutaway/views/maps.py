@@ -12,6 +12,7 @@ from ..draw import make
 from ..draw.description import Drawing
 from ..draw.words import count, number, plural
 from ..inspect.attribution import Attribution
+from ..spec import OF_TOKENS
 from .looking import spread_over
 from .numbers import averaged, image_url, pixels_of, plain
 from .subject import Subject
@@ -39,7 +40,7 @@ UNSIGNED = ("grad_cam", "rollout")
 def drawn(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
     """The maps of one example, by the kind of data."""
     draw = {"image": _over_image, "video": _over_frames, "series": _along_time, "graph": _over_nodes}
-    if found[0].kind in ("text", "seq2seq"):
+    if found[0].kind in OF_TOKENS:
         return [_over_words(subject, i, one) for one in found]
     if found[0].kind == "table":
         return [_beside_columns(subject, found)]

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..errors import DataError, FileError, SettingError, UnknownName
-from ..files import refuse_address
+from ..files import reject_address
 from ..interop.convert import open_model as read_model
 from ..interop.hub import here
 from ..interop.huggingface.folders import read_folder
@@ -40,10 +40,10 @@ def open_subject(
     settings = {k.removeprefix(OF_MODEL): v for k, v in given.items() if k.startswith(OF_MODEL)}
     asked = {k: str(v) for k, v in given.items() if not k.startswith(OF_MODEL)}
     if isinstance(what, nn.Module):
-        _refuse_settings(settings, "a model at hand")
+        _reject_settings(settings, "a model at hand")
         return _opened(what, inputs, asked)
     if isinstance(what, Run):
-        _refuse_settings(settings, "a run")
+        _reject_settings(settings, "a run")
         return open_run(what, inputs, asked)
     if not isinstance(what, str | os.PathLike):
         raise FileError(
@@ -51,13 +51,13 @@ def open_subject(
         )
     path = here(what)
     if path.exists():
-        _refuse_settings(settings, "a model with weights")
+        _reject_settings(settings, "a model with weights")
         if (path / "run.json").is_file():
             return open_run(Run(path), inputs, asked)
         return _from_files(path, inputs, asked, name)
     known = {p.name: p for p in presets().values()} | {p.file_name: p for p in presets().values()}
     if str(what) not in known:
-        refuse_address(what)
+        reject_address(what)
         raise UnknownName(
             "run, folder or model", str(what), presets(), "`cutaway list` shows the models; runs stand in runs/."
         )
@@ -108,7 +108,7 @@ def _with_files(subject: Subject, inputs: Sequence[Any], folder: Path | None, no
     return with_examples(subject, split, range(len(split)))
 
 
-def _refuse_settings(settings: Mapping[str, Any], of: str) -> None:
+def _reject_settings(settings: Mapping[str, Any], of: str) -> None:
     """Raise SettingError where settings of a model are given that is made already."""
     if settings:
         key = next(iter(settings))

@@ -19,7 +19,7 @@ from ..inspect.example import example_inputs, example_shape, kind_taken
 from ..models.images import answers_of
 from ..models.recognition import differing, nearest, with_settings
 from ..models.registry import Preset, preset, presets
-from ..spec import Masked, PairSpec, Spec
+from ..spec import OF_TOKENS, Masked, PairSpec, Spec
 from ..tasks.task import Task
 from ..training.run import Run
 
@@ -102,7 +102,7 @@ class Subject:
     def tokens(self, i: int, side: int = 0) -> list[str]:
         """The tokens of example i as they are written, padding left out; `side` 1 is the target of a pair. Where there
         is no tokenizer they are their numbers. Raises ModelError where examples are not made of tokens."""
-        if self.kind not in ("text", "seq2seq"):
+        if self.kind not in OF_TOKENS:
             raise ModelError(f"{self.preset.name} was opened with {self.kind} data, which has no tokens.")
         ids, mask = (self.inputs[0], self.inputs[1]) if side == 0 else (self.inputs[2], None)
         real = ids[i] if mask is None else ids[i][mask[i]]
@@ -234,7 +234,7 @@ def _random(found: Preset, model: nn.Module, count: int) -> tuple[tuple[Tensor, 
     """Random examples for the model, the same every time, and a note that says so."""
     generator = torch.Generator().manual_seed(0)
     shape = example_shape(found, model.config)
-    shape = (min(TOKENS, *shape),) if kind_taken(found, model.config) in ("text", "seq2seq") else shape
+    shape = (min(TOKENS, *shape),) if kind_taken(found, model.config) in OF_TOKENS else shape
     inputs = example_inputs(found, model.config, shape, count=count, generator=generator)
     return inputs, ("Nothing was learned from data here: the examples are random numbers.",)
 

@@ -1,4 +1,4 @@
-"""Folders of class folders of sounds: what is read, told and refused, and the same tensors for new files."""
+"""Folders of class folders of sounds: what is read, told and rejected, and the same tensors for new files."""
 
 from __future__ import annotations
 

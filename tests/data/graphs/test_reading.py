@@ -56,7 +56,7 @@ def test_an_edge_to_a_node_that_is_not_there_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_names_of_two_nodes_and_none_are_refused(tmp_path: Path) -> None:
+def test_names_of_two_nodes_and_none_are_rejected(tmp_path: Path) -> None:
     folder = write(tmp_path / "g", nodes__csv="id,s\na,1\nb,2\na,3\n ,4\n", edges__csv="source,target\na,b\n")
     with pytest.raises(DataError, match=r"line 4, column id: 'a' is the name of line 2 of nodes\.csv too") as caught:
         read_graphs(folder)
@@ -275,7 +275,7 @@ def test_several_graphs_side_by_side(tmp_path: Path) -> None:
         side_by_side([one, read_graphs(tu(tmp_path / "tu"))])
 
 
-def test_what_holds_no_graph_is_refused(tmp_path: Path) -> None:
+def test_what_holds_no_graph_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no graph"):
         read_graphs(tmp_path)
     with pytest.raises(DataError, match="There is no graph at"):

@@ -73,7 +73,7 @@ def test_limit_thins_out_training_alone() -> None:
         assert np.array_equal(thin[name], whole[name])
 
 
-def test_shares_that_leave_a_part_empty_are_refused() -> None:
+def test_shares_that_leave_a_part_empty_are_rejected() -> None:
     with pytest.raises(SettingError, match=r"val=0.5 and test=0.5 leave nothing"):
         complete_split(LABELS, ["a", "b", "c"], None, DataSettings(val=0.5, test=0.5))
     with pytest.raises(DataError, match=r"The val split gets no example: val=0.001 "):

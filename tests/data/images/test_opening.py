@@ -1,4 +1,4 @@
-"""Folders of class folders: what is found, refused and told; held in memory or streamed, the same tensors."""
+"""Folders of class folders: what is found, rejected and told; held in memory or streamed, the same tensors."""
 
 from __future__ import annotations
 

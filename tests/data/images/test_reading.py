@@ -155,7 +155,7 @@ def test_a_picture_cut_short_is_named(tmp_path: Path, suffix: str) -> None:
     assert caught.value.problems[0].where == str(path)
 
 
-def test_numbers_without_a_known_range_are_refused(tmp_path: Path) -> None:
+def test_numbers_without_a_known_range_are_rejected(tmp_path: Path) -> None:
     path = saved(Image.fromarray(np.ones((2, 2), np.float32)), tmp_path / "float.tiff")
     with pytest.raises(DataError, match="floating-point"):
         read_image(path, "float")

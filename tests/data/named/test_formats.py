@@ -1,4 +1,4 @@
-"""IDX and CIFAR files: read as published, refused with file and cause where they are not whole."""
+"""IDX and CIFAR files: read as published, rejected with file and cause where they are not whole."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ GOOD = idx_bytes(np.arange(24, dtype=np.uint8).reshape(2, 3, 4))
         (gzip.compress(GOOD, mtime=0)[:20] + b"\xff\xff" + gzip.compress(GOOD, mtime=0)[22:], "cut short or damaged"),
     ],
 )
-def test_idx_that_is_not_whole_is_refused_by_file_and_cause(tmp_path: Path, data: bytes, cause: str) -> None:
+def test_idx_that_is_not_whole_is_rejected_by_file_and_cause(tmp_path: Path, data: bytes, cause: str) -> None:
     path = tmp_path / "train-images-idx3-ubyte.gz"
     path.write_bytes(data)
     with pytest.raises(DataError) as caught:
@@ -70,7 +70,7 @@ def test_idx_that_is_not_whole_is_refused_by_file_and_cause(tmp_path: Path, data
     assert cause in str(caught.value)
 
 
-def test_idx_that_is_missing_is_refused(tmp_path: Path) -> None:
+def test_idx_that_is_missing_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"absent\.gz could not be read: No such file"):
         read_idx(tmp_path / "absent.gz")
 
@@ -112,7 +112,7 @@ def test_cifar_planes_are_red_green_blue_row_by_row(tmp_path: Path) -> None:
         (bytes(CIFAR_RECORD) + b"\x0a" + bytes(CIFAR_RECORD - 1), "example 1 has label 10"),
     ],
 )
-def test_cifar_that_is_not_whole_is_refused(tmp_path: Path, data: bytes, cause: str) -> None:
+def test_cifar_that_is_not_whole_is_rejected(tmp_path: Path, data: bytes, cause: str) -> None:
     path = tmp_path / "test_batch.bin"
     path.write_bytes(data)
     with pytest.raises(DataError, match=cause) as caught:

@@ -50,12 +50,12 @@ TASKS = {
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty data folder and an empty cache, and no way to fetch anything."""
 
-    def refuse(*_: object) -> Path:
+    def reject(*_: object) -> Path:
         raise FileError("no network in tests")
 
     monkeypatch.setenv("CUTAWAY_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("CUTAWAY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(named_module, "obtain", refuse)
+    monkeypatch.setattr(named_module, "obtain", reject)
     return tmp_path / "data"
 
 
@@ -189,7 +189,7 @@ def test_a_digit_saved_as_an_image_gives_the_tensor_that_training_had(tmp_path: 
     assert torch.equal(new.inputs[0], old.inputs[0])
 
 
-def test_unknown_names_are_refused(nowhere: Path) -> None:
+def test_unknown_names_are_rejected(nowhere: Path) -> None:
     with pytest.raises(UnknownName, match=r"no data set 'mnst'\. Similar: .*mnist"):
         where("mnst")
     with pytest.raises(UnknownName):
@@ -227,7 +227,7 @@ def test_a_damaged_file_is_named(nowhere: Path) -> None:
         opened("mnist")
 
 
-def test_mnist1d_without_its_arrays_is_refused(nowhere: Path) -> None:
+def test_mnist1d_without_its_arrays_is_rejected(nowhere: Path) -> None:
     (nowhere / "mnist1d").mkdir(parents=True)
     path = nowhere / "mnist1d" / "mnist1d_data.pkl"
     path.write_bytes(pickle.dumps({"x": np.zeros((4, 40))}))

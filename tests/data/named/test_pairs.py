@@ -112,7 +112,7 @@ def test_spelling_and_sound_share_nothing(home: Path) -> None:
     assert not opened("cmudict", tokenizer="bpe").spec.target.sentences  # type: ignore[union-attr]
 
 
-def test_captions_that_do_not_pair_are_refused(home: Path) -> None:
+def test_captions_that_do_not_pair_are_rejected(home: Path) -> None:
     captions(home, short=True)
     with pytest.raises(DataError, match="train has 40 lines of German and 39 of English"):
         opened("multi30k")

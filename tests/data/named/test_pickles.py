@@ -1,4 +1,4 @@
-"""Pickles as data: plain values are read at every protocol, anything else is refused before it runs."""
+"""Pickles as data: plain values are read at every protocol, anything else is rejected before it runs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Runs:
 
 @pytest.mark.parametrize("protocol", range(6))
 @pytest.mark.parametrize("name", ["mkdir", "system"])
-def test_a_malicious_pickle_is_refused_by_name_and_not_run(tmp_path: Path, protocol: int, name: str) -> None:
+def test_a_malicious_pickle_is_rejected_by_name_and_not_run(tmp_path: Path, protocol: int, name: str) -> None:
     trace = tmp_path / "it_ran"
     argument = str(trace) if name == "mkdir" else f"touch {trace}"
     path = tmp_path / "mnist1d_data.pkl"
@@ -100,14 +100,14 @@ def test_a_malicious_pickle_is_refused_by_name_and_not_run(tmp_path: Path, proto
         (Runs(eval, "1 + 1"), "builtins.eval"),
     ],
 )
-def test_other_objects_are_refused(tmp_path: Path, value: Any, cause: str) -> None:
+def test_other_objects_are_rejected(tmp_path: Path, value: Any, cause: str) -> None:
     path = tmp_path / "object.pkl"
     path.write_bytes(pickle.dumps(value))
     with pytest.raises(DataError, match=cause):
         read_pickle(path)
 
 
-def test_a_value_that_holds_itself_is_refused(tmp_path: Path) -> None:
+def test_a_value_that_holds_itself_is_rejected(tmp_path: Path) -> None:
     loop: list[Any] = []
     loop.append(loop)
     path = tmp_path / "loop.pkl"
@@ -126,7 +126,7 @@ def test_shared_parts_do_not_multiply(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 1, 10, 100, -1])
-def test_a_pickle_cut_short_is_refused(tmp_path: Path, keep: int) -> None:
+def test_a_pickle_cut_short_is_rejected(tmp_path: Path, keep: int) -> None:
     path = tmp_path / "short.pkl"
     path.write_bytes(pickle.dumps({"x": np.arange(50.0), "y": [1, 2]})[:keep])
     with pytest.raises(DataError, match=r"short\.pkl is no whole pickle"):
@@ -143,7 +143,7 @@ def test_damage_never_gets_past_the_reader(folders: pytest.TempPathFactory, data
     try:
         read_pickle(path)
     except DataError as error:
-        assert "damaged.pkl" in str(error)  # noqa: PT017 - reading something else is as good an end as refusing
+        assert "damaged.pkl" in str(error)  # noqa: PT017 - reading something else is as good an end as rejecting
 
 
 @pytest.mark.parametrize("protocol", [2, 4, 5])

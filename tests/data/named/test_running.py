@@ -106,7 +106,7 @@ def test_the_whole_of_wikitext2_is_taken_where_it_is(own_data: Path) -> None:
     assert "This is the small part of WikiText-2" in opened("wikitext2", length=4).notes[0]
 
 
-def test_a_book_without_its_marks_is_refused(own_data: Path) -> None:
+def test_a_book_without_its_marks_is_rejected(own_data: Path) -> None:
     body = "Chapter 1\nIt was a dark night.\n" * 20
     marks = "*** START OF THIS PROJECT GUTENBERG EBOOK X ***\n{}*** END OF THIS PROJECT GUTENBERG EBOOK X ***\nlicence"
     assert running.body_of(f"head\n{marks.format(body)}", Path("x.txt")) == body

@@ -66,7 +66,7 @@ def test_what_a_person_asks_for_is_taken() -> None:
 
 
 def test_little_airline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that is not the published one is told; one that was cut short is refused."""
+    """A file that is not the published one is told; one that was cut short is rejected."""
     monkeypatch.setenv("CUTAWAY_DATA", str(tmp_path))
     folder = tmp_path / "timeseries"
     folder.mkdir()

@@ -225,7 +225,7 @@ def test_other_pairs_to_evaluate_on(tmp_path: Path) -> None:
     assert "2 pairs repeat the source" in labelled.notes[0]
 
 
-def test_what_cannot_be_learned_from_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_learned_from_is_rejected(tmp_path: Path) -> None:
     path = written(tmp_path / "words.tsv", [(word, "B") for word, _ in spelled()])
     with pytest.raises(DataError, match="The targets of the training split cannot be told apart"):
         opened(path)

@@ -44,7 +44,7 @@ def test_every_line_that_is_no_pair_is_named(tmp_path: Path) -> None:
     assert "Quotes are characters" in str(caught.value)
 
 
-def test_a_file_shorter_than_the_other_is_refused_with_both_counts(tmp_path: Path) -> None:
+def test_a_file_shorter_than_the_other_is_rejected_with_both_counts(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1\n2\n3\n")
     (tmp_path / "b").write_text("1\n2\n")
     with pytest.raises(DataError, match=r"a has 3 lines and .*b has 2"):

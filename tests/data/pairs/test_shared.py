@@ -220,7 +220,7 @@ def test_the_tokenizer_of_another_run(tmp_path: Path) -> None:
         opened(captions(tmp_path), tokenizer=str(tmp_path / "run"))
 
 
-def test_what_cannot_be_asked_of_it_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_asked_of_it_is_rejected(tmp_path: Path) -> None:
     saved(tmp_path / "made", *BART)
     source, made = captions(tmp_path), str(tmp_path / "made")
     with pytest.raises(SettingError, match="is one for both sides"):

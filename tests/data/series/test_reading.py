@@ -1,4 +1,4 @@
-"""Reading a series: what is refused with its lines, and what is filled in."""
+"""Reading a series: what is rejected with its lines, and what is filled in."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_settings_that_cannot_be(tmp_path: Path, settings: dict[str, Any], error
         read(tmp_path, GOOD, **settings)
 
 
-def test_text_is_refused_with_a_way_out(tmp_path: Path) -> None:
+def test_text_is_rejected_with_a_way_out(tmp_path: Path) -> None:
     rows = [f"{row},{'fair' if i % 2 else 'cloudy'} sky {i}" for i, row in enumerate(GOOD)]
     head = HEAD.replace("\n", ",sky\n")
     with pytest.raises(DataError, match=r"column sky: 'cloudy sky 0' .* not numbers.*ignore=COLUMN"):
@@ -135,7 +135,7 @@ def test_times_that_are_missing_or_astray_are_named(tmp_path: Path) -> None:
     assert problems(caught) == ["load.csv, line 7, column time: 2024-03-01 05:20"]
 
 
-def test_gaps_are_refused_by_place(tmp_path: Path) -> None:
+def test_gaps_are_rejected_by_place(tmp_path: Path) -> None:
     rows = [*GOOD[:5], *GOOD[6:12], *GOOD[15:]]
     rows[2] = "2024-03-03,,3,no"
     with pytest.raises(DataError, match=r"has gaps.*gaps=fill") as caught:
@@ -162,7 +162,7 @@ def test_gaps_are_filled_by_straight_lines_and_counted(tmp_path: Path) -> None:
     assert read(tmp_path, GOOD, gaps="fill").notes == ()
 
 
-def test_what_cannot_be_filled_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_filled_is_rejected(tmp_path: Path) -> None:
     rows = ["2024-03-01,,1,no", *GOOD[1:-1], "2024-03-24,124,,no"]
     with pytest.raises(DataError, match="gaps at its ends") as caught:
         read(tmp_path, rows, gaps="fill")

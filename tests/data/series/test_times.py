@@ -78,7 +78,7 @@ def test_a_few_bad_cells_do_not_hide_the_others() -> None:
     assert np.flatnonzero(np.isnan(moments(cells(*written), found))).tolist() == [4]
 
 
-def test_day_and_month_that_could_each_be_the_other_are_refused() -> None:
+def test_day_and_month_that_could_each_be_the_other_are_rejected() -> None:
     with pytest.raises(DataError, match=r"'02/01/2016' may be 2016-02-01 .* or 2016-01-02") as caught:
         format_of("date", cells("01/01/2016", "02/01/2016", "03/01/2016"))
     assert "Write them as 2020-12-31" in str(caught.value)

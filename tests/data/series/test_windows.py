@@ -141,7 +141,7 @@ def test_limit_keeps_the_last_training_windows() -> None:
     assert covered(limited["train"], 10, 5).tolist() == list(range(limited["train"][0] - 10, limited["train"][-1] + 5))
 
 
-def test_too_little_is_refused_with_what_is_needed() -> None:
+def test_too_little_is_rejected_with_what_is_needed() -> None:
     with pytest.raises(DataError, match=r"has 30 steps, and 35 are needed: a history of 20, and a horizon of 5"):
         split_by_time(series(30), 20, 5, DataSettings())
     assert len(split_by_time(series(30), 20, 5, DataSettings(val=0.0, test=0.5))) == 2

@@ -45,10 +45,10 @@ def opened(tmp_path: Path, text: str, **settings: Any) -> DataSet:
     return open_table(written(tmp_path, text), DataSettings(**({"target": "sold"} | settings)))
 
 
-def refusal(tmp_path: Path, text: str, error: type[CutawayError] = DataError, **settings: Any) -> CutawayError:
-    with pytest.raises(error) as refused:
+def rejection(tmp_path: Path, text: str, error: type[CutawayError] = DataError, **settings: Any) -> CutawayError:
+    with pytest.raises(error) as rejected:
         opened(tmp_path, text, **settings)
-    return refused.value
+    return rejected.value
 
 
 def split(data: DataSet, name: str = "train") -> TableSplit:
@@ -192,17 +192,17 @@ def test_types_can_be_overridden(tmp_path: Path) -> None:
 BAD = {k: "n/q" if k == 7 else "1,23" if k == 9 else str(k / 10) for k in range(60)}
 
 
-def test_unreadable_cells_are_refused_dropped_or_filled_as_asked(tmp_path: Path) -> None:
+def test_unreadable_cells_are_rejected_dropped_or_filled_as_asked(tmp_path: Path) -> None:
     text = houses(rooms=[f'"{cell}"' for cell in BAD.values()])
-    refused = refusal(tmp_path, text)
-    assert isinstance(refused, DataError)
-    assert [str(p) for p in refused.problems] == [
+    rejected = rejection(tmp_path, text)
+    assert isinstance(rejected, DataError)
+    assert [str(p) for p in rejected.problems] == [
         "houses.csv, line 9, column rooms: 'n/q' is not a number",
         "houses.csv, line 11, column rooms: '1,23' has a decimal comma: "
         "write 1.23, or say decimal=, where all have one",
     ]
     for way_out in ("missing=fill", "missing=drop", "types=COLUMN:category", "ignore=COLUMN"):
-        assert way_out in str(refused)
+        assert way_out in str(rejected)
     dropped = opened(tmp_path, text, missing="drop")
     assert not {7, 9} & set(all_rows(dropped))
     assert sum(len(p) for p in dropped.splits.values()) == 58
@@ -227,17 +227,17 @@ def test_decimal_commas_are_read_as_such_and_kept_for_new_tables(tmp_path: Path)
     assert torch.equal(again.examples([new]).inputs, data.preprocessing.examples([new]).inputs)
     text = houses(rooms=[f'"{room}"' for room in rooms])
     assert "rooms" in spec_of(opened(tmp_path, text)).columns
-    assert "decimal comma: write 0.5" in str(refusal(tmp_path, text, decimal="."))
+    assert "decimal comma: write 0.5" in str(rejection(tmp_path, text, decimal="."))
     filled = opened(tmp_path, text, missing="fill", decimal=".")
     assert any("Column rooms is left out: no training cell can be read." in note for note in filled.notes)
 
 
-def test_missing_targets_are_refused_or_dropped(tmp_path: Path) -> None:
+def test_missing_targets_are_rejected_or_dropped(tmp_path: Path) -> None:
     text = houses(sold=["", *np.resize(["no", "now"], 59).tolist()])
-    assert "houses.csv, line 2, column sold: the target is missing" in str(refusal(tmp_path, text, missing="fill"))
+    assert "houses.csv, line 2, column sold: the target is missing" in str(rejection(tmp_path, text, missing="fill"))
     assert 0 not in all_rows(opened(tmp_path, text, missing="drop"))
     with_text = houses(sold=["oops", *(str(i) for i in range(59))])
-    assert "line 2, column sold: 'oops' is not a number" in str(refusal(tmp_path, with_text))
+    assert "line 2, column sold: 'oops' is not a number" in str(rejection(tmp_path, with_text))
 
 
 def test_notes_on_missing_and_unseen_cells(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_a_limit_draws_training_rows_only(tmp_path: Path) -> None:
     assert np.bincount(split(limited).target.numpy()).tolist() == [4, 4, 4]  # type: ignore[union-attr]
     assert split(limited).inputs[:, 0].mean().item() == pytest.approx(0, abs=1e-6)
     assert opened(tmp_path, houses(), max_samples=1000).split_hash == whole.split_hash
-    assert "larger max_samples" in str(refusal(tmp_path, houses(), max_samples=2))
+    assert "larger max_samples" in str(rejection(tmp_path, houses(), max_samples=2))
 
 
 @pytest.mark.parametrize(
@@ -319,15 +319,15 @@ def test_a_limit_draws_training_rows_only(tmp_path: Path) -> None:
         (60, {"target": None}, SettingError, "target=COLUMN"),
     ],
 )
-def test_what_cannot_be_split_is_refused(
+def test_what_cannot_be_split_is_rejected(
     tmp_path: Path, rows: int, settings: dict[str, Any], error: type[CutawayError], words: str
 ) -> None:
-    assert words in str(refusal(tmp_path, houses(rows), error, **settings))
+    assert words in str(rejection(tmp_path, houses(rows), error, **settings))
 
 
-def test_a_table_of_keys_alone_is_refused(tmp_path: Path) -> None:
+def test_a_table_of_keys_alone_is_rejected(tmp_path: Path) -> None:
     text = "id,sold\n" + "".join(f"{i},{i % 2}\n" for i in range(60))
-    message = str(refusal(tmp_path, text))
+    message = str(rejection(tmp_path, text))
     assert "No column is left to predict 'sold' from: id (every cell differs, like a key)" in message
 
 

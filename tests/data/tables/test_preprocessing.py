@@ -140,10 +140,10 @@ def test_the_training_part_is_prepared_by_the_same_way() -> None:
 
 
 def test_missing_columns_are_named_with_those_that_are_there() -> None:
-    with pytest.raises(DataError) as refused:
+    with pytest.raises(DataError) as rejected:
         preprocessing_of(HOMES).examples([{"Size": 80, "kind": "hut", "garden": "no"}])
-    assert "lacks: 'size', 'sold on'" in str(refused.value)
-    assert "It has: 'Size', 'kind', 'garden'" in str(refused.value)
+    assert "lacks: 'size', 'sold on'" in str(rejected.value)
+    assert "It has: 'Size', 'kind', 'garden'" in str(rejected.value)
 
 
 def test_unknown_categories_are_counted() -> None:
@@ -155,11 +155,11 @@ def test_unknown_categories_are_counted() -> None:
     assert split.inputs[:, slot].tolist() == [1, 0, 1, 0]
 
 
-def test_unreadable_cells_are_refused_or_filled_as_in_training() -> None:
+def test_unreadable_cells_are_rejected_or_filled_as_in_training() -> None:
     rows = [HOME, HOME | {"size": "big", "garden": "perhaps"}, HOME | {"sold on": "yesterday"}]
-    with pytest.raises(DataError, match="3 cells of the table cannot be read") as refused:
+    with pytest.raises(DataError, match="3 cells of the table cannot be read") as rejected:
         preprocessing_of(HOMES).examples(rows)
-    assert [p.where for p in refused.value.problems] == [
+    assert [p.where for p in rejected.value.problems] == [
         "row 2, column size",
         "row 2, column garden",
         "row 3, column sold on",
@@ -170,7 +170,7 @@ def test_unreadable_cells_are_refused_or_filled_as_in_training() -> None:
     assert "3 cells" in split.notes[0]
 
 
-def test_a_number_that_overflows_is_refused_by_its_column() -> None:
+def test_a_number_that_overflows_is_rejected_by_its_column() -> None:
     fitted = preprocessing_of(HOMES)
     narrow = dataclasses.replace(fitted.encoders[0], scale=1e-9)
     with pytest.raises(DataError, match="Column 'size' holds a number too far from those of training"):
@@ -178,7 +178,7 @@ def test_a_number_that_overflows_is_refused_by_its_column() -> None:
 
 
 @pytest.mark.parametrize("sources", [[], 3, [3], [None]])
-def test_what_holds_no_rows_is_refused(sources: Any) -> None:
+def test_what_holds_no_rows_is_rejected(sources: Any) -> None:
     with pytest.raises(DataError):
         preprocessing_of(HOMES).examples(sources)
 
@@ -194,9 +194,9 @@ def test_labelled_tables_have_targets(tmp_path: Path) -> None:
     np.testing.assert_allclose(split.target.numpy(), expected, rtol=1e-6)
     assert split.name(1) == "line 3 of more.csv"
     pl.DataFrame([HOME | {"price": price} for price in ("300", "much", None)]).write_csv(path)
-    with pytest.raises(DataError, match=r"2 rows of more\.csv cannot be compared") as refused:
+    with pytest.raises(DataError, match=r"2 rows of more\.csv cannot be compared") as rejected:
         fitted.labelled(path)
-    assert [p.where for p in refused.value.problems] == [f"more.csv, line {k}, column price" for k in (3, 4)]
+    assert [p.where for p in rejected.value.problems] == [f"more.csv, line {k}, column price" for k in (3, 4)]
     pl.DataFrame([HOME]).write_csv(path)
     with pytest.raises(DataError, match="lacks: 'price'"):
         fitted.labelled(path)

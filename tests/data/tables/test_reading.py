@@ -1,4 +1,4 @@
-"""Tables are read as text with the line of every row; what is no whole table is refused with file and line."""
+"""Tables are read as text with the line of every row; what is no whole table is rejected with file and line."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def written(tmp_path: Path, content: str | bytes, name: str = "houses.csv") -> P
     return path
 
 
-def refusal(path: Path) -> str:
-    with pytest.raises(DataError) as refused:
+def rejection(path: Path) -> str:
+    with pytest.raises(DataError) as rejected:
         read_table(path)
-    return str(refused.value)
+    return str(rejected.value)
 
 
 cells = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
@@ -131,19 +131,19 @@ def test_more_rows_than_a_chunk(tmp_path: Path) -> None:
         ("a,b\n1,2\n   \n", ["line 3: 1 cells, 2 expected"]),
     ],
 )
-def test_what_is_no_whole_table_is_refused_with_its_line(
+def test_what_is_no_whole_table_is_rejected_with_its_line(
     tmp_path: Path, content: str | bytes, words: list[str]
 ) -> None:
-    message = refusal(written(tmp_path, content))
+    message = rejection(written(tmp_path, content))
     assert "houses.csv" in message
     for word in words:
         assert word in message
 
 
 def test_every_ragged_row_is_a_problem(tmp_path: Path) -> None:
-    with pytest.raises(DataError) as refused:
+    with pytest.raises(DataError) as rejected:
         read_table(written(tmp_path, "a,b\n" + "1\n" * 20 + "1,2\n"))
-    assert [p.where for p in refused.value.problems] == [f"houses.csv, line {k}" for k in range(2, 22)]
+    assert [p.where for p in rejected.value.problems] == [f"houses.csv, line {k}" for k in range(2, 22)]
 
 
 def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
@@ -180,13 +180,13 @@ def test_text_gives_floats_back_to_the_last_bit(values: list[float]) -> None:
     assert np.array_equal(read.view(np.uint64), np.array(values).view(np.uint64))
 
 
-def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_parquet_file_is_rejected(tmp_path: Path) -> None:
     whole = io.BytesIO()
     pl.DataFrame({"a": list(range(500)), "b": ["x"] * 500}).write_parquet(whole)
     data = whole.getvalue()
-    assert "not a whole Parquet file" in refusal(written(tmp_path, data[:-9], "a.parquet"))
-    assert "0 bytes" in refusal(written(tmp_path, b"", "a.parquet"))
-    assert "not a whole Parquet file" in refusal(written(tmp_path, b"a,b\n1,2\n", "a.parquet"))
+    assert "not a whole Parquet file" in rejection(written(tmp_path, data[:-9], "a.parquet"))
+    assert "0 bytes" in rejection(written(tmp_path, b"", "a.parquet"))
+    assert "not a whole Parquet file" in rejection(written(tmp_path, b"a,b\n1,2\n", "a.parquet"))
     generator = np.random.default_rng(0)
     for position in generator.integers(0, len(data), 60):
         changed = bytearray(data)
@@ -195,7 +195,7 @@ def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:
             read_table(written(tmp_path, bytes(changed), "a.parquet"))
 
 
-def test_columns_of_lists_and_bytes_are_refused() -> None:
+def test_columns_of_lists_and_bytes_are_rejected() -> None:
     for values in ([[1, 2]], [b"x"], [{"k": 1}]):
         with pytest.raises(DataError, match="Column 'odd' of the table"):
             frame_table(pl.DataFrame({"odd": values}))
@@ -225,7 +225,7 @@ def test_rows_in_memory_must_have_the_same_columns() -> None:
         ("a;b\n-3,5e-2;+4,5\n1,0;2,0\n", {}, ["-3.5e-2", "+4.5"]),
         ("a;b\n31.12.2020;2020-12-31\n01.01.2021;2021-01-01\n", {}, ["31.12.2020", "2020-12-31"]),
         ("a;b\n1,5 Liter;10.0.0.1\n2,5 Liter;10.0.0.2\n", {}, ["1,5 Liter", "10.0.0.1"]),
-        ("a;b\n3,5;1\n3.5;2\n", {}, ["3,5", "1"]),  # both ways in one column: refused later, cell by cell
+        ("a;b\n3,5;1\n3.5;2\n", {}, ["3,5", "1"]),  # both ways in one column: rejected later, cell by cell
         ("a;b\n3,5;1\n4,5;2\n", {"decimal": "."}, ["3,5", "1"]),
         ("a,b\n1.234,x\n2.345,y\n", {"decimal": ","}, ["1234", "x"]),
         ("a|b\n1|2\n3|4\n", {}, ["1", "2"]),

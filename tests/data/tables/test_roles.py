@@ -1,4 +1,4 @@
-"""Columns are chosen by name; a name that is not there, or a choice that contradicts another, is refused by name."""
+"""Columns are chosen by name; a name that is not there, or a choice that contradicts another, is rejected by name."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ def test_a_list_cannot_say_spaces_so_they_do_not_count_there() -> None:
         ),
     ],
 )
-def test_refusals_name_the_column_and_the_way_out(
+def test_rejections_name_the_column_and_the_way_out(
     settings: DataSettings, error: type[CutawayError], words: list[str]
 ) -> None:
-    with pytest.raises(error) as refused:
+    with pytest.raises(error) as rejected:
         choose_roles(TABLE, settings)
     for word in words:
-        assert word in str(refused.value)
+        assert word in str(rejected.value)
 
 
-def test_a_single_column_is_refused_with_the_likely_cause() -> None:
+def test_a_single_column_is_rejected_with_the_likely_cause() -> None:
     table = Table("odd.csv", pl.DataFrame({"a|b|c": ["1|2|3"]}))
     with pytest.raises(DataError, match=r"'a\|b\|c' is the only one of odd.csv.*separated by something else"):
         choose_roles(table, DataSettings(target="c"))
@@ -67,6 +67,6 @@ def test_a_single_column_is_refused_with_the_likely_cause() -> None:
 
 def test_many_columns_are_not_all_listed() -> None:
     table = Table("wide.csv", pl.DataFrame({f"gene{i}": ["1"] for i in range(1000)}))
-    with pytest.raises(SettingError, match=r"gene39 and 960 more\.") as refused:
+    with pytest.raises(SettingError, match=r"gene39 and 960 more\.") as rejected:
         choose_roles(table, DataSettings())
-    assert len(str(refused.value)) < 600
+    assert len(str(rejected.value)) < 600

@@ -1,4 +1,4 @@
-"""The target of a table: told apart as class or quantity, learned from training rows, refused where it cannot be."""
+"""The target of a table: told apart as class or quantity, learned from training rows, rejected where it cannot be."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_quantities_are_standardised_by_the_rows_that_fit() -> None:
     assert tensor.tolist() == [1.0, 999998.0]
 
 
-def test_a_quantity_that_overflows_is_refused_by_its_row() -> None:
+def test_a_quantity_that_overflows_is_rejected_by_its_row() -> None:
     labels = read_labels(table_of("1e-3", "2e-3", "1e38"), "y", "number")
     with pytest.raises(DataError, match=r"some\.csv, line 4, column y: too far from the targets of training"):
         labels.tensor(labels.fit(np.array([0, 1])), np.arange(3))
@@ -75,10 +75,10 @@ def test_a_quantity_that_overflows_is_refused_by_its_row() -> None:
 )
 def test_targets_that_nothing_can_be_learned_from(targets: list[object], kind: str | None, words: list[str]) -> None:
     table = table_of(*targets)
-    with pytest.raises(DataError) as refused:
+    with pytest.raises(DataError) as rejected:
         check_learnable(read_labels(table, "y", kind), all_rows(table), splits=3)
     for word in words:
-        assert word in str(refused.value)
+        assert word in str(rejected.value)
 
 
 def test_a_target_without_a_single_value() -> None:
@@ -90,9 +90,9 @@ def test_rows_without_target_or_group_are_named_or_left_out() -> None:
     table = table_of("1.5", "", "oops", "NA", "2.5", g=["a", "a", "a", "a", "-"])
     labels = read_labels(table, "y", "number")
     for missing in ("error", "fill"):  # a target cannot be filled in
-        with pytest.raises(DataError, match="missing=drop") as refused:
+        with pytest.raises(DataError, match="missing=drop") as rejected:
             complete_rows(table, labels, "g", missing)
-        assert [str(p) for p in refused.value.problems] == [
+        assert [str(p) for p in rejected.value.problems] == [
             "some.csv, line 3, column y: the target is missing",
             "some.csv, line 4, column y: 'oops' is not a number",
             "some.csv, line 5, column y: the target is missing, which is what 'NA' stands for",
@@ -105,7 +105,7 @@ def test_rows_without_target_or_group_are_named_or_left_out() -> None:
     assert rows.tolist() == [0, 4]
 
 
-def test_classes_that_training_never_sees_are_refused() -> None:
+def test_classes_that_training_never_sees_are_rejected() -> None:
     labels = read_labels(table_of(*"aabbcc"), "y", None)
     splits = {"train": np.array([0, 1, 2]), "val": np.array([3, 4]), "test": np.array([5])}
     with pytest.raises(DataError, match="found in val and test and not in training: 'c'"):
@@ -117,6 +117,6 @@ def test_classes_that_training_never_sees_are_refused() -> None:
 
 def test_classes_that_a_trained_model_does_not_know_are_problems() -> None:
     labels = read_labels(table_of(*"abx"), "y", "category")
-    with pytest.raises(DataError, match="The classes are: a, b") as refused:
+    with pytest.raises(DataError, match="The classes are: a, b") as rejected:
         labels.tensor(Classes(("a", "b"), "y"), np.arange(3))
-    assert [p.where for p in refused.value.problems] == ["some.csv, line 4, column y"]
+    assert [p.where for p in rejected.value.problems] == ["some.csv, line 4, column y"]

@@ -1,4 +1,4 @@
-"""Texts with one target each: tables, folders, two files; split, cut and encoded, and refused where they are bad."""
+"""Texts with one target each: tables, folders, two files; split, cut and encoded, and rejected where they are bad."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_two_files_line_by_line(tmp_path: Path) -> None:
     assert other.target.tolist() == [1] * 20 + [0] * 20
 
 
-def test_a_label_file_that_is_shorter_is_refused_with_both_counts(tmp_path: Path) -> None:
+def test_a_label_file_that_is_shorter_is_rejected_with_both_counts(tmp_path: Path) -> None:
     texts, labels = tmp_path / "texts.txt", tmp_path / "labels.txt"
     texts.write_text("one\ntwo\nthree\n", "utf-8")
     labels.write_text("a\nb\n", "utf-8")
@@ -477,6 +477,6 @@ def test_the_tokenizer_of_a_run_gives_the_same_ids(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [{"documents": True}, {"mask_prob": 0.3}, {"whole_words": True}])
-def test_settings_of_running_text_are_refused(tmp_path: Path, more: dict[str, Any]) -> None:
+def test_settings_of_running_text_are_rejected(tmp_path: Path, more: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match=f"{next(iter(more))}=.*is for running text"):
         opened(reviews(tmp_path), text="review", target="mark", **more)

@@ -262,12 +262,12 @@ def test_limit_takes_the_first_stretches() -> None:
         (TALE + ONCE, {"val": 0.1, "test": 0.0, "min_count": 2}, DataError, "its val split has fewer than two words"),
     ],
 )
-def test_what_cannot_be_is_refused(text: str, given_: dict[str, Any], error: type[Exception], said: str) -> None:
+def test_what_cannot_be_is_rejected(text: str, given_: dict[str, Any], error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         dataset(text, **given_)
 
 
-def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_no_text_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_bytes(b"good\n\xff\xe9")
     with pytest.raises(DataError, match=r"bad.txt: it is not UTF-8: byte 5 \(line 2\)"):
         open_context(tmp_path / "bad.txt", DataSettings())

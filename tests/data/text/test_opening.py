@@ -35,7 +35,7 @@ def test_which_folders_have_classes(tmp_path: Path, names: list[str], classes: b
     assert opening.has_classes(files(tmp_path, *names)) is classes
 
 
-def test_a_column_of_running_text_is_refused(tmp_path: Path) -> None:
+def test_a_column_of_running_text_is_rejected(tmp_path: Path) -> None:
     path = files(tmp_path, "book.txt") / "book.txt"
     with pytest.raises(SettingError, match="text= is for texts in tables"):
         opening.open_text(path, DataSettings(text="words"))

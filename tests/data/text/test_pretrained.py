@@ -149,7 +149,7 @@ def test_both_sides_of_pairs_must_share_it(tmp_path: Path) -> None:
         ("{}", "holds no tokenizer"),
     ],
 )
-def test_a_file_that_is_none_is_refused(tmp_path: Path, content: str, said: str) -> None:
+def test_a_file_that_is_none_is_rejected(tmp_path: Path, content: str, said: str) -> None:
     (tmp_path / "tokenizer.json").write_text(content, "utf-8")
     with pytest.raises(FileError, match=said) as caught:
         open_tokenizer(tmp_path)
@@ -163,7 +163,7 @@ def test_a_broken_file_beside_it_is_named(tmp_path: Path) -> None:
         open_tokenizer(folder)
 
 
-def test_a_place_without_one_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_a_place_without_one_is_rejected_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n", "utf-8")
     with pytest.raises(FileError, match=r"holds no tokenizer: none of tokenizer\.json.*save_pretrained"):
         open_tokenizer(tmp_path)
@@ -172,14 +172,14 @@ def test_a_place_without_one_is_refused_with_the_way_out(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("key", ["vocab_size", "min_count", "lower"])
-def test_settings_of_a_tokenizer_to_be_fitted_are_refused(tmp_path: Path, key: str) -> None:
+def test_settings_of_a_tokenizer_to_be_fitted_are_rejected(tmp_path: Path, key: str) -> None:
     value = {"vocab_size": 99, "min_count": 2, "lower": False}[key]
     asked = DataSettings(tokenizer=str(bert_like(tmp_path / "bert")), length=4, **{key: value})  # type: ignore[arg-type]
     with pytest.raises(SettingError, match=f"{key}=.*is fitted already"):
         running_dataset({"train": "the fox ran " * 9}, Origin("", "", ""), asked)
 
 
-def test_neither_a_kind_nor_a_path_is_refused_with_what_is_allowed() -> None:
+def test_neither_a_kind_nor_a_path_is_rejected_with_what_is_allowed() -> None:
     with pytest.raises(SettingError, match=r"tokenizer=sentences is neither.*characters, words, bpe, wordpiece.*a run"):
         running_dataset({"train": "the fox"}, Origin("", "", ""), DataSettings(tokenizer="sentences"))
 

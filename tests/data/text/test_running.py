@@ -180,13 +180,13 @@ def test_a_file_that_cannot_be_learned_from_is_named(tmp_path: Path, content: by
         ((), "without .txt files"),
     ],
 )
-def test_a_folder_that_says_its_parts_badly_is_refused(tmp_path: Path, names: tuple[str, ...], said: str) -> None:
+def test_a_folder_that_says_its_parts_badly_is_rejected(tmp_path: Path, names: tuple[str, ...], said: str) -> None:
     with pytest.raises(DataError, match=said):
         opened(written(tmp_path, **dict.fromkeys(names, POEM)))
 
 
 @pytest.mark.parametrize("given_", [{"target": "x"}, {"group": "x"}, {"missing": "drop"}, {"val": 0.6, "test": 0.5}])
-def test_settings_that_mean_nothing_here_are_refused(tmp_path: Path, given_: dict[str, Any]) -> None:
+def test_settings_that_mean_nothing_here_are_rejected(tmp_path: Path, given_: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match=next(iter(given_))):
         opened(written(tmp_path, poem=POEM) / "poem.txt", **given_)
 
@@ -257,12 +257,12 @@ def test_labelled_text_is_read_as_the_training_text_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["T", "", "missing.txt", 17, Path("nowhere")])
-def test_what_cannot_be_scored_is_refused(prepared: RunningPreprocessing, source: Any) -> None:
+def test_what_cannot_be_scored_is_rejected(prepared: RunningPreprocessing, source: Any) -> None:
     with pytest.raises(CutawayError):
         prepared.examples([source])
 
 
-def test_nothing_to_score_is_refused(prepared: RunningPreprocessing) -> None:
+def test_nothing_to_score_is_rejected(prepared: RunningPreprocessing) -> None:
     with pytest.raises(DataError, match="No text"):
         prepared.examples([])
     with pytest.raises(DataError, match="no file or folder 'absent'"):

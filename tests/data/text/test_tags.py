@@ -99,7 +99,7 @@ def test_columns_between_are_passed_over(tmp_path: Path, name: str) -> None:
         ("a x\nb x\n\nc x\n\nd x\n", "Every token .*'x'"),
     ],
 )
-def test_bad_files_are_refused_with_the_line(tmp_path: Path, content: str, words: str) -> None:
+def test_bad_files_are_rejected_with_the_line(tmp_path: Path, content: str, words: str) -> None:
     path = tmp_path / "t.conll"
     path.write_text(content, "utf-8")
     with pytest.raises(DataError, match=words):
@@ -266,7 +266,7 @@ def test_a_word_that_is_cut_off_has_no_tag(tmp_path: Path) -> None:
     assert any("have more than 2 tokens and are cut there" in note for note in data.notes)
 
 
-def test_a_tokenizer_of_characters_is_refused(tmp_path: Path) -> None:
+def test_a_tokenizer_of_characters_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "book.csv").write_text("t,k\nabc,x\nabd,y\n" * 10, "utf-8")
     run = open_text(tmp_path / "book.csv", DataSettings(text="t", target="k", tokenizer="characters"))
     (tmp_path / "preprocessing.json").write_text(json.dumps(run.preprocessing.to_json()), "utf-8")

@@ -1,4 +1,4 @@
-"""Tokenizers: what is cut where, what is unknown, what comes back, and what is refused."""
+"""Tokenizers: what is cut where, what is unknown, what comes back, and what is rejected."""
 
 from __future__ import annotations
 
@@ -187,14 +187,14 @@ def test_the_commonest_are_kept_and_equals_by_the_alphabet() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_vocabulary_of_one_is_refused(kind: str) -> None:
+def test_a_vocabulary_of_one_is_rejected(kind: str) -> None:
     for texts in (["a", "a a" if kind == "words" else "aa"], [], [""]):
         with pytest.raises(DataError, match="nothing to tell apart"):
             trained(kind, texts)
 
 
 @pytest.mark.parametrize("kind", ["characters", "words"])
-def test_a_vocabulary_of_one_by_the_settings_is_refused(kind: str) -> None:
+def test_a_vocabulary_of_one_by_the_settings_is_rejected(kind: str) -> None:
     for more in ({"vocab_size": 3}, {"min_count": 2}):
         with pytest.raises(DataError, match=r"one only, 'a'.*min_count"):
             trained(kind, ["a a b"] if kind == "words" else ["aab"], **more)
@@ -218,7 +218,7 @@ def test_settings_that_cannot_be(kind: str, vocab_size: int, min_count: int, wor
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_half_a_character_is_refused(kind: str) -> None:
+def test_half_a_character_is_rejected(kind: str) -> None:
     for use in (TRAINED[kind].encode, lambda text: TRAINED[kind].encode_flat(["fine", text])):
         with pytest.raises(DataError, match=r"U\+D83D"):
             use("broken \ud83d text")
@@ -250,7 +250,7 @@ def test_json_brings_it_back(kind: str, lower: bool) -> None:
         {"kind": "wordpiece", "lower": False, "library": trained("bpe").to_json()["library"]},
     ],
 )
-def test_a_document_that_is_none_is_refused(document: dict[str, object]) -> None:
+def test_a_document_that_is_none_is_rejected(document: dict[str, object]) -> None:
     with pytest.raises((KeyError, TypeError, ValueError)):
         tokenizer_from_json(document)
 

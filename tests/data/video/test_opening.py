@@ -1,4 +1,4 @@
-"""Folders of class folders of videos: held or read anew, the same tensors; what is told and refused."""
+"""Folders of class folders of videos: held or read anew, the same tensors; what is told and rejected."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def all_of(video: Video, count: int, wanted: int = 1000, channels: int = 3) -> F
     return read_frames(video, count, wanted, plain, channels)
 
 
-def refused(video: Path) -> str:
+def rejected(video: Path) -> str:
     """Why a video cannot be used, at a look or when it is read."""
     with pytest.raises(DataError) as error:
         all_of(video, look_at(video).frames)
@@ -121,7 +121,7 @@ def test_no_beginning_of_a_file_passes_for_the_whole(
     path = write_video(tmp_path_factory.mktemp("cut") / f"a.{suffix}", moving_bar(6))
     data = path.read_bytes()
     path.write_bytes(data[: int(fraction * len(data))])
-    assert refused(path)
+    assert rejected(path)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -130,7 +130,7 @@ def test_what_is_missing_is_counted(tmp_path: Path, suffix: str) -> None:
     data = path.read_bytes()
     assert missing_bytes(data) == 0
     path.write_bytes(data[:-100])
-    assert refused(path) == f"it is cut short: 100 of {len(data):,} bytes are missing"
+    assert rejected(path) == f"it is cut short: 100 of {len(data):,} bytes are missing"
 
 
 def test_heads_that_tell_no_length() -> None:
@@ -151,9 +151,9 @@ def test_files_that_are_no_videos_are_named(tmp_path: Path) -> None:
     empty, text = tmp_path / "empty.mp4", tmp_path / "text.mp4"
     empty.touch()
     text.write_text("This is no video.\n" * 50)
-    assert refused(empty) == "it is empty (0 bytes)"
-    assert "no video that can be read, whatever its name says" in refused(text)
-    assert "it cannot be read (No such file" in refused(tmp_path / "none.mp4")
+    assert rejected(empty) == "it is empty (0 bytes)"
+    assert "no video that can be read, whatever its name says" in rejected(text)
+    assert "it cannot be read (No such file" in rejected(tmp_path / "none.mp4")
 
 
 def test_a_file_without_pictures_is_named(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_file_without_pictures_is_named(tmp_path: Path) -> None:
         frame.sample_rate = 8000
         container.mux(stream.encode(frame))
         container.mux(stream.encode())
-    assert refused(path) == "it holds no images, only audio or text"
+    assert rejected(path) == "it holds no images, only audio or text"
 
 
 def test_damage_within_a_file_is_named(tmp_path: Path) -> None:
@@ -175,17 +175,17 @@ def test_damage_within_a_file_is_named(tmp_path: Path) -> None:
     start = data.index(b"mdat") + 200
     data[start : start + 600] = b"\xff" * 600
     path.write_bytes(data)
-    assert "it is damaged (Invalid data found" in refused(path)
+    assert "it is damaged (Invalid data found" in rejected(path)
 
 
 def test_frames_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
     folder = write_frames(tmp_path / "a", moving_bar(3))
     Image.new("RGB", (20, 10)).save(folder / "2.png")
-    assert refused(folder) == "it has 10×20 pixels, and the frames before it 32×48"
+    assert rejected(folder) == "it has 10×20 pixels, and the frames before it 32×48"
     (folder / "2.png").write_bytes(b"")
-    assert refused(folder) == "it is empty (0 bytes)"
+    assert rejected(folder) == "it is empty (0 bytes)"
     (tmp_path / "none").mkdir()
-    assert refused(tmp_path / "none") == "it holds no frames"
+    assert rejected(tmp_path / "none") == "it holds no frames"
 
 
 def test_every_bad_video_is_named_at_once(tmp_path: Path) -> None:

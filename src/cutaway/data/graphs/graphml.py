@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from ...errors import DataError
-from ...files import refuse_irregular
+from ...files import reject_irregular
 from ..tables.reading import Table
 from .raw import Edges, RawGraphs
 from .tables import GRAPH, SPLIT, digest_of, splits_of
@@ -67,7 +67,7 @@ def _read(path: Path) -> Any:
     """The file as networkx has it."""
     import networkx  # here, because it takes a while
 
-    refuse_irregular(path)
+    reject_irregular(path)
     try:
         graph = networkx.read_graphml(path)
     except Exception as error:  # the reader has no errors of its own: it trips over what is wrong

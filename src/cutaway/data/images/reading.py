@@ -18,7 +18,7 @@ from PIL.ExifTags import Base
 from PIL.TiffImagePlugin import TiffImageFile
 
 from ...errors import DataError, Problem
-from ...files import refuse_irregular
+from ...files import reject_irregular
 
 Pixels = npt.NDArray[np.uint8]
 Size = tuple[int, int]  # height, width
@@ -74,7 +74,7 @@ def read_image(
             return _plain(source, channels, name)
         if isinstance(source, np.ndarray):
             return _plain(_from_array(source, name), channels, name)
-        refuse_irregular(source)
+        reject_irregular(source)
         with Image.open(source) as image:
             _reject_huge(image, name)
             if drawn_at is not None and image.format in ("JPEG", "MPO"):

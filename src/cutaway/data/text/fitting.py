@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import FileError, SettingError
-from ...files import exists, refuse_address
+from ...files import exists, reject_address
 from ...spec import Simple, Tags, TextSpec
 from ..kinds import reject_changed
 from ..settings import DataSettings
@@ -40,7 +40,7 @@ def given_tokenizer(settings: DataSettings) -> Tokenizer | None:
     if named == AUTO or named in KINDS:
         return None
     if not exists(Path(named).expanduser()):
-        refuse_address(named)
+        reject_address(named)
         raise SettingError(
             f"tokenizer={named} is neither a kind of tokenizer ({', '.join((AUTO, *KINDS))}) nor a path here: a path "
             f"is that of a tokenizer.json, of a folder that holds one, or of a run. Seen from {Path.cwd()}."

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError
-from ...files import exists, refuse_address
+from ...files import exists, reject_address
 from ...spec import TextSpec
 from ..sets import Split
 from .fitting import padding_of
@@ -81,7 +81,7 @@ class Reading(ABC):
         """The text of a file or folder as one stream, or as its documents: its targets are its own tokens."""
         path = Path(source)
         if not exists(path):
-            refuse_address(source)
+            reject_address(source)
             raise DataError(f"There is no file or folder {str(source)!r}, seen from {Path.cwd()}.")
         texts = texts_of(path)
         if not self.documents:

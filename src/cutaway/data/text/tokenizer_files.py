@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import FileError
-from ...files import exists, read_bytes, refuse_address
+from ...files import exists, read_bytes, reject_address
 from ...spec import kind_now
 from .pretrained import Pretrained, specials
 from .tokenizers import KINDS, PRETRAINED, Characters, Subwords, Tokenizer, Words, library_from
@@ -30,7 +30,7 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
     """
     path = Path(path).expanduser()
     if not exists(path):
-        refuse_address(path)
+        reject_address(path)
         raise FileError(f"There is no tokenizer {str(path)!r}, seen from {Path.cwd()}. {WAYS}")
     file = path
     if path.is_dir():

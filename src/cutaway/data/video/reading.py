@@ -15,7 +15,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from ...errors import DataError, Problem
-from ...files import exists, read_bytes, refuse_irregular
+from ...files import exists, read_bytes, reject_irregular
 from ..folders import IMAGES, VIDEOS, entries
 from ..images.reading import Pixels, Size, facts, read_image
 from ..tables.columns import natural_order
@@ -155,7 +155,7 @@ def unusable(problems: Sequence[Problem], total: int) -> DataError:
 
 
 def _look_at_file(path: Path) -> Look:
-    refuse_irregular(path)
+    reject_irregular(path)
     if not path.stat().st_size:
         raise unusable_video(path, "it is empty (0 bytes)")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import SettingError
+from ...spec import OF_TOKENS
 from .embeddings import embeddings, looked_up, replaced
 from .target import Asked, Target, choose, kind_of, outputs_of
 
@@ -109,7 +110,7 @@ def entry_of(model: nn.Module, inputs: tuple[Tensor, ...], asked: Asked = None, 
 
 
 def _entry(model: nn.Module, inputs: tuple[Tensor, ...], kind: str, target: Target, baseline: Baseline) -> Entry:
-    if kind in ("text", "seq2seq"):
+    if kind in OF_TOKENS:
         return _embedded(model, inputs, kind, target, baseline)
     z = inputs[0].detach()
     if kind == "graph":

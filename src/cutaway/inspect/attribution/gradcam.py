@@ -36,7 +36,7 @@ def grad_cam(entry: Entry, ask: Ask) -> Found:
     layer = dict(entry.model.named_modules()).get(name)
     if layer is None or not name:
         raise UnknownName("layer", name, [n for n, _ in entry.model.named_modules() if n])
-    _refuse_flat(entry, name)
+    _reject_flat(entry, name)
     # captum keeps gradients of the layer, which an input that is a leaf makes sure there are
     z = entry.z.detach().clone().requires_grad_()
     found = LayerGradCam(entry.score, layer).attribute(
@@ -105,7 +105,7 @@ def _convolves(modules: dict[str, nn.Module], name: str) -> bool:
     return not isinstance(module, nn.RNNBase | nn.LayerNorm | nn.Linear | nn.AdaptiveAvgPool2d)
 
 
-def _refuse_flat(entry: Entry, name: str) -> None:
+def _reject_flat(entry: Entry, name: str) -> None:
     found = maps(entry)
     if name not in found:
         raise ModelError(

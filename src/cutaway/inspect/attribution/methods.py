@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import ModelError, SettingError, UnknownName
-from ..outputs import refuse_compiled
+from ..outputs import reject_compiled
 from .asking import Ask, Found, size_of, undisturbed
 from .checks import randomised
 from .entry import Baseline, Entry, entry_of
@@ -76,7 +76,7 @@ def attribute(
     given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     if not given or not len(given[0]):
         raise ModelError("There is nothing to explain: give at least one example.")
-    refuse_compiled(model)
+    reject_compiled(model)
     if steps is not None and steps < 1:
         raise SettingError(f"steps={steps} cannot be: it must be at least 1, or None for as many as it takes.")
     large = sum(p.numel() for p in model.parameters()) > LARGE

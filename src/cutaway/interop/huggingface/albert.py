@@ -9,8 +9,8 @@ from ...models.albert import PRESETS
 from ...models.bert import Config
 from . import Family, Rule
 from .bert import sizes, sizes_of
-from .encoders import KINDS, USUAL_DROPS, activation_of, head_of, refuse_unlike
-from .values import only, refuse_others
+from .encoders import KINDS, USUAL_DROPS, activation_of, head_of, reject_unlike
+from .values import only, reject_others
 
 
 def settings(config: Config) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def settings(config: Config) -> dict[str, Any]:
         "drops_before": False,
     }
     same |= {"token_types": config.token_types or 1, "embedding_dim": config.embedding_dim or config.dim}
-    refuse_unlike(config, "ALBERT", **same, **USUAL_DROPS | {"drops_mlp": False})
+    reject_unlike(config, "ALBERT", **same, **USUAL_DROPS | {"drops_mlp": False})
     found = sizes(config)
     found["classifier_dropout_prob"] = found.pop("classifier_dropout")
     return {**found, "embedding_size": config.embedding_dim}
@@ -30,8 +30,8 @@ def settings(config: Config) -> dict[str, Any]:
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
     """Our config of a config.json. Raises ModelError for a value that this network does not have."""
-    refuse_others(theirs, "num_hidden_groups", (1,))
-    refuse_others(theirs, "inner_group_num", (1,))
+    reject_others(theirs, "num_hidden_groups", (1,))
+    reject_others(theirs, "inner_group_num", (1,))
     defaults = {"vocab_size": 30_000, "dim": 4096, "ffn_dim": 16_384, "heads": 64, "dropout": 0.0, "head_dropout": 0.1}
     return Config(
         **sizes_of(theirs, **defaults, head_field="classifier_dropout_prob"),

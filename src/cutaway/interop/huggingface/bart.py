@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import ModelError
 from ...models.bart import PRESETS, Config
 from . import Family, Rule
-from .values import number, only, refuse_others
+from .values import number, only, reject_others
 
 BLOCK = r"(encoder|decoder)\.(\d+)\."
 LAYER, CROSS = r"\1.layers.\2.", r"decoder.layers.\1."
@@ -41,17 +41,17 @@ def settings(config: Config) -> dict[str, Any]:
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
     """Our config of a config.json. Raises ModelError for a value that this network does not have."""
-    refuse_others(theirs, "activation_function", ("gelu",))
-    refuse_others(theirs, "tie_word_embeddings", (True,))
-    refuse_others(theirs, "scale_embedding", (False,))
-    refuse_others(theirs, "encoder_layerdrop", (0.0,))
-    refuse_others(theirs, "decoder_layerdrop", (0.0,))
-    refuse_others(theirs, "is_encoder_decoder", (True,))
+    reject_others(theirs, "activation_function", ("gelu",))
+    reject_others(theirs, "tie_word_embeddings", (True,))
+    reject_others(theirs, "scale_embedding", (False,))
+    reject_others(theirs, "encoder_layerdrop", (0.0,))
+    reject_others(theirs, "decoder_layerdrop", (0.0,))
+    reject_others(theirs, "is_encoder_decoder", (True,))
     # Of the first files, from before BART's relatives had a model_type of their own.
-    refuse_others(theirs, "normalize_before", (False,))
-    refuse_others(theirs, "normalize_embedding", (True,))
-    refuse_others(theirs, "add_final_layer_norm", (False,))
-    refuse_others(theirs, "static_position_embeddings", (False,))
+    reject_others(theirs, "normalize_before", (False,))
+    reject_others(theirs, "normalize_embedding", (True,))
+    reject_others(theirs, "add_final_layer_norm", (False,))
+    reject_others(theirs, "static_position_embeddings", (False,))
     dim, layers = only(theirs, "d_model", 1024), only(theirs, "encoder_layers", 12)
     decoder_layers = only(theirs, "decoder_layers", 12)
     hidden = _alike(theirs, "ffn_dim", 4096)

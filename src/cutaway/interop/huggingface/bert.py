@@ -16,8 +16,8 @@ from .encoders import (
     answers_of,
     dropouts,
     head_of,
-    refuse_decoders,
-    refuse_unlike,
+    reject_decoders,
+    reject_unlike,
 )
 from .values import dropout_of, number, only
 
@@ -61,7 +61,7 @@ def sizes(config: Config) -> dict[str, Any]:
 
 def settings(config: Config) -> dict[str, Any]:
     """What BertConfig is built with. Raises ModelError for a network that BERT is not."""
-    refuse_unlike(
+    reject_unlike(
         config,
         "BERT",
         embedding_dim=None,
@@ -70,14 +70,14 @@ def settings(config: Config) -> dict[str, Any]:
         pooler_activation="tanh",
         drops_before=False,
     )
-    refuse_unlike(config, "BERT", token_types=config.token_types or 1, **USUAL_DROPS)
+    reject_unlike(config, "BERT", token_types=config.token_types or 1, **USUAL_DROPS)
     return sizes(config)
 
 
 def sizes_of(theirs: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
     """The fields of our Config that the config.json of BERT and its kin have alike. Raises ModelError for a value
     that this network does not have."""
-    refuse_decoders(theirs)
+    reject_decoders(theirs)
     dim = only(theirs, "hidden_size", defaults.get("dim", 768))
     hidden = only(theirs, "intermediate_size", defaults.get("ffn_dim", 3072))
     dropout = number(theirs, "hidden_dropout_prob", defaults.get("dropout", 0.1))

@@ -16,8 +16,8 @@ from .encoders import (
     answers_of,
     dropouts,
     head_of,
-    refuse_decoders,
-    refuse_unlike,
+    reject_decoders,
+    reject_unlike,
 )
 from .values import dropout_of, number, only
 
@@ -33,7 +33,7 @@ def settings(config: Config) -> dict[str, Any]:
         "eps": 1e-12,
     }
     drops = {"drops_before": False, "drops_tags_as_backbone": True, "drops_attention": False, "drops_mlp": True}
-    refuse_unlike(config, "DistilBERT", **same, **drops)
+    reject_unlike(config, "DistilBERT", **same, **drops)
     dropout, attention, head = dropouts(config)
     return {
         "vocab_size": config.vocab_size,
@@ -53,7 +53,7 @@ def settings(config: Config) -> dict[str, Any]:
 def config_of(theirs: Mapping[str, Any]) -> Config:
     """Our config of a config.json. Whether positions began as sines is not asked: the table holds them either way.
     Raises ModelError for a value that this network does not have."""
-    refuse_decoders(theirs)
+    reject_decoders(theirs)
     dim, hidden = only(theirs, "dim", 768), only(theirs, "hidden_dim", 3072)
     dropout = number(theirs, "dropout", 0.1)
     return Config(

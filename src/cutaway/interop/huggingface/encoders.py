@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import ModelError
 from ...models.bert import Config
-from .values import only, refuse_others
+from .values import only, reject_others
 
 BLOCK = r"blocks\.(\d+)\."
 KINDS = {"masked": "ForMaskedLM", "classes": "ForSequenceClassification", "tags": "ForTokenClassification"}
@@ -52,20 +52,20 @@ def answers_of(theirs: Mapping[str, Any]) -> int:
 def activation_of(theirs: Mapping[str, Any], field: str, default: str) -> str:
     """Our name of the activation. Raises ModelError for one that is not here."""
     value = theirs.get(field, default)
-    refuse_others({field: value}, field, tuple(ACTIVATIONS))
+    reject_others({field: value}, field, tuple(ACTIVATIONS))
     return ACTIVATIONS[value]
 
 
-def refuse_decoders(theirs: Mapping[str, Any]) -> None:
+def reject_decoders(theirs: Mapping[str, Any]) -> None:
     """Raise ModelError for what would be another network: one that looks backward alone, or at a source; other
     positions than those of a table; an output layer of its own."""
-    refuse_others(theirs, "position_embedding_type", ("absolute",))
-    refuse_others(theirs, "is_decoder", (False,))
-    refuse_others(theirs, "add_cross_attention", (False,))
-    refuse_others(theirs, "tie_word_embeddings", (True,))
+    reject_others(theirs, "position_embedding_type", ("absolute",))
+    reject_others(theirs, "is_decoder", (False,))
+    reject_others(theirs, "add_cross_attention", (False,))
+    reject_others(theirs, "tie_word_embeddings", (True,))
 
 
-def refuse_unlike(config: Config, family: str, **always: Any) -> None:
+def reject_unlike(config: Config, family: str, **always: Any) -> None:
     """Raise ModelError for a network of ours that has no form of that family: it has the values `always`."""
     for field, value in always.items():
         if getattr(config, field) != value:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...models.gpt2 import PRESETS, Config
 from . import Family, Rule
-from .values import dropout_of, number, only, refuse_others
+from .values import dropout_of, number, only, reject_others
 
 BLOCK = r"blocks\.(\d+)\."
 
@@ -32,12 +32,12 @@ def settings(config: Config) -> dict[str, Any]:
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
     """Our config of a config.json. Raises ModelError for a value that this network does not have."""
-    refuse_others(theirs, "activation_function", ("gelu_new", "gelu_pytorch_tanh"))
-    refuse_others(theirs, "layer_norm_epsilon", (1e-5,))
-    refuse_others(theirs, "tie_word_embeddings", (True,))
-    refuse_others(theirs, "add_cross_attention", (False,))
-    refuse_others(theirs, "scale_attn_weights", (True,))
-    refuse_others(theirs, "scale_attn_by_inverse_layer_idx", (False,))
+    reject_others(theirs, "activation_function", ("gelu_new", "gelu_pytorch_tanh"))
+    reject_others(theirs, "layer_norm_epsilon", (1e-5,))
+    reject_others(theirs, "tie_word_embeddings", (True,))
+    reject_others(theirs, "add_cross_attention", (False,))
+    reject_others(theirs, "scale_attn_weights", (True,))
+    reject_others(theirs, "scale_attn_by_inverse_layer_idx", (False,))
     dropout = number(theirs, "resid_pdrop", 0.1)
     return Config(
         vocab_size=only(theirs, "vocab_size", 50_257),

@@ -29,7 +29,7 @@ from ...models.memory import shaped
 from ...models.origin import Origin
 from ...models.recognition import differing, nearest
 from ...models.registry import Preset, preset
-from ...models.saving import CONFIG, WEIGHTS, refuse_not_finite, refuse_pickle
+from ...models.saving import CONFIG, WEIGHTS, reject_not_finite, reject_pickle
 from ...settings import as_text
 from . import Family, Rule, families, names_of, taken, written_of
 from .encoders import answers_of
@@ -121,7 +121,7 @@ class Folder:
             said = said.removeprefix(theirs) if said.startswith(theirs) else in_their_words(kind, said)
             raise ModelError(f"{path / CONFIG}: {said}") from error
         if (path / WEIGHTS).is_file() or (path / INDEX).is_file():
-            self._refuse_oversized()
+            self._reject_oversized()
         self.tokenizer = path / TOKENIZER if (path / TOKENIZER).is_file() else None
 
     def origin(self, new: tuple[str, ...] = ()) -> Origin:
@@ -166,7 +166,7 @@ class Folder:
         """All tensors by the files' own names. Raises FileError where a file cannot be read."""
         found: dict[str, Tensor] = {}
         for file in self.files:
-            refuse_pickle(file)
+            reject_pickle(file)
             with _opened(file) as opened:
                 found |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  # no mapping
         return found
@@ -177,12 +177,12 @@ class Folder:
         cannot be read."""
         found: dict[str, tuple[int, ...]] = {}
         for file in self.files:
-            refuse_pickle(file)
+            reject_pickle(file)
             with _opened(file) as opened:
                 found |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
         return found
 
-    def _refuse_oversized(self) -> None:
+    def _reject_oversized(self) -> None:
         """Raise ModelError where config.json tells of more than there are weights for, before anything is built of it:
         a number there costs nothing to write, and could take all memory, or days."""
         most = max((side for shape in self.shapes.values() for side in shape), default=0)
@@ -267,7 +267,7 @@ class Folder:
         if problems:
             return Matched({}, {}, new, (), tuple(problems))
         found, names_ours = taken(self.family, wanted, tensors)
-        refuse_not_finite({origin[name]: tensors[name] for name in names_ours}, self.path)
+        reject_not_finite({origin[name]: tensors[name] for name in names_ours}, self.path)
         found, halves = _whole(found)
         notes = list(halves)
         if new:
@@ -291,7 +291,7 @@ class Folder:
         # Parts that are no parts of one tensor stay apart.
         whole = [k for k, names in theirs.items() if len({tensors[n].shape[1:] for n in names if n in tensors}) == 1]
         found, names_ours = taken(self.family, whole, tensors)
-        refuse_not_finite({origin[name]: tensors[name] for name in names_ours}, self.path)
+        reject_not_finite({origin[name]: tensors[name] for name in names_ours}, self.path)
         known = {name for ours in found for name in theirs[ours]}
         _, extra = self._set_apart([name for name in origin if name not in known], tensors)
         _, extra = self._of_other_heads(extra)

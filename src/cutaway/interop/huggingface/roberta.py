@@ -9,8 +9,8 @@ from ...models.bert import Config
 from ...models.roberta import PRESETS
 from . import Family, Rule
 from .bert import BACKBONE, sizes, sizes_of
-from .encoders import KINDS, USUAL_DROPS, head_of, refuse_unlike
-from .values import only, refuse_others
+from .encoders import KINDS, USUAL_DROPS, head_of, reject_unlike
+from .values import only, reject_others
 
 
 def settings(config: Config) -> dict[str, Any]:
@@ -24,13 +24,13 @@ def settings(config: Config) -> dict[str, Any]:
         "drops_before": True,
     }
     same |= {"token_types": config.token_types or 1, "first_position": config.first_position or 1}
-    refuse_unlike(config, "RoBERTa", **same, **USUAL_DROPS)
+    reject_unlike(config, "RoBERTa", **same, **USUAL_DROPS)
     return sizes(config) | {"pad_token_id": config.first_position - 1}
 
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
     """Our config of a config.json. Raises ModelError for a value that this network does not have."""
-    refuse_others(theirs, "hidden_act", ("gelu",))  # its masked head knows no other
+    reject_others(theirs, "hidden_act", ("gelu",))  # its masked head knows no other
     first = only(theirs, "pad_token_id", 1) + 1
     return Config(
         **sizes_of(theirs, vocab_size=50_265),

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...models.t5 import EPS, PRESETS, Config
 from . import Family, Rule
-from .values import number, only, refuse_others
+from .values import number, only, reject_others
 
 BLOCK = r"(encoder|decoder)\.(\d+)\."
 SELF, CROSS = r"\1.block.\2.layer.0.", r"decoder.block.\1.layer.1."
@@ -37,13 +37,13 @@ def settings(config: Config) -> dict[str, Any]:
 
 def config_of(theirs: Mapping[str, Any]) -> Config:
     """Our config of a config.json. Raises ModelError for a value that this network does not have."""
-    refuse_others(theirs, "feed_forward_proj", ("relu",))
-    refuse_others(theirs, "dense_act_fn", ("relu",))
-    refuse_others(theirs, "is_gated_act", (False,))
-    refuse_others(theirs, "tie_word_embeddings", (True,))
-    refuse_others(theirs, "scale_decoder_outputs", (True,))
-    refuse_others(theirs, "layer_norm_epsilon", (EPS,))
-    refuse_others(theirs, "is_encoder_decoder", (True,))
+    reject_others(theirs, "feed_forward_proj", ("relu",))
+    reject_others(theirs, "dense_act_fn", ("relu",))
+    reject_others(theirs, "is_gated_act", (False,))
+    reject_others(theirs, "tie_word_embeddings", (True,))
+    reject_others(theirs, "scale_decoder_outputs", (True,))
+    reject_others(theirs, "layer_norm_epsilon", (EPS,))
+    reject_others(theirs, "is_encoder_decoder", (True,))
     layers = only(theirs, "num_layers", 6)
     decoder_layers = layers if theirs.get("num_decoder_layers") is None else only(theirs, "num_decoder_layers", layers)
     dim, hidden = only(theirs, "d_model", 512), only(theirs, "d_ff", 2048)

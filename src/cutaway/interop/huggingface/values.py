@@ -137,7 +137,7 @@ def dropout_of(theirs: Mapping[str, Any], field: str, default: float, dropout: f
     return None if value == dropout else value
 
 
-def refuse_others(theirs: Mapping[str, Any], field: str, known: tuple[Any, ...]) -> None:
+def reject_others(theirs: Mapping[str, Any], field: str, known: tuple[Any, ...]) -> None:
     """Raise ModelError, naming the field and what is known, where the config has another value; none is the first."""
     value = theirs.get(field, known[0])
     if value not in known:

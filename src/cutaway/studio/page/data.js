@@ -4,7 +4,7 @@ import { html } from "../draw/dom.js";
 import { chooser, control, failing } from "./controls.js";
 import { folded } from "./model.js";
 import { put } from "./player.js";
-import { Refused, upload } from "./server.js";
+import { Rejected, upload } from "./server.js";
 import { isAbout, ofReading, setting } from "./settings.js";
 import { stamp } from "./toys.js";
 import { parted } from "./words.js";
@@ -82,7 +82,7 @@ export function dataPanel(root, choices, changed) {
         if (found.kind !== "table" || columns.length === 0) changed("data", found.data);
         else target.root.querySelector("select")?.focus(); // a table begins when it is known what to predict
       } catch (error) {
-        if (!(error instanceof Refused)) throw error;
+        if (!(error instanceof Rejected)) throw error;
         help.textContent = "Choose another file, or fix this one.";
         problem.say(error.message);
       }

@@ -1,10 +1,10 @@
 // The way to the server: questions by POST, frames by server-sent events.
 
 /** What the server said no to, in words for a person. */
-export class Refused extends Error {}
+export class Rejected extends Error {}
 
 /**
- * Ask for something. The answer is the server's JSON; Refused where it says no, or does not answer.
+ * Ask for something. The answer is the server's JSON; Rejected where it says no, or does not answer.
  * @param {string} what open, control, change, … @param {Record<string, unknown>} body
  * @returns {Promise<Record<string, any>>}
  */
@@ -38,10 +38,10 @@ async function sent(address, request) {
   try {
     answer = await fetch(address, { method: "POST", ...request });
   } catch {
-    throw new Refused("The studio does not answer. Is it still running?");
+    throw new Rejected("The studio does not answer. Is it still running?");
   }
   const said = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Refused(said.error ?? `The studio refused this (${answer.status}).`);
+  if (!answer.ok) throw new Rejected(said.error ?? `The studio rejected this (${answer.status}).`);
   return said;
 }
 

@@ -92,7 +92,7 @@ const tour = touring(element("tools"), (step) => {
 // --- what a person does -------------------------------------------------------------------------------------------
 
 /**
- * Ask the server; what it refuses is said beside the control that asked.
+ * Ask the server; what it rejects is said beside the control that asked.
  * @param {string} key of the control @param {() => Promise<unknown>} asking
  * @returns {Promise<boolean>} whether it was done
  */
@@ -130,7 +130,7 @@ async function changed(key, value) {
     await attempt(key, () => Promise.all(meant.map((side) => open(side, changedState(side, key, value)))));
     waiting.heard = 0;
   }
-  if (waiting.heard === Infinity) waiting.until = 0; // refused: what holds is shown again
+  if (waiting.heard === Infinity) waiting.until = 0; // rejected: what holds is shown again
   showControls();
 }
 
