@@ -53,6 +53,11 @@ MOST = {
 }
 
 
+def of_family(family: str) -> list[str]:
+    """Those of DIFFERENT whose cards name this family."""
+    return [name for name in DIFFERENT if presets()[name].module.CARD.family == family]
+
+
 def small_config(name: str) -> object:
     """The preset's config made small, of the same kind."""
     config = compared_config(name, presets()[name].config)

@@ -16,7 +16,7 @@ from cutaway import create_model
 from cutaway.errors import ModelError
 from cutaway.inspect.probes import capture
 from cutaway.nn import recurrent as layers
-from tests.small import DIFFERENT, meta, small
+from tests.small import of_family, small
 
 LAYERS: dict[str, Any] = {"rnn": layers.RNN, "lstm": layers.LSTM, "gru": layers.GRU}
 GATES = {
@@ -106,7 +106,7 @@ def test_large_batches_in_rectangles_drop_the_same(both: bool, share: float) -> 
     torch.testing.assert_close(states(seen["gates"], layer), outputs, **CLOSE)
 
 
-@pytest.mark.parametrize("name", [n for n in DIFFERENT if any(isinstance(m, nn.RNNBase) for m in meta(n).modules())])
+@pytest.mark.parametrize("name", of_family("rnn"))
 @pytest.mark.parametrize("ends", [None, 2], ids=["all real", "padded"])
 def test_every_recurrent_preset(name: str, ends: int | None) -> None:
     model, inputs = small(name)

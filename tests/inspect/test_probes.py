@@ -13,10 +13,10 @@ from cutaway.errors import ModelError, SettingError, UnknownName
 from cutaway.inspect.probes import KINDS, OF, capture, kinds_of
 from cutaway.models.images import answers_of
 from cutaway.nn.attention import MultiHeadAttention, recording
-from tests.small import DIFFERENT, meta, small
+from tests.small import DIFFERENT, meta, of_family, small
 
 LISTENERS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-NAMED = [(name, kind) for name in DIFFERENT for kind in kinds_of(meta(name))]
+ATTENDING = [*of_family("transformer"), "cnn-attention", "seq2seq-gru"]
 
 
 def residual() -> nn.Module:
@@ -51,14 +51,15 @@ def results(name: str, kinds: tuple[str, ...] = (), train: bool = False) -> tupl
     return [*outputs, *gradients, torch.rand(1)], seen, model
 
 
-@pytest.mark.parametrize(("name", "kind"), NAMED, ids=lambda x: str(x))
-def test_outputs_and_gradients_are_the_same_bits(name: str, kind: str) -> None:
-    plain, _, _ = results(name)
-    watched, seen, _ = results(name, (kind,))
-    assert len(plain) == len(watched)
-    assert all(torch.equal(a, b) for a, b in zip(plain, watched))
-    assert len(seen[kind]) > 0
-    assert not any(x.requires_grad for found in seen.values() for x in found.values())
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_outputs_and_gradients_are_the_same_bits(name: str) -> None:
+    plain, _, model = results(name)
+    for kind in kinds_of(model):
+        watched, seen, _ = results(name, (kind,))
+        assert len(plain) == len(watched)
+        assert all(torch.equal(a, b) for a, b in zip(plain, watched)), kind
+        assert len(seen[kind]) > 0
+        assert not any(x.requires_grad for found in seen.values() for x in found.values())
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,11 @@ def test_every_module_that_runs_is_seen_with_its_gradients(name: str) -> None:
         assert gradient.shape == seen["features"][k].shape
 
 
-@pytest.mark.parametrize("name", [n for n in DIFFERENT if "attention" in kinds_of(meta(n))])
+def test_these_have_attention_and_no_others() -> None:
+    assert sorted(ATTENDING) == sorted(n for n in DIFFERENT if "attention" in kinds_of(meta(n)))
+
+
+@pytest.mark.parametrize("name", ATTENDING)
 def test_recomputed_attention_is_that_of_the_fused_layer(name: str) -> None:
     """Its weights times the values, joined, are what the layer gave; padding is looked at by nobody."""
     model, inputs = small(name, dtype=torch.float64)
