@@ -414,3 +414,20 @@ def test_a_table_of_a_large_model_costs_no_memory() -> None:
     model = on_meta(found, found.config)
     assert {p.device.type for p in model.parameters()} == {"meta"}
     assert layer_table(model, torch.empty(1, 3, 224, 224, device="meta")).multiply_adds == 11_513_626_624
+
+
+def test_a_linear_layer_on_pixels_keeps_their_field_and_one_on_a_flattened_map_ends_it() -> None:
+    class Last(nn.Module):
+        def __init__(self, flat: bool) -> None:
+            super().__init__()
+            self.flat = flat
+            self.conv, self.linear = nn.Conv2d(2, 4, 3, padding=1), nn.Linear(4 * (30 if flat else 1), 7)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.conv(x)
+            answer: Tensor = self.linear(y.flatten(1) if self.flat else y.permute(0, 2, 3, 1))
+            return answer
+
+    for flat, field in ((False, 3), (True, None)):
+        (row,) = (r for r in layer_table(Last(flat), torch.zeros(1, 2, 5, 6)).rows if r.name == "linear")
+        assert row.receptive_field == field

@@ -8,13 +8,15 @@ the pixels between what two neighbours see. A window of k entries, d apart, with
 (A. Araujo, W. Norris, J. Sim, Computing receptive fields of convolutional neural networks, Distill 2019,
 <https://distill.pub/2019/computing-receptive-fields/>). Where branches meet, the larger counts. The field goes on
 beyond the edges of a small image. What is pooled over an axis sees the whole of it. Statistics that a layer takes of
-its input (layer and group normalization) are not counted as seeing. Where no axis of a tensor can be traced back to
-one of the input (flattened, or multiplied by a matrix), there is no field; a transposed convolution ends it too,
-because what its outputs see differs from one to the next.
+its input (layer and group normalization) are not counted as seeing. A linear
+layer on maps whose channels are last leaves the field as it is. Where no axis of a tensor can be traced back to one of
+the input (flattened, or multiplied by a matrix), there is no field; a transposed convolution ends it too, because what
+its outputs see differs from one to the next.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -42,7 +44,14 @@ class Axis(NamedTuple):
         return Axis(self.whole, 0, self.whole)
 
 
-Field = tuple[Axis | None, ...]  # one for each axis of a tensor; None for channels and the batch
+class Merged(NamedTuple):
+    """Axes that a view has made one, from which another can part them again; an axis like this has no field."""
+
+    lengths: tuple[int, ...]
+    axes: Field
+
+
+Field = tuple[Axis | Merged | None, ...]  # one for each axis of a tensor; None for channels and the batch
 
 
 class ReceptiveFields:
@@ -57,7 +66,7 @@ class ReceptiveFields:
     def of(self, x: Tensor) -> int | None:
         """The field of `x` in pixels, along its longest axis; None where there is none."""
         field: Field | None = self._of.get(x, None)  # type: ignore[no-untyped-call]
-        return max((axis.size for axis in field or () if axis), default=None)
+        return max((axis.size for axis in field or () if isinstance(axis, Axis)), default=None)
 
     def follow(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Give what came out of an operation the field that follows from what went in."""
@@ -65,7 +74,8 @@ class ReceptiveFields:
         if not fields:
             return
         rule = _pass if torch.Tag.pointwise in op.tags else RULES.get(name_of(op))
-        if any(field is None for field in fields) or rule is None:
+        merged = any(isinstance(axis, Merged) for field in fields if field for axis in field)
+        if any(field is None for field in fields) or rule is None or (merged and rule not in AXIS_BY_AXIS):
             field = None
         else:
             field = rule(fields, args)
@@ -84,14 +94,16 @@ def tensors_in(values: Any) -> Iterator[Tensor]:
 
 def _pass(fields: list[Field], args: Sequence[Any]) -> Field:
     """Entry by entry, with broadcasting: the larger field of all that went in."""
-    merged: list[Axis | None] = [None] * max(map(len, fields))
+    joint: list[Axis | Merged | None] = [None] * max(map(len, fields))
     for field in fields:
-        for i, axis in enumerate(field, start=len(merged) - len(field)):
-            other = merged[i]
-            if axis and other:
+        for i, axis in enumerate(field, start=len(joint) - len(field)):
+            other = joint[i]
+            if isinstance(axis, Axis) and isinstance(other, Axis):
                 axis = Axis(max(axis.size, other.size), max(axis.jump, other.jump), axis.whole)
-            merged[i] = axis or other
-    return tuple(merged)
+            elif isinstance(axis, Merged) and isinstance(other, Merged) and axis.lengths == other.lengths:
+                axis = Merged(axis.lengths, _pass([axis.axes, other.axes], ()))
+            joint[i] = axis or other
+    return tuple(joint)
 
 
 def _convolution(fields: list[Field], args: Sequence[Any]) -> Field | None:
@@ -117,10 +129,10 @@ def _max_pool(fields: list[Field], args: Sequence[Any]) -> Field:
 
 
 def _windows(
-    axes: Sequence[Axis | None], kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+    axes: Field, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> Iterator[Axis | None]:
     for axis, k, s, d in zip(axes, kernel, stride, dilation):
-        yield axis.window(k, s, d) if axis else None
+        yield axis.window(k, s, d) if isinstance(axis, Axis) else None
 
 
 def _adaptive_pool(fields: list[Field], args: Sequence[Any]) -> Field:
@@ -129,7 +141,7 @@ def _adaptive_pool(fields: list[Field], args: Sequence[Any]) -> Field:
     field = list(fields[0])
     for i, wanted in enumerate(size, start=len(field) - len(size)):
         axis, has = field[i], x.shape[i]
-        if axis:
+        if isinstance(axis, Axis):
             if wanted == 1:
                 field[i] = axis.all()
             else:
@@ -144,15 +156,44 @@ def _reduce(fields: list[Field], args: Sequence[Any]) -> Field | None:
     axes = [args[1]] if isinstance(args[1], int) else args[1]
     field, reduced = fields[0], {i % len(fields[0]) for i in axes}
     if len(args) > 2 and args[2]:
-        return tuple(axis.all() if axis and i in reduced else axis for i, axis in enumerate(field))
+        return tuple(axis.all() if isinstance(axis, Axis) and i in reduced else axis for i, axis in enumerate(field))
     if any(field[i] for i in reduced):
         return None
     return tuple(axis for i, axis in enumerate(field) if i not in reduced)
 
 
 def _view(fields: list[Field], args: Sequence[Any]) -> Field | None:
-    """A view of the same shape."""
-    return fields[0] if tuple(args[0].shape) == tuple(args[1]) else None
+    """A view in which axes that follow each other become one, or one such becomes again what it was."""
+    before, after = list(args[0].shape), list(args[1])
+    if -1 in after:
+        after[after.index(-1)] = math.prod(before) // -math.prod(after)
+    field: list[Axis | Merged | None] = []
+    i = j = 0
+    while i < len(before) or j < len(after):
+        first, start = i, j
+        i, j = min(i + 1, len(before)), min(j + 1, len(after))
+        while math.prod(before[first:i]) != math.prod(after[start:j]):
+            if math.prod(before[first:i]) < math.prod(after[start:j]):
+                i += 1
+            else:
+                j += 1
+        axes, lengths = fields[0][first:i], tuple(before[first:i])
+        if lengths == tuple(after[start:j]) or not any(axes):
+            field += axes if any(axes) else [None] * (j - start)
+        elif j - start == 1:
+            field.append(Merged(lengths, axes))
+        elif len(axes) == 1 and isinstance(axes[0], Merged) and axes[0].lengths == tuple(after[start:j]):
+            field += axes[0].axes
+        else:
+            return None
+    return tuple(field)
+
+
+def _product(fields: list[Field], args: Sequence[Any]) -> Field | None:
+    """x W, with or without a bias: each row by itself, where its columns are channels and W is not of the input."""
+    x = args[-2]
+    rows, columns = fields[0] if len(fields) == 1 and len(fields[0]) == 2 else (None, True)
+    return (rows, None) if columns is None and isinstance(rows, Merged) and math.prod(rows.lengths) == len(x) else None
 
 
 def _permute(fields: list[Field], args: Sequence[Any]) -> Field:
@@ -182,7 +223,7 @@ def _slice(fields: list[Field], args: Sequence[Any]) -> Field:
     field = list(fields[0])
     i, step = args[1] if len(args) > 1 else 0, args[4] if len(args) > 4 else 1
     axis = field[i]
-    field[i] = axis.window(1, step) if axis else None
+    field[i] = axis.window(1, step) if isinstance(axis, Axis) else None
     return tuple(field)
 
 
@@ -192,6 +233,15 @@ def _cat(fields: list[Field], args: Sequence[Any]) -> Field | None:
     return None if any(field[i] for field in fields) else _pass(fields, args)
 
 
+AXIS_BY_AXIS = (
+    _pass,
+    _view,
+    _product,
+    _permute,
+    _transpose,
+    _unsqueeze,
+    _squeeze,
+)  # they need not know what an axis is
 # What is not here, and not entry by entry, ends the field.
 RULES: dict[str, Callable[[list[Field], Sequence[Any]], Field | None]] = {
     "convolution": _convolution,
@@ -206,6 +256,8 @@ RULES: dict[str, Callable[[list[Field], Sequence[Any]], Field | None]] = {
     "mean": _reduce,
     "sum": _reduce,
     "amax": _reduce,
+    "mm": _product,
+    "addmm": _product,
     "view": _view,
     "_unsafe_view": _view,
     "permute": _permute,
