@@ -192,6 +192,20 @@ def test_the_linear_model_is_least_squares() -> None:
     assert fitted.words == "a linear model of the last 5 steps and of what is known in advance"
 
 
+def test_the_linear_model_of_several_columns_and_a_long_lookback_is_found_with_several_threads() -> None:
+    train = split_of(random(600, 3), 240, 2, columns=3)
+    threads, found = torch.get_num_threads(), []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            fitted = fit_linear(train)
+            assert fitted is not None
+            found.append(fitted.weights)
+    finally:
+        torch.set_num_threads(threads)
+    torch.testing.assert_close(found[1], found[0], atol=1e-9, rtol=0)
+
+
 def test_the_linear_model_learns_from_whole_windows_and_training_alone() -> None:
     values = random(200, 1)
     train, test = split_of(values, 5, 2), split_of(random(60, 1, seed=1), 5, 2)

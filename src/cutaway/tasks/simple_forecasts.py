@@ -102,7 +102,9 @@ def fit_linear(train: WindowSplit) -> Linear | None:
         return None
     ridge = torch.full((width,), RIDGE * count, dtype=torch.float64)
     ridge[-1] = 1e-9 * count  # the constant is not held back, and yet determined where another input is constant too
-    return Linear(torch.linalg.solve(gram + ridge.diag(), moments), steps, known)
+    # By Cholesky, for it is positive definite; and an LU of several large matrices fails with MKL and several threads.
+    weights = torch.cholesky_solve(moments, torch.linalg.cholesky(gram + ridge.diag()))
+    return Linear(weights, steps, known)
 
 
 def _shown(split: WindowSplit, index: Tensor, columns: int, steps: int, known: bool) -> tuple[Tensor, Tensor]:
