@@ -157,7 +157,7 @@ def _sets(kind: str, module: nn.Module, x: Tensor) -> tuple[Tensor, str]:
         return x.reshape(len(x) * module.num_groups, -1).double(), "group"  # (N·G, C/G·P)
     axes = len(module.normalized_shape)  # type: ignore[arg-type]  # layer or RMS
     rows = x.flatten(x.ndim - axes).reshape(-1, x[(0,) * (x.ndim - axes)].numel())  # (N·T, d)
-    return rows.double(), "token" if x.ndim - axes == 2 else "example"
+    return rows.double(), {2: "token", 3: "pixel"}.get(x.ndim - axes, "example")
 
 
 def _spread(x: Tensor, squares: bool) -> Tensor:
@@ -197,9 +197,9 @@ def _block(kind: str, module: nn.Module, x: Tensor) -> tuple[Tensor, tuple[int, 
 
     Dark is the set of one value in the middle of them; sets that alternate are pale and paler.
     """
-    tokens = kind in ("layer", "RMS") and x.ndim == 3
-    channels = x.shape[2] if tokens else x.shape[1]
-    places = x.shape[1] if tokens else max(1, x[0, 0].numel())
+    by_place = kind in ("layer", "RMS") and x.ndim >= 3 and len(module.normalized_shape) == 1  # type: ignore[arg-type]
+    channels = x.shape[-1] if by_place else x.shape[1]
+    places = x[0, ..., 0].numel() if by_place else max(1, x[0, 0].numel())
     whole = (len(x), channels, places)
     n, c, p = (min(size, most) for size, most in zip(whole, SHOWN))
     example, channel, place = torch.meshgrid(torch.arange(n), torch.arange(c), torch.arange(p), indexing="ij")
@@ -213,7 +213,7 @@ def _block(kind: str, module: nn.Module, x: Tensor) -> tuple[Tensor, tuple[int, 
     elif isinstance(module, nn.GroupNorm):
         group = example * module.num_groups + channel // max(1, channels // module.num_groups)
     else:
-        group = example * places + place if tokens else example
+        group = example * places + place if by_place else example
     shade = torch.where(group % 2 == 0, PALE, PALER)
     return torch.where(group == group[middle], DARK, shade), whole
 
