@@ -233,15 +233,8 @@ def _cat(fields: list[Field], args: Sequence[Any]) -> Field | None:
     return None if any(field[i] for field in fields) else _pass(fields, args)
 
 
-AXIS_BY_AXIS = (
-    _pass,
-    _view,
-    _product,
-    _permute,
-    _transpose,
-    _unsqueeze,
-    _squeeze,
-)  # they need not know what an axis is
+# They need not know what an axis is.
+AXIS_BY_AXIS = (_pass, _view, _product, _permute, _transpose, _unsqueeze, _squeeze)
 # What is not here, and not entry by entry, ends the field.
 RULES: dict[str, Callable[[list[Field], Sequence[Any]], Field | None]] = {
     "convolution": _convolution,

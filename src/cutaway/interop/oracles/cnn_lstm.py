@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ...models.cnn_lstm import Config
 from . import Oracle
+from .normalized import batch_normalized
 
 LENGTHS = (2, 5, 1, 4)  # frames of the videos that are compared
 
@@ -57,23 +58,10 @@ class LoopedCNNLSTM(nn.Module):
             columns = F.unfold(frame[None], 3, padding=1)[0]  # (C·9, H·W)
             maps.append((kernel @ columns).unflatten(1, frame.shape[1:]))
         mean, variance = self.get_buffer(f"mean{i}"), self.get_buffer(f"variance{i}")
-        if self.training:
-            values = torch.cat([m.flatten(1) for m in maps], 1)  # (C', all pixels of all frames)
-            n = values.shape[1]
-            batch_mean = values.sum(1) / n
-            batch_variance = ((values - batch_mean[:, None]) ** 2).sum(1) / n
-            mean.mul_(0.9).add_(batch_mean.detach(), alpha=0.1)
-            variance.mul_(0.9).add_(batch_variance.detach() * n / (n - 1), alpha=0.1)
-            mean, variance = batch_mean, batch_variance
-        factor = (self.scales[i] / torch.sqrt(variance + 1e-5))[:, None, None]
-        shift = self.shifts[i][:, None, None]
-        found = []
-        for one in maps:
-            normal = torch.clamp((one - mean[:, None, None]) * factor + shift, min=0)
-            height, width = (side // 2 * 2 for side in normal.shape[1:])
-            corners = [normal[:, r:height:2, c:width:2] for r in (0, 1) for c in (0, 1)]
-            found.append(torch.stack(corners).amax(0))
-        return found
+        x = batch_normalized(torch.stack(maps), mean, variance, self.scales[i], self.shifts[i], self.training)
+        height, width = (side // 2 * 2 for side in x.shape[2:])
+        corners = [torch.clamp(x[:, :, r:height:2, c:width:2], min=0) for r in (0, 1) for c in (0, 1)]
+        return list(torch.stack(corners).amax(0))
 
     def _cells_of(self, frame: Tensor) -> Tensor:
         """The mean of each cell of the grid, channel after channel, (C · grid · grid,)."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ...models.densenet import PRESETS, Config, DenseNet
 from ..names import torchvision_key
 from . import Oracle, OracleMissing, images, torchvision_models
+from .normalized import batch_normalized
 
 
 def torchvision_densenet(config: Config) -> Oracle:
@@ -114,16 +115,8 @@ class SourceBySource(nn.Module):
         """The norm of that number, by its definition, where `x` is its channels from `first` on."""
         channels = slice(first, first + x.shape[1])
         mean, variance = self.get_buffer(f"mean{norm}")[channels], self.get_buffer(f"variance{norm}")[channels]
-        if self.training:
-            n = x.numel() / x.shape[1]
-            batch_mean = x.mean((0, 2, 3))
-            batch_variance = ((x - batch_mean[:, None, None]) ** 2).mean((0, 2, 3))
-            mean.mul_(0.9).add_(batch_mean.detach(), alpha=0.1)
-            variance.mul_(0.9).add_(batch_variance.detach() * n / (n - 1), alpha=0.1)
-            mean, variance = batch_mean, batch_variance
-        x = (x - mean[:, None, None]) / torch.sqrt(variance[:, None, None] + 1e-5)
-        y: Tensor = x * self.scales[norm][channels, None, None] + self.shifts[norm][channels, None, None]
-        return y
+        scale, shift = self.scales[norm][channels], self.shifts[norm][channels]
+        return batch_normalized(x, mean, variance, scale, shift, self.training)
 
 
 def source_by_source(config: Config) -> Oracle:

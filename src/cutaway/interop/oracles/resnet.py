@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ...models.resnet import PRESETS, Config, ResNet
 from . import Oracle, OracleMissing, images, torchvision_models
+from .normalized import batch_normalized
 
 
 def torchvision_resnet(config: Config) -> Oracle:
@@ -70,15 +71,7 @@ class FlatResNet(nn.Module):
             kernel = self.kernels[i]
             x = F.conv2d(x, kernel, stride=stride, padding=kernel.shape[-1] // 2)
             mean, variance = self.get_buffer(f"mean{i}"), self.get_buffer(f"variance{i}")
-            if self.training:
-                n = x.numel() / x.shape[1]
-                batch_mean = x.mean((0, 2, 3))
-                batch_variance = ((x - batch_mean[:, None, None]) ** 2).mean((0, 2, 3))
-                mean.mul_(0.9).add_(batch_mean.detach(), alpha=0.1)
-                variance.mul_(0.9).add_(batch_variance.detach() * n / (n - 1), alpha=0.1)
-                mean, variance = batch_mean, batch_variance
-            x = (x - mean[:, None, None]) / torch.sqrt(variance[:, None, None] + 1e-5)
-            x = x * self.scales[i][:, None, None] + self.shifts[i][:, None, None]
+            x = batch_normalized(x, mean, variance, self.scales[i], self.shifts[i], self.training)
             i += 1
             return x
 
