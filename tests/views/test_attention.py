@@ -214,3 +214,25 @@ def test_entropy_and_distance_are_what_they_are_called() -> None:
     apart = (torch.arange(7)[:, None] - torch.arange(7)).abs().double().mean()
     assert row[3:6] == pytest.approx([math.log2(7), math.log2(7), float(apart)], rel=1e-4)
     assert row[6:] == pytest.approx([1 / 7, 1 / 7], rel=1e-4)
+
+
+def test_a_series_read_in_patches_is_looked_at_variable_by_variable() -> None:
+    torch.manual_seed(0)
+    sizes = {"steps": 20, "in_features": 3, "horizon": 4, "num_classes": 8, "patch_size": 6, "stride": 4}
+    model = cutaway.create_model("patchtst-small", **sizes)
+    x = torch.randn(2, 20, 3)
+    shown = []
+    for variable in range(2):
+        subject = open_model(model, x, options={"example": "1", "variable": str(variable)})
+        view = attention.view(subject)
+        assert f"In random example 2, variable {variable}: 3 layers" in view["summary"]
+        matrix = next(d for d in drawings(view["drawings"]) if d.get("title") == "Weights")
+        assert matrix["rows"] == ["1 to 6", "5 to 10", "9 to 14", "13 to 18", "17 to 20"]
+        shown.append(torch.tensor(matrix["values"]))
+        with torch.no_grad(), cutaway.inspect.capture(model.eval(), "attention") as seen:
+            model(x)
+        held = seen["attention"]["blocks.0.attention"].unflatten(0, (2, 2))[1, variable, 0]
+        torch.testing.assert_close(shown[-1], held, atol=2e-3, rtol=0)
+    assert not torch.allclose(shown[0], shown[1])
+    with pytest.raises(SettingError, match="variable=2 cannot be"):  # the third is not forecast, and not read
+        attention.view(open_model(model, x, options={"variable": "2"}))

@@ -38,6 +38,13 @@ class TokenGrid(NamedTuple):
     before: int = 0
 
 
+class SeriesPatches(NamedTuple):
+    """How a series is read in patches, each variable by itself."""
+
+    variables: int  # so many are read, the first ones
+    spans: list[tuple[int, int]]  # the first and the last step of each token
+
+
 class Network(nn.Module):
     """A model: `Network(config)` keeps its `config`; `forward` takes plain tensors and gives the head's raw outputs. A
     Config is a `Checked` dataclass with `for_spec(preset, spec)`, the preset fitted to a data set.
@@ -65,6 +72,10 @@ class Network(nn.Module):
 
     def token_grid(self, height: int, width: int) -> TokenGrid | None:
         """How the tokens that the network makes of an image lie, `blocks` giving them where it has some."""
+        return None
+
+    def series_patches(self) -> SeriesPatches | None:
+        """How the network reads a series in patches, where it does, each variable a row of its batches."""
         return None
 
     def position_tables(self, places: int) -> dict[str, Tensor]:

@@ -36,7 +36,7 @@ from ..nn.attention import MultiHeadAttention
 from ..nn.transformer import MLP
 from ..spec import Classes, Horizon, SeriesSpec, Value
 from .card import Card, Divergence, Published
-from .contract import Network
+from .contract import Network, SeriesPatches
 from .fields import Checked, at_least, fraction, positive
 
 EPS = 1e-5  # added to the variance of a window
@@ -50,7 +50,7 @@ class Config(Checked):
     in_features: int = positive(7)  # F, the variables at each step
     horizon: int = at_least(0, 96)  # H, the steps to forecast; 0 answers once for the whole series
     num_classes: int = positive(672)  # values that the head gives: horizon times variables, or classes
-    patch_size: int = positive(16)  # P, the steps of a patch
+    patch_size: int = positive(16)  # P, the steps of a patch: 4 to 8 for series of tens of steps
     stride: int = positive(8)  # S, the steps from one patch to the next
     dim: int = positive(128)  # model dimension: numbers in a token
     layers: int = positive(3)  # blocks
@@ -167,6 +167,12 @@ class PatchTST(Network):
             z = block(z)
         tokens: Tensor = z.unflatten(0, (-1, config.columns))  # (N, C, tokens, dim)
         return tokens
+
+    def series_patches(self) -> SeriesPatches:
+        """The steps of each patch; those after the last step repeat it."""
+        config = self.config
+        starts = (k * config.stride for k in range(config.tokens))
+        return SeriesPatches(config.columns, [(s, min(s + config.patch_size, config.steps) - 1) for s in starts])
 
     def position_tables(self, places: int) -> dict[str, Tensor]:
         """Those of the patches."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from ..draw import make
 from ..draw.description import Drawing, Table, View, table
 from ..draw.words import number, plural
+from ..models.contract import contract_of
+from ..spec import OF_TOKENS
 from .heads import Head, drawings_of, image_for, layer_of
 from .looking import chosen, spread_over, whole
 from .looks import AttentionLook, alone, attentions, names_of, watch
@@ -34,7 +36,10 @@ OPTIONS: dict[str, str] = {
     "head": "which head is opened first, counted from 0",
     "query": "the place whose arithmetic is shown, counted from 0; the last real token unless said",
     "example": "which of the examples, counted from 0",
+    "variable": "which variable of a series that is read in patches, counted from 0",
 }
+UNITS = {"image": "pixels", "series": "patches"} | dict.fromkeys(OF_TOKENS, "tokens")  # in which a look is near or far
+PLACES = {"pixels": "place of the image", "patches": "patch of the series"}
 
 LAYERS = 12  # that are drawn at most
 
@@ -52,7 +57,8 @@ class AttentionSummary:
 
 def suits(subject: Subject) -> bool:
     """Whether the model attends to tokens, patches or places. Attention over edges belongs to the graph."""
-    return subject.kind in ("text", "seq2seq", "image") and bool(attentions(subject.model))
+    in_patches = contract_of(subject.model).series_patches() is not None
+    return subject.kind in UNITS and (in_patches or subject.kind != "series") and bool(attentions(subject.model))
 
 
 def view(subject: Subject) -> View:
@@ -69,6 +75,9 @@ def view(subject: Subject) -> View:
     longest = max(len(side.labels) for side in both)
     asked = whole(subject.options, "query", 0, longest) if "query" in subject.options else None
 
+    patches = contract_of(subject.model).series_patches()
+    variables = patches.variables if patches else 1
+    variable = whole(subject.options, "variable", 0, variables)
     image = image_for(subject, i, len(shown)) if subject.kind == "image" else None
 
     def see(look: AttentionLook) -> AttentionSummary:
@@ -77,27 +86,29 @@ def view(subject: Subject) -> View:
         drawn = drawings_of(layer, head, asked, len(shown), image) if look.name in shown else None
         return AttentionSummary(look.name, over, len(layer.keys.labels), layer.heads, drawn)
 
-    found = watch(subject.model, alone(subject.inputs, i), see)
-    pixels = subject.kind == "image"
+    found = watch(subject.model, alone(subject.inputs, i), see, variable)
+    unit, said = UNITS[subject.kind], subject.name(i)
+    if variables > 1:
+        said += f", variable {variable}"
     options = [{"name": one.name, "drawings": one.drawings} for one in found if one.drawings is not None]
     start = next((k for k, option in enumerate(options) if option["name"] == wanted), 0)
     return View(
         id="attention",
         title="Attention",
         says=(
-            f"How much each {'place of the image' if pixels else 'token'} takes from each other, layer by layer and "
+            f"How much each {PLACES.get(unit, 'token')} takes from each other, layer by layer and "
             "head by head; point at one to see where it looks, and read one query's arithmetic below."
         ),
-        summary=_summary(subject.name(i), found, shown, pixels),
-        table=_numbers(found, pixels),
+        summary=_summary(said, found, shown, unit),
+        table=_numbers(found, unit),
         drawings=[
-            *_by_depth(found, pixels),
-            make.choice(f"In {subject.name(i)}", "layer", options, start=start),
+            *_by_depth(found, unit),
+            make.choice(f"In {said}", "layer", options, start=start),
         ],
     )
 
 
-def _summary(name: str, found: list[AttentionSummary], shown: list[str], pixels: bool) -> str:
+def _summary(name: str, found: list[AttentionSummary], shown: list[str], unit: str) -> str:
     """The widest and the sharpest head, the nearest and the furthest, and what is left out."""
     heads = [(one, h, head) for one in found for h, head in enumerate(one.heads)]
     words = [f"In {name}: {plural(len(found), 'layer')} with {plural(len(heads), 'head')} of attention."]
@@ -114,7 +125,7 @@ def _summary(name: str, found: list[AttentionSummary], shown: list[str], pixels:
     if len(placed) > 1:
         near, far = min(placed, key=lambda entry: entry[2]), max(placed, key=lambda entry: entry[2])
         words.append(
-            f"Head {near[1]} of {near[0].name} looks nearest, {number(near[2])} {'pixels' if pixels else 'tokens'} "
+            f"Head {near[1]} of {near[0].name} looks nearest, {number(near[2])} {unit} "
             f"away in the mean; head {far[1]} of {far[0].name} furthest, {number(far[2])}."
         )
     if len(shown) < len(found):
@@ -122,14 +133,14 @@ def _summary(name: str, found: list[AttentionSummary], shown: list[str], pixels:
     return " ".join(words)
 
 
-def _numbers(found: list[AttentionSummary], pixels: bool) -> Table:
+def _numbers(found: list[AttentionSummary], unit: str) -> Table:
     columns = {
         "layer": "text",
         "head": "count",
         "looks over": "text",
         "entropy, bits": "number",
         "of at most": "number",
-        f"mean distance, {'pixels' if pixels else 'tokens'}": "number",
+        f"mean distance, {unit}": "number",
         "on itself": "fraction",
         "on the first": "fraction",
     }
@@ -141,11 +152,10 @@ def _numbers(found: list[AttentionSummary], pixels: bool) -> Table:
     return table(columns, rows)
 
 
-def _by_depth(found: list[AttentionSummary], pixels: bool) -> list[Drawing]:
+def _by_depth(found: list[AttentionSummary], unit: str) -> list[Drawing]:
     """Mean distance and entropy of each head by depth, as in figure 7 of Dosovitskiy et al. 2020."""
     if len(found) < 2:
         return []
-    unit = "pixels" if pixels else "tokens"
     drawn = []
     looks = [one for one in found if one.heads[0].distance is not None]
     if len(looks) > 1:

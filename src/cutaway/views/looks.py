@@ -83,8 +83,11 @@ def names_of(model: nn.Module) -> dict[str, int]:
     return found
 
 
-def watch(model: nn.Module, inputs: tuple[Any, ...], see: Callable[[AttentionLook], Result]) -> list[Result]:
-    """What `see` makes of every look, in the order of the computation, while the model runs on one example, (1, …)."""
+def watch(
+    model: nn.Module, inputs: tuple[Any, ...], see: Callable[[AttentionLook], Result], row: int = 0
+) -> list[Result]:
+    """What `see` makes of every look, in the order of the computation, while the model runs on one example, (1, …); of
+    several variables that are each read by themselves, `row` is the one that is looked at."""
     found: list[Result] = []
     times: Counter[str] = Counter()
     steps: dict[str, list[tuple[Tensor, ...]]] = {}
@@ -93,7 +96,7 @@ def watch(model: nn.Module, inputs: tuple[Any, ...], see: Callable[[AttentionLoo
         def hook(module: MultiHeadAttention, args: Any, kwargs: Any, output: Tensor) -> None:
             times[name] += 1
             said = _named(name, times[name])
-            found.append(see(_look(said, module, args, kwargs, output)))
+            found.append(see(_look(said, module, args, kwargs, output, row)))
 
         return hook
 
@@ -131,7 +134,7 @@ def _named(name: str, k: int) -> str:
     return name if k == 1 else f"{name}#{k}"
 
 
-def _look(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output: Tensor) -> AttentionLook:
+def _look(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output: Tensor, row: int) -> AttentionLook:
     given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     q, k, v = module.split(given["x"], given.get("source"), None, given.get("positions"))
     causal = bool(given.get("causal", False))
@@ -145,12 +148,12 @@ def _look(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output:
     return AttentionLook(
         name,
         module,
-        q[0],
-        k[0].repeat_interleave(shared, dim=0),
-        v[0].repeat_interleave(shared, dim=0),
+        q[row],
+        k[row].repeat_interleave(shared, dim=0),
+        v[row].repeat_interleave(shared, dim=0),
         mask,
         module.scale,
-        output[0].detach(),
+        output[row].detach(),
         cross_attends=module.cross_attends,
         causal=causal and not module.cross_attends,
     )

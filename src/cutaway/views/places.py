@@ -1,4 +1,5 @@
-"""What stands at each place that attention looks from or at: a token's writing, or a patch's place in the image."""
+"""What stands at each place that attention looks from or at: a token's writing, or a patch's place in the image or the
+series."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..data.sets import IGNORED
+from ..models.contract import contract_of
 from .looking import patches_of
 from .looks import AttentionLook
 from .subject import Subject
@@ -43,6 +45,11 @@ def sides(subject: Subject, i: int) -> tuple[Side, Side]:
     if subject.kind == "image":
         found = _patches(subject)
         return found, found
+    patches = contract_of(subject.model).series_patches()
+    if subject.kind == "series" and patches is not None:
+        labels = [f"{first + 1} to {last + 1}" for first, last in patches.spans]
+        steps = Side(labels, torch.arange(len(labels)))
+        return steps, steps
     source = _tokens(subject, i, 0)
     return source, _tokens(subject, i, 1) if subject.kind == "seq2seq" else source
 
