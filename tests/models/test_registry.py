@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
 import cutaway
+from cutaway import models
 from cutaway.errors import ModelError, SettingError, UnknownName
 from cutaway.inspect.layers import on_meta
 from cutaway.models.registry import presets
@@ -77,3 +81,13 @@ def test_a_card_is_seen_by_preset() -> None:
 def test_every_preset_can_be_built_and_keeps_its_config(name: str) -> None:
     found = presets()[name]
     assert on_meta(found, found.config).config == found.config
+
+
+def test_a_model_file_that_is_not_complete_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "unfinished.py").write_text("PRESETS = {'unfinished': 1}\nConfig = int\n")
+    monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
+    try:
+        with pytest.raises(ModelError, match=r"unfinished\.py has PRESETS and no Model and no CARD: it needs all"):
+            presets.__wrapped__()
+    finally:
+        sys.modules.pop("cutaway.models.unfinished", None)

@@ -230,7 +230,11 @@ def presets() -> dict[str, Preset]:
     found: dict[str, Preset] = {}
     for info in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{__package__}.{info.name}")
-        for name, config in getattr(module, "PRESETS", {}).items():
+        of_file = getattr(module, "PRESETS", {})
+        missing = [part for part in ("Config", "Model", "CARD") if not hasattr(module, part)]
+        if of_file and missing:
+            raise ModelError(f"{module.__file__} has PRESETS and no {' and no '.join(missing)}: it needs all.")
+        for name, config in of_file.items():
             if name in found:
                 raise ValueError(f"two files have a preset {name}: {found[name].module.__name__} and {module.__name__}")
             found[name] = Preset(name, module, config)
