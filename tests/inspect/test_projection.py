@@ -24,11 +24,13 @@ def test_components_are_those_of_scikit_learn(n: int, d: int, seed: int) -> None
     x = vectors(n, d, seed)
     count = min(n, d, 2)
     other = PCA(count).fit(x.numpy())
-    found, shares = components(x)
+    found, explained = components(x)
     expected = torch.from_numpy(other.transform(x.numpy()))
     assert found.shape == (n, 2)
     torch.testing.assert_close(found[:, :count].abs(), expected.abs(), atol=1e-7, rtol=1e-6)
-    torch.testing.assert_close(shares[:count], torch.from_numpy(other.explained_variance_ratio_), atol=1e-9, rtol=1e-6)
+    torch.testing.assert_close(
+        explained[:count], torch.from_numpy(other.explained_variance_ratio_), atol=1e-9, rtol=1e-6
+    )
 
 
 @given(st.integers(3, 20), st.integers(0, 99))
@@ -67,7 +69,7 @@ def test_vectors_that_are_all_the_same_stand_in_one_place() -> None:
     x = torch.ones(9, 4)
     assert tsne(x) is None
     assert pca(x).places.abs().max() == 0
-    assert pca(x).shares == (0, 0)
+    assert pca(x).explained == (0, 0)
 
 
 def test_twins_are_no_harm() -> None:

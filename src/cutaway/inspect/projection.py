@@ -28,7 +28,7 @@ class Plane:
     """Where n vectors stand in a plane."""
 
     places: Tensor  # (n, 2) float64
-    shares: tuple[float, float] | None = None  # of the variance, along each axis; None where axes mean nothing
+    explained: tuple[float, float] | None = None  # of the variance, along each axis; None where axes mean nothing
 
 
 def components(x: Tensor, count: int = 2) -> tuple[Tensor, Tensor]:
@@ -41,15 +41,15 @@ def components(x: Tensor, count: int = 2) -> tuple[Tensor, Tensor]:
     found = (u * s * sign)[:, :count]  # (n, ≤ count)
     variance = s.square()
     total = variance.sum()
-    shares = (variance / total if float(total) > 0 else torch.zeros_like(variance))[:count]
+    explained = (variance / total if float(total) > 0 else torch.zeros_like(variance))[:count]
     missing = count - found.shape[1]
-    return torch.nn.functional.pad(found, (0, missing)), torch.nn.functional.pad(shares, (0, missing))
+    return torch.nn.functional.pad(found, (0, missing)), torch.nn.functional.pad(explained, (0, missing))
 
 
 def pca(x: Tensor) -> Plane:
     """The plane that holds most of the variance of vectors (n, d)."""
-    places, shares = components(x)
-    return Plane(places, (float(shares[0]), float(shares[1])))
+    places, explained = components(x)
+    return Plane(places, (float(explained[0]), float(explained[1])))
 
 
 def tsne(x: Tensor, seed: int = 0) -> Plane | None:

@@ -27,7 +27,7 @@ from torch.autograd.function import once_differentiable
 from ..errors import ModelError
 
 CSR_ON = ("cpu", "cuda")  # devices with products of sparse matrices; elsewhere the terms are gathered and added up
-SPARSE_BELOW = 0.1  # share of a node's features that are not 0, from which on they are multiplied as a dense matrix
+SPARSE_BELOW = 0.1  # fraction of a node's features that are not 0, from which on they are multiplied as a dense matrix
 LEAST_FEATURES = 1 << 14  # a smaller matrix of features is dense whatever it holds
 MOST_ENTRIES = 1 << 22  # of several heads that are computed in one product
 
@@ -191,8 +191,8 @@ def edge_softmax(scores: Tensor, pattern: Pattern) -> Tensor:
     """exp(s_ij) / Σ_j exp(s_ij) over the entries of each row, (E,), safe for scores of any size."""
     with torch.autocast(scores.device.type, enabled=False):
         wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        shares: Tensor = _EdgeSoftmax.apply(wide, pattern)  # type: ignore[no-untyped-call]
-        return shares
+        weights: Tensor = _EdgeSoftmax.apply(wide, pattern)  # type: ignore[no-untyped-call]
+        return weights
 
 
 class _Product(torch.autograd.Function):
@@ -232,19 +232,19 @@ class _EdgeSoftmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, pattern: Pattern) -> Tensor:
         largest = _row_max(pattern, scores)
-        shares = (scores - largest.index_select(0, pattern.rows)).exp_()
-        shares.div_(_row_sums(pattern, shares).index_select(0, pattern.rows))
+        weights = (scores - largest.index_select(0, pattern.rows)).exp_()
+        weights.div_(_row_sums(pattern, weights).index_select(0, pattern.rows))
         ctx.pattern = pattern
-        ctx.save_for_backward(shares)
-        return shares
+        ctx.save_for_backward(weights)
+        return weights
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (shares,) = ctx.saved_tensors
-        weighted = shares * grad
+        (weights,) = ctx.saved_tensors
+        weighted = weights * grad
         means = _row_sums(ctx.pattern, weighted).index_select(0, ctx.pattern.rows)
-        return weighted.addcmul_(shares, means, value=-1), None  # a ∂a − a Σ a ∂a
+        return weighted.addcmul_(weights, means, value=-1), None  # a ∂a − a Σ a ∂a
 
 
 def _multiply(pattern: Pattern, values: Tensor, x: Tensor) -> Tensor:
@@ -333,15 +333,15 @@ class MessagePassing(nn.Module):
         return lambda: setattr(self, "edge_hook", before)
 
 
-def dropout(x: Tensor, share: float, training: bool) -> Tensor:
-    """Each value 0 with probability `share` and 1 / (1 − share) times itself otherwise, in training alone.
+def dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """Each value 0 with probability `p` and 1 / (1 − p) times itself otherwise, in training alone.
 
     PyTorch's own draws its random bits on one thread; this takes a fifth of its time on a CPU.
     """
-    if not training or share == 0:
+    if not training or p == 0:
         return x
-    kept = torch.rand(x.shape, dtype=torch.promote_types(x.dtype, torch.float32), device=x.device).ge_(share)
-    return x * kept.mul_(1 / (1 - share)).to(x.dtype)
+    kept = torch.rand(x.shape, dtype=torch.promote_types(x.dtype, torch.float32), device=x.device).ge_(p)
+    return x * kept.mul_(1 / (1 - p)).to(x.dtype)
 
 
 def _same_features(x: Tensor, kept: tuple[Pattern, Tensor] | None) -> bool:

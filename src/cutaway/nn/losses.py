@@ -3,7 +3,7 @@
 Every loss gives one value an example, (N,), and is normalised over nothing: whoever sums them divides by
 what was counted (`counted` for classes with weights). Outputs are raw, before any sigmoid or softmax, so
 that no logarithm of a rounded probability is taken: log-sum-exp keeps every value finite at any finite
-output. The formulas are computed by PyTorch's fused functions. Targets are classes (N,), shares of classes
+output. The formulas are computed by PyTorch's fused functions. Targets are classes (N,), probabilities of classes
 (N, K), or values (N,) or (N, D).
 
 `linear_cross_entropy` is for outputs too many to hold, a vocabulary's for each token: it takes what the last layer
@@ -40,7 +40,7 @@ def cross_entropy(
 ) -> Tensor:
     """−Σ_k w_k q_k log softmax(z)_k, from logits (N, K); of one column (N, 1) `binary_cross_entropy`.
 
-    q is the target: 1 at the class of a target (N,), or the shares of a target (N, K). Smoothing ε makes it
+    q is the target: 1 at the class of a target (N,), or the probabilities of a target (N, K). Smoothing ε makes it
     (1 − ε) q + ε/K (C. Szegedy et al., 2016, section 7). `class_weights` w is (K,). Returns (N,).
     """
     if outputs.shape[1] == 1:
@@ -55,7 +55,7 @@ def binary_cross_entropy(
 ) -> Tensor:
     """−w₁ t log σ(z) − w₀ (1 − t) log(1 − σ(z)), from the one logit z of class 1 against class 0, (N, 1).
 
-    It is the cross-entropy of the two logits (0, z). t is the class 0 or 1, or of shares (N, 2) the second
+    It is the cross-entropy of the two logits (0, z). t is the class 0 or 1, or of probabilities (N, 2) the second
     one; smoothing ε makes it (1 − ε) t + ε/2. `class_weights` (w₀, w₁) is (2,). Returns (N,).
     """
     z = outputs[:, 0]
@@ -187,10 +187,10 @@ def map_criterion(outputs: Tensor, target: Tensor, *, rubbish: float = RUBBISH) 
 
 
 def counted(target: Tensor, class_weights: Tensor | None = None) -> Tensor:
-    """What each example counts in a mean, (N,): 1, or the weight of its class; of shares their weighted sum.
+    """What each example counts in a mean, (N,): 1, or the weight of its class; of probabilities their weighted sum.
 
     Σ cross_entropy / Σ counted is `torch.nn.functional.cross_entropy(weight=...)` for classes (N,). For
-    shares (N, K) that function divides by N; this gives one-hot shares and the classes they stand for the
+    probabilities (N, K) that function divides by N; this gives one-hot probabilities and the classes they stand for the
     same mean.
     """
     if class_weights is None:
@@ -218,6 +218,6 @@ def _squared_error(outputs: Tensor, target: Tensor) -> Tensor:
 def _reject_shares(name: str, target: Tensor) -> None:
     if target.is_floating_point():
         raise SettingError(
-            f"loss={name} takes one class an example, and these targets are shares of several, as mixup makes "
+            f"loss={name} takes one class an example, and these targets are mixed of several, as mixup makes "
             "them: leave mixup out, or take loss=cross_entropy."
         )

@@ -66,8 +66,8 @@ def distance_buckets(distances: Tensor, buckets: int = 32, furthest: int = 128, 
         distances = (-distances).clamp(min=0)
     exact = buckets // 2
     # In float32, as the published weights were trained: elsewhere distances at an edge fall on its other side.
-    share = (distances.clamp(min=1).float() / exact).log() / math.log(furthest / exact)
-    far = (exact + (share * (buckets - exact)).long()).clamp(max=buckets - 1)
+    log = (distances.clamp(min=1).float() / exact).log() / math.log(furthest / exact)
+    far = (exact + (log * (buckets - exact)).long()).clamp(max=buckets - 1)
     return found + torch.where(distances < exact, distances, far)
 
 

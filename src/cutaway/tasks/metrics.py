@@ -31,7 +31,7 @@ class Metric:
 
 
 def proportion(right: float, count: float) -> Metric:
-    """A share right/count with the interval of E. B. Wilson, 1927, which stays in [0, 1] and holds for few examples.
+    """right/count with the interval of E. B. Wilson, 1927, which stays in [0, 1] and holds for few examples.
 
     NaN where nothing was counted.
     """

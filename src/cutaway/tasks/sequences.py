@@ -107,7 +107,7 @@ class SequenceToSequence:
         where much is said too much), and the fraction of sequences that are not right to the last token; of sentences,
         BLEU, 0 to 100, by sacrebleu.
 
-        Intervals: resampled examples, and Wilson's for the share.
+        Intervals: resampled examples, and Wilson's for the proportion.
         """
         del target
         columns = kept[:, : BLEU.stop].double().cpu().numpy()

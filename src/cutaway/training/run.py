@@ -242,7 +242,7 @@ class Run:
             outputs = model(ids[None].to(self.place.device), None)[0].float().cpu()  # (T, V)
             p, best = outputs[ids == text.masking.mask].softmax(1)[:, others].topk(min(FILLED, len(others)), 1)
             gaps = [
-                ", ".join(f"{text.tokenizer.tokens[others[i]]} {share:.3f}" for i, share in zip(*gap))
+                ", ".join(f"{text.tokenizer.tokens[others[i]]} {p:.3f}" for i, p in zip(*gap))
                 for gap in zip(best.tolist(), p.tolist())
             ]
             rows.append({"input": str(given), "filled": "; ".join(gaps)})

@@ -261,7 +261,9 @@ def _part(
         "title": title,
         "points": points,
         "groups": groups,
-        "places": [{"name": name, **spring.axes(plane.shares), "at": _rounded(plane.places)} for name, plane in planes],
+        "places": [
+            {"name": name, **spring.axes(plane.explained), "at": _rounded(plane.places)} for name, plane in planes
+        ],
         "measures": [
             {"name": name, "of": indices.tolist(), "values": _rounded(values)}
             for name, (indices, values) in near.items()
@@ -269,11 +271,11 @@ def _part(
         "labels": labels,
         "point": 0,
     }
-    assert flat.shares is not None, "PCA has axes"
-    kept = sum(flat.shares)
+    assert flat.explained is not None, "PCA has axes"
+    kept = sum(flat.explained)
     said = [
         f"{plural(len(points), what)} of {plural(vectors.shape[1], 'number')}; the plane of PCA holds {percent(kept)} "
-        f"of the variance ({percent(flat.shares[0])} and {percent(flat.shares[1])})."
+        f"of the variance ({percent(flat.explained[0])} and {percent(flat.explained[1])})."
     ]
     indices, values = near["cosine"]
     if len(points) > 1:

@@ -153,7 +153,7 @@ def drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
             "title": f"The way of “{word}” through the blocks",
             "points": points,
             "groups": [f"{k + 1}: {_context(one)}" for k, one in enumerate(found)],
-            "places": [{"name": "PCA", **axes(plane.shares), "at": at}],
+            "places": [{"name": "PCA", **axes(plane.explained), "at": at}],
             "measures": [],
             "labels": True,
             "paths": [[layer * count + k for layer in range(layers)] for k in range(count)],
@@ -174,12 +174,12 @@ def drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
     return drawn, said, rows
 
 
-def axes(shares: tuple[float, float] | None) -> dict[str, str]:
+def axes(explained: tuple[float, float] | None) -> dict[str, str]:
     """What the axes of a plane are called."""
-    if shares is None:
+    if explained is None:
         return {"x": "", "y": ""}
     names = ("1st component", "2nd component")
-    return {k: f"{name}, {percent(part)} of the variance" for k, name, part in zip("xy", names, shares)}
+    return {k: f"{name}, {percent(part)} of the variance" for k, name, part in zip("xy", names, explained)}
 
 
 def _context(one: Occurrence) -> str:

@@ -232,7 +232,7 @@ def importance(found: dict[str, Any], split: str) -> View:
         title="What each column counts",
         says=f"Permutation importance: {lost} where one column is shuffled among {count(found['rows'])} {split} rows; "
         f"the dot is the mean of {found['repeats']} shuffles, the bar reaches from the least to the most. Columns that "
-        "tell the same share what they count, and each can seem to count nothing.",
+        "tell the same divide what they count, and each can seem to count nothing.",
         summary=summary,
         table=table(
             {"column": "text", lost: format, "least": format, "most": format},
