@@ -19,7 +19,7 @@ from ..spec import Classes, ImageSpec, Masked, NextToken, TextSpec, Value
 
 PREPROCESSING, TOKENIZER = "preprocessing.json", "tokenizer.json"
 LENGTH = 512  # tokens that are read, where the model has no limit of its own
-# The mean and deviation of ImageNet's pixels, which torchvision's and most other networks were trained with.
+# The mean and standard deviation of ImageNet's pixels, which torchvision's and most other networks were trained with.
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 

@@ -1,4 +1,4 @@
-"""Which values share a mean in each normalization, and what it does to the means and deviations of these examples."""
+"""Which values share a mean in each normalization, and what it does to means and standard deviations."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from .looking import chosen, resting, seeing, spread_over
 from .numbers import plain
 from .subject import FEW, Subject
 
-SAYS = "Normalization: which values share a mean, and what it does to the means and deviations"
+SAYS = "Normalization: which values share a mean, and what it does to the means and standard deviations"
 READ = (
     "The block is what enters the layer: a tile for each example, a row for each channel, a column for each place. "
     "Dark are the values that share their statistics with one of them; the other sets are striped pale. Below stand "
-    "the mean and the deviation of every set, over these examples, before and after the layer, and how all its values "
-    "are spread out. After the layer a set has mean β and deviation γ, which are learned, and 0 and 1 where they are "
-    "not."
+    "the mean and the standard deviation of every set, over these examples, before and after the layer, and how all "
+    "its values are spread out. After the layer a set has mean β and standard deviation γ, which are learned, and 0 "
+    "and 1 where they are not."
 )
 MISLEADS = (
     "Batch normalization is shown in evaluation, where it takes the running means of training and not those of these "
     "examples: after it their means need not be 0, and examples no longer touch each other (S. Ioffe, C. Szegedy, "
-    "2015). In training every example of a batch would share them. The means and deviations that are drawn are those "
-    "of the few examples that are open. That normalization helps because it keeps the distribution of what a layer "
-    "sees from shifting is doubted (S. Santurkar et al., How does batch normalization help optimization?, 2018), and "
-    "the drawings say nothing of it."
+    "2015). In training every example of a batch would share them. The means and standard deviations that are drawn "
+    "are those of the few examples that are open. That normalization helps because it keeps the distribution of "
+    "what a layer sees from shifting is doubted (S. Santurkar et al., How does batch normalization help "
+    "optimization?, 2018), and the drawings say nothing of it."
 )
 OPTIONS = {"layer": "the normalization, by its name"}
 
 LAYERS = 12  # to choose from
-SETS = 256  # whose mean and deviation are shown
+SETS = 256  # whose mean and standard deviation are shown
 SHOWN = (3, 8, 16)  # examples, channels and places of the block
 BINS = 48
 PALE, PALER, DARK = 0.3, 0.12, 1.0
@@ -67,8 +67,8 @@ class NormalizedSets:
     shared: str  # which values are in the set of one
     total: int  # sets
     centre: tuple[Tensor, Tensor]  # their means, before and after, (sets,)
-    spread: tuple[Tensor, Tensor]  # their deviations, or the roots of their mean squares
-    running: tuple[Tensor, Tensor] | None  # the means and deviations that it takes in their place
+    spread: tuple[Tensor, Tensor]  # their standard deviations, or the roots of their mean squares
+    running: tuple[Tensor, Tensor] | None  # the means and standard deviations that it takes in their place
     histogram: tuple[list[list[float]], list[list[float]]]  # [value, fraction] before and after
 
 
@@ -89,8 +89,8 @@ def view(subject: Subject) -> View:
     return View(
         id="normalization",
         title="Normalization",
-        says="Which values share a mean in each normalization (dark in the block), and the means and deviations of "
-        "those sets before it and after it.",
+        says="Which values share a mean in each normalization (dark in the block), and the means and standard "
+        "deviations of those sets before it and after it.",
         summary=_summary(names, seen),
         table=_table(seen),
         drawings=next(iter(drawings.values())) if len(drawings) == 1 else [drawing],
@@ -161,7 +161,7 @@ def _sets(kind: str, module: nn.Module, x: Tensor) -> tuple[Tensor, str]:
 
 
 def _spread(x: Tensor, squares: bool) -> Tensor:
-    """The deviation of each row, or the root of its mean square."""
+    """The standard deviation of each row, or the root of its mean square."""
     return x.square().mean(1).sqrt() if squares else x.std(1, correction=0)
 
 
@@ -222,7 +222,7 @@ def _block(kind: str, module: nn.Module, x: Tensor) -> tuple[Tensor, tuple[int, 
 
 
 def _drawings(name: str, one: NormalizedSets) -> list[Drawing]:
-    word = "root mean square" if one.kind in ("RMS", "local response") else "deviation"
+    word = "root mean square" if one.kind in ("RMS", "local response") else "standard deviation"
     running = one.running or (None, None)
     return [
         _tiles(name, one),
@@ -291,7 +291,7 @@ def _typical(one: NormalizedSets) -> float:
 
 def _table(seen: dict[str, NormalizedSets]) -> Any:
     columns = {"layer": "text", "kind": "text", "input": "text", "sets": "count"}
-    heads = ("mean", "deviation or root mean square")
+    heads = ("mean", "standard deviation or root mean square")
     columns |= {f"{head}, {when}": "text" for head in heads for when in ("before", "after")}
     rows = []
     for name, one in seen.items():
