@@ -431,3 +431,12 @@ def test_a_linear_layer_on_pixels_keeps_their_field_and_one_on_a_flattened_map_e
     for flat, field in ((False, 3), (True, None)):
         (row,) = (r for r in layer_table(Last(flat), torch.zeros(1, 2, 5, 6)).rows if r.name == "linear")
         assert row.receptive_field == field
+
+
+def test_a_view_of_a_map_without_entries_is_no_riddle() -> None:
+    class Cut(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x[:, :, :0].view(0)
+
+    (row,) = layer_table(Cut(), torch.zeros(1, 2, 5, 6)).rows
+    assert (row.shape, row.receptive_field) == ((0,), None)

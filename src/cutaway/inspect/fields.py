@@ -165,6 +165,8 @@ def _reduce(fields: list[Field], args: Sequence[Any]) -> Field | None:
 def _view(fields: list[Field], args: Sequence[Any]) -> Field | None:
     """A view in which axes that follow each other become one, or one such becomes again what it was."""
     before, after = list(args[0].shape), list(args[1])
+    if 0 in before:  # nothing is seen, and nothing says which axes belong together
+        return fields[0] if before == after else None
     if -1 in after:
         after[after.index(-1)] = math.prod(before) // -math.prod(after)
     field: list[Axis | Merged | None] = []
