@@ -138,30 +138,29 @@ class PatchTST(Network):
 
     def forward(self, x: Tensor) -> Tensor:
         """Forecasts (N, H · C), or logits (N, classes). Raises ModelError where the series have another shape."""
-        answers: Tensor = self.head(self.features(x))  # (N, C, H)
+        windows, mean, std = self._normalized(x)
+        answers: Tensor = self.head(self._seen_by_head(windows))  # (N, C, H)
         if self.config.horizon:
-            _, mean, std = self._normalized(x)
             answers = (answers * std + mean).transpose(1, 2).flatten(1)  # (N, H · C)
         return answers
 
     def features(self, x: Tensor) -> Tensor:
         """What the head sees: all tokens of each variable, (N, C, tokens · dim), or for one answer the means of the
         tokens of all variables, (N, F · dim)."""
-        z = self.tokens(x)  # (N, C, tokens, dim)
-        return z.flatten(2) if self.config.horizon else z.mean(2).flatten(1)
+        return self._seen_by_head(self._normalized(x)[0])
 
     def tokens(self, x: Tensor) -> Tensor:
         """What leaves the last block: (N, C, tokens, dim), a token for each patch of each variable that is read."""
+        return self._tokens(self._normalized(x)[0])
+
+    def _seen_by_head(self, windows: Tensor) -> Tensor:
+        z = self._tokens(windows)  # (N, C, tokens, dim)
+        return z.flatten(2) if self.config.horizon else z.mean(2).flatten(1)
+
+    def _tokens(self, windows: Tensor) -> Tensor:
         config = self.config
-        expected = (config.steps, config.in_features)
-        if x.shape[1:] != expected:
-            raise ModelError(
-                f"This patchtst takes series of shape {expected}, steps and variables, and these are "
-                f"{tuple(x.shape[1:])}: cut them, or build one with other steps and in_features."
-            )
-        window, _, _ = self._normalized(x)  # (N, C, T)
-        window = F.pad(window, (0, config.stride), mode="replicate")
-        z = self.patches(window.unfold(2, config.patch_size, config.stride))  # (N, C, tokens, dim)
+        windows = F.pad(windows, (0, config.stride), mode="replicate")  # (N, C, T + S)
+        z = self.patches(windows.unfold(2, config.patch_size, config.stride))  # (N, C, tokens, dim)
         z = self.dropout(z + self.positions).flatten(0, 1)  # (N · C, tokens, dim)
         for block in self.blocks:
             z = block(z)
@@ -180,7 +179,13 @@ class PatchTST(Network):
 
     def _normalized(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The windows of the variables that are read, (N, C, T), with mean 0 and standard deviation 1 each; and what
-        these were, (N, C, 1)."""
+        these were, (N, C, 1). Raises ModelError where the series have another shape."""
+        expected = (self.config.steps, self.config.in_features)
+        if x.shape[1:] != expected:
+            raise ModelError(
+                f"This patchtst takes series of shape {expected}, steps and variables, and these are "
+                f"{tuple(x.shape[1:])}: cut them, or build one with other steps and in_features."
+            )
         windows = x[..., : self.config.columns].transpose(1, 2)  # (N, C, T)
         variance, mean = torch.var_mean(windows, dim=2, correction=0, keepdim=True)
         std = (variance + EPS).sqrt()
