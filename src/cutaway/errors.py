@@ -106,6 +106,13 @@ def brief(value: object) -> str:
     return short(repr(value))
 
 
+def listed(words: Sequence[str], joint: str) -> str:
+    """Words one after another, the last after the joint: `listed(("text", "series", "audio"), "or")` is text, series or
+    audio."""
+    *most, last = words
+    return f"{', '.join(most)} {joint} {last}" if most else last
+
+
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The `count` known names most like `name` (case does not count), best first; empty where none is near."""
     by_lower = {k.lower(): k for k in known}

@@ -95,12 +95,13 @@ def _document(found: Preset, config: Any, layers: LayerTable, as_published: bool
 
 
 def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> None:
+    from ..errors import listed
     from ..models.fields import sentences_of
     from ..settings import as_text
     from .output import console, say
 
     out, card = console(), found.card.card
-    out.print(f"[bold]{found.name}[/]  {card.family}, takes {_or(found.takes)}")
+    out.print(f"[bold]{found.name}[/]  {card.family}, takes {listed(found.takes, 'or')}")
     out.print(f"{card.title}\n{card.authors}, {card.year}  {card.link}", markup=False)
     out.print(f"\n  {card.equation}\n", markup=False)
     _print_layers(found, layers, as_published)
@@ -166,12 +167,6 @@ def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None
     for row in rows:
         if row.unknown:
             console().print(f"{row.name}: the MACs of {', '.join(row.unknown)} are unknown", style="dim")
-
-
-def _or(words: tuple[str, ...]) -> str:
-    """text, series or audio."""
-    *most, last = words
-    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:

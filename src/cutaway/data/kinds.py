@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any
 
-from ..errors import SettingError
+from ..errors import SettingError, listed
 from ..settings import as_text, short
 from .settings import DataSettings
 
@@ -129,7 +129,8 @@ def reject_settings_for_others(settings: DataSettings, kind: str) -> None:
         whose = [other.plural for other in KINDS.values() if field.name in other.settings]
         if whose and field.name not in KINDS[kind].settings and value != field.default:
             raise SettingError(
-                f"{field.name}={short(as_text(value))} is for {_listed(whose)}, and this is {kind} data: leave it out."
+                f"{field.name}={short(as_text(value))} is for {listed(whose, 'and')}, and this is {kind} data: "
+                "leave it out."
             )
 
 
@@ -140,9 +141,3 @@ def reject_changed(settings: DataSettings, keys: Iterable[str], why: str) -> Non
         value = getattr(settings, key)
         if value != getattr(usual, key):
             raise SettingError(f"{key}={short(as_text(value))} {why}: leave it out.")
-
-
-def _listed(words: list[str]) -> str:
-    """images; tables and graphs; tables, text and graphs."""
-    *most, last = words
-    return f"{', '.join(most)} and {last}" if most else last

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import ModelError, SettingError, UnknownName, short
+from ..errors import ModelError, SettingError, UnknownName, listed, short
 from ..settings import as_text, parse
 from ..spec import ImageSizes, ImageSpec, Spec, Target
 from .card import Card, PresetCard
@@ -132,10 +132,9 @@ class Preset:
         `way_out` is a sentence on what else can be done, where something can.
         """
         if kind not in self.takes:
-            *most, last = self.takes
-            taken = f"{', '.join(most)} or {last}" if most else last
             raise ModelError(
-                f"{self.name} takes {taken} data, and this is {kind} data. {f'{way_out} ' if way_out else ''}"
+                f"{self.name} takes {listed(self.takes, 'or')} data, and this is {kind} data. "
+                f"{f'{way_out} ' if way_out else ''}"
                 f"These models take it{' as it is' if way_out else ''}: {', '.join(list_models(takes=kind))}."
             )
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from ..data.sets import DataSet
 from ..data.settings import DataSettings
-from ..errors import ModelError, SettingError
+from ..errors import ModelError, SettingError, listed
 from ..models.contract import contract_of
 from ..models.memory import reject_too_large
 from ..models.registry import Preset
@@ -137,18 +137,12 @@ def _without_effect(
 ) -> Iterator[tuple[str, str]]:
     """Each setting among those asked for that has no effect, and why, with the way out."""
     target, train = data.spec.target, data.splits["train"]
-    for key, optimizers in FOR_OPTIMIZERS.items():
-        if key in asked and settings.optimizer not in optimizers:
-            yield (
-                key,
-                f"it is for optimizer={_or(optimizers)}, and this is {settings.optimizer}. Give one, or leave it out",
-            )
-    for key, schedules in FOR_SCHEDULES.items():
-        if key in asked and settings.schedule not in schedules:
-            yield (
-                key,
-                f"it is for schedule={_or(schedules)}, and this is {settings.schedule}. Give one, or leave it out",
-            )
+    chosen = (("optimizer", FOR_OPTIMIZERS, settings.optimizer), ("schedule", FOR_SCHEDULES, settings.schedule))
+    for what, wanting, this in chosen:
+        for key, fit in wanting.items():
+            if key in asked and this not in fit:
+                those = listed(fit, "or")
+                yield key, f"it is for {what}={those}, and this is {this}. Give one, or leave it out"
     if "class_weights" in asked and not target.classes:
         yield "class_weights", f"it weighs classes, and {target.column} is none. Leave it out"
     if {"batch_size", "batch_tokens"} <= asked:
@@ -200,8 +194,3 @@ def _frozen_in_vain(settings: TrainSettings, model: nn.Module) -> Iterator[tuple
                 "freeze",
                 f"{short(pattern)!r} has no weights of its own here, or shares those of another layer. Freeze that",
             )
-
-
-def _or(words: tuple[str, ...]) -> str:
-    *most, last = words
-    return f"{', '.join(most)} or {last}" if most else last
