@@ -67,8 +67,10 @@ def generate(
     vocabulary, or is longer than the model's context; with `window` the last tokens of a longer one are read. Raises
     ModelError for outputs that are not finite, and SettingError for bad settings.
     """
-    said = {"mask": mask, "generator": generator, "never": never, "ends": ends, "window": window}
-    drawn = list(stream(model, prompt, count, **said, **settings))  # type: ignore[arg-type]  # as they were given
+    tokens = stream(
+        model, prompt, count, mask=mask, generator=generator, never=never, ends=ends, window=window, **settings
+    )
+    drawn = list(tokens)
     return torch.stack(drawn, dim=1) if drawn else prompt.new_empty(len(prompt), 0)  # (N, count)
 
 

@@ -6,13 +6,11 @@ import torch
 from torch import Tensor
 
 
-def batch_normalized(
-    x: Tensor, mean: Tensor, variance: Tensor, scale: Tensor, shift: Tensor, training: bool, eps: float = 1e-5
-) -> Tensor:
+def batch_normalized(x: Tensor, mean: Tensor, variance: Tensor, scale: Tensor, shift: Tensor, training: bool) -> Tensor:
     """x (N, C, …) with mean 0 and variance 1 in each channel, scaled and shifted: by the statistics of the batch in
     training, of which a tenth goes into the running ones; by these in evaluation."""
-    values = x.transpose(0, 1).flatten(1)  # (C, N·P)
     if training:
+        values = x.transpose(0, 1).flatten(1)  # (C, N·P)
         n = values.shape[1]
         own = values.mean(1)
         squares = ((values - own[:, None]) ** 2).mean(1)
@@ -20,5 +18,5 @@ def batch_normalized(
         variance.mul_(0.9).add_(squares.detach() * n / (n - 1), alpha=0.1)
         mean, variance = own, squares
     shape = (-1, *[1] * (x.ndim - 2))
-    root = torch.sqrt(variance + eps).view(shape)
+    root = torch.sqrt(variance + 1e-5).view(shape)
     return (x - mean.view(shape)) / root * scale.view(shape) + shift.view(shape)
