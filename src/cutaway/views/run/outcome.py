@@ -58,7 +58,9 @@ def trust(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
 def _all_alike(data: dict[str, Any]) -> bool:
     """Whether every example is in every split, as those of a truth table are."""
     sizes = data["splits"]
-    return len(sizes) > 1 and split_hash({name: np.arange(n) for name, n in sizes.items()}) == data.get("split_hash")
+    if len(sizes) < 2 or len(set(sizes.values())) > 1:  # most are told apart by their sizes, without a hash of millions
+        return False
+    return split_hash({name: np.arange(n) for name, n in sizes.items()}) == data.get("split_hash")
 
 
 def phrase(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
