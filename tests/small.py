@@ -62,7 +62,7 @@ def small_config(name: str) -> object:
     """The preset's config made small, of the same kind."""
     config = compared_config(name, presets()[name].config)
     given = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
-    most = MOST | {"dim": 8 * given.get("heads", 4), "image_size": 4 * given.get("patch_size", 8)}
+    most = MOST | {"dim": 8 * given.get("heads", 4), "image_size": 4 * (given.get("patch_size") or 8)}
     changes: dict[str, object] = {
         field: most[field]
         for field, value in given.items()

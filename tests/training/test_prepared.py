@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,26 @@ def test_the_model_fits_the_data() -> None:
     larger = prepare("lenet5-modern", "digits", {"image_size": "48"})
     assert larger.data.spec.shape == (1, 48, 48)
     assert larger.model(torch.zeros(1, 1, 48, 48)).shape == (1, 10)
+
+
+def test_a_forecast_is_learned_in_400_steps_at_least_unless_the_person_says_how_many(tmp_path: Path) -> None:
+    for name, rows in (("short.csv", 100), ("long.csv", 9000)):
+        (tmp_path / name).write_text("y\n" + "\n".join(str(k % 12) for k in range(rows)) + "\n")
+    forecast = {"forecast": "y", "horizon": 4, "val": 0, "test": 0.1}
+
+    def steps(name: str, **given: object) -> tuple[int, int]:
+        chosen = prepare("patchtst-small", str(tmp_path / name), {**forecast, **given}).settings
+        return chosen.batch_size, chosen.epochs
+
+    windows = 100 - 16 - 8 - 4 + 1  # the test split's first target is in step 92
+    assert steps("short.csv") == (16, math.ceil(400 / math.ceil(windows / 16)))
+    assert steps("short.csv", lr=0.1) == steps("short.csv")
+    assert steps("short.csv", epochs=3) == (128, 3)
+    assert steps("short.csv", batch_size=32) == (32, 10)
+    assert steps("long.csv") == (128, 10)
+    assert prepare("lstm", str(tmp_path / "short.csv"), forecast).settings.batch_size == 16
+    notes = prepare("patchtst-small", str(tmp_path / "short.csv"), forecast).data.notes
+    assert "training has 400 steps at least, here epochs=80 with batch_size=16" in notes[-1]
 
 
 def test_the_seed_decides_the_weights() -> None:

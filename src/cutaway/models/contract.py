@@ -39,10 +39,11 @@ class TokenGrid(NamedTuple):
 
 
 class SeriesPatches(NamedTuple):
-    """How a series is read in patches, each variable by itself."""
+    """How a series is read in patches or steps, each variable by itself or all together."""
 
-    variables: int  # so many are read, the first ones
+    variables: int  # so many are read by themselves, the first ones; 1 where all are read together
     spans: list[tuple[int, int]]  # the first and the last step of each token
+    seen: int | None = None  # steps of the window where there are tokens after it, for the steps to be forecast
 
 
 class Network(nn.Module):

@@ -39,7 +39,7 @@ OPTIONS: dict[str, str] = {
     "variable": "which variable of a series that is read in patches, counted from 0",
 }
 UNITS = {"image": "pixels", "series": "patches"} | dict.fromkeys(OF_TOKENS, "tokens")  # in which a look is near or far
-PLACES = {"pixels": "place of the image", "patches": "patch of the series"}
+PLACES = {"pixels": "place of the image", "patches": "patch of the series", "steps": "step of the series"}
 
 LAYERS = 12  # that are drawn at most
 
@@ -88,6 +88,8 @@ def view(subject: Subject) -> View:
 
     found = watch(subject.model, alone(subject.inputs, i), see, variable)
     unit, said = UNITS[subject.kind], subject.name(i)
+    if patches and all(first == last for first, last in patches.spans):
+        unit = "steps"
     if variables > 1:
         said += f", variable {variable}"
     options = [{"name": one.name, "drawings": one.drawings} for one in found if one.drawings is not None]

@@ -47,7 +47,7 @@ def sides(subject: Subject, i: int) -> tuple[Side, Side]:
         return found, found
     patches = contract_of(subject.model).series_patches()
     if subject.kind == "series" and patches is not None:
-        labels = [f"{first + 1} to {last + 1}" for first, last in patches.spans]
+        labels = [_span(first, last, patches.seen) for first, last in patches.spans]
         steps = Side(labels, torch.arange(len(labels)))
         return steps, steps
     source = _tokens(subject, i, 0)
@@ -72,6 +72,13 @@ def _tokens(subject: Subject, i: int, side: int) -> Side:
         real = torch.arange(_written(subject, ids, i))
     labels = subject.tokens(i, side)
     return Side(labels[: len(real)] if side else labels, real)
+
+
+def _span(first: int, last: int, seen: int | None) -> str:
+    """The steps of a token: 9 to 14, or one step, 9; +2 is the second step after those that are seen."""
+    if seen is not None and first >= seen:
+        return f"+{first - seen + 1}"
+    return f"{first + 1}" if first == last else f"{first + 1} to {last + 1}"
 
 
 def _written(subject: Subject, ids: Tensor, i: int) -> int:

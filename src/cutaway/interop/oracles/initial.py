@@ -151,6 +151,7 @@ LAWS: Mapping[str, Laws] = {
     "densenet": ((r"classifier\.bias", NONE), (r"(?!classifier).*", RECTIFIED)),
     "convnext": ((r".*layer_scale", lambda w, config: Drawn(config.layer_scale, 0.0)), *BIASES, (r".*", std(0.02))),
     "patchtst": ((r"positions", uniform(lambda w, config: 0.02)), *LOOKS, (r".*attention.*bias", NONE)),
+    "transformer_forecast": (*LOOKS, ZERO_LOOKS),
     "vit": (
         (r"class_token", NONE),
         (r"positions", std(0.02)),

@@ -156,6 +156,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "gru": _RECURRENT,
     "gru-mnist1d": _RECURRENT | {"hidden_dim": 6, "bidirectional": True, "pooling": "flat", "steps": 40},
     "patchtst": _PATCHTST | {"dim": 128, "heads": 16, "ffn_dim": 256, "dropout": 0.2},
+    "transformer-forecast": {"dim": 64, "layers": 3, "heads": 4, "ffn_dim": 256, "dropout": 0.0, "instance_norm": True}
+    | {"pooling": "last", "known_future": 0},
     "patchtst-small": _PATCHTST | {"dim": 16, "heads": 4, "ffn_dim": 128, "dropout": 0.3},
     "word2vec-skipgram": _WORD2VEC | {"architecture": "skipgram"},
     "word2vec-cbow": _WORD2VEC | {"architecture": "cbow"},
@@ -244,6 +246,7 @@ def resolved(config: Any) -> dict[str, Any]:
     """The settings of a Config, with what it leaves open as what that comes to."""
     found = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     open_for = {"ffn_dim": 4 * found.get("dim", 0), "decoder_layers": found.get("layers")}
+    open_for |= {"patch_size": getattr(config, "patch", None), "stride": getattr(config, "apart", None)}
     open_for |= {name: found.get("dropout") for name in found if name.endswith("_dropout")}
     return {name: open_for.get(name) if value is None else value for name, value in found.items()}
 
