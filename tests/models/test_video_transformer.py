@@ -66,11 +66,11 @@ def test_the_order_of_frames_matters_by_their_times_alone() -> None:
 
 
 def test_what_does_not_fit_is_rejected() -> None:
-    with pytest.raises(ModelError, match="have 5 frames, and this model has learned times for 4"):
+    with pytest.raises(ModelError, match=r"have 5 frames, and this model has learned times for 4"):
         built()(torch.zeros(1, 5, 2, 8, 8).double())
     with pytest.raises(ModelError, match=r"patches of 4×4 pixels, and these are 8×10: .* image_size=12"):
         built()(torch.zeros(1, 2, 2, 8, 10).double())
-    with pytest.raises(ModelError, match="^heads="):
+    with pytest.raises(ModelError, match=r"^heads="):
         Config(dim=16, heads=3)
 
 

@@ -63,8 +63,8 @@ def effective_field(model: nn.Module, inputs: Tensor, layer: str = "") -> Tensor
 
     |∂y/∂x|, where y is the middle of the layer's map summed over its channels; summed over the input's channels,
     averaged over `inputs` (N, C, H, W) or (N, T, C, H, W), and divided by its sum. As in the paper, `inputs` may be
-    noise, `torch.randn(...)`; images show what the model makes of those. The model runs in eval mode with its own weights,
-    and is left as it was.
+    noise, `torch.randn(...)`; images show what the model makes of those. The model runs in eval mode with its own
+    weights, and is left as it was.
     """
     gradient = _gradient_of_middle(model, inputs, layer)
     field = gradient.abs().sum(_channels(inputs)).mean(0)  # (H, W), or (T, H, W)

@@ -128,7 +128,7 @@ class Block(nn.Module):
 
     def forward(self, z: Tensor, frames: int, real: Tensor | None = None) -> Tensor:
         """(N, 1 + T·P, D) to the same, T frames of P patches; `real` (N, T) says which frames are real."""
-        first, patches = z[:, :1], z[:, 1:].unflatten(1, (frames, -1))  # (N, 1, D), (N, T, P, D)
+        first, patches = z[:, :1], torch.unflatten(z[:, 1:], 1, (frames, -1))  # (N, 1, D), (N, T, P, D)
         n, _, places, _ = patches.shape
 
         x = patches.transpose(1, 2).flatten(0, 1)  # (N·P, T, D)

@@ -6,7 +6,7 @@ Along one axis, with a kernel w of k entries, stride s, dilation d, and p zeros 
     convolution         the same with the kernel turned round: w_{k − 1 − a} for w_a
     size                ⌊(n + 2p − d(k − 1) − 1) / s⌋ + 1
 
-With several axes the sum runs over all of them; in a layer it runs over the input channels too. What deep learning calls
+With several axes the sum runs over all of them, in a layer over the input channels too. What deep learning calls
 a convolution is the first: `torch.nn.functional.conv2d` correlates. Turning the kernel round buys algebra: the order of
 kernels no longer matters, and an impulse gives back the kernel as it is.
 

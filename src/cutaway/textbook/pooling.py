@@ -3,7 +3,7 @@
 Max and average pooling are written here as windows that are looked at one by one; models run PyTorch's fused functions,
 `F.max_pool2d` and so on, and the tests hold the two equal, gradients included.
 
-Shapes: maps (N, C, *pixels) with one axis of pixels, two or three; a size is a number for each axis, or one for all. Sizes
+Shapes: maps (N, C, *pixels) with one to three axes of pixels; a size is a number for each axis, or one for all. Sizes
 are rounded down, as in PyTorch, or up, as Caffe does (`pooled_size`).
 
 k-max pooling and its dynamic form are N. Kalchbrenner's, E. Grefenstette's and P. Blunsom's, A convolutional neural

@@ -43,10 +43,8 @@ class FramesFirst(nn.Module):
 
 def _narrowed(conv: nn.Conv3d, times: float) -> nn.Conv3d:
     """The same convolution over that fraction of the channels."""
-    settings: Any = {"stride": conv.stride, "padding": conv.padding, "bias": False}
-    return nn.Conv3d(
-        max(1, round(conv.in_channels * times)), round(conv.out_channels * times), conv.kernel_size, **settings
-    )
+    settings: Any = {"kernel_size": conv.kernel_size, "stride": conv.stride, "padding": conv.padding, "bias": False}
+    return nn.Conv3d(max(1, round(conv.in_channels * times)), round(conv.out_channels * times), **settings)
 
 
 def torchvision_r3d(config: Config) -> Oracle:
