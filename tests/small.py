@@ -95,7 +95,7 @@ def small_shape(found: Preset, config: object) -> tuple[int, ...]:
         least = next((side for start, side in LEAST.items() if found.name.startswith(start)), 32)
         return (shape[0], *(min(side, least) for side in shape[1:]))
     if kind == "video":
-        return (4, shape[1], *(min(side, 24) for side in shape[2:]))
+        return (4, shape[1], *(min(side, getattr(config, "image_size", 24)) for side in shape[2:]))
     return shape
 
 

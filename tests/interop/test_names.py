@@ -15,7 +15,7 @@ models = pytest.importorskip("torchvision.models")
 
 @pytest.mark.parametrize("name", sorted(torchvision_names()))
 def test_keys_and_shapes_are_those_of_torchvisions_builder(name: str) -> None:
-    builder = getattr(models, torchvision_names()[name])
+    builder = models.get_model_builder(torchvision_names()[name])
     # Some fill their weights by hand unless they are told not to, and warn.
     quiet = {"init_weights": False} if builder.__name__ in ("googlenet", "inception_v3") else {}
     with torch.device("meta"):

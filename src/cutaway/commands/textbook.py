@@ -106,8 +106,10 @@ def _recurrent(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
 WRITTEN: dict[Any, Any] = {
     nn.Conv1d: _convolution,
     nn.Conv2d: _convolution,
+    nn.Conv3d: _convolution,
     nn.BatchNorm1d: _batch_norm,
     nn.BatchNorm2d: _batch_norm,
+    nn.BatchNorm3d: _batch_norm,
     nn.LayerNorm: _layer_norm,
     nn.RMSNorm: _rms_norm,
     nn.RNNBase: _recurrent,

@@ -25,7 +25,9 @@ def example_shape(preset: Preset, config: Any) -> tuple[int, ...]:
     if kind == "graph":
         return (at[0] if at else NODES, config.in_features)
     if kind == "video":
-        return (at[0] if at else 16, config.in_channels, *(at[2:] or (64, 64)))
+        side = getattr(config, "image_size", None)
+        frames = getattr(config, "frames", None) or (at[0] if at else 16)
+        return (frames, config.in_channels, *((side, side) if side else at[2:] or (64, 64)))
     if hasattr(config, "in_features"):
         steps = int(getattr(config, "steps", 0) or (at[0] if len(at) == 2 else 32))
         return (config.in_features,) if kind == "table" else (steps, config.in_features)

@@ -8,6 +8,7 @@ checker, and never a hook that nobody calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatch
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
@@ -66,18 +67,24 @@ class Network(nn.Module):
 
     # What views ask.
     block_passes: int = 1  # how often `forward` runs each of `blocks`
+    over_frames: ClassVar[tuple[str, ...]] = ()  # patterns of attention that looks from frame to frame of a video
 
     def dense_layers(self) -> list[Dense]:
         """The layers of a fully connected network, first to last; none of any other."""
         return []
 
     def token_grid(self, height: int, width: int) -> TokenGrid | None:
-        """How the tokens that the network makes of an image lie, `blocks` giving them where it has some."""
+        """How the tokens that the network makes of an image lie, `blocks` giving them where it has some; of a video
+        those of a frame."""
         return None
 
     def series_patches(self) -> SeriesPatches | None:
         """How the network reads a series in patches, where it does, each variable a row of its batches."""
         return None
+
+    def attends_over_frames(self, name: str) -> bool:
+        """Whether the attention of that name looks from frame to frame of a video, each place by itself."""
+        return any(fnmatch(name, pattern) for pattern in self.over_frames)
 
     def position_tables(self, places: int) -> dict[str, Tensor]:
         """The vectors that tell places apart, (places, dim) from the first on, by the name of their table: of learned

@@ -138,7 +138,7 @@ def _methods(one: Subject) -> list[str]:
     """The usual ones for this model and kind of data."""
     modules = list(one.model.modules())
     attends = any(isinstance(m, MultiHeadAttention) for m in modules)
-    convolves = any(isinstance(m, nn.Conv1d | nn.Conv2d) for m in modules)
+    convolves = any(isinstance(m, nn.Conv1d | nn.Conv2d | nn.Conv3d) for m in modules)
     if one.kind == "graph":
         return ["integrated_gradients", "occlusion", "edges"]
     if one.inputs[0].ndim == 2 and one.inputs[0].is_floating_point():

@@ -61,9 +61,10 @@ def examples_said(subject: Subject) -> str:
 
 
 def run(subject: Subject, i: int) -> None:
-    """Example i through the model, alone, resting and without gradients; of a text without the padding of its batch."""
+    """Example i through the model, alone, resting and without gradients; of a text or a video without the padding of
+    its batch."""
     inputs = [x[i : i + 1] for x in subject.inputs]
-    if subject.kind == "text" and len(inputs) > 1 and inputs[1].dtype == torch.bool:
+    if subject.kind in ("text", "video") and len(inputs) > 1 and inputs[1].dtype == torch.bool:
         last = int(inputs[1][0].nonzero().max()) + 1 if inputs[1].any() else 1
         inputs = [x[:, :last] for x in inputs]
     with resting(subject.model), torch.no_grad():
@@ -72,7 +73,7 @@ def run(subject: Subject, i: int) -> None:
 
 @dataclass(frozen=True)
 class Convolution:
-    """A layer that lays a window on its input: y = Σ w·x + b, over 1 or 2 axes."""
+    """A layer that lays a window on its input: y = Σ w·x + b, over 1 to 3 axes."""
 
     name: str
     weight: Tensor  # (O, C / groups, *kernel)
@@ -104,7 +105,7 @@ def _convolution(name: str, module: nn.Module) -> Convolution | None:
     bias = bias.detach() if isinstance(bias, Tensor) else None
     if isinstance(module, Convolves):
         return Convolution(name, module.dense_kernel().detach(), bias, (1, 1), (0, 0), (1, 1))
-    if not isinstance(module, nn.Conv1d | nn.Conv2d):
+    if not isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
         return None
     padding = module.padding
     if isinstance(padding, str):

@@ -41,10 +41,15 @@ class Side:
 
 
 def sides(subject: Subject, i: int) -> tuple[Side, Side]:
-    """The places of example i: of what is read, and of the target that is written; the same where there is one."""
+    """The places of example i: of what is read, and of the target that is written; the same where there is one. Of a
+    video the patches of a frame, and its frames."""
     if subject.kind == "image":
         found = _patches(subject)
         return found, found
+    if subject.kind == "video":
+        frames = torch.arange(subject.inputs[0].shape[1])
+        real = subject.inputs[1][i].bool().nonzero()[:, 0] if len(subject.inputs) > 1 else frames
+        return _patches(subject), Side([f"frame {t}" for t in real.tolist()], real)
     patches = contract_of(subject.model).series_patches()
     if subject.kind == "series" and patches is not None:
         labels = [_span(first, last, patches.seen) for first, last in patches.spans]
@@ -59,7 +64,7 @@ def of(look: AttentionLook, both: tuple[Side, Side]) -> tuple[Side, Side]:
     source, target = both
     if look.cross_attends:
         return target, source
-    own = target if look.name.startswith("decoder") else source
+    own = target if look.name.startswith("decoder") or look.over_frames else source
     return own, own
 
 
@@ -91,7 +96,7 @@ def _written(subject: Subject, ids: Tensor, i: int) -> int:
 
 def _patches(subject: Subject) -> Side:
     grid = patches_of(subject)
-    assert grid is not None, "attention in an image is over its patches or places"
+    assert grid is not None, "attention in an image or a frame is over its patches or places"
     rows, columns, before = grid
     labels = ["class token"] * before + [f"r{r} c{c}" for r in range(rows) for c in range(columns)]  # as cells
-    return Side(labels, torch.arange(len(labels)), (rows, columns), before, subject.inputs[0].shape[2] // rows)
+    return Side(labels, torch.arange(len(labels)), (rows, columns), before, subject.inputs[0].shape[-2] // rows)

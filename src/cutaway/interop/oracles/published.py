@@ -73,6 +73,7 @@ _DENSENET = {"growth_rate": 32, "bottleneck": True, "compression": 0.5, "stem": 
 }
 _DENSE_CIFAR = _DENSENET | {"growth_rate": 12, "stem": "cifar", "num_classes": 10}
 _CONVNEXT = {"layers": (3, 3, 27, 3), "patch_size": 4, "layer_scale": 1e-6, "num_classes": 1000}
+_R3D = {"layers": (2, 2, 2, 2)}
 _VIT = {"image_size": 224, "patch_size": 16, "pooling": "token", "dropout": 0.0, "num_classes": 1000}
 _RECURRENT = {
     "embedding_dim": 0,
@@ -116,6 +117,28 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "pooling": "last",
         "dropout": 0.0,
     },
+    "timesformer": {
+        "frames": 8,
+        "image_size": 224,
+        "patch_size": 16,
+        "dim": 768,
+        "layers": 12,
+        "heads": 12,
+        "ffn_dim": 3072,
+        "dropout": 0.0,
+    },
+    "video-transformer": {
+        "frames": 16,
+        "image_size": 24,
+        "patch_size": 8,
+        "dim": 64,
+        "layers": 3,
+        "heads": 4,
+        "ffn_dim": 256,
+        "dropout": 0.0,
+    },
+    "r3d-18": _R3D | {"width": 64, "stem": "r3d"},
+    "r3d-18-small": _R3D | {"width": 8, "stem": "small"},
     **{
         f"vgg{layers}{bn}": _VGG | {"stages": stages, "batch_norm": bool(bn)}
         for layers, stages in {
@@ -239,6 +262,11 @@ TRANSFORMERS: Mapping[str, Mapping[str, Any]] = {
         | _BART_DROPS
     ),
     "bart-large": _BART_DROPS,
+    "timesformer": {},
+    "video-transformer": (
+        {"num_frames": 16, "image_size": 24, "patch_size": 8, "hidden_size": 64, "num_hidden_layers": 3}
+        | {"num_attention_heads": 4, "intermediate_size": 256}
+    ),
 }
 
 

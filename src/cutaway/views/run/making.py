@@ -237,8 +237,9 @@ def _costs(row: dict[str, Any]) -> list[str]:
         f"{written(row['parameters'], 'count')} parameters",
         f"{written(row['multiply_adds'], 'count')} MACs",
     ]
-    field = row.get("receptive_field")
-    return [*said, f"sees {count(field)} × {count(field)} of the input"] if field else said
+    field, frames = row.get("receptive_field"), row.get("frames")
+    over = f"{plural(frames, 'frame')}, " if frames else ""
+    return [*said, f"sees {over}{count(field)} × {count(field)} of the input"] if field else said
 
 
 def _look(folder: str, inside: bool) -> list[Drawing]:
