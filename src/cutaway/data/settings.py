@@ -35,8 +35,8 @@ class DataSettings:
     count: int | None = setting(None, "points in the plane: how many; auto as the set has it", low=20, high=100_000)
     missing: str = setting(
         "error",
-        "rows without a target, and cells that are not numbers in a column of numbers: error names them, "
-        "drop leaves those rows out, fill treats those cells as missing",
+        "rows without a target, cells that are not numbers in a column of numbers, series of id= with too few steps: "
+        "error names them, drop leaves them out, fill treats those cells as missing",
         choices=("error", "drop", "fill"),
     )
     scale: str = setting(
@@ -134,6 +134,11 @@ class DataSettings:
     whole_words: bool = setting(False, "whole-word masking: mask whole words, not subwords")
     forecast: tuple[str, ...] = setting((), "the columns of a series to forecast")
     time: str | None = setting(None, "the column of a series that holds the time; auto finds it")
+    id: str | None = setting(
+        None,
+        "the column that names the series of each row, where a file holds several, one below another; each is split in "
+        "time and standardised by itself",
+    )
     lookback: int | None = setting(
         None, "context length of a forecast: steps of a series that it is made from; auto takes 4 horizons", low=1
     )

@@ -27,6 +27,7 @@ class Columns:
     past: tuple[str, ...] = ()  # known up to the moment of the forecast
     known: tuple[str, ...] = ()  # known in advance too
     words: dict[str, str] = field(default_factory=dict)  # of a column of two words, those of 1 and 0: yes/no
+    id: str | None = None  # the column that says which of several series a row is of
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -41,7 +42,7 @@ class Columns:
     def from_json(cls, data: dict[str, Any]) -> Columns:
         """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
         forecast, past, known = (tuple(data[key]) for key in ("forecast", "past", "known"))
-        return cls(data["time"], data["written"], forecast, past, known, dict(data["words"]))
+        return cls(data["time"], data["written"], forecast, past, known, dict(data["words"]), data.get("id"))
 
 
 def choose_columns(table: Table, settings: DataSettings) -> Columns:
@@ -53,9 +54,9 @@ def choose_columns(table: Table, settings: DataSettings) -> Columns:
     if not settings.forecast:
         raise SettingError(f"{table.title} is to be forecast, and no column is named: give forecast=COLUMN.")
     roles = {"forecast": settings.forecast, "known_future": settings.known_future, "ignore": settings.ignore}
-    roles["time"] = (settings.time,) if settings.time else ()
+    roles |= {name: (column,) for name, column in (("time", settings.time), ("id", settings.id)) if column}
     _check_roles(table, roles)
-    left = [c for c in table.columns if c not in settings.ignore]
+    left = [c for c in table.columns if c not in (*settings.ignore, settings.id)]
     time, written = _time(table, settings, left)
     past = tuple(c for c in left if c not in (*settings.forecast, *settings.known_future, time))
     words: dict[str, str] = {}
@@ -76,7 +77,7 @@ def choose_columns(table: Table, settings: DataSettings) -> Columns:
             "Leave them out with ignore=COLUMN, write them as numbers (Monday as 1, Tuesday as 2, …), or name the "
             "column of times with time=COLUMN.",
         )
-    return Columns(time, written, settings.forecast, past, settings.known_future, words)
+    return Columns(time, written, settings.forecast, past, settings.known_future, words, settings.id)
 
 
 def read_numbers(table: Table, columns: Columns) -> npt.NDArray[np.float64]:

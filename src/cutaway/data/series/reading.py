@@ -31,13 +31,14 @@ class Series:
     observed: npt.NDArray[np.bool_]  # (T, F) False where a value was filled in
     length: int  # steps up to the last one measured; those after it hold only what is known in advance
     notes: tuple[str, ...] = ()
+    own: str = ""  # its name among several series of the file
 
     def __len__(self) -> int:
         return self.length
 
 
-def read_series(table: Table, columns: Columns, gaps: str, step: Step | None = None) -> Series:
-    """The series in a table, and, where `step` is given, one with that step.
+def read_series(table: Table, columns: Columns, gaps: str, step: Step | None = None, name: str = "") -> Series:
+    """The series in a table, `name` its name among several, and, where `step` is given, one with that step.
 
     Raises DataError, naming every line, for cells that are no numbers, times that are repeated, unsorted or between two
     steps; and for missing steps and values, unless `gaps` is fill.
@@ -59,7 +60,7 @@ def read_series(table: Table, columns: Columns, gaps: str, step: Step | None = N
     clock = Clock(float(times[0]), own, columns.written)
     positions, astray = own.positions(times)
     _reject_astray(table, columns, times, astray, clock)
-    series = Series(table.name, columns, clock, numbers, ~np.isnan(numbers), _measured(numbers, columns))
+    series = Series(table.name, columns, clock, numbers, ~np.isnan(numbers), _measured(numbers, columns), own=name)
     if gaps == "error":
         _reject_gaps(table, series, positions)
         return series
@@ -112,7 +113,7 @@ def _reject_unsorted(table: Table, columns: Columns, times: Values) -> None:
         problems,
         "Sort the rows by time, and keep one for each time."
         + (
-            " A file that holds several series, one below another, is to be cut into files."
+            " Where the file holds several series, one below another, say which column names them: id=COLUMN."
             if repeated > len(times) // 3
             else ""
         ),
