@@ -149,6 +149,11 @@ class DataSettings:
         None, "seasonality: steps after which a series repeats itself; auto tells it from the time between steps", low=1
     )
     known_future: tuple[str, ...] = setting((), "covariates known in advance: columns of a series such as holidays")
+    calendar: tuple[str, ...] = setting(
+        (),
+        "calendar covariates, known in advance, from the column of times: hour, weekday, month, comma-separated; each "
+        "is a sine and a cosine",
+    )
     gaps: str = setting(
         "error",
         "missing steps and values of a series: error names them, fill draws a straight line between neighbours",

@@ -45,7 +45,7 @@ def series_dataset(
     Raises as `open_series`.
     """
     columns = choose_columns(table, settings)
-    if columns.known and settings.mixup:
+    if columns.ahead and settings.mixup:
         raise SettingError("mixup blends what was measured, and not what is known in advance: leave out one of them.")
     if columns.id:
         return _several_dataset(table, columns, origin, settings)
@@ -106,12 +106,12 @@ def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: D
         f"{len(found):,} series, named by column {columns.id}, of {min(map(len, found)):,} to {max(map(len, found)):,} "
         f"steps, one every {clock.step.words}. Forecast: {', '.join(columns.forecast)}."
         + (f" Seen up to the forecast as well: {', '.join(columns.past)}." if columns.past else "")
-        + (f" Known in advance: {', '.join(columns.known)}." if columns.known else ""),
+        + (f" Known in advance: {', '.join(columns.ahead)}." if columns.ahead else ""),
         f"A window is {history:,} steps of one series, and the {horizon:,} steps after them to forecast. For "
         f"comparison, a forecast repeats {repeats} of its series.",
         f"Each series is split by its own time, its last steps are the test: {'; '.join(windows)}. Each is "
         "standardised by mean and standard deviation of its own training time, and metrics are in such deviations"
-        + ("; what is known in advance has one scale." if columns.known else "."),
+        + ("; what is known in advance has one scale." if columns.ahead else "."),
         *left_out,
         *(note for series in found for note in series.notes),
     ]
@@ -127,8 +127,8 @@ def _about_columns(table: Table, series: Series) -> list[str]:
     said = [f"Forecast: {', '.join(columns.forecast)}."]
     if columns.past:
         said.append(f"Seen up to the forecast as well: {', '.join(columns.past)}.")
-    if columns.known:
-        said.append(f"Known in advance: {', '.join(columns.known)}.")
+    if columns.ahead:
+        said.append(f"Known in advance: {', '.join(columns.ahead)}.")
     said.append(
         f"Time: {time}, {clock.label(0)} to {clock.label(series.length - 1)}, one row every {clock.step.words}."
         + (" Times are those of UTC." if columns.written == WITH_OFFSET else "")

@@ -23,7 +23,7 @@ from ..splits import Rows
 from ..tables.forms import KEPT, Form
 from ..tables.reading import TABLE_SUFFIXES, counted, read_table
 from .columns import Columns
-from .reading import Series, Values
+from .reading import Series, Values, with_steps_ahead
 from .several import Cut, Scale, Several, read_several, scale_of
 from .times import Step
 from .windows import WindowSplit, window_starts
@@ -65,7 +65,7 @@ class ForecastPreprocessing:
             season,
             _naive_errors(values[:, :count] / std[:count], season),
         )
-        spec = SeriesSpec(history, len(columns.names), target, known_future=len(columns.known))
+        spec = SeriesSpec(history, len(columns.names), target, known_future=len(columns.ahead))
         return cls(spec, columns, tuple(mean.tolist()), tuple(std.tolist()), series.clock.step, gaps)
 
     @classmethod
@@ -80,7 +80,7 @@ class ForecastPreprocessing:
     ) -> ForecastPreprocessing:
         """Fit it on these steps of several series, each by itself; what is known in advance has one scale."""
         each = [cls.fitted(series, own, history, horizon, season, gaps) for series, own in zip(found, rows)]
-        own = len(found[0].columns.names) - len(found[0].columns.known)
+        own = len(found[0].columns.names) - len(found[0].columns.ahead)
         together = [np.where(s.observed[r, own:], s.values[r, own:], np.nan) for s, r in zip(found, rows)]
         known_mean, known_std = (tuple(part.tolist()) for part in scale_of(np.concatenate(together)))
         scales = {
@@ -145,10 +145,12 @@ class ForecastPreprocessing:
             found = self._read(source)
             notes += self._about_new(found)
             for series in found:
+                if self.columns.ahead and not self.columns.known:
+                    series = with_steps_ahead(series, self.horizon.steps)
                 self._reject_short(series)
                 # Only what a forecast sees is kept, so that long files cost no memory.
                 begin = series.length - self.spec.steps
-                seen = series.values[begin : series.length + (self.horizon.steps if self.columns.known else 0)]
+                seen = series.values[begin : series.length + (self.horizon.steps if self.columns.ahead else 0)]
                 values.append(self.prepare(seen, self._scale(series)))
                 starts.append(offset + self.spec.steps)
                 offset += len(seen)
@@ -218,7 +220,7 @@ class ForecastPreprocessing:
             return self.mean, self.std
         if series.own in self.scales:
             return self.scales[series.own]
-        own = len(self.columns.names) - len(self.columns.known)
+        own = len(self.columns.names) - len(self.columns.ahead)
         mean, std = scale_of(series.values[: series.length, :own])
         return tuple(mean.tolist()) + self.mean[own:], tuple(std.tolist()) + self.std[own:]
 
@@ -273,7 +275,7 @@ class ForecastPreprocessing:
                 f"{', '.join(self.columns.known)} must be known for every step of it.",
                 fix="Add rows at the end with their time and these columns, and leave the others empty.",
             )
-        last = series.observed[series.length - 1, : len(self.columns.names) - len(self.columns.known)]
+        last = series.observed[series.length - 1, : len(self.columns.names) - len(self.columns.ahead)]
         if not last.all():
             absent = [c for c, there in zip(self.columns.names, last) if not there]
             where = f"{series.name}, {series.clock.label(series.length - 1)}"

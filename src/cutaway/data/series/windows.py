@@ -121,7 +121,7 @@ def window_starts(series: Series, history: int, horizon: int, begin: int = 0, en
     starts = np.arange(max(begin, history), end - horizon + 1)
     if not len(starts):
         return starts
-    measured = series.observed[:, : len(series.columns.names) - len(series.columns.known)]
+    measured = series.observed[:, : len(series.columns.names) - len(series.columns.ahead)]
     count = np.concatenate([[0], series.observed[:, : len(series.columns.forecast)].any(1).cumsum()])
     return starts[measured[starts - 1].all(1) & (count[starts + horizon] > count[starts])]
 

@@ -7,9 +7,11 @@ from typing import Any
 from ...draw import make
 from ...draw.description import Drawing, View, table
 from ...draw.words import count, number, plural
+from ...errors import listed
 
 # The colour that each curve has: those of the splits, of which none is drawn here.
 COLOURS = {"model": "test", "last": "", "season": "train", "linear": "val", "actual": ""}
+PARTS = (1 / 4, 1 / 2, 1)  # of the horizon, at which the error is said
 SHORT = {"model": "model", "last": "last value", "season": "last season", "linear": "linear"}
 
 
@@ -120,6 +122,14 @@ def _compared(curves: list[dict[str, Any]]) -> str:
     if not known:
         return "No step was measured."
     said = f"The model's error goes from {number(known[0])} one step ahead to {number(known[-1])} at the last step."
+    horizon = len(model["rmse"])
+    places = sorted({max(1, round(horizon * part)) for part in PARTS})
+    if len(places) == len(PARTS):
+        errors = [number(model["rmse"][place - 1]) for place in places]
+        said += (
+            f" After a quarter, half and all of the horizon, {listed([count(p) for p in places], 'and')} steps ahead, "
+            f"it is {listed(errors, 'and')}."
+        )
     for other in others:
         pairs = [(a, b) for a, b in zip(model["rmse"], other["rmse"]) if a is not None and b is not None]
         better = sum(a < b for a, b in pairs)
