@@ -143,6 +143,7 @@ class Horizon(Answer):
     naive: tuple[
         float, ...
     ] = ()  # of each column, the mean standardised |y_t − y_{t−season_length}| of the training time
+    series: tuple[str, ...] = ()  # the names of several series, each with a scale of its own: mean 0 and scale 1 here
 
     @property
     def column(self) -> str:

@@ -11,6 +11,7 @@ SUMMARY = "write small files of every kind of data, to try it with"
 TRY = {
     "wine.csv": "train mlp wine.csv target=cultivar",
     "visits.csv": "train gru visits.csv forecast=visits known_future=sale,sunday lookback=24",
+    "shops.csv": "train transformer-forecast shops.csv forecast=visits id=shop known_future=sale horizon=7",
     "scans/": "train resnet18 scans/ image_size=16 epochs=4",
     "docs.tsv": "train textcnn docs.tsv text=text target=library",
     "help.txt": "train lstm help.txt tokenizer=bpe vocab_size=2000 epochs=3",

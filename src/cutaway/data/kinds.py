@@ -88,6 +88,7 @@ KINDS = {
         "series",
         (
             *("forecast", "ignore", "time", "lookback", "horizon", "season_length", "known_future", "gaps", "mixup"),
+            *("id", "missing", "calendar"),
             *_FORM,
         ),
         {

@@ -59,6 +59,13 @@ class Split(Protocol):
         return None
 
 
+def in_units(split: Split, outputs: Tensor, index: Tensor | slice = slice(None)) -> Tensor:
+    """The outputs or targets of these examples on the scale of the spec's target, where the split has scales of its
+    own, those of several series."""
+    converted: Callable[[Tensor, Tensor | slice], Tensor] | None = getattr(split, "in_units", None)
+    return outputs if converted is None else converted(outputs, index)
+
+
 class Preprocessing(Protocol):
     """What stands between a person's files and the model's tensors, fitted on the training split alone."""
 

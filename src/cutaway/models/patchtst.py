@@ -98,7 +98,7 @@ class Config(Checked):
         if spec.known_future:
             raise ModelError(
                 f"patchtst reads each variable by itself, and cannot use the {spec.known_future} that are known in "
-                "advance: leave out known_future, or take a recurrent network, such as gru."
+                "advance: leave out known_future and calendar, or take transformer-forecast or gru."
             )
         horizon = spec.target.steps if isinstance(spec.target, Horizon) else 0
         return dataclasses.replace(

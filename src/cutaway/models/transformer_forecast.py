@@ -173,7 +173,8 @@ class TransformerForecast(Network):
             )
         if not (config.horizon and config.instance_norm):
             return x, x.new_zeros(1), x.new_ones(1)
-        own, known = x.split([config.in_features - config.known_future, config.known_future], dim=2)
+        count = config.in_features - config.known_future
+        own, known = x[..., :count], x[..., count:]
         variance, mean = torch.var_mean(own, dim=1, correction=0, keepdim=True)  # (N, 1, F − K)
         std = (variance + EPS).sqrt()
         seen = torch.cat([(own - mean) / std, known], dim=2)  # (N, T, F)

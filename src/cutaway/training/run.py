@@ -16,7 +16,7 @@ from .. import spec as specs
 from ..data.named.opening import NAMED
 from ..data.opening import open_data, reject_object
 from ..data.preprocessing import preprocessing_from_json
-from ..data.sets import DataSet, Preprocessing, Split
+from ..data.sets import DataSet, Preprocessing, Split, in_units
 from ..data.settings import DataSettings
 from ..data.text.fitting import AUTO
 from ..data.text.masked import GAP, MaskedPreprocessing
@@ -204,7 +204,7 @@ class Run:
             if len(split)
             else None
         )
-        rows = self.task.predictions(results.outputs) if results else []
+        rows = self.task.predictions(in_units(split, results.outputs)) if results else []
         for i in getattr(split, "empty", ()):
             rows[i] = dict.fromkeys(rows[i], "")
         return [{"input": split.name(i), **row} for i, row in enumerate(rows)]

@@ -104,6 +104,7 @@ EVALUATION = {
     "forecast?": {
         "best": str, "columns": [str, ...], "horizon": int, "season": int, "unit": str,
         "steps": [{"key": str, "name": str, "rmse": [FIGURE]}, ...],
+        "series?": [{"name": str, "count": int, "rmse": {...: FIGURE}}, ...],
         "examples": [{"name": str, "seen": [FIGURE, ...], "actual": [FIGURE], "model": [NUMBER], "best": [NUMBER]}],
     },
 }  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.sets import Batch, Split, TensorSplit
+from ..data.sets import Batch, Split, TensorSplit, in_units
 from ..data.tables.preprocessing import TablePreprocessing
 from ..data.text.running_preprocessing import Reading
 from ..generation.pieces import Pieces, as_text
@@ -54,7 +54,7 @@ def examples(split: Split, task: Any, outputs: Tensor, target: Tensor) -> dict[s
         beside = sorted(i for _, i in best)
 
     def shown(which: Sequence[int]) -> list[dict[str, Any]]:
-        return [_shown(split, i, task.mistakes(outputs[i : i + 1], target[i : i + 1])[0]) for i in which]
+        return [_shown(split, i, _mistake(split, task, i, outputs[i : i + 1], target[i : i + 1])) for i in which]
 
     found = {"worst": shown([i for _, i in worst]), "right": shown(beside)}
     if isinstance(getattr(task, "target", None), Tokens):
@@ -79,6 +79,13 @@ def spread(choice: Sequence[int], most: int) -> list[int]:
     """An even choice of at most so many."""
     at = np.unique(np.linspace(0, len(choice) - 1, min(most, len(choice))).round().astype(int))
     return [int(choice[i]) for i in at]
+
+
+def _mistake(split: Split, task: Any, i: int, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+    """What example i was and what was said of it, in units; its loss is that of training."""
+    own = torch.tensor([i])
+    said = task.mistakes(in_units(split, outputs, own), in_units(split, target, own))[0]
+    return {**said, "loss": task.losses(outputs, target).item()} if hasattr(split, "several") else said
 
 
 def _shown(split: Split, i: int, row: dict[str, Any]) -> dict[str, Any]:

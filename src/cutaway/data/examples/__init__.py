@@ -30,6 +30,7 @@ EXAMPLES = {
     for example in (
         Example("wine.csv", "178 wines, 13 measurements of each, and the cultivar", tables.wine),
         Example("visits.csv", "visits to a shop, hour by hour (made up)", tables.visits),
+        Example("shops.csv", "visits to four shops of different sizes, day by day (made up)", tables.shops),
         Example("scans/", "1 797 handwritten digits, in folders zero to nine", signals.scans),
         Example("docs.tsv", "2 400 sentences of documentation, and of which library", texts.docs),
         Example("help.txt", "3 000 plain sentences of documentation, blank lines between", texts.help_text),

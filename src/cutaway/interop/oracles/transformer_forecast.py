@@ -33,7 +33,7 @@ class PlainForecaster(nn.Module):
         layer = nn.TransformerEncoderLayer(
             c.dim, c.heads, c.ffn_dim or 4 * c.dim, c.dropout, "gelu", batch_first=True, norm_first=True
         )
-        layer.dropout = nn.Identity()  # within the feed-forward layer, where ours has none
+        layer.dropout = nn.Dropout(0.0)  # within the feed-forward layer, where ours has none
         layer.self_attn.dropout = 0.0
         self.drop = nn.Dropout(c.dropout)
         self.stack = nn.TransformerEncoder(layer, c.layers, nn.LayerNorm(c.dim), enable_nested_tensor=False)
@@ -59,7 +59,8 @@ class PlainForecaster(nn.Module):
         ahead = torch.full((length, length), -torch.inf, dtype=x.dtype).triu(1)
         z = self.stack(self.drop(torch.stack(rows)), mask=ahead)
         if not c.horizon:
-            return self.answer(z[:, -1] if c.pooling == "last" else z.sum(1) / length)
+            logits: Tensor = self.answer(z[:, -1] if c.pooling == "last" else z.sum(1) / length)
+            return logits
         answers = self.answer(z[:, c.steps :])  # (N, H, C)
         return torch.stack([(y * std + mean).reshape(-1) for y, (mean, std) in zip(answers, moved)])
 
