@@ -36,7 +36,8 @@ class DataSettings:
     missing: str = setting(
         "error",
         "rows without a target, and cells that are not numbers in a column of numbers: error names them, "
-        "drop leaves those rows out, fill treats those cells as missing",
+        "drop leaves those rows out, fill treats those cells as missing; of speech, recordings without a usable "
+        "transcript",
         choices=("error", "drop", "fill"),
     )
     scale: str = setting(
@@ -153,7 +154,9 @@ class DataSettings:
         None, "sample rate that audio is brought to, in hertz; auto takes its own", low=1000, high=192_000
     )
     n_mels: int = setting(64, "mel bands of a spectrogram", low=1, high=512)
-    seconds: float | None = setting(None, "seconds that audio is cut to; auto keeps it whole", low=0.01)
+    seconds: float | None = setting(
+        None, "seconds that audio is cut to, or with transcripts may last at most; auto keeps it whole", low=0.01
+    )
     frames: int = setting(16, "frames of a video that the model is shown, evenly chosen", low=1, high=4096)
     num_neighbors: tuple[int, ...] = setting(
         (),
