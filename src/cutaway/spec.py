@@ -18,7 +18,7 @@ class Answer:
     """What every target says of itself, unless it says otherwise."""
 
     order: ClassVar[str] = ""  # that its examples stand in and are split by, never at random: time, for one
-    written: ClassVar[bool] = False  # whether the answer is a sequence, which a model writes token by token
+    written: ClassVar[bool] = False  # whether the answer is a sequence, which a model writes
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -156,8 +156,24 @@ class Horizon(Answer):
         return self.steps * len(self.columns)
 
 
+@dataclass(frozen=True)
+class Transcript(Answer):
+    """A target that is what is said, as characters, without a word on when: token k + 1 is `alphabet[k]`, and token 0
+    is the blank, which stands for no character at all."""
+
+    written: ClassVar[bool] = True
+    alphabet: tuple[str, ...]  # the characters of the training transcripts, in the order of their code points
+    column: str = "transcript"
+    lower: bool = False  # whether transcripts are written in lower case
+
+    @property
+    def outputs(self) -> int:
+        """How many values the model's head gives at each frame: one for each character, and the blank's before them."""
+        return 1 + len(self.alphabet)
+
+
 Simple = Classes | Value  # one answer for a whole example
-Target = Simple | Tags | NextToken | Masked | Context | Tokens | Horizon
+Target = Simple | Tags | NextToken | Masked | Context | Tokens | Horizon | Transcript
 TARGETS: dict[str, type[Target]] = {
     "classes": Classes,
     "value": Value,
@@ -167,6 +183,7 @@ TARGETS: dict[str, type[Target]] = {
     "context": Context,
     "tokens": Tokens,
     "horizon": Horizon,
+    "transcript": Transcript,
 }
 
 
@@ -315,7 +332,7 @@ class AudioSpec:
     kind: ClassVar[str] = "audio"
     frames: int  # of the longest recording in training
     n_mels: int  # F, the frequencies of each frame
-    target: Simple
+    target: Simple | Transcript
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -84,10 +84,11 @@ def reject_flat(path: Path) -> None:
     for kind in (IMAGES, AUDIO, VIDEOS):
         files = [p for p in entries(path) if kind.fits(p)]
         if files:
+            speech = "; or, to learn what is said, write transcripts.tsv: file, tab, transcript" * (kind is AUDIO)
             raise DataError(
                 f"{path} holds {len(files):,} {kind.kind} file{'s' if len(files) > 1 else ''} and no class folders: "
                 "nothing says of which class each is.",
-                fix=f"Put them into one folder for each class, as in {path / 'cats' / files[0].name}.",
+                fix=f"Put them into one folder for each class, as in {path / 'cats' / files[0].name}{speech}.",
             )
 
 

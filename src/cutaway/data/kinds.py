@@ -101,7 +101,7 @@ KINDS = {
         "audio",
         "open_audio",
         "audio",
-        ("rate", "n_mels", "seconds", "workers"),
+        ("rate", "n_mels", "seconds", "workers", "missing", "lower"),
         {None: "preprocessing.AudioPreprocessing"},
     ),
     "video": Kind(

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import DataError, UnknownName, nearest
 from ..files import exists, reject_address
 from ..spec import ANY_SIZE, Classes, ImageSizes, Target, Value
+from .audio.transcripts import is_transcribed
 from .findings import alike_labels
 from .folders import entries, holds, reject_flat
 from .kinds import KINDS, reject_settings_for_others
@@ -27,7 +28,8 @@ OTHERWISE = {  # what a path stands for by itself, and as what else a setting re
 Targets = tuple[type[Target], ...]
 FORMS = (
     "a folder with one folder per class of images, audio (.wav), texts (.txt), videos or frames (or train/, val/, "
-    f"test/ of those); texts to learn the language of (.txt); a graph ({' and '.join(GRAPH_FILES)})"
+    "test/ of those); recordings (.wav) with transcripts.tsv; texts to learn the language of (.txt); a graph "
+    f"({' and '.join(GRAPH_FILES)})"
 )
 
 
@@ -134,6 +136,8 @@ def _kind_of_folder(path: Path) -> str:
     names = [p.name for p in entries(path) if p.is_file()]
     if set(GRAPH_FILES) & set(names) or any(n.startswith("ind.") or n.endswith(("_A.txt", ".graphml")) for n in names):
         return "graph"
+    if is_transcribed(path):
+        return "audio"
     found = holds(path)
     if found is None:
         reject_flat(path)

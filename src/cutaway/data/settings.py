@@ -35,8 +35,9 @@ class DataSettings:
     count: int | None = setting(None, "points in the plane: how many; auto as the set has it", low=20, high=100_000)
     missing: str = setting(
         "error",
-        "rows without a target, cells that are not numbers in a column of numbers, series of id= with too few steps: "
-        "error names them, drop leaves them out, fill treats those cells as missing",
+        "rows without a target, cells that are not numbers in a column of numbers, series of id= with too few steps, "
+        "recordings and images without a usable answer: error names them, drop leaves them out, fill treats those "
+        "cells as missing",
         choices=("error", "drop", "fill"),
     )
     scale: str = setting(
@@ -163,7 +164,9 @@ class DataSettings:
         None, "sample rate that audio is brought to, in hertz; auto takes its own", low=1000, high=192_000
     )
     n_mels: int = setting(64, "mel bands of a spectrogram", low=1, high=512)
-    seconds: float | None = setting(None, "seconds that audio is cut to; auto keeps it whole", low=0.01)
+    seconds: float | None = setting(
+        None, "seconds that audio is cut to, or with transcripts may last at most; auto keeps it whole", low=0.01
+    )
     frames: int = setting(16, "frames of a video that the model is shown, evenly chosen", low=1, high=4096)
     num_neighbors: tuple[int, ...] = setting(
         (),

@@ -21,6 +21,8 @@ METRICS = {
     "r2": ("R²", "number"),
     "mase": ("MASE", "number"),
     "token_error": ("token error rate", "fraction"),
+    "word_error": ("word error rate", "fraction"),
+    "character_error": ("character error rate", "fraction"),
     "bleu": ("BLEU", "number"),
     "sequence_error": ("sequences not exactly right", "fraction"),
     "span_precision": ("span precision", "fraction"),

@@ -65,6 +65,10 @@ class Network(nn.Module):
     special_tokens: ClassVar[bool] = False  # a text stands between two tokens, [CLS] and [SEP]
     joint_vocab: ClassVar[bool] = False  # one vocabulary for source and target
 
+    def output_frames(self, frames: Tensor) -> Tensor:
+        """How many frames it answers at, (n,), of recordings of so many frames, (n,): fewer where it takes strides."""
+        return frames
+
     # What views ask.
     block_passes: int = 1  # how often `forward` runs each of `blocks`
     over_frames: ClassVar[tuple[str, ...]] = ()  # patterns of attention that looks from frame to frame of a video

@@ -17,6 +17,7 @@ from ..views.run.forecast import forecast_views
 from ..views.run.making import curves, data, network, repeat
 from ..views.run.outcome import figure, metrics_rows, noun, result, trust, worst
 from ..views.run.scores import calibration, discrimination, importance
+from ..views.run.speech import words
 from ..views.run.values import residuals
 
 # Each document that can be absent, and what would be seen of it.
@@ -69,6 +70,8 @@ def _beyond(evaluation: dict[str, Any]) -> list[View]:
         views.append(samples(evaluation["samples"], split))
     if evaluation.get("translations"):
         views.append(translations(evaluation["translations"], split))
+    if evaluation.get("words"):
+        views.append(words(evaluation["words"], evaluation["worst"], split))
     return views
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from ..errors import SettingError
-from ..spec import Classes, Context, Horizon, Masked, NextToken, Spec, Tags, Target, Tokens, Value
+from ..spec import Classes, Context, Horizon, Masked, NextToken, Spec, Tags, Target, Tokens, Transcript, Value
 from .classification import Classification
 from .forecasting import Forecasting
 from .language import Language
@@ -17,6 +17,7 @@ from .metrics import Metric
 from .regression import Regression
 from .sequences import SequenceToSequence
 from .tagging import Tagging
+from .transcription import SpeechRecognition
 from .word_vectors import WordVectors
 
 KINDS: dict[type[Target], Any] = {
@@ -28,6 +29,7 @@ KINDS: dict[type[Target], Any] = {
     Context: WordVectors,
     Tokens: SequenceToSequence,
     Horizon: Forecasting,
+    Transcript: SpeechRecognition,
 }
 
 

@@ -19,7 +19,7 @@ from ..models.contract import contract_of
 from ..models.memory import reject_too_large
 from ..models.registry import Preset
 from ..settings import as_text, short
-from ..spec import Context, ImageSpec
+from ..spec import Context, ImageSpec, Transcript
 from ..tasks.task import Task
 from .evaluation import carries
 from .layers import NORMS, depths, frozen
@@ -72,6 +72,11 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
             raise SettingError(
                 f"{key}={short(as_text(value))} is for pairs of sequences, and this is {spec.kind} data: leave it out."
             )
+    if settings.length_penalty != usual.length_penalty and isinstance(spec.target, Transcript):
+        raise SettingError(
+            f"length_penalty={settings.length_penalty:g} is for pairs of sequences, and transcripts are not written "
+            "token by token: leave it out."
+        )
     if joint_vocab and not getattr(spec, "joint_vocab", True):
         raise SettingError(
             "joint_vocab=true cannot be: the two sides of this data are cut differently, and share no tokenizer. "

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.sets import IGNORED, Split
+from ..generation.ctc import transcribe
 from ..generation.decoding import decode
 from ..models.contract import Advances
 from ..spec import Tokens
@@ -44,10 +45,11 @@ def results_of(
     With `flip` outputs are the means of those for each image (N, C, H, W) and for its mirror image. A task with a
     `keep` is asked what of a batch's outputs to keep; sequences of different lengths are padded, with NaN and with
     targets that are ignored. With `decodes` a task that asks for it is given the sequences that the model writes by
-    itself too, with so many `num_beams` and that `length_penalty` (`generation.decoding`). `tokens` bounds a
-    batch as in `batches_in_order`. `ticked` is told how many examples each batch held. The outputs of models that
-    predict tokens are held for some texts at a time. The model is left in the mode that it was in, each layer in its
-    own: a frozen batch norm answers as in evaluation while the others learn.
+    itself too, with so many `num_beams` and that `length_penalty` (`generation.decoding`); one that transcribes is
+    given what is read out of the outputs, by greedy search unless it `decodes`. `tokens` bounds a batch as in
+    `batches_in_order`. `ticked` is told how many examples each batch held. The outputs of models that predict tokens
+    are held for some texts at a time. The model is left in the mode that it was in, each layer in its own: a frozen
+    batch norm answers as in evaluation while the others learn.
     """
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -69,6 +71,8 @@ def results_of(
                 answer = _precise(answer)
                 if flip:
                     answer = (answer + _precise(model(inputs[0].flip(3), *inputs[1:]))) / 2
+                if getattr(task, "transcribes", False):
+                    own = (transcribe(answer.float().log_softmax(2), num_beams if decodes else 1),)
                 if keep is not None and words is None:
                     answer = keep(answer, target, *own)
             outputs.append(answer.cpu())

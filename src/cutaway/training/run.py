@@ -27,9 +27,10 @@ from ..interop.word_vectors import Vectors
 from ..models.registry import preset
 from ..models.saving import load_model
 from ..settings import build, keys
-from ..spec import ANY_SIZE, Context, ImageSizes, Masked, Value
+from ..spec import ANY_SIZE, Context, ImageSizes, Masked, Transcript, Value
 from ..tasks.metrics import Metric
 from ..tasks.task import Task, task_for
+from .crowded import leave_out_crowded, reject_crowded
 from .evaluation import Results, results_of
 from .placement import Placement, find_place
 from .schemas import read_run, source_of
@@ -102,6 +103,8 @@ class Run:
         sizes = ImageSizes(**about["image_sizes"]) if about.get("image_sizes") else ANY_SIZE
         data = open_data(source, build(DataSettings, given), sizes, preset(self.about["model"]).targets)
         self.reject_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
+        if isinstance(data.spec.target, Transcript):
+            leave_out_crowded(self.model, data, given.get("missing", "error"))
         return data
 
     def with_own_tokenizer(self, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,6 +146,8 @@ class Run:
             split = self._prepared_anew(open_data(source, DataSettings()))
         else:
             split = self.preprocessing.labelled(source)
+            if isinstance(self.spec.target, Transcript):
+                reject_crowded(self.model, split)
         assert split.target is not None, "labelled splits have targets"
         return self.task.metrics(*self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty))
 
@@ -282,7 +287,11 @@ class Run:
             )
 
     def _reject_beams(self, num_beams: int | None, length_penalty: float | None) -> None:
-        """Raise SettingError for settings of decoding, where the run decodes nothing."""
+        """Raise SettingError for settings of decoding, where the run decodes nothing, or has no such setting."""
+        if length_penalty is not None and isinstance(self.spec.target, Transcript):
+            raise SettingError(
+                "length_penalty is for pairs of sequences, and this run writes transcripts: leave it out."
+            )
         if (num_beams is not None or length_penalty is not None) and not self.spec.target.written:
             raise SettingError(
                 f"num_beams and length_penalty are for runs that learned pairs of sequences, and this one learned the "

@@ -38,6 +38,7 @@ VIEWS = (
     "positions",
     "embeddings",
     "gates",
+    "alignment",
     "graph",
     "attribution",
     "gradients",

@@ -7,6 +7,7 @@ from .run.classes import confusion, per_class
 from .run.documents import read_documents
 from .run.forecast import forecast_views
 from .run.outcome import metrics_rows, result, worst
+from .run.speech import words
 from .run.values import residuals
 from .subject import Subject
 
@@ -43,6 +44,8 @@ def view(subject: Subject) -> View:
         parts += forecast_views(evaluation["forecast"])
     if evaluation.get("values"):
         parts.append(residuals(evaluation["values"], evaluation["count"]))
+    if evaluation.get("words"):
+        parts.append(words(evaluation["words"], evaluation["worst"], evaluation["split"]))
     parts.append(worst(documents.run, evaluation))
     drawings: list[Drawing] = [drawing for part in parts for drawing in part["drawings"]]
     return View(

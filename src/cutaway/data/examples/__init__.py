@@ -38,6 +38,7 @@ EXAMPLES = {
         Example("topics.tsv", "600 others, and what each is about (made up)", days.topics),
         Example("dates.tsv", "3 000 dates as people write them, and in ISO 8601 (made up)", texts.dates),
         Example("sounds/", "the tones of a telephone's keys on a noisy line (made up)", signals.sounds),
+        Example("spelled/", "numbers dialled key by key on a noisy line, and which (made up)", signals.spelled),
         Example("videos/", "handwritten digits that move left, right, up or down (made up)", signals.videos),
         Example("graph/", "the 34 members of a karate club that split, and who met whom", tables.karate),
         Example("photographs/", "two images in every form that people's folders hold (made up)", photographs.whole),

@@ -167,6 +167,7 @@ LAWS: Mapping[str, Laws] = {
     "cnn_attention": (*LOOKS, ZERO_LOOKS),
     "airbench": ((r".*conv\d\.weight", _airbench), (r"whiten\.bias", NONE)),
     "cnn_lstm": ((r"lstm\..*", CELLS),),
+    "ctc_conv_gru": ((r"rnn\..*", CELLS),),
     "rnn": ((r"(rnn|decoder)\..*", CELLS),),
     "gru": ((r"(rnn|decoder)\..*", CELLS),),
     "lstm": (

@@ -109,6 +109,14 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "cnn-attention": {"widths": (48, 96, 192), "heads": 4},
     "airbench94": {"widths": (64, 256, 256)},
     "cnn1d": {"channels": 25},
+    "ctc-conv-gru": {
+        "channels": (128, 128),
+        "kernel": 11,
+        "strides": (2, 2),
+        "hidden_dim": 128,
+        "layers": 1,
+        "dropout": 0.1,
+    },
     "cnn-lstm": {
         "channels": (16, 32, 64),
         "grid": 3,
