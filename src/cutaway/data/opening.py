@@ -9,9 +9,10 @@ from typing import Any
 
 from ..errors import DataError, UnknownName, nearest
 from ..files import exists, reject_address
-from ..spec import ANY_SIZE, Classes, ImageSizes, Target, Value
+from ..spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
 from .findings import alike_labels
 from .folders import entries, holds, reject_flat
+from .images.masks import are_masks
 from .kinds import KINDS, reject_settings_for_others
 from .named.opening import NAMED, open_named
 from .sets import DataSet
@@ -27,7 +28,7 @@ OTHERWISE = {  # what a path stands for by itself, and as what else a setting re
 Targets = tuple[type[Target], ...]
 FORMS = (
     "a folder with one folder per class of images, audio (.wav), texts (.txt), videos or frames (or train/, val/, "
-    f"test/ of those); texts to learn the language of (.txt); a graph ({' and '.join(GRAPH_FILES)})"
+    f"test/ of those); images/ and masks/; texts to learn the language of (.txt); a graph ({' and '.join(GRAPH_FILES)})"
 )
 
 
@@ -134,7 +135,7 @@ def _kind_of_folder(path: Path) -> str:
     names = [p.name for p in entries(path) if p.is_file()]
     if set(GRAPH_FILES) & set(names) or any(n.startswith("ind.") or n.endswith(("_A.txt", ".graphml")) for n in names):
         return "graph"
-    found = holds(path)
+    found = "image" if are_masks(path, (Mask,)) else holds(path)
     if found is None:
         reject_flat(path)
         raise DataError(f"{path} is a folder that holds no kind of data that can be read.", fix=f"Give {FORMS}.")
