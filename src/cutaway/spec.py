@@ -73,6 +73,20 @@ class Tags(Answer):
         return len(self.names)
 
 
+@dataclass(frozen=True)
+class Mask(Answer):
+    """A target for each pixel of an image: one of `names`, the ground first, or `ignored` where none is known."""
+
+    names: tuple[str, ...]
+    column: str = "mask"
+    ignored: int = 255  # the value of a pixel that is not labelled
+
+    @property
+    def outputs(self) -> int:
+        """How many values the model's head gives at each pixel: one for each class."""
+        return len(self.names)
+
+
 class OfTokens(Answer):
     """A target of tokens."""
 
@@ -173,11 +187,12 @@ class Transcript(Answer):
 
 
 Simple = Classes | Value  # one answer for a whole example
-Target = Simple | Tags | NextToken | Masked | Context | Tokens | Horizon | Transcript
+Target = Simple | Tags | NextToken | Masked | Context | Tokens | Horizon | Transcript | Mask
 TARGETS: dict[str, type[Target]] = {
     "classes": Classes,
     "value": Value,
     "tags": Tags,
+    "mask": Mask,
     "next": NextToken,
     "masked": Masked,
     "context": Context,
@@ -209,7 +224,7 @@ class ImageSpec:
     channels: int
     height: int
     width: int
-    target: Simple
+    target: Simple | Mask
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ TRY = {
     "days.txt": "train gru days.txt tokenizer=words epochs=3",
     "topics.tsv": "train textcnn topics.tsv text=text target=topic",
     "dates.tsv": "train seq2seq-gru dates.tsv pairs=true",
+    "masks/": "train unet-small masks/",
     "sounds/": "train gru sounds/",
     "spelled/": "train ctc-conv-gru spelled/",
     "videos/": "train cnn-lstm videos/ image_size=24",

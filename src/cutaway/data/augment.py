@@ -18,10 +18,11 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from ..errors import SettingError
-from ..spec import ImageSpec, Spec
+from ..spec import ImageSpec, Mask, Spec
 from .sets import Augment
 from .settings import DataSettings
 
+CUT = "blanks a part of an image, whose classes would still be asked for"
 GREY_WEIGHTS = (0.299, 0.587, 0.114)  # of red, green, blue in luma, ITU-R BT.601
 
 
@@ -46,6 +47,8 @@ def make_augment(
             steps.append(lambda x, g: color_jitter(x, settings.color_jitter, mean, std, g))
         if settings.cutout:
             steps.append(lambda x, g: cutout(x, settings.cutout, g))
+    if isinstance(spec.target, Mask):
+        return _with_masks(settings, steps, spec.target.ignored)
     if not steps and not settings.mixup:
         return None
     classes = len(spec.target.classes) or None
@@ -55,6 +58,30 @@ def make_augment(
             inputs = step(inputs, generator)
         if settings.mixup:
             inputs, target = mixup(inputs, target, settings.mixup, classes, generator)
+        return inputs, target
+
+    return augment
+
+
+def _with_masks(
+    settings: DataSettings, steps: Sequence[Callable[[Tensor, Generator], Tensor]], ignored: int
+) -> Augment | None:
+    """What varies images (N, C, H, W) with masks (N, H, W): what moves an image moves its mask, `ignored` where nothing
+    came from the image."""
+    for key, why in (("mixup", "blends images, and no pixel of a blend has one class"), ("cutout", CUT)):
+        if value := getattr(settings, key):
+            raise SettingError(f"{key}={value:g} {why}: leave it out; flip, crop and color_jitter are for masks too.")
+    if not steps:
+        return None
+    moving = bool(settings.flip) + bool(settings.crop)  # the first steps
+
+    def augment(inputs: Tensor, target: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
+        both = torch.cat([inputs, (target.to(inputs.dtype) - ignored)[:, None]], 1)  # 0, which pads, is `ignored`
+        for step in steps[:moving]:
+            both = step(both, generator)
+        inputs, target = _like(both[:, :-1], inputs), (both[:, -1] + ignored).round().to(target.dtype)
+        for step in steps[moving:]:
+            inputs = step(inputs, generator)
         return inputs, target
 
     return augment

@@ -51,9 +51,9 @@ KINDS = {
         "images",
         "open_folder",
         "images",
-        (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup"),
-        {None: "preprocessing.ImagePreprocessing"},
-        asks=("sizes",),
+        (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup", "missing"),
+        {None: "preprocessing.ImagePreprocessing", "masks": "mask_preprocessing.MaskPreprocessing"},
+        asks=("sizes", "targets"),
     ),
     "text": Kind(
         "text",

@@ -9,10 +9,11 @@ from typing import Any
 
 from ..errors import DataError, UnknownName, nearest
 from ..files import exists, reject_address
-from ..spec import ANY_SIZE, Classes, ImageSizes, Target, Value
+from ..spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
 from .audio.transcripts import is_transcribed
 from .findings import alike_labels
 from .folders import entries, holds, reject_flat
+from .images.masks import are_masks
 from .kinds import KINDS, reject_settings_for_others
 from .named.opening import NAMED, open_named
 from .sets import DataSet
@@ -28,8 +29,8 @@ OTHERWISE = {  # what a path stands for by itself, and as what else a setting re
 Targets = tuple[type[Target], ...]
 FORMS = (
     "a folder with one folder per class of images, audio (.wav), texts (.txt), videos or frames (or train/, val/, "
-    "test/ of those); recordings (.wav) with transcripts.tsv; texts to learn the language of (.txt); a graph "
-    f"({' and '.join(GRAPH_FILES)})"
+    "test/ of those); images/ and masks/; recordings (.wav) with transcripts.tsv; texts to learn the language of "
+    f"(.txt); a graph ({' and '.join(GRAPH_FILES)})"
 )
 
 
@@ -138,7 +139,7 @@ def _kind_of_folder(path: Path) -> str:
         return "graph"
     if is_transcribed(path):
         return "audio"
-    found = holds(path)
+    found = "image" if are_masks(path, (Mask,)) else holds(path)
     if found is None:
         reject_flat(path)
         raise DataError(f"{path} is a folder that holds no kind of data that can be read.", fix=f"Give {FORMS}.")

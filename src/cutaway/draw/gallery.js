@@ -5,11 +5,11 @@ import { canvas, lined, shorten, svg } from "./dom.js";
 
 /**
  * @typedef {{ name: string, image: string | null, words: string, note: string, lines: string[] }} Item
- * @typedef {{ title: string, items: Item[] }} Gallery
+ * @typedef {{ title: string, items: Item[], size?: [number, number] }} Gallery `size`: of an image, width and height
  */
 
 const TOP = 34;
-const IMAGE = 96; // pixels: as large as images come, so that they are shown pixel by pixel
+const IMAGE = [96, 96]; // pixels: as large as images come, so that they are shown pixel by pixel
 const LINES = 5; // of an example's columns that are shown; its tip has them all
 const WORDS = 4; // lines of what was made of it
 
@@ -17,12 +17,12 @@ const WORDS = 4; // lines of what was made of it
  * @param {Gallery} spec @param {number} width
  * @returns {import("./explore.js").Drawn}
  */
-export function gallery({ title, items }, width) {
+export function gallery({ title, items, size = [IMAGE[0], IMAGE[1]] }, width) {
   const illustrated = items.some((item) => item.image);
-  const side = illustrated ? IMAGE : 164; // the least width of an example
+  const [side, tall] = illustrated ? size : [164, 0]; // the least width of an example, and how high its image is
   const columns = Math.max(1, Math.floor((width + 20) / (side + 20)));
   const room = illustrated ? side : (width + 20) / columns - 20;
-  const body = illustrated ? side + 6 : 4;
+  const body = illustrated ? tall + 6 : 4;
   const said = items.map((item) => lined(item.words, room - 4, WORDS, 13, 600));
   const told = items.map((item) => (illustrated ? [] : shown(item.lines, room)));
   const words = Math.max(1, ...said.map((lines) => lines.length)) * 17;
@@ -37,9 +37,9 @@ export function gallery({ title, items }, width) {
     const small = [item.name, ...(item.note ? [item.note] : []), ...told[i]];
     return [
       illustrated
-        ? svg("rect", { class: "mat", x, y, width: side, height: side })
+        ? svg("rect", { class: "mat", x, y, width: side, height: tall })
         : svg("line", { class: "axis", x1: x, x2: x + room, y1: y, y2: y }),
-      image(item, x, y, side),
+      image(item, x, y, side, tall),
       ...said[i].map((line, k) => svg("text", { class: "name strong", x, y: y + body + 16 + k * 17 }, line)),
       ...small.map((line, k) => {
         return svg("text", { class: "tick", x, y: y + body + 17 + words + k * 17 }, shorten(line, room, 12));
@@ -61,9 +61,9 @@ function shown(columns, room) {
 
 /**
  * The image, where there is one that lies in the page itself.
- * @param {Item} item @param {number} x @param {number} y @param {number} side
+ * @param {Item} item @param {number} x @param {number} y @param {number} side @param {number} tall
  */
-function image(item, x, y, side) {
+function image(item, x, y, side, tall) {
   if (!item.image?.startsWith("data:image/")) return null;
-  return svg("image", { class: "picture", href: item.image, x, y, width: side, height: side });
+  return svg("image", { class: "picture", href: item.image, x, y, width: side, height: tall });
 }

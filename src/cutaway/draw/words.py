@@ -28,6 +28,8 @@ METRICS = {
     "span_precision": ("span precision", "fraction"),
     "span_recall": ("span recall", "fraction"),
     "span_f1": ("span F1", "fraction"),
+    "mean_iou": ("mean IoU", "fraction"),
+    "pixel_accuracy": ("pixel accuracy", "fraction"),
     "bits_per_token": ("bits a token", "number"),
 }
 

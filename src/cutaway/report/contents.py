@@ -15,6 +15,7 @@ from ..views.run.documents import Documents
 from ..views.run.examples import samples, translations
 from ..views.run.forecast import forecast_views
 from ..views.run.making import curves, data, network, repeat
+from ..views.run.masks import masks
 from ..views.run.outcome import figure, metrics_rows, noun, result, trust, worst
 from ..views.run.scores import calibration, discrimination, importance
 from ..views.run.speech import words
@@ -42,6 +43,8 @@ def describe(documents: Documents) -> Page:
         views.append(curves(run, metrics))
     if evaluation and evaluation.get("classes"):
         views += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["split"])]
+    if evaluation and evaluation.get("masks"):
+        views.append(masks(evaluation["masks"], evaluation["split"]))
     if evaluation and evaluation.get("forecast"):
         views += forecast_views(evaluation["forecast"])
     if evaluation and evaluation.get("values"):

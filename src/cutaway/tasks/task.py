@@ -8,13 +8,14 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from ..errors import SettingError
-from ..spec import Classes, Context, Horizon, Masked, NextToken, Spec, Tags, Target, Tokens, Transcript, Value
+from ..spec import Classes, Context, Horizon, Mask, Masked, NextToken, Spec, Tags, Target, Tokens, Transcript, Value
 from .classification import Classification
 from .forecasting import Forecasting
 from .language import Language
 from .masked import MaskedLanguage
 from .metrics import Metric
 from .regression import Regression
+from .segmentation import Segmentation
 from .sequences import SequenceToSequence
 from .tagging import Tagging
 from .transcription import SpeechRecognition
@@ -24,6 +25,7 @@ KINDS: dict[type[Target], Any] = {
     Classes: Classification,
     Value: Regression,
     Tags: Tagging,
+    Mask: Segmentation,
     NextToken: Language,
     Masked: MaskedLanguage,
     Context: WordVectors,
@@ -41,7 +43,7 @@ class Task(Protocol):
 
     A task of sequences has a method `keep(outputs, target)` too: what evaluation keeps of a batch's outputs, which may
     be very many. Its metrics, details, predictions and mistakes are then given what was kept, (n, …), padded with NaN,
-    and `quick` gives the loss as well.
+    and `quick` gives the loss as well. Where targets are large too, `keep_target(target)` is what is kept of them.
     """
 
     name: str

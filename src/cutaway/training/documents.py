@@ -22,7 +22,7 @@ from ..settings import as_text
 from ..tasks.separability import linearly_separable
 from . import shown
 from .checkpoint import State
-from .evaluation import results_of
+from .evaluation import at_once, results_of
 from .loop import CONVERGED
 from .prepared import Prepared
 from .same import instructions
@@ -93,7 +93,7 @@ def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
     """The document evaluation.json: metrics, details, the worst mistakes and other examples of one split."""
     split, task = ready.data.splits[name], ready.task
     assert split.target is not None
-    size = ready.settings.eval_batch_size or 256
+    size = at_once(ready.settings.eval_batch_size, ready.data.spec)
     outputs, target = results_of(
         ready.model,
         split,
@@ -117,7 +117,7 @@ def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
         "baseline": task.baseline(train_target, target),
         **(task.beside(outputs, ready.data.splits["train"], split) if hasattr(task, "beside") else {}),
         **shown.details(ready, split, outputs, target),
-        **shown.examples(split, task, outputs, target),
+        **shown.examples(split, task, outputs, target, shown.masked(ready, split)),
     }
 
 

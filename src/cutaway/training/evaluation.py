@@ -12,10 +12,13 @@ from ..data.sets import IGNORED, Split
 from ..generation.ctc import transcribe
 from ..generation.decoding import decode
 from ..models.contract import Advances
-from ..spec import Tokens
+from ..spec import ImageSpec, Mask, Spec, Tokens
 from ..tasks.task import Task
 from .placement import Placement
 from .tokens import words_of
+
+AT_ONCE = 256  # examples that are evaluated together
+PIXELS = 1 << 20  # and pixels, where each has an answer
 
 
 class Results(NamedTuple):
@@ -53,7 +56,7 @@ def results_of(
     """
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
-    keep = getattr(task, "keep", None)
+    keep, keep_target = getattr(task, "keep", None), getattr(task, "keep_target", None)
     words = words_of(model, task)
     plan = batches_in_order(split, batch_size, tokens)
     state, outputs, targets = None, [], []
@@ -70,19 +73,28 @@ def results_of(
                     answer = model(*inputs)
                 answer = _precise(answer)
                 if flip:
-                    answer = (answer + _precise(model(inputs[0].flip(3), *inputs[1:]))) / 2
+                    mirrored = _precise(model(inputs[0].flip(3), *inputs[1:]))
+                    answer = (answer + (mirrored.flip(3) if mirrored.ndim == 4 else mirrored)) / 2
                 if getattr(task, "transcribes", False):
                     own = (transcribe(answer.float().log_softmax(2), num_beams if decodes else 1),)
                 if keep is not None and words is None:
                     answer = keep(answer, target, *own)
             outputs.append(answer.cpu())
-            targets.append(target.cpu())
+            targets.append((keep_target(target) if keep_target and target.ndim == 3 else target).cpu())
             ticked(len(target))
     finally:
         for module, training in modes:
             module.training = training
     places = torch.split(torch.cat(plan).argsort().argsort(), [len(batch) for batch in plan])
     return Results(_joined(outputs, places, float("nan")), _joined(targets, places, IGNORED))
+
+
+def at_once(asked: int | None, spec: Spec, usual: int = AT_ONCE) -> int:
+    """How many examples are evaluated together: what is asked for, else the usual number, and fewer where they are
+    large images and each of their pixels has an answer."""
+    if asked or not isinstance(spec, ImageSpec) or not isinstance(spec.target, Mask):
+        return asked or usual
+    return max(1, min(usual, PIXELS // (spec.height * spec.width)))
 
 
 def batches_in_order(split: Split, batch_size: int, tokens: int = 0) -> list[Tensor]:

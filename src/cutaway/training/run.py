@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from .. import spec as specs
+from ..data.images.mask_preprocessing import MaskPreprocessing
+from ..data.images.masks import palette
 from ..data.named.opening import NAMED
 from ..data.opening import open_data, reject_object
 from ..data.preprocessing import preprocessing_from_json
@@ -27,11 +30,11 @@ from ..interop.word_vectors import Vectors
 from ..models.registry import preset
 from ..models.saving import load_model
 from ..settings import build, keys
-from ..spec import ANY_SIZE, Context, ImageSizes, Masked, Transcript, Value
+from ..spec import ANY_SIZE, Context, ImageSizes, Mask, Masked, Transcript, Value
 from ..tasks.metrics import Metric
 from ..tasks.task import Task, task_for
 from .crowded import leave_out_crowded, reject_crowded
-from .evaluation import Results, results_of
+from .evaluation import Results, at_once, results_of
 from .placement import Placement, find_place
 from .schemas import read_run, source_of
 
@@ -159,7 +162,7 @@ class Run:
         theirs, ours, split = data.spec.target, self.spec.target, data.splits["test"]
         examples = [split.image(i) or split.row(i) for i in range(len(split))]
         assert split.target is not None, "named sets have targets"
-        if data.spec.kind not in ("table", "image"):
+        if data.spec.kind not in ("table", "image") or isinstance(theirs, Mask):
             raise DataError(f"{data.name} is named {data.spec.kind} data: name a path to evaluate on other data.")
         if data.spec.kind != self.spec.kind or type(theirs) is not type(ours) or None in examples:
             raise DataError(
@@ -214,6 +217,23 @@ class Run:
             rows[i] = dict.fromkeys(rows[i], "")
         return [{"input": split.name(i), **row} for i, row in enumerate(rows)]
 
+    def masks(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image]]:
+        """The name of each image and the mask that the model says, as large as the image and with a palette; pixels
+        that the network was not shown are `ignored`. Raises DataError where the run learned no masks."""
+        preprocessing = self.preprocessing
+        if not isinstance(preprocessing, MaskPreprocessing):
+            raise DataError(f"{self.folder} is a run that learned the {self.spec.target.column}, and no masks.")
+        split, model = preprocessing.examples(sources), self.place.model(self.model, learns=False)
+        for i in range(len(split)):
+            batch = next(iter(split.batches([torch.tensor([i])])))
+            with torch.no_grad():
+                said = model(*self.place.batch(batch)[0])[0].argmax(0)  # (H, W)
+            width, height = split.image(i).size
+            restored = preprocessing.restored(said.to(torch.uint8).cpu().numpy(), (height, width))
+            image = Image.fromarray(restored, "P")
+            image.putpalette(palette())
+            yield split.name(i), image
+
     @property
     def vectors(self) -> Vectors:
         """The word vectors that the run learned. Raises DataError where it learned none."""
@@ -264,7 +284,7 @@ class Run:
             model,
             split,
             self.place,
-            256,
+            at_once(None, self.spec),
             self.task,
             flip=settings.get("tta", False),
             decodes=decodes,

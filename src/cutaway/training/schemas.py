@@ -79,6 +79,7 @@ CURVE = {
 }  # fmt: skip
 BIN = {"bin": int, "count": int, "said": NUMBER, "was": NUMBER}
 CLASS = {"name": str, "count": int, "precision": METRIC, "recall": METRIC, "f1": METRIC}
+OF_MASKS = {"name": str, "pixels": int, "images": int, "iou": METRIC}
 EVALUATION = {
     "split": str,
     "count": int,
@@ -91,6 +92,7 @@ EVALUATION = {
     "samples?": [SAMPLE],
     "signatures?": {...: str},
     "classes?": {"names": [str], "per_class": [CLASS], "confusion?": [[int]], "cells?": [[str | int]]},
+    "masks?": {"names": [str], "confusion": [[int]], "per_class": [OF_MASKS]},
     "discrimination?": {"of": int, "examples": int, "score": str, "classes": [CURVE, ...]},
     "calibration?": {
         "of?": str, "examples": int, "brier": NUMBER, "error": SURE,

@@ -55,7 +55,7 @@ class TrainSettings:
     loss: str | None = setting(
         None,
         "the loss, where it is not the model's or the task's own",
-        choices=("cross_entropy", "perceptron", "map", "mse", "half_squared_error", "mae"),
+        choices=("cross_entropy", "perceptron", "map", "mse", "half_squared_error", "mae", "dice"),
     )
     label_smoothing: float = setting(
         0.0, "label smoothing: fraction of the target spread over all classes", low=0.0, high=0.99

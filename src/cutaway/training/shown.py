@@ -6,14 +6,18 @@ Each is computed once, as training ends, of an even choice where there is much; 
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from PIL import Image
+from torch import Tensor, nn
 
+from ..data.images.mask_preprocessing import MaskPreprocessing
+from ..data.images.masks import beside, overlaid
 from ..data.sets import Batch, Split, TensorSplit, in_units
 from ..data.tables.preprocessing import TablePreprocessing
 from ..data.text.running_preprocessing import Reading
@@ -29,15 +33,19 @@ from .prepared import Prepared
 
 MISTAKES, RIGHT, PAIRS = 24, 12, 12
 IMAGE_SIDE = 96  # pixels of an image in the report
+PANELS = 3  # of an image with masks: it alone, under its mask, under the model's
 SAMPLES, PROMPT, WRITTEN = 3, 32, 160  # texts, and tokens of each: given and written
 WORK = 4e11  # multiply-adds that samples may take: few seconds on a CPU
 TEMPERATURE = 0.8
 AT_A_TIME = 4096  # examples that are put into words, or that the model answers, at once
 
 
-def examples(split: Split, task: Any, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+def examples(
+    split: Split, task: Any, outputs: Tensor, target: Tensor, picture: Callable[[int], Image.Image | None] | None = None
+) -> dict[str, Any]:
     """The worst mistakes and, beside them, examples that were got right, an even choice over the split; where an
-    example is not simply right or wrong, those with the smallest loss. Words are made of some examples at a time."""
+    example is not simply right or wrong, those with the smallest loss. Words are made of some examples at a time.
+    `picture` shows an example, where that is not its image as it was given."""
     worst: list[tuple[float, int]] = []  # (loss, example)
     best: list[tuple[float, int]] = []
     right: list[int] = []
@@ -54,7 +62,9 @@ def examples(split: Split, task: Any, outputs: Tensor, target: Tensor) -> dict[s
         beside = sorted(i for _, i in best)
 
     def shown(which: Sequence[int]) -> list[dict[str, Any]]:
-        return [_shown(split, i, _mistake(split, task, i, outputs[i : i + 1], target[i : i + 1])) for i in which]
+        rows = ((i, _mistake(split, task, i, outputs[i : i + 1], target[i : i + 1])) for i in which)
+        wide = PANELS if picture else 1
+        return [_shown(split, i, row, (picture or split.image)(i), wide) for i, row in rows]
 
     found = {"worst": shown([i for _, i in worst]), "right": shown(beside)}
     if isinstance(getattr(task, "target", None), Tokens):
@@ -88,12 +98,41 @@ def _mistake(split: Split, task: Any, i: int, outputs: Tensor, target: Tensor) -
     return {**said, "loss": task.losses(outputs, target).item()} if hasattr(split, "several") else said
 
 
-def _shown(split: Split, i: int, row: dict[str, Any]) -> dict[str, Any]:
-    """An example with what a person needs to see of it."""
-    image = split.image(i)
+def masked(ready: Prepared, split: Split) -> Callable[[int], Image.Image | None] | None:
+    """Where masks are learned, what shows an example: the image, the image under its mask, and under the model's."""
+    preprocessing = ready.data.preprocessing
+    if not isinstance(preprocessing, MaskPreprocessing):
+        return None
+
+    def picture(i: int) -> Image.Image:
+        batch = next(iter(split.batches([torch.tensor([i])])))
+        with resting(ready.model), torch.no_grad():
+            logits = ready.model(*ready.place.batch(batch)[0])  # (1, K, H, W)
+        said = logits[0].argmax(0).to(torch.uint8).cpu().numpy()
+        image = preprocessing.seen(batch.inputs[0])[0]
+        actual = batch.target[0].numpy()
+        return beside([image, *(overlaid(image, mask, preprocessing.target.ignored) for mask in (actual, said))])
+
+    return picture
+
+
+@contextlib.contextmanager
+def resting(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode, each layer back in its own afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _shown(split: Split, i: int, row: dict[str, Any], image: Image.Image | None, wide: int) -> dict[str, Any]:
+    """An example with what a person needs to see of it; `wide` is how many images stand beside each other in one."""
     source = None
     if image is not None:
-        image.thumbnail((IMAGE_SIDE, IMAGE_SIDE))
+        image.thumbnail((IMAGE_SIDE * wide, IMAGE_SIDE))
         buffer = io.BytesIO()
         image.save(buffer, format="PNG")
         source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

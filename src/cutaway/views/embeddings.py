@@ -180,7 +180,9 @@ def _features(subject: Subject) -> Tensor:
 
 
 def _flat(subject: Subject, x: Tensor, start: int) -> Tensor:
-    """(n, T, dim) to its mean over real places, (n, dim)."""
+    """(n, T, dim) or (n, dim, H, W) to its mean over real places, (n, dim)."""
+    if x.ndim == 4:  # what is seen at each place of an image
+        return x.mean((2, 3))
     if x.ndim != 3:
         return x.flatten(1)
     size, real = x.shape[:2], None

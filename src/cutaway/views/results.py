@@ -6,6 +6,7 @@ from ..draw.description import Drawing, View, table
 from .run.classes import confusion, per_class
 from .run.documents import read_documents
 from .run.forecast import forecast_views
+from .run.masks import masks
 from .run.outcome import metrics_rows, result, worst
 from .run.speech import words
 from .run.values import residuals
@@ -40,6 +41,8 @@ def view(subject: Subject) -> View:
     parts: list[View] = []
     if evaluation.get("classes"):
         parts += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["split"])]
+    if evaluation.get("masks"):
+        parts.append(masks(evaluation["masks"], evaluation["split"]))
     if evaluation.get("forecast"):
         parts += forecast_views(evaluation["forecast"])
     if evaluation.get("values"):

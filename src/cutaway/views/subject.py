@@ -141,6 +141,7 @@ class Subject:
         outputs = answers_of(self.model(*self.inputs))[0]
         if self.task is not None and self.target is not None:
             return self.task.loss(outputs, self.target) / self.task.count(self.target)
+        outputs = outputs.movedim(1, -1) if outputs.ndim == 4 else outputs  # (N, H, W, K)
         flat = outputs.flatten(0, -2) if outputs.ndim > 1 else outputs[:, None]
         generator = torch.Generator().manual_seed(0)
         if flat.shape[1] == 1:

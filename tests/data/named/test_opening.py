@@ -25,6 +25,7 @@ from cutaway.spec import (
     Classes,
     Horizon,
     ImageSizes,
+    Mask,
     NextToken,
     SeriesSpec,
     TableSpec,
@@ -37,6 +38,7 @@ BUILT_IN = [name for name, named in NAMED.items() if not named.files]
 
 
 TASKS = {
+    "semantic segmentation": Mask,
     "classification": Classes,
     "regression": Value,
     "tagging": Tags,
@@ -122,7 +124,8 @@ def test_sets_without_files_are_always_there(name: str, nowhere: Path) -> None:
         if data.spec.kind in ("table", "image"):
             assert batch.inputs[0].shape == (len(split), *data.spec.shape)
         assert torch.isfinite(batch.inputs[0]).all()
-        assert batch.target.shape == (len(split),)
+        dense = batch.inputs[0].shape[2:] if isinstance(data.spec.target, Mask) else ()
+        assert batch.target.shape == (len(split), *dense)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import FileError
-from . import days, photographs, signals, tables, texts
+from . import days, masks, photographs, signals, tables, texts
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ EXAMPLES = {
         Example("days.txt", "3 000 sentences of everyday life (made up)", days.days),
         Example("topics.tsv", "600 others, and what each is about (made up)", days.topics),
         Example("dates.tsv", "3 000 dates as people write them, and in ISO 8601 (made up)", texts.dates),
+        Example("masks/", "900 scenes of handwritten digits, and which digit each pixel is of", masks.masks),
         Example("sounds/", "the tones of a telephone's keys on a noisy line (made up)", signals.sounds),
         Example("spelled/", "numbers dialled key by key on a noisy line, and which (made up)", signals.spelled),
         Example("videos/", "handwritten digits that move left, right, up or down (made up)", signals.videos),

@@ -11,11 +11,13 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ...spec import Classes, ImageSizes, ImageSpec
+from ...spec import Classes, ImageSizes, ImageSpec, Mask
 from ..assembly import Origin, assemble
+from ..kinds import reject_changed
 from ..sets import Batch, DataSet, Split, TensorSplit
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, straddle_note
+from .mask_preprocessing import MaskPreprocessing, MaskSplit
 from .preprocessing import ImagePreprocessing, fit_preprocessing
 from .reading import Pixels, as_image
 
@@ -44,6 +46,7 @@ def image_dataset(
     height, width = sizes.choose(settings.image_size, own_size)
     enlarged = sizes.note(own_size, (height, width), settings.image_size)
     spec = ImageSpec(images.shape[1], height, width, Classes(tuple(classes)))
+    reject_changed(settings, ("missing",), "is for images with masks, and these have none")
     indices = complete_split(labels, classes, splits, settings)
     preprocessing = fit_preprocessing(
         spec, (images[rows] for rows in in_chunks(torch.from_numpy(indices["train"]))), settings.resize, own_size
@@ -56,6 +59,43 @@ def image_dataset(
 
     held = in_memory(images, labels, indices, preprocessing, names, image)
     return assemble(origin, settings, indices, preprocessing, held, (enlarged, straddle))
+
+
+def mask_dataset(
+    pixels: Pixels,
+    masks: Pixels,
+    classes: Sequence[str],
+    origin: Origin,
+    settings: DataSettings,
+    sizes: ImageSizes,
+    splits: Mapping[str, Rows] | None = None,
+) -> DataSet:
+    """A named set of images with masks: `pixels` (n, C, h, w), 0…255, and `masks` (n, h, w), value k the class
+    `classes[k]`; all else as of `image_dataset`."""
+    reject_changed(settings, ("missing",), "is for files, and this set has a mask for every image")
+    images = in_colour(torch.from_numpy(pixels), settings.color)
+    own_size = (images.shape[2], images.shape[3])
+    size = sizes.choose(settings.image_size, own_size)
+    spec = ImageSpec(images.shape[1], *size, Mask(tuple(classes)))
+    indices = complete_split(np.zeros(len(images), np.int64), ("image",), splits, settings)
+    train = images[torch.from_numpy(indices["train"])]
+    preprocessing = MaskPreprocessing(**vars(fit_preprocessing(spec, in_chunks(train), settings.resize, own_size)))
+    pairs = preprocessing.pairs(images, masks)
+    counts = np.stack([np.bincount(mask.ravel(), minlength=256) for mask in masks])
+    names = [f"image {i}" for i in range(len(images))]
+    held: dict[str, Split] = {
+        name: MaskSplit(
+            pairs[torch.from_numpy(rows)],
+            counts[rows],
+            preprocessing,
+            [names[i] for i in rows],
+            lambda i, rows=rows: as_image(pixels[rows[i]].transpose(1, 2, 0)),  # type: ignore[misc]
+        )
+        for name, rows in indices.items()
+    }
+    straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], indices, names.__getitem__, "images")
+    notes = (sizes.note(own_size, size, settings.image_size), straddle)
+    return assemble(origin, settings, indices, preprocessing, held, notes)
 
 
 def in_memory(

@@ -10,16 +10,19 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ...errors import DataError, Problem
-from ...spec import ANY_SIZE, Classes, ImageSizes, ImageSpec
+from ...errors import DataError, Problem, SettingError
+from ...spec import ANY_SIZE, Classes, ImageSizes, ImageSpec, Mask, Target
 from ..assembly import Origin, assemble
 from ..folders import IMAGES, Found, absent_notes, find, fingerprint_of
+from ..kinds import reject_changed
 from ..sets import DataSet, Split
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, draw, straddle_note
+from . import masks
 from .dataset import in_memory
 from .file_split import FileSplit, Progress, in_threads
 from .files import Seen, look_at, unusable
+from .mask_preprocessing import MaskPreprocessing, MaskSplit, held, streamed
 from .preprocessing import ImagePreprocessing, fit_preprocessing
 from .reading import Size, as_pixels, covering, read_image, resized
 
@@ -28,13 +31,19 @@ SAMPLE = 1024  # training images from which mean and standard deviation are take
 MEBIBYTE = 1 << 20
 
 
-def open_folder(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
-    """Read a folder of class folders: look at every file, split, fit the preprocessing on the training split.
+def open_folder(
+    path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE, targets: tuple[type[Target], ...] = ()
+) -> DataSet:
+    """Read a folder of class folders: look at every file, split, fit the preprocessing on the training split. One of
+    images with masks is read as such; `targets` are what is to be learned, where something says it.
 
     Images are brought to a size that the model takes (`sizes`): their own, where all have one of at most 512. They are
     held in memory where that takes no more than settings.memory, and are read anew in every epoch where it does.
     Raises DataError that names every file or folder that cannot be used.
     """
+    if masks.are_masks(path, targets):
+        return _open_masks(path, settings, sizes)
+    reject_changed(settings, ("missing",), "is for images with masks, and these are class folders")
     found = find(path, IMAGES)
     seen = look_at(found.files)
     indices = complete_split(found.labels, found.classes, found.splits, settings)
@@ -42,24 +51,55 @@ def open_folder(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE
     spec = ImageSpec(channels_for([s.facts.grey for s in seen], settings.color), *size, Classes(found.classes))
     sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
     used = np.concatenate(list(indices.values()))
-    held = len(used) * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE
-    others = [found.files[i] for i in np.setdiff1d(used, sample)] if held else []
+    fits = len(used) * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE
+    others = [found.files[i] for i in np.setdiff1d(used, sample)] if fits else []
     preprocessing = fit_preprocessing(
         spec, _training_images([found.files[i] for i in sample], others, spec), settings.resize, own_size
     )
-    if held:
+    if fits:
         splits = _held(found, indices, preprocessing)
     else:
         splits = _streamed(found, indices, preprocessing, settings.workers)
     fingerprint = fingerprint_of(found.names, [s.digest for s in seen])
     origin = Origin(path.resolve().name, str(path), fingerprint, found.notes)
-    notes = [*_notes(found, seen, indices, spec.channels), enlarged]
+    absent = absent_notes(found.labels, found.classes, indices, "no images")
+    notes = [*absent, *_notes(found, seen, indices, spec.channels), enlarged]
+    return assemble(origin, settings, indices, preprocessing, splits, notes)
+
+
+def _open_masks(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet:
+    """Read a folder of images with masks, as `open_folder` reads one of class folders."""
+    if settings.missing == "fill":
+        raise SettingError("missing=fill is for tables: an image without a mask is left out with missing=drop.")
+    found = masks.find(path, settings.missing)
+    seen = look_at(found.images)
+    values, digests = masks.counted(found, [s.facts.size for s in seen])
+    classes = masks.classes_of(found, values)
+    indices = complete_split(np.zeros(len(seen), np.int64), ("image",), found.splits, settings)
+    own_size, size, enlarged = size_for({s.facts.size for s in seen}, sizes, settings.image_size)
+    spec = ImageSpec(channels_for([s.facts.grey for s in seen], settings.color), *size, Mask(classes))
+    sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
+    used = np.concatenate(list(indices.values()))
+    fits = len(used) * (spec.channels + 1) * spec.height * spec.width <= settings.memory * MEBIBYTE
+    others = [found.images[i] for i in np.setdiff1d(used, sample)] if fits else []
+    images = _training_images([found.images[i] for i in sample], others, spec)
+    preprocessing = MaskPreprocessing(**vars(fit_preprocessing(spec, images, settings.resize, own_size)))
+    splits = (
+        held(found, indices, values, preprocessing)
+        if fits
+        else {name: streamed(found, rows, values, preprocessing, settings.workers) for name, rows in indices.items()}
+    )
+    fingerprint = fingerprint_of([*found.names, *found.names], [*(s.digest for s in seen), *digests])
+    origin = Origin(path.resolve().name, str(path), fingerprint, found.notes)
+    named = Found(classes, found.images, found.names, np.zeros(len(seen), np.int64))
+    absent = masks.absent_notes(values[:, : len(classes)], classes, indices)
+    notes = [*absent, *_notes(named, seen, indices, spec.channels), enlarged]
     return assemble(origin, settings, indices, preprocessing, splits, notes)
 
 
 def verify(split: Split, progress: Progress | None = None) -> list[Problem]:
     """Every file of a split that cannot be decoded, with its cause. What is in memory has been decoded already."""
-    return split.damaged(progress) if isinstance(split, FileSplit) else []
+    return split.damaged(progress) if isinstance(split, FileSplit | MaskSplit) else []
 
 
 def size_for(own: set[Size], sizes: ImageSizes, asked: int | None) -> tuple[Size | None, Size, str | None]:
@@ -156,7 +196,7 @@ def _streamed(
 
 
 def _notes(found: Found[Path], seen: Sequence[Seen], indices: dict[str, Rows], channels: int) -> list[str | None]:
-    notes: list[str | None] = [*absent_notes(found.labels, found.classes, indices, "no images")]
+    notes: list[str | None] = []
     moving = [name for name, s in zip(found.names, seen) if s.facts.moving]
     if moving:
         notes.append(

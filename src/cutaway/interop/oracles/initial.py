@@ -149,6 +149,8 @@ LAWS: Mapping[str, Laws] = {
     ),
     "resnet": ((r"(?!fc).*", KEPT),),
     "r3d": ((r"(?!fc).*", KEPT),),
+    **dict.fromkeys(("fcn", "deeplabv3"), ((r"backbone\..*", KEPT),)),
+    "unet": (*BIASES, (r"grow\..*", std(lambda w, config: math.sqrt(2 / len(w)))), (r".*", RECTIFIED)),
     "densenet": ((r"classifier\.bias", NONE), (r"(?!classifier).*", RECTIFIED)),
     "convnext": ((r".*layer_scale", lambda w, config: Drawn(config.layer_scale, 0.0)), *BIASES, (r".*", std(0.02))),
     "patchtst": ((r"positions", uniform(lambda w, config: 0.02)), *LOOKS, (r".*attention.*bias", NONE)),

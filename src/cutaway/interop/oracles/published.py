@@ -67,6 +67,10 @@ _GOOGLENET = {"auxiliary": True, "stem": "imagenet", "width": 64, "num_classes":
 _RESNET = {"block": "basic", "width": 64, "stem": "imagenet", "shortcut": "B", "stride_on": "3x3", "num_classes": 1000}
 _NECK = _RESNET | {"block": "bottleneck"}
 _CIFAR = _RESNET | {"width": 16, "stem": "cifar", "shortcut": "A", "num_classes": 10}
+_DILATED = {"width": 64, "stem": "imagenet", "auxiliary": True, "num_classes": 21}
+_DILATED_18 = _DILATED | {"block": "basic", "layers": (2, 2, 2, 2)}
+_DILATED_50 = _DILATED | {"block": "bottleneck", "layers": (3, 4, 6, 3)}
+_PYRAMID = {"rates": (12, 24, 36), "dim": 256, "dropout": 0.5}
 _DENSENET = {"growth_rate": 32, "bottleneck": True, "compression": 0.5, "stem": "imagenet", "stem_channels": 64} | {
     "dropout": 0.0,
     "num_classes": 1000,
@@ -165,6 +169,12 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         for form in ("", "-v1")
     },
     **{f"resnet{6 * n + 2}": _CIFAR | {"layers": (n, n, n)} for n in (3, 5, 7, 9, 18)},
+    "fcn-resnet18": _DILATED_18 | {"dropout": 0.1},
+    "fcn-resnet50": _DILATED_50 | {"dropout": 0.1},
+    "deeplabv3-resnet18": _DILATED_18 | _PYRAMID,
+    "deeplabv3-resnet50": _DILATED_50 | _PYRAMID,
+    "unet": {"width": 64, "levels": 4, "norm": "none", "dropout": 0.5, "in_channels": 1, "num_classes": 2},
+    "unet-small": {"width": 16, "levels": 3, "norm": "batch", "dropout": 0.0},
     "densenet121": _DENSENET | {"layers": (6, 12, 24, 16)},
     "densenet161": _DENSENET | {"layers": (6, 12, 36, 24), "growth_rate": 48, "stem_channels": 96},
     "densenet169": _DENSENET | {"layers": (6, 12, 32, 32)},

@@ -10,6 +10,7 @@ import numpy as np
 from ...data.splits import split_hash
 from ...draw.description import Drawing, View, table
 from ...draw.words import metric, number, percent, plural, written
+from ...training.shown import IMAGE_SIDE, PANELS
 
 NOUNS = {
     "image": "image",
@@ -142,6 +143,8 @@ def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
             summary += f"; the model said {predicted or 'nothing'}"
         summary += f", {_sure(mistakes[0])}." if _sure(mistakes[0]) else "."
     right = evaluation.get("right") or []
+    if evaluation.get("masks"):
+        says += " Of each stand side by side the image, the image under its mask, and the image under what was said."
     if right:
         says += " Beside them are some that it got right." if _is_right(right) else " Beside them are the best."
     return View(
@@ -171,6 +174,7 @@ def _gallery(title: str, examples: list[dict[str, Any]], evaluation: dict[str, A
     return {
         "kind": "gallery",
         "title": title,
+        **({"size": [PANELS * IMAGE_SIDE, IMAGE_SIDE]} if evaluation.get("masks") else {}),
         "items": [
             {
                 "name": m["name"],
