@@ -155,8 +155,22 @@ class Horizon(Answer):
         return self.steps * len(self.columns)
 
 
+@dataclass(frozen=True)
+class Boxes(Answer):
+    """Objects in an image: the box of each, and which of `names` it is."""
+
+    names: tuple[str, ...]
+    most: int = 1  # boxes in the training image that has most of them
+    column: str = "boxes"
+
+    @property
+    def outputs(self) -> int:
+        """How many logits the model's head gives at each place: one for each class."""
+        return len(self.names)
+
+
 Simple = Classes | Value  # one answer for a whole example
-Target = Simple | Tags | NextToken | Masked | Context | Tokens | Horizon
+Target = Simple | Tags | NextToken | Masked | Context | Tokens | Horizon | Boxes
 TARGETS: dict[str, type[Target]] = {
     "classes": Classes,
     "value": Value,
@@ -166,6 +180,7 @@ TARGETS: dict[str, type[Target]] = {
     "context": Context,
     "tokens": Tokens,
     "horizon": Horizon,
+    "boxes": Boxes,
 }
 
 
@@ -191,7 +206,7 @@ class ImageSpec:
     channels: int
     height: int
     width: int
-    target: Simple
+    target: Simple | Boxes
 
     @property
     def shape(self) -> tuple[int, ...]:

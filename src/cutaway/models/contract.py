@@ -63,6 +63,12 @@ class Network(nn.Module):
     special_tokens: ClassVar[bool] = False  # a text stands between two tokens, [CLS] and [SEP]
     joint_vocab: ClassVar[bool] = False  # one vocabulary for source and target
 
+    # What attribution asks.
+    def explained(self, outputs: Tensor) -> Tensor:
+        """What is explained of the outputs of a batch, (N, …) with one number for each answer: of a model that
+        answers at every place of an image, one for each class."""
+        return outputs
+
     # What views ask.
     block_passes: int = 1  # how often `forward` runs each of `blocks`
 

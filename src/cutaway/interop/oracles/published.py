@@ -91,6 +91,15 @@ _PATCHTST = {"patch_size": 16, "stride": 8, "layers": 3, "num_classes": 672, "ho
 _WORD2VEC = {"dim": 100, "output": "negative", "negative": 5, "window": 5, "whole_error": True}
 _COLLOBERT = {"dim": 50, "hidden_dim": 300, "second": 500}
 
+_FCOS = {
+    "layers": (3, 4, 6, 3),
+    "block": "bottleneck",
+    "width": 64,
+    "norm": "frozen",
+    "first_stage": 2,
+    "extra_levels": 2,
+} | {"dim": 256, "head_layers": 4, "groups": 32, "centred": False}
+
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "perceptron": {},
     "linear": {"output": "identity"},
@@ -134,6 +143,16 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         for form in ("", "-v1")
     },
     **{f"resnet{6 * n + 2}": _CIFAR | {"layers": (n, n, n)} for n in (3, 5, 7, 9, 18)},
+    "fcos-resnet50": _FCOS,
+    "fcos-resnet18-small": {
+        "layers": (2, 2, 2),
+        "block": "basic",
+        "width": 32,
+        "norm": "batch",
+        "first_stage": 1,
+        "extra_levels": 0,
+    }
+    | {"dim": 48, "head_layers": 2, "groups": 8, "centred": True},
     "densenet121": _DENSENET | {"layers": (6, 12, 24, 16)},
     "densenet161": _DENSENET | {"layers": (6, 12, 36, 24), "growth_rate": 48, "stem_channels": 96},
     "densenet169": _DENSENET | {"layers": (6, 12, 32, 32)},
