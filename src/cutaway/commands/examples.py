@@ -18,6 +18,7 @@ TRY = {
     "topics.tsv": "train textcnn topics.tsv text=text target=topic",
     "dates.tsv": "train seq2seq-gru dates.tsv pairs=true",
     "sounds/": "train gru sounds/",
+    "scenes/": "train fcos-resnet18-small scenes/",
     "videos/": "train cnn-lstm videos/ image_size=24",
     "graph/": "train gcn graph/ target=club test=0.4",
     "photographs/": "check resnet18 photographs/",

@@ -51,8 +51,8 @@ KINDS = {
         "images",
         "open_folder",
         "images",
-        (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup"),
-        {None: "preprocessing.ImagePreprocessing"},
+        (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup", "missing"),
+        {None: "preprocessing.ImagePreprocessing", "boxes": "box_preprocessing.BoxPreprocessing"},
         asks=("sizes",),
     ),
     "text": Kind(

@@ -12,6 +12,7 @@ from ..files import exists, reject_address
 from ..spec import ANY_SIZE, Classes, ImageSizes, Target, Value
 from .findings import alike_labels
 from .folders import entries, holds, reject_flat
+from .images.boxes import is_boxes
 from .kinds import KINDS, reject_settings_for_others
 from .named.opening import NAMED, open_named
 from .sets import DataSet
@@ -134,7 +135,7 @@ def _kind_of_folder(path: Path) -> str:
     names = [p.name for p in entries(path) if p.is_file()]
     if set(GRAPH_FILES) & set(names) or any(n.startswith("ind.") or n.endswith(("_A.txt", ".graphml")) for n in names):
         return "graph"
-    found = holds(path)
+    found = "image" if is_boxes(path) else holds(path)
     if found is None:
         reject_flat(path)
         raise DataError(f"{path} is a folder that holds no kind of data that can be read.", fix=f"Give {FORMS}.")

@@ -36,7 +36,7 @@ class DataSettings:
     missing: str = setting(
         "error",
         "rows without a target, and cells that are not numbers in a column of numbers: error names them, "
-        "drop leaves those rows out, fill treats those cells as missing",
+        "drop leaves those rows out, fill treats those cells as missing; boxes that cannot be: error or drop",
         choices=("error", "drop", "fill"),
     )
     scale: str = setting(

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.sets import Batch, Split, TensorSplit
+from ..data.images.box_preprocessing import BoxPreprocessing
+from ..data.sets import Batch, Preprocessing, Split, TensorSplit
 from ..data.tables.preprocessing import TablePreprocessing
 from ..data.text.running_preprocessing import Reading
 from ..generation.pieces import Pieces, as_text
@@ -29,13 +30,16 @@ from .prepared import Prepared
 
 MISTAKES, RIGHT, PAIRS = 24, 12, 12
 IMAGE_SIDE = 96  # pixels of an image in the report
+BOXED_SIDE = 192  # of one with boxes in it
 SAMPLES, PROMPT, WRITTEN = 3, 32, 160  # texts, and tokens of each: given and written
 WORK = 4e11  # multiply-adds that samples may take: few seconds on a CPU
 TEMPERATURE = 0.8
 AT_A_TIME = 4096  # examples that are put into words, or that the model answers, at once
 
 
-def examples(split: Split, task: Any, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+def examples(
+    split: Split, task: Any, outputs: Tensor, target: Tensor, preprocessing: Preprocessing | None = None
+) -> dict[str, Any]:
     """The worst mistakes and, beside them, examples that were got right, an even choice over the split; where an
     example is not simply right or wrong, those with the smallest loss. Words are made of some examples at a time."""
     worst: list[tuple[float, int]] = []  # (loss, example)
@@ -54,7 +58,8 @@ def examples(split: Split, task: Any, outputs: Tensor, target: Tensor) -> dict[s
         beside = sorted(i for _, i in best)
 
     def shown(which: Sequence[int]) -> list[dict[str, Any]]:
-        return [_shown(split, i, task.mistakes(outputs[i : i + 1], target[i : i + 1])[0]) for i in which]
+        rows = ((i, task.mistakes(outputs[i : i + 1], target[i : i + 1])[0]) for i in which)
+        return [_shown(split, i, row, preprocessing) for i, row in rows]
 
     found = {"worst": shown([i for _, i in worst]), "right": shown(beside)}
     if isinstance(getattr(task, "target", None), Tokens):
@@ -81,17 +86,24 @@ def spread(choice: Sequence[int], most: int) -> list[int]:
     return [int(choice[i]) for i in at]
 
 
-def _shown(split: Split, i: int, row: dict[str, Any]) -> dict[str, Any]:
-    """An example with what a person needs to see of it."""
+def _shown(split: Split, i: int, row: dict[str, Any], preprocessing: Preprocessing | None) -> dict[str, Any]:
+    """An example with what a person needs to see of it. Boxes are given as fractions of the image's sides."""
     image = split.image(i)
-    source = None
+    source, boxes = None, row.get("boxes")
     if image is not None:
-        image.thumbnail((IMAGE_SIDE, IMAGE_SIDE))
+        if boxes is not None and isinstance(preprocessing, BoxPreprocessing):
+            width, height = image.size
+            corners = torch.tensor([box["box"] for box in boxes]).view(-1, 4)
+            own = preprocessing.original(corners, (height, width)) / torch.tensor([width, height, width, height])
+            boxes = [box | {"box": [round(n, 4) for n in at]} for box, at in zip(boxes, own.tolist())]
+        side = IMAGE_SIDE if boxes is None else BOXED_SIDE
+        image.thumbnail((side, side))
         buffer = io.BytesIO()
         image.save(buffer, format="PNG")
         source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
     words = {k: row[k] for k in ("actual", "predicted", "confidence", "loss")}
-    return {"name": split.name(i), **words, "picture": source, "row": split.row(i)}
+    shown = {"name": split.name(i), **words, "picture": source, "row": split.row(i)}
+    return shown if boxes is None else shown | {"boxes": boxes}
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import FileError
-from . import days, photographs, signals, tables, texts
+from . import boxes, days, photographs, signals, tables, texts
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ EXAMPLES = {
         Example("topics.tsv", "600 others, and what each is about (made up)", days.topics),
         Example("dates.tsv", "3 000 dates as people write them, and in ISO 8601 (made up)", texts.dates),
         Example("sounds/", "the tones of a telephone's keys on a noisy line (made up)", signals.sounds),
+        Example("scenes/", "digits in scenes with a box around each, as COCO writes them (made up)", boxes.scenes),
         Example("videos/", "handwritten digits that move left, right, up or down (made up)", signals.videos),
         Example("graph/", "the 34 members of a karate club that split, and who met whom", tables.karate),
         Example("photographs/", "two images in every form that people's folders hold (made up)", photographs.whole),
