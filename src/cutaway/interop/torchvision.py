@@ -246,7 +246,7 @@ def _config_of(file: StateDict, found: Preset) -> Any:
     own = _shapes(found, dataclasses.replace(config, auxiliary=False) if hasattr(config, "auxiliary") else config)
     told: dict[str, int] = {}
     stem = sizes.get(next(k for k, shape in own.items() if len(shape) == 4), ())
-    head = sizes.get(next((k for k in reversed(own) if len(own[k]) == 2), "head.weight"), ())
+    head = sizes.get(next((k for k in reversed(list(own)) if len(own[k]) == 2), "head.weight"), ())
     if len(stem) == 4:
         told["in_channels"] = stem[1]
     if len(head) in (2, 4):

@@ -72,7 +72,7 @@ class Detection:
     def parts(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Of each image the three losses (N, 3), of classes, boxes and centerness, each summed over its locations; and
         how many of these have an object, (N,)."""
-        logits, distances, middle, places = outputs.split([self.classes, 4, 1, 3], 2)
+        logits, distances, middle, places = torch.split(outputs, [self.classes, 4, 1, 3], 2)
         at = places[0]  # (L, 3), the same for every image
         target = target.to(logits.dtype)
         chosen = assigned(at, target)  # (N, L)
@@ -104,7 +104,7 @@ class Detection:
     def found(self, outputs: Tensor) -> list[Tensor]:
         """The boxes of each image, (m, 6) with class and score, the surest first: √(σ(class) · σ(centerness)) above
         LEAST_SCORE, and none that a surer one of its class suppresses."""
-        logits, distances, middle, places = outputs.float().split([self.classes, 4, 1, 3], 2)
+        logits, distances, middle, places = torch.split(outputs.float(), [self.classes, 4, 1, 3], 2)
         scores = (logits.sigmoid() * middle.sigmoid()).sqrt()  # (N, L, K)
         decoded = bx.clip(bx.decode(distances, places), *self.size)  # (N, L, 4)
         results = []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from .. import spec as specs
@@ -173,7 +174,7 @@ class Run:
                 )
             prepared.target = torch.tensor([ours.classes.index(name) for name in theirs.classes])[split.target]
         elif isinstance(self.preprocessing, BoxPreprocessing) and isinstance(data.preprocessing, BoxPreprocessing):
-            sizes = [image.size[::-1] for image in examples]
+            sizes = [image.size[::-1] for image in examples if isinstance(image, Image.Image)]
             prepared.target = self.preprocessing.taken_over(split.target, data.preprocessing, sizes)
         elif isinstance(theirs, Value) and isinstance(ours, Value):
             prepared.target = (split.target * theirs.scale + theirs.mean - ours.mean) / ours.scale

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -19,7 +20,8 @@ def scenes(folder: Path) -> None:
     composed = scenes_of(small_digits(), COUNTS, SMALL_SIDE, smallest=12, largest=24)
     for split, of_split in composed.items():
         (folder / split).mkdir(parents=True)
-        images, annotations = [], []
+        images: list[dict[str, Any]] = []
+        annotations: list[dict[str, Any]] = []
         for i, (pixels, placed) in enumerate(zip(of_split.pixels, of_split.placed)):
             name = f"{i:04}.png"
             Image.fromarray(pixels).save(folder / split / name)

@@ -195,8 +195,8 @@ def _coco_files(path: Path) -> list[tuple[str, Path, Path]]:
                 homes = [p for p in (path / match[1], path / "images" / match[1]) if p.is_dir()]
                 named += [(match[2], file, homes[0])] if homes else []
     if len({split for split, _, _ in named}) < len(named) or (len(named) > 1 and not all(s for s, _, _ in named)):
-        files = ", ".join(str(file.relative_to(path)) for _, file, _ in named)
-        raise DataError(f"{path} has several files of annotations for the same images: {files}.", fix="Leave one.")
+        several = ", ".join(str(file.relative_to(path)) for _, file, _ in named)
+        raise DataError(f"{path} has several files of annotations for the same images: {several}.", fix="Leave one.")
     return named
 
 
@@ -230,7 +230,7 @@ def _read_coco(found: Annotated, root: Path, split: str, file: Path, folder: Pat
         size = (row.get("height"), row.get("width"))
         found.files.append(path)
         found.names.append(str(path.relative_to(root)) if path.is_relative_to(root) else str(path))
-        found.sizes.append((int(size[0]), int(size[1])) if all(isinstance(s, int) and s > 0 for s in size) else None)  # type: ignore[arg-type]
+        found.sizes.append((int(size[0]), int(size[1])) if all(isinstance(s, int) and s > 0 for s in size) else None)
         found.split_of.append(split)
     for i, row in enumerate(lists["annotations"] or (), 1):
         where = f"{name}, annotation {i}" + (f" (id {row['id']})" if "id" in row else "")
@@ -249,8 +249,8 @@ def _read_coco(found: Annotated, root: Path, split: str, file: Path, folder: Pat
             corners = (x, y, x + width, y + height)
             crowd = bool(row.get("iscrowd"))
             found.annotations.append(Annotation(where, number, categories[category], corners, crowd=crowd))
-    known = {file.resolve() for file in found.files}
-    _note_left(found, [p for p in entries(folder) if IMAGES.fits(p) and p.resolve() not in known], f"{name} lists")
+    listed = {file.resolve() for file in found.files}
+    _note_left(found, [p for p in entries(folder) if IMAGES.fits(p) and p.resolve() not in listed], f"{name} lists")
 
 
 def _json(file: Path) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def body_of(resnet: Any, block: Any, layers: list[int], norm: Any, config: Confi
 
     class OfWidth(resnet.ResNet):  # type: ignore[misc]  # torchvision has no types
         def _make_layer(self, block: Any, planes: int, *args: Any, **kwargs: Any) -> Any:
-            if self.inplanes == 64 and planes == 64:
+            if planes == 64:
                 self.inplanes = config.width
             return super()._make_layer(block, planes * config.width // 64, *args, **kwargs)
 
@@ -79,7 +79,7 @@ def nothing_above() -> Any:
     """An end of torchvision's pyramid that adds no level."""
     utils = torchvision_models("detection.backbone_utils")
 
-    class Nothing(utils.ExtraFPNBlock):  # type: ignore[misc]  # torchvision has no types
+    class Nothing(utils.ExtraFPNBlock):  # type: ignore[misc, name-defined]  # torchvision has no types
         def forward(self, results: Any, x: Any, names: Any) -> Any:
             return results, names
 
