@@ -75,11 +75,8 @@ def _open_boxes(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSe
     rows, notes = annotated.boxes(own_sizes, classes, settings.missing == "drop")
     indices = complete_split(np.zeros(len(seen), np.int64), ONE, annotated.splits, settings)
     own_size, size, enlarged = size_for(set(own_sizes), sizes, settings.image_size)
-    target, channels = (
-        target_for(classes, rows, indices["train"]),
-        channels_for([s.facts.grey for s in seen], settings.color),
-    )
-    spec = ImageSpec(channels, *size, target)
+    channels = channels_for([s.facts.grey for s in seen], settings.color)
+    spec = ImageSpec(channels, *size, target_for(classes, rows, indices["train"]))
     sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
     used = np.concatenate(list(indices.values()))
     held = len(used) * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE
@@ -87,7 +84,7 @@ def _open_boxes(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSe
     files = [annotated.files[i] for i in sample]
     preprocessing = fit_boxes(spec, _training_images(files, others, spec), settings, own_size)
     labels = padded([preprocessing.moved(own, own_sizes[i]) for i, own in enumerate(rows)])
-    found = Found(classes, annotated.files, annotated.names, labels, notes=notes)
+    found = Found(classes, annotated.files, annotated.names, labels)
     splits = (
         _held(found, indices, preprocessing) if held else _streamed(found, indices, preprocessing, settings.workers)
     )
