@@ -186,8 +186,22 @@ class Transcript(Answer):
         return 1 + len(self.alphabet)
 
 
+@dataclass(frozen=True)
+class Boxes(Answer):
+    """Objects in an image: the box of each, and which of `names` it is."""
+
+    names: tuple[str, ...]
+    most: int = 1  # boxes in the training image that has most of them
+    column: str = "boxes"
+
+    @property
+    def outputs(self) -> int:
+        """How many logits the model's head gives at each place: one for each class."""
+        return len(self.names)
+
+
 Simple = Classes | Value  # one answer for a whole example
-Target = Simple | Tags | NextToken | Masked | Context | Tokens | Horizon | Transcript | Mask
+Target = Simple | Tags | Mask | Boxes | NextToken | Masked | Context | Tokens | Horizon | Transcript
 TARGETS: dict[str, type[Target]] = {
     "classes": Classes,
     "value": Value,
@@ -199,6 +213,7 @@ TARGETS: dict[str, type[Target]] = {
     "tokens": Tokens,
     "horizon": Horizon,
     "transcript": Transcript,
+    "boxes": Boxes,
 }
 
 
@@ -224,7 +239,7 @@ class ImageSpec:
     channels: int
     height: int
     width: int
-    target: Simple | Mask
+    target: Simple | Mask | Boxes
 
     @property
     def shape(self) -> tuple[int, ...]:

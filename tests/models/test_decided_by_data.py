@@ -12,6 +12,7 @@ from cutaway.errors import ModelError, SettingError
 from cutaway.models.registry import OUTPUTS, Preset, preset, presets
 from cutaway.spec import (
     AudioSpec,
+    Boxes,
     Classes,
     Context,
     GraphSpec,
@@ -41,6 +42,7 @@ TARGETS = (
     Horizon(4, ("y",), (0.0,), (1.0,)),
 )
 SPECS: list[Spec] = [
+    ImageSpec(1, 32, 32, Boxes(NAMES)),
     *(
         spec
         for target in TARGETS

@@ -21,6 +21,7 @@ TRY = {
     "masks/": "train unet-small masks/",
     "sounds/": "train gru sounds/",
     "spelled/": "train ctc-conv-gru spelled/",
+    "scenes/": "train fcos-resnet18-small scenes/",
     "videos/": "train cnn-lstm videos/ image_size=24",
     "graph/": "train gcn graph/ target=club test=0.4",
     "photographs/": "check resnet18 photographs/",

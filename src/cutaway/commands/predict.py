@@ -127,6 +127,9 @@ def _lines(row: dict[str, Any]) -> list[str]:
     as of a forecast, each has its name; many have a line each."""
     name, said = row["input"], {key: value for key, value in row.items() if key != "input"}
     first, *more = said.values()
+    if "x1" in said:
+        corners = [f"{said[key]:.1f}" for key in ("x1", "y1", "x2", "y2")]
+        return [f"{name}  {first}  {100 * more[0]:.1f} %  {corners[0]}, {corners[1]} to {corners[2]}, {corners[3]}"]
     if "probability" in said:
         return [f"{name}  {_written(first)}  {100 * more[0]:.1f} %"]
     if isinstance(first, str) or not more:

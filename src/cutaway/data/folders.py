@@ -59,7 +59,7 @@ class Found(Generic[Item]):
     classes: tuple[str, ...]
     files: Sequence[Item]
     names: list[str]  # what a person calls each
-    labels: npt.NDArray[np.int64]  # (n,) of each file
+    labels: npt.NDArray[Any]  # (n,) the class of each file; (n, M, 5) its boxes
     splits: dict[str, Rows] | None = None  # the files of each split, where they come with one
     notes: Sequence[str] = ()
 

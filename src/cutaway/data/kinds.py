@@ -52,7 +52,11 @@ KINDS = {
         "open_folder",
         "images",
         (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup", "missing"),
-        {None: "preprocessing.ImagePreprocessing", "masks": "mask_preprocessing.MaskPreprocessing"},
+        {
+            None: "preprocessing.ImagePreprocessing",
+            "masks": "mask_preprocessing.MaskPreprocessing",
+            "boxes": "box_preprocessing.BoxPreprocessing",
+        },
         asks=("sizes", "targets"),
     ),
     "text": Kind(

@@ -13,6 +13,7 @@ from ..spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
 from .audio.transcripts import is_transcribed
 from .findings import alike_labels
 from .folders import entries, holds, reject_flat
+from .images.boxes import is_boxes
 from .images.masks import are_masks
 from .kinds import KINDS, reject_settings_for_others
 from .named.opening import NAMED, open_named
@@ -139,7 +140,7 @@ def _kind_of_folder(path: Path) -> str:
         return "graph"
     if is_transcribed(path):
         return "audio"
-    found = "image" if are_masks(path, (Mask,)) else holds(path)
+    found = "image" if are_masks(path, (Mask,)) or is_boxes(path) else holds(path)
     if found is None:
         reject_flat(path)
         raise DataError(f"{path} is a folder that holds no kind of data that can be read.", fix=f"Give {FORMS}.")

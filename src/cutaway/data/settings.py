@@ -36,8 +36,8 @@ class DataSettings:
     missing: str = setting(
         "error",
         "rows without a target, cells that are not numbers in a column of numbers, series of id= with too few steps, "
-        "recordings and images without a usable answer: error names them, drop leaves them out, fill treats those "
-        "cells as missing",
+        "recordings and images without a usable answer, boxes that cannot be: error names them, drop leaves them out, "
+        "fill treats those cells as missing",
         choices=("error", "drop", "fill"),
     )
     scale: str = setting(

@@ -31,12 +31,20 @@ METRICS = {
     "mean_iou": ("mean IoU", "fraction"),
     "pixel_accuracy": ("pixel accuracy", "fraction"),
     "bits_per_token": ("bits a token", "number"),
+    "map": ("mAP@[.5:.95]", "fraction"),
+    "map_50": ("mAP@.5", "fraction"),
+    "map_75": ("mAP@.75", "fraction"),
 }
 
 
 def metric(key: str) -> tuple[str, str]:
     """The name and the format of a metric: `metric("macro_f1")` is ("macro F1", "fraction")."""
     return METRICS.get(key, (key.replace("_", " "), "number"))
+
+
+def capital(name: str) -> str:
+    """The name as a title begins with it: Accuracy; mAP, which has a capital already, as it is."""
+    return name if name[1:2].isupper() else f"{name[:1].upper()}{name[1:]}"
 
 
 def written(value: float | None, format: str) -> str:

@@ -246,11 +246,12 @@ def _config_of(file: StateDict, found: Preset) -> Any:
     own = _shapes(found, dataclasses.replace(config, auxiliary=False) if hasattr(config, "auxiliary") else config)
     told: dict[str, int] = {}
     stem = sizes.get(next(k for k, shape in own.items() if len(shape) >= 4), ())
-    linear = [k for k, shape in own.items() if len(shape) == 2]
-    head = sizes.get(linear[-1] if linear else [k for k, shape in own.items() if len(shape) == 4][-1], ())
+    dense = [k for k, shape in own.items() if len(shape) == 2]
+    convolutions = [k for k, shape in own.items() if len(shape) == 4]
+    head = sizes.get(dense[-1] if dense else "head.weight" if "head.weight" in own else convolutions[-1], ())
     if len(stem) >= 4:  # of a convolution, 5 over frames too
         told["in_channels"] = stem[1]
-    if len(head) == (2 if linear else 4):
+    if len(head) == (2 if dense else 4):
         told["num_classes"] = head[0]
     if hasattr(config, "image_size"):
         told |= _image_size(sizes, found, config)

@@ -69,6 +69,12 @@ class Network(nn.Module):
         """How many frames it answers at, (n,), of recordings of so many frames, (n,): fewer where it takes strides."""
         return frames
 
+    # What attribution asks.
+    def explained(self, outputs: Tensor) -> Tensor:
+        """What is explained of the outputs of a batch, (N, …) with one number for each answer: of a model that
+        answers at every place of an image, one for each class."""
+        return outputs
+
     # What views ask.
     block_passes: int = 1  # how often `forward` runs each of `blocks`
     over_frames: ClassVar[tuple[str, ...]] = ()  # patterns of attention that looks from frame to frame of a video

@@ -84,6 +84,17 @@ def binary_cross_entropy(
     return losses
 
 
+def focal(outputs: Tensor, target: Tensor, *, alpha: float = 0.25, gamma: float = 2.0) -> Tensor:
+    """−α_t (1 − p_t)^γ log p_t of each logit, p_t = σ(z) where the target is 1 and 1 − σ(z) where it is 0; α_t is α or
+    1 − α likewise. Of any shape, target 0 or 1; one value for each. γ = 2 and α = ¼ are the paper's: T.-Y. Lin et al.,
+    Focal loss for dense object detection, 2017 <https://arxiv.org/abs/1708.02002>, equation 5.
+    """
+    entropy = F.binary_cross_entropy_with_logits(outputs, target, reduction="none")  # −log p_t
+    p = outputs.sigmoid()
+    missed = p * (1 - target) + (1 - p) * target  # 1 − p_t
+    return (alpha * target + (1 - alpha) * (1 - target)) * missed**gamma * entropy
+
+
 def linear_cross_entropy(
     features: Tensor,
     weight: Tensor,

@@ -10,6 +10,7 @@ from typing import Any
 from ..draw.description import Drawing, Page, View, table
 from ..draw.words import count, duration, metric, moment, plural, written
 from ..models.recognition import with_settings
+from ..views.run.boxes import per_class as boxes_by_class
 from ..views.run.classes import confusion, per_class
 from ..views.run.documents import Documents
 from ..views.run.examples import samples, translations
@@ -45,6 +46,8 @@ def describe(documents: Documents) -> Page:
         views += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["split"])]
     if evaluation and evaluation.get("masks"):
         views.append(masks(evaluation["masks"], evaluation["split"]))
+    if evaluation and evaluation.get("boxes"):
+        views.append(boxes_by_class(evaluation["boxes"], evaluation["split"]))
     if evaluation and evaluation.get("forecast"):
         views += forecast_views(evaluation["forecast"])
     if evaluation and evaluation.get("values"):

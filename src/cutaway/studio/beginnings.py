@@ -19,6 +19,7 @@ LEARNS = {
     "language modelling": ("NextToken", "Masked", "Context"),
     "forecasting": ("Horizon",),
     "sequence-to-sequence": ("Tokens",),
+    "object detection": ("Boxes",),
 }
 TOY = {
     "model": "mlp", "model.hidden_dims": "8,8", "model.activation": "tanh", "model.dropout": "0", "lr": "0.01",
@@ -31,6 +32,7 @@ BEGINNINGS: Mapping[tuple[str, str], dict[str, str]] = {
     ("table", "regression"): {"model": "mlp", "model.hidden_dims": "32,32", "lr": "0.005", "batch_size": "128"},
     ("image", "classification"): {"model": "lenet5-modern"},
     ("image", "semantic segmentation"): {"model": "unet-small"},
+    ("image", "object detection"): {"model": "fcos-resnet18-small"},
     ("series", "classification"): {"model": "cnn1d"},
     ("series", "forecasting"): {"model": "gru", "model.hidden_dim": "32", "lr": "0.005"},
     ("text", "classification"): {"model": "textcnn", "model.dim": "64", "model.filters": "32"},

@@ -8,8 +8,23 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from ..errors import SettingError
-from ..spec import Classes, Context, Horizon, Mask, Masked, NextToken, Spec, Tags, Target, Tokens, Transcript, Value
+from ..spec import (
+    Boxes,
+    Classes,
+    Context,
+    Horizon,
+    Mask,
+    Masked,
+    NextToken,
+    Spec,
+    Tags,
+    Target,
+    Tokens,
+    Transcript,
+    Value,
+)
 from .classification import Classification
+from .detection import Detection
 from .forecasting import Forecasting
 from .language import Language
 from .masked import MaskedLanguage
@@ -32,6 +47,7 @@ KINDS: dict[type[Target], Any] = {
     Tokens: SequenceToSequence,
     Horizon: Forecasting,
     Transcript: SpeechRecognition,
+    Boxes: Detection,
 }
 
 
@@ -105,5 +121,6 @@ def task_for(
     if label_smoothing and "label_smoothing" not in kind.OPTIONS:
         raise SettingError(f"label_smoothing is for classes and tokens, not for {kind.NOUN}: leave it out.")
     given = {"loss": loss, "label_smoothing": label_smoothing, "class_weights": class_weights, "words": words}
+    given["shape"] = getattr(spec, "shape", ())
     task: Task = kind(target, **{name: given[name] for name in kind.OPTIONS})
     return task

@@ -117,7 +117,7 @@ def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
         "baseline": task.baseline(train_target, target),
         **(task.beside(outputs, ready.data.splits["train"], split) if hasattr(task, "beside") else {}),
         **shown.details(ready, split, outputs, target),
-        **shown.examples(split, task, outputs, target, shown.masked(ready, split)),
+        **shown.examples(split, task, outputs, target, shown.masked(ready, split), ready.data.preprocessing),
     }
 
 

@@ -14,6 +14,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from .. import spec as specs
+from ..data.images.box_preprocessing import BoxPreprocessing
 from ..data.images.mask_preprocessing import MaskPreprocessing
 from ..data.images.masks import palette
 from ..data.named.opening import NAMED
@@ -31,6 +32,7 @@ from ..models.registry import preset
 from ..models.saving import load_model
 from ..settings import build, keys
 from ..spec import ANY_SIZE, Context, ImageSizes, Mask, Masked, Transcript, Value
+from ..tasks.detection import Detection
 from ..tasks.metrics import Metric
 from ..tasks.task import Task, task_for
 from .crowded import leave_out_crowded, reject_crowded
@@ -38,7 +40,7 @@ from .evaluation import Results, at_once, results_of
 from .placement import Placement, find_place
 from .schemas import read_run, source_of
 
-FILLED = 5  # tokens that are named for a gap
+FILLED = 5  # tokens that are named for a gap, or files that a note names
 
 
 class Run:
@@ -178,6 +180,9 @@ class Run:
                     f"It learned: {', '.join(ours.classes[:20])}."
                 )
             prepared.target = torch.tensor([ours.classes.index(name) for name in theirs.classes])[split.target]
+        elif isinstance(self.preprocessing, BoxPreprocessing) and isinstance(data.preprocessing, BoxPreprocessing):
+            sizes = [image.size[::-1] for image in examples if isinstance(image, Image.Image)]
+            prepared.target = self.preprocessing.taken_over(split.target, data.preprocessing, sizes)
         elif isinstance(theirs, Value) and isinstance(ours, Value):
             prepared.target = (split.target * theirs.scale + theirs.mean - ours.mean) / ours.scale
         return prepared
@@ -212,6 +217,8 @@ class Run:
             if len(split)
             else None
         )
+        if results and isinstance(self.task, Detection):
+            return self._boxes(split, results.outputs)
         rows = self.task.predictions(in_units(split, results.outputs)) if results else []
         for i in getattr(split, "empty", ()):
             rows[i] = dict.fromkeys(rows[i], "")
@@ -248,6 +255,26 @@ class Run:
         for word in words:
             nearest = vectors.neighbours(str(word))
             rows.append({"input": str(word), "nearest": ", ".join(f"{w} {likeness:.2f}" for w, likeness in nearest)})
+        return rows
+
+    def _boxes(self, split: Split, kept: Tensor) -> list[dict[str, Any]]:
+        """One row a box, in the pixels of the images as they are, the surest of each image first. Images in which
+        nothing was found are warned of."""
+        assert isinstance(self.task, Detection)
+        assert isinstance(self.preprocessing, BoxPreprocessing)
+        names, rows, without = self.preprocessing.names, [], []
+        for i, own in enumerate(kept):
+            said, image = self.task.said(own), split.image(i)
+            assert image is not None, "a split of images has them"
+            corners = self.preprocessing.original(said[:, :4], (image.height, image.width)).tolist()
+            for (x1, y1, x2, y2), kind, score in zip(corners, said[:, 4].long().tolist(), said[:, 5].tolist()):
+                box = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
+                rows.append({"input": split.name(i), "class": names[kind], "score": score, **box})
+            without += [] if len(said) else [split.name(i)]
+        if without:
+            some = ", ".join(without[:FILLED]) + (", …" if len(without) > FILLED else "")
+            images = "1 image" if len(without) == 1 else f"{len(without):,} images"
+            warnings.warn(f"Nothing was found in {images}: {some}.", stacklevel=3)
         return rows
 
     @torch.no_grad()

@@ -68,7 +68,7 @@ RUN = {
 
 EXAMPLE = {
     "name": str, "actual": str, "predicted": str, "loss": FIGURE, "confidence": FIGURE, "picture": TEXT,
-    "row?": {...: TEXT},
+    "row?": {...: TEXT}, "boxes?": [{"box": [NUMBER], "name": str, "score": FIGURE, "kind": str}],
 }  # fmt: skip
 SAMPLE = {"name": str, "prompt": str, "written": str, "actual": str}
 OPERATING = {"threshold": NUMBER, "recall": NUMBER, "precision": FIGURE, "false_positives": NUMBER}
@@ -101,6 +101,7 @@ EVALUATION = {
     "importance?": {
         "metric": str, "rows": int, "repeats": int, "columns": [{"name": str, **SURE}],
     },
+    "boxes?": {"per_class": [{"name": str, "count": int, "map": FIGURE, "map_50": FIGURE}]},
     "values?": {"column": str, "actual": [NUMBER], "predicted": [NUMBER]},
     "baselines?": [{"key": str, "name": str, "difference": METRIC, "mae": METRIC, "mase": METRIC, "rmse": METRIC}],
     "forecast?": {

@@ -16,9 +16,10 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from ..data.images.box_preprocessing import BoxPreprocessing
 from ..data.images.mask_preprocessing import MaskPreprocessing
 from ..data.images.masks import beside, overlaid
-from ..data.sets import Batch, Split, TensorSplit, in_units
+from ..data.sets import Batch, Preprocessing, Split, TensorSplit, in_units
 from ..data.tables.preprocessing import TablePreprocessing
 from ..data.text.running_preprocessing import Reading
 from ..generation.pieces import Pieces, as_text
@@ -34,6 +35,7 @@ from .prepared import Prepared
 MISTAKES, RIGHT, PAIRS = 24, 12, 12
 IMAGE_SIDE = 96  # pixels of an image in the report
 PANELS = 3  # of an image with masks: it alone, under its mask, under the model's
+BOXED_SIDE = 192  # of one with boxes in it
 SAMPLES, PROMPT, WRITTEN = 3, 32, 160  # texts, and tokens of each: given and written
 WORK = 4e11  # multiply-adds that samples may take: few seconds on a CPU
 TEMPERATURE = 0.8
@@ -41,7 +43,12 @@ AT_A_TIME = 4096  # examples that are put into words, or that the model answers,
 
 
 def examples(
-    split: Split, task: Any, outputs: Tensor, target: Tensor, picture: Callable[[int], Image.Image | None] | None = None
+    split: Split,
+    task: Any,
+    outputs: Tensor,
+    target: Tensor,
+    picture: Callable[[int], Image.Image | None] | None = None,
+    preprocessing: Preprocessing | None = None,
 ) -> dict[str, Any]:
     """The worst mistakes and, beside them, examples that were got right, an even choice over the split; where an
     example is not simply right or wrong, those with the smallest loss. Words are made of some examples at a time.
@@ -64,7 +71,7 @@ def examples(
     def shown(which: Sequence[int]) -> list[dict[str, Any]]:
         rows = ((i, _mistake(split, task, i, outputs[i : i + 1], target[i : i + 1])) for i in which)
         wide = PANELS if picture else 1
-        return [_shown(split, i, row, (picture or split.image)(i), wide) for i, row in rows]
+        return [_shown(split, i, row, (picture or split.image)(i), wide, preprocessing) for i, row in rows]
 
     found = {"worst": shown([i for _, i in worst]), "right": shown(beside)}
     if isinstance(getattr(task, "target", None), Tokens):
@@ -128,16 +135,26 @@ def resting(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def _shown(split: Split, i: int, row: dict[str, Any], image: Image.Image | None, wide: int) -> dict[str, Any]:
-    """An example with what a person needs to see of it; `wide` is how many images stand beside each other in one."""
-    source = None
+def _shown(
+    split: Split, i: int, row: dict[str, Any], image: Image.Image | None, wide: int, preprocessing: Preprocessing | None
+) -> dict[str, Any]:
+    """An example with what a person needs to see of it; `wide` is how many images stand beside each other in one. Boxes
+    are given as fractions of the image's sides."""
+    source, boxes = None, row.get("boxes")
     if image is not None:
-        image.thumbnail((IMAGE_SIDE * wide, IMAGE_SIDE))
+        if boxes is not None and isinstance(preprocessing, BoxPreprocessing):
+            width, height = image.size
+            corners = torch.tensor([box["box"] for box in boxes]).view(-1, 4)
+            own = preprocessing.original(corners, (height, width)) / torch.tensor([width, height, width, height])
+            boxes = [box | {"box": [round(n, 4) for n in at]} for box, at in zip(boxes, own.tolist())]
+        side = IMAGE_SIDE if boxes is None else BOXED_SIDE
+        image.thumbnail((side * wide, side))
         buffer = io.BytesIO()
         image.save(buffer, format="PNG")
         source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
     words = {k: row[k] for k in ("actual", "predicted", "confidence", "loss")}
-    return {"name": split.name(i), **words, "picture": source, "row": split.row(i)}
+    shown = {"name": split.name(i), **words, "picture": source, "row": split.row(i)}
+    return shown if boxes is None else shown | {"boxes": boxes}
 
 
 @torch.no_grad()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..draw.description import Drawing, View, table
+from .run.boxes import per_class as boxes_by_class
 from .run.classes import confusion, per_class
 from .run.documents import read_documents
 from .run.forecast import forecast_views
@@ -43,6 +44,8 @@ def view(subject: Subject) -> View:
         parts += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["split"])]
     if evaluation.get("masks"):
         parts.append(masks(evaluation["masks"], evaluation["split"]))
+    if evaluation.get("boxes"):
+        parts.append(boxes_by_class(evaluation["boxes"], evaluation["split"]))
     if evaluation.get("forecast"):
         parts += forecast_views(evaluation["forecast"])
     if evaluation.get("values"):

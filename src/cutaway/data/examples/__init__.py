@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import FileError
-from . import days, masks, photographs, signals, tables, texts
+from . import boxes, days, masks, photographs, signals, tables, texts
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ EXAMPLES = {
         Example("masks/", "900 scenes of handwritten digits, and which digit each pixel is of", masks.masks),
         Example("sounds/", "the tones of a telephone's keys on a noisy line (made up)", signals.sounds),
         Example("spelled/", "numbers dialled key by key on a noisy line, and which (made up)", signals.spelled),
+        Example("scenes/", "digits in scenes with a box around each, as COCO writes them (made up)", boxes.scenes),
         Example("videos/", "handwritten digits that move left, right, up or down (made up)", signals.videos),
         Example("graph/", "the 34 members of a karate club that split, and who met whom", tables.karate),
         Example("photographs/", "two images in every form that people's folders hold (made up)", photographs.whole),

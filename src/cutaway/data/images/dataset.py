@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from .mask_preprocessing import MaskPreprocessing, MaskSplit
 from .preprocessing import ImagePreprocessing, fit_preprocessing
 from .reading import Pixels, as_image
 
-Labels = npt.NDArray[np.int64]
+Labels = npt.NDArray[Any]  # (n, …): the class of each image, or its boxes
 
 FLOAT_BYTES = 1 << 30  # a set that takes less than this as float32 is normalised once, a larger one batch by batch
 CHUNK = 1024  # images whose levels are counted at a time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from ..kinds import reject_changed
 from ..sets import DataSet, Split
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, draw, straddle_note
-from . import masks
+from . import boxes, masks
+from .box_preprocessing import ONE, fit_boxes, padded, target_for
 from .dataset import in_memory
 from .file_split import FileSplit, Progress, in_threads
 from .files import Seen, look_at, unusable
@@ -35,7 +37,7 @@ def open_folder(
     path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE, targets: tuple[type[Target], ...] = ()
 ) -> DataSet:
     """Read a folder of class folders: look at every file, split, fit the preprocessing on the training split. One of
-    images with masks is read as such; `targets` are what is to be learned, where something says it.
+    images with masks or boxes is read as such; `targets` are what is to be learned, where something says it.
 
     Images are brought to a size that the model takes (`sizes`): their own, where all have one of at most 512. They are
     held in memory where that takes no more than settings.memory, and are read anew in every epoch where it does.
@@ -43,7 +45,9 @@ def open_folder(
     """
     if masks.are_masks(path, targets):
         return _open_masks(path, settings, sizes)
-    reject_changed(settings, ("missing",), "is for images with masks, and these are class folders")
+    if boxes.is_boxes(path):
+        return _open_boxes(path, settings, sizes)
+    reject_changed(settings, ("missing",), "is for boxes and masks, and these are class folders")
     found = find(path, IMAGES)
     seen = look_at(found.files)
     indices = complete_split(found.labels, found.classes, found.splits, settings)
@@ -95,6 +99,41 @@ def _open_masks(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSe
     absent = masks.absent_notes(values[:, : len(classes)], classes, indices)
     notes = [*absent, *_notes(named, seen, indices, spec.channels), enlarged]
     return assemble(origin, settings, indices, preprocessing, splits, notes)
+
+
+def _open_boxes(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet:
+    """Read a folder of images with boxes, as `open_folder` reads one of class folders."""
+    if settings.missing == "fill":
+        raise SettingError("missing=fill is for tables: of boxes error names what cannot be, and drop leaves it out.")
+    annotated = boxes.find(path)
+    seen = look_at(annotated.files)
+    own_sizes, classes = [s.facts.size for s in seen], annotated.classes
+    rows, notes = annotated.boxes(own_sizes, classes, settings.missing == "drop")
+    indices = complete_split(np.zeros(len(seen), np.int64), ONE, annotated.splits, settings)
+    own_size, size, enlarged = size_for(set(own_sizes), sizes, settings.image_size)
+    channels = channels_for([s.facts.grey for s in seen], settings.color)
+    spec = ImageSpec(channels, *size, target_for(classes, rows, indices["train"]))
+    sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
+    used = np.concatenate(list(indices.values()))
+    held = len(used) * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE
+    others = [annotated.files[i] for i in np.setdiff1d(used, sample)] if held else []
+    files = [annotated.files[i] for i in sample]
+    preprocessing = fit_boxes(spec, _training_images(files, others, spec), settings, own_size)
+    labels = padded([preprocessing.moved(own, own_sizes[i]) for i, own in enumerate(rows)])
+    found = Found(classes, annotated.files, annotated.names, labels)
+    splits = (
+        _held(found, indices, preprocessing) if held else _streamed(found, indices, preprocessing, settings.workers)
+    )
+    origin = Origin(path.resolve().name, str(path), _fingerprint(annotated, seen, rows), notes)
+    straddle = straddle_note([s.digest for s in seen], indices, found.names.__getitem__, "images")
+    said = [*boxes.absent_notes(rows, classes, indices), enlarged, straddle]
+    return assemble(origin, settings, indices, preprocessing, splits, said)
+
+
+def _fingerprint(annotated: boxes.Annotated, seen: Sequence[Seen], rows: Sequence[boxes.Rectangles]) -> str:
+    """sha256 of every image's name, content and boxes."""
+    digests = [f"{s.digest} {hashlib.sha256(own.tobytes()).hexdigest()}" for s, own in zip(seen, rows)]
+    return fingerprint_of(annotated.names, digests)
 
 
 def verify(split: Split, progress: Progress | None = None) -> list[Problem]:

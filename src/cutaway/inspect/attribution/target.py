@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import SettingError
+from ...models.contract import contract_of
 from ...models.images import answers_of
 from ...nn.masks import real_places
 from ...spec import Context
@@ -64,9 +65,9 @@ def kind_of(inputs: tuple[Tensor, ...]) -> str:
 
 
 def outputs_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
-    """What the head gives, (N, …); that of auxiliary heads is left out."""
+    """What the head gives, (N, …), as the model has it explained; that of auxiliary heads is left out."""
     outputs: Tensor = answers_of(model(*inputs))[0]
-    return outputs
+    return contract_of(model).explained(outputs)
 
 
 def choose(model: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor, asked: Asked = None) -> Target:

@@ -96,6 +96,15 @@ _PATCHTST = {"patch_size": 16, "stride": 8, "layers": 3, "num_classes": 672, "ho
 _WORD2VEC = {"dim": 100, "output": "negative", "negative": 5, "window": 5, "whole_error": True}
 _COLLOBERT = {"dim": 50, "hidden_dim": 300, "second": 500}
 
+_FCOS = {
+    "layers": (3, 4, 6, 3),
+    "block": "bottleneck",
+    "width": 64,
+    "norm": "frozen",
+    "first_stage": 2,
+    "extra_levels": 2,
+} | {"dim": 256, "head_layers": 4, "groups": 32, "centred": False}
+
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "perceptron": {},
     "linear": {"output": "identity"},
@@ -175,6 +184,16 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "deeplabv3-resnet50": _DILATED_50 | _PYRAMID,
     "unet": {"width": 64, "levels": 4, "norm": "none", "dropout": 0.5, "in_channels": 1, "num_classes": 2},
     "unet-small": {"width": 16, "levels": 3, "norm": "batch", "dropout": 0.0},
+    "fcos-resnet50": _FCOS,
+    "fcos-resnet18-small": {
+        "layers": (2, 2, 2),
+        "block": "basic",
+        "width": 32,
+        "norm": "batch",
+        "first_stage": 1,
+        "extra_levels": 0,
+    }
+    | {"dim": 48, "head_layers": 2, "groups": 8, "centred": True},
     "densenet121": _DENSENET | {"layers": (6, 12, 24, 16)},
     "densenet161": _DENSENET | {"layers": (6, 12, 36, 24), "growth_rate": 48, "stem_channels": 96},
     "densenet169": _DENSENET | {"layers": (6, 12, 32, 32)},

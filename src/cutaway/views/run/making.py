@@ -8,7 +8,7 @@ from typing import Any
 
 from ...draw import make
 from ...draw.description import Drawing, View, table
-from ...draw.words import UNKNOWN, count, duration, metric, moment, percent, plural, written
+from ...draw.words import UNKNOWN, capital, count, duration, metric, moment, percent, plural, written
 from .chosen import settings, text
 from .documents import INSIDE, Cell
 
@@ -65,7 +65,7 @@ def _lines(
     zero: bool = False,
 ) -> Drawing:
     return make.lines(
-        name[:1].upper() + name[1:],
+        capital(name),
         "epoch",
         [{"name": split, "split": split, "points": points} for split, points in splits.items()],
         format=format,
