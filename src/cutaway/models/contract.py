@@ -62,6 +62,7 @@ class Network(nn.Module):
     # What data is asked for, unless a person asks otherwise.
     special_tokens: ClassVar[bool] = False  # a text stands between two tokens, [CLS] and [SEP]
     joint_vocab: ClassVar[bool] = False  # one vocabulary for source and target
+    edge_attr: ClassVar[bool] = False  # what is known of each edge of a graph, beside that of its nodes
 
     # What views ask.
     block_passes: int = 1  # how often `forward` runs each of `blocks`
