@@ -393,12 +393,14 @@ class GraphSpec:
 
     With one graph, examples are its nodes, and the model is told which of them to answer for, (N,). With `graph_level`,
     examples are whole graphs that stand in one batch side by side, and the model is told which each node is of, (V,).
+    Where `edge_features` is not 0, so many numbers describe each edge: (E, D) beside it.
     """
 
     kind: ClassVar[str] = "graph"
     features: int  # F
     target: Simple
     graph_level: bool = False
+    edge_features: int = 0  # D
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -120,7 +120,7 @@ KINDS = {
         "graphs",
         "open_graph",
         "graphs",
-        ("target", "num_neighbors", "inductive", *_FORM),
+        ("target", "num_neighbors", "inductive", "edge_attr", "smiles", "missing", *_FORM),
         dict.fromkeys(("columns", "matrix", "number", "degree"), "preprocessing.GraphPreprocessing"),
         path=False,
     ),

@@ -24,7 +24,12 @@ from .tables.opening import TABLE_SUFFIXES
 GRAPH_FILES = ("nodes.csv", "edges.csv")
 PAIRS = "as pairs of sequences with pairs=true, where each of its lines has a tab"
 OTHERWISE = {  # what a path stands for by itself, and as what else a setting reads it
-    "table": {"text": "as text with text=COLUMN", "series": "as a series with forecast=COLUMN", "seq2seq": PAIRS},
+    "table": {
+        "text": "as text with text=COLUMN",
+        "series": "as a series with forecast=COLUMN",
+        "graph": "as molecules with smiles=COLUMN",
+        "seq2seq": PAIRS,
+    },
     "text": {"seq2seq": PAIRS},
 }
 Targets = tuple[type[Target], ...]
@@ -66,7 +71,7 @@ def kind_of(source: Any, settings: DataSettings) -> str:
     if suffix in (".txt", ".conll", ".iob") or (suffix in TABLE_SUFFIXES and settings.text):
         return "text"
     if suffix in TABLE_SUFFIXES:
-        return "series" if settings.forecast else "table"
+        return "series" if settings.forecast else "graph" if settings.smiles else "table"
     if suffix == ".graphml":
         return "graph"
     raise DataError(

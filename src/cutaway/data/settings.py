@@ -176,3 +176,9 @@ class DataSettings:
     inductive: bool = setting(
         False, "inductive learning: hide the nodes of the other splits, and their edges, while a graph is learned"
     )
+    edge_attr: bool | None = setting(
+        None, "attributes of edges: whether the model is given them, such as a weight or a bond's type; auto as it asks"
+    )
+    smiles: str | None = setting(
+        None, "the column that holds molecules as SMILES, where a table is to be read as graphs"
+    )

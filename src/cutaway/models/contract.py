@@ -64,6 +64,7 @@ class Network(nn.Module):
     # What data is asked for, unless a person asks otherwise.
     special_tokens: ClassVar[bool] = False  # a text stands between two tokens, [CLS] and [SEP]
     joint_vocab: ClassVar[bool] = False  # one vocabulary for source and target
+    edge_attr: ClassVar[bool] = False  # what is known of each edge of a graph, beside that of its nodes
 
     def output_frames(self, frames: Tensor) -> Tensor:
         """How many frames it answers at, (n,), of recordings of so many frames, (n,): fewer where it takes strides."""

@@ -115,12 +115,16 @@ def _cut_like(begun: Source | None, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _wishes(found: Preset, kind: str, data: DataSettings) -> dict[str, Any]:
     """What the model wants where the settings leave it open: a state carried from step to step, texts in a frame, one
-    vocabulary for both sides of a pair. Raises SettingError for stateful=true where there is no state."""
+    vocabulary for both sides of a pair, attributes of edges. Raises SettingError for stateful=true where there is no
+    state, and for edge_attr=true where they are not taken."""
     network, own = found.network, KINDS[kind].settings
     advances = issubclass(network, Advances)
     if "stateful" in own and data.stateful and not advances:
         raise SettingError(f"stateful=true carries a state from step to step, and {found.name} has none: leave it out.")
+    if "edge_attr" in own and data.edge_attr and not network.edge_attr:
+        raise SettingError(f"edge_attr=true describes edges, and {found.name} takes nodes alone: leave it out.")
     wants = {"stateful": advances, "special_tokens": network.special_tokens, "joint_vocab": network.joint_vocab}
+    wants["edge_attr"] = network.edge_attr
     return {key: True for key, wanted in wants.items() if wanted and key in own and getattr(data, key) is None}
 
 

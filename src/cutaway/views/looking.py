@@ -55,9 +55,21 @@ def examples_said(subject: Subject) -> str:
     if subject.kind != "graph":
         return plural(subject.count, "random example" if subject.split is None else "example")
     nodes = plural(len(subject.inputs[0]), "node")
-    batch = subject.inputs[3] if len(subject.inputs) > 3 else None
+    batch = batch_of(subject.inputs)
     graphs = int(batch.max()) + 1 if batch is not None and len(batch) else 1
     return f"a graph of {nodes}" if graphs == 1 else f"{count(graphs)} graphs of {nodes} together"
+
+
+def batch_of(inputs: Sequence[Tensor]) -> Tensor | None:
+    """Of which graph each node is, (V,), where whole graphs are looked at; None where nodes of one graph are."""
+    return inputs[3] if len(inputs) > 3 and len(inputs[3]) else None
+
+
+def nodes_called(subject: Subject) -> list[str]:
+    """What the nodes of graphs side by side are called, atoms for one; nothing where they have no names."""
+    called = getattr(subject.split, "node_names", None)
+    names: list[str] = called(subject.rows) if called is not None and subject.rows else []
+    return names if len(names) == len(subject.inputs[0]) else []
 
 
 def run(subject: Subject, i: int) -> None:

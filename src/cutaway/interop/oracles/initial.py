@@ -216,6 +216,8 @@ LAWS: Mapping[str, Laws] = {
         (r".*lin\.weight", std(lambda w, config: math.sqrt(2 / (fan_in(w) + config.num_classes)))),
         (r".*att_\w+", std(lambda w, config: math.sqrt(2 / (w.shape[-1] + 1)))),
     ),
+    "mpnn": ((r"step\.matrix", std(lambda w, config: math.sqrt(1 / config.hidden_dim))), (r".*(gru|lstm)\..*", CELLS)),
+    "gine": ((r".*\.eps", NONE),),
     "graphconv": (*BIASES, (r".*lin_\w+\.weight", glorot())),
 }
 

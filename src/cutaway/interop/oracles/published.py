@@ -14,6 +14,7 @@ from typing import Any
 BY_DATA = (
     "in_channels",
     "in_features",
+    "edge_features",
     "num_classes",
     "vocab_size",
     "target_vocab_size",
@@ -274,6 +275,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "graphconv": {"hidden_dim": 64, "layers": 3, "dropout": 0.5, "bias": True, "pooling": "mean"},
     "gin": {"hidden_dim": 32, "layers": 4, "dropout": 0.5, "train_eps": False, "pooling": "sum"},
     "gin-eps": {"hidden_dim": 32, "layers": 4, "dropout": 0.5, "train_eps": True, "pooling": "sum"},
+    "gine": {"hidden_dim": 64, "layers": 5, "dropout": 0.0, "train_eps": False, "pooling": "mean"},
+    "mpnn": {"hidden_dim": 64, "edge_dim": 128, "layers": 3, "pooling": "set2set", "set2set_steps": 3},
 }
 
 # Of the presets that transformers has: what the config.json of the published weights has other than the defaults of
