@@ -21,6 +21,9 @@ _PIXELS = ("image_size", "resize", "color", "memory", "workers")
 _TOKENS = ("tokenizer", "vocab_size", "min_count", "lower", "length")
 
 
+OF_CAPTIONS = ("missing", *_TOKENS)  # of images, for those with captions alone
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of data."""
@@ -51,8 +54,8 @@ KINDS = {
         "images",
         "open_folder",
         "images",
-        (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup"),
-        {None: "preprocessing.ImagePreprocessing"},
+        (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup", *OF_CAPTIONS),
+        {None: "preprocessing.ImagePreprocessing", "captions": "captions.CaptionPreprocessing"},
         asks=("sizes",),
     ),
     "text": Kind(

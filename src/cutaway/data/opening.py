@@ -11,7 +11,7 @@ from ..errors import DataError, UnknownName, nearest
 from ..files import exists, reject_address
 from ..spec import ANY_SIZE, Classes, ImageSizes, Target, Value
 from .findings import alike_labels
-from .folders import entries, holds, reject_flat
+from .folders import CAPTIONS, entries, has_captions, holds, reject_flat
 from .kinds import KINDS, reject_settings_for_others
 from .named.opening import NAMED, open_named
 from .sets import DataSet
@@ -27,7 +27,8 @@ OTHERWISE = {  # what a path stands for by itself, and as what else a setting re
 Targets = tuple[type[Target], ...]
 FORMS = (
     "a folder with one folder per class of images, audio (.wav), texts (.txt), videos or frames (or train/, val/, "
-    f"test/ of those); texts to learn the language of (.txt); a graph ({' and '.join(GRAPH_FILES)})"
+    f"test/ of those); images with {CAPTIONS}; texts to learn the language of (.txt); a graph "
+    f"({' and '.join(GRAPH_FILES)})"
 )
 
 
@@ -134,6 +135,8 @@ def _kind_of_folder(path: Path) -> str:
     names = [p.name for p in entries(path) if p.is_file()]
     if set(GRAPH_FILES) & set(names) or any(n.startswith("ind.") or n.endswith(("_A.txt", ".graphml")) for n in names):
         return "graph"
+    if has_captions(path):
+        return "image"
     found = holds(path)
     if found is None:
         reject_flat(path)

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from ..errors import SettingError
-from ..spec import Classes, Context, Horizon, Masked, NextToken, Spec, Tags, Target, Tokens, Value
+from ..spec import Classes, Context, Horizon, ImageSpec, Masked, NextToken, Spec, Tags, Target, Tokens, Value
+from .captioning import Captioning
 from .classification import Classification
 from .forecasting import Forecasting
 from .language import Language
@@ -39,7 +40,7 @@ class Task(Protocol):
 
     A task of sequences has a method `keep(outputs, target)` too: what evaluation keeps of a batch's outputs, which may
     be very many. Its metrics, details, predictions and mistakes are then given what was kept, (n, …), padded with NaN,
-    and `quick` gives the loss as well.
+    and `quick` gives the loss as well. One whose metric of record is another than `watch` names it as its `headline`.
     """
 
     name: str
@@ -80,6 +81,11 @@ class Task(Protocol):
         ...
 
 
+def headline_of(task: Task) -> str:
+    """The metric that a result is told by."""
+    return str(getattr(task, "headline", task.watch))
+
+
 def task_for(
     spec: Spec,
     loss: str | None = None,
@@ -92,7 +98,8 @@ def task_for(
     Raises SettingError for a loss, smoothing or class weights that it cannot have.
     """
     target = spec.target
-    kind = KINDS[type(target)]
+    captions = isinstance(target, Tokens) and isinstance(spec, ImageSpec)
+    kind: Any = Captioning if captions else KINDS[type(target)]
     loss = loss or kind.LOSSES[0]
     if loss not in kind.LOSSES:
         raise SettingError(f"loss={loss} is not for {kind.NOUN}: choose from {', '.join(kind.LOSSES)}.")

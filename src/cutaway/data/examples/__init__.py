@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import FileError
-from . import days, photographs, signals, tables, texts
+from . import captions, days, photographs, signals, tables, texts
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,9 @@ EXAMPLES = {
         Example("days.txt", "3 000 sentences of everyday life (made up)", days.days),
         Example("topics.tsv", "600 others, and what each is about (made up)", days.topics),
         Example("dates.tsv", "3 000 dates as people write them, and in ISO 8601 (made up)", texts.dates),
+        Example(
+            "captions/", "1 500 scenes of two handwritten digits, and which stands where (made up)", captions.captions
+        ),
         Example("sounds/", "the tones of a telephone's keys on a noisy line (made up)", signals.sounds),
         Example("videos/", "handwritten digits that move left, right, up or down (made up)", signals.videos),
         Example("graph/", "the 34 members of a karate club that split, and who met whom", tables.karate),
