@@ -17,7 +17,7 @@ TRY = {
     "days.txt": "train gru days.txt tokenizer=words epochs=3",
     "topics.tsv": "train textcnn topics.tsv text=text target=topic",
     "dates.tsv": "train seq2seq-gru dates.tsv pairs=true",
-    "captions/": "train show-attend-tell captions/",
+    "captions/": "train show-attend-tell captions/ model.dropout=0",
     "sounds/": "train gru sounds/",
     "videos/": "train cnn-lstm videos/ image_size=24",
     "graph/": "train gcn graph/ target=club test=0.4",

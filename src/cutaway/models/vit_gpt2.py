@@ -271,8 +271,8 @@ CARD = Card(
         Divergence(
             "the two halves",
             paper="DeiT or BEiT, and RoBERTa or MiniLM as the decoder; it reads lines of text",
-            here="ViT and GPT-2, for captions; the decoder looks at all normalized tokens of ViT, the class token among "
-            "them, between GPT-2's attention and its MLP",
+            here="ViT and GPT-2, for captions; the decoder looks at all normalized tokens of ViT, class token too, "
+            "between GPT-2's attention and its MLP",
             common="as here (transformers)",
         ),
         Divergence(

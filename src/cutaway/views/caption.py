@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..draw import make
-from ..draw.description import Table, View, table
+from ..draw.description import Drawing, Table, View, table
 from ..draw.words import number, percent, plural
 from ..generation.decoding import decode
 from ..models.contract import Decodes
@@ -76,7 +77,7 @@ def view(subject: Subject) -> View:
     found = [one for one in watch(subject.model, inputs, see) if one is not None]
     drawn = [one for one in found if one.name in shown]
     image = image_for(subject, i, len(drawn))
-    options = [
+    options: list[dict[str, Any]] = [
         {
             "name": one.name,
             "drawings": [
@@ -107,8 +108,13 @@ def view(subject: Subject) -> View:
         says="The caption that the model writes of an image, word by word; over the image is where it looked for each.",
         summary=_summary(subject, i, words, found[-1], grid.rows * grid.columns + grid.before),
         table=_numbers(words, found),
-        drawings=[make.choice("", "layer", options, start=start)],
+        drawings=[make.choice("", "layer", options, start=start)] if len(options) > 1 else _alone(options[0]),
     )
+
+
+def _alone(option: dict[str, Any]) -> list[Drawing]:
+    """The drawings of the one layer there is."""
+    return list(option["drawings"])
 
 
 def _crosses(name: str, module: torch.nn.Module) -> bool:

@@ -37,7 +37,7 @@ EXAMPLES = {
         Example("topics.tsv", "600 others, and what each is about (made up)", days.topics),
         Example("dates.tsv", "3 000 dates as people write them, and in ISO 8601 (made up)", texts.dates),
         Example(
-            "captions/", "1 500 scenes of two handwritten digits, and which stands where (made up)", captions.captions
+            "captions/", "3 000 scenes of two handwritten digits, and which stands where (made up)", captions.captions
         ),
         Example("sounds/", "the tones of a telephone's keys on a noisy line (made up)", signals.sounds),
         Example("videos/", "handwritten digits that move left, right, up or down (made up)", signals.videos),

@@ -9,7 +9,7 @@ from PIL import Image
 from ..folders import CAPTIONS
 from ..named.captions import SMALL, described, scikit_learn_digits
 
-COUNT = 1_500
+COUNT = 3_000
 
 
 def captions(folder: Path) -> None:

@@ -24,7 +24,7 @@ from .scenes import Pixels, Placed, compose
 
 Labels = npt.NDArray[np.int64]
 SEED = 0
-SPARE = 1.4  # scenes composed for each that is kept: digits may find no place, or be alike
+SPARE = 1.25  # scenes composed for each that is kept: digits may find no place, or be alike
 
 OPPOSITES = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
 
@@ -79,7 +79,7 @@ class Form:
     said: int  # captions of a training scene, drawn from the true ones; of the others all are kept
 
 
-MNIST = Form(32, 10, 13, {"train": 12_000, "val": 1_000, "test": 2_000}, said=1)
+MNIST = Form(32, 10, 13, {"train": 20_000, "val": 1_000, "test": 2_000}, said=1)
 SMALL = Form(24, 7, 9, {"train": 2_000, "val": 250, "test": 500}, said=2)
 MNIST_VAL = 10_000  # the last digits of MNIST's training set, of which validation scenes are made
 SMALL_PARTS = {"train": slice(0, 1_300), "val": slice(1_300, 1_450), "test": slice(1_450, None)}  # of 1 797
@@ -177,7 +177,7 @@ NAMED = {
         title="Scenes of handwritten digits, and which stands where in words",
         kind="image",
         task="image captioning",
-        sizes="12 000 training, 1 000 validation and 2 000 test scenes, 32 × 32, grey, of MNIST's digits",
+        sizes="20 000 training, 1 000 validation and 2 000 test scenes, 32 × 32, grey, of MNIST's digits",
         licence=f"as MNIST's, {PUBLISHED['mnist'].licence}; {_MADE}",
         citation=_AFTER,
         target="caption",
