@@ -1,4 +1,4 @@
-"""What every preset that takes images owes, in the form in which it is compared with its oracle."""
+"""What every preset that takes images alone owes, in the form in which it is compared with its oracle."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cutaway.errors import ModelError
 from cutaway.inspect.probes import capture
 from cutaway.interop.oracles import compared_config
 from cutaway.models.registry import presets
-from cutaway.spec import Classes, ImageSizes, ImageSpec
+from cutaway.spec import Classes, ImageSizes, ImageSpec, Tokens
 
 from .contract import assert_keeps_the_contract
 
-IMAGES = [name for name, found in presets().items() if found.takes == ("image",)]
+IMAGES = [name for name, found in presets().items() if found.takes == ("image",) and Tokens not in found.targets]
 OF_ANY_SIZE = [name for name in IMAGES if presets()[name].image_sizes(presets()[name].config).only is None]
 CLASSES = Classes(("cat", "dog", "fish"))
 

@@ -13,7 +13,7 @@ from cutaway.training.session import fit
 
 FAMILIES: dict[str, Preset] = {}  # the first preset of each file
 for found in presets().values():
-    if found.takes == ("image",):
+    if found.takes == ("image",) and Tokens not in found.targets:
         FAMILIES.setdefault(found.module.__name__.rpartition(".")[2], found)
 
 

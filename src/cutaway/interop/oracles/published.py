@@ -185,7 +185,10 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         {"image_size": 224, "patch_size": 16, "dim": 768, "layers": 12, "decoder_layers": 12, "heads": 12}
         | {"ffn_dim": 3072, "dropout": 0.1, "target_vocab_size": 50_257, "context_length": 1024}
     ),
-    "vit-gpt2-small": {"patch_size": 4, "dim": 96, "layers": 4, "decoder_layers": 2, "heads": 4, "dropout": 0.0},
+    "vit-gpt2-small": (
+        {"image_size": 32, "patch_size": 4, "dim": 96, "layers": 4, "decoder_layers": 2, "heads": 4, "ffn_dim": 384}
+        | {"dropout": 0.0, "target_vocab_size": 50_257, "context_length": 1024}
+    ),
     "transformer-base": _TRANSFORMER | {"dim": 512, "heads": 8, "ffn_dim": 2048, "dropout": 0.1},
     "transformer-big": _TRANSFORMER | {"dim": 1024, "heads": 16, "ffn_dim": 4096, "dropout": 0.3},
     "transformer-tiny": _TRANSFORMER

@@ -107,8 +107,3 @@ def one_by_one(config: Config) -> Oracle:
 
 
 ORACLES = {"show-attend-tell": one_by_one}
-REDUCED = {
-    "show-attend-tell": Config(
-        widths=(4, 6, 10), embedding_dim=8, hidden_dim=12, attention_dim=7, in_channels=2, target_vocab_size=9
-    )
-}
