@@ -8,6 +8,7 @@ import pytest
 
 from cutaway.files import read_json
 from cutaway.models.registry import Preset, presets
+from cutaway.spec import Tokens
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
 
