@@ -233,13 +233,13 @@ class TableSpec:
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """Images, (N, C, H, W)."""
+    """Images, (N, C, H, W); with a caption as the target, ids (N, S) of the caption so far beside them."""
 
     kind: ClassVar[str] = "image"
     channels: int
     height: int
     width: int
-    target: Simple | Mask | Boxes
+    target: Simple | Mask | Boxes | Tokens
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -57,6 +57,7 @@ SPECS: list[Spec] = [
         )
     ),
     PairSpec(29, 17, Tokens(29, 0, 1, 13), joint_vocab=True),
+    ImageSpec(1, 32, 32, Tokens(29, 0, 1, 13)),
 ]
 DECIDED = (
     "num_classes",

@@ -1,4 +1,4 @@
-"""What every preset that takes images owes, in the form in which it is compared with its oracle."""
+"""What every preset that takes images alone owes, in the form in which it is compared with its oracle."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_balanced_weights_are_one_on_average_and_equal_for_classes() -> None:
         ("linear", "diabetes", {"sampling": "balanced"}, "sampling=balanced is for classes"),
         ("mlp", "iris", {"sampling": "balanced", "class_weights": "balanced"}, "give one of them"),
         ("mlp", "iris", {"tta": True}, "tta mirrors images, and this is table data"),
-        ("mlp", "iris", {"num_beams": 3}, "num_beams=3 is for pairs of sequences, and this is table data"),
+        ("mlp", "iris", {"num_beams": 3}, "num_beams=3 is for pairs of sequences and captions, and this is table data"),
         ("mlp", "iris", {"length_penalty": 1}, "length_penalty=1 is for pairs of sequences"),
         ("mlp", "iris", {"loss_chunk": 50}, "loss_chunk=50 is for attention models .* mlp on this data"),
     ],

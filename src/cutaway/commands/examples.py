@@ -19,6 +19,7 @@ TRY = {
     "topics.tsv": "train textcnn topics.tsv text=text target=topic",
     "dates.tsv": "train seq2seq-gru dates.tsv pairs=true",
     "masks/": "train unet-small masks/",
+    "captions/": "train show-attend-tell captions/ model.dropout=0",
     "sounds/": "train gru sounds/",
     "spelled/": "train ctc-conv-gru spelled/",
     "scenes/": "train fcos-resnet18-small scenes/",

@@ -19,6 +19,7 @@ from .splits import Rows
 from .tables.columns import natural_order
 
 SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+CAPTIONS = "captions.tsv"  # what stands beside images that are described in words
 NAMED_AT_MOST = 3  # files that a note names
 Item = TypeVar("Item")  # a file, or a video in memory
 
@@ -79,6 +80,11 @@ def holds(path: Path) -> str | None:
     return "text" if any(TEXTS.fits(p) for p in own) else None
 
 
+def has_captions(path: Path) -> bool:
+    """Whether a folder holds images with captions, or train/ does where it is split already."""
+    return any((folder / CAPTIONS).is_file() for folder in (path, path / "train"))
+
+
 def reject_flat(path: Path) -> None:
     """Raise DataError where a folder holds examples, and no class folders that say of which class each is."""
     for kind in (IMAGES, AUDIO, VIDEOS):
@@ -88,7 +94,8 @@ def reject_flat(path: Path) -> None:
             raise DataError(
                 f"{path} holds {len(files):,} {kind.kind} file{'s' if len(files) > 1 else ''} and no class folders: "
                 "nothing says of which class each is.",
-                fix=f"Put them into one folder for each class, as in {path / 'cats' / files[0].name}{speech}.",
+                fix=f"Put them into one folder for each class, as in {path / 'cats' / files[0].name}{speech}"
+                f"{f', or write {CAPTIONS} beside them, file, tab, caption' if kind is IMAGES else ''}.",
             )
 
 

@@ -21,6 +21,9 @@ _PIXELS = ("image_size", "resize", "color", "memory", "workers")
 _TOKENS = ("tokenizer", "vocab_size", "min_count", "lower", "length")
 
 
+OF_CAPTIONS = _TOKENS  # of images, for those with captions alone
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of data."""
@@ -51,11 +54,12 @@ KINDS = {
         "images",
         "open_folder",
         "images",
-        (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup", "missing"),
+        (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup", "missing", *OF_CAPTIONS),
         {
             None: "preprocessing.ImagePreprocessing",
             "masks": "mask_preprocessing.MaskPreprocessing",
             "boxes": "box_preprocessing.BoxPreprocessing",
+            "captions": "captions.CaptionPreprocessing",
         },
         asks=("sizes", "targets"),
     ),

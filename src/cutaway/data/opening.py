@@ -12,7 +12,7 @@ from ..files import exists, reject_address
 from ..spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
 from .audio.transcripts import is_transcribed
 from .findings import alike_labels
-from .folders import entries, holds, reject_flat
+from .folders import CAPTIONS, entries, has_captions, holds, reject_flat
 from .images.boxes import is_boxes
 from .images.masks import are_masks
 from .kinds import KINDS, reject_settings_for_others
@@ -35,8 +35,8 @@ OTHERWISE = {  # what a path stands for by itself, and as what else a setting re
 Targets = tuple[type[Target], ...]
 FORMS = (
     "a folder with one folder per class of images, audio (.wav), texts (.txt), videos or frames (or train/, val/, "
-    "test/ of those); images/ and masks/; recordings (.wav) with transcripts.tsv; texts to learn the language of "
-    f"(.txt); a graph ({' and '.join(GRAPH_FILES)})"
+    f"test/ of those); images with masks/, boxes or {CAPTIONS}; recordings (.wav) with transcripts.tsv; texts to learn "
+    f"the language of (.txt); a graph ({' and '.join(GRAPH_FILES)})"
 )
 
 
@@ -145,7 +145,9 @@ def _kind_of_folder(path: Path) -> str:
         return "graph"
     if is_transcribed(path):
         return "audio"
-    found = "image" if are_masks(path, (Mask,)) or is_boxes(path) else holds(path)
+    if are_masks(path, (Mask,)) or is_boxes(path) or has_captions(path):
+        return "image"
+    found = holds(path)
     if found is None:
         reject_flat(path)
         raise DataError(f"{path} is a folder that holds no kind of data that can be read.", fix=f"Give {FORMS}.")

@@ -25,6 +25,7 @@ METRICS = {
     "character_error": ("character error rate", "fraction"),
     "bleu": ("BLEU", "number"),
     "sequence_error": ("sequences not exactly right", "fraction"),
+    "exact_match": ("captions exactly right", "fraction"),
     "span_precision": ("span precision", "fraction"),
     "span_recall": ("span recall", "fraction"),
     "span_f1": ("span F1", "fraction"),

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from ..errors import ModelError
 from ..models.registry import Preset
-from ..spec import OF_TOKENS, AudioSpec, GraphSpec, PairSpec, SeriesSpec, Spec, TextSpec, VideoSpec
+from ..spec import OF_TOKENS, AudioSpec, GraphSpec, PairSpec, SeriesSpec, Spec, TextSpec, Tokens, VideoSpec
 
+CAPTION = 8  # tokens of a caption so far
 NODES = 100  # of a graph whose size nothing tells: a ring, each node with its two neighbours
 Device = torch.device | str
 
@@ -66,6 +67,8 @@ def example_inputs(
     if kind == "seq2seq":
         answers = getattr(config, "target_vocab_size", None) or config.vocab_size
         return (*draw.tokens(shape[0], config.vocab_size), draw.tokens(shape[0], answers)[0])
+    if kind == "image" and Tokens in preset.targets:
+        return draw.numbers(shape), draw.tokens(CAPTION, config.target_vocab_size)[0]
     if kind == "series" and getattr(config, "known_future", False):
         return draw.numbers(shape), draw.numbers((config.horizon, config.known_future))
     return draw.graph(shape, getattr(config, "edge_features", 0)) if kind == "graph" else draw.masked(kind, shape)
@@ -78,6 +81,8 @@ def inputs_like(spec: Spec, device: Device = "cpu", generator: torch.Generator |
         return draw.tokens(spec.longest, spec.vocab_size)
     if isinstance(spec, PairSpec):
         return (*draw.tokens(spec.longest, spec.vocab_size), draw.tokens(spec.longest, spec.target.vocab_size)[0])
+    if isinstance(spec.target, Tokens):  # of images
+        return draw.numbers(spec.shape), draw.tokens(spec.target.longest, spec.target.vocab_size)[0]
     if isinstance(spec, SeriesSpec) and spec.known_future:
         return draw.numbers(spec.shape), draw.numbers((getattr(spec.target, "steps", 1), spec.known_future))
     if isinstance(spec, GraphSpec):

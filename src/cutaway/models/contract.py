@@ -137,7 +137,8 @@ class Decodes(Protocol):
     """An encoder–decoder, which writes a target token by token."""
 
     def begin(self, source: Tensor, source_mask: Tensor | None = None) -> Any:
-        """The state before the first token: the source (N, T), encoded."""
+        """The state before the first token: the source, ids (N, T) with a mask or images (N, C, H, W), encoded. What
+        `forward` takes is the source, its mask where it has one, and the target so far."""
 
     def step(self, token: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Logits after the token (N,), and the next state."""

@@ -143,7 +143,8 @@ def missing(run: dict[str, Any], absent: list[str]) -> View:
 def _trained(run: dict[str, Any]) -> str:
     """61 706 parameters, learned from 1 077 images in 10 epochs, 12.3 s on cpu."""
     said = f"{count(run['parameters'])} parameters, learned from "
-    said += plural(run["data"]["splits"]["train"], noun(run))
+    learned = "caption" if run["task"] == "image captioning" else noun(run)  # an image can have several
+    said += plural(run["data"]["splits"]["train"], learned)
     if run.get("epochs_done") is not None:
         said += f" in {plural(run['epochs_done'], 'epoch')}"
     if run.get("seconds") is not None:

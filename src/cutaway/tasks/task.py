@@ -13,6 +13,7 @@ from ..spec import (
     Classes,
     Context,
     Horizon,
+    ImageSpec,
     Mask,
     Masked,
     NextToken,
@@ -23,6 +24,7 @@ from ..spec import (
     Transcript,
     Value,
 )
+from .captioning import Captioning
 from .classification import Classification
 from .detection import Detection
 from .forecasting import Forecasting
@@ -59,7 +61,8 @@ class Task(Protocol):
 
     A task of sequences has a method `keep(outputs, target)` too: what evaluation keeps of a batch's outputs, which may
     be very many. Its metrics, details, predictions and mistakes are then given what was kept, (n, …), padded with NaN,
-    and `quick` gives the loss as well. Where targets are large too, `keep_target(target)` is what is kept of them.
+    and `quick` gives the loss as well. Where targets are large too, `keep_target(target)` is what is kept of them. One
+    whose metric of record is another than `watch` names it as its `headline`.
     """
 
     name: str
@@ -100,6 +103,11 @@ class Task(Protocol):
         ...
 
 
+def headline_of(task: Task) -> str:
+    """The metric that a result is told by."""
+    return str(getattr(task, "headline", task.watch))
+
+
 def task_for(
     spec: Spec,
     loss: str | None = None,
@@ -112,7 +120,8 @@ def task_for(
     Raises SettingError for a loss, smoothing or class weights that it cannot have.
     """
     target = spec.target
-    kind = KINDS[type(target)]
+    captions = isinstance(target, Tokens) and isinstance(spec, ImageSpec)
+    kind: Any = Captioning if captions else KINDS[type(target)]
     loss = loss or kind.LOSSES[0]
     if loss not in kind.LOSSES:
         raise SettingError(f"loss={loss} is not for {kind.NOUN}: choose from {', '.join(kind.LOSSES)}.")

@@ -71,12 +71,15 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
         )
     if settings.tta and not isinstance(spec, ImageSpec):
         raise SettingError(f"tta mirrors images, and this is {spec.kind} data: leave it out.")
+    if settings.tta and spec.target.written:
+        raise SettingError("tta averages the answers to an image and to its mirror image, and captions have no mean.")
     usual = TrainSettings()
     for key in ("num_beams", "length_penalty"):
         value = getattr(settings, key)
         if value != getattr(usual, key) and not spec.target.written:
             raise SettingError(
-                f"{key}={short(as_text(value))} is for pairs of sequences, and this is {spec.kind} data: leave it out."
+                f"{key}={short(as_text(value))} is for pairs of sequences and captions, and this is {spec.kind} data: "
+                "leave it out."
             )
     if settings.length_penalty != usual.length_penalty and isinstance(spec.target, Transcript):
         raise SettingError(

@@ -20,6 +20,7 @@ from ..data.named.opening import NAMED
 from ..data.sets import IN_MEMORY
 from ..settings import as_text
 from ..tasks.separability import linearly_separable
+from ..tasks.task import headline_of
 from . import shown
 from .checkpoint import State
 from .evaluation import at_once, results_of
@@ -111,7 +112,7 @@ def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
     return {
         "split": name,
         "count": len(split),
-        "watch": task.watch,
+        "watch": headline_of(task),
         "metrics": {k: m.to_json() for k, m in task.metrics(outputs, target).items()},
         **task.details(outputs, target),
         "baseline": task.baseline(train_target, target),

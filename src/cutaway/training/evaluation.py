@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..data.sets import IGNORED, Split
 from ..generation.ctc import transcribe
-from ..generation.decoding import decode
+from ..generation.decoding import decode_likely
 from ..models.contract import Advances
 from ..spec import ImageSpec, Mask, Spec, Tokens
 from ..tasks.task import Task
@@ -145,7 +145,8 @@ def _written(
     length_penalty: float,
 ) -> tuple[Any, ...]:
     """Where sequences are the task: those that the model writes by itself for the sources of a batch, and all right
-    answers to each, where the split knows several; as ids, and as text, where they are sentences."""
+    answers to each, where the split knows several; as ids, and as text, where they are sentences; and the scores of
+    what is written as log p. The last of the inputs is the target so far, and those before it are the source."""
     target = getattr(task, "target", None)
     if not isinstance(target, Tokens):
         return ()
@@ -153,11 +154,9 @@ def _written(
     references = [known(i) for i in index.tolist()] if known is not None else None
     written = getattr(split, "texts", None)
     texts = [written(i) for i in index.tolist()] if written is not None else None
-    return (
-        decode(model, inputs[0], inputs[1], target, num_beams=num_beams, length_penalty=length_penalty),
-        references,
-        texts,
-    )
+    source, *mask = inputs[:-1]
+    written, log_p = decode_likely(model, source, mask[0] if mask else None, target, num_beams, length_penalty)
+    return written, references, texts, log_p
 
 
 def _joined(batches: list[Tensor], places: Sequence[Tensor], filler: float) -> Tensor:

@@ -164,8 +164,11 @@ class Run:
         theirs, ours, split = data.spec.target, self.spec.target, data.splits["test"]
         examples = [split.image(i) or split.row(i) for i in range(len(split))]
         assert split.target is not None, "named sets have targets"
-        if data.spec.kind not in ("table", "image") or isinstance(theirs, Mask):
-            raise DataError(f"{data.name} is named {data.spec.kind} data: name a path to evaluate on other data.")
+        if data.spec.kind not in ("table", "image") or isinstance(theirs, Mask) or theirs.written:
+            raise DataError(
+                f"{data.name} is named {self.task.name if theirs.written else data.spec.kind} data: name a path to "
+                "evaluate on other data."
+            )
         if data.spec.kind != self.spec.kind or type(theirs) is not type(ours) or None in examples:
             raise DataError(
                 f"{data.name} is not of the kind that this run learned from "
@@ -341,6 +344,6 @@ class Run:
             )
         if (num_beams is not None or length_penalty is not None) and not self.spec.target.written:
             raise SettingError(
-                f"num_beams and length_penalty are for runs that learned pairs of sequences, and this one learned the "
-                f"{self.spec.target.column} of {self.spec.kind} data: leave them out."
+                "num_beams and length_penalty are for runs that learned pairs of sequences or captions, and this one "
+                f"learned the {self.spec.target.column} of {self.spec.kind} data: leave them out."
             )

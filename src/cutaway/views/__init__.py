@@ -35,6 +35,7 @@ VIEWS = (
     "arithmetic",
     "normalization",
     "attention",
+    "caption",
     "positions",
     "embeddings",
     "gates",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..data.sets import IGNORED
-from ..models.contract import contract_of
+from ..models.contract import Decodes, contract_of
 from .looking import patches_of
 from .looks import AttentionLook
 from .subject import Subject
@@ -45,7 +45,7 @@ def sides(subject: Subject, i: int) -> tuple[Side, Side]:
     video the patches of a frame, and its frames."""
     if subject.kind == "image":
         found = _patches(subject)
-        return found, found
+        return found, _tokens(subject, i, 1) if isinstance(subject.model, Decodes) else found
     if subject.kind == "video":
         frames = torch.arange(subject.inputs[0].shape[1])
         real = subject.inputs[1][i].bool().nonzero()[:, 0] if len(subject.inputs) > 1 else frames
@@ -69,7 +69,7 @@ def of(look: AttentionLook, both: tuple[Side, Side]) -> tuple[Side, Side]:
 
 
 def _tokens(subject: Subject, i: int, side: int) -> Side:
-    ids = subject.inputs[0 if side == 0 else 2][i]
+    ids = subject.inputs[0 if side == 0 else -1][i]
     if side == 0:
         mask = subject.inputs[1][i] if len(subject.inputs) > 1 else torch.ones_like(ids, dtype=torch.bool)
         real = mask.nonzero()[:, 0]

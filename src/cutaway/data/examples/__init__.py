@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import FileError
-from . import boxes, days, masks, photographs, signals, tables, texts
+from . import boxes, captions, days, masks, photographs, signals, tables, texts
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,9 @@ EXAMPLES = {
         Example("topics.tsv", "600 others, and what each is about (made up)", days.topics),
         Example("dates.tsv", "3 000 dates as people write them, and in ISO 8601 (made up)", texts.dates),
         Example("masks/", "900 scenes of handwritten digits, and which digit each pixel is of", masks.masks),
+        Example(
+            "captions/", "3 000 scenes of two handwritten digits, and which stands where (made up)", captions.captions
+        ),
         Example("sounds/", "the tones of a telephone's keys on a noisy line (made up)", signals.sounds),
         Example("spelled/", "numbers dialled key by key on a noisy line, and which (made up)", signals.spelled),
         Example("scenes/", "digits in scenes with a box around each, as COCO writes them (made up)", boxes.scenes),

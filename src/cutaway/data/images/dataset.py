@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ...spec import Classes, ImageSizes, ImageSpec, Mask
+from ...spec import Classes, ImageSizes, ImageSpec, Mask, Tokens
 from ..assembly import Origin, assemble
 from ..kinds import reject_changed
 from ..sets import Batch, DataSet, Split, TensorSplit
@@ -42,13 +42,28 @@ def image_dataset(
     `splits` are those that the set comes with: a train and a test split, or nothing; what it has not is drawn from
     its training examples. `sizes` are those that the model takes.
     """
+    reject_changed(settings, ("missing",), "is for boxes, masks and captions, and these images have classes")
+    indices = complete_split(labels, classes, splits, settings)
+    target = Classes(tuple(classes))
+    preprocessing, held, notes = images_at_hand(pixels, labels, indices, target, settings, sizes)
+    return assemble(origin, settings, indices, preprocessing, held, notes)
+
+
+def images_at_hand(
+    pixels: Pixels,
+    labels: Labels,
+    indices: Mapping[str, Rows],
+    target: Classes | Tokens,
+    settings: DataSettings,
+    sizes: ImageSizes,
+) -> tuple[ImagePreprocessing, dict[str, Split], list[str | None]]:
+    """The preprocessing fitted on the training images of `pixels` (n, C, h, w), the splits prepared with it, and notes
+    on images that are enlarged or stand in two splits; what is learned of them is `target`."""
     images = in_colour(torch.from_numpy(pixels), settings.color)
     own_size = (images.shape[2], images.shape[3])
     height, width = sizes.choose(settings.image_size, own_size)
     enlarged = sizes.note(own_size, (height, width), settings.image_size)
-    spec = ImageSpec(images.shape[1], height, width, Classes(tuple(classes)))
-    reject_changed(settings, ("missing",), "is for images with masks, and these have none")
-    indices = complete_split(labels, classes, splits, settings)
+    spec = ImageSpec(images.shape[1], height, width, target)
     preprocessing = fit_preprocessing(
         spec, (images[rows] for rows in in_chunks(torch.from_numpy(indices["train"]))), settings.resize, own_size
     )
@@ -58,8 +73,7 @@ def image_dataset(
     def image(i: int) -> Image.Image:
         return as_image(pixels[i].transpose(1, 2, 0))
 
-    held = in_memory(images, labels, indices, preprocessing, names, image)
-    return assemble(origin, settings, indices, preprocessing, held, (enlarged, straddle))
+    return preprocessing, in_memory(images, labels, indices, preprocessing, names, image), [enlarged, straddle]
 
 
 def mask_dataset(

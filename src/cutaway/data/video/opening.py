@@ -13,7 +13,7 @@ from torch import Tensor
 from ...spec import ANY_SIZE, Classes, ImageSizes, ImageSpec, VideoSpec
 from ..assembly import Origin, assemble
 from ..folders import NAMED_AT_MOST, VIDEOS, Found, absent_notes, find, fingerprint_of
-from ..images.opening import MEBIBYTE, channels_for, size_for
+from ..images.prepared import MEBIBYTE, channels_for, size_for
 from ..images.preprocessing import fit_preprocessing
 from ..images.reading import Pixels, Size, as_pixels, covering, resized
 from ..sets import DataSet

@@ -103,6 +103,11 @@ BY_MAP = sum(maps / sources**2 for sources, maps in C3.items()) / 16
 BY_LINK = sum(maps / sources for sources, maps in C3.items()) / 60
 
 
+def _by_branches(weight: Tensor, config: Any) -> float:
+    """What a decoder's residual branches end in, three to a block."""
+    return float(0.02 / math.sqrt(3 * (config.decoder_layers or config.layers)))
+
+
 def _forgetting(mean: float | None) -> Law:
     """An LSTM's bias, whose second quarter, the forget gate's, is a constant: the config's where none is given."""
 
@@ -191,6 +196,16 @@ LAWS: Mapping[str, Laws] = {
     "seq2seq_gru": (
         (r"(encoder|decoder)\..*", CELLS),
         (r"attention\.v", uniform(lambda w, config: config.attention_dim**-0.5)),
+    ),
+    "show_attend_tell": (
+        (r"decoder\..*", CELLS),
+        (r"attention\.v", uniform(lambda w, config: config.attention_dim**-0.5)),
+    ),
+    "vit_gpt2": (
+        *BIASES,
+        (r"class_token", NONE),
+        (r"decoder\..*(attention\.out|mlp\.fc2)\.weight", std(_by_branches)),
+        (r".*", std(0.02)),
     ),
     "transformer": (
         *BIASES,

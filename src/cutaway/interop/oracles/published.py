@@ -236,6 +236,22 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "layers": 1,
         "dropout": 0.2,
     },
+    "show-attend-tell": {
+        "widths": (16, 32, 64),
+        "stage_layers": 2,
+        "embedding_dim": 96,
+        "hidden_dim": 192,
+        "attention_dim": 96,
+        "dropout": 0.1,
+    },
+    "vit-gpt2": (
+        {"image_size": 224, "patch_size": 16, "dim": 768, "layers": 12, "decoder_layers": 12, "heads": 12}
+        | {"ffn_dim": 3072, "dropout": 0.1, "target_vocab_size": 50_257, "context_length": 1024}
+    ),
+    "vit-gpt2-small": (
+        {"image_size": 32, "patch_size": 4, "dim": 96, "layers": 4, "decoder_layers": 2, "heads": 4, "ffn_dim": 384}
+        | {"dropout": 0.0, "target_vocab_size": 50_257, "context_length": 1024}
+    ),
     "transformer-base": _TRANSFORMER | {"dim": 512, "heads": 8, "ffn_dim": 2048, "dropout": 0.1},
     "transformer-big": _TRANSFORMER | {"dim": 1024, "heads": 16, "ffn_dim": 4096, "dropout": 0.3},
     "transformer-tiny": _TRANSFORMER
