@@ -46,7 +46,7 @@ def open_boxes(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet
     )
     origin = Origin(path.resolve().name, str(path), _fingerprint(annotated, seen, rows), notes)
     straddle = straddle_note([s.digest for s in seen], indices, found.names.__getitem__, "images")
-    said = [*boxes.absentimage_notes(rows, classes, indices), enlarged, straddle]
+    said = [*boxes.absent_notes(rows, classes, indices), enlarged, straddle]
     return assemble(origin, settings, indices, preprocessing, splits, said)
 
 

@@ -45,6 +45,6 @@ def open_masks(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet
     fingerprint = fingerprint_of([*found.names, *found.names], [*(s.digest for s in seen), *digests])
     origin = Origin(path.resolve().name, str(path), fingerprint, found.notes)
     named = Found(classes, found.images, found.names, np.zeros(len(seen), np.int64))
-    absent = masks.absentimage_notes(values[:, : len(classes)], classes, indices)
+    absent = masks.absent_notes(values[:, : len(classes)], classes, indices)
     notes = [*absent, *image_notes(named, seen, indices, spec.channels), enlarged]
     return assemble(origin, settings, indices, preprocessing, splits, notes)
