@@ -225,7 +225,7 @@ def test_series(cli: Cli, lines: list[str], said: list[str]) -> None:
         (("forecast=y", "time=k"), ["column time", "not numbers", "ignore=COLUMN"]),
         (("forecast=y", "season_length=150"), ["season_length=150 is more than half of the training time"]),
         (("forecast=y", "lookback=500"), ["s.csv has 200 steps", "shorter lookback="]),
-        (("forecast=y", "tokenizer=bpe"), ["tokenizer=bpe is for text"]),
+        (("forecast=y", "tokenizer=bpe"), ["tokenizer=bpe is for images, text and pairs of sequences"]),
         ((), ["table data", "as a series with forecast=COLUMN"]),
         (("forecast=y", "mixup=0.2", "known_future=k"), ["mixup", "known in advance"]),
     ],

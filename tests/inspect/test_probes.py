@@ -16,7 +16,8 @@ from cutaway.nn.attention import MultiHeadAttention, recording
 from tests.small import DIFFERENT, meta, of_family, small
 
 LISTENERS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-ATTENDING = [*of_family("transformer"), "cnn-attention", "seq2seq-gru"]
+ADDITIVE = ("seq2seq-gru", "show-attend-tell")  # vᵀ tanh(q + k), a query at a time
+ATTENDING = [*of_family("transformer"), "cnn-attention", *ADDITIVE]
 
 
 def residual() -> nn.Module:
@@ -125,7 +126,7 @@ def test_recomputed_attention_is_that_of_the_fused_layer(name: str) -> None:
         model(*inputs)
     for handle in handles:
         handle.remove()
-    assert len(seen["attention"]) == sum(map(len, values.values())) + (name == "seq2seq-gru")
+    assert len(seen["attention"]) == sum(map(len, values.values())) + (name in ADDITIVE)
     for key, weights in seen["attention"].items():
         torch.testing.assert_close(
             weights.sum(-1), torch.ones(weights.shape[:-1], dtype=weights.dtype), atol=1e-12, rtol=0
@@ -133,6 +134,8 @@ def test_recomputed_attention_is_that_of_the_fused_layer(name: str) -> None:
         if name == "seq2seq-gru":
             assert weights.shape == (2, 1, inputs[2].shape[1], inputs[0].shape[1])
             assert (weights[0, ..., -2:] == 0).all()
+        if name in ADDITIVE:
+            assert weights.shape[:3] == (2, 1, inputs[-1].shape[1])
             continue
         module, _, times = key.partition("#")
         v, output = values[module][int(times or 1) - 1]

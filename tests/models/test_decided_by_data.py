@@ -18,6 +18,7 @@ from cutaway.spec import (
     GraphSpec,
     Horizon,
     ImageSpec,
+    Mask,
     Masked,
     NextToken,
     PairSpec,
@@ -27,6 +28,7 @@ from cutaway.spec import (
     Tags,
     TextSpec,
     Tokens,
+    Transcript,
     Value,
     VideoSpec,
 )
@@ -43,6 +45,8 @@ TARGETS = (
 )
 SPECS: list[Spec] = [
     ImageSpec(1, 32, 32, Boxes(NAMES)),
+    ImageSpec(1, 32, 32, Mask(NAMES)),
+    AudioSpec(21, 5, Transcript(NAMES)),
     *(
         spec
         for target in TARGETS

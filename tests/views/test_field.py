@@ -41,7 +41,7 @@ def test_maps_are_those_of_the_probe(name: str) -> None:
     subject = opened(name)
     x = subject.inputs[0]
     names = list(_fields(subject, _table(subject)))[:4]
-    found = _gradients(subject, x, names)
+    found = _gradients(subject, subject.inputs, names)
     for layer in names:
         assert torch.allclose(found[layer].float(), effective_field(subject.model, x, layer), atol=1e-6)
 
@@ -50,7 +50,7 @@ def test_maps_are_those_of_the_probe(name: str) -> None:
 def test_no_gradient_comes_from_outside_the_frame(name: str) -> None:
     subject = opened(name)
     known = _fields(subject, _table(subject))
-    for layer, spread in _gradients(subject, subject.inputs[0], list(known)).items():
+    for layer, spread in _gradients(subject, subject.inputs, list(known)).items():
         f = _field(known[layer], spread)
         (top, bottom), (left, right) = f.frame
         assert bottom - top == right - left == known[layer]
@@ -65,7 +65,7 @@ def test_a_field_of_ones_is_as_wide_as_it_is() -> None:
     assert isinstance(layer, nn.Conv2d)
     with torch.no_grad():
         layer.weight.fill_(1.0)
-    found = _field(5, _gradients(subject, subject.inputs[0], ["c1"])["c1"])
+    found = _field(5, _gradients(subject, subject.inputs, ["c1"])["c1"])
     assert found.effective == 5
     assert found.map[found.map > 0].max() == pytest.approx(found.map[found.map > 0].min())
 
@@ -75,7 +75,7 @@ def test_tokens_see_the_whole_image() -> None:
     known = _fields(subject, _table(subject))
     assert known["patches"] == 16
     assert known["blocks.0"] == 32
-    assert _gradients(subject, subject.inputs[0], ["blocks.0"])["blocks.0"].gt(0).all()
+    assert _gradients(subject, subject.inputs, ["blocks.0"])["blocks.0"].gt(0).all()
 
 
 def test_a_run(tmp_path: Path) -> None:

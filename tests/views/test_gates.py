@@ -39,7 +39,10 @@ def kinds(drawings: list[Any]) -> list[dict[str, Any]]:
 
 
 def test_who_recurs() -> None:
-    assert set(RECURS) == {"rnn", "lstm", "gru", "gru-mnist1d", "cnn-lstm", "seq2seq-gru"}
+    assert set(RECURS) == {
+        *("rnn", "lstm", "gru", "gru-mnist1d", "cnn-lstm", "seq2seq-gru"),
+        *("ctc-conv-gru", "show-attend-tell"),
+    }
 
 
 @pytest.mark.parametrize("name", RECURS)

@@ -20,6 +20,8 @@ LEARNS = {
     "forecasting": ("Horizon",),
     "sequence-to-sequence": ("Tokens",),
     "object detection": ("Boxes",),
+    "image captioning": ("Tokens",),
+    "speech recognition": ("Transcript",),
 }
 TOY = {
     "model": "mlp", "model.hidden_dims": "8,8", "model.activation": "tanh", "model.dropout": "0", "lr": "0.01",
@@ -33,6 +35,7 @@ BEGINNINGS: Mapping[tuple[str, str], dict[str, str]] = {
     ("image", "classification"): {"model": "lenet5-modern"},
     ("image", "semantic segmentation"): {"model": "unet-small"},
     ("image", "object detection"): {"model": "fcos-resnet18-small"},
+    ("image", "image captioning"): {"model": "show-attend-tell"},
     ("series", "classification"): {"model": "cnn1d"},
     ("series", "forecasting"): {"model": "gru", "model.hidden_dim": "32", "lr": "0.005"},
     ("text", "classification"): {"model": "textcnn", "model.dim": "64", "model.filters": "32"},
@@ -41,11 +44,13 @@ BEGINNINGS: Mapping[tuple[str, str], dict[str, str]] = {
         "model": "gpt2", **SMALL, "model.dropout": "0", "lr": "0.004", "batch_size": "16", "length": "64",
     },
     ("graph", "classification"): {"model": "gcn"},
+    ("graph", "regression"): {"model": "gine"},
     ("seq2seq", ""): {
         "model": "seq2seq-gru", "model.hidden_dim": "64", "model.embedding_dim": "32",
         "batch_size": "32",
     },
     ("audio", "classification"): {"model": "gru", "model.hidden_dim": "64"},
+    ("audio", "speech recognition"): {"model": "ctc-conv-gru"},
     ("video", "classification"): {"model": "cnn-lstm", "model.hidden_dim": "64"},
 }  # fmt: skip
 OF_ONE = {  # long texts of many words: by characters they are quick, and a small split says enough

@@ -153,7 +153,7 @@ def test_class_folders_and_other_folders_are_none(tmp_path: Path) -> None:
     images(tmp_path / "cats", 2)
     images(tmp_path / "images", 2)
     assert not is_boxes(tmp_path)
-    with pytest.raises(SettingError, match="missing=drop is for boxes and masks, and these are class folders"):
+    with pytest.raises(SettingError, match="missing=drop is for boxes, masks and captions, and these are"):
         opened(tmp_path, missing="drop")
 
 

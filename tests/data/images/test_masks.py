@@ -193,7 +193,7 @@ def test_missing_and_mixup_are_for_others(own: Path, tmp_path: Path) -> None:
     for key, value in (("mixup", 0.2), ("cutout", 4)):
         with pytest.raises(SettingError, match=f"^{key}="):
             opened(own, **{key: value})
-    with pytest.raises(SettingError, match="missing=drop is for images with masks"):
+    with pytest.raises(SettingError, match="missing=drop is for boxes, masks and captions"):
         open_data("digits", DataSettings(missing="drop"))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
 import torch
@@ -97,6 +96,4 @@ def _renamed(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     return found
 
 
-# A step at a time is slow in Python: windows are shorter, all else is as it is.
-REDUCED = {name: dataclasses.replace(config, steps=12, horizon=5, num_classes=35) for name, config in PRESETS.items()}
 ORACLES = dict.fromkeys(PRESETS, plain_forecaster)
