@@ -155,8 +155,40 @@ class Horizon(Answer):
         return self.steps * len(self.columns)
 
 
+@dataclass(frozen=True)
+class Drawn(Answer):
+    """A target that is the image itself, whose distribution is learned, so that new ones can be drawn from it."""
+
+    names: tuple[str, ...] = ()  # the classes that images are of, where they have some: a condition, not the answer
+    size: int = 1  # C · H · W, the numbers of an image
+
+
+@dataclass(frozen=True)
+class Image(Drawn):
+    """The image itself: learned by a bound on its log-likelihood."""
+
+    column: str = "image"
+
+    @property
+    def outputs(self) -> int:
+        """How many values the model gives: the bound's two terms."""
+        return 2
+
+
+@dataclass(frozen=True)
+class Noise(Drawn):
+    """The image itself: learned by telling noise that was added to it."""
+
+    column: str = "noise in the image"
+
+    @property
+    def outputs(self) -> int:
+        """How many values the model's head gives: one for each number of the image."""
+        return self.size
+
+
 Simple = Classes | Value  # one answer for a whole example
-Target = Simple | Tags | NextToken | Masked | Context | Tokens | Horizon
+Target = Simple | Tags | NextToken | Masked | Context | Tokens | Horizon | Image | Noise
 TARGETS: dict[str, type[Target]] = {
     "classes": Classes,
     "value": Value,
@@ -166,6 +198,8 @@ TARGETS: dict[str, type[Target]] = {
     "context": Context,
     "tokens": Tokens,
     "horizon": Horizon,
+    "image": Image,
+    "noise": Noise,
 }
 
 
@@ -191,7 +225,7 @@ class ImageSpec:
     channels: int
     height: int
     width: int
-    target: Simple
+    target: Simple | Image | Noise
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from cutaway.spec import Classes, ImageSizes, ImageSpec
 
 from .contract import assert_keeps_the_contract
 
-IMAGES = [name for name, found in presets().items() if found.takes == ("image",)]
+IMAGES = [name for name, found in presets().items() if found.takes == ("image",) and Classes in found.targets]
 OF_ANY_SIZE = [name for name in IMAGES if presets()[name].image_sizes(presets()[name].config).only is None]
 CLASSES = Classes(("cat", "dog", "fish"))
 

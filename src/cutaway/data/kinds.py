@@ -53,7 +53,7 @@ KINDS = {
         "images",
         (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup"),
         {None: "preprocessing.ImagePreprocessing"},
-        asks=("sizes",),
+        asks=("sizes", "targets"),
     ),
     "text": Kind(
         "text",

@@ -11,7 +11,7 @@ from ..errors import DataError, UnknownName, nearest
 from ..files import exists, reject_address
 from ..spec import ANY_SIZE, Classes, ImageSizes, Target, Value
 from .findings import alike_labels
-from .folders import entries, holds, reject_flat
+from .folders import IMAGES, entries, holds, is_flat, reject_flat
 from .kinds import KINDS, reject_settings_for_others
 from .named.opening import NAMED, open_named
 from .sets import DataSet
@@ -135,6 +135,8 @@ def _kind_of_folder(path: Path) -> str:
     if set(GRAPH_FILES) & set(names) or any(n.startswith("ind.") or n.endswith(("_A.txt", ".graphml")) for n in names):
         return "graph"
     found = holds(path)
+    if is_flat(path, IMAGES):  # for models that draw images; others reject it as they open it
+        return IMAGES.kind
     if found is None:
         reject_flat(path)
         raise DataError(f"{path} is a folder that holds no kind of data that can be read.", fix=f"Give {FORMS}.")

@@ -27,6 +27,8 @@ METRICS = {
     "span_recall": ("span recall", "fraction"),
     "span_f1": ("span F1", "fraction"),
     "bits_per_token": ("bits a token", "number"),
+    "bits_per_dimension": ("bits a dimension", "number"),
+    "kl": ("KL divergence", "number"),
 }
 
 

@@ -8,9 +8,10 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from ..errors import SettingError
-from ..spec import Classes, Context, Horizon, Masked, NextToken, Spec, Tags, Target, Tokens, Value
+from ..spec import Classes, Context, Horizon, Image, Masked, NextToken, Noise, Spec, Tags, Target, Tokens, Value
 from .classification import Classification
 from .forecasting import Forecasting
+from .image_generation import Denoising, LikelihoodBound
 from .language import Language
 from .masked import MaskedLanguage
 from .metrics import Metric
@@ -28,6 +29,8 @@ KINDS: dict[type[Target], Any] = {
     Context: WordVectors,
     Tokens: SequenceToSequence,
     Horizon: Forecasting,
+    Image: LikelihoodBound,
+    Noise: Denoising,
 }
 
 
@@ -39,7 +42,7 @@ class Task(Protocol):
 
     A task of sequences has a method `keep(outputs, target)` too: what evaluation keeps of a batch's outputs, which may
     be very many. Its metrics, details, predictions and mistakes are then given what was kept, (n, …), padded with NaN,
-    and `quick` gives the loss as well.
+    and `quick` gives the loss as well. Where targets are as large as the data, `keep_target(target)` says what of them.
     """
 
     name: str

@@ -52,6 +52,7 @@ def results_of(
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     keep = getattr(task, "keep", None)
+    keep_target = getattr(task, "keep_target", lambda target: target)
     words = words_of(model, task)
     plan = batches_in_order(split, batch_size, tokens)
     state, outputs, targets = None, [], []
@@ -72,7 +73,7 @@ def results_of(
                 if keep is not None and words is None:
                     answer = keep(answer, target, *own)
             outputs.append(answer.cpu())
-            targets.append(target.cpu())
+            targets.append(keep_target(target).cpu())
             ticked(len(target))
     finally:
         for module, training in modes:

@@ -1,4 +1,4 @@
-"""What evaluation.json shows beside the metrics: examples, samples, translations, what the columns of a table count.
+"""What evaluation.json shows beside the metrics: examples, samples, translations, images, what columns count.
 
 Each is computed once, as training ends, of an even choice where there is much; the same every time.
 """
@@ -12,14 +12,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL.Image import Image
 from torch import Tensor
 
 from ..data.sets import Batch, Split, TensorSplit
 from ..data.tables.preprocessing import TablePreprocessing
 from ..data.text.running_preprocessing import Reading
+from ..generation import images
 from ..generation.pieces import Pieces, as_text
 from ..generation.text import context_of, stream
-from ..spec import NextToken, Tokens
+from ..spec import Drawn, ImageSpec, NextToken, Noise, Tokens
+from ..tasks import metrics
 from ..tasks.classification import CELLS, Classification
 from ..tasks.importance import importance
 from ..tasks.regression import Regression
@@ -32,6 +35,8 @@ IMAGE_SIDE = 96  # pixels of an image in the report
 SAMPLES, PROMPT, WRITTEN = 3, 32, 160  # texts, and tokens of each: given and written
 WORK = 4e11  # multiply-adds that samples may take: few seconds on a CPU
 TEMPERATURE = 0.8
+DRAWN, FOLLOWED, MOMENTS = 20, 4, 8  # images; those that are shown on their way, and how often
+BOUNDED, TIMES = 64, 32  # images that diffusion's bound is taken of, and its terms of each
 AT_A_TIME = 4096  # examples that are put into words, or that the model answers, at once
 
 
@@ -63,7 +68,8 @@ def examples(split: Split, task: Any, outputs: Tensor, target: Tensor) -> dict[s
 
 
 def details(ready: Prepared, split: Split, outputs: Tensor, target: Tensor) -> dict[str, Any]:
-    """What only some tasks have: curves and calibration of classes, importance of columns, samples of a language."""
+    """What only some tasks have: curves and calibration of classes, importance of columns, samples of a language,
+    images."""
     found: dict[str, Any] = {}
     task, preprocessing = ready.task, ready.data.preprocessing
     if isinstance(task, Classification):
@@ -72,6 +78,8 @@ def details(ready: Prepared, split: Split, outputs: Tensor, target: Tensor) -> d
         found |= _importance(ready, preprocessing, split)
     if isinstance(preprocessing, Reading) and isinstance(ready.data.spec.target, NextToken):
         found["samples"] = samples(ready.model, ready.place, preprocessing, split)
+    if isinstance(ready.data.spec.target, Drawn):
+        found["drawn"] = drawn(ready, split)
     return found
 
 
@@ -84,14 +92,17 @@ def spread(choice: Sequence[int], most: int) -> list[int]:
 def _shown(split: Split, i: int, row: dict[str, Any]) -> dict[str, Any]:
     """An example with what a person needs to see of it."""
     image = split.image(i)
-    source = None
-    if image is not None:
-        image.thumbnail((IMAGE_SIDE, IMAGE_SIDE))
-        buffer = io.BytesIO()
-        image.save(buffer, format="PNG")
-        source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    source = picture(image) if image is not None else None
     words = {k: row[k] for k in ("actual", "predicted", "confidence", "loss")}
     return {"name": split.name(i), **words, "picture": source, "row": split.row(i)}
+
+
+def picture(image: Image) -> str:
+    """The image, small, as a page holds it. It is made smaller in place."""
+    image.thumbnail((IMAGE_SIDE, IMAGE_SIDE))
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 @torch.no_grad()
@@ -158,3 +169,56 @@ def samples(model: Any, place: Placement, text: Reading, split: Split) -> list[d
             }
         )
     return found
+
+
+def drawn(ready: Prepared, split: Split) -> dict[str, Any]:
+    """Images out of noise, some of them at moments on their way, and of diffusion models the variational bound of a few
+    test images, in bits a dimension. None of a model that would take minutes."""
+    spec, model, place = ready.data.spec, ready.place.model(ready.model, learns=False), ready.place
+    assert isinstance(spec, ImageSpec)
+    target = spec.target
+    assert isinstance(target, Drawn)
+    asked = images.asked_of(spec, model, None, None, None)
+    passes = WORK / (sum(p.numel() for p in model.parameters()) * spec.height * spec.width / 8)  # about
+    if place.device.type == "cpu" and passes < 2 * asked.steps * DRAWN + TIMES * BOUNDED:
+        return {}
+    modes = model.training
+    model.eval()
+    try:
+        found: dict[str, Any] = {}
+        classes = images.classes_for(spec, DRAWN, None)
+        names = target.names if classes is not None else ()
+        told: list[tuple[int, Tensor, Tensor]] = []
+
+        def watch(t: int, xt: Tensor, start: Tensor) -> None:
+            told.append((t, images.as_levels(xt[:FOLLOWED]), images.as_levels(start[:FOLLOWED])))
+
+        levels = images.draw(model, spec, asked, classes, DRAWN, 0, place.device, watch)
+        labels = classes.tolist() if classes is not None else []
+        found["samples"] = [
+            {"picture": picture(image), "class": names[labels[k]] if labels else ""}
+            for k, image in enumerate(images.as_images(levels))
+        ]
+        found |= vars(asked)
+        found["moments"] = [
+            {
+                "t": t,
+                "noisy": [picture(i) for i in images.as_images(xt)],
+                "told": [picture(i) for i in images.as_images(x)],
+            }
+            for t, xt, x in (told[i] for i in spread(range(len(told)), MOMENTS))
+        ]
+        if isinstance(target, Noise):
+            found["bound"] = _bound(ready, split, target.size)
+        return found
+    finally:
+        model.train(modes)
+
+
+def _bound(ready: Prepared, split: Split, size: int) -> dict[str, Any]:
+    """The variational bound of an even choice of the examples, in bits a dimension, with its interval."""
+    few = torch.tensor(spread(range(len(split)), BOUNDED))
+    (x, _, _, *classes), _ = ready.place.batch(next(iter(split.batches([few]))))
+    nats = images.bound(ready.model, x, classes[0] if classes else None, TIMES)
+    found = metrics.mean(nats.cpu().numpy() / (size * np.log(2)))
+    return {**found.to_json(), "images": len(few), "terms": TIMES}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..draw.description import Drawing, View, table
 from .run.classes import confusion, per_class
 from .run.documents import read_documents
+from .run.drawn import drawn, unlikely
 from .run.forecast import forecast_views
 from .run.outcome import metrics_rows, result, worst
 from .run.values import residuals
@@ -43,7 +44,12 @@ def view(subject: Subject) -> View:
         parts += forecast_views(evaluation["forecast"])
     if evaluation.get("values"):
         parts.append(residuals(evaluation["values"], evaluation["count"]))
-    parts.append(worst(documents.run, evaluation))
+    if evaluation.get("drawn"):
+        parts.append(drawn(evaluation["drawn"], evaluation["split"]))
+    if documents.run["task"] != "image generation":
+        parts.append(worst(documents.run, evaluation))
+    elif evaluation["worst"]:
+        parts.append(unlikely(evaluation))
     drawings: list[Drawing] = [drawing for part in parts for drawing in part["drawings"]]
     return View(
         id="results",

@@ -11,12 +11,13 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ...spec import Classes, ImageSizes, ImageSpec
+from ...spec import ImageSizes, ImageSpec, Target
 from ..assembly import Origin, assemble
 from ..sets import Batch, DataSet, Split, TensorSplit
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, straddle_note
-from .preprocessing import ImagePreprocessing, fit_preprocessing
+from .drawing import drawn, target_of
+from .preprocessing import ImagePreprocessing, fit_preprocessing, from_minus_one
 from .reading import Pixels, as_image
 
 Labels = npt.NDArray[np.int64]
@@ -33,21 +34,22 @@ def image_dataset(
     settings: DataSettings,
     sizes: ImageSizes,
     splits: Mapping[str, Rows] | None = None,
+    targets: tuple[type[Target], ...] = (),
 ) -> DataSet:
     """A named image set: `pixels` (n, C, h, w), 0…255, `labels` (n,), class k named `classes[k]`.
 
     `splits` are those that the set comes with: a train and a test split, or nothing; what it has not is drawn from
-    its training examples. `sizes` are those that the model takes.
+    its training examples. `sizes` are those that the model takes, `targets` what it learns, where it says so.
     """
     images = in_colour(torch.from_numpy(pixels), settings.color)
     own_size = (images.shape[2], images.shape[3])
     height, width = sizes.choose(settings.image_size, own_size)
     enlarged = sizes.note(own_size, (height, width), settings.image_size)
-    spec = ImageSpec(images.shape[1], height, width, Classes(tuple(classes)))
+    shape = (images.shape[1], height, width)
+    spec = ImageSpec(*shape, target_of(classes, shape, targets, settings))
     indices = complete_split(labels, classes, splits, settings)
-    preprocessing = fit_preprocessing(
-        spec, (images[rows] for rows in in_chunks(torch.from_numpy(indices["train"]))), settings.resize, own_size
-    )
+    chunks = (images[rows] for rows in in_chunks(torch.from_numpy(indices["train"])))
+    preprocessing = from_minus_one(fit_preprocessing(spec, chunks, settings.resize, own_size))
     names = [f"image {i}" for i in range(len(images))]
     straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], indices, names.__getitem__, "images")
 
@@ -77,7 +79,7 @@ def in_memory(
         own, target = pixels[torch.from_numpy(rows)], torch.from_numpy(labels[rows])
         inputs = preprocessing.prepare(own) if once else own
         held = TensorSplit(inputs, target, [names[i] for i in rows], lambda i: image(int(rows[i])))
-        return held if once else PixelSplit(held, preprocessing)
+        return drawn(held if once else PixelSplit(held, preprocessing), spec.target)
 
     return {name: as_split(rows) for name, rows in indices.items()}
 

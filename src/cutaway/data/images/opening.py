@@ -11,16 +11,17 @@ from PIL import Image
 from torch import Tensor
 
 from ...errors import DataError, Problem
-from ...spec import ANY_SIZE, Classes, ImageSizes, ImageSpec
+from ...spec import ANY_SIZE, Drawn, ImageSizes, ImageSpec, Target
 from ..assembly import Origin, assemble
-from ..folders import IMAGES, Found, absent_notes, find, fingerprint_of
+from ..folders import IMAGES, Found, absent_notes, find, find_flat, fingerprint_of, is_flat, reject_flat
 from ..sets import DataSet, Split
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, draw, straddle_note
 from .dataset import in_memory
+from .drawing import DrawnSplit, drawn, target_of
 from .file_split import FileSplit, Progress, in_threads
 from .files import Seen, look_at, unusable
-from .preprocessing import ImagePreprocessing, fit_preprocessing
+from .preprocessing import ImagePreprocessing, fit_preprocessing, from_minus_one
 from .reading import Size, as_pixels, covering, read_image, resized
 
 LARGEST_OWN_SIZE = 512  # of images that stay as they are
@@ -28,25 +29,32 @@ SAMPLE = 1024  # training images from which mean and standard deviation are take
 MEBIBYTE = 1 << 20
 
 
-def open_folder(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
-    """Read a folder of class folders: look at every file, split, fit the preprocessing on the training split.
+def open_folder(
+    path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE, targets: tuple[type[Target], ...] = ()
+) -> DataSet:
+    """Read a folder of class folders: look at every file, split, fit the preprocessing on the training split. Models
+    that draw images (`targets` says so) learn from a folder of images without classes too.
 
     Images are brought to a size that the model takes (`sizes`): their own, where all have one of at most 512. They are
     held in memory where that takes no more than settings.memory, and are read anew in every epoch where it does.
     Raises DataError that names every file or folder that cannot be used.
     """
-    found = find(path, IMAGES)
+    draws = any(issubclass(target, Drawn) for target in targets)
+    flat = is_flat(path, IMAGES)
+    if flat and not draws:
+        reject_flat(path)
+    found = find_flat(path, IMAGES) if flat else find(path, IMAGES, least=1 if draws else 2)
     seen = look_at(found.files)
     indices = complete_split(found.labels, found.classes, found.splits, settings)
     own_size, size, enlarged = size_for({s.facts.size for s in seen}, sizes, settings.image_size)
-    spec = ImageSpec(channels_for([s.facts.grey for s in seen], settings.color), *size, Classes(found.classes))
+    shape = (channels_for([s.facts.grey for s in seen], settings.color), *size)
+    spec = ImageSpec(*shape, target_of(found.classes, shape, targets, settings))
     sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
     used = np.concatenate(list(indices.values()))
     held = len(used) * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE
     others = [found.files[i] for i in np.setdiff1d(used, sample)] if held else []
-    preprocessing = fit_preprocessing(
-        spec, _training_images([found.files[i] for i in sample], others, spec), settings.resize, own_size
-    )
+    read = _training_images([found.files[i] for i in sample], others, spec)
+    preprocessing = from_minus_one(fit_preprocessing(spec, read, settings.resize, own_size))
     if held:
         splits = _held(found, indices, preprocessing)
     else:
@@ -54,12 +62,15 @@ def open_folder(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE
     fingerprint = fingerprint_of(found.names, [s.digest for s in seen])
     origin = Origin(path.resolve().name, str(path), fingerprint, found.notes)
     notes = [*_notes(found, seen, indices, spec.channels), enlarged]
+    if draws and own_size is None:
+        notes.append(f"The images have several sizes: the middle of each is drawn at {size[0]}×{size[1]}.")
     return assemble(origin, settings, indices, preprocessing, splits, notes)
 
 
 def verify(split: Split, progress: Progress | None = None) -> list[Problem]:
     """Every file of a split that cannot be decoded, with its cause. What is in memory has been decoded already."""
-    return split.damaged(progress) if isinstance(split, FileSplit) else []
+    read = split.images if isinstance(split, DrawnSplit) else split
+    return read.damaged(progress) if isinstance(read, FileSplit) else []
 
 
 def size_for(own: set[Size], sizes: ImageSizes, asked: int | None) -> tuple[Size | None, Size, str | None]:
@@ -144,12 +155,15 @@ def _streamed(
 ) -> dict[str, Split]:
     """The splits read from their files, anew in every epoch."""
     return {
-        split: FileSplit(
-            [found.files[i] for i in rows],
-            torch.from_numpy(found.labels[rows]),
-            preprocessing,
-            [found.names[i] for i in rows],
-            workers,
+        split: drawn(
+            FileSplit(
+                [found.files[i] for i in rows],
+                torch.from_numpy(found.labels[rows]),
+                preprocessing,
+                [found.names[i] for i in rows],
+                workers,
+            ),
+            preprocessing.spec.target,
         )
         for split, rows in indices.items()
     }

@@ -57,9 +57,9 @@ def kind_of(inputs: tuple[Tensor, ...]) -> str:
 
 
 def outputs_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
-    """What the head gives, (N, …); that of auxiliary heads is left out."""
+    """What the head gives, (N, …); that of auxiliary heads is left out. Of images each number is an answer."""
     outputs: Tensor = answers_of(model(*inputs))[0]
-    return outputs
+    return outputs.flatten(1) if outputs.ndim == 4 else outputs
 
 
 def choose(model: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor, asked: Asked = None) -> Target:
