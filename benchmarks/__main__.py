@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from . import attention, graphs, images, loops, memory, sequences, sounds, startup, studio, vision, words
+from . import applications, attention, graphs, images, loops, memory, sequences, sounds, startup, studio, vision, words
 from .pairs import Pair
 
 GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
@@ -21,6 +21,7 @@ GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
     "attention": attention.rows,
     "graphs": graphs.rows,
     "words": words.rows,
+    "applications": applications.rows,
     "images": images.rows,
     "sounds": sounds.rows,
     "startup": startup.rows,

@@ -109,6 +109,26 @@ after the last.
 ![1 − cosine between the vectors of “spring” as water, metal and season, layer by layer](images/attention/spring.svg)
 """
 
+MOLECULES = """
+## Molecules, and what edges carry
+
+```
+cutaway train gine molecules.csv smiles=smiles target=logS
+cutaway predict runs/gine-molecules-1 new.csv
+```
+
+A table with a column of SMILES is read as graphs, one for each row: nodes are atoms (element, degree, charge,
+hydrogens, aromatic, in a ring, hybridization), edges are bonds, both ways (bond, conjugated, in a ring); the target is
+a number or a class of the molecule. It needs RDKit: `pip install 'cutaway[molecules]'`. SMILES that cannot be read are
+named by row, `missing=drop` leaves them out and counts them; molecules that stand in several splits, however their
+SMILES are written, are found. `cutaway inspect RUN new.csv --view attribution` draws a molecule by what its atoms did.
+
+In a folder of `nodes.csv` and `edges.csv` every column of `edges.csv` beside the two ends, such as `weight`, describes
+the edge; so do `NAME_edge_labels.txt` and `NAME_edge_attributes.txt` of a TU folder and `edge_attr` of PyTorch
+Geometric's `Data`. `gine` and `mpnn` take what is known of edges; the other models say that they leave it out.
+`edge_attr=false` keeps it from those two as well.
+"""
+
 PAGES = (
     Page(
         "vision",
@@ -148,7 +168,7 @@ PAGES = (
         "# Networks on graphs\n\n"
         + ABOUT.format(more="Sums over\nedges are sparse: their memory grows with the edges of a graph.")
         + "\nIn the drawings a block is as tall as there are nodes and as deep as each has numbers, both on a "
-        "logarithmic scale,\nand as coloured as it is made: {legend}.\n",
+        "logarithmic scale,\nand as coloured as it is made: {legend}.\n" + MOLECULES,
         lambda preset: preset.takes == ("graph",),
         ("sum over edges", "matrix product", "other"),
     ),

@@ -23,6 +23,7 @@ from scipy.stats import t
 import cutaway
 from cutaway.commands.train import figure
 from cutaway.commands.words import flatten
+from cutaway.draw.words import METRICS
 from cutaway.errors import CutawayError
 
 from . import minilm, pretraining, spring, word_vectors
@@ -144,7 +145,11 @@ def line(recipe: dict[str, Any], row: dict[str, Any]) -> str:
     score = f"{metric.replace('_', ' ')} {figure(metric, row['value'])}"
     if "runs" in row:
         score += f", mean of {row['runs']} runs"
-    beside = "; ".join(f"{name}: {figure(metric, value)}" for name, value in row.get("beside", ()))
+    own = {name: name.replace(" ", "_") for name, _ in row.get("beside", ())}  # other metrics, or other ways to guess
+    beside = "; ".join(
+        f"{name}: {figure(own[name] if own[name] in METRICS else metric, value)}"
+        for name, value in row.get("beside", ())
+    )
     cells = (
         recipe["title"],
         f"`{row['command']}`",

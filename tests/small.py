@@ -62,7 +62,7 @@ def small_config(name: str) -> object:
     """The preset's config made small, of the same kind."""
     config = compared_config(name, presets()[name].config)
     given = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
-    most = MOST | {"dim": 8 * given.get("heads", 4), "image_size": 4 * given.get("patch_size", 8)}
+    most = MOST | {"dim": 8 * given.get("heads", 4), "image_size": 4 * (given.get("patch_size") or 8)}
     changes: dict[str, object] = {
         field: most[field]
         for field, value in given.items()
@@ -95,7 +95,7 @@ def small_shape(found: Preset, config: object) -> tuple[int, ...]:
         least = next((side for start, side in LEAST.items() if found.name.startswith(start)), 32)
         return (shape[0], *(min(side, least) for side in shape[1:]))
     if kind == "video":
-        return (4, shape[1], *(min(side, 24) for side in shape[2:]))
+        return (4, shape[1], *(min(side, getattr(config, "image_size", 24)) for side in shape[2:]))
     return shape
 
 

@@ -1,4 +1,4 @@
-"""What an example looks like: the words that data sets and models share.
+"""What an example looks like: the words that data sets and models share, with those of targets.py.
 
 A data set says what it holds with one of these; a model's `takes` says which kinds it accepts, and
 `Config.for_spec(preset, spec)` fits the model to one. They are plain frozen dataclasses, written to JSON with a model.
@@ -10,197 +10,25 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeVar
 
 from .errors import SettingError
-
-PLACE = "place in the text"
-
-
-class Answer:
-    """What every target says of itself, unless it says otherwise."""
-
-    order: ClassVar[str] = ""  # that its examples stand in and are split by, never at random: time, for one
-    written: ClassVar[bool] = False  # whether the answer is a sequence, which a model writes token by token
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The names of the classes that the answer to an example is one of; nothing where it is none."""
-        return ()
-
-
-@dataclass(frozen=True)
-class Classes(Answer):
-    """A target that is one of `names`: class k of the tensors is `names[k]`."""
-
-    cells: ClassVar[str] = "category"  # the type of a table's column that holds it
-    names: tuple[str, ...]
-    column: str = "class"  # what the data calls the target
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Their names."""
-        return self.names
-
-    @property
-    def outputs(self) -> int:
-        """How many values the model's head gives: one for each class."""
-        return len(self.names)
-
-
-@dataclass(frozen=True)
-class Value(Answer):
-    """A target that is a number, learned as (value − mean) / scale; mean and scale come from the training split."""
-
-    cells: ClassVar[str] = "number"
-    column: str = "value"
-    mean: float = 0.0
-    scale: float = 1.0
-
-    @property
-    def outputs(self) -> int:
-        """How many values the model's head gives: one."""
-        return 1
-
-
-@dataclass(frozen=True)
-class Tags(Answer):
-    """A target for each token: one of `names`."""
-
-    names: tuple[str, ...]
-    column: str = "tag"
-
-    @property
-    def outputs(self) -> int:
-        """How many values the model's head gives at each token: one for each tag."""
-        return len(self.names)
-
-
-class OfTokens(Answer):
-    """A target of tokens."""
-
-    vocab_size: int
-
-    @property
-    def outputs(self) -> int:
-        """How many values the model's head gives at each token: one for each token there is."""
-        return self.vocab_size
-
-
-@dataclass(frozen=True)
-class NextToken(OfTokens):
-    """The target of each token is the token after it: text for language modelling."""
-
-    order: ClassVar[str] = PLACE
-    vocab_size: int
-    column: str = "next token"
-
-
-@dataclass(frozen=True)
-class Masked(OfTokens):
-    """The targets are the tokens that were hidden: masked-language modelling. `mask` stands for a hidden token."""
-
-    order: ClassVar[str] = PLACE
-    vocab_size: int
-    mask: int
-    column: str = "masked token"
-    mask_prob: float = 0.15  # of the tokens that are chosen to be predicted
-
-
-@dataclass(frozen=True)
-class Context(OfTokens):
-    """The targets of each word are the words around it: text for word vectors."""
-
-    order: ClassVar[str] = PLACE
-    vocab_size: int
-    column: str = "context"
-    window: int = 5  # words on either side that a word's context reaches at most
-
-
-@dataclass(frozen=True)
-class Tokens(OfTokens):
-    """A target that is itself a sequence of tokens, between the tokens `begin` and `end`."""
-
-    written: ClassVar[bool] = True
-    vocab_size: int
-    begin: int
-    end: int
-    longest: int  # tokens of the longest target in training, with `end` and without `begin`
-    column: str = "target"
-    padding: int = 0  # the id of padding, which is never an answer
-    unknown: int | None = 1  # the id that stands for all unknown tokens; none where nothing is unknown
-    sentences: bool = False  # whether targets are sentences, of words with blanks between them
-    lower: bool = False  # whether they are written in lower case
-
-
-@dataclass(frozen=True)
-class Horizon(Answer):
-    """The next `steps` steps of the variables `columns`, each learned as (value − mean) / scale."""
-
-    order: ClassVar[str] = "time"
-    steps: int
-    columns: tuple[str, ...]
-    mean: tuple[float, ...]  # of each column, from the training time
-    scale: tuple[float, ...]  # likewise
-    season_length: int = 1  # steps after which the series repeats itself; the forecast that repeats is compared with
-    naive: tuple[
-        float, ...
-    ] = ()  # of each column, the mean standardised |y_t − y_{t−season_length}| of the training time
-
-    @property
-    def column(self) -> str:
-        """The columns by their names."""
-        return ", ".join(self.columns)
-
-    @property
-    def outputs(self) -> int:
-        """How many values the model's head gives: one for each step and column, step after step."""
-        return self.steps * len(self.columns)
-
-
-@dataclass(frozen=True)
-class Drawn(Answer):
-    """A target that is the image itself, whose distribution is learned, so that new ones can be drawn from it."""
-
-    names: tuple[str, ...] = ()  # the classes that images are of, where they have some: a condition, not the answer
-    size: int = 1  # C · H · W, the numbers of an image
-
-
-@dataclass(frozen=True)
-class Image(Drawn):
-    """The image itself: learned by a bound on its log-likelihood."""
-
-    column: str = "image"
-
-    @property
-    def outputs(self) -> int:
-        """How many values the model gives: the bound's two terms."""
-        return 2
-
-
-@dataclass(frozen=True)
-class Noise(Drawn):
-    """The image itself: learned by telling noise that was added to it."""
-
-    column: str = "noise in the image"
-
-    @property
-    def outputs(self) -> int:
-        """How many values the model's head gives: one for each number of the image."""
-        return self.size
-
-
-Simple = Classes | Value  # one answer for a whole example
-Target = Simple | Tags | NextToken | Masked | Context | Tokens | Horizon | Image | Noise
-TARGETS: dict[str, type[Target]] = {
-    "classes": Classes,
-    "value": Value,
-    "tags": Tags,
-    "next": NextToken,
-    "masked": Masked,
-    "context": Context,
-    "tokens": Tokens,
-    "horizon": Horizon,
-    "image": Image,
-    "noise": Noise,
-}
+from .targets import TARGETS as TARGETS
+from .targets import Answer as Answer
+from .targets import Boxes as Boxes
+from .targets import Classes as Classes
+from .targets import Context as Context
+from .targets import Drawn as Drawn
+from .targets import Horizon as Horizon
+from .targets import Image as Image
+from .targets import Mask as Mask
+from .targets import Masked as Masked
+from .targets import NextToken as NextToken
+from .targets import Noise as Noise
+from .targets import OfTokens as OfTokens
+from .targets import Simple as Simple
+from .targets import Tags as Tags
+from .targets import Target as Target
+from .targets import Tokens as Tokens
+from .targets import Transcript as Transcript
+from .targets import Value as Value
 
 
 @dataclass(frozen=True)
@@ -219,13 +47,13 @@ class TableSpec:
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """Images, (N, C, H, W)."""
+    """Images, (N, C, H, W); with a caption as the target, ids (N, S) of the caption so far beside them."""
 
     kind: ClassVar[str] = "image"
     channels: int
     height: int
     width: int
-    target: Simple | Image | Noise
+    target: Simple | Mask | Boxes | Tokens | Image | Noise
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -348,7 +176,7 @@ class AudioSpec:
     kind: ClassVar[str] = "audio"
     frames: int  # of the longest recording in training
     n_mels: int  # F, the frequencies of each frame
-    target: Simple
+    target: Simple | Transcript
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -379,12 +207,14 @@ class GraphSpec:
 
     With one graph, examples are its nodes, and the model is told which of them to answer for, (N,). With `graph_level`,
     examples are whole graphs that stand in one batch side by side, and the model is told which each node is of, (V,).
+    Where `edge_features` is not 0, so many numbers describe each edge: (E, D) beside it.
     """
 
     kind: ClassVar[str] = "graph"
     features: int  # F
     target: Simple
     graph_level: bool = False
+    edge_features: int = 0  # D
 
     @property
     def shape(self) -> tuple[int, ...]:

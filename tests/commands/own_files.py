@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
+from cutaway.data.examples.signals import spelled
 from cutaway.data.examples.tables import karate
 
 Array = npt.NDArray[np.float64]
@@ -35,9 +36,11 @@ def write(folder: Path) -> list[str]:
     numbers(folder / "pairs.tsv")
     visits(folder / "visits.csv")
     sounds(folder / "sounds")
+    spelled(folder / "spelled", count=40)
     videos(folder / "videos")
     karate(folder / "graph")
-    return ["reviews.tsv", "book.txt", "tagged.conll", "pairs.tsv", "visits.csv", "sounds/", "videos/", "graph/"]
+    tables = ["reviews.tsv", "book.txt", "tagged.conll", "pairs.tsv", "visits.csv"]
+    return [*tables, "sounds/", "spelled/", "videos/", "graph/"]
 
 
 # --- text ---------------------------------------------------------------------------------------------------------

@@ -126,6 +126,14 @@ SOUNDS = Kind(
     21,
     of_classes("class", "noise", "sweep", "tone"),
 )
+SPEECH = Kind(
+    ("spelled", "n_mels=16"),
+    "audio, speech recognition",
+    {"loss", "word_error", "character_error", "sequence_error"},
+    ("spelled/003.wav", "spelled"),
+    41,
+    lambda row: set(row["transcript"]) <= set("0123456789 ") and 0 <= row["probability"] <= 1,
+)
 VIDEOS = Kind(
     ("videos", "frames=6"),
     "video, classification",
@@ -165,6 +173,7 @@ CASES = {
     "lstm visits": (VISITS, RECURRENT),
     "gru visits": (VISITS, (*RECURRENT, "model.relative=true")),
     "gru sounds": (SOUNDS, RECURRENT),
+    "ctc-conv-gru": (SPEECH, ("model.channels=8,8", "model.hidden_dim=8", "num_beams=2")),
     "cnn-lstm": (VIDEOS, ("model.channels=2,4", "model.hidden_dim=8")),
     "gcn": (GRAPH, ()),
     "gat": (GRAPH, ("inductive=true",)),

@@ -135,3 +135,17 @@ test("the nearest target is the one that is under the pointer, or whose edge is 
   const targets = [[0, 0, 10, 10], [20, 0, 10, 10], [0, 50, 100, 0]].map((box) => ({ box, tip: [] }));
   assert.deepEqual([[5, 5], [16, 5], [60, 40]].map(([x, y]) => nearest(targets, x, y)), [0, 1, 2]);
 });
+
+test("boxes stand where they are in an image that is not square, each told by its kind", () => {
+  const wide = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAQAAAACCAAAAABegBxcAAAADklEQVR4nGNgYGBgAAAABQABXvMqOgAAAABJRU5ErkJggg=="; // 4 × 2
+  const boxes = [
+    { box: [0, 0, 0.5, 1], name: "cat", score: 0.91, kind: "right" },
+    { box: [0.5, 0.5, 1, 1], name: "dog", score: null, kind: "missed" },
+  ];
+  const item = { name: "a.png", image: wide, words: "cat", note: "", lines: [], boxes };
+  const { svg, targets } = gallery({ title: "Worst", items: [item] }, 400);
+  const drawn = all(svg, "rect").filter((rect) => rect.attributes.class === undefined);
+  const [y] = all(svg, "image").map((image) => Number(image.attributes.y));
+  assert.deepEqual(drawn.map(({ attributes: a }) => [a.x, a.y - y, a.width, a.height].map(Number)), [[0, 48, 96, 96], [96, 96, 96, 48]]);
+  assert.deepEqual(targets[0].tip.slice(-2), ["cat, 91 % sure, right", "dog, missed"]);
+});

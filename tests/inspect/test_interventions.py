@@ -96,7 +96,7 @@ def test_transplanting_everything_gives_the_others_answer(name: str) -> None:
     ran = modules_that_run(model, inputs)
     # Outside the modules words to choose from are looked up, and a forecast is moved to its own window: there the whole
     # model gives the answer.
-    if name.startswith(("word2vec", "patchtst")):
+    if name.startswith(("word2vec", "patchtst", "transformer-forecast")):
         ran.append("")
     assert not torch.equal(answer(model, inputs), expected)
     assert torch.equal(answer(model, inputs, *(Transplant(m, other) for m in ran)), expected)

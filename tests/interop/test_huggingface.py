@@ -40,6 +40,9 @@ SMALL = {
     "head_dim": 10,
     "num_buckets": 8,
     "max_distance": 8,
+    "frames": 3,
+    "image_size": 8,
+    "patch_size": 4,
 }
 
 

@@ -29,6 +29,7 @@ TINY = {
     "growth_rate": 4,
     "stem_channels": 8,
     "dim": 12,
+    "groups": 4,
     "heads": 3,
     "ffn_dim": 16,
 }

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.interop.oracles.dropping import fixed_dropout
+from cutaway.models.contract import contract_of
+from cutaway.spec import Mask
 
 
 def assert_keeps_the_contract(model: nn.Module, x: Tensor, outputs: int) -> None:
@@ -15,9 +17,11 @@ def assert_keeps_the_contract(model: nn.Module, x: Tensor, outputs: int) -> None
     goes out and in again; the same answers twice in evaluation."""
     model.eval()
     y = model(x)
-    assert y.shape == (len(x), outputs)
+    shape = (len(x), outputs, *x.shape[2:]) if contract_of(model).targets == (Mask,) else (len(x), outputs)
+    assert y.shape == shape
     assert y.isfinite().all()
-    torch.testing.assert_close(model(x[:1]), y[:1], rtol=1e-4, atol=1e-5)
+    atol = 1e-5 * max(1.0, float(y.abs().max()))  # float32, in sums as large as the outputs
+    torch.testing.assert_close(model(x[:1]), y[:1], rtol=1e-4, atol=atol)
     assert model.features(x).shape[0] == len(x)
 
     model.train()
@@ -26,7 +30,7 @@ def assert_keeps_the_contract(model: nn.Module, x: Tensor, outputs: int) -> None
         y = model(x)
     answers = y if isinstance(y, tuple) else (y,)  # a tuple where auxiliary heads answer too
     generator = torch.Generator().manual_seed(0)
-    assert all(answer.shape == (len(x), outputs) for answer in answers)
+    assert all(answer.shape == shape for answer in answers)
     torch.autograd.backward(answers, [torch.randn(answer.shape, generator=generator) for answer in answers])
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name

@@ -12,6 +12,7 @@ from cutaway.errors import ModelError, SettingError
 from cutaway.models.registry import OUTPUTS, Preset, preset, presets
 from cutaway.spec import (
     AudioSpec,
+    Boxes,
     Classes,
     Context,
     GraphSpec,
@@ -43,6 +44,7 @@ TARGETS = (
     Horizon(4, ("y",), (0.0,), (1.0,)),
 )
 SPECS: list[Spec] = [
+    ImageSpec(1, 32, 32, Boxes(NAMES)),
     *(
         spec
         for target in TARGETS
@@ -59,6 +61,7 @@ SPECS: list[Spec] = [
     ImageSpec(3, 32, 32, Image(NAMES, 3072)),
     ImageSpec(1, 32, 32, Noise(NAMES, 1024)),
     PairSpec(29, 17, Tokens(29, 0, 1, 13), joint_vocab=True),
+    ImageSpec(1, 32, 32, Tokens(29, 0, 1, 13)),
 ]
 DECIDED = (
     "num_classes",

@@ -16,7 +16,7 @@ from cutaway import create_model
 from cutaway.errors import ModelError
 from cutaway.interop.oracles import oracle_for
 from cutaway.interop.oracles.compare import compare
-from cutaway.models import gat, gcn, gin, graphconv
+from cutaway.models import gat, gcn, gin, gine, graphconv, mpnn
 from cutaway.models.registry import preset
 from cutaway.spec import Classes, GraphSpec, Horizon, Value
 from tests.small import GRAPHS
@@ -57,6 +57,10 @@ def dense_layer(layer: Any, x: Tensor, edges: Tensor) -> Tensor:
         h = layer.fc1((1 + layer.eps) * x + a @ x)
         h = h / (1 + layer.norm.eps) ** 0.5 * layer.norm.weight + layer.norm.bias  # a new one: mean 0 and variance 1
         return layer.fc2(h.relu())
+    if isinstance(layer, gine.GINEConv):
+        return layer.fc2(layer.fc1((1 + layer.eps) * x + a @ x.relu()).relu())
+    if isinstance(layer, mpnn.Step):
+        return layer.gru(a @ x @ layer.matrix[0], x)  # type: ignore[index]  # edges are alike
     heads = []
     for k in range(layer.heads):
         h = x @ layer.lin.weight.view(layer.heads, layer.width, -1)[k].t()
@@ -75,7 +79,8 @@ def dense_layer(layer: Any, x: Tensor, edges: Tensor) -> Tensor:
 def test_the_sparse_path_is_the_dense_one(family: ModuleType, seed: int) -> None:
     model = built(family, layers=2)
     x, edges = drawn(seed)
-    for layer in model.layers:  # type: ignore[union-attr]
+    x = model.embed(x) if hasattr(model, "embed") else x  # type: ignore[operator]
+    for layer in getattr(model, "layers", None) or [model.step]:  # type: ignore[union-attr]
         sparse, plain = layer(x, edges), dense_layer(layer, x, edges)  # type: ignore[operator]
         torch.testing.assert_close(sparse, plain, rtol=1e-10, atol=1e-10)
         parameters = list(layer.parameters())  # type: ignore[union-attr]

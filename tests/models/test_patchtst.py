@@ -94,6 +94,18 @@ def test_a_flat_window_is_forecast_to_stay_near_and_gives_no_nan() -> None:
     assert (answers - 7).abs().max() < 0.02
 
 
+@pytest.mark.parametrize(
+    ("steps", "sizes"), [(336, (16, 8)), (64, (16, 8)), (63, (15, 7)), (24, (6, 3)), (4, (1, 1)), (1, (1, 1))]
+)
+def test_patches_are_a_quarter_of_a_short_window_unless_they_are_given(steps: int, sizes: tuple[int, int]) -> None:
+    spec = SeriesSpec(steps, 1, Horizon(2, ("a",), (0.0,), (1.0,)))
+    fitted = Config.for_spec(PRESETS["patchtst-small"], spec)
+    assert (fitted.patch, fitted.apart) == sizes
+    assert PatchTST(fitted)(torch.zeros(2, steps, 1)).shape == (2, 2)
+    given = Config.for_spec(dataclasses.replace(PRESETS["patchtst"], patch_size=4), spec)
+    assert (given.patch, given.apart) == (4, 2)
+
+
 def test_a_config_fits_a_data_set() -> None:
     target = Horizon(24, ("a", "b"), (0.0, 0.0), (1.0, 1.0))
     fitted = Config.for_spec(Config(), SeriesSpec(96, 7, target))

@@ -416,3 +416,15 @@ def test_what_cannot_be_is_rejected_by_name(call: Callable[[], object], words: s
 def test_an_unknown_way_is_rejected_with_those_there_are() -> None:
     with pytest.raises(UnknownName, match="toeplitz"):
         correlate(IMAGE, KERNEL, method="toplitz")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_layer_over_frames_too_is_pytorchs_and_scipys(method: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 4, 5, 6, 7, generator=generator, dtype=torch.float64)
+    w = torch.randn(6, 2, 3, 2, 3, generator=generator, dtype=torch.float64)
+    found = correlate(x, w, padding=1, stride=(1, 2, 2), dilation=(2, 1, 1), groups=2, method=method)
+    expected = torch.nn.functional.conv3d(x, w, None, (1, 2, 2), 1, (2, 1, 1), 2)
+    torch.testing.assert_close(found, expected)
+    alone = correlate(x[:1, :1], w[:1, :1], method=method)[0, 0]
+    torch.testing.assert_close(alone, torch.from_numpy(scipy.signal.correlate(x[0, 0], w[0, 0], mode="valid")))

@@ -191,3 +191,10 @@ def test_dynamic_k_is_the_formula_and_ends_with_k_top(layers: int, length: int, 
 def test_what_cannot_be_is_rejected_by_name(call: Callable[[], object], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         call()
+
+
+def test_pooling_over_frames_too_is_pytorchs() -> None:
+    x = torch.randn(2, 3, 5, 6, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    torch.testing.assert_close(max_pool(x, (2, 3, 2), 2, 1), F.max_pool3d(x, (2, 3, 2), 2, 1))
+    torch.testing.assert_close(average_pool(x, 3, 2, 1), F.avg_pool3d(x, 3, 2, 1))
+    torch.testing.assert_close(adaptive_average_pool(x, (2, 1, 3)), F.adaptive_avg_pool3d(x, (2, 1, 3)))

@@ -8,12 +8,13 @@ import pytest
 
 from cutaway.files import read_json
 from cutaway.models.registry import Preset, presets
+from cutaway.spec import Classes
 from cutaway.training.progress import Progress
 from cutaway.training.session import fit
 
 FAMILIES: dict[str, Preset] = {}  # the first preset of each file
 for found in presets().values():
-    if found.takes == ("image",):
+    if found.takes == ("image",) and Classes in found.targets:
         FAMILIES.setdefault(found.module.__name__.rpartition(".")[2], found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,26 @@ def test_the_model_fits_the_data() -> None:
     assert larger.model(torch.zeros(1, 1, 48, 48)).shape == (1, 10)
 
 
+def test_a_forecast_is_learned_in_400_steps_at_least_unless_the_person_says_how_many(tmp_path: Path) -> None:
+    for name, rows in (("short.csv", 100), ("long.csv", 9000)):
+        (tmp_path / name).write_text("y\n" + "\n".join(str(k % 12) for k in range(rows)) + "\n")
+    forecast = {"forecast": "y", "horizon": 4, "val": 0, "test": 0.1}
+
+    def steps(name: str, **given: object) -> tuple[int, int]:
+        chosen = prepare("patchtst-small", str(tmp_path / name), {**forecast, **given}).settings
+        return chosen.batch_size, chosen.epochs
+
+    windows = 100 - 16 - 8 - 4 + 1  # the test split's first target is in step 92
+    assert steps("short.csv") == (16, math.ceil(400 / math.ceil(windows / 16)))
+    assert steps("short.csv", lr=0.1) == steps("short.csv")
+    assert steps("short.csv", epochs=3) == (128, 3)
+    assert steps("short.csv", batch_size=32) == (32, 10)
+    assert steps("long.csv") == (128, 10)
+    assert prepare("lstm", str(tmp_path / "short.csv"), forecast).settings.batch_size == 16
+    notes = prepare("patchtst-small", str(tmp_path / "short.csv"), forecast).data.notes
+    assert "training has 400 steps at least, here epochs=80 with batch_size=16" in notes[-1]
+
+
 def test_the_seed_decides_the_weights() -> None:
     a, b, c = (prepare("mlp", "iris", {"seed": s}).model.state_dict() for s in (1, 1, 2))
     assert all(torch.equal(a[k], b[k]) for k in a)
@@ -51,7 +72,7 @@ def test_balanced_weights_are_one_on_average_and_equal_for_classes() -> None:
         ("linear", "diabetes", {"sampling": "balanced"}, "sampling=balanced is for classes"),
         ("mlp", "iris", {"sampling": "balanced", "class_weights": "balanced"}, "give one of them"),
         ("mlp", "iris", {"tta": True}, "tta mirrors images, and this is table data"),
-        ("mlp", "iris", {"num_beams": 3}, "num_beams=3 is for pairs of sequences, and this is table data"),
+        ("mlp", "iris", {"num_beams": 3}, "num_beams=3 is for pairs of sequences and captions, and this is table data"),
         ("mlp", "iris", {"length_penalty": 1}, "length_penalty=1 is for pairs of sequences"),
         ("mlp", "iris", {"loss_chunk": 50}, "loss_chunk=50 is for attention models .* mlp on this data"),
     ],

@@ -8,7 +8,10 @@ import argparse
 def beam_search(parser: argparse.ArgumentParser) -> None:
     """What runs that learned pairs of sequences decode with; as in training unless given."""
     parser.add_argument(
-        "--num-beams", metavar="N", type=int, help="beam search, of pairs: hypotheses that are kept; as in training"
+        "--num-beams",
+        metavar="N",
+        type=int,
+        help="beam search, of pairs and of speech: hypotheses that are kept; as in training",
     )
     parser.add_argument(
         "--length-penalty",

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from ..errors import SettingError
+from ..errors import FileError, SettingError
 from .options import beam_search
+
+if TYPE_CHECKING:
+    from ..training.run import Run
 
 SUMMARY = "what a trained model says of new files"
 LINE_ENDS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # what some program takes for one
@@ -27,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         metavar="FILE",
         help="write to this file: all rows and columns; or, of pairs and where it ends in .txt, plain lines, one for "
-        "each line that was given",
+        "each line that was given; of a run that learned masks, these stand beside it, in FILE-masks/",
     )
     parser.add_argument("--overwrite", action="store_true", help="let --out replace a file that exists")
     beam_search(parser)
@@ -53,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.out is not None:
         reject_overwriting(args.out, args.inputs, args.overwrite)  # before anything is computed
+    folder = _masks_folder(opened, args)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         rows = opened.predict(args.inputs, num_beams=args.num_beams, length_penalty=args.length_penalty)
@@ -69,6 +75,8 @@ def run(args: argparse.Namespace) -> int:
                     "apostrophe in that file, and escape sequences are written out."
                 )
         note(f"{plural(len(rows), 'prediction')} in {args.out}")
+        if folder:
+            note(f"{plural(_write_masks(opened, args.inputs, folder), 'mask')} in {folder}")
     if args.json:
         emit_json(rows)
     elif not args.out:
@@ -76,6 +84,36 @@ def run(args: argparse.Namespace) -> int:
             for line in _lines(row):
                 say(line, indent=4)
     return 0
+
+
+def _masks_folder(opened: Run, args: argparse.Namespace) -> Path | None:
+    """Where masks are written, where some are. Raises FileError where something of that name is there already."""
+    from ..spec import Mask
+
+    if args.out is None or not isinstance(opened.spec.target, Mask):
+        return None
+    out = Path(args.out)
+    folder = out.with_name(f"{out.stem}-masks")
+    if folder.exists() and not args.overwrite:
+        raise FileError(f"{folder} exists, and masks would be written there. Give --overwrite, or another --out.")
+    return folder
+
+
+def _write_masks(opened: Run, inputs: list[str], folder: Path) -> int:
+    """Write the mask of every image as a PNG file with its name; of several that are called alike, numbered."""
+    from ..files import replacing
+
+    folder.mkdir(parents=True, exist_ok=True)
+    taken: set[str] = set()
+    for name, mask in opened.masks(inputs):
+        stem = Path(name).stem
+        own = next(
+            own for own in itertools.chain((stem,), (f"{stem}-{k}" for k in itertools.count(2))) if own not in taken
+        )
+        taken.add(own)
+        with replacing(folder / f"{own}.png") as temporary:
+            mask.save(temporary, format="PNG")
+    return len(taken)
 
 
 def plain_line(row: dict[str, Any]) -> str:
@@ -89,6 +127,9 @@ def _lines(row: dict[str, Any]) -> list[str]:
     as of a forecast, each has its name; many have a line each."""
     name, said = row["input"], {key: value for key, value in row.items() if key != "input"}
     first, *more = said.values()
+    if "x1" in said:
+        corners = [f"{said[key]:.1f}" for key in ("x1", "y1", "x2", "y2")]
+        return [f"{name}  {first}  {100 * more[0]:.1f} %  {corners[0]}, {corners[1]} to {corners[2]}, {corners[3]}"]
     if "probability" in said:
         return [f"{name}  {_written(first)}  {100 * more[0]:.1f} %"]
     if isinstance(first, str) or not more:

@@ -141,7 +141,7 @@ def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None
     at_least = "" if layers.complete else "at least "
     total = ("in all", "", "", count(layers.parameters), at_least + count(layers.multiply_adds), "")
     titles: tuple[str, ...] = ("layer", "type", "output", "parameters", "MACs", "sees")
-    fields = any(row.receptive_field for row in rows)
+    fields, frames = any(row.receptive_field for row in rows), any(row.frames for row in rows)
     shown = len(titles) if fields else -1  # where nothing has a receptive field, its column goes
     table = [line[:shown] for line in (*lines, total)]
     print_table(titles[:shown], table, right=titles[2:shown], yields="type", total=True)
@@ -161,7 +161,7 @@ def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None
         example = f"a graph of {count(layers.input[0])} nodes with two edges to and from each, {by(layers.input)}"
     console().print(
         f"for {example}; MACs (multiply-adds) of convolutions and matrix products"
-        + ("; sees: receptive field in pixels" if fields else ""),
+        + (f"; sees: receptive field in {'frames×' if frames else ''}pixels" if fields else ""),
         style="dim",
     )
     for row in rows:
@@ -198,5 +198,5 @@ def _line(row: Row) -> tuple[str, ...]:
         by(row.shape[1:]) if called else "not called",
         count(row.parameters) if row.parameters else "",
         cost if row.multiply_adds != 0 else "",
-        str(row.receptive_field or ""),
+        by([n for n in (row.frames, row.receptive_field) if n]) if row.receptive_field else "",
     )

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..inspect.example import example_shape
 from ..inspect.gates import unroll
 from ..interop.oracles.compare import difference
 from ..models.contract import Advances, Decodes, Extends
@@ -17,6 +18,7 @@ from ..models.registry import Preset
 from ..nn.attention import MultiHeadAttention
 from ..nn.normalization import batch_norm, layer_norm, rms_norm
 from ..nn.recurrent import as_state
+from ..spec import ImageSpec, Tokens
 from ..textbook.convolution import correlate
 
 STEPS, RATE_STEPS = 7, 3  # tokens of a text; updates of a parameter
@@ -106,8 +108,10 @@ def _recurrent(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
 WRITTEN: dict[Any, Any] = {
     nn.Conv1d: _convolution,
     nn.Conv2d: _convolution,
+    nn.Conv3d: _convolution,
     nn.BatchNorm1d: _batch_norm,
     nn.BatchNorm2d: _batch_norm,
+    nn.BatchNorm3d: _batch_norm,
     nn.LayerNorm: _layer_norm,
     nn.RMSNorm: _rms_norm,
     nn.RNNBase: _recurrent,
@@ -135,14 +139,19 @@ def cached(found: Preset, config: Any, model: Any) -> float | None:
             alone.append(answer)
         return difference(torch.stack(alone, 1), together[:, 2:])
     if isinstance(model, Decodes):
-        mask = torch.arange(STEPS) < torch.tensor([STEPS, 4])[:, None]
-        source = tokens(2, STEPS, below=config.vocab_size).where(mask, 0)
+        if Tokens in found.targets and found.takes == (ImageSpec.kind,):
+            shape, sizes = example_shape(found, config), found.image_sizes(config)
+            side = sizes.enough(2 * sizes.least)
+            read = [torch.randn(2, shape[0], side, side, generator=generator, dtype=torch.float64)]
+        else:
+            mask = torch.arange(STEPS) < torch.tensor([STEPS, 4])[:, None]
+            read = [tokens(2, STEPS, below=config.vocab_size).where(mask, 0), mask]
         target = tokens(2, STEPS, below=getattr(config, "target_vocab_size", None) or config.vocab_size)
-        state, alone = model.begin(source, mask), []
+        state, alone = model.begin(*read), []
         for t in range(STEPS):
             answer, state = model.step(target[:, t], state)
             alone.append(answer)
-        return difference(torch.stack(alone, 1), whole(source, mask, target))
+        return difference(torch.stack(alone, 1), whole(*read, target))
     if isinstance(model, Advances):
         asked = {"vocab_size": WORDS, "embedding_dim": 8, "hidden_dim": 8, "pooling": "every", "num_classes": WORDS}
         reader: Any = found.build(dataclasses.replace(config, **asked, steps=0, bidirectional=False)).double().eval()

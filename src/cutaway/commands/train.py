@@ -136,9 +136,10 @@ def lines(run: Run) -> list[str]:
     from rich.markup import escape
 
     from ..draw.words import plural
+    from ..tasks.task import headline_of
 
     result = summary(run)
-    watch = run.task.watch
+    watch = headline_of(run.task)
     metric, baseline = result["metrics"][watch], result["baseline"]
     about = run.about
     compared = f"; {baseline['name']}: {figure(watch, baseline['value'])}" if baseline else ""

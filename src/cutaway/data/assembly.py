@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..spec import ImageSpec
 from .augment import make_augment
+from .kinds import OF_CAPTIONS, reject_changed
 from .sets import DataSet, Preprocessing, Split
 from .settings import DataSettings
 from .splits import Rows, split_hash
@@ -47,6 +49,8 @@ def assemble(
     """The data set. `split` is which examples are in which split, or the hash of what else says so; a note that is None
     or empty is left out."""
     spec = preprocessing.spec
+    if isinstance(spec, ImageSpec) and not spec.target.written:
+        reject_changed(settings, OF_CAPTIONS, "is for images with captions, and these have none")
     mean, std = (getattr(preprocessing, name, ()) for name in ("mean", "std"))  # of images, which are normalised
     return DataSet(
         name=origin.name,

@@ -11,6 +11,7 @@ Every function here draws from the generator it is given and from nothing else, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -18,10 +19,11 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from ..errors import SettingError
-from ..spec import ImageSpec, Spec
-from .sets import Augment
+from ..spec import Boxes, Classes, ImageSpec, Mask, Spec
+from .sets import IGNORED, Augment
 from .settings import DataSettings
 
+CUT = "blanks a part of an image, whose classes would still be asked for"
 GREY_WEIGHTS = (0.299, 0.587, 0.114)  # of red, green, blue in luma, ITU-R BT.601
 
 
@@ -33,6 +35,8 @@ def make_augment(
     `mean` and `std` are those that images were normalised with, per channel. Classes come back as probabilities (N, K)
     where mixup blends them. Raises SettingError where a setting is not for this kind of data, or too large for it.
     """
+    if isinstance(spec.target, Boxes):
+        return _with_boxes(settings, spec, mean, std)
     steps: list[Callable[[Tensor, Generator], Tensor]] = []
     if isinstance(spec, ImageSpec):
         side = min(spec.height, spec.width)
@@ -46,6 +50,8 @@ def make_augment(
             steps.append(lambda x, g: color_jitter(x, settings.color_jitter, mean, std, g))
         if settings.cutout:
             steps.append(lambda x, g: cutout(x, settings.cutout, g))
+    if isinstance(spec.target, Mask):
+        return _with_masks(settings, steps, spec.target.ignored)
     if not steps and not settings.mixup:
         return None
     classes = len(spec.target.classes) or None
@@ -60,22 +66,101 @@ def make_augment(
     return augment
 
 
+def _with_masks(
+    settings: DataSettings, steps: Sequence[Callable[[Tensor, Generator], Tensor]], ignored: int
+) -> Augment | None:
+    """What varies images (N, C, H, W) with masks (N, H, W): what moves an image moves its mask, `ignored` where nothing
+    came from the image."""
+    for key, why in (("mixup", "blends images, and no pixel of a blend has one class"), ("cutout", CUT)):
+        if value := getattr(settings, key):
+            raise SettingError(f"{key}={value:g} {why}: leave it out; flip, crop and color_jitter are for masks too.")
+    if not steps:
+        return None
+    moving = bool(settings.flip) + bool(settings.crop)  # the first steps
+
+    def augment(inputs: Tensor, target: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
+        both = torch.cat([inputs, (target.to(inputs.dtype) - ignored)[:, None]], 1)  # 0, which pads, is `ignored`
+        for step in steps[:moving]:
+            both = step(both, generator)
+        inputs, target = _like(both[:, :-1], inputs), (both[:, -1] + ignored).round().to(target.dtype)
+        for step in steps[moving:]:
+            inputs = step(inputs, generator)
+        return inputs, target
+
+    return augment
+
+
 def flip(x: Tensor, generator: Generator) -> Tensor:
     """Mirror each image (N, C, H, W) left to right with probability ½."""
-    mirrored = _uniform(x, (len(x), 1, 1, 1), generator) < 0.5
+    return _mirror(x, _uniform(x, (len(x), 1, 1, 1), generator) < 0.5)
+
+
+def _mirror(x: Tensor, mirrored: Tensor) -> Tensor:
+    """Those images (N, C, H, W) mirrored that are to be, (N, 1, 1, 1)."""
     return _like(torch.where(mirrored, x.flip(3), x), x)
 
 
 def padded_crop(x: Tensor, padding: int, generator: Generator) -> Tensor:
     """Pad each image by `padding` zeros (the mean colour) on every side and cut out a random window of its old size."""
+    return _window(x, padding, _shifts(x, padding, generator))
+
+
+def _shifts(x: Tensor, padding: int, generator: Generator) -> Tensor:
+    """Rows and columns of the padded images at which their windows begin, (2, N)."""
+    drawn = torch.randint(0, 2 * padding + 1, (2, len(x)), generator=generator, device=generator.device)
+    return drawn.to(x.device)
+
+
+def _window(x: Tensor, padding: int, shifts: Tensor) -> Tensor:
+    """The windows of the padded images that begin at these `shifts`."""
     n, _, height, width = x.shape
-    shifts = torch.randint(0, 2 * padding + 1, (2, n), generator=generator, device=generator.device).to(x.device)
     rows = shifts[0, :, None] + torch.arange(height, device=x.device)  # (N, H)
     columns = shifts[1, :, None] + torch.arange(width, device=x.device)  # (N, W)
     padded = F.pad(x, (padding,) * 4).permute(0, 2, 3, 1)  # (N, H + 2p, W + 2p, C)
     example = torch.arange(n, device=x.device)[:, None, None]
     windows = padded[example, rows[:, :, None], columns[:, None, :]]  # (N, H, W, C)
     return _like(windows.permute(0, 3, 1, 2), x)
+
+
+def _with_boxes(settings: DataSettings, spec: ImageSpec, mean: Sequence[float], std: Sequence[float]) -> Augment | None:
+    """What the settings ask to vary of images with boxes, (N, M, 5) in pixels: what moves an image moves its boxes."""
+    if settings.mixup:
+        raise SettingError(
+            f"mixup={settings.mixup:g} blends images, and a box of a blend would be half there: leave it out; flip, "
+            "crop, color_jitter and cutout are for images with boxes too."
+        )
+    plain = make_augment(replace(settings, flip=False, crop=0), replace(spec, target=Classes(("image",))), mean, std)
+    if not (plain or settings.flip or settings.crop):
+        return None
+
+    def augment(x: Tensor, boxes: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
+        if settings.flip:
+            mirrored = _uniform(x, (len(x), 1, 1, 1), generator) < 0.5
+            x, boxes = _mirror(x, mirrored), mirror_boxes(boxes, mirrored[:, :, 0, 0], x.shape[3])
+        if settings.crop:
+            shifts = _shifts(x, settings.crop, generator)
+            x, boxes = _window(x, settings.crop, shifts), shift_boxes(boxes, settings.crop - shifts, *x.shape[2:])
+        return (plain(x, boxes, generator)[0] if plain else x), boxes
+
+    return augment
+
+
+def mirror_boxes(boxes: Tensor, mirrored: Tensor, width: int) -> Tensor:
+    """The boxes (N, M, 5) of images of that width, those of the images mirrored that are, (N, 1)."""
+    x1, y1, x2, y2, kind = boxes.unbind(2)
+    turned = torch.stack([width - x2, y1, width - x1, y2, kind], 2)
+    return torch.where((mirrored & (x1 != IGNORED))[:, :, None], turned, boxes)
+
+
+def shift_boxes(boxes: Tensor, by: Tensor, height: int, width: int) -> Tensor:
+    """The boxes (N, M, 5) moved down and to the right with their images, `by` (2, N) pixels: cut where these end, and
+    none where they have left it."""
+    down, right = (steps[:, None].to(boxes.dtype) for steps in by)  # (N, 1)
+    x1, y1, x2, y2, kind = boxes.unbind(2)
+    x1, x2 = ((x + right).clamp(0, width) for x in (x1, x2))
+    y1, y2 = ((y + down).clamp(0, height) for y in (y1, y2))
+    there = (boxes[:, :, 0] != IGNORED) & (x2 > x1) & (y2 > y1)
+    return torch.stack([x1, y1, x2, y2, kind], 2).where(there[:, :, None], torch.full_like(boxes, IGNORED))
 
 
 def color_jitter(

@@ -19,6 +19,7 @@ from .splits import Rows
 from .tables.columns import natural_order
 
 SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+CAPTIONS = "captions.tsv"  # what stands beside images that are described in words
 NAMED_AT_MOST = 3  # files that a note names
 Item = TypeVar("Item")  # a file, or a video in memory
 
@@ -59,7 +60,7 @@ class Found(Generic[Item]):
     classes: tuple[str, ...]
     files: Sequence[Item]
     names: list[str]  # what a person calls each
-    labels: npt.NDArray[np.int64]  # (n,) of each file
+    labels: npt.NDArray[Any]  # (n,) the class of each file; (n, M, 5) its boxes
     splits: dict[str, Rows] | None = None  # the files of each split, where they come with one
     notes: Sequence[str] = ()
 
@@ -92,15 +93,22 @@ def find_flat(path: Path, kind: FileKind) -> Found[Any]:
     return Found((), files, [file.name for file in files], labels, notes=[note] if note else [])
 
 
+def has_captions(path: Path) -> bool:
+    """Whether a folder holds images with captions, or train/ does where it is split already."""
+    return any((folder / CAPTIONS).is_file() for folder in (path, path / "train"))
+
+
 def reject_flat(path: Path) -> None:
     """Raise DataError where a folder holds examples, and no class folders that say of which class each is."""
     for kind in (IMAGES, AUDIO, VIDEOS):
         files = [p for p in entries(path) if kind.fits(p)]
         if files:
+            speech = "; or, to learn what is said, write transcripts.tsv: file, tab, transcript" * (kind is AUDIO)
             raise DataError(
                 f"{path} holds {len(files):,} {kind.kind} file{'s' if len(files) > 1 else ''} and no class folders: "
                 "nothing says of which class each is.",
-                fix=f"Put them into one folder for each class, as in {path / 'cats' / files[0].name}.",
+                fix=f"Put them into one folder for each class, as in {path / 'cats' / files[0].name}{speech}"
+                f"{f', or write {CAPTIONS} beside them, file, tab, caption' if kind is IMAGES else ''}.",
             )
 
 

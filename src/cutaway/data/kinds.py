@@ -21,6 +21,9 @@ _PIXELS = ("image_size", "resize", "color", "memory", "workers")
 _TOKENS = ("tokenizer", "vocab_size", "min_count", "lower", "length")
 
 
+OF_CAPTIONS = _TOKENS  # of images, for those with captions alone
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of data."""
@@ -51,8 +54,13 @@ KINDS = {
         "images",
         "open_folder",
         "images",
-        (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup"),
-        {None: "preprocessing.ImagePreprocessing"},
+        (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup", "missing", *OF_CAPTIONS),
+        {
+            None: "preprocessing.ImagePreprocessing",
+            "masks": "mask_preprocessing.MaskPreprocessing",
+            "boxes": "box_preprocessing.BoxPreprocessing",
+            "captions": "captions.CaptionPreprocessing",
+        },
         asks=("sizes", "targets"),
     ),
     "text": Kind(
@@ -88,6 +96,7 @@ KINDS = {
         "series",
         (
             *("forecast", "ignore", "time", "lookback", "horizon", "season_length", "known_future", "gaps", "mixup"),
+            *("id", "missing", "calendar"),
             *_FORM,
         ),
         {
@@ -100,7 +109,7 @@ KINDS = {
         "audio",
         "open_audio",
         "audio",
-        ("rate", "n_mels", "seconds", "workers"),
+        ("rate", "n_mels", "seconds", "workers", "missing", "lower"),
         {None: "preprocessing.AudioPreprocessing"},
     ),
     "video": Kind(
@@ -115,7 +124,7 @@ KINDS = {
         "graphs",
         "open_graph",
         "graphs",
-        ("target", "num_neighbors", "inductive", *_FORM),
+        ("target", "num_neighbors", "inductive", "edge_attr", "smiles", "missing", *_FORM),
         dict.fromkeys(("columns", "matrix", "number", "degree"), "preprocessing.GraphPreprocessing"),
         path=False,
     ),

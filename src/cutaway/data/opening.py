@@ -9,9 +9,12 @@ from typing import Any
 
 from ..errors import DataError, UnknownName, nearest
 from ..files import exists, reject_address
-from ..spec import ANY_SIZE, Classes, ImageSizes, Target, Value
+from ..spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
+from .audio.transcripts import is_transcribed
 from .findings import alike_labels
-from .folders import IMAGES, entries, holds, is_flat, reject_flat
+from .folders import CAPTIONS, IMAGES, entries, has_captions, holds, is_flat, reject_flat
+from .images.boxes import is_boxes
+from .images.masks import are_masks
 from .kinds import KINDS, reject_settings_for_others
 from .named.opening import NAMED, open_named
 from .sets import DataSet
@@ -21,13 +24,19 @@ from .tables.opening import TABLE_SUFFIXES
 GRAPH_FILES = ("nodes.csv", "edges.csv")
 PAIRS = "as pairs of sequences with pairs=true, where each of its lines has a tab"
 OTHERWISE = {  # what a path stands for by itself, and as what else a setting reads it
-    "table": {"text": "as text with text=COLUMN", "series": "as a series with forecast=COLUMN", "seq2seq": PAIRS},
+    "table": {
+        "text": "as text with text=COLUMN",
+        "series": "as a series with forecast=COLUMN",
+        "graph": "as molecules with smiles=COLUMN",
+        "seq2seq": PAIRS,
+    },
     "text": {"seq2seq": PAIRS},
 }
 Targets = tuple[type[Target], ...]
 FORMS = (
     "a folder with one folder per class of images, audio (.wav), texts (.txt), videos or frames (or train/, val/, "
-    f"test/ of those); texts to learn the language of (.txt); a graph ({' and '.join(GRAPH_FILES)})"
+    f"test/ of those); images with masks/, boxes or {CAPTIONS}; recordings (.wav) with transcripts.tsv; texts to learn "
+    f"the language of (.txt); a graph ({' and '.join(GRAPH_FILES)})"
 )
 
 
@@ -62,7 +71,7 @@ def kind_of(source: Any, settings: DataSettings) -> str:
     if suffix in (".txt", ".conll", ".iob") or (suffix in TABLE_SUFFIXES and settings.text):
         return "text"
     if suffix in TABLE_SUFFIXES:
-        return "series" if settings.forecast else "table"
+        return "series" if settings.forecast else "graph" if settings.smiles else "table"
     if suffix == ".graphml":
         return "graph"
     raise DataError(
@@ -134,6 +143,10 @@ def _kind_of_folder(path: Path) -> str:
     names = [p.name for p in entries(path) if p.is_file()]
     if set(GRAPH_FILES) & set(names) or any(n.startswith("ind.") or n.endswith(("_A.txt", ".graphml")) for n in names):
         return "graph"
+    if is_transcribed(path):
+        return "audio"
+    if are_masks(path, (Mask,)) or is_boxes(path) or has_captions(path):
+        return "image"
     found = holds(path)
     if is_flat(path, IMAGES):  # for models that draw images; others reject it as they open it
         return IMAGES.kind

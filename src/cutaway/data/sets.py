@@ -59,6 +59,13 @@ class Split(Protocol):
         return None
 
 
+def in_units(split: Split, outputs: Tensor, index: Tensor | slice = slice(None)) -> Tensor:
+    """The outputs or targets of these examples on the scale of the spec's target, where the split has scales of its
+    own, those of several series."""
+    converted: Callable[[Tensor, Tensor | slice], Tensor] | None = getattr(split, "in_units", None)
+    return outputs if converted is None else converted(outputs, index)
+
+
 class Preprocessing(Protocol):
     """What stands between a person's files and the model's tensors, fitted on the training split alone."""
 
@@ -140,9 +147,9 @@ class SequenceSplit(Split):
         by_step: bool = False,
         padding: int = 0,
     ) -> None:
-        """`values` (Σ lengths, …) and `lengths` (n,), each at least 1. `target` is (n,), or, with `by_step`, one for
-        every step, (Σ lengths,). `notes` are sentences on these examples that a person should read; `padding` is what
-        stands where there is no step."""
+        """`values` (Σ lengths, …) and `lengths` (n,), each at least 1. `target` is (n,), or (n, S) where it is a
+        sequence of its own, or, with `by_step`, one for every step, (Σ lengths,). `notes` are sentences on these
+        examples that a person should read; `padding` is what stands where there is no step."""
         self.values, self.lengths, self.target = values, lengths, target
         self.starts = lengths.cumsum(0) - lengths
         self.by_step, self.padding = by_step, padding
@@ -151,6 +158,13 @@ class SequenceSplit(Split):
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+    def part(self, rows: Tensor) -> SequenceSplit:
+        """Some of the examples, by their numbers, with one target each."""
+        pieces = torch.split(self.values, self.lengths.tolist())
+        target, names = None if self.target is None else self.target[rows], [self.name(i) for i in rows.tolist()]
+        values = torch.cat([pieces[i] for i in rows.tolist()])
+        return SequenceSplit(values, self.lengths[rows], target, names, padding=self.padding)
 
     def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
         """Batches of examples of nearly equal length."""

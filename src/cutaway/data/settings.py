@@ -35,8 +35,9 @@ class DataSettings:
     count: int | None = setting(None, "points in the plane: how many; auto as the set has it", low=20, high=100_000)
     missing: str = setting(
         "error",
-        "rows without a target, and cells that are not numbers in a column of numbers: error names them, "
-        "drop leaves those rows out, fill treats those cells as missing",
+        "rows without a target, cells that are not numbers in a column of numbers, series of id= with too few steps, "
+        "recordings and images without a usable answer, boxes that cannot be: error names them, drop leaves them out, "
+        "fill treats those cells as missing",
         choices=("error", "drop", "fill"),
     )
     scale: str = setting(
@@ -134,6 +135,11 @@ class DataSettings:
     whole_words: bool = setting(False, "whole-word masking: mask whole words, not subwords")
     forecast: tuple[str, ...] = setting((), "the columns of a series to forecast")
     time: str | None = setting(None, "the column of a series that holds the time; auto finds it")
+    id: str | None = setting(
+        None,
+        "the column that names the series of each row, where a file holds several, one below another; each is split in "
+        "time and standardised by itself",
+    )
     lookback: int | None = setting(
         None, "context length of a forecast: steps of a series that it is made from; auto takes 4 horizons", low=1
     )
@@ -144,6 +150,11 @@ class DataSettings:
         None, "seasonality: steps after which a series repeats itself; auto tells it from the time between steps", low=1
     )
     known_future: tuple[str, ...] = setting((), "covariates known in advance: columns of a series such as holidays")
+    calendar: tuple[str, ...] = setting(
+        (),
+        "calendar covariates, known in advance, from the column of times: hour, weekday, month, comma-separated; each "
+        "is a sine and a cosine",
+    )
     gaps: str = setting(
         "error",
         "missing steps and values of a series: error names them, fill draws a straight line between neighbours",
@@ -153,7 +164,9 @@ class DataSettings:
         None, "sample rate that audio is brought to, in hertz; auto takes its own", low=1000, high=192_000
     )
     n_mels: int = setting(64, "mel bands of a spectrogram", low=1, high=512)
-    seconds: float | None = setting(None, "seconds that audio is cut to; auto keeps it whole", low=0.01)
+    seconds: float | None = setting(
+        None, "seconds that audio is cut to, or with transcripts may last at most; auto keeps it whole", low=0.01
+    )
     frames: int = setting(16, "frames of a video that the model is shown, evenly chosen", low=1, high=4096)
     num_neighbors: tuple[int, ...] = setting(
         (),
@@ -162,4 +175,10 @@ class DataSettings:
     )
     inductive: bool = setting(
         False, "inductive learning: hide the nodes of the other splits, and their edges, while a graph is learned"
+    )
+    edge_attr: bool | None = setting(
+        None, "attributes of edges: whether the model is given them, such as a weight or a bond's type; auto as it asks"
+    )
+    smiles: str | None = setting(
+        None, "the column that holds molecules as SMILES, where a table is to be read as graphs"
     )

@@ -1,15 +1,20 @@
-// Examples, each with its image or its columns, and what was made of it.
+// Examples, each with its image or its columns, and what was made of it. Boxes of objects are drawn over an image: thin
+// where they are right, thick where they are wrong, broken where an object was missed.
 
 import { heading } from "./axes.js";
 import { canvas, lined, shorten, svg } from "./dom.js";
+import { sizeOf } from "./png.js";
 
 /**
- * @typedef {{ name: string, image: string | null, words: string, note: string, lines: string[] }} Item
- * @typedef {{ title: string, items: Item[] }} Gallery
+ * @typedef {{ box: number[], name: string, score: number | null, kind: string }} Box fractions of the image's sides:
+ *   left, top, right, bottom; the kind is right, wrong or missed
+ * @typedef {{ name: string, image: string | null, words: string, note: string, lines: string[], boxes?: Box[] }} Item
+ * @typedef {{ title: string, items: Item[], size?: [number, number] }} Gallery `size`: of an image, width and height
  */
 
 const TOP = 34;
-const IMAGE = 96; // pixels: as large as images come, so that they are shown pixel by pixel
+const IMAGE = [96, 96]; // pixels: as large as images come, so that they are shown pixel by pixel
+const BOXED = [192, 192]; // pixels, of an image with boxes
 const LINES = 5; // of an example's columns that are shown; its tip has them all
 const WORDS = 4; // lines of what was made of it
 
@@ -17,29 +22,31 @@ const WORDS = 4; // lines of what was made of it
  * @param {Gallery} spec @param {number} width
  * @returns {import("./explore.js").Drawn}
  */
-export function gallery({ title, items }, width) {
+export function gallery({ title, items, size = [IMAGE[0], IMAGE[1]] }, width) {
   const illustrated = items.some((item) => item.image);
-  const side = illustrated ? IMAGE : 164; // the least width of an example
+  const boxed = items.some((item) => item.boxes);
+  const [side, tall] = boxed ? BOXED : illustrated ? size : [164, 0]; // the least width of an example, and its image's
   const columns = Math.max(1, Math.floor((width + 20) / (side + 20)));
   const room = illustrated ? side : (width + 20) / columns - 20;
-  const body = illustrated ? side + 6 : 4;
+  const body = illustrated ? tall + 6 : 4;
   const said = items.map((item) => lined(item.words, room - 4, WORDS, 13, 600));
-  const told = items.map((item) => (illustrated ? [] : shown(item.lines, room)));
+  const columnsOf = items.map((item) => (illustrated ? [] : shown(item.lines, room)));
   const words = Math.max(1, ...said.map((lines) => lines.length)) * 17;
-  const lines = Math.max(0, ...told.map((lines) => lines.length)) * 17;
+  const lines = Math.max(0, ...columnsOf.map((lines) => lines.length)) * 17;
   const high = body + 23 + words + (items.some((item) => item.note) ? 17 : 0) + lines + 18;
   const targets = items.map((item, i) => ({
     box: [(i % columns) * (room + 20), TOP + Math.floor(i / columns) * high, room, high - 18],
-    tip: [item.words, item.name, ...(item.note ? [item.note] : []), ...item.lines],
+    tip: [item.words, item.name, ...(item.note ? [item.note] : []), ...item.lines, ...(item.boxes ?? []).map(told)],
   }));
   const cells = items.flatMap((item, i) => {
     const [x, y] = targets[i].box;
-    const small = [item.name, ...(item.note ? [item.note] : []), ...told[i]];
+    const small = [item.name, ...(item.note ? [item.note] : []), ...columnsOf[i]];
     return [
       illustrated
-        ? svg("rect", { class: "mat", x, y, width: side, height: side })
+        ? svg("rect", { class: "mat", x, y, width: side, height: tall })
         : svg("line", { class: "axis", x1: x, x2: x + room, y1: y, y2: y }),
-      image(item, x, y, side),
+      image(item, x, y, side, tall),
+      ...boxes(item, x, y, side),
       ...said[i].map((line, k) => svg("text", { class: "name strong", x, y: y + body + 16 + k * 17 }, line)),
       ...small.map((line, k) => {
         return svg("text", { class: "tick", x, y: y + body + 17 + words + k * 17 }, shorten(line, room, 12));
@@ -61,9 +68,37 @@ function shown(columns, room) {
 
 /**
  * The image, where there is one that lies in the page itself.
+ * @param {Item} item @param {number} x @param {number} y @param {number} side @param {number} tall
+ */
+function image(item, x, y, side, tall) {
+  if (!item.image?.startsWith("data:image/")) return null;
+  return svg("image", { class: "picture", href: item.image, x, y, width: side, height: tall });
+}
+
+/**
+ * The boxes over an image, each with its name.
  * @param {Item} item @param {number} x @param {number} y @param {number} side
  */
-function image(item, x, y, side) {
-  if (!item.image?.startsWith("data:image/")) return null;
-  return svg("image", { class: "picture", href: item.image, x, y, width: side, height: side });
+function boxes(item, x, y, side) {
+  const size = item.image && item.boxes ? sizeOf(item.image) : null;
+  if (!size) return [];
+  const scale = side / Math.max(...size); // the image stands in the middle of its square
+  const [width, height] = [size[0] * scale, size[1] * scale];
+  const [left, top] = [x + (side - width) / 2, y + (side - height) / 2];
+  return (item.boxes ?? []).map(({ box: [x1, y1, x2, y2], name, kind }) => {
+    const [bx, by] = [left + x1 * width, top + y1 * height];
+    const place = { x: bx, y: by, width: Math.max(0, x2 - x1) * width, height: Math.max(0, y2 - y1) * height };
+    return svg(
+      "g",
+      { class: `boxed ${kind}` },
+      svg("rect", place),
+      // Of one that was missed the name stands below: what was said in its place has its own above.
+      svg("text", { x: bx + 3, y: kind === "missed" ? by + place.height - 4 : by + 11 }, shorten(name, Math.max(14, place.width - 4), 11)),
+    );
+  });
+}
+
+/** What a box is, in words. @param {Box} box */
+function told({ name, score, kind }) {
+  return score === null ? `${name}, missed` : `${name}, ${Math.round(100 * score)} % sure, ${kind}`;
 }

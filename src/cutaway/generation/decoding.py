@@ -63,10 +63,10 @@ def decode(
 ) -> Tensor:
     """What the model answers to each source: ids (N, L) without `end`, NONE after it.
 
-    `source` (N, T) and `mask` (N, T) are what `model.begin(source, mask)` takes; `model.step(token, state)` gives the
-    logits of the next token. With one beam the likeliest next token is taken each time (greedy); with more the answer
-    is the best that a beam found. Padding is never said, nor is `begin`, unless it is `end` too; their probability is
-    not handed to the others.
+    `source` (N, …) and its `mask` (N, T) are what `model.begin` takes; of images there is no mask. What
+    `model.step(token, state)` gives are the logits of the next token. With one beam the likeliest next token is taken
+    each time (greedy); with more the answer is the best that a beam found. Padding is never said, nor is `begin`,
+    unless it is `end` too; their probability is not handed to the others.
 
     An answer that does not end is cut off after `longest` tokens, its end among them: half as many again as the longest
     target of training where it is None, or as many as the model reads at most. The model runs in evaluation mode and is
@@ -93,10 +93,7 @@ def decode_scored(
     fine = math.isfinite(length_penalty) and length_penalty >= 0
     require(fine, "length_penalty", length_penalty, "at least 0", SettingError)
     require(penalty in PENALTIES, "penalty", penalty, " or ".join(PENALTIES), SettingError)
-    if longest is None:
-        longest = target.longest + target.longest // 2
-        context = getattr(getattr(model, "config", None), "context_length", None)
-        longest = min(longest, context) if isinstance(context, int) and context > 0 else longest
+    longest = _usual_length(model, target) if longest is None else longest
     require(longest >= 1, "longest", longest, "at least 1", SettingError)
     lp = PENALTIES[penalty]
     penalties = [lp(n, length_penalty) for n in range(1, longest + 1)]  # of answers of 1, 2, … tokens
@@ -117,6 +114,28 @@ def decode_scored(
         raise ModelError("Nothing can be decoded: the model's outputs are not finite.")
     said = (found != NONE).sum(1).max() if found.numel() else 0
     return found[:, : int(said)], scores
+
+
+def decode_likely(
+    model: nn.Module,
+    source: Tensor,
+    mask: Tensor | None,
+    target: Tokens,
+    num_beams: int = 1,
+    length_penalty: float = 0.6,
+) -> tuple[Tensor, Tensor]:
+    """The same, of the usual length, and log p of each answer, its end among its tokens, (N,) float64."""
+    longest = _usual_length(model, target)
+    found, scores = decode_scored(model, source, mask, target, longest, num_beams, length_penalty)
+    said = ((found != NONE).sum(1) + 1).clamp(max=longest).tolist()
+    return found, scores * scores.new_tensor([PENALTIES["gnmt"](n, length_penalty) for n in said])
+
+
+def _usual_length(model: nn.Module, target: Tokens) -> int:
+    """The most tokens of an answer where nobody says it."""
+    longest = target.longest + target.longest // 2
+    context = getattr(getattr(model, "config", None), "context_length", None)
+    return min(longest, context) if isinstance(context, int) and context > 0 else longest
 
 
 def _greedy(step: Step, state: State, token: Tensor, target: Tokens, penalties: list[float]) -> tuple[Tensor, Tensor]:
@@ -216,4 +235,4 @@ def _selected(state: State, rows: Tensor, before: int) -> State:
     return cast(State, state.select(rows))
 
 
-__all__ = ["NONE", "PENALTIES", "decode", "decode_scored"]
+__all__ = ["NONE", "PENALTIES", "decode", "decode_likely", "decode_scored"]

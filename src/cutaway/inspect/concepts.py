@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from ..errors import DataError, ModelError, UnknownName
 from .attribution.asking import undisturbed
 from .attribution.entry import Entry, entry_of
-from .attribution.target import kind_of, outputs_of
+from .attribution.target import kind_of, of_pixels, outputs_of
 
 Inputs = Tensor | tuple[Tensor, ...]
 
@@ -137,7 +137,7 @@ def _tuple(inputs: Inputs) -> tuple[Tensor, ...]:
 
 def _most(model: nn.Module, inputs: tuple[Tensor, ...]) -> int:
     """The class that is found most often, or 0 where there is one output."""
-    return int(outputs_of(model, inputs).flatten(0, -2).argmax(1).mode().values)
+    return int(of_pixels(outputs_of(model, inputs)).flatten(0, -2).argmax(1).mode().values)
 
 
 # --- what the layer gives ------------------------------------------------------------------------------------------

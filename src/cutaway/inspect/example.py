@@ -9,8 +9,9 @@ from torch import Tensor
 
 from ..errors import ModelError
 from ..models.registry import Preset
-from ..spec import OF_TOKENS, AudioSpec, GraphSpec, PairSpec, SeriesSpec, Spec, TextSpec, VideoSpec
+from ..spec import OF_TOKENS, AudioSpec, GraphSpec, PairSpec, SeriesSpec, Spec, TextSpec, Tokens, VideoSpec
 
+CAPTION = 8  # tokens of a caption so far
 NODES = 100  # of a graph whose size nothing tells: a ring, each node with its two neighbours
 Device = torch.device | str
 
@@ -25,7 +26,9 @@ def example_shape(preset: Preset, config: Any) -> tuple[int, ...]:
     if kind == "graph":
         return (at[0] if at else NODES, config.in_features)
     if kind == "video":
-        return (at[0] if at else 16, config.in_channels, *(at[2:] or (64, 64)))
+        side = getattr(config, "image_size", None)
+        frames = getattr(config, "frames", None) or (at[0] if at else 16)
+        return (frames, config.in_channels, *((side, side) if side else at[2:] or (64, 64)))
     if hasattr(config, "in_features"):
         steps = int(getattr(config, "steps", 0) or (at[0] if len(at) == 2 else 32))
         return (config.in_features,) if kind == "table" else (steps, config.in_features)
@@ -64,9 +67,11 @@ def example_inputs(
     if kind == "seq2seq":
         answers = getattr(config, "target_vocab_size", None) or config.vocab_size
         return (*draw.tokens(shape[0], config.vocab_size), draw.tokens(shape[0], answers)[0])
+    if kind == "image" and Tokens in preset.targets:
+        return draw.numbers(shape), draw.tokens(CAPTION, config.target_vocab_size)[0]
     if kind == "series" and getattr(config, "known_future", False):
         return draw.numbers(shape), draw.numbers((config.horizon, config.known_future))
-    return draw.graph(shape) if kind == "graph" else draw.masked(kind, shape)
+    return draw.graph(shape, getattr(config, "edge_features", 0)) if kind == "graph" else draw.masked(kind, shape)
 
 
 def inputs_like(spec: Spec, device: Device = "cpu", generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
@@ -76,9 +81,13 @@ def inputs_like(spec: Spec, device: Device = "cpu", generator: torch.Generator |
         return draw.tokens(spec.longest, spec.vocab_size)
     if isinstance(spec, PairSpec):
         return (*draw.tokens(spec.longest, spec.vocab_size), draw.tokens(spec.longest, spec.target.vocab_size)[0])
+    if isinstance(spec.target, Tokens):  # of images
+        return draw.numbers(spec.shape), draw.tokens(spec.target.longest, spec.target.vocab_size)[0]
     if isinstance(spec, SeriesSpec) and spec.known_future:
         return draw.numbers(spec.shape), draw.numbers((getattr(spec.target, "steps", 1), spec.known_future))
-    return draw.graph((NODES, spec.features)) if isinstance(spec, GraphSpec) else draw.masked(spec.kind, spec.shape)
+    if isinstance(spec, GraphSpec):
+        return draw.graph((NODES, spec.features), spec.edge_features)
+    return draw.masked(spec.kind, spec.shape)
 
 
 MASKED = (AudioSpec.kind, VideoSpec.kind)  # kinds of numbers that come with a mask
@@ -102,8 +111,13 @@ class _Drawing:
         tokens = torch.randint(1, vocab_size, size, generator=self.generator, device=self.device)  # 0 is padding
         return tokens, torch.ones(size, dtype=torch.bool, device=self.device)
 
-    def graph(self, shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    def graph(self, shape: tuple[int, ...], edge_features: int = 0) -> tuple[Tensor, ...]:
         nodes = torch.arange(shape[0], device=self.device)
         ring = torch.stack([nodes, nodes.roll(1)])  # (2, V)
         x = torch.randn(shape, generator=self.generator, device=self.device)
-        return x, torch.cat([ring, ring.flip(0)], 1)  # (V, F), (2, 2V)
+        edges = torch.cat([ring, ring.flip(0)], 1)  # (2, 2V)
+        if not edge_features:
+            return x, edges
+        edge_attr = torch.randn(2 * shape[0], edge_features, generator=self.generator, device=self.device)
+        none = torch.empty(0, dtype=torch.int64, device=self.device)
+        return x, edges, none, nodes.new_zeros(shape[0]), edge_attr  # one graph

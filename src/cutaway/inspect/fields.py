@@ -9,7 +9,8 @@ the pixels between what two neighbours see. A window of k entries, d apart, with
 <https://distill.pub/2019/computing-receptive-fields/>). Where branches meet, the larger counts. The field goes on
 beyond the edges of a small image. What is pooled over an axis sees the whole of it. Statistics that a layer takes of
 its input (layer and group normalization) are not counted as seeing. A linear
-layer on maps whose channels are last leaves the field as it is. Where no axis of a tensor can be traced back to one of
+layer on maps whose channels are last leaves the field as it is. Of a video time is an axis too, whose entries are
+frames. Where no axis of a tensor can be traced back to one of
 the input (flattened, or multiplied by a matrix), there is no field; a transposed convolution ends it too, because what
 its outputs see differs from one to the next.
 """
@@ -34,14 +35,15 @@ class Axis(NamedTuple):
     size: int  # input pixels that one entry sees
     jump: int  # input pixels between neighbours
     whole: int  # input pixels that there are
+    time: bool = False  # whether what is called pixels here are frames of a video
 
     def window(self, kernel: int, stride: int, dilation: int = 1) -> Axis:
         """After windows of `kernel` entries, `dilation` apart, every `stride` entries."""
-        return Axis(self.size + dilation * (kernel - 1) * self.jump, self.jump * stride, self.whole)
+        return self._replace(size=self.size + dilation * (kernel - 1) * self.jump, jump=self.jump * stride)
 
     def all(self) -> Axis:
         """After a sum over the axis."""
-        return Axis(self.whole, 0, self.whole)
+        return self._replace(size=self.whole, jump=0)
 
 
 class Merged(NamedTuple):
@@ -58,15 +60,24 @@ class ReceptiveFields:
     """The field of every tensor that depends on the input, followed through the operations."""
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
-        """`inputs` with at least three axes are taken as (N, C, *pixels)."""
+        """`inputs` with five axes are taken as videos (N, T, C, H, W), others with three or more as (N, C, *pixels)."""
         self._of: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # None: depends on the input, with no field
         for x in inputs:
-            self._of[x] = (None, None, *(Axis(1, 1, n) for n in x.shape[2:])) if x.ndim > 2 else None
+            pixels = [Axis(1, 1, n) for n in x.shape[3 if x.ndim == VIDEO else 2 :]]
+            before = (None, Axis(1, 1, x.shape[1], time=True), None) if x.ndim == VIDEO else (None, None)
+            self._of[x] = (*before, *pixels) if x.ndim > 2 else None
 
     def of(self, x: Tensor) -> int | None:
         """The field of `x` in pixels, along its longest axis; None where there is none."""
+        return max((axis.size for axis in self._axes(x) if not axis.time), default=None)
+
+    def frames(self, x: Tensor) -> int | None:
+        """The field of `x` in frames of a video; None where there is none."""
+        return max((axis.size for axis in self._axes(x) if axis.time), default=None)
+
+    def _axes(self, x: Tensor) -> Iterator[Axis]:
         field: Field | None = self._of.get(x, None)  # type: ignore[no-untyped-call]
-        return max((axis.size for axis in field or () if isinstance(axis, Axis)), default=None)
+        yield from (part for axis in field or () for part in _parts(axis))
 
     def follow(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Give what came out of an operation the field that follows from what went in."""
@@ -74,13 +85,26 @@ class ReceptiveFields:
         if not fields:
             return
         rule = _pass if torch.Tag.pointwise in op.tags else RULES.get(name_of(op))
-        merged = any(isinstance(axis, Merged) for field in fields if field for axis in field)
+        # Of a batch of frames, (N·T, C, H, W), the first axis is merged, and nothing that looks at pixels minds.
+        merged = any(isinstance(axis, Merged) for field in fields if field for axis in field[1:])
         if any(field is None for field in fields) or rule is None or (merged and rule not in AXIS_BY_AXIS):
             field = None
         else:
             field = rule(fields, args)
         for out in tensors_in([result]):
             self._of[out] = field if field is not None and len(field) == out.ndim else None
+
+
+VIDEO = 5  # axes of a batch of videos, (N, T, C, H, W)
+
+
+def _parts(axis: Axis | Merged | None) -> Iterator[Axis]:
+    """An axis, or those that it was made of."""
+    if isinstance(axis, Axis):
+        yield axis
+    elif axis is not None:
+        for part in axis.axes:
+            yield from _parts(part)
 
 
 def tensors_in(values: Any) -> Iterator[Tensor]:
@@ -99,7 +123,7 @@ def _pass(fields: list[Field], args: Sequence[Any]) -> Field:
         for i, axis in enumerate(field, start=len(joint) - len(field)):
             other = joint[i]
             if isinstance(axis, Axis) and isinstance(other, Axis):
-                axis = Axis(max(axis.size, other.size), max(axis.jump, other.jump), axis.whole)
+                axis = axis._replace(size=max(axis.size, other.size), jump=max(axis.jump, other.jump))
             elif isinstance(axis, Merged) and isinstance(other, Merged) and axis.lengths == other.lengths:
                 axis = Merged(axis.lengths, _pass([axis.axes, other.axes], ()))
             joint[i] = axis or other

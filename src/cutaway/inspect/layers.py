@@ -37,6 +37,7 @@ class Row:
     multiply_adds: int | None  # of convolutions and matrix products, for the whole batch; None: not known
     receptive_field: int | None  # pixels of the input, across; None where there is none
     unknown: tuple[str, ...] = ()  # the operations whose multiply-adds are not known
+    frames: int | None = None  # of a video that it sees; None where there is no field over time
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def alike(rows: Iterable[Row]) -> list[list[Group]]:
     def likeness(group: Group) -> tuple[Any, ...]:
         name, inside = group
         rest = [(r.name.removeprefix(name), r.type, r.shape, r.parameters, r.multiply_adds) for r in inside]
-        seen = [r.receptive_field for r in inside]
+        seen = [(r.receptive_field, r.frames) for r in inside]
         return (name.rpartition(".")[0] if name[-1].isdigit() else name, rest, seen)
 
     return [list(same) for _, same in itertools.groupby(groups, key=likeness)]
@@ -174,6 +175,7 @@ class _Call:
 
     shape: tuple[int, ...] = ()
     receptive_field: int | None = None
+    frames: int | None = None
     cost: int = 0
     unknown: dict[str, None] = field(default_factory=dict)  # an ordered set
 
@@ -181,7 +183,8 @@ class _Call:
         """Note the first tensor of what came out."""
         first = next(tensors_in([result]), None)
         if first is not None:
-            self.shape, self.receptive_field = tuple(first.shape), fields.of(first)
+            self.shape = tuple(first.shape)
+            self.receptive_field, self.frames = fields.of(first), fields.frames(first)
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's class has no types
@@ -261,6 +264,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
             parameters=self.own.get(name, 0),
             multiply_adds=None if call.unknown else call.cost,
             receptive_field=whole.receptive_field,
+            frames=whole.frames,
             unknown=tuple(call.unknown),
         )
 

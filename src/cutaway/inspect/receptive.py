@@ -25,12 +25,14 @@ from torch.overrides import TorchFunctionMode
 
 from ..errors import ModelError, UnknownName
 from ..files import replacing
+from .fields import VIDEO
 
 
 def gradient_extent(model: nn.Module, input_shape: Sequence[int], layer: str = "") -> tuple[int, ...]:
     """How many pixels, along each axis, lie from the first to the last that the middle output of `layer` depends on.
 
-    `input_shape` is that of one example, (C, H, W) or (C, n); `layer` is a module's name as in the state dict, ""
+    `input_shape` is that of one example, (C, H, W), (C, n), or (T, C, H, W) of a video, whose first extent is in
+    frames; `layer` is a module's name as in the state dict, ""
     the whole model. Of a layer that is called more than once, the first call counts. The field is seen as far as the
     image goes: take one at least twice as large as the field.
 
@@ -47,25 +49,25 @@ def gradient_extent(model: nn.Module, input_shape: Sequence[int], layer: str = "
     x = torch.rand(1, *input_shape, dtype=torch.float64, generator=generator)
     with _MeansForMaxima():
         gradient = _gradient_of_middle(positive, x, layer)
-    reached = gradient[0].abs().sum(0) > 0  # (H, W)
+    reached = gradient[0].abs().sum(_channels(x) - 1) > 0  # (H, W), or (T, H, W)
     extents = []
     for axis in range(reached.ndim):
-        others = [i for i in range(reached.ndim) if i != axis]
-        places = (reached.any(others[0]) if others else reached).nonzero().flatten()
+        others = tuple(i for i in range(reached.ndim) if i != axis)
+        places = (reached.any(others) if others else reached).nonzero().flatten()
         extents.append(int(places[-1] - places[0]) + 1 if len(places) else 0)
     return tuple(extents)
 
 
 def effective_field(model: nn.Module, inputs: Tensor, layer: str = "") -> Tensor:
-    """How much each pixel moves the middle output of `layer`, (H, W), summing to 1.
+    """How much each pixel moves the middle output of `layer`, (H, W), or (T, H, W) of a video, summing to 1.
 
     |∂y/∂x|, where y is the middle of the layer's map summed over its channels; summed over the input's channels,
-    averaged over `inputs` (N, C, H, W), and divided by its sum. As in the paper, `inputs` may be noise,
-    `torch.randn(...)`; images show what the model makes of those. The model runs in eval mode with its own weights,
-    and is left as it was.
+    averaged over `inputs` (N, C, H, W) or (N, T, C, H, W), and divided by its sum. As in the paper, `inputs` may be
+    noise, `torch.randn(...)`; images show what the model makes of those. The model runs in eval mode with its own
+    weights, and is left as it was.
     """
     gradient = _gradient_of_middle(model, inputs, layer)
-    field = gradient.abs().sum(1).mean(0)  # (H, W)
+    field = gradient.abs().sum(_channels(inputs)).mean(0)  # (H, W), or (T, H, W)
     total = field.sum()
     if not total > 0:
         raise ModelError(
@@ -95,6 +97,11 @@ def save_field(field: Tensor, path: str | os.PathLike[str], *, extent: Sequence[
 
 
 ORANGE = (230, 159, 0)  # told from grey by people with any colour vision
+
+
+def _channels(x: Tensor) -> int:
+    """The axis of the channels: of videos (N, T, C, H, W) the third."""
+    return 2 if x.ndim == VIDEO else 1
 
 
 class _Reached(Exception):
@@ -167,10 +174,11 @@ class _MeansForMaxima(TorchFunctionMode):
         return _MEANS.get(func, func)(*args, **kwargs)
 
 
-_WINDOWED = (F.max_pool1d, F.max_pool2d, torch.max_pool1d, torch.max_pool2d)
+_WINDOWED = (F.max_pool1d, F.max_pool2d, F.max_pool3d, torch.max_pool1d, torch.max_pool2d, torch.max_pool3d)
 _MEANS: Mapping[Any, Callable[..., Any]] = {
     F.adaptive_max_pool1d: lambda x, size, **_: F.adaptive_avg_pool1d(x, size),
     F.adaptive_max_pool2d: lambda x, size, **_: F.adaptive_avg_pool2d(x, size),
+    F.adaptive_max_pool3d: lambda x, size, **_: F.adaptive_avg_pool3d(x, size),
     torch.amax: torch.mean,
     Tensor.amax: torch.mean,
 }
@@ -195,7 +203,7 @@ def _mean_of_windows(
     for n, m, k, s, p, d in reversed([*zip(x.shape[2:], counts, kernels, strides, paddings, dilations)]):
         around += [p, max(p, (m - 1) * s + d * (k - 1) + 1 - n - p)]
     weight = x.new_full((x.shape[1], 1, *kernels), 1 / math.prod(kernels))
-    conv = F.conv1d if axes == 1 else F.conv2d
+    conv: Callable[..., Tensor] = (F.conv1d, F.conv2d, F.conv3d)[axes - 1]
     return conv(F.pad(x, around), weight, None, strides, 0, dilations, x.shape[1])
 
 

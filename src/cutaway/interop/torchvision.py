@@ -245,11 +245,13 @@ def _config_of(file: StateDict, found: Preset) -> Any:
     sizes = {ours: tuple(file.tensors[theirs].shape) for theirs, ours in _ours(file, found, config).items()}
     own = _shapes(found, dataclasses.replace(config, auxiliary=False) if hasattr(config, "auxiliary") else config)
     told: dict[str, int] = {}
-    stem = sizes.get(next(k for k, shape in own.items() if len(shape) == 4), ())
-    head = sizes.get([k for k, shape in own.items() if len(shape) == 2][-1], ())
-    if len(stem) == 4:
+    stem = sizes.get(next(k for k, shape in own.items() if len(shape) >= 4), ())
+    dense = [k for k, shape in own.items() if len(shape) == 2]
+    convolutions = [k for k, shape in own.items() if len(shape) == 4]
+    head = sizes.get(dense[-1] if dense else "head.weight" if "head.weight" in own else convolutions[-1], ())
+    if len(stem) >= 4:  # of a convolution, 5 over frames too
         told["in_channels"] = stem[1]
-    if len(head) == 2:
+    if len(head) == (2 if dense else 4):
         told["num_classes"] = head[0]
     if hasattr(config, "image_size"):
         told |= _image_size(sizes, found, config)

@@ -8,6 +8,7 @@ checker, and never a hook that nobody calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatch
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
@@ -39,10 +40,11 @@ class TokenGrid(NamedTuple):
 
 
 class SeriesPatches(NamedTuple):
-    """How a series is read in patches, each variable by itself."""
+    """How a series is read in patches or steps, each variable by itself or all together."""
 
-    variables: int  # so many are read, the first ones
+    variables: int  # so many are read by themselves, the first ones; 1 where all are read together
     spans: list[tuple[int, int]]  # the first and the last step of each token
+    seen: int | None = None  # steps of the window where there are tokens after it, for the steps to be forecast
 
 
 class Network(nn.Module):
@@ -62,21 +64,38 @@ class Network(nn.Module):
     # What data is asked for, unless a person asks otherwise.
     special_tokens: ClassVar[bool] = False  # a text stands between two tokens, [CLS] and [SEP]
     joint_vocab: ClassVar[bool] = False  # one vocabulary for source and target
+    edge_attr: ClassVar[bool] = False  # what is known of each edge of a graph, beside that of its nodes
+
+    def output_frames(self, frames: Tensor) -> Tensor:
+        """How many frames it answers at, (n,), of recordings of so many frames, (n,): fewer where it takes strides."""
+        return frames
+
+    # What attribution asks.
+    def explained(self, outputs: Tensor) -> Tensor:
+        """What is explained of the outputs of a batch, (N, …) with one number for each answer: of a model that
+        answers at every place of an image, one for each class."""
+        return outputs
 
     # What views ask.
     block_passes: int = 1  # how often `forward` runs each of `blocks`
+    over_frames: ClassVar[tuple[str, ...]] = ()  # patterns of attention that looks from frame to frame of a video
 
     def dense_layers(self) -> list[Dense]:
         """The layers of a fully connected network, first to last; none of any other."""
         return []
 
     def token_grid(self, height: int, width: int) -> TokenGrid | None:
-        """How the tokens that the network makes of an image lie, `blocks` giving them where it has some."""
+        """How the tokens that the network makes of an image lie, `blocks` giving them where it has some; of a video
+        those of a frame."""
         return None
 
     def series_patches(self) -> SeriesPatches | None:
         """How the network reads a series in patches, where it does, each variable a row of its batches."""
         return None
+
+    def attends_over_frames(self, name: str) -> bool:
+        """Whether the attention of that name looks from frame to frame of a video, each place by itself."""
+        return any(fnmatch(name, pattern) for pattern in self.over_frames)
 
     def position_tables(self, places: int) -> dict[str, Tensor]:
         """The vectors that tell places apart, (places, dim) from the first on, by the name of their table: of learned
@@ -118,7 +137,8 @@ class Decodes(Protocol):
     """An encoder–decoder, which writes a target token by token."""
 
     def begin(self, source: Tensor, source_mask: Tensor | None = None) -> Any:
-        """The state before the first token: the source (N, T), encoded."""
+        """The state before the first token: the source, ids (N, T) with a mask or images (N, C, H, W), encoded. What
+        `forward` takes is the source, its mask where it has one, and the target so far."""
 
     def step(self, token: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Logits after the token (N,), and the next state."""

@@ -126,7 +126,8 @@ class SpatialAttention(nn.Module):
         places = self.norm(h).flatten(2).transpose(1, 2)  # (N, H·W, channels)
         q, k, v = self.qkv(places)[:, None].chunk(3, dim=-1)  # (N, 1, H·W, channels) each
         seen = self.out(F.scaled_dot_product_attention(q, k, v)[:, 0])  # (N, H·W, channels)
-        return h + seen.transpose(1, 2).reshape(h.shape)  # (N, channels, H, W)
+        y: Tensor = h + seen.transpose(1, 2).reshape(h.shape)  # (N, channels, H, W)
+        return y
 
 
 class Downsample(nn.Module):
@@ -184,6 +185,8 @@ class DDPM(Network):
 
     takes = (ImageSpec,)
     targets = (Noise,)
+    image_scale: Tensor  # √ᾱ_t
+    noise_scale: Tensor  # √(1 − ᾱ_t)
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -256,7 +259,7 @@ class DDPM(Network):
                 skips.append(h)
         h = self.middle2(self.middle_attention(self.middle1(h, e)), e)
         for i, level in enumerate(self.up):
-            h = level.back(h, e, skips)
+            h = level.back(h, e, skips)  # type: ignore[operator]  # each is a Level
             if i < len(self.upsample):
                 h = self.upsample[i](h)
         return F.silu(self.norm(h))
@@ -298,9 +301,9 @@ class DDPM(Network):
             return e
         none = torch.full_like(t, self.config.classes)
         if classes is None:
-            return e + self.classes(none)
+            return e + cast(Tensor, self.classes(none))
         kept = F.dropout(torch.ones_like(e[:, 0]), self.config.class_dropout, self.training) > 0  # (N,)
-        return e + self.classes(classes.where(kept, none))
+        return e + cast(Tensor, self.classes(classes.where(kept, none)))
 
 
 Model = DDPM

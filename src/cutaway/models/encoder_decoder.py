@@ -6,7 +6,7 @@ sequence goes through all of them. The rest is here, as it is the same.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..errors import ModelError
 from ..nn.cache import Cache
 from ..nn.masks import real_places, visible
-from ..spec import PairSpec, Tokens
+from ..spec import PairSpec, Spec, Tokens
 from .contract import Network
 
 
@@ -26,7 +26,7 @@ class EncoderDecoder(Network):
     source without a real token the decoder takes nothing: its cross-attention gives 0.
     """
 
-    takes = (PairSpec,)
+    takes: ClassVar[tuple[type[Spec], ...]] = (PairSpec,)
     targets = (Tokens,)
     joint_vocab = True  # data is read with one vocabulary for both sides, unless it is told otherwise
     decoder: nn.ModuleList

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ModelError
-from ..nn.graphs import read_out
+from ..nn.graphs import Pattern, read_out
 from ..spec import Classes, GraphSpec, Value
 from .fields import Checked
 
@@ -25,6 +25,8 @@ def fitted(name: str, preset: Config, spec: GraphSpec) -> Config:
             f"{name} learns a class or a number for each node or graph, and {spec.target.column} is neither."
         )
     fits: Any = {"in_features": spec.features, "num_classes": spec.target.outputs, "graph_level": spec.graph_level}
+    if hasattr(preset, "edge_features"):
+        fits["edge_features"] = spec.edge_features
     return dataclasses.replace(preset, **fits)  # type: ignore[type-var]  # a Config is a dataclass
 
 
@@ -35,6 +37,21 @@ def reject_features(name: str, x: Tensor, in_features: int) -> None:
             f"This {name} takes nodes of {in_features} features, (V, {in_features}), and these are {tuple(x.shape)}: "
             "build one with other in_features."
         )
+
+
+def described(name: str, edge_attr: Tensor | None, edges: Pattern, edge_features: int) -> Tensor | None:
+    """What is known of edges (E, D), in the order of the pattern; None where the model takes nothing of them. Raises
+    ModelError where the edges are not described by so many numbers."""
+    wanted = (len(edges.columns), edge_features)
+    if edge_features and (edge_attr is None or edge_attr.shape != wanted):
+        given = "none are given" if edge_attr is None else f"these are {tuple(edge_attr.shape)}"
+        raise ModelError(
+            f"This {name} takes edges of {edge_features} features, edge_attr of shape {wanted}, and {given}: build one "
+            "with other edge_features."
+        )
+    if not edge_features or edge_attr is None or edges.order is None:
+        return None
+    return edge_attr.index_select(0, edges.order)
 
 
 def chosen(h: Tensor, rows: Tensor | None) -> Tensor:

@@ -40,6 +40,7 @@ from .contract import Network, SeriesPatches
 from .fields import Checked, at_least, fraction, positive
 
 EPS = 1e-5  # added to the variance of a window
+PATCH = 16  # steps of a patch by the paper, which has windows of hundreds
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ class Config(Checked):
     in_features: int = positive(7)  # F, the variables at each step
     horizon: int = at_least(0, 96)  # H, the steps to forecast; 0 answers once for the whole series
     num_classes: int = positive(672)  # values that the head gives: horizon times variables, or classes
-    patch_size: int = positive(16)  # P, the steps of a patch: 4 to 8 for series of tens of steps
-    stride: int = positive(8)  # S, the steps from one patch to the next
+    patch_size: int | None = positive(None)  # P, the steps of a patch; none for 16, or a quarter of a window below 64
+    stride: int | None = positive(None)  # S, the steps from one patch to the next; none for half of a patch
     dim: int = positive(128)  # model dimension: numbers in a token
     layers: int = positive(3)  # blocks
     heads: int = positive(16)  # of attention, each on dim / heads numbers
@@ -65,11 +66,21 @@ class Config(Checked):
     def check(self) -> None:
         """Raise ModelError where settings contradict each other; before the data is known they cannot be judged."""
         words = f"at most the {self.steps} steps of the series"
-        require(self.patch_size <= self.steps, "patch_size", self.patch_size, words)
+        require(self.patch <= self.steps, "patch_size", self.patch_size, words)
         if self.horizon:
             words = f"a multiple of the {self.horizon} steps of horizon, for at most {self.in_features} variables"
             fits = self.num_classes % self.horizon == 0 and self.columns <= self.in_features
             require(fits, "num_classes", self.num_classes, words)
+
+    @property
+    def patch(self) -> int:
+        """P: a window has four patches at least, side by side, where nobody says."""
+        return self.patch_size or min(PATCH, max(1, self.steps // 4))
+
+    @property
+    def apart(self) -> int:
+        """S: half of a patch, where nobody says."""
+        return self.stride or max(1, self.patch // 2)
 
     @property
     def columns(self) -> int:
@@ -79,7 +90,7 @@ class Config(Checked):
     @property
     def tokens(self) -> int:
         """Patches of a window, the one that is padded among them."""
-        return (self.steps - self.patch_size) // self.stride + 2
+        return (self.steps - self.patch) // self.apart + 2
 
     @classmethod
     def for_spec(cls, preset: Config, spec: SeriesSpec) -> Config:
@@ -87,7 +98,7 @@ class Config(Checked):
         if spec.known_future:
             raise ModelError(
                 f"patchtst reads each variable by itself, and cannot use the {spec.known_future} that are known in "
-                "advance: leave out known_future, or take a recurrent network, such as gru."
+                "advance: leave out known_future and calendar, or take transformer-forecast or gru."
             )
         horizon = spec.target.steps if isinstance(spec.target, Horizon) else 0
         return dataclasses.replace(
@@ -126,7 +137,7 @@ class PatchTST(Network):
         super().__init__()
         config.check()
         self.config = config
-        self.patches = nn.Linear(config.patch_size, config.dim)  # W_p
+        self.patches = nn.Linear(config.patch, config.dim)  # W_p
         self.positions = nn.Parameter(torch.empty(config.tokens, config.dim))  # W_pos
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
@@ -159,8 +170,8 @@ class PatchTST(Network):
 
     def _tokens(self, windows: Tensor) -> Tensor:
         config = self.config
-        windows = F.pad(windows, (0, config.stride), mode="replicate")  # (N, C, T + S)
-        z = self.patches(windows.unfold(2, config.patch_size, config.stride))  # (N, C, tokens, dim)
+        windows = F.pad(windows, (0, config.apart), mode="replicate")  # (N, C, T + S)
+        z = self.patches(windows.unfold(2, config.patch, config.apart))  # (N, C, tokens, dim)
         z = self.dropout(z + self.positions).flatten(0, 1)  # (N · C, tokens, dim)
         for block in self.blocks:
             z = block(z)
@@ -170,8 +181,8 @@ class PatchTST(Network):
     def series_patches(self) -> SeriesPatches:
         """The steps of each patch; those after the last step repeat it."""
         config = self.config
-        starts = (k * config.stride for k in range(config.tokens))
-        return SeriesPatches(config.columns, [(s, min(s + config.patch_size, config.steps) - 1) for s in starts])
+        starts = (k * config.apart for k in range(config.tokens))
+        return SeriesPatches(config.columns, [(s, min(s + config.patch, config.steps) - 1) for s in starts])
 
     def position_tables(self, places: int) -> dict[str, Tensor]:
         """Those of the patches."""
@@ -230,6 +241,12 @@ CARD = Card(
             "4 heads, ffn_dim 128 (appendix A.1.4; dropout 0.3 in the authors' scripts)",
             here="patchtst and patchtst-small",
             common="transformers' defaults: patches of one step, dim 128, 4 heads, ffn_dim 512",
+        ),
+        Divergence(
+            "patches",
+            paper="16 steps, 8 apart, of windows of 336 and 512 (appendix A.1.4)",
+            here="so from windows of 64 steps on; a quarter of shorter ones, half of that apart",
+            common="a setting (transformers)",
         ),
         Divergence(
             "scores of attention",

@@ -73,9 +73,10 @@ class Config(Checked):
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
 
-def conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+def conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1, dilation: int = 1) -> nn.Conv2d:
     """A convolution that keeps the size at stride 1. It has no bias: the normalization after it has one."""
-    return nn.Conv2d(in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=False)
+    padding = dilation * (kernel // 2)
+    return nn.Conv2d(in_channels, out_channels, kernel, stride, padding, dilation, bias=False)
 
 
 class ZeroPadShortcut(nn.Module):
@@ -106,11 +107,11 @@ class BasicBlock(nn.Module):
 
     expansion = 1  # channels that leave the block, in units of w
 
-    def __init__(self, in_channels: int, width: int, stride: int, config: Config) -> None:
+    def __init__(self, in_channels: int, width: int, stride: int, config: Config, dilation: int = 1) -> None:
         super().__init__()
-        self.conv1 = conv(in_channels, width, 3, stride)
+        self.conv1 = conv(in_channels, width, 3, stride, dilation)
         self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = conv(width, width, 3)
+        self.conv2 = conv(width, width, 3, dilation=dilation)
         self.bn2 = nn.BatchNorm2d(width)
         self.downsample = shortcut(config.shortcut, in_channels, width, stride)
 
@@ -127,13 +128,13 @@ class Bottleneck(nn.Module):
 
     expansion = 4
 
-    def __init__(self, in_channels: int, width: int, stride: int, config: Config) -> None:
+    def __init__(self, in_channels: int, width: int, stride: int, config: Config, dilation: int = 1) -> None:
         super().__init__()
         stride_1x1, stride_3x3 = (stride, 1) if config.stride_on == "1x1" else (1, stride)
         out_channels = width * self.expansion
         self.conv1 = conv(in_channels, width, 1, stride_1x1)
         self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = conv(width, width, 3, stride_3x3)
+        self.conv2 = conv(width, width, 3, stride_3x3, dilation)
         self.bn2 = nn.BatchNorm2d(width)
         self.conv3 = conv(width, out_channels, 1)
         self.bn3 = nn.BatchNorm2d(out_channels)
@@ -151,38 +152,79 @@ class Bottleneck(nn.Module):
 BLOCKS: dict[str, type[BasicBlock] | type[Bottleneck]] = {"basic": BasicBlock, "bottleneck": Bottleneck}
 
 
+def add_stages(network: nn.Module, config: Config, dilated: int = 0) -> int:
+    """Give `network` the stem and the stages, `conv1` to `layer4`; the channels that leave the last.
+
+    Each of the last `dilated` stages keeps the size of its map: where it would stride, its windows and those of all
+    later stages have gaps in place of that (dilation), twice as wide with each such stage, from its second block on.
+    """
+    if config.stem == "imagenet":
+        network.conv1 = conv(config.in_channels, config.width, 7, stride=2)
+        network.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+    else:
+        network.conv1 = conv(config.in_channels, config.width, 3)
+        network.maxpool = nn.Identity()
+    network.bn1 = nn.BatchNorm2d(config.width)
+
+    Block = BLOCKS[config.block]
+    channels, dilation = config.width, 1
+    for stage, count in enumerate(config.layers):
+        width = config.width * 2**stage
+        stride, before = 2 if stage > 0 else 1, dilation
+        if stage >= len(config.layers) - dilated:
+            stride, dilation = 1, dilation * stride
+        blocks = []
+        for i in range(count):
+            first = i == 0
+            blocks.append(Block(channels, width, stride if first else 1, config, before if first else dilation))
+            channels = width * Block.expansion
+        network.add_module(f"layer{stage + 1}", nn.Sequential(*blocks))
+    return channels
+
+
+def initialize(network: nn.Module) -> None:
+    """Draw the kernels: normal with variance 2/n, n the outputs that an input reaches."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+
+class Backbone(nn.Module):
+    """A residual network without its head, dilated, for networks that answer for every pixel."""
+
+    conv1: nn.Conv2d
+    bn1: nn.BatchNorm2d
+    maxpool: nn.Module
+
+    def __init__(self, config: Config, dilated: int) -> None:
+        super().__init__()
+        self.stages = len(config.layers)
+        self.channels = add_stages(self, config, dilated)  # of the last map; the one before it has half as many
+        initialize(self)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What the last stage but one gives of images (N, C, H, W), and what the last does, (N, channels, h, w)."""
+        x = before = self.maxpool(F.relu(self.bn1(self.conv1(x)), inplace=True))
+        for stage in range(self.stages):
+            before, x = x, getattr(self, f"layer{stage + 1}")(x)
+        return before, x
+
+
 class ResNet(Network):
     """(N, C, H, W) images to (N, classes) logits. The names of its parts are torchvision's, key for key."""
 
     takes = (ImageSpec,)
+    conv1: nn.Conv2d
+    bn1: nn.BatchNorm2d
+    maxpool: nn.Module
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        if config.stem == "imagenet":
-            self.conv1 = conv(config.in_channels, config.width, 7, stride=2)
-            self.maxpool: nn.Module = nn.MaxPool2d(3, stride=2, padding=1)
-        else:
-            self.conv1 = conv(config.in_channels, config.width, 3)
-            self.maxpool = nn.Identity()
-        self.bn1 = nn.BatchNorm2d(config.width)
-
-        Block = BLOCKS[config.block]
-        channels = config.width
-        for stage, count in enumerate(config.layers):
-            width = config.width * 2**stage
-            blocks = []
-            for i in range(count):
-                stride = 2 if stage > 0 and i == 0 else 1
-                blocks.append(Block(channels, width, stride, config))
-                channels = width * Block.expansion
-            self.add_module(f"layer{stage + 1}", nn.Sequential(*blocks))
-
+        channels = add_stages(self, config)
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(channels, config.num_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        initialize(self)
 
     def residual_blocks(self) -> list[nn.Module]:
         """All of them, in the order in which they run."""

@@ -118,6 +118,28 @@ def interpolate_positions(positions: Tensor, before: int, grid: tuple[int, int])
     return torch.cat([first, image.flatten(2).transpose(1, 2)], dim=1)  # (1, before + rows·columns, D)
 
 
+def adapted_positions(tensors: Mapping[str, Tensor], name: str, before: int, grid: int) -> dict[str, Tensor]:
+    """The tensors of a file, those positions interpolated to a map of `grid` by `grid` where they are of a square."""
+    adapted = dict(tensors)
+    found = adapted.get(name)
+    if found is not None and found.ndim == 3:
+        squares = found.shape[1] - before
+        if squares >= 1 and math.isqrt(squares) ** 2 == squares:
+            adapted[name] = interpolate_positions(found, before, (grid, grid))
+    return adapted
+
+
+def reject_broken_patches(x: Tensor, patch: int, name: str) -> None:
+    """Raise ModelError where the sides of images (N, C, H, W) are not multiples of the patch."""
+    height, width = x.shape[2:]
+    if height % patch or width % patch:
+        whole = math.ceil(max(height, width) / patch) * patch
+        raise ModelError(
+            f"{name} cuts images into patches of {patch}×{patch} pixels, and these are {height}×{width}: bring them "
+            f"to a multiple, as image_size={whole}, or take a patch that divides both sides, by model.patch_size."
+        )
+
+
 class Block(nn.Module):
     """Equations 2 and 3, with the MLP drawn as in the authors' code."""
 
@@ -168,7 +190,7 @@ class ViT(Network):
         Raises ModelError where the sides of the images are not multiples of the patch.
         """
         reject_small(x, self.config.least_size, "vit")
-        self._reject_broken_patches(x)
+        reject_broken_patches(x, self.config.patch_size, "vit")
         z: Tensor = self.patches(x)  # (N, D, H/P, W/P)
         grid = (z.shape[2], z.shape[3])
         z = z.flatten(2).transpose(1, 2)  # (N, T, D)
@@ -204,24 +226,7 @@ class ViT(Network):
     def adapt_state(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """A ViT's tensors, by our names, as this one takes them: positions learned at another image size are
         interpolated to this one's; all else, and what fits no square map, is handed on as it is."""
-        adapted = dict(tensors)
-        found, before = adapted.get("positions"), self.config.tokens_before
-        if found is not None and found.ndim == 3:
-            squares = found.shape[1] - before
-            if squares >= 1 and math.isqrt(squares) ** 2 == squares:
-                grid = (self.config.grid, self.config.grid)
-                adapted["positions"] = interpolate_positions(found, before, grid)
-        return adapted
-
-    def _reject_broken_patches(self, x: Tensor) -> None:
-        height, width = x.shape[2:]
-        patch = self.config.patch_size
-        if height % patch or width % patch:
-            whole = math.ceil(max(height, width) / patch) * patch
-            raise ModelError(
-                f"vit cuts images into patches of {patch}×{patch} pixels, and these are {height}×{width}: bring them "
-                f"to a multiple, as image_size={whole}, or take a patch that divides both sides, by model.patch_size."
-            )
+        return adapted_positions(tensors, "positions", self.config.tokens_before, self.config.grid)
 
 
 Model = ViT

@@ -62,11 +62,12 @@ class _Kept(Generic[Made]):
 class Pattern:
     """Where the entries of a sparse matrix (n, m) stand: row after row, in the order in which their values are given.
 
-    `starts` (n + 1,) is where each row begins and `columns` (E,) the column of each entry, both int32.
+    `starts` (n + 1,) is where each row begins and `columns` (E,) the column of each entry, both int32. Of a graph's
+    edges, `order` (E,) is the edge that each entry is of, as they are listed; where loops are added there is none.
     """
 
-    def __init__(self, starts: Tensor, columns: Tensor, width: int) -> None:
-        self.starts, self.columns, self.width = starts, columns, width
+    def __init__(self, starts: Tensor, columns: Tensor, width: int, order: Tensor | None = None) -> None:
+        self.starts, self.columns, self.width, self.order = starts, columns, width, order
         self._kept: dict[Any, Any] = {}
 
     @property
@@ -88,6 +89,12 @@ class Pattern:
             order = self.columns.argsort(stable=True)
             starts = _starts(self.columns, self.width)
             return Pattern(starts, self.rows[order], self.height), order.to(torch.int32)
+
+    @functools.cached_property
+    def incidence(self) -> Pattern:
+        """The matrix (n, E) that has an entry for each entry here, in its row: it sums over the edges to a node what
+        each edge carries (E, F)."""
+        return Pattern(self.starts, self.entries, len(self.columns))
 
     def blocks(self, count: int) -> Pattern:
         """This matrix `count` times along a diagonal: one product for several heads, whose values follow each other."""
@@ -166,8 +173,13 @@ def _neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
     if loops:
         apart, every = sources != targets, torch.arange(nodes, device=edges.device)
         sources, targets = torch.cat([sources[apart], every]), torch.cat([targets[apart], every])
-    order = (targets * nodes + sources).argsort()
-    return Pattern(_starts(targets, nodes), sources[order].to(torch.int32), nodes)
+    order = (targets * nodes + sources).argsort(stable=True)
+    return Pattern(_starts(targets, nodes), sources[order].to(torch.int32), nodes, None if loops else order)
+
+
+def members(batch: Tensor, graphs: int) -> Pattern:
+    """The matrix (graphs, V) with an entry for each node, in the row of its graph: `batch` (V,) says which that is."""
+    return Pattern(_starts(batch, graphs), batch.argsort(stable=True).to(torch.int32), len(batch))
 
 
 def product(values: Tensor, pattern: Pattern, x: Tensor) -> Tensor:

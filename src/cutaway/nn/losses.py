@@ -50,6 +50,22 @@ def cross_entropy(
     return F.cross_entropy(outputs, target, weight=class_weights, label_smoothing=label_smoothing, reduction="none")
 
 
+def dice(outputs: Tensor, target: Tensor, ignored: int) -> Tensor:
+    """1 − mean_k 2 Σ p_k t_k / (Σ p_k + Σ t_k) over the classes k that the target has, sums over all pixels of a batch.
+
+    After F. Milletari, N. Navab, S.-A. Ahmadi, V-Net, 2016, whose denominators are sums of squares: without squares as
+    C. H. Sudre et al., 2017. From logits (N, K, H, W) and classes (N, H, W) int64, `ignored` where none is known; p is
+    the softmax, t one where k is the class and zero elsewhere. Gives one number for the batch, ().
+    """
+    real = target != ignored
+    p = outputs.softmax(1) * real[:, None]  # (N, K, H, W)
+    t = F.one_hot(target.where(real, 0), outputs.shape[1]).movedim(-1, 1) * real[:, None]
+    axes = (0, 2, 3)
+    there = t.sum(axes)  # (K,)
+    overlap = 2 * (p * t).sum(axes) / (p.sum(axes) + there).clamp(min=1)
+    return 1 - overlap[there > 0].mean() if bool(real.any()) else outputs.sum() * 0
+
+
 def binary_cross_entropy(
     outputs: Tensor, target: Tensor, *, label_smoothing: float = 0.0, class_weights: Tensor | None = None
 ) -> Tensor:
@@ -66,6 +82,17 @@ def binary_cross_entropy(
     w0, w1 = class_weights.to(z.dtype)
     losses: Tensor = -w1 * t * F.logsigmoid(z) - w0 * (1 - t) * F.logsigmoid(-z)
     return losses
+
+
+def focal(outputs: Tensor, target: Tensor, *, alpha: float = 0.25, gamma: float = 2.0) -> Tensor:
+    """−α_t (1 − p_t)^γ log p_t of each logit, p_t = σ(z) where the target is 1 and 1 − σ(z) where it is 0; α_t is α or
+    1 − α likewise. Of any shape, target 0 or 1; one value for each. γ = 2 and α = ¼ are the paper's: T.-Y. Lin et al.,
+    Focal loss for dense object detection, 2017 <https://arxiv.org/abs/1708.02002>, equation 5.
+    """
+    entropy = F.binary_cross_entropy_with_logits(outputs, target, reduction="none")  # −log p_t
+    p = outputs.sigmoid()
+    missed = p * (1 - target) + (1 - p) * target  # 1 − p_t
+    return (alpha * target + (1 - alpha) * (1 - target)) * missed**gamma * entropy
 
 
 def linear_cross_entropy(

@@ -10,14 +10,17 @@ from typing import Any
 from ..draw.description import Drawing, Page, View, table
 from ..draw.words import count, duration, metric, moment, plural, written
 from ..models.recognition import with_settings
+from ..views.run.boxes import per_class as boxes_by_class
 from ..views.run.classes import confusion, per_class
 from ..views.run.documents import Documents
 from ..views.run.drawn import drawn, unlikely
 from ..views.run.examples import samples, translations
 from ..views.run.forecast import forecast_views
 from ..views.run.making import curves, data, network, repeat
+from ..views.run.masks import masks
 from ..views.run.outcome import figure, metrics_rows, noun, result, trust, worst
 from ..views.run.scores import calibration, discrimination, importance
+from ..views.run.speech import words
 from ..views.run.values import residuals
 
 # Each document that can be absent, and what would be seen of it.
@@ -42,6 +45,10 @@ def describe(documents: Documents) -> Page:
         views.append(curves(run, metrics))
     if evaluation and evaluation.get("classes"):
         views += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["split"])]
+    if evaluation and evaluation.get("masks"):
+        views.append(masks(evaluation["masks"], evaluation["split"]))
+    if evaluation and evaluation.get("boxes"):
+        views.append(boxes_by_class(evaluation["boxes"], evaluation["split"]))
     if evaluation and evaluation.get("forecast"):
         views += forecast_views(evaluation["forecast"])
     if evaluation and evaluation.get("values"):
@@ -72,6 +79,8 @@ def _beyond(evaluation: dict[str, Any]) -> list[View]:
         views.append(translations(evaluation["translations"], split))
     if evaluation.get("drawn"):
         views.append(drawn(evaluation["drawn"], split))
+    if evaluation.get("words"):
+        views.append(words(evaluation["words"], evaluation["worst"], split))
     return views
 
 
@@ -144,7 +153,8 @@ def missing(run: dict[str, Any], absent: list[str]) -> View:
 def _trained(run: dict[str, Any]) -> str:
     """61 706 parameters, learned from 1 077 images in 10 epochs, 12.3 s on cpu."""
     said = f"{count(run['parameters'])} parameters, learned from "
-    said += plural(run["data"]["splits"]["train"], noun(run))
+    learned = "caption" if run["task"] == "image captioning" else noun(run)  # an image can have several
+    said += plural(run["data"]["splits"]["train"], learned)
     if run.get("epochs_done") is not None:
         said += f" in {plural(run['epochs_done'], 'epoch')}"
     if run.get("seconds") is not None:

@@ -15,9 +15,11 @@ LEARNS = {
     "classification": ("Classes",),
     "regression": ("Value",),
     "tagging": ("Tags",),
+    "semantic segmentation": ("Mask",),
     "language modelling": ("NextToken", "Masked", "Context"),
     "forecasting": ("Horizon",),
     "sequence-to-sequence": ("Tokens",),
+    "object detection": ("Boxes",),
 }
 TOY = {
     "model": "mlp", "model.hidden_dims": "8,8", "model.activation": "tanh", "model.dropout": "0", "lr": "0.01",
@@ -29,6 +31,8 @@ BEGINNINGS: Mapping[tuple[str, str], dict[str, str]] = {
     ("table", "classification"): {"model": "mlp", "model.hidden_dims": "16,16", "lr": "0.01", "batch_size": "64"},
     ("table", "regression"): {"model": "mlp", "model.hidden_dims": "32,32", "lr": "0.005", "batch_size": "128"},
     ("image", "classification"): {"model": "lenet5-modern"},
+    ("image", "semantic segmentation"): {"model": "unet-small"},
+    ("image", "object detection"): {"model": "fcos-resnet18-small"},
     ("series", "classification"): {"model": "cnn1d"},
     ("series", "forecasting"): {"model": "gru", "model.hidden_dim": "32", "lr": "0.005"},
     ("text", "classification"): {"model": "textcnn", "model.dim": "64", "model.filters": "32"},

@@ -20,7 +20,7 @@ from ..errors import CutawayError, DataError, SettingError
 from ..generation.pieces import Pieces, as_text
 from ..generation.sampling import probabilities
 from ..generation.text import context_of, stream
-from ..spec import Classes, ImageSpec, Masked, NextToken, PairSpec, Tags, TextSpec, Value
+from ..spec import Classes, ImageSpec, Mask, Masked, NextToken, PairSpec, Tags, TextSpec, Value
 from ..training.evaluation import results_of
 from .building import Built
 
@@ -34,6 +34,8 @@ def way_to_try(built: Built) -> dict[str, Any] | None:
     """How something can be tried on this model: {"kind": "image", "text", "masked", "next" or "pairs"} and what belongs
     to it; None where there is no way to type or draw it."""
     spec, data = built.ready.data.spec, built.ready.data
+    if isinstance(spec, ImageSpec) and isinstance(spec.target, Mask):
+        return None
     if isinstance(spec, ImageSpec):
         image = data.splits["train"].image(0)
         return {"kind": "image", "dark": image is not None and _is_dark(image)}

@@ -1,7 +1,9 @@
 """The next steps of a series: outputs (N, H·C) on the standardised scale, step after step.
 
 Metrics are in the column's own units where one column is forecast; where there are several, whose units differ, they
-are in standard deviations of the training time. A target that is NaN was not measured: it counts for nothing.
+are in standard deviations of the training time; of several series, each has its own, and their windows stand in the
+order of time, so that a block of windows for an interval holds those of all series of a time. A target that is NaN was
+not measured: it counts for nothing.
 """
 
 from __future__ import annotations
@@ -107,10 +109,11 @@ class Forecasting:
         said = [("model", "model", outputs), *((r.key, r.name, r.outputs) for r in rivals)]
         steps = [{"key": key, "name": name, "rmse": self._by_step(o, target)} for key, name, o in said]
         examples = self._windows(outputs, best.outputs, split)
+        by_series = {"series": self._by_series(said, split)} if split.several else {}
         return {
             "baselines": baselines,
             "baseline": {"name": best.name, "value": self.quick(best.outputs, target)["rmse"]},
-            "forecast": {**self._about(), "steps": steps, "best": best.name, "examples": examples},
+            "forecast": {**self._about(), "steps": steps, "best": best.name, "examples": examples, **by_series},
         }
 
     def predictions(self, outputs: Tensor) -> list[dict[str, Any]]:
@@ -135,13 +138,15 @@ class Forecasting:
 
     def _about(self) -> dict[str, Any]:
         """What is forecast, and what metrics are in."""
-        columns = list(self.target.columns)
+        columns, several = list(self.target.columns), bool(self.target.series)
         unit = columns[0] if len(columns) == 1 else "standard deviations of the training time"
+        if several:
+            unit = "standard deviations of the training time of each series"
         return {"columns": columns, "horizon": self.target.steps, "season": self.target.season_length, "unit": unit}
 
     def _metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
         error, there = self._by_step_and_column(outputs, target)
-        blocks = Blocks(len(target), self.target.steps)
+        blocks = self._blocks(target)
         square = blocks.means(np.square(error).sum((1, 2)), there.sum((1, 2)))
         absolute = blocks.means(np.abs(error).sum((1, 2)), there.sum((1, 2)))
         metrics = {"rmse": spread(self.unit * np.sqrt(square)), "mae": spread(self.unit * absolute)}
@@ -153,12 +158,30 @@ class Forecasting:
 
     def _difference(self, outputs: Tensor, other: Tensor, target: Tensor) -> Metric:
         """RMSE less that of other outputs, on the same resamples: below 0 where the first are better."""
-        blocks = Blocks(len(target), self.target.steps)
+        blocks = self._blocks(target)
         both = []
         for said in (outputs, other):
             error, there = self._by_step_and_column(said, target)
             both.append(self.unit * np.sqrt(blocks.means(np.square(error).sum((1, 2)), there.sum((1, 2)))))
         return spread(both[0] - both[1])
+
+    def _blocks(self, target: Tensor) -> Blocks:
+        """Resamples in blocks of windows that begin within one horizon, of all series where there are several."""
+        return Blocks(len(target), self.target.steps * max(1, len(self.target.series)))
+
+    def _by_series(self, said: list[tuple[str, str, Tensor]], split: WindowSplit) -> list[dict[str, Any]]:
+        """Of each series its windows, and the RMSE of the model and of the simple forecasts; the worst one first."""
+        several, target, found = split.several, split.target, []
+        assert several is not None
+        assert target is not None
+        for k, name in enumerate(several.names):
+            own = several.which == k
+            if not own.any():
+                continue
+            squares = {key: (o[own].double() - target[own].double()).square() for key, _, o in said}
+            figures = {key: _short(math.sqrt(square.nanmean().item())) for key, square in squares.items()}
+            found.append({"name": name, "count": int(own.sum()), "rmse": figures})
+        return sorted(found, key=lambda one: -(one["rmse"]["model"] or 0.0))
 
     def _by_step_and_column(self, outputs: Tensor, target: Tensor) -> tuple[Values, Values]:
         """Standardised errors (N, H, C), 0 where nothing was measured; and 1 where something was."""
@@ -180,9 +203,12 @@ class Forecasting:
         chosen = torch.linspace(0, len(split) - 1, min(SHOWN_WINDOWS, len(split))).round().long()
         back = min(split.history, max(SHOWN_HORIZONS * horizon, 1), max(SHOWN_STEPS - horizon, horizon))
         (batch,) = split.batches([chosen])
-        seen = batch.inputs[0][:, -back:, 0].double() * self.target.scale[0] + self.target.mean[0]  # (N, back)
+        columns = len(self.target.columns)
+        seen = split.in_units(batch.inputs[0][:, -back:, :columns].flatten(1), chosen).double()
+        seen = seen.view(len(chosen), back, columns)[:, :, 0] * self.target.scale[0] + self.target.mean[0]  # (N, back)
         said = {"actual": target[chosen], "model": outputs[chosen], "best": best[chosen]}
-        ahead = {key: self.in_units(values.cpu())[:, :, 0].tolist() for key, values in said.items()}
+        said = {key: split.in_units(values.cpu(), chosen) for key, values in said.items()}
+        ahead = {key: self.in_units(values)[:, :, 0].tolist() for key, values in said.items()}
         digits = _digits(self.target.scale[0])
         return [
             {

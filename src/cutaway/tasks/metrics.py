@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 # Metrics of which more is better; of all others, losses and errors, less is.
 HIGHER_IS_BETTER = frozenset(
-    ("accuracy", "balanced_accuracy", "macro_f1", "span_f1", "span_precision", "span_recall", "r2", "bleu")
+    (
+        *("accuracy", "balanced_accuracy", "macro_f1", "span_f1", "span_precision", "span_recall", "r2", "bleu"),
+        *("mean_iou", "pixel_accuracy"),
+        *("map", "map_50", "map_75"),
+        "exact_match",
+    )
 )
 Z95 = 1.959963984540054  # the normal curve holds 95 % within ± this many standard deviations
 

@@ -27,8 +27,8 @@ NONE = -1  # after the end of a decoded sequence
 NEVER = -2  # what an unknown token of a right answer becomes: nothing that is decoded equals it
 
 # The columns of what evaluation keeps of an example; where it was decoded, there are more, and the ids are after them.
-NLL, TOKENS, EDITS, LENGTH = range(4)
-BLEU = slice(LENGTH + 1, LENGTH + 1 + COUNTS)  # NaN where the right answers are no sentences
+NLL, TOKENS, EDITS, LENGTH, LOG_P = range(5)
+BLEU = slice(LOG_P + 1, LOG_P + 1 + COUNTS)  # NaN where the right answers are no sentences
 DECODED = slice(BLEU.stop, None)
 Texts = Sequence[Sequence[str]]  # for each example all its right answers, as they were written
 Answers = Sequence[Sequence[Sequence[int]]]  # for each example all its right answers, as ids without `end`
@@ -75,11 +75,12 @@ class SequenceToSequence:
         decoded: Tensor | None = None,
         references: Answers | None = None,
         texts: Texts | None = None,
+        log_p: Tensor | None = None,
     ) -> Tensor:
         """What evaluation stores of each example instead of its outputs: the sum of its tokens' negative log
         probabilities and their number, (N, 2); where it was `decoded` (N, L), also how many edits the nearest right
-        answer is away, how many tokens that has, the counts of BLEU, and the decoded ids, NONE after their end:
-        (N, 4 + COUNTS + L).
+        answer is away, how many tokens that has, `log_p` (N,) of what was decoded, the counts of BLEU, and the decoded
+        ids, NONE after their end: (N, 5 + COUNTS + L).
 
         `references` are the right answers of each example, where the target is not the only one, and `texts` are they
         as they were written, where they are sentences. New examples have an empty target and no right answer: what is
@@ -92,7 +93,9 @@ class SequenceToSequence:
         kept = [nll.double().sum(1, keepdim=True), real.sum(1, keepdim=True)]
         if decoded is not None:
             answers = references if references is not None else [[ids] for ids in self._own(target)]
-            kept += [self._nearest(decoded, answers).to(decoded.device), self._counts(decoded, texts), decoded]
+            known = log_p if log_p is not None else nll.new_full((len(decoded),), math.nan)
+            kept += [self._nearest(decoded, answers).to(decoded.device), known[:, None]]
+            kept += [self._counts(decoded, texts), decoded]
         exact = torch.promote_types(nll.dtype, torch.float32)  # half precision has no room for ids
         return torch.cat([column.to(exact) for column in kept], 1)
 

@@ -48,7 +48,7 @@ def simple_forecasts(train: WindowSplit, split: WindowSplit, season: int) -> lis
 def seasonal_naive(split: WindowSplit, columns: int, season: int) -> Tensor:
     """(n, H·C): the last season before each forecast, again and again; where fewer steps are there, those."""
     ahead = torch.arange(split.horizon)
-    period = split.starts.clamp(max=season)[:, None]  # (n, 1)
+    period = split.seen_before.clamp(max=season)[:, None]  # (n, 1)
     at = split.starts[:, None] - period + ahead % period  # (n, H)
     return split.values[:, :columns][at].flatten(1)  # (n, H, C) to (n, H·C)
 

@@ -8,22 +8,44 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from ..errors import SettingError
-from ..spec import Classes, Context, Horizon, Image, Masked, NextToken, Noise, Spec, Tags, Target, Tokens, Value
+from ..spec import (
+    Boxes,
+    Classes,
+    Context,
+    Horizon,
+    Image,
+    ImageSpec,
+    Mask,
+    Masked,
+    NextToken,
+    Noise,
+    Spec,
+    Tags,
+    Target,
+    Tokens,
+    Transcript,
+    Value,
+)
+from .captioning import Captioning
 from .classification import Classification
+from .detection import Detection
 from .forecasting import Forecasting
 from .image_generation import Denoising, LikelihoodBound
 from .language import Language
 from .masked import MaskedLanguage
 from .metrics import Metric
 from .regression import Regression
+from .segmentation import Segmentation
 from .sequences import SequenceToSequence
 from .tagging import Tagging
+from .transcription import SpeechRecognition
 from .word_vectors import WordVectors
 
 KINDS: dict[type[Target], Any] = {
     Classes: Classification,
     Value: Regression,
     Tags: Tagging,
+    Mask: Segmentation,
     NextToken: Language,
     Masked: MaskedLanguage,
     Context: WordVectors,
@@ -31,6 +53,8 @@ KINDS: dict[type[Target], Any] = {
     Horizon: Forecasting,
     Image: LikelihoodBound,
     Noise: Denoising,
+    Transcript: SpeechRecognition,
+    Boxes: Detection,
 }
 
 
@@ -42,7 +66,8 @@ class Task(Protocol):
 
     A task of sequences has a method `keep(outputs, target)` too: what evaluation keeps of a batch's outputs, which may
     be very many. Its metrics, details, predictions and mistakes are then given what was kept, (n, …), padded with NaN,
-    and `quick` gives the loss as well. Where targets are as large as the data, `keep_target(target)` says what of them.
+    and `quick` gives the loss as well. Where targets are large too, `keep_target(target)` is what is kept of them. One
+    whose metric of record is another than `watch` names it as its `headline`.
     """
 
     name: str
@@ -83,6 +108,11 @@ class Task(Protocol):
         ...
 
 
+def headline_of(task: Task) -> str:
+    """The metric that a result is told by."""
+    return str(getattr(task, "headline", task.watch))
+
+
 def task_for(
     spec: Spec,
     loss: str | None = None,
@@ -95,7 +125,8 @@ def task_for(
     Raises SettingError for a loss, smoothing or class weights that it cannot have.
     """
     target = spec.target
-    kind = KINDS[type(target)]
+    captions = isinstance(target, Tokens) and isinstance(spec, ImageSpec)
+    kind: Any = Captioning if captions else KINDS[type(target)]
     loss = loss or kind.LOSSES[0]
     if loss not in kind.LOSSES:
         raise SettingError(f"loss={loss} is not for {kind.NOUN}: choose from {', '.join(kind.LOSSES)}.")
@@ -104,5 +135,6 @@ def task_for(
     if label_smoothing and "label_smoothing" not in kind.OPTIONS:
         raise SettingError(f"label_smoothing is for classes and tokens, not for {kind.NOUN}: leave it out.")
     given = {"loss": loss, "label_smoothing": label_smoothing, "class_weights": class_weights, "words": words}
+    given["shape"] = getattr(spec, "shape", ())
     task: Task = kind(target, **{name: given[name] for name in kind.OPTIONS})
     return task

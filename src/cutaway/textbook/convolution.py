@@ -1,4 +1,4 @@
-"""Convolution and cross-correlation, in one and two dimensions, computed in ways that agree.
+"""Convolution and cross-correlation, in one, two and three dimensions, computed in ways that agree.
 
 Along one axis, with a kernel w of k entries, stride s, dilation d, and p zeros before and after x:
 
@@ -6,8 +6,8 @@ Along one axis, with a kernel w of k entries, stride s, dilation d, and p zeros 
     convolution         the same with the kernel turned round: w_{k − 1 − a} for w_a
     size                ⌊(n + 2p − d(k − 1) − 1) / s⌋ + 1
 
-With two axes the sum runs over both; in a layer it runs over the input channels too. What deep learning calls a
-convolution is the first: `torch.nn.functional.conv2d` correlates. Turning the kernel round buys algebra: the order of
+With several axes the sum runs over all of them, in a layer over the input channels too. What deep learning calls
+a convolution is the first: `torch.nn.functional.conv2d` correlates. Turning the kernel round buys algebra: the order of
 kernels no longer matters, and an impulse gives back the kernel as it is.
 
 `method` says how it is computed; all give the same (`METHODS`):
@@ -19,7 +19,10 @@ kernels no longer matters, and an impulse gives back the kernel as it is.
 
 Shapes. The kernel says what is meant:
     (k,) or (k₁, k₂)                                one kernel; x is (..., n) or (..., n₁, n₂), each signal by itself
-    (O, C/groups, k) or (O, C/groups, k₁, k₂)       a layer; x is (N, C, n) or (N, C, n₁, n₂), and y (N, O, ...)
+    (O, C/groups, k), (O, C/groups, k₁, k₂) or      a layer; x is (N, C, n), (N, C, n₁, n₂) or (N, C, n₁, n₂, n₃),
+      (O, C/groups, k₁, k₂, k₃)                     and y (N, O, ...)
+
+A bare kernel of three axes would be a layer's of one: write it as a layer, `kernel[None, None]`, with x (N, 1, ...).
 
 Padding is a number p for each axis or for all, or a word:
     valid       none: windows that lie inside x;                                          n − k + 1 outputs
@@ -99,7 +102,7 @@ def correlate(
     groups: int = 1,
     method: str = "direct",
 ) -> Tensor:
-    """y_i = Σ_a w_a x_{s·i + d·a − p}: `torch.nn.functional.conv1d` and `conv2d`, for the shapes named above.
+    """y_i = Σ_a w_a x_{s·i + d·a − p}: `torch.nn.functional.conv1d`, `conv2d` and `conv3d`, for the shapes named above.
 
     Of an even kernel "same" takes PyTorch's middle. Raises ModelError where shapes do not fit or no window does.
     """
@@ -202,10 +205,10 @@ def _sizes(given: Sizes, axes: int, name: str, least: int = 1) -> tuple[int, ...
 def _windows(kernel: Tensor, padding: Sizes | str, stride: Sizes, dilation: Sizes, turned: bool) -> tuple[Windows, ...]:
     """The windows along each axis. A kernel that is turned round has its middle turned too."""
     axes = _axes(kernel)
-    if not 1 <= kernel.ndim <= 4 or kernel.numel() == 0:
+    if not 1 <= kernel.ndim <= 5 or kernel.numel() == 0:
         raise ModelError(
             f"A kernel of shape {tuple(kernel.shape)} cannot be: it must be (k,), (k₁, k₂), or a layer's "
-            "(outputs, inputs/groups, k) or (outputs, inputs/groups, k₁, k₂), with at least one entry."
+            "(outputs, inputs/groups, k), with k₁, k₂ or k₁, k₂, k₃ for k, with at least one entry."
         )
     sizes = kernel.shape[-axes:]
     strides, dilations = _sizes(stride, axes, "stride"), _sizes(dilation, axes, "dilation")
@@ -247,7 +250,7 @@ def _as_layer(x: Tensor, kernel: Tensor, windows: tuple[Windows, ...], groups: i
     elif x.ndim != kernel.ndim or x.shape[1] != kernel.shape[1] * groups:
         raise ModelError(
             f"x of shape {tuple(x.shape)} does not fit a kernel of shape {tuple(kernel.shape)} with groups={groups}: "
-            f"it must be (N, {kernel.shape[1] * groups}, {'n₁, n₂' if axes == 2 else 'n'})."
+            f"it must be (N, {kernel.shape[1] * groups}, {('n', 'n₁, n₂', 'n₁, n₂, n₃')[axes - 1]})."
         )
     _reject_misfits(x.shape[2:], kernel, windows, groups)
     return x, weight
@@ -321,7 +324,7 @@ def _matrix(weight: Tensor, windows: tuple[Windows, ...], size: Sequence[int], g
         dense[g, :, g] = part
     dense = dense.flatten(2, 3).flatten(0, 1)  # (O, C, ...)
     reads = [window.reads(n).to(weight) for n, window in zip(size, windows)]  # (m, k, n) for each axis
-    letters = "oca,iaj->oicj" if len(windows) == 1 else "ocab,iaj,lbm->oilcjm"
+    letters = ("oca,iaj->oicj", "ocab,iaj,lbm->oilcjm", "ocabd,iaj,lbm,pdq->oilpcjmq")[len(windows) - 1]
     matrix = torch.einsum(letters, dense, *reads)
     return matrix.flatten(len(windows) + 1).flatten(0, len(windows))  # (O·m, C·n)
 
@@ -366,7 +369,7 @@ def _fast_length(n: int) -> int:
 
 def _fused(x: Tensor, weight: Tensor, windows: tuple[Windows, ...], groups: int) -> Tensor:
     """PyTorch's own."""
-    conv = F.conv1d if len(windows) == 1 else F.conv2d
+    conv: Callable[..., Tensor] = (F.conv1d, F.conv2d, F.conv3d)[len(windows) - 1]
     stride, dilation = [window.stride for window in windows], [window.dilation for window in windows]
     return conv(_padded(x, windows), weight, None, stride, 0, dilation, groups)
 

@@ -3,8 +3,8 @@
 Max and average pooling are written here as windows that are looked at one by one; models run PyTorch's fused functions,
 `F.max_pool2d` and so on, and the tests hold the two equal, gradients included.
 
-Shapes: maps (N, C, *pixels) with one axis of pixels or two; a size is a number for each axis, or one for all. Sizes are
-rounded down, as in PyTorch, or up, as Caffe does (`pooled_size`).
+Shapes: maps (N, C, *pixels) with one to three axes of pixels; a size is a number for each axis, or one for all. Sizes
+are rounded down, as in PyTorch, or up, as Caffe does (`pooled_size`).
 
 k-max pooling and its dynamic form are N. Kalchbrenner's, E. Grefenstette's and P. Blunsom's, A convolutional neural
 network for modelling sentences, 2014, sections 3.2 and 3.3. <https://arxiv.org/abs/1404.2188>
@@ -45,7 +45,7 @@ def pooled_size(n: int, kernel: int, stride: int | None = None, padding: int = 0
 def max_pool(
     x: Tensor, kernel: Sizes, stride: Sizes | None = None, padding: Sizes = 0, *, ceil: bool = False
 ) -> Tensor:
-    """The largest entry of each window, `F.max_pool1d` and `F.max_pool2d`: (N, C, *pixels) to (N, C, *counts).
+    """The largest entry of each window, `F.max_pool1d`, `2d` and `3d`: (N, C, *pixels) to (N, C, *counts).
 
     Padding is −∞, which is never the largest. The gradient goes to the first of the largest.
     """
@@ -61,7 +61,7 @@ def average_pool(
     ceil: bool = False,
     count_padding: bool = True,
 ) -> Tensor:
-    """The mean of each window, `F.avg_pool1d` and `F.avg_pool2d`: (N, C, *pixels) to (N, C, *counts).
+    """The mean of each window, `F.avg_pool1d`, `2d` and `3d`: (N, C, *pixels) to (N, C, *counts).
 
     Padding is 0 and counts as entries do, unless `count_padding=False`. What of a window hangs over the padding too,
     where sizes are rounded up, never counts.
@@ -73,12 +73,12 @@ def average_pool(
 
 
 def adaptive_max_pool(x: Tensor, size: Sizes) -> Tensor:
-    """The largest entry of each of `size` cells (`adaptive_cells`), `F.adaptive_max_pool1d` and `2d`."""
+    """The largest entry of each of `size` cells (`adaptive_cells`), `F.adaptive_max_pool1d`, `2d` and `3d`."""
     return _by_cell(x, size, lambda cell: cell.max(-1).values)
 
 
 def adaptive_average_pool(x: Tensor, size: Sizes) -> Tensor:
-    """The mean of each of `size` cells (`adaptive_cells`), `F.adaptive_avg_pool1d` and `2d`. Size 1: of all."""
+    """The mean of each of `size` cells (`adaptive_cells`), `F.adaptive_avg_pool1d`, `2d` and `3d`. Size 1: of all."""
     return _by_cell(x, size, lambda cell: cell.mean(-1))
 
 
@@ -134,7 +134,7 @@ def _windows(
     `around` is what padding holds, `beyond` what stands after it where the last window hangs over.
     """
     axes = x.ndim - 2
-    require(axes in (1, 2), "x", tuple(x.shape), "maps (N, C, n) or (N, C, n₁, n₂)")
+    require(axes in (1, 2, 3), "x", tuple(x.shape), "maps (N, C, n), (N, C, n₁, n₂) or (N, C, n₁, n₂, n₃)")
     kernels, paddings = _sizes(kernel, axes, "kernel"), _sizes(padding, axes, "padding")
     strides = kernels if stride is None else _sizes(stride, axes, "stride")
     over = []
@@ -153,7 +153,7 @@ def _windows(
 def _by_cell(x: Tensor, size: Sizes, pool: Callable[[Tensor], Tensor]) -> Tensor:
     """`pool` over every cell of (N, C, *pixels), flattened to (N, C, entries)."""
     axes = x.ndim - 2
-    require(axes in (1, 2), "x", tuple(x.shape), "maps (N, C, n) or (N, C, n₁, n₂)")
+    require(axes in (1, 2, 3), "x", tuple(x.shape), "maps (N, C, n), (N, C, n₁, n₂) or (N, C, n₁, n₂, n₃)")
     sizes = _sizes(size, axes, "size")
     cells = itertools.product(*(adaptive_cells(n, m) for n, m in zip(x.shape[2:], sizes)))
     pooled = [pool(x[(slice(None), slice(None), *cell)].flatten(2)) for cell in cells]

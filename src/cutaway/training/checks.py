@@ -19,7 +19,7 @@ from ..models.contract import contract_of
 from ..models.memory import reject_too_large
 from ..models.registry import Preset
 from ..settings import as_text, short
-from ..spec import Context, ImageSpec
+from ..spec import Boxes, Context, ImageSpec, Transcript
 from ..tasks.task import Task
 from .evaluation import carries
 from .layers import NORMS, depths, frozen
@@ -51,7 +51,8 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
     spec = data.spec
     if settings.sampling == "balanced" and not spec.target.classes:
         raise SettingError(
-            f"sampling=balanced is for classes, and {spec.target.column} is a number: take sampling=shuffle."
+            f"sampling=balanced is for classes, and {spec.target.column} is "
+            f"{'none' if isinstance(spec.target, Boxes) else 'a number'}: take sampling=shuffle."
         )
     if settings.sampling == "balanced" and settings.class_weights == "balanced":
         raise SettingError(
@@ -63,15 +64,28 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
             f"sampling=balanced draws examples one by one, and batches of {spec.kind} data are made in another way: "
             "class_weights=balanced weighs them instead."
         )
+    if settings.tta and isinstance(spec.target, Boxes):
+        raise SettingError(
+            "tta=true takes the mean of the answers for an image and for its mirror image, and boxes stand elsewhere "
+            "in that: leave it out."
+        )
     if settings.tta and not isinstance(spec, ImageSpec):
         raise SettingError(f"tta mirrors images, and this is {spec.kind} data: leave it out.")
+    if settings.tta and spec.target.written:
+        raise SettingError("tta averages the answers to an image and to its mirror image, and captions have no mean.")
     usual = TrainSettings()
     for key in ("num_beams", "length_penalty"):
         value = getattr(settings, key)
         if value != getattr(usual, key) and not spec.target.written:
             raise SettingError(
-                f"{key}={short(as_text(value))} is for pairs of sequences, and this is {spec.kind} data: leave it out."
+                f"{key}={short(as_text(value))} is for pairs of sequences and captions, and this is {spec.kind} data: "
+                "leave it out."
             )
+    if settings.length_penalty != usual.length_penalty and isinstance(spec.target, Transcript):
+        raise SettingError(
+            f"length_penalty={settings.length_penalty:g} is for pairs of sequences, and transcripts are not written "
+            "token by token: leave it out."
+        )
     if joint_vocab and not getattr(spec, "joint_vocab", True):
         raise SettingError(
             "joint_vocab=true cannot be: the two sides of this data are cut differently, and share no tokenizer. "

@@ -20,9 +20,10 @@ from ..data.named.opening import NAMED
 from ..data.sets import IN_MEMORY
 from ..settings import as_text
 from ..tasks.separability import linearly_separable
+from ..tasks.task import headline_of
 from . import shown
 from .checkpoint import State
-from .evaluation import results_of
+from .evaluation import at_once, results_of
 from .loop import CONVERGED
 from .prepared import Prepared
 from .same import instructions
@@ -93,7 +94,7 @@ def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
     """The document evaluation.json: metrics, details, the worst mistakes and other examples of one split."""
     split, task = ready.data.splits[name], ready.task
     assert split.target is not None
-    size = ready.settings.eval_batch_size or 256
+    size = at_once(ready.settings.eval_batch_size, ready.data.spec)
     outputs, target = results_of(
         ready.model,
         split,
@@ -111,13 +112,13 @@ def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
     return {
         "split": name,
         "count": len(split),
-        "watch": task.watch,
+        "watch": headline_of(task),
         "metrics": {k: m.to_json() for k, m in task.metrics(outputs, target).items()},
         **task.details(outputs, target),
         "baseline": task.baseline(train_target, target),
         **(task.beside(outputs, ready.data.splits["train"], split) if hasattr(task, "beside") else {}),
         **shown.details(ready, split, outputs, target),
-        **shown.examples(split, task, outputs, target),
+        **shown.examples(split, task, outputs, target, shown.masked(ready, split), ready.data.preprocessing),
     }
 
 

@@ -9,12 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from ..data.sets import IGNORED, Split
-from ..generation.decoding import decode
+from ..generation.ctc import transcribe
+from ..generation.decoding import decode_likely
 from ..models.contract import Advances
-from ..spec import Tokens
+from ..spec import ImageSpec, Mask, Spec, Tokens
 from ..tasks.task import Task
 from .placement import Placement
 from .tokens import words_of
+
+AT_ONCE = 256  # examples that are evaluated together
+PIXELS = 1 << 20  # and pixels, where each has an answer
 
 
 class Results(NamedTuple):
@@ -44,15 +48,15 @@ def results_of(
     With `flip` outputs are the means of those for each image (N, C, H, W) and for its mirror image. A task with a
     `keep` is asked what of a batch's outputs to keep; sequences of different lengths are padded, with NaN and with
     targets that are ignored. With `decodes` a task that asks for it is given the sequences that the model writes by
-    itself too, with so many `num_beams` and that `length_penalty` (`generation.decoding`). `tokens` bounds a
-    batch as in `batches_in_order`. `ticked` is told how many examples each batch held. The outputs of models that
-    predict tokens are held for some texts at a time. The model is left in the mode that it was in, each layer in its
-    own: a frozen batch norm answers as in evaluation while the others learn.
+    itself too, with so many `num_beams` and that `length_penalty` (`generation.decoding`); one that transcribes is
+    given what is read out of the outputs, by greedy search unless it `decodes`. `tokens` bounds a batch as in
+    `batches_in_order`. `ticked` is told how many examples each batch held. The outputs of models that predict tokens
+    are held for some texts at a time. The model is left in the mode that it was in, each layer in its own: a frozen
+    batch norm answers as in evaluation while the others learn.
     """
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
-    keep = getattr(task, "keep", None)
-    keep_target = getattr(task, "keep_target", lambda target: target)
+    keep, keep_target = getattr(task, "keep", None), getattr(task, "keep_target", None)
     words = words_of(model, task)
     plan = batches_in_order(split, batch_size, tokens)
     state, outputs, targets = None, [], []
@@ -69,17 +73,28 @@ def results_of(
                     answer = model(*inputs)
                 answer = _precise(answer)
                 if flip:
-                    answer = (answer + _precise(model(inputs[0].flip(3), *inputs[1:]))) / 2
+                    mirrored = _precise(model(inputs[0].flip(3), *inputs[1:]))
+                    answer = (answer + (mirrored.flip(3) if mirrored.ndim == 4 else mirrored)) / 2
+                if getattr(task, "transcribes", False):
+                    own = (transcribe(answer.float().log_softmax(2), num_beams if decodes else 1),)
                 if keep is not None and words is None:
                     answer = keep(answer, target, *own)
             outputs.append(answer.cpu())
-            targets.append(keep_target(target).cpu())
+            targets.append((keep_target(target) if keep_target and target.ndim > 2 else target).cpu())
             ticked(len(target))
     finally:
         for module, training in modes:
             module.training = training
     places = torch.split(torch.cat(plan).argsort().argsort(), [len(batch) for batch in plan])
     return Results(_joined(outputs, places, float("nan")), _joined(targets, places, IGNORED))
+
+
+def at_once(asked: int | None, spec: Spec, usual: int = AT_ONCE) -> int:
+    """How many examples are evaluated together: what is asked for, else the usual number, and fewer where they are
+    large images and each of their pixels has an answer."""
+    if asked or not isinstance(spec, ImageSpec) or not isinstance(spec.target, Mask):
+        return asked or usual
+    return max(1, min(usual, PIXELS // (spec.height * spec.width)))
 
 
 def batches_in_order(split: Split, batch_size: int, tokens: int = 0) -> list[Tensor]:
@@ -130,7 +145,8 @@ def _written(
     length_penalty: float,
 ) -> tuple[Any, ...]:
     """Where sequences are the task: those that the model writes by itself for the sources of a batch, and all right
-    answers to each, where the split knows several; as ids, and as text, where they are sentences."""
+    answers to each, where the split knows several; as ids, and as text, where they are sentences; and the scores of
+    what is written as log p. The last of the inputs is the target so far, and those before it are the source."""
     target = getattr(task, "target", None)
     if not isinstance(target, Tokens):
         return ()
@@ -138,11 +154,9 @@ def _written(
     references = [known(i) for i in index.tolist()] if known is not None else None
     written = getattr(split, "texts", None)
     texts = [written(i) for i in index.tolist()] if written is not None else None
-    return (
-        decode(model, inputs[0], inputs[1], target, num_beams=num_beams, length_penalty=length_penalty),
-        references,
-        texts,
-    )
+    source, *mask = inputs[:-1]
+    written, log_p = decode_likely(model, source, mask[0] if mask else None, target, num_beams, length_penalty)
+    return written, references, texts, log_p
 
 
 def _joined(batches: list[Tensor], places: Sequence[Tensor], filler: float) -> Tensor:

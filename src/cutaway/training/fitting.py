@@ -17,7 +17,7 @@ from ..data.sets import Batch
 from ..errors import SettingError
 from ..models.images import answers_of
 from ..models.memory import in_bytes, size_of
-from ..spec import ImageSpec, TableSpec
+from ..spec import ImageSpec, TableSpec, Tokens
 from .batches import batches_of
 from .optimizers import bytes_to_learn
 from .placement import Placement, free_memory
@@ -70,6 +70,8 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
     def kept(count: int) -> int:
         if isinstance(ready.data.spec, ImageSpec | TableSpec):  # all alike: no file is read for it
             inputs: tuple[Tensor, ...] = (torch.zeros(count, *ready.data.spec.shape),)
+            if isinstance(ready.data.spec.target, Tokens):
+                inputs += (torch.full((count, ready.data.spec.target.longest), ready.data.spec.target.begin),)
         else:
             inputs = next(iter(split.batches([largest[:count]], seed=0))).inputs
         on_device, _ = place.batch(Batch(inputs, torch.zeros(0)))

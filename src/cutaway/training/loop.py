@@ -32,7 +32,7 @@ from .average import Average, LastEpochs, lent
 from .batches import batches_of, mix, reach
 from .broken import first_broken
 from .checkpoint import State, load_checkpoint, save_checkpoint, save_weights
-from .evaluation import carries, going_on, results_of
+from .evaluation import AT_ONCE, at_once, carries, going_on, results_of
 from .layers import backbone, frozen, let_learn
 from .optimizers import build_optimizers
 from .placement import Placement
@@ -71,6 +71,7 @@ class Trainer:
         self.train = place.hold(data.splits["train"])
         self.val = place.hold(data.splits["val"]) if "val" in data.splits else None
         self.augment: Augment | None = data.augment
+        self.spec = data.spec
         self.task, self.settings, self.place = task, settings, place
         self.checkpoints, self.progress, self.on_row = checkpoints, progress, on_row
         self.monitor = settings.monitor or task.watch  # the validation metric that decides which weights are best
@@ -302,7 +303,7 @@ class Trainer:
         """Loss and quick metrics on a split, and the one that is monitored, with the averaged weights where there are
         some."""
         settings = self.settings
-        size = settings.eval_batch_size or max(256, settings.batch_size)
+        size = at_once(settings.eval_batch_size, self.spec, max(AT_ONCE, settings.batch_size))
         tokens = 0 if settings.eval_batch_size else settings.batch_tokens
         with self.average.applied() if self.average else nullcontext():
             outputs, target = results_of(

@@ -27,6 +27,7 @@ from .checks import (
     reject_too_large_to_learn,
     reject_without_effect,
 )
+from .crowded import leave_out_crowded
 from .placement import Placement, find_place
 from .resolved import Resolved, model_settings, resolve, settle
 from .settings import TrainSettings
@@ -68,6 +69,7 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     reject_too_large_to_learn(found, config, asked.training)
     torch.manual_seed(asked.training.seed)
     network = found.build(config, asked.training.memory_fraction)
+    leave_out_crowded(network, data, asked.data.missing)
     taken = _begin(network, found, asked, data, resumed)
 
     settings, data_settings = settle(asked, data, network, taken)

@@ -6,6 +6,7 @@ the rest, and gives the settings that a run records.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -25,12 +26,13 @@ from ..interop.hub import fetch, is_hub
 from ..models.contract import Advances
 from ..models.registry import Preset
 from ..settings import as_text, build, keys, short, unknown_setting
-from ..spec import ImageSizes
+from ..spec import Horizon, ImageSizes
 from .layers import frozen, heads
 from .placement import find_device, reject_without_compiler
 from .settings import TrainSettings
 from .weights import Source, Taken, find_weights
 
+SHORT_STEPS, SHORT_BATCH = 400, 16  # of training on a series with few windows: steps at least, and examples at most
 LAYER_DECAY = 0.8  # where weights are taken, as in K. Clark et al., ELECTRA, 2020 <https://arxiv.org/abs/2003.10555>
 
 
@@ -45,6 +47,7 @@ class Resolved:
     joint_vocab: bool | None  # as it was given, before the model was asked
     sizes: ImageSizes  # of images, that the model takes
     begun: Source | None  # the weights that the model begins with, where it does with those of a file
+    length_typed: bool  # whether the person said how long training is, or in which batches
 
     @property
     def tokenizer(self) -> str:
@@ -83,6 +86,7 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
         data.joint_vocab,
         found.image_sizes(found.configure(settings=model)),
         begun,
+        any(key in given for key in ("epochs", "max_steps", "batch_size")),
     )
 
 
@@ -111,12 +115,16 @@ def _cut_like(begun: Source | None, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _wishes(found: Preset, kind: str, data: DataSettings) -> dict[str, Any]:
     """What the model wants where the settings leave it open: a state carried from step to step, texts in a frame, one
-    vocabulary for both sides of a pair. Raises SettingError for stateful=true where there is no state."""
+    vocabulary for both sides of a pair, attributes of edges. Raises SettingError for stateful=true where there is no
+    state, and for edge_attr=true where they are not taken."""
     network, own = found.network, KINDS[kind].settings
     advances = issubclass(network, Advances)
     if "stateful" in own and data.stateful and not advances:
         raise SettingError(f"stateful=true carries a state from step to step, and {found.name} has none: leave it out.")
+    if "edge_attr" in own and data.edge_attr and not network.edge_attr:
+        raise SettingError(f"edge_attr=true describes edges, and {found.name} takes nodes alone: leave it out.")
     wants = {"stateful": advances, "special_tokens": network.special_tokens, "joint_vocab": network.joint_vocab}
+    wants["edge_attr"] = network.edge_attr
     return {key: True for key, wanted in wants.items() if wanted and key in own and getattr(data, key) is None}
 
 
@@ -150,7 +158,7 @@ def settle(
 
     Raises SettingError where nothing is left to learn.
     """
-    settings, weights = asked.training, asked.training.weights
+    settings, weights = _long_enough(asked, data), asked.training.weights
     alone, decay = settings.freeze_epochs, settings.layer_decay
     if alone is None:
         alone = 1 if taken and taken.new and settings.epochs > 1 else 0
@@ -177,3 +185,21 @@ def settle(
     )
     joint = getattr(data.spec, "joint_vocab", asked.data.joint_vocab)  # what a model asks for gives way to the data
     return training, replace(asked.data, tokenizer=asked.tokenizer, joint_vocab=joint)
+
+
+def _long_enough(asked: Resolved, data: DataSet) -> TrainSettings:
+    """Settings by which a forecast is learned in at least 400 steps: of a series with few windows, epochs that are
+    enough of a long one are a handful of steps. What the person said of either stays."""
+    settings, windows = asked.training, len(data.splits["train"])
+    batch = min(settings.batch_size or windows, windows)
+    if asked.length_typed or not isinstance(data.spec.target, Horizon):
+        return settings
+    if settings.epochs * math.ceil(windows / batch) >= SHORT_STEPS:
+        return settings
+    batch = min(batch, SHORT_BATCH)
+    epochs = math.ceil(SHORT_STEPS / math.ceil(windows / batch))
+    data.notes.append(
+        f"The training split has few windows, {windows:,}: unless epochs, max_steps or batch_size is given, training "
+        f"has {SHORT_STEPS:,} steps at least, here epochs={epochs} with batch_size={batch}."
+    )
+    return replace(settings, batch_size=batch, epochs=max(epochs, settings.epochs))

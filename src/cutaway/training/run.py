@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from PIL.Image import Image
+from PIL import Image
 from torch import Tensor, nn
 
 from .. import spec as specs
+from ..data.images.box_preprocessing import BoxPreprocessing
+from ..data.images.mask_preprocessing import MaskPreprocessing
+from ..data.images.masks import palette
 from ..data.named.opening import NAMED
 from ..data.opening import open_data, reject_object
 from ..data.preprocessing import preprocessing_from_json
-from ..data.sets import DataSet, Preprocessing, Split
+from ..data.sets import DataSet, Preprocessing, Split, in_units
 from ..data.settings import DataSettings
 from ..data.text.fitting import AUTO
 from ..data.text.masked import GAP, MaskedPreprocessing
@@ -29,14 +32,16 @@ from ..interop.word_vectors import Vectors
 from ..models.registry import preset
 from ..models.saving import load_model
 from ..settings import build, keys
-from ..spec import ANY_SIZE, Context, ImageSizes, Masked, Noise, Value
+from ..spec import ANY_SIZE, Context, ImageSizes, Mask, Masked, Noise, Transcript, Value
+from ..tasks.detection import Detection
 from ..tasks.metrics import Metric
 from ..tasks.task import Task, task_for
-from .evaluation import Results, results_of
+from .crowded import leave_out_crowded, reject_crowded
+from .evaluation import Results, at_once, results_of
 from .placement import Placement, find_place
 from .schemas import read_run, source_of
 
-FILLED = 5  # tokens that are named for a gap
+FILLED = 5  # tokens that are named for a gap, or files that a note names
 
 
 class Run:
@@ -104,6 +109,8 @@ class Run:
         sizes = ImageSizes(**about["image_sizes"]) if about.get("image_sizes") else ANY_SIZE
         data = open_data(source, build(DataSettings, given), sizes, preset(self.about["model"]).targets)
         self.reject_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
+        if isinstance(data.spec.target, Transcript):
+            leave_out_crowded(self.model, data, given.get("missing", "error"))
         return data
 
     def with_own_tokenizer(self, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,6 +152,8 @@ class Run:
             split = self._prepared_anew(open_data(source, DataSettings()))
         else:
             split = self.preprocessing.labelled(source)
+            if isinstance(self.spec.target, Transcript):
+                reject_crowded(self.model, split)
         assert split.target is not None, "labelled splits have targets"
         return self.task.metrics(*self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty))
 
@@ -156,8 +165,11 @@ class Run:
         theirs, ours, split = data.spec.target, self.spec.target, data.splits["test"]
         examples = [split.image(i) or split.row(i) for i in range(len(split))]
         assert split.target is not None, "named sets have targets"
-        if data.spec.kind not in ("table", "image"):
-            raise DataError(f"{data.name} is named {data.spec.kind} data: name a path to evaluate on other data.")
+        if data.spec.kind not in ("table", "image") or isinstance(theirs, Mask) or theirs.written:
+            raise DataError(
+                f"{data.name} is named {self.task.name if theirs.written else data.spec.kind} data: name a path to "
+                "evaluate on other data."
+            )
         if data.spec.kind != self.spec.kind or type(theirs) is not type(ours) or None in examples:
             raise DataError(
                 f"{data.name} is not of the kind that this run learned from "
@@ -172,6 +184,9 @@ class Run:
                     f"It learned: {', '.join(ours.classes[:20])}."
                 )
             prepared.target = torch.tensor([ours.classes.index(name) for name in theirs.classes])[split.target]
+        elif isinstance(self.preprocessing, BoxPreprocessing) and isinstance(data.preprocessing, BoxPreprocessing):
+            sizes = [image.size[::-1] for image in examples if isinstance(image, Image.Image)]
+            prepared.target = self.preprocessing.taken_over(split.target, data.preprocessing, sizes)
         elif isinstance(theirs, Value) and isinstance(ours, Value):
             prepared.target = (split.target * theirs.scale + theirs.mean - ours.mean) / ours.scale
         return prepared
@@ -211,7 +226,9 @@ class Run:
             if len(split)
             else None
         )
-        rows = self.task.predictions(results.outputs) if results else []
+        if results and isinstance(self.task, Detection):
+            return self._boxes(split, results.outputs)
+        rows = self.task.predictions(in_units(split, results.outputs)) if results else []
         for i in getattr(split, "empty", ()):
             rows[i] = dict.fromkeys(rows[i], "")
         return [{"input": split.name(i), **row} for i, row in enumerate(rows)]
@@ -225,7 +242,7 @@ class Run:
         guidance: float | None = None,
         eta: float | None = None,
         seed: int = 0,
-    ) -> list[Image]:
+    ) -> list[Image.Image]:
         """New images, of a run that learned to draw them, as Pillow has them; image k has the seed `seed` + k.
 
         Those of `of_class`, where there are classes, or of all in turn. Of diffusion models `steps` are so many of the
@@ -261,6 +278,25 @@ class Run:
         model = self.place.model(self.model, learns=False)
         return images.draw(model, spec, asked, classes, count, seed, self.place.device), classes, asked
 
+    def masks(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image]]:
+        """The name of each image and the mask that the model says, as large as the image and with a palette; pixels
+        that the network was not shown are `ignored`. Raises DataError where the run learned no masks."""
+        preprocessing = self.preprocessing
+        if not isinstance(preprocessing, MaskPreprocessing):
+            raise DataError(f"{self.folder} is a run that learned the {self.spec.target.column}, and no masks.")
+        split, model = preprocessing.examples(sources), self.place.model(self.model, learns=False)
+        for i in range(len(split)):
+            batch = next(iter(split.batches([torch.tensor([i])])))
+            with torch.no_grad():
+                said = model(*self.place.batch(batch)[0])[0].argmax(0)  # (H, W)
+            own = split.image(i)
+            assert own is not None, "a split of images has them"
+            width, height = own.size
+            restored = preprocessing.restored(said.to(torch.uint8).cpu().numpy(), (height, width))
+            image = Image.fromarray(restored, "P")
+            image.putpalette(palette())
+            yield split.name(i), image
+
     @property
     def vectors(self) -> Vectors:
         """The word vectors that the run learned. Raises DataError where it learned none."""
@@ -275,6 +311,26 @@ class Run:
         for word in words:
             nearest = vectors.neighbours(str(word))
             rows.append({"input": str(word), "nearest": ", ".join(f"{w} {likeness:.2f}" for w, likeness in nearest)})
+        return rows
+
+    def _boxes(self, split: Split, kept: Tensor) -> list[dict[str, Any]]:
+        """One row a box, in the pixels of the images as they are, the surest of each image first. Images in which
+        nothing was found are warned of."""
+        assert isinstance(self.task, Detection)
+        assert isinstance(self.preprocessing, BoxPreprocessing)
+        names, rows, without = self.preprocessing.names, [], []
+        for i, own in enumerate(kept):
+            said, image = self.task.said(own), split.image(i)
+            assert image is not None, "a split of images has them"
+            corners = self.preprocessing.original(said[:, :4], (image.height, image.width)).tolist()
+            for (x1, y1, x2, y2), kind, score in zip(corners, said[:, 4].long().tolist(), said[:, 5].tolist()):
+                box = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
+                rows.append({"input": split.name(i), "class": names[kind], "score": score, **box})
+            without += [] if len(said) else [split.name(i)]
+        if without:
+            some = ", ".join(without[:FILLED]) + (", …" if len(without) > FILLED else "")
+            images = "1 image" if len(without) == 1 else f"{len(without):,} images"
+            warnings.warn(f"Nothing was found in {images}: {some}.", stacklevel=3)
         return rows
 
     @torch.no_grad()
@@ -311,7 +367,7 @@ class Run:
             model,
             split,
             self.place,
-            256,
+            at_once(None, self.spec),
             self.task,
             flip=settings.get("tta", False),
             decodes=decodes,
@@ -334,9 +390,13 @@ class Run:
             )
 
     def _reject_beams(self, num_beams: int | None, length_penalty: float | None) -> None:
-        """Raise SettingError for settings of decoding, where the run decodes nothing."""
+        """Raise SettingError for settings of decoding, where the run decodes nothing, or has no such setting."""
+        if length_penalty is not None and isinstance(self.spec.target, Transcript):
+            raise SettingError(
+                "length_penalty is for pairs of sequences, and this run writes transcripts: leave it out."
+            )
         if (num_beams is not None or length_penalty is not None) and not self.spec.target.written:
             raise SettingError(
-                f"num_beams and length_penalty are for runs that learned pairs of sequences, and this one learned the "
-                f"{self.spec.target.column} of {self.spec.kind} data: leave them out."
+                "num_beams and length_penalty are for runs that learned pairs of sequences or captions, and this one "
+                f"learned the {self.spec.target.column} of {self.spec.kind} data: leave them out."
             )

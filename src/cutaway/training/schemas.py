@@ -68,7 +68,7 @@ RUN = {
 
 EXAMPLE = {
     "name": str, "actual": str, "predicted": str, "loss": FIGURE, "confidence": FIGURE, "picture": TEXT,
-    "row?": {...: TEXT},
+    "row?": {...: TEXT}, "boxes?": [{"box": [NUMBER], "name": str, "score": FIGURE, "kind": str}],
 }  # fmt: skip
 SAMPLE = {"name": str, "prompt": str, "written": str, "actual": str}
 OPERATING = {"threshold": NUMBER, "recall": NUMBER, "precision": FIGURE, "false_positives": NUMBER}
@@ -79,6 +79,7 @@ CURVE = {
 }  # fmt: skip
 BIN = {"bin": int, "count": int, "said": NUMBER, "was": NUMBER}
 CLASS = {"name": str, "count": int, "precision": METRIC, "recall": METRIC, "f1": METRIC}
+OF_MASKS = {"name": str, "pixels": int, "images": int, "iou": METRIC}
 EVALUATION = {
     "split": str,
     "count": int,
@@ -91,6 +92,7 @@ EVALUATION = {
     "samples?": [SAMPLE],
     "signatures?": {...: str},
     "classes?": {"names": [str], "per_class": [CLASS], "confusion?": [[int]], "cells?": [[str | int]]},
+    "masks?": {"names": [str], "confusion": [[int]], "per_class": [OF_MASKS]},
     "discrimination?": {"of": int, "examples": int, "score": str, "classes": [CURVE, ...]},
     "calibration?": {
         "of?": str, "examples": int, "brier": NUMBER, "error": SURE,
@@ -99,11 +101,13 @@ EVALUATION = {
     "importance?": {
         "metric": str, "rows": int, "repeats": int, "columns": [{"name": str, **SURE}],
     },
+    "boxes?": {"per_class": [{"name": str, "count": int, "map": FIGURE, "map_50": FIGURE}]},
     "values?": {"column": str, "actual": [NUMBER], "predicted": [NUMBER]},
     "baselines?": [{"key": str, "name": str, "difference": METRIC, "mae": METRIC, "mase": METRIC, "rmse": METRIC}],
     "forecast?": {
         "best": str, "columns": [str, ...], "horizon": int, "season": int, "unit": str,
         "steps": [{"key": str, "name": str, "rmse": [FIGURE]}, ...],
+        "series?": [{"name": str, "count": int, "rmse": {...: FIGURE}}, ...],
         "examples": [{"name": str, "seen": [FIGURE, ...], "actual": [FIGURE], "model": [NUMBER], "best": [NUMBER]}],
     },
 }  # fmt: skip

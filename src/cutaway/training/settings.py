@@ -14,7 +14,12 @@ SCHEDULES = ("constant", "step", "cosine", "warmup-cosine", "noam", "one-cycle",
 class TrainSettings:
     """How a model learns. A model's card may give other defaults for its presets; what is typed wins."""
 
-    epochs: int = setting(20, "passes over the training split", low=1)
+    epochs: int = setting(
+        20,
+        "passes over the training split; a forecast is learned in 400 steps at least, in batches of 16 where its "
+        "windows are too few for that, unless epochs, max_steps or batch_size is given",
+        low=1,
+    )
     max_steps: int | None = setting(
         None,
         "optimizer steps to end after, with the schedule laid out over them; epochs are as many as that takes, unless "
@@ -50,7 +55,7 @@ class TrainSettings:
     loss: str | None = setting(
         None,
         "the loss, where it is not the model's or the task's own",
-        choices=("cross_entropy", "perceptron", "map", "mse", "half_squared_error", "mae"),
+        choices=("cross_entropy", "perceptron", "map", "mse", "half_squared_error", "mae", "dice"),
     )
     label_smoothing: float = setting(
         0.0, "label smoothing: fraction of the target spread over all classes", low=0.0, high=0.99

@@ -6,16 +6,20 @@ Each is computed once, as training ends, of an even choice where there is much; 
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from PIL.Image import Image
-from torch import Tensor
+from PIL import Image
+from torch import Tensor, nn
 
-from ..data.sets import Batch, Split, TensorSplit
+from ..data.images.box_preprocessing import BoxPreprocessing
+from ..data.images.mask_preprocessing import MaskPreprocessing
+from ..data.images.masks import beside, overlaid
+from ..data.sets import Batch, Preprocessing, Split, TensorSplit, in_units
 from ..data.tables.preprocessing import TablePreprocessing
 from ..data.text.running_preprocessing import Reading
 from ..generation import images
@@ -32,6 +36,8 @@ from .prepared import Prepared
 
 MISTAKES, RIGHT, PAIRS = 24, 12, 12
 IMAGE_SIDE = 96  # pixels of an image in the report
+PANELS = 3  # of an image with masks: it alone, under its mask, under the model's
+BOXED_SIDE = 192  # of one with boxes in it
 SAMPLES, PROMPT, WRITTEN = 3, 32, 160  # texts, and tokens of each: given and written
 WORK = 4e11  # multiply-adds that samples may take: few seconds on a CPU
 TEMPERATURE = 0.8
@@ -40,9 +46,17 @@ BOUNDED, TIMES = 64, 32  # images that diffusion's bound is taken of, and its te
 AT_A_TIME = 4096  # examples that are put into words, or that the model answers, at once
 
 
-def examples(split: Split, task: Any, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+def examples(
+    split: Split,
+    task: Any,
+    outputs: Tensor,
+    target: Tensor,
+    panels: Callable[[int], Image.Image | None] | None = None,
+    preprocessing: Preprocessing | None = None,
+) -> dict[str, Any]:
     """The worst mistakes and, beside them, examples that were got right, an even choice over the split; where an
-    example is not simply right or wrong, those with the smallest loss. Words are made of some examples at a time."""
+    example is not simply right or wrong, those with the smallest loss. Words are made of some examples at a time.
+    `panels` shows an example, where that is not its image as it was given."""
     worst: list[tuple[float, int]] = []  # (loss, example)
     best: list[tuple[float, int]] = []
     right: list[int] = []
@@ -59,7 +73,9 @@ def examples(split: Split, task: Any, outputs: Tensor, target: Tensor) -> dict[s
         beside = sorted(i for _, i in best)
 
     def shown(which: Sequence[int]) -> list[dict[str, Any]]:
-        return [_shown(split, i, task.mistakes(outputs[i : i + 1], target[i : i + 1])[0]) for i in which]
+        rows = ((i, _mistake(split, task, i, outputs[i : i + 1], target[i : i + 1])) for i in which)
+        wide = PANELS if panels else 1
+        return [_shown(split, i, row, (panels or split.image)(i), wide, preprocessing) for i, row in rows]
 
     found = {"worst": shown([i for _, i in worst]), "right": shown(beside)}
     if isinstance(getattr(task, "target", None), Tokens):
@@ -89,17 +105,65 @@ def spread(choice: Sequence[int], most: int) -> list[int]:
     return [int(choice[i]) for i in at]
 
 
-def _shown(split: Split, i: int, row: dict[str, Any]) -> dict[str, Any]:
-    """An example with what a person needs to see of it."""
-    image = split.image(i)
-    source = picture(image) if image is not None else None
+def _mistake(split: Split, task: Any, i: int, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+    """What example i was and what was said of it, in units; its loss is that of training."""
+    own = torch.tensor([i])
+    said = task.mistakes(in_units(split, outputs, own), in_units(split, target, own))[0]
+    return {**said, "loss": task.losses(outputs, target).item()} if hasattr(split, "several") else said
+
+
+def masked(ready: Prepared, split: Split) -> Callable[[int], Image.Image | None] | None:
+    """Where masks are learned, what shows an example: the image, the image under its mask, and under the model's."""
+    preprocessing = ready.data.preprocessing
+    if not isinstance(preprocessing, MaskPreprocessing):
+        return None
+
+    def panels(i: int) -> Image.Image:
+        batch = next(iter(split.batches([torch.tensor([i])])))
+        with resting(ready.model), torch.no_grad():
+            logits = ready.model(*ready.place.batch(batch)[0])  # (1, K, H, W)
+        said = logits[0].argmax(0).to(torch.uint8).cpu().numpy()
+        image = preprocessing.seen(batch.inputs[0])[0]
+        actual = batch.target[0].numpy()
+        return beside([image, *(overlaid(image, mask, preprocessing.target.ignored) for mask in (actual, said))])
+
+    return panels
+
+
+@contextlib.contextmanager
+def resting(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode, each layer back in its own afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _shown(
+    split: Split, i: int, row: dict[str, Any], image: Image.Image | None, wide: int, preprocessing: Preprocessing | None
+) -> dict[str, Any]:
+    """An example with what a person needs to see of it; `wide` is how many images stand beside each other in one. Boxes
+    are given as fractions of the image's sides."""
+    source, boxes = None, row.get("boxes")
+    if image is not None:
+        if boxes is not None and isinstance(preprocessing, BoxPreprocessing):
+            width, height = image.size
+            corners = torch.tensor([box["box"] for box in boxes]).view(-1, 4)
+            own = preprocessing.original(corners, (height, width)) / torch.tensor([width, height, width, height])
+            boxes = [box | {"box": [round(n, 4) for n in at]} for box, at in zip(boxes, own.tolist())]
+        side = IMAGE_SIDE if boxes is None else BOXED_SIDE
+        source = picture(image, (side * wide, side))
     words = {k: row[k] for k in ("actual", "predicted", "confidence", "loss")}
-    return {"name": split.name(i), **words, "picture": source, "row": split.row(i)}
+    shown = {"name": split.name(i), **words, "picture": source, "row": split.row(i)}
+    return shown if boxes is None else shown | {"boxes": boxes}
 
 
-def picture(image: Image) -> str:
-    """The image, small, as a page holds it. It is made smaller in place."""
-    image.thumbnail((IMAGE_SIDE, IMAGE_SIDE))
+def picture(image: Image.Image, size: tuple[int, int] = (IMAGE_SIDE, IMAGE_SIDE)) -> str:
+    """The image, of at most that size, as a page holds it. It is made smaller in place."""
+    image.thumbnail(size)
     buffer = io.BytesIO()
     image.save(buffer, format="PNG")
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

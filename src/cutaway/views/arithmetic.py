@@ -67,14 +67,14 @@ class Crop(NamedTuple):
 
 
 def suits(subject: Subject) -> bool:
-    """Models with a convolution."""
-    return bool(convolutions(subject.model))
+    """Models with a convolution over steps or over rows and columns."""
+    return bool(_flat(subject))
 
 
 def view(subject: Subject) -> View:
     """The window over one channel of the input, products and sums for a part of one output channel."""
     i = whole(subject.options, "example", 0, subject.count)
-    layers: dict[str, Convolution | Pool] = {**convolutions(subject.model), **_pools(subject.model)}
+    layers: dict[str, Convolution | Pool] = {**_flat(subject), **_pools(subject.model)}
     name = chosen(subject.options, "layer", list(layers), "layer with a window") or _first(subject, layers)
     layer = layers[name]
     seen = _see(subject, i, name)
@@ -107,6 +107,11 @@ def _axes(crops: list[Crop]) -> list[str]:
 
 
 # --- what went through ----------------------------------------------------------------------------------------
+
+
+def _flat(subject: Subject) -> dict[str, Convolution]:
+    """The convolutions over one axis or two: a window over frames too cannot be drawn as a grid."""
+    return {name: layer for name, layer in convolutions(subject.model).items() if len(layer.kernel) <= 2}
 
 
 def _pools(model: nn.Module) -> dict[str, Pool]:

@@ -13,7 +13,7 @@ from ..spec import OF_TOKENS
 from .heads import Head, drawings_of, image_for, layer_of
 from .looking import chosen, spread_over, whole
 from .looks import AttentionLook, alone, attentions, names_of, watch
-from .places import sides
+from .places import Side, sides
 from .subject import Subject
 
 SAYS = "attention per layer and head, over tokens or patches, down to the arithmetic of one query"
@@ -37,9 +37,13 @@ OPTIONS: dict[str, str] = {
     "query": "the place whose arithmetic is shown, counted from 0; the last real token unless said",
     "example": "which of the examples, counted from 0",
     "variable": "which variable of a series that is read in patches, counted from 0",
+    "frame": "which frame of a video, where attention is over its patches, counted from 0; the middle one unless said",
+    "patch": "which patch, where attention is over the frames of a video, counted from 0; the middle one unless said",
 }
-UNITS = {"image": "pixels", "series": "patches"} | dict.fromkeys(OF_TOKENS, "tokens")  # in which a look is near or far
-PLACES = {"pixels": "place of the image", "patches": "patch of the series"}
+# In which a look is near or far; of a video within a frame.
+UNITS = {"image": "pixels", "video": "pixels", "series": "patches"} | dict.fromkeys(OF_TOKENS, "tokens")
+FRAMES = "frames"  # in which one is over time
+PLACES = {"pixels": "place of the image", "patches": "patch of the series", "steps": "step of the series"}
 
 LAYERS = 12  # that are drawn at most
 
@@ -50,13 +54,14 @@ class AttentionSummary:
 
     name: str
     over: str  # what it looks over
+    unit: str  # in which it is near or far
     keys: int
     heads: list[Head]
     drawings: list[Drawing] | None  # of those that are drawn
 
 
 def suits(subject: Subject) -> bool:
-    """Whether the model attends to tokens, patches or places. Attention over edges belongs to the graph."""
+    """Whether the model attends to tokens, patches, places or frames. Attention over edges belongs to the graph."""
     in_patches = contract_of(subject.model).series_patches() is not None
     return subject.kind in UNITS and (in_patches or subject.kind != "series") and bool(attentions(subject.model))
 
@@ -78,18 +83,31 @@ def view(subject: Subject) -> View:
     patches = contract_of(subject.model).series_patches()
     variables = patches.variables if patches else 1
     variable = whole(subject.options, "variable", 0, variables)
-    image = image_for(subject, i, len(shown)) if subject.kind == "image" else None
+    frame, patch = _middle(subject, both) if subject.kind == "video" else (None, 0)
+    image = image_for(subject, i, len(shown), frame) if subject.kind in ("image", "video") else None
+    unit, said = UNITS[subject.kind], subject.name(i)
+    if patches and all(first == last for first, last in patches.spans):
+        unit = "steps"
 
     def see(look: AttentionLook) -> AttentionSummary:
         layer = layer_of(look, both)
         over = "the source" if look.cross_attends else "what stands before" if look.causal else "itself"
+        if subject.kind == "video":
+            over = f"patch {patch} in all frames" if look.over_frames else f"frame {frame}"
         drawn = drawings_of(layer, head, asked, len(shown), image) if look.name in shown else None
-        return AttentionSummary(look.name, over, len(layer.keys.labels), layer.heads, drawn)
+        apart = FRAMES if look.over_frames else unit
+        return AttentionSummary(look.name, over, apart, len(layer.keys.labels), layer.heads, drawn)
 
-    found = watch(subject.model, alone(subject.inputs, i), see, variable)
-    unit, said = UNITS[subject.kind], subject.name(i)
+    def row(name: str) -> int:
+        if frame is None:
+            return variable
+        return patch if contract_of(subject.model).attends_over_frames(name) else frame
+
+    found = watch(subject.model, alone(subject.inputs, i), see, row)
     if variables > 1:
         said += f", variable {variable}"
+    if frame is not None:
+        said += f", frame {frame} and {both[0].labels[both[0].before + patch]} over time"
     options = [{"name": one.name, "drawings": one.drawings} for one in found if one.drawings is not None]
     start = next((k for k, option in enumerate(options) if option["name"] == wanted), 0)
     return View(
@@ -99,16 +117,30 @@ def view(subject: Subject) -> View:
             f"How much each {PLACES.get(unit, 'token')} takes from each other, layer by layer and "
             "head by head; point at one to see where it looks, and read one query's arithmetic below."
         ),
-        summary=_summary(said, found, shown, unit),
-        table=_numbers(found, unit),
+        summary=_summary(said, found, shown),
+        table=_numbers(found),
         drawings=[
-            *_by_depth(found, unit),
+            *_by_depth(found),
             make.choice(f"In {said}", "layer", options, start=start),
         ],
     )
 
 
-def _summary(name: str, found: list[AttentionSummary], shown: list[str], unit: str) -> str:
+def _middle(subject: Subject, both: tuple[Side, Side]) -> tuple[int, int]:
+    """The frame and the patch of a video that are looked at: as asked, else in the middle."""
+    patches, frames = both
+    rows, columns = patches.grid or (1, 1)
+    frame = whole(subject.options, "frame", len(frames.labels) // 2, len(frames.labels))
+    patch = whole(subject.options, "patch", rows // 2 * columns + columns // 2, rows * columns)
+    return int(frames.real[frame]), patch
+
+
+def _units(found: list[AttentionSummary]) -> list[str]:
+    """The units in which these looks are near or far: two of a video."""
+    return list(dict.fromkeys(one.unit for one in found))
+
+
+def _summary(name: str, found: list[AttentionSummary], shown: list[str]) -> str:
     """The widest and the sharpest head, the nearest and the furthest, and what is left out."""
     heads = [(one, h, head) for one in found for h, head in enumerate(one.heads)]
     words = [f"In {name}: {plural(len(found), 'layer')} with {plural(len(heads), 'head')} of attention."]
@@ -121,26 +153,27 @@ def _summary(name: str, found: list[AttentionSummary], shown: list[str], unit: s
         )
     else:
         words.append(f"Its entropy is {number(sharp[2].entropy)} bits over {plural(sharp[0].keys, 'key')}.")
-    placed = [(one, h, head.distance) for one, h, head in heads if head.distance is not None]
-    if len(placed) > 1:
-        near, far = min(placed, key=lambda entry: entry[2]), max(placed, key=lambda entry: entry[2])
-        words.append(
-            f"Head {near[1]} of {near[0].name} looks nearest, {number(near[2])} {unit} "
-            f"away in the mean; head {far[1]} of {far[0].name} furthest, {number(far[2])}."
-        )
+    for unit in _units(found):
+        placed = [(one, h, head.distance) for one, h, head in heads if head.distance is not None and one.unit == unit]
+        if len(placed) > 1:
+            near, far = min(placed, key=lambda entry: entry[2]), max(placed, key=lambda entry: entry[2])
+            words.append(
+                f"Head {near[1]} of {near[0].name} looks nearest, {number(near[2])} {unit} "
+                f"away in the mean; head {far[1]} of {far[0].name} furthest, {number(far[2])}."
+            )
     if len(shown) < len(found):
         words.append(f"{len(shown)} of {len(found)} layers are drawn; layer= chooses another. The table has all.")
     return " ".join(words)
 
 
-def _numbers(found: list[AttentionSummary], unit: str) -> Table:
+def _numbers(found: list[AttentionSummary]) -> Table:
     columns = {
         "layer": "text",
         "head": "count",
         "looks over": "text",
         "entropy, bits": "number",
         "of at most": "number",
-        f"mean distance, {unit}": "number",
+        f"mean distance, {' or '.join(_units(found))}": "number",
         "on itself": "fraction",
         "on the first": "fraction",
     }
@@ -152,14 +185,15 @@ def _numbers(found: list[AttentionSummary], unit: str) -> Table:
     return table(columns, rows)
 
 
-def _by_depth(found: list[AttentionSummary], unit: str) -> list[Drawing]:
+def _by_depth(found: list[AttentionSummary]) -> list[Drawing]:
     """Mean distance and entropy of each head by depth, as in figure 7 of Dosovitskiy et al. 2020."""
     if len(found) < 2:
         return []
     drawn = []
-    looks = [one for one in found if one.heads[0].distance is not None]
-    if len(looks) > 1:
-        drawn.append(_curves(f"How far heads look, {unit}", looks, lambda head: head.distance))
+    for unit in _units(found):
+        looks = [one for one in found if one.heads[0].distance is not None and one.unit == unit]
+        if len(looks) > 1:
+            drawn.append(_curves(f"How far heads look, {unit}", looks, lambda head: head.distance))
     return [*drawn, _curves("How widely heads look, bits", found, lambda head: head.entropy)]
 
 

@@ -18,7 +18,7 @@ from ..inspect.attribution.budget import plan, seconds
 from ..inspect.attribution.groups import reach
 from ..inspect.concepts import Concept, concept
 from ..nn.attention import MultiHeadAttention
-from ..spec import OF_TOKENS, Classes, Horizon, Masked, Tags, Value
+from ..spec import OF_TOKENS, Classes, Horizon, Mask, Masked, Tags, Value
 from .looking import patch_blocks, whole
 from .maps import NAMES, columns_of, drawn, node_names
 from .subject import Subject, with_examples
@@ -131,14 +131,14 @@ def _target(one: Subject, place: int | None) -> Any:
 def _names(one: Subject) -> list[str]:
     """The names of the outputs, where they have some."""
     target = getattr(one.spec, "target", None)
-    return list(target.names) if isinstance(target, Classes | Tags) else []
+    return list(target.names) if isinstance(target, Classes | Mask | Tags) else []
 
 
 def _methods(one: Subject) -> list[str]:
     """The usual ones for this model and kind of data."""
     modules = list(one.model.modules())
     attends = any(isinstance(m, MultiHeadAttention) for m in modules)
-    convolves = any(isinstance(m, nn.Conv1d | nn.Conv2d) for m in modules)
+    convolves = any(isinstance(m, nn.Conv1d | nn.Conv2d | nn.Conv3d) for m in modules)
     if one.kind == "graph":
         return ["integrated_gradients", "occlusion", "edges"]
     if one.inputs[0].ndim == 2 and one.inputs[0].is_floating_point():
@@ -213,6 +213,8 @@ def _what(one: Subject, result: Attribution) -> str:
         token = names[k] if names else _token(one, k)
         after = "at" if names or isinstance(target, Masked) else "after"
         return f"the score of {token!r} {after} token {place + 1}"
+    if isinstance(target, Mask):
+        return f"the score of {names[k]!r}, summed over all pixels"
     if names:
         binary = len(names) == 2 and _outputs(one, result) == 1
         return f"the score of {names[1 if binary else k]!r}"

@@ -16,7 +16,7 @@ from ..inspect.layers import layer_table
 from ..inspect.projection import MEASURES, neighbours, pca, tsne
 from ..spec import OF_TOKENS, Classes, Value
 from . import spring
-from .looking import resting
+from .looking import batch_of, resting
 from .numbers import image_url
 from .subject import Subject
 
@@ -150,7 +150,7 @@ def _examples(subject: Subject) -> Part | None:
     for i in which:
         point: dict[str, Any] = {"label": _name(many, i), "group": group_of[i]}
         points.append(point | ({"image": images[i]} if i in images else {}))
-    what = "node" if many.kind == "graph" and len(many.inputs) < 4 else "example"
+    what = "node" if many.kind == "graph" and batch_of(many.inputs) is None else "example"
     title = f"{plural(len(points), what)} as the head sees them"
     valued = isinstance(getattr(many.spec, "target", None), Value)
     alike = "in the same third of the values" if valued else "of the same class"
@@ -180,7 +180,9 @@ def _features(subject: Subject) -> Tensor:
 
 
 def _flat(subject: Subject, x: Tensor, start: int) -> Tensor:
-    """(n, T, dim) to its mean over real places, (n, dim)."""
+    """(n, T, dim) or (n, dim, H, W) to its mean over real places, (n, dim)."""
+    if x.ndim == 4:  # what is seen at each place of an image
+        return x.mean((2, 3))
     if x.ndim != 3:
         return x.flatten(1)
     size, real = x.shape[:2], None

@@ -30,7 +30,11 @@ MISLEADS = (
     "Tokens late in a transformer need not be about their own patch (T. Darcet, M. Oquab, J. Mairal, P. Bojanowski, "
     "Vision transformers need registers, 2023)."
 )
-OPTIONS = {"layer": "the layer, by its name", "example": "the example, counted from 0"}
+OPTIONS = {
+    "layer": "the layer, by its name",
+    "example": "the example, counted from 0",
+    "frame": "the frame of a video, counted from 0; the middle one unless said",
+}
 
 MAPS = 20  # of a layer that are shown
 LAYERS = 12  # to choose from
@@ -39,6 +43,17 @@ GIVEN = 112  # of the image that goes in
 STEPS = 160  # along a signal
 VARIABLES = 4  # of a series that are drawn
 COMPONENTS = 6  # of tokens
+
+
+class Frame(NamedTuple):
+    """A frame of a video."""
+
+    number: int  # counted from 0
+    of: int  # frames of the video
+
+    def among(self, maps: int) -> int:
+        """The one of so many maps over time that stands for it: layers with a stride make fewer than frames."""
+        return self.number * maps // self.of
 
 
 class LayerMaps(NamedTuple):
@@ -59,13 +74,14 @@ def suits(subject: Subject) -> bool:
 def view(subject: Subject) -> View:
     """Up to twelve layers to choose from, or the one asked for, with one example's strongest maps."""
     i = whole(subject.options, "example", 0, subject.count)
+    frame = _frame(subject, i)
     names = _layers(subject, i)
     asked = chosen(subject.options, "layer", names, "layer with maps")
     some = [asked] if asked else spread_over(_main(names), LAYERS)
-    seen = _look(subject, i, some)
+    seen = _look(subject, i, some, frame)
     rows: list[list[Any]] = [[name, by(s.size), s.strength[0], s.silent] for name, s in seen.items()]
     options: list[dict[str, Any]] = [
-        {"name": name, "drawings": _drawings(subject, i, name, s)} for name, s in seen.items()
+        {"name": name, "drawings": _drawings(subject, i, name, s, frame)} for name, s in seen.items()
     ]
     drawing: Drawing = make.choice("Feature maps", "layer", options, slider=True)
     first, last = rows[0], rows[-1]
@@ -90,7 +106,7 @@ def view(subject: Subject) -> View:
     return View(
         id="features",
         title="Feature maps",
-        says=f"What the layers make of {subject.name(i)}: one tile for each channel, the strongest first.",
+        says=f"What the layers make of {_said(subject, i, frame)}: one tile for each channel, the strongest first.",
         summary=f"Channels and places: {went}.{dead}{left}",
         table=table(columns, rows),
         drawings=[*_signal(subject, i), *(options[0]["drawings"] if len(options) == 1 else [drawing])],
@@ -100,14 +116,28 @@ def view(subject: Subject) -> View:
 # --- looking --------------------------------------------------------------------------------------------------
 
 
-def _map_of(module: nn.Module, output: Any) -> Tensor | None:
-    """The first example's maps of a module's output, (C, H, W), or (C, T) of a convolution over steps; None where it
-    has none: three axes elsewhere are those of tokens."""
+def _frame(subject: Subject, i: int) -> Frame | None:
+    """Which frame of a video is looked at: as asked, else the middle one; None of other data."""
+    if subject.kind != "video":
+        return None
+    frames = int(subject.inputs[1][i].sum()) if len(subject.inputs) > 1 else subject.inputs[0].shape[1]
+    return Frame(whole(subject.options, "frame", frames // 2, frames), frames)
+
+
+def _said(subject: Subject, i: int, frame: Frame | None) -> str:
+    return subject.name(i) if frame is None else f"frame {frame.number} of {subject.name(i)}"
+
+
+def _map_of(module: nn.Module, output: Any, frame: Frame | None = None) -> Tensor | None:
+    """The first example's maps of a module's output, (C, H, W), or (C, T) of a convolution over steps; of a video those
+    of the frame. None where there are none: three axes elsewhere are those of tokens."""
     y = output[0] if isinstance(output, tuple) and output else output
     if not isinstance(y, Tensor) or not y.is_floating_point() or not len(y):
         return None
-    if y.ndim == 4 and y.shape[2] * y.shape[3] > 1:
-        return y[0].detach()
+    if y.ndim == 5 and y.shape[3] * y.shape[4] > 1:  # (1, C, T', H, W)
+        return y[0, :, frame.among(y.shape[2]) if frame else 0].detach()
+    if y.ndim == 4 and y.shape[2] * y.shape[3] > 1:  # (1, C, H, W); of a video each frame by itself, (T, C, H, W)
+        return y[frame.among(len(y)) if frame else 0].detach()
     return y[0].detach() if y.ndim == 3 and isinstance(module, nn.Conv1d) else None
 
 
@@ -136,7 +166,7 @@ def _main(names: list[str]) -> list[str]:
     return names
 
 
-def _look(subject: Subject, i: int, names: list[str]) -> dict[str, LayerMaps]:
+def _look(subject: Subject, i: int, names: list[str], frame: Frame | None) -> dict[str, LayerMaps]:
     """What is kept of those layers, made small as they are computed."""
     found: dict[str, LayerMaps] = {}
     grid, blocks = patches_of(subject), patch_blocks(subject)
@@ -144,7 +174,7 @@ def _look(subject: Subject, i: int, names: list[str]) -> dict[str, LayerMaps]:
     def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
         if grid is not None and name in blocks:
             found.setdefault(name, _tokens(grid, output[0]))
-        elif (y := _map_of(module, output)) is not None:
+        elif (y := _map_of(module, output, frame)) is not None:
             found.setdefault(name, _strongest(y.float().cpu()))
 
     with seeing(subject.model, see, names):
@@ -188,7 +218,7 @@ def _tokens(grid: TokenGrid, z: Tensor) -> LayerMaps:
 # --- drawing --------------------------------------------------------------------------------------------------
 
 
-def _drawings(subject: Subject, i: int, name: str, seen: LayerMaps) -> list[Drawing]:
+def _drawings(subject: Subject, i: int, name: str, seen: LayerMaps, frame: Frame | None) -> list[Drawing]:
     if -1 in seen.kept:
         return _of_tokens(subject, i, name, seen)
     if seen.maps.ndim == 2:
@@ -204,7 +234,7 @@ def _drawings(subject: Subject, i: int, name: str, seen: LayerMaps) -> list[Draw
         }
         for k, s, values in zip(seen.kept, seen.strength, seen.maps, strict=True)
     ]
-    given = _given(subject, i)
+    given = _given(subject, i, frame)
     some = (
         f"the {len(tiles)} strongest of {count(seen.size[0])} channels"
         if len(tiles) < seen.size[0]
@@ -214,12 +244,11 @@ def _drawings(subject: Subject, i: int, name: str, seen: LayerMaps) -> list[Draw
     return [make.tiles(title, [*given, *tiles])]
 
 
-def _given(subject: Subject, i: int) -> list[dict[str, Any]]:
-    """The image that goes in, as a tile."""
-    image = subject.image(i)
-    x = subject.inputs[0][i]
-    if image is None and x.ndim == 4:
-        x = x[0]  # the first frame of a video
+def _given(subject: Subject, i: int, frame: Frame | None = None) -> list[dict[str, Any]]:
+    """The image that goes in, or the frame of a video, as a tile."""
+    image, x = subject.image(i), subject.inputs[0][i]
+    if frame is not None:
+        image, x = None, x[frame.number]
     if image is None and x.ndim != 3:
         return []
     url = image_url(image, GIVEN) if image is not None else pixels_of(averaged(x.float(), GIVEN))

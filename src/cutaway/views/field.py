@@ -67,7 +67,7 @@ def view(subject: Subject) -> View:
         names = spread_over(names, DEAR)
     n = _affordable(subject, layers, len(names))
     order = [i, *(k for k in range(subject.count) if k != i)][:n]
-    maps = _gradients(subject, subject.inputs[0][order], names)
+    maps = _gradients(subject, tuple(part[order] for part in subject.inputs), names)
     found = {name: _field(known[name], maps[name]) for name in names if name in maps}
     if not found:
         raise ModelError(
@@ -140,7 +140,7 @@ def _affordable(subject: Subject, layers: LayerTable, names: int) -> int:
 # --- where it matters -----------------------------------------------------------------------------------------
 
 
-def _gradients(subject: Subject, x: Tensor, names: list[str]) -> dict[str, Tensor]:
+def _gradients(subject: Subject, inputs: tuple[Tensor, ...], names: list[str]) -> dict[str, Tensor]:
     """Of each layer, how much every pixel moves the middle of its map, (H, W), summing to 1; layers that no gradient
     comes from are left out. One pass forward, and one back from each layer."""
     middles: dict[str, Tensor] = {}
@@ -155,9 +155,10 @@ def _gradients(subject: Subject, x: Tensor, names: list[str]) -> dict[str, Tenso
         else:
             middles[name] = y[:, :, y.shape[2] // 2, y.shape[3] // 2].sum()
 
+    x, *others = inputs
     x = x.detach().clone().requires_grad_()
     with resting(subject.model), torch.enable_grad(), seeing(subject.model, see, names):
-        subject.model(x.clone())  # not x itself, which a first layer may write over
+        subject.model(x.clone(), *others)  # not x itself, which a first layer may write over
     found = {}
     for k, (name, middle) in enumerate(middles.items()):
         (gradient,) = torch.autograd.grad(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
@@ -19,7 +20,8 @@ from .subject import Subject
 SAYS = "Filters of convolutions, patch embeddings and first dense layers, as images of their weights"
 READ = (
     "Each tile is a filter: purple where it adds what it sees, green where it takes it away, grey where it does not "
-    "look. A filter answers most to what looks like its tile. Filters that see red, green and blue are shown in those "
+    "look. A filter answers most to what looks like its tile; one over several frames of a video is a strip of tiles, "
+    "the first frame on the left. Filters that see red, green and blue are shown in those "
     "colours around grey. Choose whether the strongest colour is that of each tile by itself, of the layer, or of all."
 )
 MISLEADS = (
@@ -115,9 +117,10 @@ def _tiles(subject: Subject, layer: Convolution, range_: str, first: bool) -> tu
     norms = weight.flatten(1).norm(dim=1)  # (O,)
     kept = range(min(MOST, len(weight)))
     some = f"{len(kept)} of {count(len(weight))} filters" if len(weight) > len(kept) else f"all {len(weight)} filters"
-    what = f"{layer.name}: {some}, {by(weight.shape[1:])} weights each."
+    what = f"{layer.name}: {some}, {by(layer.weight.shape[1:])} weights each."
     words = _words(subject, layer, weight, kept)
     tiles = []
+    weight = _strip(weight)  # (O, C, *kernel) of two axes at most
     colour = weight.ndim == 4 and weight.shape[1] == 3
     largest = float(weight.abs().max()) if range_ != "unit" else 0.0
     for k in kept:
@@ -154,6 +157,7 @@ def _how(layer: Convolution, weight: Tensor, colour: bool, words: bool, first: b
 
 def _slices(layer: Convolution, w: Tensor, k: int, range_: str) -> tuple[Drawing, str]:
     """Every slice of one filter (C, *kernel)."""
+    w = _strip(w[None])[0]
     norms = w.flatten(1).norm(dim=1)
     tiles = [
         {
@@ -166,6 +170,14 @@ def _slices(layer: Convolution, w: Tensor, k: int, range_: str) -> tuple[Drawing
     ]
     some = f"{len(tiles)} of {len(w)} slices" if len(tiles) < len(w) else f"all {plural(len(w), 'slice')}"
     return _drawing(layer.name, tiles, range_), f"{layer.name}, filter {k}: {some}, one for each input channel."
+
+
+def _strip(weight: Tensor) -> Tensor:
+    """Kernels over frames, (O, C, T, H, W), as strips (O, C, H, T · W + T − 1), a column of zeros between frames;
+    others as they are."""
+    if weight.ndim != 5:
+        return weight
+    return F.pad(weight, (0, 1)).movedim(2, 3).flatten(3)[..., :-1]
 
 
 def _coloured(w: Tensor, largest: float) -> str:

@@ -85,8 +85,8 @@ class GatedLayer:
 
 
 def suits(subject: Subject) -> bool:
-    """Whether there is a recurrence."""
-    return bool(_modules(subject.model))
+    """Whether there is a recurrence over the steps of an example; that of a graph network is over its layers."""
+    return subject.kind != "graph" and bool(_modules(subject.model))
 
 
 def view(subject: Subject) -> View:

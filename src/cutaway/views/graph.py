@@ -18,10 +18,9 @@ from ..draw.words import count, number, percent, plural
 from ..errors import UnknownName
 from ..inspect.probes import OF, capture
 from ..spec import Classes
-from .looking import resting, target_of, whole
-from .nets import HOPS, Alike, Net, Reach, hops_to, links_among, reach, rounded
+from .looking import batch_of, nodes_called, resting, target_of, whole
+from .nets import HOPS, Alike, Net, Reach, hops_to, links_among, placed, reach, rounded
 from .nets import alike as likeness
-from .numbers import plain
 from .subject import Subject
 
 SAYS = "the graph: messages along edges by layer and head, how far a node sees, how alike nodes become"
@@ -108,10 +107,10 @@ def _layers(subject: Subject) -> list[str]:
 def look(subject: Subject) -> tuple[Net, list[Travel]]:
     """The graph that is looked at, and what each layer sends along its edges."""
     x, edges = subject.inputs[:2]
-    batch = subject.inputs[3] if len(subject.inputs) > 3 else None
+    batch, beside = batch_of(subject.inputs), subject.inputs[4:]  # what is known of edges, where something is
     capturing = capture(subject.model, ("messages", "features"), *_layers(subject))
     with resting(subject.model), torch.no_grad(), capturing as seen:
-        outputs = subject.model(x, edges, None, batch)
+        outputs = subject.model(x, edges, None, batch, *beside)
     graphs = int(batch.max()) + 1 if batch is not None and len(batch) else 1
     which = whole(subject.options, "example", 0, graphs)
     inside = torch.ones(len(x), dtype=torch.bool) if batch is None else batch == which
@@ -128,7 +127,11 @@ def look(subject: Subject) -> tuple[Net, list[Travel]]:
         own = within(pairs)
         output = seen["features"][name][nodes]
         travels.append(Travel(name, place[pairs[:, own]], seen["messages"][name][own], output))
-    names, classes = _known(subject, nodes) if batch is None else ({}, None)
+    if batch is None:
+        names, classes = _known(subject, nodes)
+    else:
+        of_nodes = nodes_called(subject)
+        names, classes = {i: of_nodes[v] for i, v in enumerate(nodes.tolist())} if of_nodes else {}, None
     classed = isinstance(target_of(subject), Classes) and batch is None and outputs.shape[1] > 1
     return (
         Net(
@@ -205,7 +208,7 @@ def _graph(subject: Subject, net: Net, travels: list[Travel], node: int, hops: T
             "tip": [f"{plural(int(degree[v]), 'edge')} lead to it", _far(int(hops[v]), net.name(node))],
             "key": str(v),
         }
-        for v, at in zip(shown, _places(pairs, len(shown)))
+        for v, at in zip(shown, placed(pairs, len(shown)))
     ]
     note = f"{count(len(shown))} of {count(len(net))} nodes: those nearest to {net.name(node)}"
     drawing: Drawing = {
@@ -256,17 +259,6 @@ def _between(travels: list[Travel], place: dict[int, int]) -> dict[str, dict[tup
 
 def _one(value: float | None) -> float | None:
     return None if value is None else rounded(torch.tensor(value, dtype=torch.float64))
-
-
-def _places(pairs: list[tuple[int, int]], nodes: int) -> list[list[float]]:
-    """Where each node is drawn, as springs put it (T. Fruchterman, E. Reingold, 1991); the same every time."""
-    import networkx  # here, because it takes a while
-
-    net = networkx.Graph()
-    net.add_nodes_from(range(nodes))
-    net.add_edges_from((a, b) for a, b in pairs if a != b)
-    at = networkx.spring_layout(net, seed=0, iterations=100)
-    return [plain(torch.tensor([float(v) for v in at[i]])) for i in range(nodes)]
 
 
 def _colours(subject: Subject, net: Net, node: int, hops: Tensor, shown: list[int]) -> list[dict[str, Any]]:

@@ -110,7 +110,7 @@ def drawings_of(layer: AttentionLayer, head: int, asked: int | None, layers: int
                 "label": f"head {h}",
                 "group": look.name,
                 "values": thousandths(averaged(maps[h][None], room.tile)[0]),
-                "tip": _tip(layer.heads[h], layer.queries.grid is not None),
+                "tip": _tip(layer, h),
             }
             for h in range(look.heads)
         ],
@@ -145,7 +145,7 @@ def _whole(layer: AttentionLayer, h: int, weights: Tensor, query: int, room: Roo
         found.append(
             {
                 "kind": "tokens",
-                "title": "What a token looks at" + _of(t, len(queries.labels)),
+                "title": f"What a {'frame' if look.over_frames else 'token'} looks at" + _of(t, len(queries.labels)),
                 "scale": "amount",
                 "items": items,
                 "weights": thousandths(weights[t, s]),
@@ -195,7 +195,7 @@ def _overlays(
                             "label": f"head {h}",
                             "image": None,
                             "values": thousandths(weights[q, before:].reshape(rows, columns)),
-                            "tip": [f"head {h}", *_tip(layer.heads[h], True)],
+                            "tip": [f"head {h}", *_tip(layer, h)],
                             "warning": None,
                         }
                         for h, weights in enumerate(maps)
@@ -213,10 +213,11 @@ def _overlays(
     return [make.choice("", "from", options)]
 
 
-def image_for(subject: Subject, i: int, layers: int) -> str:
-    """The example as an image small enough to stand with each query of so many layers."""
+def image_for(subject: Subject, i: int, layers: int, frame: int | None = None) -> str:
+    """The example, or a `frame` of a video, as an image small enough to stand with each query of so many layers."""
     most = IMAGES // (layers * QUERIES)
-    given, x = subject.image(i), subject.inputs[0][i]
+    given, x = subject.image(i) if frame is None else None, subject.inputs[0][i]
+    x = x if frame is None else x[frame]
     url = ""
     for side in (224, 160, 112, 80, 56, 40):
         url = pixels_of(averaged(x, side)) if given is None else image_url(given, side)
@@ -250,8 +251,10 @@ def _item(label: str, tokens: Sequence[str]) -> dict[str, Any]:
     return {"label": label, "tokens": list(tokens), "values": [], "warning": None}
 
 
-def _tip(head: Head, pixels: bool) -> list[str]:
+def _tip(layer: AttentionLayer, h: int) -> list[str]:
+    head = layer.heads[h]
+    unit = "pixels" if layer.queries.grid is not None else "frames" if layer.look.over_frames else "tokens"
     said = [f"entropy {number(head.entropy)} bits"]
     if head.distance is not None:
-        said.append(f"looks {number(head.distance)} {'pixels' if pixels else 'tokens'} away")
+        said.append(f"looks {number(head.distance)} {unit} away")
     return said

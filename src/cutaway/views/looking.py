@@ -55,15 +55,28 @@ def examples_said(subject: Subject) -> str:
     if subject.kind != "graph":
         return plural(subject.count, "random example" if subject.split is None else "example")
     nodes = plural(len(subject.inputs[0]), "node")
-    batch = subject.inputs[3] if len(subject.inputs) > 3 else None
+    batch = batch_of(subject.inputs)
     graphs = int(batch.max()) + 1 if batch is not None and len(batch) else 1
     return f"a graph of {nodes}" if graphs == 1 else f"{count(graphs)} graphs of {nodes} together"
 
 
+def batch_of(inputs: Sequence[Tensor]) -> Tensor | None:
+    """Of which graph each node is, (V,), where whole graphs are looked at; None where nodes of one graph are."""
+    return inputs[3] if len(inputs) > 3 and len(inputs[3]) else None
+
+
+def nodes_called(subject: Subject) -> list[str]:
+    """What the nodes of graphs side by side are called, atoms for one; nothing where they have no names."""
+    called = getattr(subject.split, "node_names", None)
+    names: list[str] = called(subject.rows) if called is not None and subject.rows else []
+    return names if len(names) == len(subject.inputs[0]) else []
+
+
 def run(subject: Subject, i: int) -> None:
-    """Example i through the model, alone, resting and without gradients; of a text without the padding of its batch."""
+    """Example i through the model, alone, resting and without gradients; of a text or a video without the padding of
+    its batch."""
     inputs = [x[i : i + 1] for x in subject.inputs]
-    if subject.kind == "text" and len(inputs) > 1 and inputs[1].dtype == torch.bool:
+    if subject.kind in ("text", "video") and len(inputs) > 1 and inputs[1].dtype == torch.bool:
         last = int(inputs[1][0].nonzero().max()) + 1 if inputs[1].any() else 1
         inputs = [x[:, :last] for x in inputs]
     with resting(subject.model), torch.no_grad():
@@ -72,7 +85,7 @@ def run(subject: Subject, i: int) -> None:
 
 @dataclass(frozen=True)
 class Convolution:
-    """A layer that lays a window on its input: y = Σ w·x + b, over 1 or 2 axes."""
+    """A layer that lays a window on its input: y = Σ w·x + b, over 1 to 3 axes."""
 
     name: str
     weight: Tensor  # (O, C / groups, *kernel)
@@ -104,7 +117,7 @@ def _convolution(name: str, module: nn.Module) -> Convolution | None:
     bias = bias.detach() if isinstance(bias, Tensor) else None
     if isinstance(module, Convolves):
         return Convolution(name, module.dense_kernel().detach(), bias, (1, 1), (0, 0), (1, 1))
-    if not isinstance(module, nn.Conv1d | nn.Conv2d):
+    if not isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
         return None
     padding = module.padding
     if isinstance(padding, str):

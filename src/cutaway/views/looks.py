@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -37,6 +37,7 @@ class AttentionLook:
     output: Tensor  # what the module gave, (T, dim)
     cross_attends: bool = False  # over a source, not over itself
     causal: bool = False
+    over_frames: bool = False  # each query is a frame of a video, at one place
     compared: Tensor | None = None  # v of vᵀ tanh(q + k), (d,), where the score is additive
 
     @property
@@ -84,10 +85,14 @@ def names_of(model: nn.Module) -> dict[str, int]:
 
 
 def watch(
-    model: nn.Module, inputs: tuple[Any, ...], see: Callable[[AttentionLook], Result], row: int = 0
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    see: Callable[[AttentionLook], Result],
+    row: Callable[[str], int] | None = None,
 ) -> list[Result]:
-    """What `see` makes of every look, in the order of the computation, while the model runs on one example, (1, …); of
-    several variables that are each read by themselves, `row` is the one that is looked at."""
+    """What `see` makes of every look, in the order of the computation, while the model runs on one example, (1, …).
+    Where a module takes parts of an example as rows of its batch, variables of a series, or frames or places of a
+    video, `row` tells, by the module's name, which of them is looked at; the first unless it is given."""
     found: list[Result] = []
     times: Counter[str] = Counter()
     steps: dict[str, list[tuple[Tensor, ...]]] = {}
@@ -96,7 +101,8 @@ def watch(
         def hook(module: MultiHeadAttention, args: Any, kwargs: Any, output: Tensor) -> None:
             times[name] += 1
             said = _named(name, times[name])
-            found.append(see(_look(said, module, args, kwargs, output, row)))
+            look = _look(said, module, args, kwargs, output, row(name) if row is not None else 0)
+            found.append(see(replace(look, over_frames=contract_of(model).attends_over_frames(name))))
 
         return hook
 
@@ -141,7 +147,8 @@ def _look(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output:
     own = causal_mask(q.shape[2], k.shape[2], q.device) if causal else None
     mask = combined(given.get("mask"), own)
     if mask is not None:
-        mask = mask.expand(1, *mask.shape[-3:])[0] if mask.ndim == 4 else mask.expand(1, *mask.shape[-2:])
+        # (rows or 1, heads or 1, T or 1, S), or without what stands first
+        mask = mask[min(row, len(mask) - 1)] if mask.ndim == 4 else mask.expand(1, *mask.shape[-2:])
         mask = mask.expand(len(mask), q.shape[2], k.shape[2])  # (1 or h, T, S)
         causal = causal or _hides_what_follows(mask)
     shared = module.heads // module.kv_heads

@@ -13,7 +13,8 @@ from ..draw.description import Drawing
 from ..draw.words import count, number, plural
 from ..inspect.attribution import Attribution
 from ..spec import OF_TOKENS
-from .looking import spread_over
+from .looking import batch_of, nodes_called, spread_over
+from .nets import placed
 from .numbers import averaged, image_url, pixels_of, plain
 from .subject import Subject
 
@@ -30,6 +31,8 @@ NAMES = {
 }
 PIXELS = 64  # to a side of a map
 ROWS = 24  # of columns, nodes or edges
+DRAWN = 80  # nodes of a graph that is drawn, at most
+COUNTING = (-0.5, -0.1, 0.1, 0.5)  # of what counts most: what lies between is told apart by colour
 TOKENS = 400  # of a text
 STEPS = 240  # of a series
 VARIABLES = 40  # beside each other at one step
@@ -221,11 +224,15 @@ def _over_nodes(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
         order = _strongest(sums[0])
         rows = [(names[v], "", [float(s[v]) for s in sums]) for v in order]
         drawings.append(_rows(f"What counts, by node, for {subject.name(i)}", rows, nodes))
+        drawings += _graph(subject, i, nodes[0], names)
         features = nodes[0].values.sum(0)  # (F,)
+        columns = getattr(subject.preprocessing, "encoders", ())
+        called = [name for column in columns for name in column.features]
+        called = called if len(called) == len(features) else [f"feature {f}" for f in range(len(features))]
         drawings.append(
             _rows(
                 "What counts, by feature of the nodes",
-                [(f"feature {f}", "", [float(features[f])]) for f in _strongest(features)],
+                [(called[f], "", [float(features[f])]) for f in _strongest(features)],
                 nodes[:1],
             )
         )
@@ -239,10 +246,45 @@ def _over_nodes(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
     return drawings
 
 
+def _graph(subject: Subject, i: int, one: Attribution, names: Sequence[str]) -> list[Drawing]:
+    """Graph i, where whole graphs are explained, its nodes coloured by how much they count: a molecule by its atoms."""
+    batch = batch_of(subject.inputs)
+    own = [] if batch is None else (batch == i).nonzero()[:, 0].tolist()
+    if not 1 < len(own) <= DRAWN:
+        return []
+    place = {v: k for k, v in enumerate(own)}
+    ends = [(place[a], place[b]) for a, b in subject.inputs[1].t().tolist() if a in place]
+    links = sorted({(min(a, b), max(a, b)) for a, b in ends if a != b})
+    sums = one.values.sum(1)[own]  # (V,)
+    steps = torch.bucketize(sums / sums.abs().max().clamp(min=1e-12), torch.tensor(COUNTING, dtype=sums.dtype))
+    nodes = [
+        {"label": names[v], "at": at, "tip": [f"{_titled(one)}: {number(float(value))}"], "key": str(v)}
+        for v, at, value in zip(own, placed(links, len(own)), sums)
+    ]
+    found: Drawing = {
+        "kind": "graph",
+        "title": f"{subject.name(i)}, by {NAMES[one.method]}" + ("" if one.passed else " · fails its check"),
+        "nodes": nodes,
+        "links": [list(pair) for pair in links],
+        "weights": [],
+        "colours": [
+            {
+                "name": "what the node did",
+                "groups": ["raised most", "raised", "little", "lowered", "lowered most"],
+                "of": [len(COUNTING) - int(step) for step in steps],
+                "ordered": True,
+            }
+        ],
+        "node": None,
+        "labels": True,
+    }
+    return [found]
+
+
 def node_names(subject: Subject) -> list[str]:
     """What the nodes are called: by the data where it names them, else by their numbers."""
-    names = [f"node {v}" for v in range(len(subject.inputs[0]))]
-    whole = subject.data is not None and len(subject.inputs) == 3  # one graph, all of it
+    names = nodes_called(subject) or [f"node {v}" for v in range(len(subject.inputs[0]))]
+    whole = subject.data is not None and batch_of(subject.inputs) is None  # one graph, all of it
     for split in subject.data.splits.values() if whole and subject.data is not None else ():
         rows = getattr(split, "rows", None)
         if isinstance(rows, Tensor) and len(getattr(split, "x", ())) == len(names):

@@ -54,6 +54,17 @@ def links_among(net: Net, nodes: Tensor) -> Tensor:
     return pairs
 
 
+def placed(pairs: list[tuple[int, int]], nodes: int) -> list[list[float]]:
+    """Where each node is drawn, as springs put it (T. Fruchterman, E. Reingold, 1991); the same every time."""
+    import networkx  # here, because it takes a while
+
+    net = networkx.Graph()
+    net.add_nodes_from(range(nodes))
+    net.add_edges_from((a, b) for a, b in pairs if a != b)
+    at = networkx.spring_layout(net, seed=0, iterations=100)
+    return [plain(torch.tensor([float(v) for v in at[i]])) for i in range(nodes)]
+
+
 # --- how far a node sees ----------------------------------------------------------------------------------------------
 
 

@@ -6,9 +6,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .. import __version__
+from ..data.sets import in_units
 from ..draw.description import Drawing, Page, View, table
 from ..draw.words import by, count, number
 from ..errors import ModelError, UnknownName
@@ -135,7 +137,10 @@ def predictions(subject: Subject) -> list[str]:
     if subject.task is None or hasattr(subject.task, "keep"):
         return [""] * subject.count
     outputs = subject.outputs()
-    rows = subject.task.predictions(outputs[list(subject.rows)] if _of_nodes(subject, outputs) else outputs)
+    outputs = outputs[list(subject.rows)] if _of_nodes(subject, outputs) else outputs
+    if subject.split is not None and subject.rows:
+        outputs = in_units(subject.split, outputs, torch.tensor(subject.rows))
+    rows = subject.task.predictions(outputs)
     return [_shortened(", ".join(map(_said, row.values()))) for row in rows]
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..data.sets import IGNORED
-from ..models.contract import contract_of
+from ..models.contract import Decodes, contract_of
 from .looking import patches_of
 from .looks import AttentionLook
 from .subject import Subject
@@ -41,13 +41,18 @@ class Side:
 
 
 def sides(subject: Subject, i: int) -> tuple[Side, Side]:
-    """The places of example i: of what is read, and of the target that is written; the same where there is one."""
+    """The places of example i: of what is read, and of the target that is written; the same where there is one. Of a
+    video the patches of a frame, and its frames."""
     if subject.kind == "image":
         found = _patches(subject)
-        return found, found
+        return found, _tokens(subject, i, 1) if isinstance(subject.model, Decodes) else found
+    if subject.kind == "video":
+        frames = torch.arange(subject.inputs[0].shape[1])
+        real = subject.inputs[1][i].bool().nonzero()[:, 0] if len(subject.inputs) > 1 else frames
+        return _patches(subject), Side([f"frame {t}" for t in real.tolist()], real)
     patches = contract_of(subject.model).series_patches()
     if subject.kind == "series" and patches is not None:
-        labels = [f"{first + 1} to {last + 1}" for first, last in patches.spans]
+        labels = [_span(first, last, patches.seen) for first, last in patches.spans]
         steps = Side(labels, torch.arange(len(labels)))
         return steps, steps
     source = _tokens(subject, i, 0)
@@ -59,12 +64,12 @@ def of(look: AttentionLook, both: tuple[Side, Side]) -> tuple[Side, Side]:
     source, target = both
     if look.cross_attends:
         return target, source
-    own = target if look.name.startswith("decoder") else source
+    own = target if look.name.startswith("decoder") or look.over_frames else source
     return own, own
 
 
 def _tokens(subject: Subject, i: int, side: int) -> Side:
-    ids = subject.inputs[0 if side == 0 else 2][i]
+    ids = subject.inputs[0 if side == 0 else -1][i]
     if side == 0:
         mask = subject.inputs[1][i] if len(subject.inputs) > 1 else torch.ones_like(ids, dtype=torch.bool)
         real = mask.nonzero()[:, 0]
@@ -72,6 +77,13 @@ def _tokens(subject: Subject, i: int, side: int) -> Side:
         real = torch.arange(_written(subject, ids, i))
     labels = subject.tokens(i, side)
     return Side(labels[: len(real)] if side else labels, real)
+
+
+def _span(first: int, last: int, seen: int | None) -> str:
+    """The steps of a token: 9 to 14, or one step, 9; +2 is the second step after those that are seen."""
+    if seen is not None and first >= seen:
+        return f"+{first - seen + 1}"
+    return f"{first + 1}" if first == last else f"{first + 1} to {last + 1}"
 
 
 def _written(subject: Subject, ids: Tensor, i: int) -> int:
@@ -84,7 +96,7 @@ def _written(subject: Subject, ids: Tensor, i: int) -> int:
 
 def _patches(subject: Subject) -> Side:
     grid = patches_of(subject)
-    assert grid is not None, "attention in an image is over its patches or places"
+    assert grid is not None, "attention in an image or a frame is over its patches or places"
     rows, columns, before = grid
     labels = ["class token"] * before + [f"r{r} c{c}" for r in range(rows) for c in range(columns)]  # as cells
-    return Side(labels, torch.arange(len(labels)), (rows, columns), before, subject.inputs[0].shape[2] // rows)
+    return Side(labels, torch.arange(len(labels)), (rows, columns), before, subject.inputs[0].shape[-2] // rows)

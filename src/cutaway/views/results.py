@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from ..draw.description import Drawing, View, table
+from .run.boxes import per_class as boxes_by_class
 from .run.classes import confusion, per_class
 from .run.documents import read_documents
 from .run.drawn import drawn, unlikely
 from .run.forecast import forecast_views
+from .run.masks import masks
 from .run.outcome import metrics_rows, result, worst
+from .run.speech import words
 from .run.values import residuals
 from .subject import Subject
 
@@ -40,10 +43,16 @@ def view(subject: Subject) -> View:
     parts: list[View] = []
     if evaluation.get("classes"):
         parts += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["split"])]
+    if evaluation.get("masks"):
+        parts.append(masks(evaluation["masks"], evaluation["split"]))
+    if evaluation.get("boxes"):
+        parts.append(boxes_by_class(evaluation["boxes"], evaluation["split"]))
     if evaluation.get("forecast"):
         parts += forecast_views(evaluation["forecast"])
     if evaluation.get("values"):
         parts.append(residuals(evaluation["values"], evaluation["count"]))
+    if evaluation.get("words"):
+        parts.append(words(evaluation["words"], evaluation["worst"], evaluation["split"]))
     if evaluation.get("drawn"):
         parts.append(drawn(evaluation["drawn"], evaluation["split"]))
     if documents.run["task"] != "image generation":

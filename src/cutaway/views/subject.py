@@ -14,12 +14,14 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from ..data.sets import DataSet, Preprocessing, Split
+from ..data.text.tokenizers import PRETRAINED
 from ..errors import DataError, FileError, ModelError
 from ..inspect.example import example_inputs, example_shape, kind_taken
+from ..models.contract import Decodes
 from ..models.images import answers_of
 from ..models.recognition import differing, nearest, with_settings
 from ..models.registry import Preset, preset, presets
-from ..spec import OF_TOKENS, Masked, PairSpec, Spec
+from ..spec import OF_TOKENS, Masked, Spec
 from ..tasks.task import Task
 from ..training.run import Run
 
@@ -100,11 +102,11 @@ class Subject:
         return self.split.image(self.rows[i]) if self.split and self.rows else None
 
     def tokens(self, i: int, side: int = 0) -> list[str]:
-        """The tokens of example i as they are written, padding left out; `side` 1 is the target of a pair. Where there
+        """The tokens of example i as they are written, padding left out; `side` 1 is what is written. Where there
         is no tokenizer they are their numbers. Raises ModelError where examples are not made of tokens."""
-        if self.kind not in OF_TOKENS:
+        if self.kind not in OF_TOKENS and not (side == 1 and isinstance(self.model, Decodes)):
             raise ModelError(f"{self.preset.name} was opened with {self.kind} data, which has no tokens.")
-        ids, mask = (self.inputs[0], self.inputs[1]) if side == 0 else (self.inputs[2], None)
+        ids, mask = (self.inputs[0], self.inputs[1]) if side == 0 else (self.inputs[-1], None)
         real = ids[i] if mask is None else ids[i][mask[i]]
         written = self.vocabulary(side)
         return [written[t] if t < len(written) else f"token {t}" for t in real.tolist()]
@@ -112,11 +114,12 @@ class Subject:
     def vocabulary(self, side: int = 0) -> list[str]:
         """Every token as it is written, by its id; none where there is no tokenizer. `side` as in `tokens`."""
         given = self.preprocessing
-        name = ("source_tokenizer", "target_tokenizer")[side] if isinstance(self.spec, PairSpec) else "tokenizer"
+        writes = self.spec is not None and self.spec.target.written
+        name = ("source_tokenizer", "target_tokenizer")[side] if writes else "tokenizer"
         tokenizer = getattr(given, name, None)
         if tokenizer is None:
             return []
-        ours = isinstance(self.spec, PairSpec) and not getattr(given, "pretrained", False)
+        ours = writes and tokenizer.kind != PRETRAINED
         shifted = ours and (side == 1 or getattr(self.spec, "joint_vocab", False))
         words = [*tokenizer.tokens, *self._beyond(len(tokenizer.tokens))]
         return ["(padding)", "(unknown)", "(begin)", "(end)", *words[2:]] if shifted else words
@@ -141,6 +144,7 @@ class Subject:
         outputs = answers_of(self.model(*self.inputs))[0]
         if self.task is not None and self.target is not None:
             return self.task.loss(outputs, self.target) / self.task.count(self.target)
+        outputs = outputs.movedim(1, -1) if outputs.ndim == 4 else outputs  # (N, H, W, K)
         flat = outputs.flatten(0, -2) if outputs.ndim > 1 else outputs[:, None]
         generator = torch.Generator().manual_seed(0)
         if flat.shape[1] == 1:

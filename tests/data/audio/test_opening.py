@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from cutaway.data.audio.opening import commonest, open_audio
+from cutaway.data.audio.opening import open_audio
 from cutaway.data.audio.preprocessing import AudioPreprocessing
+from cutaway.data.audio.reading import commonest
 from cutaway.data.sets import DataSet, SequenceSplit
 from cutaway.data.settings import DataSettings
 from cutaway.errors import DataError

@@ -247,3 +247,45 @@ def test_features_by_rows_leave_empty_nodes_empty() -> None:
     assert isinstance(data.preprocessing, GraphPreprocessing)
     empty = dataclasses.replace(graphs, matrix=np.zeros_like(graphs.matrix))  # type: ignore[arg-type]
     assert not data.preprocessing.features(empty)[0].any()
+
+
+def weighed(folder: Path) -> Path:
+    """The ring of people, whose links have a strength and a kind."""
+    people(folder)
+    links = [f"p{i},p{(i + 1) % 40},{i % 7},{'work' if i % 2 else 'home'}" for i in range(40)]
+    (folder / "edges.csv").write_text("\n".join(["source,target,weight,kind", *links]) + "\n")
+    return folder
+
+
+def test_what_is_known_of_edges_goes_to_models_that_ask_for_it(tmp_path: Path) -> None:
+    folder = weighed(tmp_path / "p")
+    plain, data = (open_graph(folder, DataSettings(target="side", edge_attr=asked)) for asked in (None, True))
+    assert len(batch(plain, "train").inputs) == 3
+    assert "Attributes of edges are left out, as this model takes none: weight, kind." in plain.notes
+    x, edges, _, none, edge_attr = batch(data, "train").inputs
+    assert len(none) == 0
+    assert edge_attr.shape == (80, data.spec.edge_features) == (80, 4)  # a number; two kinds and one for others
+    weights = {tuple(sorted(pair)): w for pair, w in zip(edges.t().tolist(), edge_attr[:, 0].tolist())}
+    assert weights[0, 1] == weights[7, 8] < weights[6, 7]
+    assert (data.split_hash, torch.equal(x, batch(plain, "train").inputs[0])) == (plain.split_hash, True)
+    assert data.fingerprint != plain.fingerprint
+    kept = GraphPreprocessing.from_json(json.loads(json.dumps(data.preprocessing.to_json())))
+    assert kept == data.preprocessing
+    again = next(iter(kept.examples([folder]).batches([torch.arange(40)]))).inputs
+    assert torch.equal(again[4], edge_attr)
+    (folder / "edges.csv").write_text("source,target\np0,p1\n")
+    with pytest.raises(DataError, match=r"columns that p lacks: 'weight', 'kind'.*Give edges"):
+        kept.examples([folder])
+    old = {k: v for k, v in plain.preprocessing.to_json().items() if k not in ("edge_columns", "smiles")}
+    assert GraphPreprocessing.from_json(old) == plain.preprocessing
+
+
+def test_edges_of_an_inductive_split_keep_what_is_known_of_them(tmp_path: Path) -> None:
+    folder = weighed(tmp_path / "p")
+    data = open_graph(folder, DataSettings(target="side", edge_attr=True, inductive=True))
+    for split in ("train", "val", "test"):
+        _, edges, _, _, edge_attr = batch(data, split).inputs
+        assert edges.shape[1] == len(edge_attr)
+    drawn = open_graph(folder, DataSettings(target="side", edge_attr=True, num_neighbors=(2,)))
+    assert len(batch(drawn, "train").inputs) == 3
+    assert any("edges are drawn without them (num_neighbors): weight" in note for note in drawn.notes)

@@ -40,7 +40,9 @@ def test_tables(tmp_path: Path) -> None:
     assert pairs(graphs.edges) == [(0, 1), (1, 0), (1, 2), (2, 1), (2, 2)]
     assert not graphs.many
     assert any("2 edges were added that lead back" in note for note in graphs.notes)
-    assert any("not weight" in note for note in graphs.notes)
+    assert graphs.edge_table is not None
+    weights = dict(zip(map(tuple, graphs.edges.T.tolist()), graphs.edge_table.frame["weight"]))
+    assert weights == {(0, 1): "3", (1, 0): "3", (1, 2): "1", (2, 1): "1", (2, 2): "1"}
     assert graphs.degrees().tolist() == [1, 2, 2]
     turned = write(tmp_path / "t", nodes__csv=NODES, edges__csv="weight,Target,Source\n3,b,a\n")
     assert pairs(read_graphs(turned).edges) == [(0, 1), (1, 0)]
@@ -114,14 +116,15 @@ def test_many_graphs_in_tables(tmp_path: Path) -> None:
 @given(listed=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=12))
 def test_both_ways_adds_what_is_missing_and_no_more(listed: list[tuple[int, int]]) -> None:
     edges = np.array(listed, np.int64).reshape(-1, 2).T
-    found, added = both_ways(edges)
-    assert added == found.shape[1] - edges.shape[1]
+    found, origin = both_ways(edges)
+    assert np.array_equal(edges[:, origin], found[::-1, len(listed) :])
+    assert len(set(origin)) == len(origin) == found.shape[1] - edges.shape[1]
     got = pairs(found)
     for pair in set(got) | set(listed):
         back = pair[::-1]
         assert got.count(pair) == max(listed.count(pair), listed.count(back))
     again, more = both_ways(found)
-    assert more == 0
+    assert len(more) == 0
     assert pairs(again) == got
 
 
@@ -169,7 +172,7 @@ def tu(folder: Path, **changed: str) -> Path:
         "graph_indicator": "1\n1\n2\n2\n2\n",
         "graph_labels": "1\n-1\n",
         "node_labels": "0\n1\n0\n0\n1\n",
-        "edge_labels": "0\n0\n0\n0\n0\n0\n",
+        "edge_labels": "0\n0\n1\n1\n2\n2\n",
     } | changed
     return write(folder, **{f"SET_{name}__txt": text for name, text in files.items()})
 
@@ -181,7 +184,8 @@ def test_tu(tmp_path: Path) -> None:
     assert found.graph.tolist() == [0, 0, 1, 1, 1]
     assert pairs(found.edges) == [(0, 1), (1, 0), (2, 3), (3, 2), (3, 4), (4, 3)]
     assert (found.target, found.target_kind, found.columns) == ("class", "category", ("node label 1",))
-    assert any("SET_edge_labels.txt" in note for note in found.notes)
+    assert found.edge_table is not None
+    assert found.edge_table.frame["edge label 1"].to_list() == [f"label {k}" for k in (0, 0, 1, 1, 2, 2)]
     for changed, said in (
         ({"A": "1, 2\n2, 9\n"}, r"SET_A\.txt, line 2: 2, 9 names a node that is not there"),
         ({"A": "1, 2\n2, 3\n"}, r"SET_A\.txt, line 2: the edge leads from one graph to another"),

@@ -78,3 +78,22 @@ def test_settings_reach_it() -> None:
     again = open_named("moving_digits", DataSettings(max_samples=20))
     assert again.fingerprint == data.fingerprint
     assert again.split_hash == data.split_hash
+
+
+def test_digit_and_direction_are_asked_for_and_no_digit_is_in_two_splits() -> None:
+    data = open_named("moving_digits_named", DataSettings())
+    assert isinstance(data.spec.target, Classes)
+    assert len(data.spec.target.names) == 40
+    digits = {}
+    for name, split in data.splits.items():
+        assert isinstance(split, VideoSplit)
+        digits[name] = {split.name(i).split()[1] for i in range(len(split))}
+        assert len(split) == 4 * len(digits[name])  # each digit in each direction
+    assert not digits["train"] & digits["test"]
+    assert not digits["train"] & digits["val"]
+    split = data.splits["test"]
+    assert isinstance(split, VideoSplit)
+    assert split.target is not None
+    for i in range(8):
+        way = data.spec.target.names[int(split.target[i])].split()[1]
+        assert split.name(i).endswith(way)

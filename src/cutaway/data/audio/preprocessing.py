@@ -15,12 +15,13 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError, Problem
-from ...spec import AudioSpec
+from ...spec import AudioSpec, Transcript
 from ..folders import AUDIO, labelled
-from ..sets import SequenceSplit
+from ..sets import IGNORED, SequenceSplit
 from ..threads import in_threads
-from .reading import Samples, look_at, read_samples, sound_files, unusable
+from .reading import Recording, Samples, look_at, read_samples, sound_files, unusable
 from .spectrogram import log_mel
+from .transcripts import AS_IT_IS, TABLE, ids_of, is_transcribed, outside, read_transcripts
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class AudioPreprocessing:
 
     spec: AudioSpec
     rate: int  # samples in a second that recordings are brought to
-    seconds: float | None  # what they are cut to; None keeps them whole
+    seconds: float | None  # what they are cut to, transcribed ones aside; None keeps them whole
     mean: tuple[float, ...]  # per band, over all frames of the training recordings
     std: tuple[float, ...]
 
@@ -57,12 +58,27 @@ class AudioPreprocessing:
         return self._as_split(found, None, [str(file) for file in found])
 
     def labelled(self, source: str | Path) -> SequenceSplit:
-        """The recordings of a folder of class folders, with targets.
+        """The recordings of a folder of class folders, or of one with transcripts, with targets.
 
-        Raises DataError where it holds none, or a class that training did not know.
+        Raises DataError where it holds none, or a class or character that training did not know.
         """
+        if isinstance(self.spec.target, Transcript):
+            return self._transcribed(Path(source).expanduser(), self.spec.target)
         files, labels, names = labelled(source, AUDIO, self.spec.target)
         return self._as_split(files, torch.tensor(labels), names)
+
+    def _transcribed(self, path: Path, target: Transcript) -> SequenceSplit:
+        """The recordings of a folder with their transcripts."""
+        if not path.is_dir() or not is_transcribed(path):
+            raise DataError(f"{path} is no folder with {TABLE}.", fix=AS_IT_IS)
+        found = read_transcripts(path, target.lower)
+        if found.splits:
+            raise DataError(f"{path} has several splits.", fix=f"Give one of them, as in {path / 'test'}.")
+        ids, strange = ids_of(found.texts, target.alphabet, IGNORED)
+        problems = [*found.problems, *(outside(found.names[i], c) for i, c in strange.items())]
+        if problems:
+            raise DataError(f"{path} cannot be evaluated on:", problems, fix="Correct or leave out what is named.")
+        return self._as_split(found.files, torch.tensor(ids), found.names)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""
@@ -85,12 +101,13 @@ class AudioPreprocessing:
         looks = list(in_threads(look_at, files))
         if any(isinstance(look, Problem) for look in looks):
             raise unusable(all_problems(files, looks), len(files))
-        frames, lengths = spectrograms(files, self.rate, self.spec.n_mels, self.seconds)
+        most = None if isinstance(self.spec.target, Transcript) else self.seconds
+        frames, lengths = spectrograms(files, self.rate, self.spec.n_mels, most)
         return SequenceSplit(self.normalise(frames), lengths, target, names)
 
 
 def spectrograms(
-    files: Sequence[Path], rate: int, bands: int, seconds: float | None, workers: int | None = None
+    files: Sequence[Recording], rate: int, bands: int, seconds: float | None, workers: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """The log-mel frames of these files one after another, (Σ T, bands) float32, and how many each has, (n,).
 
@@ -98,7 +115,7 @@ def spectrograms(
     samples cannot be used.
     """
 
-    def read(path: Path) -> Samples | Problem:
+    def read(path: Recording) -> Samples | Problem:
         return read_samples(path, rate, seconds)
 
     found: list[Tensor] = []

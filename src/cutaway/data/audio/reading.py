@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,21 @@ class Look:
     samples: int  # of each channel
 
 
-def look_at(path: Path) -> Look | Problem:
-    """The head and the sum of a audio file; or what is wrong with it."""
+@dataclass(frozen=True)
+class InMemory:
+    """A recording that is no file: one that was composed of others."""
+
+    samples: Samples  # (n,), full scale ±1
+    rate: int  # samples in a second
+
+
+Recording = Path | InMemory
+
+
+def look_at(path: Recording) -> Look | Problem:
+    """The head and the sum of an audio file; or what is wrong with it."""
+    if isinstance(path, InMemory):
+        return Look(hashlib.sha256(path.samples.tobytes()).hexdigest(), path.rate, 1, len(path.samples))
     try:
         data = read_bytes(path)
     except OSError as error:
@@ -79,12 +93,15 @@ def data_bytes(data: bytes) -> tuple[int, int]:
     return 0, 0
 
 
-def read_samples(path: Path, rate: int | None = None, seconds: float | None = None) -> Samples | Problem:
+def read_samples(path: Recording, rate: int | None = None, seconds: float | None = None) -> Samples | Problem:
     """The samples (n,) of a file, full scale ±1, its channels averaged; or what is wrong with it.
 
     They are cut to `seconds`, and brought to `rate` where that is not the file's own: by a polyphase filter (Kaiser's
     window, β = 5) that leaves out what the lower of the two rates cannot hold.
     """
+    if isinstance(path, InMemory):
+        whole = path.samples[: None if seconds is None else max(1, round(seconds * path.rate))]
+        return whole if rate is None or rate == path.rate else resampled(whole, path.rate, rate)
     try:
         with soundfile.SoundFile(path) as file:
             own_rate = file.samplerate
@@ -110,6 +127,12 @@ def resampled(samples: Samples, own_rate: int, rate: int) -> Samples:
     common = math.gcd(own_rate, rate)
     found: Samples = signal.resample_poly(samples, rate // common, own_rate // common).astype(np.float32)
     return found
+
+
+def commonest(rates: Iterable[int]) -> int:
+    """The rate that occurs most often; of two that occur equally often the lower, which nothing need be added for."""
+    counts = Counter(rates)
+    return min(counts, key=lambda rate: (-counts[rate], rate))
 
 
 def sound_files(path: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Images, sounds and videos to try Cutaway with, in class folders."""
+"""Images, sounds and videos to try Cutaway with, in class folders; and sounds with what they say."""
 
 from __future__ import annotations
 
@@ -43,6 +43,24 @@ def sounds(folder: Path, each: int = 25) -> None:
         for i in range(each):
             time = np.arange(int(RATE * rng.uniform(0.15, 0.3))) / RATE
             soundfile.write(folder / key / f"{i:02}.wav", _pressed(time, low, high, rng), RATE)
+
+
+def spelled(folder: Path, count: int = 300) -> None:
+    """Telephone numbers of 3 to 8 digits, dialled key after key on the same line, as .wav files, and transcripts.tsv
+    that has the digits of each."""
+    import soundfile
+
+    rng = np.random.default_rng(0)
+    tones = dict(zip(KEYS, product(LOW, HIGH), strict=True))
+    folder.mkdir(parents=True)
+    lines = ["file\ttranscript"]
+    for i in range(count):
+        digits = [str(digit) for digit in rng.integers(0, 10, rng.integers(3, 9))]
+        keys = [np.arange(int(RATE * rng.uniform(0.15, 0.3))) / RATE for _ in digits]
+        samples = np.concatenate([_pressed(time, *tones[digit], rng) for time, digit in zip(keys, digits)])
+        soundfile.write(folder / f"{i:03}.wav", samples, RATE)
+        lines.append(f"{i:03}.wav\t{' '.join(digits)}")
+    (folder / "transcripts.tsv").write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
 def _pressed(time: Array, low: int, high: int, rng: np.random.Generator) -> Array:

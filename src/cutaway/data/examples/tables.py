@@ -39,6 +39,23 @@ def visits(path: Path, days: int = 140) -> None:
             writer.writerow([time.isoformat(" ", "minutes"), came[i], f"{warm[i]:.1f}", int(sale[i]), int(sunday[i])])
 
 
+def shops(path: Path, days: int = 300) -> None:
+    """Made-up visits to four shops, day by day, one row for each shop and day: each has its size, its weekly rhythm and
+    a trend; on days of a sale, known in advance, half as many more come. The last shop opened later."""
+    rng = np.random.default_rng(0)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["shop", "day", "visits", "sale"])
+        for name, size, closed in (("Harbour", 900, 6), ("Market", 300, 0), ("Mill", 60, 6), ("Station", 2000, 5)):
+            day = np.arange(100 if name == "Station" else 0, days)
+            sale = rng.random(len(day)) < 0.1
+            rhythm = np.where(day % 7 == closed, 0.2, 1 + 0.3 * np.sin(2 * np.pi * day / 7))
+            came = rng.poisson(size * rhythm * (1 + 0.001 * day) * np.where(sale, 1.5, 1))
+            for t, count, has_sale in zip(day.tolist(), came.tolist(), sale.tolist()):
+                date = datetime.date(2024, 1, 1) + datetime.timedelta(days=t)
+                writer.writerow([name, date.isoformat(), count, int(has_sale)])
+
+
 def karate(folder: Path) -> None:
     """Zachary's karate club: 34 members, who meets whom outside, and whom each followed when the club split."""
     import networkx

@@ -18,7 +18,7 @@ from .raw import RawGraphs
 
 TARGET = "y"
 MASKS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
-NOT_READ = ("edge_attr", "edge_weight", "pos")
+NOT_READ = ("edge_weight", "pos")
 
 
 def read_data(data: Any) -> RawGraphs:
@@ -45,6 +45,10 @@ def read_data(data: Any) -> RawGraphs:
     notes = [f"{name} of the graph is not read." for name in NOT_READ if getattr(data, name, None) is not None]
     splits, masked = _splits(data, examples)
     matrix = None if x is None else _array(x).astype(np.float32).reshape(count, -1)
+    of_edges = getattr(data, "edge_attr", None)
+    attributes = None if of_edges is None else _array(of_edges).reshape(len(of_edges), -1)
+    if attributes is not None and len(attributes) != edges.shape[1]:
+        raise DataError(f"edge_attr describes {len(attributes):,} edges, and edge_index has {edges.shape[1]:,}.")
     digest = hashlib.sha256(edges.astype("<i8").tobytes())
     for array in (matrix, None if y is None else _array(y)):
         digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
@@ -53,6 +57,7 @@ def read_data(data: Any) -> RawGraphs:
         edges=edges.astype(np.int64),
         names=[f"node {i}" for i in range(count)],
         matrix=matrix,
+        edge_table=None if attributes is None else _columns(attributes),
         graph=graph,
         graph_names=[] if graph is None else [f"graph {i}" for i in range(examples)],
         targets=None if y is None else _targets(_array(y)),
@@ -62,6 +67,12 @@ def read_data(data: Any) -> RawGraphs:
         notes=(*notes, *masked),
         digest=digest.hexdigest(),
     )
+
+
+def _columns(attributes: np.ndarray[Any, Any]) -> Table:
+    """What is known of each edge, (E, D), as text."""
+    cells = {f"edge_attr {k + 1}": [str(value) for value in column] for k, column in enumerate(attributes.T.tolist())}
+    return Table("", pl.DataFrame({name: pl.Series(values, dtype=pl.String) for name, values in cells.items()}))
 
 
 def _targets(y: np.ndarray[Any, Any]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +17,13 @@ from ..assembly import Origin, assemble
 from ..findings import absent_classes
 from ..sets import IN_MEMORY, DataSet, Split
 from ..settings import DataSettings
-from ..splits import SPLITS, Rows, complete_split
+from ..splits import SPLITS, Rows, complete_split, straddle_note
 from ..tables.columns import natural_order
 from ..tables.forms import Form
 from ..tables.reading import counted
 from ..tables.roles import find_column
 from ..tables.targets import Labels, check_learnable, check_taught, read_labels
-from .preprocessing import GraphPreprocessing, fit_preprocessing, made_ready, with_target
+from .preprocessing import SHOWN, GraphPreprocessing, OneGraph, fit_preprocessing, with_target
 from .raw import RawGraphs
 from .reading import read_graphs
 from .splits import NodeSplit
@@ -33,7 +34,7 @@ def open_graph(source: Any, settings: DataSettings) -> DataSet:
 
     Raises DataError (with every bad row in `problems`), UnknownName or SettingError.
     """
-    graphs = read_graphs(source, settings.target, Form.of(settings))
+    graphs = read_graphs(source, settings.target, Form.of(settings), settings.smiles or "", settings.missing == "drop")
     in_memory = hasattr(source, "edge_index")
     name = "graph" if in_memory else Path(source).expanduser().resolve().stem
     return graph_dataset(graphs, Origin(name, IN_MEMORY if in_memory else str(source), graphs.digest), settings)
@@ -41,6 +42,13 @@ def open_graph(source: Any, settings: DataSettings) -> DataSet:
 
 def graph_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> DataSet:
     """The data set of graphs that were read. Raises as `open_graph` does."""
+    if settings.smiles and not graphs.keys:
+        raise SettingError(f"smiles={settings.smiles} is for tables of molecules, and this is none: leave it out.")
+    if settings.missing not in (("error", "drop") if settings.smiles else ("error",)):
+        way = "take missing=drop, or leave it out" if settings.smiles else "leave it out"
+        raise SettingError(
+            f"missing={settings.missing} cannot be of graphs, but for molecules that cannot be read: {way}."
+        )
     labels = _labels(graphs, settings)
     rows = with_target(labels)
     check_learnable(labels, rows, splits=1)
@@ -48,24 +56,52 @@ def graph_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> 
     target = labels.fit(indices["train"])
     check_taught(labels, target, indices)
     taught = indices["train"] if graphs.graph is None else np.flatnonzero(np.isin(graphs.graph, indices["train"]))
-    preprocessing, decided = fit_preprocessing(graphs, target, taught, settings.num_neighbors)
+    given, left = _edges_given(graphs, taught, settings)
+    preprocessing, decided = fit_preprocessing(graphs, target, taught, settings.num_neighbors, given)
     if graphs.table is not None:
-        preprocessing = replace(preprocessing, written=graphs.table.form.kept())
-    x, unknown = preprocessing.features(graphs)
+        preprocessing = replace(preprocessing, written=graphs.table.form.kept(), smiles=settings.smiles or "")
+    ready, unknown = preprocessing.ready(graphs)
+    if preprocessing.edge_encoders:
+        origin = replace(origin, fingerprint=_with_edges(origin.fingerprint, graphs))
     targets = {split: labels.tensor(target, chosen) for split, chosen in indices.items()}
     if settings.inductive and graphs.many:
         raise SettingError("inductive=true hides nodes of one graph, and these are many graphs: leave it out.")
     if settings.num_neighbors and graphs.many:
         raise SettingError("num_neighbors=… is for one large graph, and these are many: take a smaller batch_size.")
     if settings.inductive:
-        splits, hidden = _inductive(graphs, x, indices, targets, preprocessing)
+        assert isinstance(ready, OneGraph), "many graphs were rejected"
+        splits, hidden = _inductive(graphs, ready, indices, targets, preprocessing)
         said += hidden
     else:
-        ready = made_ready(graphs, x)
         splits = {split: preprocessing.as_split(graphs, ready, indices[split], targets[split]) for split in indices}
     shape, absent = _shape_notes(graphs, settings), absent_classes(targets, target)
-    notes = [*graphs.notes, *decided, *unknown, *said, *shape, *absent]
+    alike = straddle_note(graphs.keys, indices, lambda i: graphs.examples[i], "molecules") if graphs.keys else None
+    notes = [*graphs.notes, *decided, *left, *unknown, *said, *shape, *absent, alike]
     return assemble(origin, settings, indices, preprocessing, splits, notes)
+
+
+def _edges_given(graphs: RawGraphs, taught: Rows, settings: DataSettings) -> tuple[Rows | None, list[str]]:
+    """The edges that what is known of edges is fitted on, those that lead to nodes that are learned from; None where
+    the model is not given it, and a note that says so."""
+    table = graphs.edge_table
+    if table is None:
+        return None, []
+    if settings.edge_attr and not settings.num_neighbors:
+        near = np.zeros(graphs.nodes, bool)
+        near[taught] = True
+        ends = graphs.edges if settings.inductive else graphs.edges[1:]
+        return np.flatnonzero(near[ends].all(0)), []
+    shown = f"{', '.join(table.columns[:SHOWN])}{', …' if len(table.columns) > SHOWN else ''}"
+    why = "edges are drawn without them (num_neighbors)" if settings.edge_attr else "this model takes none"
+    why = "edge_attr=false" if settings.edge_attr is False else why
+    return None, [f"Attributes of edges are left out, as {why}: {shown}."]
+
+
+def _with_edges(fingerprint: str, graphs: RawGraphs) -> str:
+    """The fingerprint of data whose edges are described: of what is known of them too."""
+    assert graphs.edge_table is not None
+    written = graphs.edge_table.frame.write_csv().encode()
+    return hashlib.sha256(fingerprint.encode() + hashlib.sha256(written).digest()).hexdigest()
 
 
 def _labels(graphs: RawGraphs, settings: DataSettings) -> Labels:
@@ -116,7 +152,7 @@ def _split(graphs: RawGraphs, labels: Labels, rows: Rows, settings: DataSettings
 
 def _inductive(
     graphs: RawGraphs,
-    x: Tensor,
+    ready: OneGraph,
     indices: Mapping[str, Rows],
     targets: Mapping[str, Tensor],
     preprocessing: GraphPreprocessing,
@@ -131,10 +167,12 @@ def _inductive(
         if split == "test":
             seen[:] = True
         place = np.cumsum(seen) - 1
-        inside = graphs.edges[:, seen[graphs.edges].all(0)]
-        whole = preprocessing.as_split(
-            graphs, (x[torch.from_numpy(seen)], torch.from_numpy(place[inside])), rows, targets[split]
-        )
+        among = seen[graphs.edges].all(0)
+        inside = graphs.edges[:, among]
+        x = ready.x[torch.from_numpy(seen)]
+        edge_attr = None if ready.edge_attr is None else ready.edge_attr[torch.from_numpy(among)]
+        part = OneGraph(x, torch.from_numpy(place[inside]), edge_attr)
+        whole = preprocessing.as_split(graphs, part, rows, targets[split])
         assert isinstance(whole, NodeSplit)
         splits[split] = whole.at(torch.from_numpy(place[rows]))
         counts.append(f"{split} {counted(int(seen.sum()), 'node')} and {counted(inside.shape[1], 'edge')}")

@@ -3,14 +3,14 @@
 Columns of a table become numbers as those of tables do: a number is (v − mean) / std, but 0 and 1 stay as they
 are; a category is one number for each of its values. A matrix is taken as it is, or with each node's features divided
 by their sum. Nodes of which nothing is known are told apart by their number where there is but one graph, which must be
-small, and else by how many edges lead to them.
+small, and else by how many edges lead to them. What a table says of edges becomes numbers in the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -25,13 +25,22 @@ from ..tables.columns import LEFT_OUT, ColumnType, decode, infer, meaning
 from ..tables.encoders import Category, Encoder, encoder_from_json, fit_encoder
 from ..tables.forms import KEPT, Form
 from ..tables.preprocessing import bad_cells, unknown_note, unreadable_cells
-from ..tables.reading import counted
+from ..tables.reading import Table, counted
 from ..tables.targets import NUMBER, Labels, read_labels
 from .raw import RawGraphs, side_by_side
 from .reading import read_graphs
 from .splits import GraphsSplit, NodeSplit, SideBySide
 
-Ready = tuple[Tensor, Tensor] | SideBySide
+
+class OneGraph(NamedTuple):
+    """One graph whose nodes and edges were prepared."""
+
+    x: Tensor  # (V, F)
+    edges: Tensor  # (2, E)
+    edge_attr: Tensor | None = None  # (E, D)
+
+
+Ready = OneGraph | SideBySide
 
 DEGREE = "edges to the node"
 MOST_NUMBERED = 4096  # nodes that are told apart by their number: the features of all are its square
@@ -48,6 +57,8 @@ class GraphPreprocessing:
     scaled: str = ""  # matrix: rows divides each node's features by their sum
     neighbours: tuple[int, ...] = ()  # drawn in each layer; none takes whole graphs
     written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
+    edge_encoders: tuple[Encoder, ...] = ()  # one for each column that describes edges
+    smiles: str = ""  # the column of SMILES, where graphs are molecules of a table
 
     def features(self, graphs: RawGraphs) -> tuple[Tensor, list[str]]:
         """x (V, F) float32, and what a person should know of it. Raises DataError where nodes are described otherwise
@@ -65,7 +76,24 @@ class GraphPreprocessing:
         if self.form == "degree":
             cells = {DEGREE: _degrees(graphs)}
             return torch.from_numpy(np.concatenate([e.encode(cells[e.name]) for e in self.encoders], 1)), []
-        return self._columns(graphs)
+        return _encoded(graphs.table, self.encoders, graphs.title, "nodes")
+
+    def edge_attr(self, graphs: RawGraphs) -> tuple[Tensor | None, list[str]]:
+        """What is known of edges (E, D) float32, None where the model is not given it, and what a person should know.
+        Raises DataError as `features` does."""
+        if not self.edge_encoders:
+            return None, []
+        return _encoded(graphs.edge_table, self.edge_encoders, graphs.title, "edges")
+
+    def ready(self, graphs: RawGraphs) -> tuple[Ready, list[str]]:
+        """Nodes and edges as splits take them, and what a person should know of it. Raises DataError as `features`."""
+        x, unknown = self.features(graphs)
+        edge_attr, strange = self.edge_attr(graphs)
+        edges = torch.from_numpy(np.ascontiguousarray(graphs.edges))
+        if graphs.graph is None:
+            return OneGraph(x, edges, edge_attr), unknown + strange
+        names = graphs.names if self.smiles else ()
+        return SideBySide(x, edges, torch.from_numpy(graphs.graph), edge_attr, names), unknown + strange
 
     def examples(self, sources: Sequence[Any]) -> NodeSplit | GraphsSplit:
         """Every node of new graphs, or every graph: paths of what `read_graphs` reads, or objects in memory."""
@@ -97,7 +125,7 @@ class GraphPreprocessing:
         wanted = torch.from_numpy(rows)
         if isinstance(ready, SideBySide):
             return GraphsSplit(ready, wanted, target, names, row, notes)
-        return NodeSplit(*ready, wanted, target, names, row, self.neighbours, notes)
+        return NodeSplit(ready.x, ready.edges, wanted, target, names, row, self.neighbours, notes, ready.edge_attr)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""
@@ -109,6 +137,8 @@ class GraphPreprocessing:
             "scaled": self.scaled,
             "neighbours": list(self.neighbours),
             "read": self.written.to_json(),
+            "edge_columns": [encoder.to_json() for encoder in self.edge_encoders],
+            "smiles": self.smiles,
         }
 
     @classmethod
@@ -117,10 +147,12 @@ class GraphPreprocessing:
         spec = specs.read_as(data["spec"], GraphSpec)
         encoders = tuple(encoder_from_json(column) for column in data["columns"])
         written = Form.from_json(data.get("read"))
-        return cls(spec, data["form"], encoders, data["scaled"], tuple(data["neighbours"]), written)
+        of_edges = tuple(encoder_from_json(column) for column in data.get("edge_columns", ()))  # none before 0.8
+        neighbours, smiles = tuple(data["neighbours"]), data.get("smiles", "")
+        return cls(spec, data["form"], encoders, data["scaled"], neighbours, written, of_edges, smiles)
 
     def _read(self, sources: Sequence[Any]) -> RawGraphs:
-        graphs = [read_graphs(source, self.spec.target.column, self.written) for source in sources]
+        graphs = [read_graphs(source, self.spec.target.column, self.written, self.smiles) for source in sources]
         for one in graphs:
             if one.many != self.spec.graph_level:
                 learned = ("whole graphs", "nodes of one graph")[:: 1 if self.spec.graph_level else -1]
@@ -128,9 +160,9 @@ class GraphPreprocessing:
         return side_by_side(graphs)
 
     def _as_split(self, graphs: RawGraphs, rows: Rows | None, target: Tensor | None) -> NodeSplit | GraphsSplit:
-        x, notes = self.features(graphs)
+        ready, notes = self.ready(graphs)
         rows = np.arange(len(graphs.examples)) if rows is None else rows
-        return self.as_split(graphs, made_ready(graphs, x), rows, target, notes)
+        return self.as_split(graphs, ready, rows, target, notes)
 
     def _matrix(self, graphs: RawGraphs) -> Tensor:
         matrix = graphs.matrix
@@ -146,30 +178,43 @@ class GraphPreprocessing:
         total = x.sum(1, keepdim=True)
         return torch.where(total == 0, x, x / total)  # a node without features stays without
 
-    def _columns(self, graphs: RawGraphs) -> tuple[Tensor, list[str]]:
-        table = graphs.table
-        absent = [e.name for e in self.encoders if table is None or e.name not in table.columns]
-        if table is None or absent:
-            raise DataError(
-                f"The model was trained with columns that {graphs.title} lacks: {', '.join(map(repr, absent[:10]))}.",
-                fix="Give nodes with the columns of training; a column may be empty, not absent.",
-            )
-        cells = {e.name: meaning(table.frame[e.name]) for e in self.encoders}
-        if problems := bad_cells(table, cells, {e.name: e.type for e in self.encoders}):
-            raise unreadable_cells(table, list(problems.values()), "Fix them; an empty cell counts as missing.")
-        blocks = [e.encode(cells[e.name]) for e in self.encoders]
-        for e, block in zip(self.encoders, blocks):
-            if not np.isfinite(block).all():
-                raise DataError(f"Column {e.name!r} holds a number too far from those of training for 32 bits.")
-        counts = {e.name: e.unknown(cells[e.name]) for e in self.encoders if isinstance(e, Category)}
-        notes = [unknown_note(column, count, table.title) for column, count in counts.items() if count]
-        return torch.from_numpy(np.concatenate(blocks, axis=1)), notes
+
+def _encoded(table: Table | None, encoders: Sequence[Encoder], title: str, what: str) -> tuple[Tensor, list[str]]:
+    """The columns of nodes or edges, whichever `what` is, as numbers (n, F), and a note on unknown categories."""
+    absent = [e.name for e in encoders if table is None or e.name not in table.columns]
+    if table is None or absent:
+        raise DataError(
+            f"The model was trained with columns that {title} lacks: {', '.join(map(repr, absent[:10]))}.",
+            fix=f"Give {what} with the columns of training; a column may be empty, not absent.",
+        )
+    cells = {e.name: meaning(table.frame[e.name]) for e in encoders}
+    if problems := bad_cells(table, cells, {e.name: e.type for e in encoders}):
+        raise unreadable_cells(table, list(problems.values()), "Fix them; an empty cell counts as missing.")
+    blocks = [e.encode(cells[e.name]) for e in encoders]
+    for e, block in zip(encoders, blocks):
+        if not np.isfinite(block).all():
+            raise DataError(f"Column {e.name!r} holds a number too far from those of training for 32 bits.")
+    counts = {e.name: e.unknown(cells[e.name]) for e in encoders if isinstance(e, Category)}
+    notes = [unknown_note(column, count, table.title) for column, count in counts.items() if count]
+    return torch.from_numpy(np.concatenate(blocks, axis=1)), notes
 
 
 def fit_preprocessing(
+    graphs: RawGraphs, target: specs.Simple, train: Rows, neighbours: tuple[int, ...], edges: Rows | None = None
+) -> tuple[GraphPreprocessing, list[str]]:
+    """The preprocessing fitted on the nodes `train`, and what was decided that a person may want otherwise. With
+    `edges`, the numbers of some, what is known of edges is given to the model too, as it was fitted on those."""
+    nodes, notes = _fit_nodes(graphs, target, train, neighbours)
+    if edges is None or graphs.edge_table is None:
+        return nodes, notes
+    encoders, left = _fit_columns(graphs.edge_table, graphs.edge_table.columns, edges, "edges")
+    wide = replace(nodes.spec, edge_features=sum(len(e.features) for e in encoders))
+    return replace(nodes, spec=wide, edge_encoders=encoders), notes + left
+
+
+def _fit_nodes(
     graphs: RawGraphs, target: specs.Simple, train: Rows, neighbours: tuple[int, ...]
 ) -> tuple[GraphPreprocessing, list[str]]:
-    """The preprocessing fitted on the nodes `train`, and what was decided that a person may want otherwise."""
 
     def fitted(form: str, width: int, encoders: tuple[Encoder, ...] = (), scaled: str = "") -> GraphPreprocessing:
         return GraphPreprocessing(GraphSpec(width, target, graphs.many), form, encoders, scaled, neighbours)
@@ -177,7 +222,7 @@ def fit_preprocessing(
     if graphs.matrix is not None:
         notes = ["Each node's features are divided by their sum."] if graphs.scaled == "rows" else []
         return fitted("matrix", graphs.matrix.shape[1], scaled=graphs.scaled), notes
-    encoders, notes = _fit_columns(graphs, train)
+    encoders, notes = ((), []) if graphs.table is None else _fit_columns(graphs.table, graphs.columns, train, "nodes")
     if encoders:
         return fitted("columns", sum(len(e.features) for e in encoders), encoders), notes
     if not graphs.many and graphs.nodes <= MOST_NUMBERED:
@@ -189,12 +234,6 @@ def fit_preprocessing(
     assert degree is not None, "each node has a degree"
     notes.append("Nothing is known of the nodes but how many edges lead to each: that is their feature.")
     return fitted("degree", len(degree.features), (degree,)), notes
-
-
-def made_ready(graphs: RawGraphs, x: Tensor) -> Ready:
-    """Features and edges as splits take them."""
-    edges = torch.from_numpy(np.ascontiguousarray(graphs.edges))
-    return (x, edges) if graphs.graph is None else SideBySide(x, edges, torch.from_numpy(graphs.graph))
 
 
 def with_target(labels: Labels) -> Rows:
@@ -211,16 +250,14 @@ def with_target(labels: Labels) -> Rows:
     return np.flatnonzero(~missing)
 
 
-def _fit_columns(graphs: RawGraphs, train: Rows) -> tuple[tuple[Encoder, ...], list[str]]:
-    """An encoder for each column that holds something to learn from, and a note on the others."""
-    if graphs.table is None:
-        return (), []
+def _fit_columns(table: Table, columns: Sequence[str], train: Rows, what: str) -> tuple[tuple[Encoder, ...], list[str]]:
+    """An encoder for each column that holds something to learn from, and a note on the others; `what` the rows are."""
     encoders: list[Encoder] = []
     left: dict[str, list[str]] = {}
-    for column in graphs.columns:
-        cells = meaning(graphs.table.frame[column])
+    for column in columns:
+        cells = meaning(table.frame[column])
         training = cells.gather(train)
-        type = infer(column, training, len(graphs.table))
+        type = infer(column, training, len(table))
         encoder = None
         if type.learned:
             encoder = fit_encoder(column, type, training, "none" if _are_marks(training, type) else "standard")
@@ -232,7 +269,7 @@ def _fit_columns(graphs: RawGraphs, train: Rows) -> tuple[tuple[Encoder, ...], l
     for reason, columns in left.items():
         more = f" and {len(columns) - SHOWN:,} more" if len(columns) > SHOWN else ""
         plural = "s are" if len(columns) > 1 else " is"
-        notes.append(f"The column{plural} left out: {', '.join(columns[:SHOWN])}{more} (of training nodes, {reason}).")
+        notes.append(f"The column{plural} left out: {', '.join(columns[:SHOWN])}{more} (of training {what}, {reason}).")
     return tuple(encoders), notes
 
 

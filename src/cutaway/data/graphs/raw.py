@@ -30,6 +30,7 @@ class RawGraphs:
     table: Table | None = None  # (V rows) what is known of each node, as text
     columns: tuple[str, ...] = ()  # those of `table` that describe nodes
     matrix: Matrix | None = None
+    edge_table: Table | None = None  # (E rows) what is known of each edge, as text; all its columns describe edges
     graph: Rows | None = None  # (V,) the graph of each node, from 0
     graph_names: Sequence[str] = ()
     targets: Table | None = None  # a row for each example; None where there are none
@@ -37,6 +38,7 @@ class RawGraphs:
     target_kind: str | None = None  # category or number, where the form says what that column is
     splits: dict[str, Rows] | None = None  # the examples of each split, where the form comes with splits
     scaled: str = ""  # how the matrix is scaled: rows divides each node's features by their sum
+    keys: Sequence[str] = ()  # what two examples that are the same thing have in common, where that can be told
     notes: tuple[str, ...] = ()
     digest: str = ""  # sha256 of what was read
 
@@ -60,22 +62,27 @@ class RawGraphs:
         return np.bincount(self.edges[1], minlength=self.nodes)
 
 
-def both_ways(edges: Edges) -> tuple[Edges, int]:
-    """The edges with the way back of each that has none, and how many were added.
+def both_ways(edges: Edges) -> tuple[Edges, Rows]:
+    """The edges with the way back of each that has none, and of which edge each that was added is the way back.
 
     An edge that is listed twice gets two ways back; a loop is its own way back.
     """
     if not edges.size:
-        return edges, 0
+        return edges, np.empty(0, np.int64)
     nodes = int(edges.max()) + 1
     there, back = edges[0] * nodes + edges[1], edges[1] * nodes + edges[0]
     kinds, counts = np.unique(there, return_counts=True)
     wanted, wanted_counts = np.unique(back, return_counts=True)
     place = np.searchsorted(kinds, wanted).clip(max=len(kinds) - 1)
     present = np.where(kinds[place] == wanted, counts[place], 0)
-    missing = np.repeat(wanted, np.maximum(wanted_counts - present, 0))
+    lacking = np.maximum(wanted_counts - present, 0)
+    missing = np.repeat(wanted, lacking)
     added = np.stack([missing // nodes, missing % nodes])
-    return np.concatenate([edges, added], axis=1), len(missing)
+    # of an edge that is listed several times, the last ones are those without a way back
+    ends = np.cumsum(wanted_counts)
+    within = np.arange(len(missing)) - np.repeat(np.cumsum(lacking) - lacking, lacking)
+    origin = np.argsort(back, kind="stable")[np.repeat(ends - lacking, lacking) + within]
+    return np.concatenate([edges, added], axis=1), origin
 
 
 def one_way_note(added: int, what: str) -> list[str]:
@@ -101,12 +108,14 @@ def side_by_side(graphs: Sequence[RawGraphs]) -> RawGraphs:
     starts = np.cumsum([0, *(g.nodes for g in graphs)])
     firsts = np.cumsum([0, *(len(g.graph_names) for g in graphs)])
     tables = [g.table for g in graphs if g.table is not None]
+    of_edges = [g.edge_table for g in graphs if g.edge_table is not None]
     return replace(
         first,
         title=", ".join(g.title for g in graphs),
         edges=np.concatenate([g.edges + start for g, start in zip(graphs, starts)], axis=1),
         names=[f"{g.title}: {name}" for g in graphs for name in g.names],
         table=_stacked(tables) if len(tables) == len(graphs) else None,
+        edge_table=_stacked(of_edges) if len(of_edges) == len(graphs) else None,
         matrix=None if first.matrix is None else np.concatenate([g.matrix for g in graphs if g.matrix is not None]),
         graph=np.concatenate([g.graph + f for g, f in zip(graphs, firsts) if g.graph is not None])
         if first.many

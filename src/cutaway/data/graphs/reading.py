@@ -12,12 +12,19 @@ from .raw import RawGraphs
 
 FORMS = (
     "a folder with nodes.csv and edges.csv, a .graphml file or a folder of them, a Planetoid folder (ind.NAME.x, …), "
-    "or a TU folder (NAME_A.txt, …)"
+    "a TU folder (NAME_A.txt, …), or a table of molecules with smiles=COLUMN"
 )
 
 
-def read_graphs(source: Any, target: str | None = None, form: Form = Form()) -> RawGraphs:  # noqa: B008  # it is frozen
-    """What a path or an object in memory holds; `target` is the column to predict, where one was asked for.
+def read_graphs(
+    source: Any,
+    target: str | None = None,
+    form: Form = Form(),  # noqa: B008  # it is frozen
+    smiles: str = "",
+    drop: bool = False,
+) -> RawGraphs:
+    """What a path or an object in memory holds; `target` is the column to predict, where one was asked for. With
+    `smiles`, the column of a table that holds them, graphs are molecules; `drop` leaves out those that are none.
 
     Raises DataError that names every bad row.
     """
@@ -26,6 +33,10 @@ def read_graphs(source: Any, target: str | None = None, form: Form = Form()) -> 
 
         return read_data(source)
     path = Path(source).expanduser()
+    if smiles:
+        from .molecules import read_molecules
+
+        return read_molecules(path, smiles, form, drop)
     if path.is_file() and path.suffix.lower() == ".graphml":
         from .graphml import read_graphml
 

@@ -18,8 +18,9 @@ Row = Callable[[int], dict[str, str] | None]
 class NodeSplit(Split):
     """Nodes of one graph: a batch is the whole graph with the nodes to answer for, or what lies around them.
 
-    Inputs are x (V, F), edges (2, E) and rows (n,): the numbers of the nodes in x. The same x and edges are given every
-    time, so that what a model makes of them once serves all batches.
+    Inputs are x (V, F), edges (2, E) and rows (n,): the numbers of the nodes in x; where edges are described, an empty
+    batch (0,) and edge_attr (E, D) follow. The same x and edges are given every time, so that what a model makes of
+    them once serves all batches.
     """
 
     def __init__(
@@ -32,11 +33,13 @@ class NodeSplit(Split):
         row: Row | None = None,
         neighbours: Sequence[int] = (),
         notes: Sequence[str] = (),
+        edge_attr: Tensor | None = None,
     ) -> None:
-        """`names` and `row` are by example. With `neighbours` a batch holds, layer by layer, so many neighbours of each
-        node, drawn anew in training; all of them where nothing is learned."""
+        """`names` and `row` are by example. With `neighbours`, where edges are not described, a batch holds, layer by
+        layer, so many neighbours of each node, drawn anew in training; all of them where nothing is learned."""
         self.x, self.edges, self.rows, self.target = x, edges, rows, target
         self.neighbours, self.notes = tuple(neighbours), list(notes)
+        self.beside = () if edge_attr is None else (torch.empty(0, dtype=torch.int64), edge_attr)
         self._names, self._row = names, row
         self._around = Around(edges.numpy(), len(x)) if self.neighbours else None
 
@@ -66,7 +69,7 @@ class NodeSplit(Split):
             rows = self.rows[index]
             target = torch.empty(len(index), 0) if self.target is None else self.target[index]
             if self._around is None:
-                yield Batch((self.x, self.edges, rows), target)
+                yield Batch((self.x, self.edges, rows, *self.beside), target)
                 continue
             rng = None if seed is None else np.random.default_rng([seed, int(index[0]), len(index)])
             distinct, places = np.unique(rows.numpy(), return_inverse=True)  # a balanced draw repeats nodes
@@ -85,26 +88,44 @@ class NodeSplit(Split):
 class SideBySide:
     """Graphs in memory one after another, their nodes and edges in the order of the graphs."""
 
-    def __init__(self, x: Tensor, edges: Tensor, graph: Tensor) -> None:
-        """`graph` (V,) is the graph of each node, from 0; each has nodes."""
+    def __init__(
+        self,
+        x: Tensor,
+        edges: Tensor,
+        graph: Tensor,
+        edge_attr: Tensor | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
+        """`graph` (V,) is the graph of each node, from 0; each has nodes. `names` are what a person calls the nodes,
+        where they have names of their own."""
         count = int(graph.max()) + 1
         order = graph.argsort(stable=True)  # nodes graph after graph
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order))
         of_edges = graph[edges[1]]
-        self.x, self.edges = x[order], place[edges][:, of_edges.argsort(stable=True)]
+        order_of_edges = of_edges.argsort(stable=True)
+        self.x, self.edges = x[order], place[edges][:, order_of_edges]
+        self.edge_attr = None if edge_attr is None else edge_attr[order_of_edges]
+        self.names = [names[i] for i in order.tolist()] if names else []
         self.nodes = torch.bincount(graph, minlength=count)  # of each graph, (n,)
         self.links = torch.bincount(of_edges, minlength=count)  # edges of each graph, (n,)
         self.first_node = self.nodes.cumsum(0) - self.nodes
         self.first_link = self.links.cumsum(0) - self.links
 
-    def some(self, graphs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Those graphs, in that order: x (V, F), edges (2, E) and the graph of each node (V,), numbered from 0."""
+    def some(self, graphs: Tensor) -> tuple[Tensor, ...]:
+        """Those graphs, in that order: x (V, F), edges (2, E) and the graph of each node (V,), numbered from 0; and
+        edge_attr (E, D), where edges are described."""
         batch, nodes = _stretches(self.first_node[graphs], self.nodes[graphs])
         of_links, links = _stretches(self.first_link[graphs], self.links[graphs])
         sizes = self.nodes[graphs]
         shift = sizes.cumsum(0) - sizes - self.first_node[graphs]  # from a node's number here to that in the batch
-        return self.x[nodes], self.edges[:, links] + shift[of_links], batch
+        beside = () if self.edge_attr is None else (self.edge_attr[links],)
+        return self.x[nodes], self.edges[:, links] + shift[of_links], batch, *beside
+
+    def names_of(self, graphs: Tensor) -> list[str]:
+        """What the nodes of those graphs are called, in the order of `some`; nothing where they have no names."""
+        nodes = _stretches(self.first_node[graphs], self.nodes[graphs])[1]
+        return [self.names[i] for i in nodes.tolist()] if self.names else []
 
 
 def _stretches(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,7 +138,8 @@ def _stretches(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
 class GraphsSplit(Split):
     """Whole graphs: a batch holds some side by side, with no edges between them.
 
-    Inputs are x (V, F), edges (2, E), no rows (0,) and the graph of each node (V,), numbered from 0 in the batch.
+    Inputs are x (V, F), edges (2, E), no rows (0,) and the graph of each node (V,), numbered from 0 in the batch; where
+    edges are described, edge_attr (E, D) follows.
     """
 
     def __init__(
@@ -140,13 +162,17 @@ class GraphsSplit(Split):
         """The graphs of each batch, in its order."""
         del seed
         for index in order:
-            x, edges, batch = self.graphs.some(self.rows[index])
+            x, edges, batch, *beside = self.graphs.some(self.rows[index])
             target = torch.empty(len(index), 0) if self.target is None else self.target[index]
-            yield Batch((x, edges, torch.empty(0, dtype=torch.int64), batch), target)
+            yield Batch((x, edges, torch.empty(0, dtype=torch.int64), batch, *beside), target)
 
     def name(self, i: int) -> str:
         """What a person calls the graph."""
         return self._names[i]
+
+    def node_names(self, examples: Sequence[int]) -> list[str]:
+        """What a person calls the nodes of these graphs, as they stand in a batch; nothing where they have no names."""
+        return self.graphs.names_of(self.rows[torch.as_tensor(examples, dtype=torch.int64)])
 
     def row(self, i: int) -> dict[str, str] | None:
         """What the person's table says of the graph, where there is one."""

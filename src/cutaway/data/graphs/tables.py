@@ -1,7 +1,8 @@
 """Graphs in tables: nodes.csv with a row for each node, edges.csv with a row for each edge.
 
 The first column of nodes.csv (or the one named id) holds the names by which edges.csv calls the nodes, in its first two
-columns (or those named source and target). Where nodes.csv has a column `graph`, examples are graphs: their targets
+columns (or those named source and target); its other columns, such as `weight`, describe the edge, which leads both
+ways alike. Where nodes.csv has a column `graph`, examples are graphs: their targets
 stand in graphs.csv, a row for each graph, or in a column of nodes.csv that is the same for all nodes of a graph. Names
 of nodes then need to differ within a graph alone, if edges.csv has a column `graph` too.
 """
@@ -51,10 +52,12 @@ def read_tables(path: Path, target: str | None, form: Form = Form()) -> RawGraph
     keyed = apart and GRAPH in edges.columns
     names = _keys(nodes, identity, keyed)
     _reject_twice(nodes, names, identity)
-    ends, unread = _ends(edges, names, keyed, nodes.name)
-    notes = [*nodes.notes, *edges.notes, *unread]
-    linked, added = both_ways(ends)
-    notes += one_way_note(added, f"Edges of {EDGES}")
+    ends, described_by = _ends(edges, names, keyed, nodes.name)
+    notes = [*nodes.notes, *edges.notes]
+    linked, origin = both_ways(ends)
+    notes += one_way_note(len(origin), f"Edges of {EDGES}")
+    rows = np.concatenate([np.arange(len(edges)), origin])
+    lines = None if edges.lines is None else edges.lines[rows]
     files = [path / NODES, path / EDGES]
     graph: Rows | None = None
     graph_names: list[str] = []
@@ -74,6 +77,7 @@ def read_tables(path: Path, target: str | None, form: Form = Form()) -> RawGraph
         names=nodes.frame[identity].to_list(),
         table=nodes,
         columns=described,
+        edge_table=Table(edges.name, edges.frame.select(described_by)[rows], lines) if described_by else None,
         graph=graph,
         graph_names=graph_names,
         targets=targets,
@@ -124,7 +128,7 @@ def _reject_twice(nodes: Table, names: pl.Series, column: str) -> None:
 
 
 def _ends(edges: Table, names: pl.Series, keyed: bool, nodes: str) -> tuple[Edges, list[str]]:
-    """The numbers of the nodes at both ends, (2, E), and a note on columns that are not read."""
+    """The numbers of the nodes at both ends, (2, E), and the columns that describe edges."""
     columns = [c for c in edges.columns if not (keyed and c == GRAPH)]
     lowered = {c.strip().casefold(): c for c in columns}
     named = [lowered.get("source"), lowered.get("target")]
@@ -146,9 +150,7 @@ def _ends(edges: Table, names: pl.Series, keyed: bool, nodes: str) -> tuple[Edge
             [problems[key] for key in sorted(problems)],
             f"Add the nodes to {nodes}, or take the edges out.",
         )
-    rest = [c for c in edges.columns if c not in ends and not (keyed and c == GRAPH)]
-    notes = [f"Of {edges.name} only the ends of edges are read, not {', '.join(rest)}."] if rest else []
-    return np.stack(found).astype(np.int64), notes
+    return np.stack(found).astype(np.int64), [c for c in columns if c not in ends]
 
 
 def _graphs(nodes: Table, edges: Edges) -> tuple[Rows, list[str]]:

@@ -2,7 +2,8 @@
 
 Nodes are numbered from 1 through all graphs. NAME_graph_indicator.txt says of which graph each node is,
 NAME_graph_labels.txt the class of each graph (NAME_graph_attributes.txt its numbers), NAME_node_labels.txt and
-NAME_node_attributes.txt what is known of each node. README.txt beside them is for people.
+NAME_node_attributes.txt what is known of each node, NAME_edge_labels.txt and NAME_edge_attributes.txt what is known of
+each edge. README.txt beside them is for people.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from .raw import RawGraphs
 from .tables import digest_of
 
 CLASS, LABEL, ATTRIBUTE = "class", "node label", "attribute"
+EDGE_LABEL = "edge label"
 
 
 def read_tu(path: Path) -> RawGraphs:
@@ -44,19 +46,17 @@ def read_tu(path: Path) -> RawGraphs:
     across = np.flatnonzero(of_graph[ends[0]] != of_graph[ends[1]])
     if len(across):
         raise DataError(f"{files[0].name}, line {across[0] + 1}: the edge leads from one graph to another.")
-    columns: dict[str, pl.Series] = {}
-    notes = []
-    for kind, title in (("node_labels", LABEL), ("node_attributes", ATTRIBUTE)):
-        file = path / f"{name}_{kind}.txt"
-        if file.is_file():
-            files.append(file)
-            for k, cells in enumerate(zip(*_cells(file, nodes))):
-                column = f"{title} {k + 1}"
-                # the letter keeps a label from being taken for a quantity
-                columns[column] = pl.Series([f"{c}" if title == ATTRIBUTE else f"label {c}" for c in cells])
-    unread = [k for k in ("edge_labels", "edge_attributes") if (path / f"{name}_{k}.txt").is_file()]
-    if unread:
-        notes.append(f"Not read, because edges have no features here: {', '.join(f'{name}_{k}.txt' for k in unread)}.")
+    known: dict[str, dict[str, pl.Series]] = {"node": {}, "edge": {}}  # of either, its columns
+    for what, count in (("node", nodes), ("edge", len(edges))):
+        for kind, title in ((f"{what}_labels", f"{what} label"), (f"{what}_attributes", ATTRIBUTE)):
+            file = path / f"{name}_{kind}.txt"
+            if file.is_file():
+                files += [file] if what == "node" else []  # `described` of opening.py adds what is taken of edges
+                for k, cells in enumerate(zip(*_cells(file, count))):
+                    # the letter keeps a label from being taken for a quantity
+                    written = [f"{c}" if title == ATTRIBUTE else f"label {c}" for c in cells]
+                    known[what][f"{title} {k + 1}"] = pl.Series(written)
+    columns, of_edges = known["node"], known["edge"]
     targets: dict[str, pl.Series] = {}
     for kind, title in (("graph_labels", CLASS), ("graph_attributes", "graph attribute")):
         file = path / f"{name}_{kind}.txt"
@@ -70,12 +70,12 @@ def read_tu(path: Path) -> RawGraphs:
         names=[f"node {i + 1}" for i in range(nodes)],
         table=Table("", pl.DataFrame(columns)) if columns else None,
         columns=tuple(columns),
+        edge_table=Table("", pl.DataFrame(of_edges)) if of_edges else None,
         graph=of_graph - 1,
         graph_names=[f"graph {i + 1}" for i in range(graphs)],
         targets=Table("", pl.DataFrame(targets)) if targets else None,
         target=next(iter(targets), None),
         target_kind="category" if CLASS in targets else "number",
-        notes=tuple(notes),
         digest=digest_of(files),
     )
 

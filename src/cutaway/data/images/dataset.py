@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,16 +13,18 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ...spec import ImageSizes, ImageSpec, Target
+from ...spec import ImageSizes, ImageSpec, Mask, Target
 from ..assembly import Origin, assemble
+from ..kinds import reject_changed
 from ..sets import Batch, DataSet, Split, TensorSplit
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, straddle_note
-from .drawing import drawn, target_of
+from .drawing import OfImages, Shape, drawn, target_of
+from .mask_preprocessing import MaskPreprocessing, MaskSplit
 from .preprocessing import ImagePreprocessing, fit_preprocessing, from_minus_one
 from .reading import Pixels, as_image
 
-Labels = npt.NDArray[np.int64]
+Labels = npt.NDArray[Any]  # (n, …): the class of each image, or its boxes
 
 FLOAT_BYTES = 1 << 30  # a set that takes less than this as float32 is normalised once, a larger one batch by batch
 CHUNK = 1024  # images whose levels are counted at a time
@@ -41,13 +45,29 @@ def image_dataset(
     `splits` are those that the set comes with: a train and a test split, or nothing; what it has not is drawn from
     its training examples. `sizes` are those that the model takes, `targets` what it learns, where it says so.
     """
+    reject_changed(settings, ("missing",), "is for boxes, masks and captions, and these images have classes")
+    indices = complete_split(labels, classes, splits, settings)
+    learned = partial(target_of, classes, targets=targets, settings=settings)
+    preprocessing, held, notes = images_at_hand(pixels, labels, indices, learned, settings, sizes)
+    return assemble(origin, settings, indices, preprocessing, held, notes)
+
+
+def images_at_hand(
+    pixels: Pixels,
+    labels: Labels,
+    indices: Mapping[str, Rows],
+    learned: Callable[[Shape], OfImages],
+    settings: DataSettings,
+    sizes: ImageSizes,
+) -> tuple[ImagePreprocessing, dict[str, Split], list[str | None]]:
+    """The preprocessing fitted on the training images of `pixels` (n, C, h, w), the splits prepared with it, and notes
+    on images that are enlarged or stand in two splits; what is `learned` of images (C, H, W)."""
     images = in_colour(torch.from_numpy(pixels), settings.color)
     own_size = (images.shape[2], images.shape[3])
     height, width = sizes.choose(settings.image_size, own_size)
     enlarged = sizes.note(own_size, (height, width), settings.image_size)
     shape = (images.shape[1], height, width)
-    spec = ImageSpec(*shape, target_of(classes, shape, targets, settings))
-    indices = complete_split(labels, classes, splits, settings)
+    spec = ImageSpec(*shape, learned(shape))
     chunks = (images[rows] for rows in in_chunks(torch.from_numpy(indices["train"])))
     preprocessing = from_minus_one(fit_preprocessing(spec, chunks, settings.resize, own_size))
     names = [f"image {i}" for i in range(len(images))]
@@ -56,8 +76,44 @@ def image_dataset(
     def image(i: int) -> Image.Image:
         return as_image(pixels[i].transpose(1, 2, 0))
 
-    held = in_memory(images, labels, indices, preprocessing, names, image)
-    return assemble(origin, settings, indices, preprocessing, held, (enlarged, straddle))
+    return preprocessing, in_memory(images, labels, indices, preprocessing, names, image), [enlarged, straddle]
+
+
+def mask_dataset(
+    pixels: Pixels,
+    masks: Pixels,
+    classes: Sequence[str],
+    origin: Origin,
+    settings: DataSettings,
+    sizes: ImageSizes,
+    splits: Mapping[str, Rows] | None = None,
+) -> DataSet:
+    """A named set of images with masks: `pixels` (n, C, h, w), 0…255, and `masks` (n, h, w), value k the class
+    `classes[k]`; all else as of `image_dataset`."""
+    reject_changed(settings, ("missing",), "is for files, and this set has a mask for every image")
+    images = in_colour(torch.from_numpy(pixels), settings.color)
+    own_size = (images.shape[2], images.shape[3])
+    size = sizes.choose(settings.image_size, own_size)
+    spec = ImageSpec(images.shape[1], *size, Mask(tuple(classes)))
+    indices = complete_split(np.zeros(len(images), np.int64), ("image",), splits, settings)
+    train = images[torch.from_numpy(indices["train"])]
+    preprocessing = MaskPreprocessing(**vars(fit_preprocessing(spec, in_chunks(train), settings.resize, own_size)))
+    pairs = preprocessing.pairs(images, masks)
+    counts = np.stack([np.bincount(mask.ravel(), minlength=256) for mask in masks])
+    names = [f"image {i}" for i in range(len(images))]
+    held: dict[str, Split] = {
+        name: MaskSplit(
+            pairs[torch.from_numpy(rows)],
+            counts[rows],
+            preprocessing,
+            [names[i] for i in rows],
+            lambda i, rows=rows: as_image(pixels[rows[i]].transpose(1, 2, 0)),  # type: ignore[misc]
+        )
+        for name, rows in indices.items()
+    }
+    straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], indices, names.__getitem__, "images")
+    notes = (sizes.note(own_size, size, settings.image_size), straddle)
+    return assemble(origin, settings, indices, preprocessing, held, notes)
 
 
 def in_memory(

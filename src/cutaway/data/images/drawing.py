@@ -16,7 +16,7 @@ import torch
 from PIL import Image as Pillow
 from torch import Tensor
 
-from ...spec import Classes, Drawn, Image, Noise
+from ...spec import Classes, Drawn, Image, Noise, Tokens
 from ..kinds import reject_changed
 from ..sets import Batch, Split
 from ..settings import DataSettings
@@ -26,8 +26,12 @@ AS_READ = 0  # the seed of what is drawn when nothing is learned
 TIME, NOISE = range(2)  # what is drawn for each example
 
 
+Shape = tuple[int, int, int]  # of an image, (C, H, W)
+OfImages = Classes | Tokens | Image | Noise  # what can be learned of images in class folders, or with captions
+
+
 def target_of(
-    classes: Sequence[str], shape: Sequence[int], targets: tuple[type, ...], settings: DataSettings
+    classes: Sequence[str], shape: Shape, targets: tuple[type, ...], settings: DataSettings
 ) -> Classes | Image | Noise:
     """What is to be learned of images (C, H, W): their class, unless the model's `targets` say that it draws images.
 

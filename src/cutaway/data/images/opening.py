@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-import torch
-from PIL import Image
-from torch import Tensor
-
-from ...errors import DataError, Problem
-from ...spec import ANY_SIZE, Drawn, ImageSizes, ImageSpec, Target
+from ...errors import Problem
+from ...spec import ANY_SIZE, Drawn, ImageSizes, Target
 from ..assembly import Origin, assemble
-from ..folders import IMAGES, Found, absent_notes, find, find_flat, fingerprint_of, is_flat, reject_flat
+from ..folders import IMAGES, absent_notes, find, find_flat, fingerprint_of, has_captions, is_flat, reject_flat
+from ..kinds import reject_changed
 from ..sets import DataSet, Split
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, draw, straddle_note
-from .dataset import in_memory
-from .drawing import DrawnSplit, drawn, target_of
-from .file_split import FileSplit, Progress, in_threads
-from .files import Seen, look_at, unusable
-from .preprocessing import ImagePreprocessing, fit_preprocessing, from_minus_one
-from .reading import Size, as_pixels, covering, read_image, resized
-
-LARGEST_OWN_SIZE = 512  # of images that stay as they are
-SAMPLE = 1024  # training images from which mean and standard deviation are taken
-MEBIBYTE = 1 << 20
+from ..splits import complete_split
+from . import boxes, masks
+from .box_opening import open_boxes
+from .drawing import DrawnSplit, target_of
+from .file_split import Progress
+from .files import look_at
+from .mask_opening import open_masks
+from .prepared import image_notes, prepared
 
 
 def open_folder(
     path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE, targets: tuple[type[Target], ...] = ()
 ) -> DataSet:
-    """Read a folder of class folders: look at every file, split, fit the preprocessing on the training split. Models
-    that draw images (`targets` says so) learn from a folder of images without classes too.
+    """Read a folder of class folders: look at every file, split, fit the preprocessing on the training split. One of
+    images with masks, boxes or captions is read as such; `targets` are what is to be learned, where something says it.
+    Models that draw images learn from a folder of images without classes too.
 
     Images are brought to a size that the model takes (`sizes`): their own, where all have one of at most 512. They are
     held in memory where that takes no more than settings.memory, and are read anew in every epoch where it does.
     Raises DataError that names every file or folder that cannot be used.
     """
+    if masks.are_masks(path, targets):
+        return open_masks(path, settings, sizes)
+    if boxes.is_boxes(path):
+        return open_boxes(path, settings, sizes)
+    if has_captions(path):
+        from .captions import open_captions  # needs what only text needs
+
+        return open_captions(path, settings, sizes)
+    reject_changed(settings, ("missing",), "is for boxes, masks and captions, and these are images alone")
     draws = any(issubclass(target, Drawn) for target in targets)
     flat = is_flat(path, IMAGES)
     if flat and not draws:
@@ -46,139 +50,20 @@ def open_folder(
     found = find_flat(path, IMAGES) if flat else find(path, IMAGES, least=1 if draws else 2)
     seen = look_at(found.files)
     indices = complete_split(found.labels, found.classes, found.splits, settings)
-    own_size, size, enlarged = size_for({s.facts.size for s in seen}, sizes, settings.image_size)
-    shape = (channels_for([s.facts.grey for s in seen], settings.color), *size)
-    spec = ImageSpec(*shape, target_of(found.classes, shape, targets, settings))
-    sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
-    used = np.concatenate(list(indices.values()))
-    held = len(used) * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE
-    others = [found.files[i] for i in np.setdiff1d(used, sample)] if held else []
-    read = _training_images([found.files[i] for i in sample], others, spec)
-    preprocessing = from_minus_one(fit_preprocessing(spec, read, settings.resize, own_size))
-    if held:
-        splits = _held(found, indices, preprocessing)
-    else:
-        splits = _streamed(found, indices, preprocessing, settings.workers)
+    learned = partial(target_of, found.classes, targets=targets, settings=settings)
+    preprocessing, splits, enlarged = prepared(found, seen, indices, learned, settings, sizes)
+    spec = preprocessing.spec
     fingerprint = fingerprint_of(found.names, [s.digest for s in seen])
     origin = Origin(path.resolve().name, str(path), fingerprint, found.notes)
-    notes = [*_notes(found, seen, indices, spec.channels), enlarged]
-    if draws and own_size is None:
-        notes.append(f"The images have several sizes: the middle of each is drawn at {size[0]}×{size[1]}.")
+    absent = absent_notes(found.labels, found.classes, indices, "no images")
+    notes = [*absent, *image_notes(found, seen, indices, spec.channels), enlarged]
+    if draws and len({s.facts.size for s in seen}) > 1:
+        notes.append(f"The images have several sizes: the middle of each is drawn at {spec.height}×{spec.width}.")
     return assemble(origin, settings, indices, preprocessing, splits, notes)
 
 
 def verify(split: Split, progress: Progress | None = None) -> list[Problem]:
     """Every file of a split that cannot be decoded, with its cause. What is in memory has been decoded already."""
     read = split.images if isinstance(split, DrawnSplit) else split
-    return read.damaged(progress) if isinstance(read, FileSplit) else []
-
-
-def size_for(own: set[Size], sizes: ImageSizes, asked: int | None) -> tuple[Size | None, Size, str | None]:
-    """The one size that images of these sizes have, if there is one; the size that they are brought to; and a sentence,
-    where they are enlarged though nobody asked."""
-    own_size = next(iter(own)) if len(own) == 1 else None
-    stays = own_size if own_size and max(own_size) <= LARGEST_OWN_SIZE else None
-    size = sizes.choose(asked, stays)
-    return own_size, size, sizes.note(stays, size, asked)
-
-
-def channels_for(grey: Sequence[bool], color: str) -> int:
-    """1 for grey, 3 for RGB: what the setting says, else what most are."""
-    return 1 if color == "gray" or (color == "auto" and 2 * sum(grey) > len(grey)) else 3
-
-
-def _training_images(files: Sequence[Path], others: Sequence[Path], spec: ImageSpec) -> Iterator[Tensor]:
-    """uint8 (1, C, h, w) of each file, whole, and no larger than it enters the network.
-
-    Raises DataError that names every file that cannot be decoded; where there is one, `others` are tried too.
-    """
-
-    def whole(file: Path) -> Tensor | Problem:
-        def drawn_at(size: Size) -> Size:
-            return min(size, covering(size, (spec.height, spec.width)))
-
-        try:
-            image = read_image(file, str(file), spec.channels, drawn_at)
-        except DataError as error:
-            return error.problems[0]
-        pixels = as_pixels(resized(image, drawn_at((image.height, image.width))))
-        return torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]
-
-    problems: list[Problem] = []
-    for image in in_threads(whole, files):
-        if isinstance(image, Problem):
-            problems.append(image)
-        else:
-            yield image
-    if problems:
-        problems += [read for read in in_threads(whole, others) if isinstance(read, Problem)]
-        raise unusable(problems, len(files) + len(others))
-
-
-def _held(found: Found[Path], indices: dict[str, Rows], preprocessing: ImagePreprocessing) -> dict[str, Split]:
-    """The splits decoded once, at the size that they enter the network in."""
-    kept = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have left files out
-    files = [found.files[i] for i in kept]
-
-    def fitted(file: Path) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]] | Problem:
-        try:
-            return preprocessing.pixels(file, str(file))
-        except DataError as error:
-            return error.problems[0]
-
-    spec = preprocessing.spec
-    pixels = np.empty((len(files), spec.height, spec.width, spec.channels), np.uint8)
-    problems: list[Problem] = []
-    for i, image in enumerate(in_threads(fitted, files)):
-        if isinstance(image, Problem):
-            problems.append(image)
-        else:
-            pixels[i] = image
-    if problems:
-        raise unusable(problems, len(files))
-
-    def original(i: int) -> Image.Image:
-        return read_image(files[i], str(files[i]))
-
-    return in_memory(
-        torch.from_numpy(pixels).permute(0, 3, 1, 2),  # (n, C, H, W)
-        found.labels[kept],
-        {split: np.searchsorted(kept, rows) for split, rows in indices.items()},
-        preprocessing,
-        [found.names[i] for i in kept],
-        original,
-    )
-
-
-def _streamed(
-    found: Found[Path], indices: dict[str, Rows], preprocessing: ImagePreprocessing, workers: int | None
-) -> dict[str, Split]:
-    """The splits read from their files, anew in every epoch."""
-    return {
-        split: drawn(
-            FileSplit(
-                [found.files[i] for i in rows],
-                torch.from_numpy(found.labels[rows]),
-                preprocessing,
-                [found.names[i] for i in rows],
-                workers,
-            ),
-            preprocessing.spec.target,
-        )
-        for split, rows in indices.items()
-    }
-
-
-def _notes(found: Found[Path], seen: Sequence[Seen], indices: dict[str, Rows], channels: int) -> list[str | None]:
-    notes: list[str | None] = [*absent_notes(found.labels, found.classes, indices, "no images")]
-    moving = [name for name, s in zip(found.names, seen) if s.facts.moving]
-    if moving:
-        notes.append(
-            f"{len(moving):,} files have several frames or pages, and the first is read: {', '.join(moving[:3])}."
-        )
-    coloured = sum(not s.facts.grey for s in seen)
-    if channels == 1 and coloured:
-        notes.append(
-            f"{coloured:,} of {len(seen):,} images are coloured and are read in grey; color=rgb keeps colours."
-        )
-    return [*notes, straddle_note([s.digest for s in seen], indices, found.names.__getitem__, "images")]
+    damaged: Callable[[Progress | None], list[Problem]] | None = getattr(read, "damaged", None)
+    return damaged(progress) if damaged is not None else []

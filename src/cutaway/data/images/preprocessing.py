@@ -135,13 +135,19 @@ class ImagePreprocessing:
             return whole
         return inside(size, self.box) if self.fit == "pad" else covering(size, whole)
 
-    def _fitted(self, image: Image.Image) -> Image.Image:
+    def _fitted(
+        self,
+        image: Image.Image,
+        resample: Image.Resampling = Image.Resampling.BILINEAR,
+        background: tuple[int, ...] = (),
+    ) -> Image.Image:
+        """The image at H × W, on its own background or another."""
         size = (self.spec.height, self.spec.width)
         if self.fit == "stretch":
-            return resized(image, size)
+            return resized(image, size, resample=resample)
         if self.fit == "pad":
-            return pad_to(image, size, self.box, self.background)
-        return crop_to(image, size)
+            return pad_to(image, size, self.box, background or self.background, resample)
+        return crop_to(image, size, resample)
 
 
 def fit_preprocessing(spec: ImageSpec, images: Iterable[Tensor], fit: str, own_size: Size | None) -> ImagePreprocessing:

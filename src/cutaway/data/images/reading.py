@@ -89,14 +89,20 @@ def read_image(
         raise _unusable(name, f"it is damaged, cut short or of an unknown form ({error})") from error
 
 
-def resized(image: Image.Image, size: Size, box: tuple[float, float, float, float] | None = None) -> Image.Image:
-    """The image (or the part of it in `box`: left, top, right, bottom) drawn at `size`, bilinear and antialiased."""
+def resized(
+    image: Image.Image,
+    size: Size,
+    box: tuple[float, float, float, float] | None = None,
+    resample: Image.Resampling = Image.Resampling.BILINEAR,
+) -> Image.Image:
+    """The image (or the part of it in `box`: left, top, right, bottom) drawn at `size`, bilinear and antialiased unless
+    `resample` says another way."""
     if box is None and image.size == size[::-1]:
         return image
-    return image.resize(size[::-1], Image.Resampling.BILINEAR, box=box)
+    return image.resize(size[::-1], resample, box=box)
 
 
-def crop_to(image: Image.Image, size: Size) -> Image.Image:
+def crop_to(image: Image.Image, size: Size, resample: Image.Resampling = Image.Resampling.BILINEAR) -> Image.Image:
     """The largest part around the centre that has the proportions of `size`, drawn at `size`."""
     (width, height), (rows, columns) = image.size, size
     wide = width * rows > height * columns
@@ -105,12 +111,18 @@ def crop_to(image: Image.Image, size: Size) -> Image.Image:
         return image.crop((left, top, left + columns, top + rows))
     aside = (width - height * columns / rows) / 2 if wide else 0.0
     above = 0.0 if wide else max(0.0, (height - width * rows / columns) / 2)  # rounding must not lead outside
-    return resized(image, size, (aside, above, width - aside, height - above))
+    return resized(image, size, (aside, above, width - aside, height - above), resample)
 
 
-def pad_to(image: Image.Image, size: Size, box: Size, background: tuple[int, ...]) -> Image.Image:
+def pad_to(
+    image: Image.Image,
+    size: Size,
+    box: Size,
+    background: tuple[int, ...],
+    resample: Image.Resampling = Image.Resampling.BILINEAR,
+) -> Image.Image:
     """The whole image, drawn as large as it goes into `box`, in the middle of `size`, on the background."""
-    image = resized(image, inside(image.size[::-1], box))
+    image = resized(image, inside(image.size[::-1], box), resample=resample)
     if image.size == size[::-1]:
         return image
     padded = Image.new(image.mode, size[::-1], background[0] if len(background) == 1 else background)

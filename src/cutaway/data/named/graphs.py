@@ -1,4 +1,4 @@
-"""Named sets of graphs: Cora, Zachary's karate club and MUTAG."""
+"""Named sets of graphs: Cora, Zachary's karate club, MUTAG and ESOL."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import numpy as np
 import polars as pl
 
 from ..assembly import Origin
+from ..graphs.molecules import read_molecules
 from ..graphs.opening import graph_dataset
 from ..graphs.planetoid import read_planetoid
 from ..graphs.raw import RawGraphs
-from ..graphs.tu import CLASS, LABEL, read_tu
+from ..graphs.tu import CLASS, EDGE_LABEL, LABEL, read_tu
 from ..sets import DataSet
 from ..splits import split_indices
+from ..tables.forms import Form
 from ..tables.reading import Table
 from .catalogue import NamedSet, Request, at
 from .published import origin_of
+
+ESOL = "delaney-processed.csv"
 
 NAMED = {
     "cora": NamedSet(
@@ -40,6 +44,21 @@ NAMED = {
             ("ind.cora.ally", 47_959, "2b998f5cc7fedc86e7f97ca2498f47a1ffc1462c29e2d578b23bf3f62b6e7d71"),
             ("ind.cora.graph", 59_847, "58f13302f39dde8852dad6fe6d15b89b077b6d7f837626bce671ef80344b383d"),
             ("ind.cora.test.index", 5_000, "297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875"),
+        ),
+    ),
+    "esol": NamedSet(
+        title="ESOL: how well molecules dissolve in water",
+        kind="graph",
+        task="regression",
+        sizes="1 128 molecules of 1 to 55 atoms, with SMILES",
+        licence="MIT where it is fetched from (DeepChem)",
+        citation="J. S. Delaney, ESOL: estimating aqueous solubility directly from molecular structure, Journal of "
+        "Chemical Information and Computer Sciences 44(3), 2004; Z. Wu et al., MoleculeNet, Chemical Science 9, 2018",
+        target="measured log solubility in mols per litre",
+        folder="esol",
+        files=at(
+            "https://raw.githubusercontent.com/deepchem/deepchem/fbe3b911a94a6eb8c84c1a9e7ac67a472c49ea80/datasets/",
+            (ESOL, 96_699, "8c06a76f0c6487d29ab0f903e6a7a7139f189ab3c1178f159c8be8964602f189"),
         ),
     ),
     "karate": NamedSet(
@@ -84,6 +103,7 @@ ATOMS = {
     "label 5": "Cl",
     "label 6": "Br",
 }
+BONDS = {"label 0": "aromatic", "label 1": "single", "label 2": "double", "label 3": "triple"}
 MUTAGENIC = {"-1": "not mutagenic", "1": "mutagenic"}
 LEADERS = (0, 33)  # the instructor and the administrator, between whom the karate club split
 KARATE_VALIDATION = 8 / 32  # of the others
@@ -102,13 +122,26 @@ def open_mutag(request: Request) -> DataSet:
     atom = f"{LABEL} 1"
     atoms = graphs.table.frame[atom].replace(ATOMS).alias("atom")
     classes = graphs.targets.frame[CLASS].replace(MUTAGENIC).alias(CLASS)
+    bonds = None
+    if graphs.edge_table is not None:  # a file that is not needed
+        bonds = Table("", pl.DataFrame([graphs.edge_table.frame[f"{EDGE_LABEL} 1"].replace(BONDS).alias("bond")]))
     graphs = dataclasses.replace(
         graphs,
         table=Table("", pl.DataFrame([atoms])),
+        edge_table=bonds,
         columns=("atom",),
         targets=Table("", pl.DataFrame([classes])),
     )
     return _dataset(request, graphs)
+
+
+def open_esol(request: Request) -> DataSet:
+    """ESOL: log solubility in mol/l of molecules, split at random."""
+    settings = request.settings
+    target, smiles = settings.target or request.named.target, settings.smiles or "smiles"
+    graphs = read_molecules(request.place / ESOL, smiles, Form.of(settings), settings.missing == "drop")
+    settings = dataclasses.replace(settings, target=target, smiles=smiles)
+    return graph_dataset(graphs, origin_of(request), settings)
 
 
 def open_karate(request: Request) -> DataSet:
@@ -145,4 +178,4 @@ def _dataset(request: Request, graphs: RawGraphs) -> DataSet:
     return graph_dataset(graphs, origin_of(request, files=files), request.settings)
 
 
-OPENERS = {"cora": open_cora, "karate": open_karate, "mutag": open_mutag}
+OPENERS = {"cora": open_cora, "esol": open_esol, "karate": open_karate, "mutag": open_mutag}

@@ -186,13 +186,16 @@ def _made_elsewhere(
             "joint_vocab=false is for tokenizers that are fitted here, and that of "
             f"tokenizer={settings.tokenizer} is one for both sides: leave joint_vocab out."
         )
-    if tokenizer.kind == PRETRAINED:
-        target = tokens_of(tokenizer, Path(settings.tokenizer).expanduser())
-    else:
-        target = Tokens(len(tokenizer) + SHIFT, BEGIN, END, 1, lower=tokenizer.lower)
-    target = dataclasses.replace(target, column=column, sentences=sentences)
+    target = dataclasses.replace(target_of(tokenizer, settings), column=column, sentences=sentences)
     note = f"Both sides are cut by the tokenizer of {settings.tokenizer}, which tells {len(tokenizer):,} tokens apart."
     return PairPreprocessing(PairSpec(target.vocab_size, 1, target, True), tokenizer, tokenizer), [note]
+
+
+def target_of(tokenizer: Tokenizer, settings: DataSettings) -> Tokens:
+    """What is written with this tokenizer, which is one that the settings name or was fitted here."""
+    if tokenizer.kind == PRETRAINED:
+        return tokens_of(tokenizer, Path(settings.tokenizer).expanduser())
+    return Tokens(len(tokenizer) + SHIFT, BEGIN, END, 1, lower=tokenizer.lower)
 
 
 def _tokenizer(texts: Sequence[str], cut: Cut, settings: DataSettings, lower: bool, side: str) -> Tokenizer:

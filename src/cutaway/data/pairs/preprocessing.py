@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError, Problem
-from ...spec import PairSpec
+from ...spec import PairSpec, Tokens
 from ..text.tokenizer_files import tokenizer_from_json
 from ..text.tokenizers import PRETRAINED, UNKNOWN, Tokenizer
 from .reading import Pairs, read_lines, read_pairs
@@ -41,6 +41,40 @@ Encoded = tuple[Tensor, Tensor]  # ids one after another (Σ lengths,), lengths 
 
 
 @dataclass(frozen=True)
+class TargetSide:
+    """How what is written becomes ids, and ids words again, whatever it is written of."""
+
+    target: Tokens
+    tokenizer: Tokenizer
+
+    @property
+    def pretrained(self) -> bool:
+        """Whether the tokenizer was made elsewhere and keeps its own ids."""
+        return self.tokenizer.kind == PRETRAINED
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """The ids of texts, each with `end` after it."""
+        if self.pretrained:
+            return _flat([[*ids, self.target.end] for ids in self.tokenizer.encode_many(list(texts))])
+        ids, lengths = _encoded(self.tokenizer, texts)
+        return ended(_moved(ids), lengths)
+
+    def words(self, ids: Iterable[int]) -> str:
+        """The text that these ids stand for; padding, begin and end are left out."""
+        target = self.target
+        if self.pretrained:
+            frame = {target.padding, target.begin, target.end}
+            return self.tokenizer.decode(i for i in ids if i not in frame).strip()
+        shown = (i if i == UNKNOWN else i - SHIFT for i in ids if i == UNKNOWN or i > END)
+        text = self.tokenizer.decode(shown)
+        return joined(text) if target.sentences and self.tokenizer.kind in ("words", "wordpiece") else text
+
+    def size(self) -> int:
+        """How many ids there are, by the tokenizer."""
+        return len(self.tokenizer) + (0 if self.pretrained else SHIFT)
+
+
+@dataclass(frozen=True)
 class PairPreprocessing:
     """How sources and targets become ids, and ids words again."""
 
@@ -49,9 +83,14 @@ class PairPreprocessing:
     target_tokenizer: Tokenizer
 
     @property
+    def written(self) -> TargetSide:
+        """The side of the targets."""
+        return TargetSide(self.spec.target, self.target_tokenizer)
+
+    @property
     def pretrained(self) -> bool:
         """Whether the tokenizer was made elsewhere and keeps its own ids."""
-        return self.target_tokenizer.kind == PRETRAINED
+        return self.written.pretrained
 
     def sources(self, texts: Sequence[str]) -> Encoded:
         """The ids of sources, each at least one: unknown where a text has no token."""
@@ -62,21 +101,11 @@ class PairPreprocessing:
 
     def targets(self, texts: Sequence[str]) -> Encoded:
         """The ids of targets, each with `end` after it."""
-        if self.pretrained:
-            end = self.spec.target.end
-            return _flat([[*ids, end] for ids in self.target_tokenizer.encode_many(list(texts))])
-        ids, lengths = _encoded(self.target_tokenizer, texts)
-        return ended(_moved(ids), lengths)
+        return self.written.encode(texts)
 
     def words(self, ids: Iterable[int]) -> str:
         """The target that these ids stand for; padding, begin and end are left out."""
-        target = self.spec.target
-        if self.pretrained:
-            frame = {target.padding, target.begin, target.end}
-            return self.target_tokenizer.decode(i for i in ids if i not in frame).strip()
-        shown = (i if i == UNKNOWN else i - SHIFT for i in ids if i == UNKNOWN or i > END)
-        text = self.target_tokenizer.decode(shown)
-        return joined(text) if target.sentences and self.target_tokenizer.kind in ("words", "wordpiece") else text
+        return self.written.words(ids)
 
     def examples(self, sources: Sequence[Any]) -> PairsSplit:
         """Sources without targets: each a string, or the path of a text file with a source on each line.
@@ -199,10 +228,8 @@ class PairPreprocessing:
 
     def sizes(self) -> tuple[int, int]:
         """How many ids there are on either side, by the tokenizers."""
-        source, target = len(self.source_tokenizer), len(self.target_tokenizer)
-        if self.pretrained:
-            return source, target
-        return source + SHIFT * self.spec.joint_vocab, target + SHIFT
+        source = len(self.source_tokenizer)
+        return source + (0 if self.pretrained else SHIFT * self.spec.joint_vocab), self.written.size()
 
 
 def ended(ids: Tensor, lengths: Tensor) -> Encoded:

@@ -14,6 +14,7 @@ from ...errors import DataError, Problem, SettingError, UnknownName
 from ..settings import DataSettings
 from ..tables.columns import MOSTLY, ColumnType, decode, explain, infer, meaning, unreadable
 from ..tables.reading import Table
+from .calendar import PARTS, names_of
 from .times import FORMATS, NUMBER, ROW, format_of, moments
 
 
@@ -27,11 +28,23 @@ class Columns:
     past: tuple[str, ...] = ()  # known up to the moment of the forecast
     known: tuple[str, ...] = ()  # known in advance too
     words: dict[str, str] = field(default_factory=dict)  # of a column of two words, those of 1 and 0: yes/no
+    id: str | None = None  # the column that says which of several series a row is of
+    calendar: tuple[str, ...] = ()  # parts of the calendar that the time column gives: hour, weekday, month
 
     @property
     def names(self) -> tuple[str, ...]:
         """All variables, in their order: F of them."""
+        return (*self.given, *names_of(self.calendar))
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Those of them that are columns of the table."""
         return (*self.forecast, *self.past, *self.known)
+
+    @property
+    def ahead(self) -> tuple[str, ...]:
+        """Those of them that are known in advance, the last ones."""
+        return (*self.known, *names_of(self.calendar))
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""
@@ -41,7 +54,16 @@ class Columns:
     def from_json(cls, data: dict[str, Any]) -> Columns:
         """The object that `to_json` wrote. Raises KeyError or TypeError where the document is not one."""
         forecast, past, known = (tuple(data[key]) for key in ("forecast", "past", "known"))
-        return cls(data["time"], data["written"], forecast, past, known, dict(data["words"]))
+        return cls(
+            data["time"],
+            data["written"],
+            forecast,
+            past,
+            known,
+            dict(data["words"]),
+            data.get("id"),
+            tuple(data.get("calendar", ())),
+        )
 
 
 def choose_columns(table: Table, settings: DataSettings) -> Columns:
@@ -53,10 +75,18 @@ def choose_columns(table: Table, settings: DataSettings) -> Columns:
     if not settings.forecast:
         raise SettingError(f"{table.title} is to be forecast, and no column is named: give forecast=COLUMN.")
     roles = {"forecast": settings.forecast, "known_future": settings.known_future, "ignore": settings.ignore}
-    roles["time"] = (settings.time,) if settings.time else ()
+    roles |= {name: (column,) for name, column in (("time", settings.time), ("id", settings.id)) if column}
     _check_roles(table, roles)
-    left = [c for c in table.columns if c not in settings.ignore]
+    left = [c for c in table.columns if c not in (*settings.ignore, settings.id)]
     time, written = _time(table, settings, left)
+    for part in settings.calendar:
+        if part not in PARTS:
+            raise UnknownName("part of the calendar", part, PARTS)
+    if settings.calendar and written in (NUMBER, ROW):
+        raise SettingError(
+            f"calendar={','.join(settings.calendar)} is told from times, and {table.title} has no column of dates: "
+            "name one with time=COLUMN, or leave it out."
+        )
     past = tuple(c for c in left if c not in (*settings.forecast, *settings.known_future, time))
     words: dict[str, str] = {}
     odd: list[Problem] = []
@@ -76,7 +106,7 @@ def choose_columns(table: Table, settings: DataSettings) -> Columns:
             "Leave them out with ignore=COLUMN, write them as numbers (Monday as 1, Tuesday as 2, …), or name the "
             "column of times with time=COLUMN.",
         )
-    return Columns(time, written, settings.forecast, past, settings.known_future, words)
+    return Columns(time, written, settings.forecast, past, settings.known_future, words, settings.id, settings.calendar)
 
 
 def read_numbers(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
@@ -84,15 +114,15 @@ def read_numbers(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
 
     Raises DataError, naming each cell that is no number, or the columns that the table has not.
     """
-    absent = [c for c in (*columns.names, columns.time) if c is not None and c not in table.columns]
+    absent = [c for c in (*columns.given, columns.time) if c is not None and c not in table.columns]
     if absent:
         raise DataError(
             f"{table.title} has no column {', '.join(map(repr, absent))}. It has: {', '.join(table.columns)}.",
             fix="A file to be forecast has the columns that the model was trained with, by the same names.",
         )
     problems: list[tuple[int, Problem]] = []
-    values = np.empty((len(table), len(columns.names)))
-    for k, column in enumerate(columns.names):
+    values = np.empty((len(table), len(columns.given)))
+    for k, column in enumerate(columns.given):
         kind = _type(columns, column)
         cells = meaning(table.frame[column])
         values[:, k] = decode(cells, kind)

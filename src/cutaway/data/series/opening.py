@@ -11,15 +11,17 @@ import polars as pl
 
 from ...errors import SettingError
 from ..assembly import Origin, assemble
+from ..kinds import reject_changed
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import Rows
+from ..splits import Rows, fractions_left
 from ..tables.columns import meaning
 from ..tables.forms import Form
 from ..tables.reading import Table, counted, read_table
 from .columns import Columns, choose_columns
 from .preprocessing import ForecastPreprocessing
 from .reading import Series, read_series
+from .several import Cut, long_enough, read_several
 from .times import NUMBER, WITH_OFFSET
 from .windows import covered, split_by_time
 
@@ -43,6 +45,11 @@ def series_dataset(
     Raises as `open_series`.
     """
     columns = choose_columns(table, settings)
+    if columns.ahead and settings.mixup:
+        raise SettingError("mixup blends what was measured, and not what is known in advance: leave out one of them.")
+    if columns.id:
+        return _several_dataset(table, columns, origin, settings)
+    reject_changed(settings, ("missing",), "is for several series, which id=COLUMN names")
     series = read_series(table, columns, settings.gaps)
     horizon = settings.horizon or HORIZON
     history = settings.lookback or HISTORIES * horizon
@@ -59,8 +66,6 @@ def series_dataset(
         series, training_time, history, horizon, season if repeats else 1, settings.gaps
     )
     preprocessing = replace(preprocessing, written=table.form.kept())
-    if columns.known and settings.mixup:
-        raise SettingError("mixup blends what was measured, and not what is known in advance: leave out one of them.")
     notes = [
         *table.notes,
         *series.notes,
@@ -71,6 +76,50 @@ def series_dataset(
     return assemble(origin, settings, starts, preprocessing, splits, notes, _described(table, columns))
 
 
+def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: DataSettings) -> DataSet:
+    """Several series, each split by time and scaled by itself. Raises as `open_series`."""
+    found = read_several(table, columns, settings.gaps)
+    horizon = settings.horizon or HORIZON
+    history = settings.lookback or HISTORIES * horizon
+    needed = history + horizon * (1 + sum(fraction > 0 for fraction in fractions_left(settings)))
+    found, left_out = long_enough(found, needed, table.title, settings.missing)
+    each = [split_by_time(series, history, horizon, replace(settings, max_samples=None)) for series in found]
+    training_time = [covered(own["train"], history, horizon) for own in each]
+    shortest = min(map(len, training_time)) // 2
+    season = settings.season_length or found[0].clock.step.season
+    if season > shortest and settings.season_length:
+        raise SettingError(
+            f"season_length={season} is more than half of the training time of some series, {2 * shortest:,} steps: "
+            "nothing is seen to repeat itself there."
+        )
+    preprocessing = ForecastPreprocessing.fitted_to_each(
+        found, training_time, history, horizon, season if season <= shortest else 1, settings.gaps
+    )
+    preprocessing = replace(preprocessing, written=table.form.kept())
+    cuts = {split: Cut.of(found, [own[split] for own in each]) for split in each[0]}
+    cuts["train"] = cuts["train"].last(settings.max_samples)
+    clock, season = found[0].clock, preprocessing.horizon.season_length
+    repeats = "the last value" if season == 1 else f"the last {season} steps"
+    windows = [f"{split} {counted(len(cut.starts), 'window')}" for split, cut in cuts.items()]
+    notes = [
+        *table.notes,
+        f"{len(found):,} series, named by column {columns.id}, of {min(map(len, found)):,} to {max(map(len, found)):,} "
+        f"steps, one every {clock.step.words}. Forecast: {', '.join(columns.forecast)}."
+        + (f" Seen up to the forecast as well: {', '.join(columns.past)}." if columns.past else "")
+        + (f" Known in advance: {', '.join(columns.ahead)}." if columns.ahead else ""),
+        f"A window is {history:,} steps of one series, and the {horizon:,} steps after them to forecast. For "
+        f"comparison, a forecast repeats {repeats} of its series.",
+        f"Each series is split by its own time, its last steps are the test: {'; '.join(windows)}. Each is "
+        "standardised by mean and standard deviation of its own training time, and metrics are in such deviations"
+        + ("; what is known in advance has one scale." if columns.ahead else "."),
+        *left_out,
+        *(note for series in found for note in series.notes),
+    ]
+    splits = preprocessing.splits(found, cuts)
+    places = {split: cut.places for split, cut in cuts.items()}
+    return assemble(origin, settings, places, preprocessing, splits, notes, _described(table, columns))
+
+
 def _about_columns(table: Table, series: Series) -> list[str]:
     """What each column is taken for, and the step between rows."""
     columns, clock = series.columns, series.clock
@@ -78,8 +127,8 @@ def _about_columns(table: Table, series: Series) -> list[str]:
     said = [f"Forecast: {', '.join(columns.forecast)}."]
     if columns.past:
         said.append(f"Seen up to the forecast as well: {', '.join(columns.past)}.")
-    if columns.known:
-        said.append(f"Known in advance: {', '.join(columns.known)}.")
+    if columns.ahead:
+        said.append(f"Known in advance: {', '.join(columns.ahead)}.")
     said.append(
         f"Time: {time}, {clock.label(0)} to {clock.label(series.length - 1)}, one row every {clock.step.words}."
         + (" Times are those of UTC." if columns.written == WITH_OFFSET else "")
@@ -138,6 +187,8 @@ def _described(table: Table, columns: Columns) -> list[dict[str, str]]:
     roles |= dict.fromkeys(columns.past, "seen up to the forecast") | dict.fromkeys(columns.known, "known in advance")
     if columns.time is not None:
         roles[columns.time] = "time"
+    if columns.id is not None:
+        roles[columns.id] = "id of the series"
     described = []
     for name in table.columns:
         cells = meaning(table.frame[name])
@@ -147,6 +198,8 @@ def _described(table: Table, columns: Columns) -> list[dict[str, str]]:
             kind = "number" if columns.written == NUMBER else "date"
         elif name in columns.words:
             kind = "yes/no"
+        elif name == columns.id:
+            kind = "category"
         example = ", ".join(present.head(1))
         if kind == "number" and name in roles:
             values = present.cast(pl.Float64, strict=False).drop_nulls().to_numpy()

@@ -6,7 +6,7 @@ z = (y − mean) / std,  y one variable over time; mean and standard deviation o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,15 @@ import torch
 from torch import Tensor
 
 from ... import spec as specs
-from ...errors import DataError, Problem
+from ...errors import DataError, Problem, listed
 from ...settings import as_now
 from ...spec import Horizon, SeriesSpec
 from ..splits import Rows
 from ..tables.forms import KEPT, Form
 from ..tables.reading import TABLE_SUFFIXES, counted, read_table
 from .columns import Columns
-from .reading import Series, Values, read_series
+from .reading import Series, Values, with_steps_ahead
+from .several import Cut, Scale, Several, read_several, scale_of
 from .times import Step
 from .windows import WindowSplit, window_starts
 
@@ -39,6 +40,7 @@ class ForecastPreprocessing:
     step: Step
     gaps: str = "error"  # what is done about missing steps and values: error or fill
     written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
+    scales: Mapping[str, Scale] = field(default_factory=dict)  # of several series, by name: those of each
 
     @classmethod
     def fitted(
@@ -53,9 +55,7 @@ class ForecastPreprocessing:
                 f"Column {', '.join(map(repr, empty))} of {series.name} has no value in the training time.",
                 fix="Leave it out with ignore=COLUMN, or give a longer series.",
             )
-        mean, std = np.nanmean(values, 0), np.nanstd(values, 0)
-        # What is constant has a standard deviation of 0, or of what rounding leaves: it is moved to 0 and not scaled.
-        std = np.where(std > 1e-12 * np.abs(mean), std, 1.0)
+        mean, std = scale_of(values)
         count = len(columns.forecast)
         target = Horizon(
             horizon,
@@ -65,8 +65,38 @@ class ForecastPreprocessing:
             season,
             _naive_errors(values[:, :count] / std[:count], season),
         )
-        spec = SeriesSpec(history, len(columns.names), target, known_future=len(columns.known))
+        spec = SeriesSpec(history, len(columns.names), target, known_future=len(columns.ahead))
         return cls(spec, columns, tuple(mean.tolist()), tuple(std.tolist()), series.clock.step, gaps)
+
+    @classmethod
+    def fitted_to_each(
+        cls,
+        found: Sequence[Series],
+        rows: Sequence[npt.NDArray[np.int64]],
+        history: int,
+        horizon: int,
+        season: int,
+        gaps: str,
+    ) -> ForecastPreprocessing:
+        """Fit it on these steps of several series, each by itself; what is known in advance has one scale."""
+        each = [cls.fitted(series, own, history, horizon, season, gaps) for series, own in zip(found, rows)]
+        own = len(found[0].columns.names) - len(found[0].columns.ahead)
+        together = [np.where(s.observed[r, own:], s.values[r, own:], np.nan) for s, r in zip(found, rows)]
+        known_mean, known_std = (tuple(part.tolist()) for part in scale_of(np.concatenate(together)))
+        scales = {
+            series.own: (one.mean[:own] + known_mean, one.std[:own] + known_std) for series, one in zip(found, each)
+        }
+        first, columns = each[0], len(found[0].columns.forecast)
+        naive = [one.horizon.naive for one in each if one.horizon.naive]
+        target = replace(
+            first.horizon,
+            mean=(0.0,) * columns,
+            scale=(1.0,) * columns,
+            naive=tuple(np.mean(naive, 0).tolist()) if naive else (),
+            series=tuple(scales),
+        )
+        spec = replace(first.spec, target=target)
+        return replace(first, spec=spec, mean=(0.0,) * own + known_mean, std=(1.0,) * own + known_std, scales=scales)
 
     @property
     def horizon(self) -> Horizon:
@@ -74,20 +104,33 @@ class ForecastPreprocessing:
         assert isinstance(self.spec.target, Horizon)
         return self.spec.target
 
-    def prepare(self, values: Values) -> Tensor:
-        """Variables (T, F) to float32 of the same shape: mean 0 and standard deviation 1 in the training time."""
-        return torch.from_numpy((values - np.array(self.mean)) / np.array(self.std)).float()
+    def prepare(self, values: Values, scale: Scale | None = None) -> Tensor:
+        """Variables (T, F) to float32 of the same shape: mean 0 and standard deviation 1 in the training time, or by
+        the `scale` of one of several series."""
+        mean, std = scale or (self.mean, self.std)
+        return torch.from_numpy((values - np.array(mean)) / np.array(std)).float()
 
-    def splits(self, series: Series, starts: Mapping[str, Rows], notes: Sequence[str] = ()) -> dict[str, WindowSplit]:
-        """The windows of a series that begin their forecasts at these steps, by split; all are cut from one tensor."""
-        values = self.prepare(series.values)  # (T, F)
+    def splits(
+        self, series: Series | Sequence[Series], starts: Mapping[str, Rows | Cut], notes: Sequence[str] = ()
+    ) -> dict[str, WindowSplit]:
+        """The windows of a series that begin their forecasts at these steps, or cuts of several, by split; all are cut
+        from one tensor."""
+        found = [series] if isinstance(series, Series) else series
+        scales = [self._scale(one) for one in found]
+        values = torch.cat([self.prepare(one.values, scale) for one, scale in zip(found, scales)])  # (T, F)
         count = len(self.columns.forecast)
         targets = values[:, :count].clone()
-        targets[torch.from_numpy(~series.observed[:, :count])] = torch.nan
-        return {split: self._as_split(series, values, targets, chosen, notes) for split, chosen in starts.items()}
+        targets[torch.from_numpy(np.concatenate([~one.observed[:, :count] for one in found]))] = torch.nan
+        return {
+            split: self._as_split(
+                chosen if isinstance(chosen, Cut) else Cut(found, np.zeros_like(chosen), chosen), values, targets, notes
+            )
+            for split, chosen in starts.items()
+        }
 
     def examples(self, sources: Sequence[Any]) -> WindowSplit:
-        """One window for each file, without targets: the steps after its last one are to be forecast.
+        """One window for each file, or for each series of it, without targets: the steps after its last one are to be
+        forecast.
 
         Where columns are known in advance, rows at the end of the file that hold nothing in the columns to forecast
         are those steps. Raises DataError where a file has too few rows, other columns, or another step.
@@ -96,20 +139,27 @@ class ForecastPreprocessing:
         starts: list[int] = []
         labels: list[str] = []
         notes: list[str] = []
+        kept: list[Series] = []
         offset = 0
         for source in sources:
-            series = self._read(source)
-            self._reject_short(series)
-            # Only what a forecast sees is kept, so that long files cost no memory.
-            begin = series.length - self.spec.steps
-            seen = series.values[begin : series.length + (self.horizon.steps if self.columns.known else 0)]
-            values.append(self.prepare(seen))
-            starts.append(offset + self.spec.steps)
-            offset += len(seen)
-            labels.append(f"{series.name}, from {series.clock.label(series.length)}")
-            notes += series.notes
+            found = self._read(source)
+            notes += self._about_new(found)
+            for series in found:
+                if self.columns.ahead and not self.columns.known:
+                    series = with_steps_ahead(series, self.horizon.steps)
+                self._reject_short(series)
+                # Only what a forecast sees is kept, so that long files cost no memory.
+                begin = series.length - self.spec.steps
+                seen = series.values[begin : series.length + (self.horizon.steps if self.columns.ahead else 0)]
+                values.append(self.prepare(seen, self._scale(series)))
+                starts.append(offset + self.spec.steps)
+                offset += len(seen)
+                labels.append(f"{series.name}, from {series.clock.label(series.length)}")
+                notes += series.notes
+                kept.append(series)
         if not values:
             raise DataError("No series was given.")
+        begins = np.array(starts) - self.spec.steps
         return WindowSplit(
             torch.cat(values),
             None,
@@ -119,20 +169,25 @@ class ForecastPreprocessing:
             self.spec.known_future,
             name=labels.__getitem__,
             notes=notes,
+            several=self._several(kept, np.arange(len(kept)), begins),
         )
 
     def labelled(self, source: str | Path) -> WindowSplit:
         """Every window of another file, with targets. Raises DataError as `examples` does."""
-        series = self._read(source)
-        starts = window_starts(series, self.spec.steps, self.horizon.steps)
-        if not len(starts):
+        found = self._read(source)
+        starts = [window_starts(series, self.spec.steps, self.horizon.steps) for series in found]
+        if not any(len(own) for own in starts):
+            longest = max(found, key=len)
             needed = self.spec.steps + self.horizon.steps
             raise DataError(
-                f"{series.name} has {counted(series.length, 'step')}, and {needed:,} are needed: a history of "
+                f"{longest.name} has {counted(longest.length, 'step')}, and {needed:,} are needed: a history of "
                 f"{self.spec.steps:,} and a horizon of {self.horizon.steps:,}, measured in full where they meet.",
                 fix="Give a longer series.",
             )
-        return self.splits(series, {"": starts}, series.notes)[""]
+        notes = [note for series in found for note in series.notes] + self._about_new(found)
+        if empty := [series.own for series, own in zip(found, starts) if not len(own)]:
+            notes.append(f"Without a window, as they are too short: {listed(empty, 'and')}.")
+        return self.splits(found, {"": Cut.of(found, starts)}, notes)[""]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""
@@ -146,6 +201,7 @@ class ForecastPreprocessing:
             "step": asdict(self.step),
             "gaps": self.gaps,
             "read": self.written.to_json(),
+            "scales": {name: {"mean": list(mean), "std": list(std)} for name, (mean, std) in self.scales.items()},
         }
 
     @classmethod
@@ -154,9 +210,42 @@ class ForecastPreprocessing:
         spec = specs.read_as(data["spec"], SeriesSpec, Horizon)
         columns, step = Columns.from_json(data["columns"]), Step(**data["step"])
         written = Form.from_json(data.get("read"))
-        return cls(spec, columns, tuple(data["mean"]), tuple(data["std"]), step, as_now(data)["gaps"], written)
+        scales = {name: (tuple(one["mean"]), tuple(one["std"])) for name, one in data.get("scales", {}).items()}
+        return cls(spec, columns, tuple(data["mean"]), tuple(data["std"]), step, as_now(data)["gaps"], written, scales)
 
-    def _read(self, source: Any) -> Series:
+    def _scale(self, series: Series) -> Scale:
+        """The mean and the standard deviation of each variable of a series: those of its training time. One of several
+        that training did not know has those of what is given of it."""
+        if not self.columns.id:
+            return self.mean, self.std
+        if series.own in self.scales:
+            return self.scales[series.own]
+        own = len(self.columns.names) - len(self.columns.ahead)
+        mean, std = scale_of(series.values[: series.length, :own])
+        return tuple(mean.tolist()) + self.mean[own:], tuple(std.tolist()) + self.std[own:]
+
+    def _about_new(self, found: Sequence[Series]) -> list[str]:
+        """A sentence on the series that training did not know, where there are some."""
+        new = [series.own for series in found if self.columns.id and series.own not in self.scales]
+        if not new:
+            return []
+        return [
+            f"Not among the series of training, and standardised by what is given of them: {listed(new[:9], 'and')}"
+            + (f" and {len(new) - 9:,} more." if len(new) > 9 else ".")
+        ]
+
+    def _several(
+        self, found: Sequence[Series], which: npt.NDArray[np.int64], begins: npt.NDArray[np.int64]
+    ) -> Several | None:
+        """Which series each window is of, where the file holds several."""
+        if not self.columns.id:
+            return None
+        scales = torch.tensor([self._scale(series) for series in found], dtype=torch.float64)  # (S, 2, F)
+        mean, std = scales[..., : len(self.columns.forecast)].unbind(1)
+        names = tuple(series.own for series in found)
+        return Several(names, torch.from_numpy(which), torch.from_numpy(begins), mean, std)
+
+    def _read(self, source: Any) -> list[Series]:
         if not isinstance(source, str | Path):
             raise DataError(
                 f"A forecast is made from a file of the series so far, not from {type(source).__name__}.",
@@ -168,7 +257,7 @@ class ForecastPreprocessing:
                 f"{path} is no table: those end in {', '.join(TABLE_SUFFIXES)}.",
                 fix="Give the series so far, with the columns that the model was trained with.",
             )
-        return read_series(read_table(path, self.written), self.columns, self.gaps, self.step)
+        return read_several(read_table(path, self.written), self.columns, self.gaps, self.step)
 
     def _reject_short(self, series: Series) -> None:
         """Raise DataError where the file has too few steps to be seen, or too few of the future."""
@@ -186,7 +275,7 @@ class ForecastPreprocessing:
                 f"{', '.join(self.columns.known)} must be known for every step of it.",
                 fix="Add rows at the end with their time and these columns, and leave the others empty.",
             )
-        last = series.observed[series.length - 1, : len(self.columns.names) - len(self.columns.known)]
+        last = series.observed[series.length - 1, : len(self.columns.names) - len(self.columns.ahead)]
         if not last.all():
             absent = [c for c, there in zip(self.columns.names, last) if not there]
             where = f"{series.name}, {series.clock.label(series.length - 1)}"
@@ -196,24 +285,23 @@ class ForecastPreprocessing:
                 "A forecast begins right after a step at which everything was measured.",
             )
 
-    def _as_split(
-        self, series: Series, values: Tensor, targets: Tensor, starts: Rows, notes: Sequence[str]
-    ) -> WindowSplit:
+    def _as_split(self, cut: Cut, values: Tensor, targets: Tensor, notes: Sequence[str]) -> WindowSplit:
         def row(i: int) -> dict[str, str]:
-            start = int(starts[i])
+            series, start = cut.all_of_them[int(cut.which[i])], int(cut.starts[i])
             before = {f"{c} before": f"{v:.6g}" for c, v in zip(self.columns.forecast, series.values[start - 1])}
             return {"seen from": series.clock.label(start - self.spec.steps), **before}
 
         return WindowSplit(
             values,
             targets,
-            torch.from_numpy(starts),
+            torch.from_numpy(cut.places),
             self.spec.steps,
             self.horizon.steps,
             self.spec.known_future,
-            name=lambda i: f"from {series.clock.label(int(starts[i]))}",
+            name=cut.label,
             row=row,
             notes=notes,
+            several=self._several(cut.all_of_them, cut.which, cut.begins),
         )
 
 

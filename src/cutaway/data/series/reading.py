@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ...errors import DataError, Problem
 from ..tables.reading import Table, counted
+from .calendar import circles
 from .columns import Columns, read_moments, read_numbers
 from .times import NUMBER, Clock, Positions, Step, step_of
 
@@ -31,13 +32,14 @@ class Series:
     observed: npt.NDArray[np.bool_]  # (T, F) False where a value was filled in
     length: int  # steps up to the last one measured; those after it hold only what is known in advance
     notes: tuple[str, ...] = ()
+    own: str = ""  # its name among several series of the file
 
     def __len__(self) -> int:
         return self.length
 
 
-def read_series(table: Table, columns: Columns, gaps: str, step: Step | None = None) -> Series:
-    """The series in a table, and, where `step` is given, one with that step.
+def read_series(table: Table, columns: Columns, gaps: str, step: Step | None = None, name: str = "") -> Series:
+    """The series in a table, `name` its name among several, and, where `step` is given, one with that step.
 
     Raises DataError, naming every line, for cells that are no numbers, times that are repeated, unsorted or between two
     steps; and for missing steps and values, unless `gaps` is fill.
@@ -59,11 +61,29 @@ def read_series(table: Table, columns: Columns, gaps: str, step: Step | None = N
     clock = Clock(float(times[0]), own, columns.written)
     positions, astray = own.positions(times)
     _reject_astray(table, columns, times, astray, clock)
-    series = Series(table.name, columns, clock, numbers, ~np.isnan(numbers), _measured(numbers, columns))
+    series = Series(table.name, columns, clock, numbers, ~np.isnan(numbers), _measured(numbers, columns), own=name)
     if gaps == "error":
         _reject_gaps(table, series, positions)
+        return _with_calendar(series)
+    return _with_calendar(_filled(table, series, positions))
+
+
+def with_steps_ahead(series: Series, count: int) -> Series:
+    """The series with so many steps to come, of which the calendar is all that is known."""
+    missing = np.full((count, len(series.columns.given)), np.nan)
+    steps = np.arange(series.length, series.length + count)
+    ahead = np.hstack([missing, circles(series.clock, steps, series.columns.calendar)])
+    values = np.concatenate([series.values[: series.length], ahead])
+    return replace(series, values=values, observed=~np.isnan(values))
+
+
+def _with_calendar(series: Series) -> Series:
+    """The series with the parts of the calendar that are asked for as its last variables, known at every step."""
+    if not series.columns.calendar:
         return series
-    return _filled(table, series, positions)
+    waves = circles(series.clock, np.arange(len(series.values)), series.columns.calendar)
+    there = np.ones(waves.shape, bool)
+    return replace(series, values=np.hstack([series.values, waves]), observed=np.hstack([series.observed, there]))
 
 
 def _measured(numbers: Values, columns: Columns) -> int:
@@ -112,7 +132,7 @@ def _reject_unsorted(table: Table, columns: Columns, times: Values) -> None:
         problems,
         "Sort the rows by time, and keep one for each time."
         + (
-            " A file that holds several series, one below another, is to be cut into files."
+            " Where the file holds several series, one below another, say which column names them: id=COLUMN."
             if repeated > len(times) // 3
             else ""
         ),
@@ -135,7 +155,7 @@ def _reject_astray(table: Table, columns: Columns, times: Values, astray: npt.ND
 
 def _reject_gaps(table: Table, series: Series, positions: Positions) -> None:
     """Raise DataError, naming each place, where steps or values are missing."""
-    clock, names = series.clock, series.columns.names
+    clock, names = series.clock, series.columns.given
     problems = []
     for i in (np.flatnonzero(np.diff(positions) > 1) + 1).tolist():
         before, here = int(positions[i - 1]), int(positions[i])
@@ -151,7 +171,7 @@ def _reject_gaps(table: Table, series: Series, positions: Positions) -> None:
 def _missing(series: Series) -> npt.NDArray[np.bool_]:
     """True (T, F) where a value is missing that should be there: in the future those known in advance alone."""
     missing = ~series.observed
-    missing[series.length :, : len(series.columns.names) - len(series.columns.known)] = False
+    missing[series.length :, : len(series.columns.given) - len(series.columns.known)] = False
     return missing
 
 
@@ -177,7 +197,7 @@ def _filled(table: Table, series: Series, positions: Positions) -> Series:
     problems = []
     values = np.full((steps, variables), np.nan)
     observed = np.zeros((steps, variables), bool)
-    for k, name in enumerate(series.columns.names):
+    for k, name in enumerate(series.columns.given):
         known = name in series.columns.known
         rows = len(positions) if known else series.length
         end = steps if known else length

@@ -18,6 +18,7 @@ from ..sets import Batch, Split
 from ..settings import DataSettings
 from ..splits import SPLITS, Rows, fractions_left
 from .reading import Series
+from .several import Several
 
 
 class WindowSplit(Split):
@@ -37,13 +38,15 @@ class WindowSplit(Split):
         name: Callable[[int], str] = str,
         row: Callable[[int], dict[str, str] | None] = lambda i: None,
         notes: Sequence[str] = (),
+        several: Several | None = None,
     ) -> None:
         """`values` (T, F), the last `known` variables known in advance; `targets` (T, C), NaN where nothing was
         measured, or None; `starts` (n,) in the order of time. `name` and `row` are given the number of a window;
-        `notes` are sentences on these windows that a person should read."""
+        `notes` are sentences on these windows that a person should read. `several` says which series each is of, where
+        `values` hold several, one after another."""
         self.values, self.targets, self.starts = values, targets, starts
         self.history, self.horizon, self.known = history, horizon, known
-        self.notes = list(notes)
+        self.notes, self.several = list(notes), several
         self._given: Tensor | None = None  # targets in place of those of the series
         self._name, self._row = name, row
 
@@ -61,7 +64,7 @@ class WindowSplit(Split):
         if self.targets is None:
             return None
         first, last = int(self.starts[0]), int(self.starts[-1])
-        if last - first + 1 == len(self):
+        if last - first + 1 == len(self) and self.several is None:
             ahead = self.targets[first : last + self.horizon].unfold(0, self.horizon, 1)  # (n, C, H)
             return ahead.transpose(1, 2).flatten(1)  # (n, H·C)
         return self._ahead(self.targets, self.starts).flatten(1)
@@ -84,6 +87,16 @@ class WindowSplit(Split):
             else:
                 target = self._ahead(self.targets, starts).flatten(1)  # (N, H, C) to (N, H·C)
             yield Batch(inputs, target)
+
+    def in_units(self, standardised: Tensor, index: Tensor | slice = slice(None)) -> Tensor:
+        """Outputs or targets (N, H·C) of these windows on the scale of the spec's target: of several series, which have
+        scales of their own, in the columns' units."""
+        return self.several.in_units(standardised, index) if self.several else standardised
+
+    @property
+    def seen_before(self) -> Tensor:
+        """The steps of its own series before each window's forecast, (n,)."""
+        return self.starts - self.several.begins[self.several.which] if self.several else self.starts
 
     def name(self, i: int) -> str:
         """The time at which the forecast begins."""
@@ -108,7 +121,7 @@ def window_starts(series: Series, history: int, horizon: int, begin: int = 0, en
     starts = np.arange(max(begin, history), end - horizon + 1)
     if not len(starts):
         return starts
-    measured = series.observed[:, : len(series.columns.names) - len(series.columns.known)]
+    measured = series.observed[:, : len(series.columns.names) - len(series.columns.ahead)]
     count = np.concatenate([[0], series.observed[:, : len(series.columns.forecast)].any(1).cumsum()])
     return starts[measured[starts - 1].all(1) & (count[starts + horizon] > count[starts])]
 

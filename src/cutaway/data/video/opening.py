@@ -13,7 +13,7 @@ from torch import Tensor
 from ...spec import ANY_SIZE, Classes, ImageSizes, ImageSpec, VideoSpec
 from ..assembly import Origin, assemble
 from ..folders import NAMED_AT_MOST, VIDEOS, Found, absent_notes, find, fingerprint_of
-from ..images.opening import MEBIBYTE, channels_for, size_for
+from ..images.prepared import MEBIBYTE, channels_for, size_for
 from ..images.preprocessing import fit_preprocessing
 from ..images.reading import Pixels, Size, as_pixels, covering, resized
 from ..sets import DataSet
@@ -31,8 +31,15 @@ def open_videos(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE
     return video_dataset(find(path, VIDEOS), path.resolve().name, str(path), settings, sizes)
 
 
-def video_dataset(found: Found[Video], name: str, source: str, settings: DataSettings, sizes: ImageSizes) -> DataSet:
-    """Video files, folders of frames or arrays.
+def video_dataset(
+    found: Found[Video],
+    name: str,
+    source: str,
+    settings: DataSettings,
+    sizes: ImageSizes,
+    groups: Rows | None = None,
+) -> DataSet:
+    """Video files, folders of frames or arrays; those of one of `groups`, one for each, stay in one split.
 
     Frames are brought to a size that the model takes (`sizes`): their own, where all videos have one of at most 512
     pixels. They are held in memory as bytes where that takes no more than settings.memory, and are read anew in every
@@ -40,7 +47,7 @@ def video_dataset(found: Found[Video], name: str, source: str, settings: DataSet
     """
     videos, names, labels = found.files, found.names, found.labels
     looks = look_at_all(videos, settings.workers)
-    indices = complete_split(labels, found.classes, found.splits, settings)
+    indices = complete_split(labels, found.classes, found.splits, settings, groups)
     own_size, (height, width), enlarged = size_for({look.size for look in looks}, sizes, settings.image_size)
     channels, target = channels_for([look.grey for look in looks], settings.color), Classes(found.classes)
     counts = [look.frames for look in looks]

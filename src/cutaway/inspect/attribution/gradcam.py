@@ -21,8 +21,7 @@ from ...errors import ModelError, UnknownName
 from .asking import Ask, Found
 from .entry import Entry
 
-KINDS = {"image": 4, "video": 4, "series": 3}  # axes of a map, (N, C, …)
-ENLARGED = {4: "bilinear", 3: "linear"}
+KINDS = {"image": (4,), "video": (4, 5), "series": (3,)}  # axes of a map, (N, C, …); of a video of frames, or over time
 
 
 def grad_cam(entry: Entry, ask: Ask) -> Found:
@@ -42,7 +41,7 @@ def grad_cam(entry: Entry, ask: Ask) -> Found:
     found = LayerGradCam(entry.score, layer).attribute(
         z, additional_forward_args=entry.rows, relu_attributions=True, attr_dim_summation=True
     )
-    small = found.detach()  # (M, 1, …), M examples, or frames
+    small = found.detach()  # (M, 1, …), M examples, or frames; (N, 1, T', H', W') of maps over time
     values = _enlarged(small, entry)
     return Found(values, values.flatten(1).sum(1), based=False, layer=name)
 
@@ -52,18 +51,21 @@ def _enlarged(small: Tensor, entry: Entry) -> Tensor:
         wide = F.interpolate(small, size=entry.z.shape[1], mode="linear", align_corners=False)[:, 0]
         return wide[..., None].expand_as(entry.z).clone()  # (N, T, F)
     size = tuple(entry.z.shape[-2:])
+    if small.ndim == 5:
+        whole = (entry.z.shape[1], *size)
+        return F.interpolate(small, size=whole, mode="trilinear", align_corners=False)[:, 0]  # (N, T, H, W)
     wide = F.interpolate(small, size=size, mode="bilinear", align_corners=False)[:, 0]  # (M, H, W)
     return wide.reshape(*entry.z.shape[: entry.z.ndim - 3], *size)
 
 
 def maps(entry: Entry) -> dict[str, tuple[int, ...]]:
     """The modules whose outputs are maps of more than one place, with their shapes, in the order in which they ran."""
-    axes = KINDS.get(entry.kind, 0)
+    axes = KINDS.get(entry.kind, ())
     found: dict[str, tuple[int, ...]] = {}
 
     def watch(name: str) -> Any:
         def hook(module: nn.Module, args: Any, output: Any) -> None:
-            if isinstance(output, Tensor) and output.ndim == axes and output[0, 0].numel() > 1:
+            if isinstance(output, Tensor) and output.ndim in axes and output[0, 0].numel() > 1:
                 found.pop(name, None)
                 found[name] = tuple(output.shape)
 
@@ -102,7 +104,7 @@ def _cuts(conv: nn.Module) -> bool:
 def _convolves(modules: dict[str, nn.Module], name: str) -> bool:
     """Whether the map is that of a convolution, or of what stands after one: not that of a recurrence or attention."""
     module = modules[name]
-    return not isinstance(module, nn.RNNBase | nn.LayerNorm | nn.Linear | nn.AdaptiveAvgPool2d)
+    return not isinstance(module, nn.RNNBase | nn.LayerNorm | nn.Linear | nn.AdaptiveAvgPool2d | nn.AdaptiveAvgPool3d)
 
 
 def _reject_flat(entry: Entry, name: str) -> None:

@@ -92,6 +92,7 @@ def edges(entry: Entry, ask: Ask) -> Found:
     values = torch.zeros(pairs.shape[1], dtype=entry.z.dtype, device=pairs.device)
     for k in (near[pairs[0]] & near[pairs[1]]).nonzero()[:, 0].tolist()[:PARTS]:
         rest = torch.cat([pairs[:, :k], pairs[:, k + 1 :]], 1)
-        outputs = outputs_of(entry.model, (entry.inputs[0], rest, *entry.inputs[2:]))
+        beside = tuple(torch.cat([known[:k], known[k + 1 :]]) for known in entry.inputs[4:])
+        outputs = outputs_of(entry.model, (entry.inputs[0], rest, *entry.inputs[2:4], *beside))
         values[k] = (whole - entry.target.of(outputs, entry.rows))[0]
     return Found(values, values.sum()[None], based=False)

@@ -1,4 +1,5 @@
-"""Which number of the output is explained: a class, a value, the token after a place, the answer of a node."""
+"""Which number of the output is explained: a class, a value, the token after a place, the answer of a node, a class
+summed over all pixels."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import SettingError
+from ...models.contract import contract_of
 from ...models.images import answers_of
 from ...nn.masks import real_places
 from ...spec import Context
@@ -29,6 +31,7 @@ class Target:
         """The number for each of the examples `rows` (n,), whose outputs these are, (n, …) → (n,)."""
         if self.whole:
             return outputs.sum(1)
+        outputs = of_pixels(outputs)
         if self.graph:
             outputs = outputs[None]  # (1, V, C)
         output = None if self.output is None else self.output[rows]
@@ -41,6 +44,11 @@ class Target:
         """That of the first examples alone."""
         output, place = (None if x is None else x[:count] for x in (self.output, self.place))
         return Target(output, place, self.whole, self.graph)
+
+
+def of_pixels(outputs: Tensor) -> Tensor:
+    """Of answers for each pixel (N, C, H, W) the sums over all pixels, (N, C); others as they are."""
+    return outputs.sum((2, 3)) if outputs.ndim == 4 else outputs
 
 
 def kind_of(inputs: tuple[Tensor, ...]) -> str:
@@ -57,9 +65,9 @@ def kind_of(inputs: tuple[Tensor, ...]) -> str:
 
 
 def outputs_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
-    """What the head gives, (N, …); that of auxiliary heads is left out. Of images each number is an answer."""
+    """What the head gives, (N, …), as the model has it explained; that of auxiliary heads is left out."""
     outputs: Tensor = answers_of(model(*inputs))[0]
-    return outputs.flatten(1) if outputs.ndim == 4 else outputs
+    return contract_of(model).explained(outputs)
 
 
 def choose(model: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor, asked: Asked = None) -> Target:
@@ -74,6 +82,10 @@ def choose(model: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor, asked:
         if place is None:
             return Target(None, None, whole=True)
         return Target(None, outputs.new_full((len(outputs),), _within("place", place, outputs.shape[1])).long())
+    if outputs.ndim == 4:
+        if place is not None:
+            raise SettingError(f"target={place}:{output} cannot be: pixels are not explained one by one, their sum is.")
+        return Target(_widest(outputs) if output is None else _output(model, outputs, output), None)
     if outputs.ndim == 2:
         if place is not None:
             raise SettingError(f"target={place}:{output} cannot be: this model gives one answer, without places.")
@@ -92,6 +104,13 @@ def _output(model: nn.Module, outputs: Tensor, asked: int | None) -> Tensor:
     if getattr(_config(model), "horizon", 0):  # of forecasts none is the answer: the first
         return torch.zeros(len(outputs), dtype=torch.int64, device=outputs.device)
     return outputs.argmax(1)
+
+
+def _widest(outputs: Tensor) -> Tensor:
+    """The class but the first, the ground, that most pixels of each example (N, C, H, W) are said to be of, (N,)."""
+    said = outputs.argmax(1).flatten(1)  # (N, H·W)
+    counts = torch.stack([row.bincount(minlength=outputs.shape[1]) for row in said])  # (N, C)
+    return counts[:, 1:].argmax(1) + 1 if outputs.shape[1] > 1 else counts.argmax(1)
 
 
 def _config(model: nn.Module) -> Any:

@@ -334,7 +334,8 @@ class Folder:
         """Those of the names that nothing here needs, and the others. A matrix that is said to be the embedding, and is
         another one, is among the others."""
         prefix, patterns = self.family.prefix, (*self.family.left, *MADE_ANEW)
-        table = tensors.get(names_of(self.family, "embedding.weight")[1][0])
+        of_words = any(re.fullmatch(rule.ours, "embedding.weight") for rule in self.family.rules)
+        table = tensors.get(names_of(self.family, "embedding.weight")[1][0]) if of_words else None
         left: list[str] = []
         others: list[str] = []
         for name in names:

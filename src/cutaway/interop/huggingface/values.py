@@ -71,6 +71,16 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "ffn_dim": "encoder_ffn_dim",
         "activation_dropout": "activation_dropout",
     },
+    "timesformer": {
+        "frames": "num_frames",
+        "dim": "hidden_size",
+        "layers": "num_hidden_layers",
+        "heads": "num_attention_heads",
+        "ffn_dim": "intermediate_size",
+        "dropout": "hidden_dropout_prob",
+        "in_channels": "num_channels",
+        "num_classes": "num_labels",
+    },
 }
 
 

@@ -47,16 +47,7 @@ def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Com
         for p in ours.parameters():
             size = p.abs().mean().clamp(min=0.1)
             p.add_(0.1 * size * torch.randn(p.shape, generator=generator, dtype=p.dtype))
-    if oracle.converted is not None:
-        renamed: Callable[[Mapping[str, Any]], Mapping[str, Any]] = oracle.converted
-        copy_parameters(renamed(dict(ours.named_parameters())), theirs)
-    else:
-        key_map = oracle.key_map if oracle.key_map is not None else {k: k for k in ours.state_dict()}
-        copy_weights(ours, theirs, key_map)
-
-        def renamed(tensors: Mapping[str, Any]) -> Mapping[str, Any]:
-            return {key_map[key]: tensor for key, tensor in tensors.items()}
-
+    renamed = give_weights(ours, theirs, oracle)
     outputs, gradients, worst = 0.0, 0.0, ""
     for training in (True, False):
         inputs = oracle.inputs(generator)
@@ -82,6 +73,21 @@ def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Com
             if found >= gradients:
                 gradients, worst = found, key
     return Comparison(outputs, gradients, worst)
+
+
+def give_weights(
+    ours: nn.Module, theirs: nn.Module, oracle: Oracle
+) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    """Give their network, which the oracle built, the weights of ours. What names our tensors as theirs is returned.
+
+    Raises ValueError where a weight of either side has no counterpart.
+    """
+    if oracle.converted is not None:
+        copy_parameters(oracle.converted(dict(ours.named_parameters())), theirs)
+        return oracle.converted
+    key_map = oracle.key_map if oracle.key_map is not None else {k: k for k in ours.state_dict()}
+    copy_weights(ours, theirs, key_map)
+    return lambda tensors: {key_map[key]: tensor for key, tensor in tensors.items()}
 
 
 def gradients_of(module: nn.Module) -> dict[str, Tensor | None]:

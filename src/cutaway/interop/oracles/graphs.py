@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...models import gat, gcn, gin, graphconv
+from ...models import gat, gcn, gin, gine, graphconv, mpnn
 from . import Oracle, OracleMissing, changed
 
 NODES, EDGES, GRAPHS = 23, 60, 4
@@ -32,9 +32,9 @@ def _library() -> ModuleType:
     return library
 
 
-def graph_of(features: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+def graph_of(features: int, edge_features: int = 0) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
     """A directed graph with repeated edges, loops (one of them twice) and nodes without edges; rows that repeat one
-    another; and graphs that lie mixed in one batch."""
+    another; graphs that lie mixed in one batch; and what is known of edges, some of them alike."""
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
         x = torch.randn(NODES, features, generator=generator, dtype=torch.float64)
@@ -42,7 +42,10 @@ def graph_of(features: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
         edges = torch.cat([drawn, drawn[:, :5], torch.tensor([[2, 2, 7], [2, 2, 7]])], 1)
         rows = torch.randint(NODES, (11,), generator=generator)
         batch = torch.cat([torch.arange(GRAPHS), torch.randint(GRAPHS, (NODES - GRAPHS,), generator=generator)])
-        return x, edges, rows, batch
+        if not edge_features:
+            return x, edges, rows, batch
+        kinds = torch.randn(9, edge_features, generator=generator, dtype=torch.float64)
+        return x, edges, rows, batch, kinds[torch.randint(9, (edges.shape[1],), generator=generator)]
 
     return draw
 
@@ -153,6 +156,80 @@ class _GINNet(nn.Module):
         return answers
 
 
+class _GINENet(nn.Module):
+    """GINEConv on embedded nodes, each with an MLP of its own and a BatchNorm after it."""
+
+    def __init__(self, config: gine.Config) -> None:
+        super().__init__()
+        layers, d = _library(), config.hidden_dim
+        self.embed = nn.Linear(config.in_features, d)
+        self.convs = nn.ModuleList(
+            layers.GINEConv(
+                nn.Sequential(nn.Linear(d, 2 * d), nn.ReLU(), nn.Linear(2 * d, d)),
+                train_eps=config.train_eps,
+                edge_dim=config.edge_features or None,
+            )
+            for _ in range(config.layers)
+        )
+        self.norms = nn.ModuleList(layers.BatchNorm(d) for _ in range(config.layers))
+        self.head = nn.Linear(d, config.num_classes)
+        self.config = config
+
+    def forward(self, x: Tensor, edges: Tensor, rows: Tensor, batch: Tensor, edge_attr: Tensor | None = None) -> Tensor:
+        """Logits of the nodes `rows`, or of each graph. Without features of edges they add zeros."""
+        h = self.embed(x)
+        if edge_attr is None:
+            edge_attr = h.new_zeros(edges.shape[1], self.config.hidden_dim)
+        for k, (conv, norm) in enumerate(zip(self.convs, self.norms)):
+            h = norm(conv(h, edges, edge_attr))
+            h = _dropped(torch.relu(h) if k + 1 < len(self.convs) else h, self.config.dropout, self.training)
+        read = getattr(_library(), READS[self.config.pooling])
+        answers: Tensor = self.head(read(h, batch) if self.config.graph_level else h[rows])
+        return answers
+
+
+class _MPNNNet(nn.Module):
+    """NNConv without a matrix for the node itself, torch's GRU, and Set2Set, as PyTorch Geometric's example on QM9;
+    where edges are alike GatedGraphConv, which has one matrix and the GRU."""
+
+    def __init__(self, config: mpnn.Config) -> None:
+        super().__init__()
+        layers, d = _library(), config.hidden_dim
+        self.embed = nn.Linear(config.in_features, d)
+        if config.edge_features:
+            parts = (nn.Linear(config.edge_features, config.edge_dim), nn.ReLU(), nn.Linear(config.edge_dim, d * d))
+            self.conv = layers.NNConv(d, d, nn.Sequential(*parts), aggr="add", root_weight=False, bias=False)
+            self.gru: nn.GRU | None = nn.GRU(d, d)
+        else:
+            self.conv, self.gru = layers.GatedGraphConv(d, 1), None
+        reads = config.graph_level and config.pooling == "set2set"
+        self.read = layers.Set2Set(d, processing_steps=config.set2set_steps) if reads else None
+        self.fc = nn.Linear(2 * d if reads else d, d) if config.graph_level else None
+        self.head = nn.Linear(d, config.num_classes)
+        self.config = config
+
+    def forward(self, x: Tensor, edges: Tensor, rows: Tensor, batch: Tensor, edge_attr: Tensor | None = None) -> Tensor:
+        """Logits of the nodes `rows`, or of each graph."""
+        h = self.embed(x).relu()
+        for _ in range(self.config.layers):
+            h = (
+                self.conv(h, edges)
+                if self.gru is None
+                else self.gru(self.conv(h, edges, edge_attr)[None], h[None])[0][0]
+            )
+        if self.fc is None:
+            return self.answers(h[rows])
+        order = batch.argsort(stable=True)  # Set2Set takes graphs one after another
+        h, batch = h[order], batch[order]
+        pooled = self.read(h, batch) if self.read else getattr(_library(), READS[self.config.pooling])(h, batch)
+        return self.answers(self.fc(pooled).relu())
+
+    def answers(self, h: Tensor) -> Tensor:
+        """The head."""
+        logits: Tensor = self.head(h)
+        return logits
+
+
 def _head(config: Any, width: int) -> nn.Module | None:
     return nn.Linear(width, config.num_classes) if config.graph_level else None
 
@@ -214,10 +291,42 @@ def geometric_gin(config: gin.Config) -> Oracle:
     return Oracle(net, graph_of(config.in_features), key_map)
 
 
+def geometric_gine(config: gine.Config) -> Oracle:
+    """GINEConv around an MLP of modules."""
+    net = _GINENet(config)
+    parts = {"fc1": "nn.0", "fc2": "nn.2"} | ({"lin": "lin"} if config.edge_features else {})
+    modules = {f"layers.{n}.{ours}": f"convs.{n}.{its}" for n in range(config.layers) for ours, its in parts.items()}
+    modules |= {"embed": "embed", "head": "head"}
+    key_map = {f"{ours}.{key}": f"{its}.{key}" for ours, its in modules.items() for key in ("weight", "bias")}
+    for n in range(config.layers):
+        key_map[f"layers.{n}.eps"] = f"convs.{n}.eps"
+        for key in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
+            key_map[f"norms.{n}.{key}"] = f"norms.{n}.module.{key}"
+    return Oracle(net, graph_of(config.in_features, config.edge_features), key_map)
+
+
+def geometric_mpnn(config: mpnn.Config) -> Oracle:
+    """NNConv, or GatedGraphConv where edges are alike."""
+    gates = [f"{kind}_{of}" for kind in ("weight", "bias") for of in ("ih", "hh")]
+    modules = {"embed": "embed", "head": "head"} | ({"fc": "fc"} if config.graph_level else {})
+    rest = {f"{ours}.{key}": f"{its}.{key}" for ours, its in modules.items() for key in ("weight", "bias")}
+    if config.graph_level and config.pooling == "set2set":
+        rest |= {f"read.lstm.{key}": f"read.lstm.{key}_l0" for key in gates}
+    if not config.edge_features:
+        own = {"step.matrix": "conv.weight"} | {f"step.gru.{key}": f"conv.rnn.{key}" for key in gates}
+    else:
+        own = {f"step.gru.{key}": f"gru.{key}_l0" for key in gates}
+        for ours, its in (("fc1", "nn.0"), ("fc2", "nn.2")):
+            own |= {f"step.network.{ours}.{key}": f"conv.{its}.{key}" for key in ("weight", "bias")}
+    return Oracle(_MPNNNet(config), graph_of(config.in_features, config.edge_features), rest | own)
+
+
 ORACLES = {
     "gcn": geometric_gcn,
     "gat": geometric_gat,
     "graphconv": geometric_graphconv,
     "gin": geometric_gin,
     "gin-eps": geometric_gin,
+    "gine": geometric_gine,
+    "mpnn": geometric_mpnn,
 }

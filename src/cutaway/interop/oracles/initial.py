@@ -103,6 +103,11 @@ BY_MAP = sum(maps / sources**2 for sources, maps in C3.items()) / 16
 BY_LINK = sum(maps / sources for sources, maps in C3.items()) / 60
 
 
+def _by_branches(weight: Tensor, config: Any) -> float:
+    """What a decoder's residual branches end in, three to a block."""
+    return float(0.02 / math.sqrt(3 * (config.decoder_layers or config.layers)))
+
+
 def _forgetting(mean: float | None) -> Law:
     """An LSTM's bias, whose second quarter, the forget gate's, is a constant: the config's where none is given."""
 
@@ -150,9 +155,21 @@ LAWS: Mapping[str, Laws] = {
         (r".*weight", std(0.1)),
     ),
     "resnet": ((r"(?!fc).*", KEPT),),
+    "r3d": ((r"(?!fc).*", KEPT),),
+    **dict.fromkeys(("fcn", "deeplabv3"), ((r"backbone\..*", KEPT),)),
+    "unet": (*BIASES, (r"grow\..*", std(lambda w, config: math.sqrt(2 / len(w)))), (r".*", RECTIFIED)),
+    "fcos": (
+        (r"head\.bias", constant(-math.log(99))),
+        *BIASES,
+        (r"body\..*", KEPT),
+        (r".*tower\.\d+\.weight", lambda w, config: Drawn(1.0, 0.0) if w.ndim == 1 else Drawn(0.0, 0.01)),
+        (r"pyramid\..*", uniform(lambda w, config: math.sqrt(3 / fan_in(w)))),
+        (r".*", std(0.01)),
+    ),
     "densenet": ((r"classifier\.bias", NONE), (r"(?!classifier).*", RECTIFIED)),
     "convnext": ((r".*layer_scale", lambda w, config: Drawn(config.layer_scale, 0.0)), *BIASES, (r".*", std(0.02))),
     "patchtst": ((r"positions", uniform(lambda w, config: 0.02)), *LOOKS, (r".*attention.*bias", NONE)),
+    "transformer_forecast": (*LOOKS, ZERO_LOOKS),
     "vit": (
         (r"class_token", NONE),
         (r"positions", std(0.02)),
@@ -163,9 +180,11 @@ LAWS: Mapping[str, Laws] = {
         *LOOKS,
         *BIASES,
     ),
+    "video_transformer": ((r"times", NONE), *BIASES, (r"(?!.*norm).*", std(0.02))),
     "cnn_attention": (*LOOKS, ZERO_LOOKS),
     "airbench": ((r".*conv\d\.weight", _airbench), (r"whiten\.bias", NONE)),
     "cnn_lstm": ((r"lstm\..*", CELLS),),
+    "ctc_conv_gru": ((r"rnn\..*", CELLS),),
     "rnn": ((r"(rnn|decoder)\..*", CELLS),),
     "gru": ((r"(rnn|decoder)\..*", CELLS),),
     "lstm": (
@@ -179,6 +198,16 @@ LAWS: Mapping[str, Laws] = {
     "seq2seq_gru": (
         (r"(encoder|decoder)\..*", CELLS),
         (r"attention\.v", uniform(lambda w, config: config.attention_dim**-0.5)),
+    ),
+    "show_attend_tell": (
+        (r"decoder\..*", CELLS),
+        (r"attention\.v", uniform(lambda w, config: config.attention_dim**-0.5)),
+    ),
+    "vit_gpt2": (
+        *BIASES,
+        (r"class_token", NONE),
+        (r"decoder\..*(attention\.out|mlp\.fc2)\.weight", std(_by_branches)),
+        (r".*", std(0.02)),
     ),
     "transformer": (
         *BIASES,
@@ -204,6 +233,8 @@ LAWS: Mapping[str, Laws] = {
         (r".*lin\.weight", std(lambda w, config: math.sqrt(2 / (fan_in(w) + config.num_classes)))),
         (r".*att_\w+", std(lambda w, config: math.sqrt(2 / (w.shape[-1] + 1)))),
     ),
+    "mpnn": ((r"step\.matrix", std(lambda w, config: math.sqrt(1 / config.hidden_dim))), (r".*(gru|lstm)\..*", CELLS)),
+    "gine": ((r".*\.eps", NONE),),
     "graphconv": (*BIASES, (r".*lin_\w+\.weight", glorot())),
 }
 

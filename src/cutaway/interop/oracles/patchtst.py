@@ -32,7 +32,7 @@ class Padded(nn.Module):
         """Forecasts (N, H · C), or logits (N, classes)."""
         x = x[..., : self.config.columns]
         x, mean, scale = self.scaler(x, torch.ones_like(x))
-        x = torch.cat([x, x[:, -1:].expand(-1, self.config.stride, -1)], dim=1)  # (N, T + S, C)
+        x = torch.cat([x, x[:, -1:].expand(-1, self.config.apart, -1)], dim=1)  # (N, T + S, C)
         x = x[:, : _read(self.config)]  # where patches do not fit, the end is left out, and not the beginning
         answers: Tensor = self.head(self.model(past_values=x).last_hidden_state)  # (N, H, C)
         return (answers * scale + mean).flatten(1) if self.config.horizon else answers
@@ -44,8 +44,8 @@ def transformers_patchtst(config: Config) -> Oracle:
     theirs = library.PatchTSTConfig(
         num_input_channels=config.columns,
         context_length=_read(config),
-        patch_length=config.patch_size,
-        patch_stride=config.stride,
+        patch_length=config.patch,
+        patch_stride=config.apart,
         num_hidden_layers=config.layers,
         d_model=config.dim,
         num_attention_heads=config.heads,
@@ -71,7 +71,7 @@ def transformers_patchtst(config: Config) -> Oracle:
 
 def _read(config: Config) -> int:
     """The steps that are in a patch."""
-    return config.patch_size + config.stride * (config.tokens - 1)
+    return config.patch + config.apart * (config.tokens - 1)
 
 
 def _renamed(tensors: Mapping[str, Tensor], config: Config) -> Mapping[str, Tensor]:

@@ -14,6 +14,7 @@ from typing import Any
 BY_DATA = (
     "in_channels",
     "in_features",
+    "edge_features",
     "num_classes",
     "vocab_size",
     "target_vocab_size",
@@ -67,12 +68,17 @@ _GOOGLENET = {"auxiliary": True, "stem": "imagenet", "width": 64, "num_classes":
 _RESNET = {"block": "basic", "width": 64, "stem": "imagenet", "shortcut": "B", "stride_on": "3x3", "num_classes": 1000}
 _NECK = _RESNET | {"block": "bottleneck"}
 _CIFAR = _RESNET | {"width": 16, "stem": "cifar", "shortcut": "A", "num_classes": 10}
+_DILATED = {"width": 64, "stem": "imagenet", "auxiliary": True, "num_classes": 21}
+_DILATED_18 = _DILATED | {"block": "basic", "layers": (2, 2, 2, 2)}
+_DILATED_50 = _DILATED | {"block": "bottleneck", "layers": (3, 4, 6, 3)}
+_PYRAMID = {"rates": (12, 24, 36), "dim": 256, "dropout": 0.5}
 _DENSENET = {"growth_rate": 32, "bottleneck": True, "compression": 0.5, "stem": "imagenet", "stem_channels": 64} | {
     "dropout": 0.0,
     "num_classes": 1000,
 }
 _DENSE_CIFAR = _DENSENET | {"growth_rate": 12, "stem": "cifar", "num_classes": 10}
 _CONVNEXT = {"layers": (3, 3, 27, 3), "patch_size": 4, "layer_scale": 1e-6, "num_classes": 1000}
+_R3D = {"layers": (2, 2, 2, 2)}
 _VIT = {"image_size": 224, "patch_size": 16, "pooling": "token", "dropout": 0.0, "num_classes": 1000}
 _RECURRENT = {
     "embedding_dim": 0,
@@ -92,6 +98,15 @@ _DDPM = {"timesteps": 1000, "class_dropout": 0.1, "classes": 0}
 _WORD2VEC = {"dim": 100, "output": "negative", "negative": 5, "window": 5, "whole_error": True}
 _COLLOBERT = {"dim": 50, "hidden_dim": 300, "second": 500}
 
+_FCOS = {
+    "layers": (3, 4, 6, 3),
+    "block": "bottleneck",
+    "width": 64,
+    "norm": "frozen",
+    "first_stage": 2,
+    "extra_levels": 2,
+} | {"dim": 256, "head_layers": 4, "groups": 32, "centred": False}
+
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "perceptron": {},
     "linear": {"output": "identity"},
@@ -109,6 +124,14 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "cnn-attention": {"widths": (48, 96, 192), "heads": 4},
     "airbench94": {"widths": (64, 256, 256)},
     "cnn1d": {"channels": 25},
+    "ctc-conv-gru": {
+        "channels": (128, 128),
+        "kernel": 11,
+        "strides": (2, 2),
+        "hidden_dim": 128,
+        "layers": 1,
+        "dropout": 0.1,
+    },
     "cnn-lstm": {
         "channels": (16, 32, 64),
         "grid": 3,
@@ -117,6 +140,28 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "pooling": "last",
         "dropout": 0.0,
     },
+    "timesformer": {
+        "frames": 8,
+        "image_size": 224,
+        "patch_size": 16,
+        "dim": 768,
+        "layers": 12,
+        "heads": 12,
+        "ffn_dim": 3072,
+        "dropout": 0.0,
+    },
+    "video-transformer": {
+        "frames": 16,
+        "image_size": 24,
+        "patch_size": 8,
+        "dim": 64,
+        "layers": 3,
+        "heads": 4,
+        "ffn_dim": 256,
+        "dropout": 0.0,
+    },
+    "r3d-18": _R3D | {"width": 64, "stem": "r3d"},
+    "r3d-18-small": _R3D | {"width": 8, "stem": "small"},
     **{
         f"vgg{layers}{bn}": _VGG | {"stages": stages, "batch_norm": bool(bn)}
         for layers, stages in {
@@ -135,6 +180,22 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         for form in ("", "-v1")
     },
     **{f"resnet{6 * n + 2}": _CIFAR | {"layers": (n, n, n)} for n in (3, 5, 7, 9, 18)},
+    "fcn-resnet18": _DILATED_18 | {"dropout": 0.1},
+    "fcn-resnet50": _DILATED_50 | {"dropout": 0.1},
+    "deeplabv3-resnet18": _DILATED_18 | _PYRAMID,
+    "deeplabv3-resnet50": _DILATED_50 | _PYRAMID,
+    "unet": {"width": 64, "levels": 4, "norm": "none", "dropout": 0.5, "in_channels": 1, "num_classes": 2},
+    "unet-small": {"width": 16, "levels": 3, "norm": "batch", "dropout": 0.0},
+    "fcos-resnet50": _FCOS,
+    "fcos-resnet18-small": {
+        "layers": (2, 2, 2),
+        "block": "basic",
+        "width": 32,
+        "norm": "batch",
+        "first_stage": 1,
+        "extra_levels": 0,
+    }
+    | {"dim": 48, "head_layers": 2, "groups": 8, "centred": True},
     "densenet121": _DENSENET | {"layers": (6, 12, 24, 16)},
     "densenet161": _DENSENET | {"layers": (6, 12, 36, 24), "growth_rate": 48, "stem_channels": 96},
     "densenet169": _DENSENET | {"layers": (6, 12, 32, 32)},
@@ -157,6 +218,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "gru": _RECURRENT,
     "gru-mnist1d": _RECURRENT | {"hidden_dim": 6, "bidirectional": True, "pooling": "flat", "steps": 40},
     "patchtst": _PATCHTST | {"dim": 128, "heads": 16, "ffn_dim": 256, "dropout": 0.2},
+    "transformer-forecast": {"dim": 64, "layers": 3, "heads": 4, "ffn_dim": 256, "dropout": 0.0, "instance_norm": True}
+    | {"pooling": "last", "known_future": 0},
     "patchtst-small": _PATCHTST | {"dim": 16, "heads": 4, "ffn_dim": 128, "dropout": 0.3},
     "ddpm-unet": _DDPM
     | {"widths": (128, 256, 256, 256), "layers": 2, "attention_levels": (2,), "groups": 32, "dropout": 0.1}
@@ -181,6 +244,22 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "layers": 1,
         "dropout": 0.2,
     },
+    "show-attend-tell": {
+        "widths": (16, 32, 64),
+        "stage_layers": 2,
+        "embedding_dim": 96,
+        "hidden_dim": 192,
+        "attention_dim": 96,
+        "dropout": 0.1,
+    },
+    "vit-gpt2": (
+        {"image_size": 224, "patch_size": 16, "dim": 768, "layers": 12, "decoder_layers": 12, "heads": 12}
+        | {"ffn_dim": 3072, "dropout": 0.1, "target_vocab_size": 50_257, "context_length": 1024}
+    ),
+    "vit-gpt2-small": (
+        {"image_size": 32, "patch_size": 4, "dim": 96, "layers": 4, "decoder_layers": 2, "heads": 4, "ffn_dim": 384}
+        | {"dropout": 0.0, "target_vocab_size": 50_257, "context_length": 1024}
+    ),
     "transformer-base": _TRANSFORMER | {"dim": 512, "heads": 8, "ffn_dim": 2048, "dropout": 0.1},
     "transformer-big": _TRANSFORMER | {"dim": 1024, "heads": 16, "ffn_dim": 4096, "dropout": 0.3},
     "transformer-tiny": _TRANSFORMER
@@ -220,6 +299,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "graphconv": {"hidden_dim": 64, "layers": 3, "dropout": 0.5, "bias": True, "pooling": "mean"},
     "gin": {"hidden_dim": 32, "layers": 4, "dropout": 0.5, "train_eps": False, "pooling": "sum"},
     "gin-eps": {"hidden_dim": 32, "layers": 4, "dropout": 0.5, "train_eps": True, "pooling": "sum"},
+    "gine": {"hidden_dim": 64, "layers": 5, "dropout": 0.0, "train_eps": False, "pooling": "mean"},
+    "mpnn": {"hidden_dim": 64, "edge_dim": 128, "layers": 3, "pooling": "set2set", "set2set_steps": 3},
 }
 
 # Of the presets that transformers has: what the config.json of the published weights has other than the defaults of
@@ -245,6 +326,11 @@ TRANSFORMERS: Mapping[str, Mapping[str, Any]] = {
         | _BART_DROPS
     ),
     "bart-large": _BART_DROPS,
+    "timesformer": {},
+    "video-transformer": (
+        {"num_frames": 16, "image_size": 24, "patch_size": 8, "hidden_size": 64, "num_hidden_layers": 3}
+        | {"num_attention_heads": 4, "intermediate_size": 256}
+    ),
 }
 
 
@@ -252,6 +338,7 @@ def resolved(config: Any) -> dict[str, Any]:
     """The settings of a Config, with what it leaves open as what that comes to."""
     found = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     open_for = {"ffn_dim": 4 * found.get("dim", 0), "decoder_layers": found.get("layers")}
+    open_for |= {"patch_size": getattr(config, "patch", None), "stride": getattr(config, "apart", None)}
     open_for |= {name: found.get("dropout") for name in found if name.endswith("_dropout")}
     return {name: open_for.get(name) if value is None else value for name, value in found.items()}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...draw.description import Drawing, View, table
-from ...draw.words import plural
+from ...draw.words import percent, plural
 
 
 def samples(found: list[dict[str, Any]], split: str) -> View:
@@ -38,6 +38,8 @@ def samples(found: list[dict[str, Any]], split: str) -> View:
 
 def translations(found: list[dict[str, Any]], split: str) -> View:
     """What the model made of an even choice of the pairs, beside what is right."""
+    if all(one["picture"] for one in found):
+        return captions(found, split)
     heads = {"source": "text", "right": "text", "the model says": "text"}
     right = sum(one["actual"] == one["predicted"] for one in found)
     rows = [[_source(one), one["actual"], one["predicted"] or "(nothing)"] for one in found]
@@ -52,6 +54,32 @@ def translations(found: list[dict[str, Any]], split: str) -> View:
             [[one["name"], *row, one["loss"]] for one, row in zip(found, rows)],
         ),
         drawings=[{"kind": "prose", "title": "Source, reference and answer", "table": table(heads, rows)}],
+    )
+
+
+def captions(found: list[dict[str, Any]], split: str) -> View:
+    """What the model wrote of an even choice of the images, beside what is right."""
+    right = sum(one["actual"] == one["predicted"] for one in found)
+    items = [
+        {
+            "name": one["name"],
+            "image": one["picture"],
+            "words": one["predicted"] or "(nothing)",
+            "note": f"{percent(one['confidence'])} sure" if one["confidence"] is not None else "",
+            "lines": ["right" if one["actual"] == one["predicted"] else f"right is: {one['actual']}"],
+        }
+        for one in found
+    ]
+    heads = {"image": "text", "right": "text", "the model says": "text", "probability": "fraction"}
+    return View(
+        id="translations",
+        title="What it wrote of some",
+        says=f"{plural(len(found), 'image')} of the {split} split, an even choice, good or bad, and the caption "
+        "that the model writes of each by itself. Where that is one of the right captions it says so, else one of them "
+        "stands below.",
+        summary=f"{right} of {len(found)} are word for word a right caption; other words can be right too.",
+        table=table(heads, [[one["name"], one["actual"], one["predicted"], one["confidence"]] for one in found]),
+        drawings=[{"kind": "gallery", "title": "What the model writes", "items": items}],
     )
 
 

@@ -7,15 +7,19 @@ from typing import Any
 from ...draw import make
 from ...draw.description import Drawing, View, table
 from ...draw.words import count, number, plural
+from ...errors import listed
 
 # The colour that each curve has: those of the splits, of which none is drawn here.
 COLOURS = {"model": "test", "last": "", "season": "train", "linear": "val", "actual": ""}
+PARTS = (1 / 4, 1 / 2, 1)  # of the horizon, at which the error is said
 SHORT = {"model": "model", "last": "last value", "season": "last season", "linear": "linear"}
 
 
 def forecast_views(forecast: dict[str, Any]) -> list[View]:
     """The error by step ahead and, where there are windows to show, some forecasts."""
     views = [by_step(forecast)]
+    if forecast.get("series"):
+        views.append(by_series(forecast))
     if forecast["examples"]:
         views.append(some_forecasts(forecast))
     return views
@@ -37,13 +41,57 @@ def by_step(forecast: dict[str, Any]) -> View:
         ),
         drawings=[
             _lines(
-                f"RMSE of {unit}" if len(forecast["columns"]) == 1 else "RMSE, standardised",
+                f"RMSE of {unit}" if unit in forecast["columns"] else "RMSE, standardised",
                 "step ahead",
                 {curve["key"]: [[h + 1, v] for h, v in enumerate(curve["rmse"])] for curve in curves},
                 zero=True,
             )
         ],
     )
+
+
+def by_series(forecast: dict[str, Any]) -> View:
+    """RMSE of each of several series, the worst one first."""
+    found, names = forecast["series"], {curve["key"]: curve["name"] for curve in forecast["steps"]}
+    worst, model = found[0], [one["rmse"]["model"] for one in found]
+    beaten = [one for one in found if _best_rival(one["rmse"]) < one["rmse"]["model"]]
+    said = f"The worst is {worst['name']}: RMSE {number(worst['rmse']['model'])}."
+    if len(found) > 1:
+        said += f" The median series has {number(sorted(model)[len(model) // 2])}, the best, {found[-1]['name']}, "
+        said += f"{number(model[-1])}."
+    said += f" A simple forecast is better at {count(len(beaten))} of {count(len(found))} series."
+    return View(
+        id="series",
+        title="Error by series",
+        says=f"RMSE in {_unit(forecast)}, the worst series first, so that series of different sizes can be compared.",
+        summary=said,
+        table=table(
+            {"series": "text", "windows": "count", **dict.fromkeys(names.values(), "number")},
+            [[one["name"], one["count"], *(one["rmse"].get(key) for key in names)] for one in found],
+        ),
+        drawings=[
+            make.lines(
+                "RMSE, standardised",
+                "series, the worst first",
+                [
+                    {
+                        "name": SHORT.get(key, key),
+                        "split": COLOURS.get(key, ""),
+                        "points": [[k + 1, one["rmse"].get(key)] for k, one in enumerate(found)],
+                    }
+                    for key in names
+                ],
+                zero=True,
+            )
+        ]
+        if len(found) > 1
+        else [],
+    )
+
+
+def _best_rival(rmse: dict[str, Any]) -> float:
+    """The least error of the simple forecasts."""
+    return min(float(value) for key, value in rmse.items() if key != "model")
 
 
 def some_forecasts(forecast: dict[str, Any]) -> View:
@@ -74,6 +122,14 @@ def _compared(curves: list[dict[str, Any]]) -> str:
     if not known:
         return "No step was measured."
     said = f"The model's error goes from {number(known[0])} one step ahead to {number(known[-1])} at the last step."
+    horizon = len(model["rmse"])
+    places = sorted({max(1, round(horizon * part)) for part in PARTS})
+    if len(places) == len(PARTS):
+        errors = [number(model["rmse"][place - 1]) for place in places]
+        said += (
+            f" After a quarter, half and all of the horizon, {listed([count(p) for p in places], 'and')} steps ahead, "
+            f"it is {listed(errors, 'and')}."
+        )
     for other in others:
         pairs = [(a, b) for a, b in zip(model["rmse"], other["rmse"]) if a is not None and b is not None]
         better = sum(a < b for a, b in pairs)
@@ -122,4 +178,4 @@ def _lines(title: str, x: str, curves: dict[str, list[list[Any]]], zero: bool = 
 
 
 def _unit(forecast: dict[str, Any]) -> str:
-    return f"the units of {forecast['unit']}" if len(forecast["columns"]) == 1 else str(forecast["unit"])
+    return f"the units of {forecast['unit']}" if forecast["unit"] in forecast["columns"] else str(forecast["unit"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...draw import make
 from ...draw.description import Drawing, View, table
-from ...draw.words import UNKNOWN, count, duration, metric, moment, percent, plural, written
+from ...draw.words import UNKNOWN, capital, count, duration, metric, moment, percent, plural, written
 from .chosen import settings, text
 from .documents import INSIDE, Cell
 
@@ -65,7 +65,7 @@ def _lines(
     zero: bool = False,
 ) -> Drawing:
     return make.lines(
-        name[:1].upper() + name[1:],
+        capital(name),
         "epoch",
         [{"name": split, "split": split, "points": points} for split, points in splits.items()],
         format=format,
@@ -237,8 +237,9 @@ def _costs(row: dict[str, Any]) -> list[str]:
         f"{written(row['parameters'], 'count')} parameters",
         f"{written(row['multiply_adds'], 'count')} MACs",
     ]
-    field = row.get("receptive_field")
-    return [*said, f"sees {count(field)} × {count(field)} of the input"] if field else said
+    field, frames = row.get("receptive_field"), row.get("frames")
+    over = f"{plural(frames, 'frame')}, " if frames else ""
+    return [*said, f"sees {over}{count(field)} × {count(field)} of the input"] if field else said
 
 
 def _look(folder: str, inside: bool) -> list[Drawing]:

@@ -9,7 +9,8 @@ import numpy as np
 
 from ...data.splits import split_hash
 from ...draw.description import Drawing, View, table
-from ...draw.words import metric, number, percent, plural, written
+from ...draw.words import capital, metric, number, percent, plural, written
+from ...training.shown import IMAGE_SIDE, PANELS
 
 NOUNS = {
     "image": "image",
@@ -93,7 +94,7 @@ def figure(run: dict[str, Any], evaluation: dict[str, Any]) -> Drawing:
     name, format = metric(key)
     return {
         "kind": "figure",
-        "title": f"{name[:1].upper()}{name[1:]} on the {evaluation['split']} split",
+        "title": f"{capital(name)} on the {evaluation['split']} split",
         "phrase": phrase(run, evaluation),
         "format": format,
         "split": evaluation["split"],
@@ -142,8 +143,15 @@ def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
             summary += f"; the model said {predicted or 'nothing'}"
         summary += f", {_sure(mistakes[0])}." if _sure(mistakes[0]) else "."
     right = evaluation.get("right") or []
+    if evaluation.get("masks"):
+        says += " Of each stand side by side the image, the image under its mask, and the image under what was said."
     if right:
         says += " Beside them are some that it got right." if _is_right(right) else " Beside them are the best."
+    if any("boxes" in m for m in mistakes + right):
+        says += (
+            " Boxes with a thin green line were found, those with a thick red line are wrong, and those with a broken "
+        )
+        says += "yellow line were missed."
     return View(
         id="worst",
         title="Worst mistakes",
@@ -164,17 +172,21 @@ def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
 
 
 def _is_right(examples: list[dict[str, Any]]) -> bool:
-    return all(m["actual"] == m["predicted"] for m in examples)
+    """Whether all are: what is said of them is so, and each box was found."""
+    found = (box["kind"] == "right" for m in examples for box in m.get("boxes", ()))
+    return all(m["actual"] == m["predicted"] for m in examples) and all(found)
 
 
 def _gallery(title: str, examples: list[dict[str, Any]], evaluation: dict[str, Any]) -> Drawing:
     return {
         "kind": "gallery",
         "title": title,
+        **({"size": [PANELS * IMAGE_SIDE, IMAGE_SIDE]} if evaluation.get("masks") else {}),
         "items": [
             {
                 "name": m["name"],
                 "image": m["picture"],
+                **({"boxes": m["boxes"]} if "boxes" in m else {}),
                 "words": " → ".join(dict.fromkeys(_said(m, evaluation))),
                 "note": _sure(m),
                 "lines": [textwrap.shorten(f"{k} {v}", SHOWN, placeholder=" …") for k, v in _columns(m, evaluation)],

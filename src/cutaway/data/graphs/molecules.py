@@ -1,0 +1,147 @@
+"""Molecules in a table: a column of SMILES becomes graphs, whose nodes are atoms and whose edges are bonds, both ways.
+
+SMILES, D. Weininger, SMILES, a chemical language and information system, 1988, <https://doi.org/10.1021/ci00057a005>,
+are read by RDKit <https://www.rdkit.org>: `pip install 'cutaway[molecules]'`. Hydrogens are counted at their atom and
+are no nodes. What is known of atoms and bonds follows J. Gilmer et al., Neural message passing for quantum chemistry,
+2017, table 1, as far as it needs no coordinates. Two rows are the same molecule where RDKit writes them alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ...errors import DataError, Problem, SettingError, brief
+from ..tables.columns import meaning
+from ..tables.forms import Form
+from ..tables.reading import TABLE_SUFFIXES, Table, counted, read_table
+from ..tables.roles import find_column
+from .raw import RawGraphs
+from .tables import digest_of
+
+ATOM = ("element", "degree", "charge", "hydrogens", "aromatic", "in a ring", "hybridization")
+BOND = ("bond", "conjugated", "bond in a ring")
+YES = {True: "yes", False: "no"}
+
+
+def read_molecules(path: Path, column: str, form: Form, drop: bool = False) -> RawGraphs:
+    """The molecules of a table, one for each row. With `drop`, rows whose SMILES cannot be read are left out.
+
+    Raises DataError that names every row whose SMILES cannot be read, and why; SettingError where RDKit is not here.
+    """
+    chem = _rdkit()
+    if path.suffix.lower() not in TABLE_SUFFIXES:
+        raise DataError(f"smiles={column} is for a table ({', '.join(TABLE_SUFFIXES)}), and {path} is none.")
+    table = read_table(path, form)
+    column = find_column(table, "smiles", column)
+    found: list[Any] = []
+    problems: list[Problem] = []
+    kept: list[int] = []
+    with _quiet():
+        for i, cell in enumerate(meaning(table.frame[column])):
+            molecule, why = _parsed(chem, cell)
+            if why:
+                problems.append(Problem(table.where(i, column), why))
+            else:
+                found.append(molecule)
+                kept.append(i)
+    if problems and (not drop or not kept):
+        raise DataError(
+            f"{counted(len(problems), 'row')} of {table.title} hold no molecule.",
+            problems,
+            "Fix them, or leave those rows out (missing=drop, in training).",
+        )
+    notes = list(table.notes)
+    if problems:
+        notes.append(
+            f"missing=drop: {counted(len(problems), 'row')} of {len(table):,} without a molecule are left out, "
+            f"for example {problems[0].where}: {problems[0].what}."
+        )
+    lines = None if table.lines is None else table.lines[kept]
+    starts = np.cumsum([0, *(molecule.GetNumAtoms() for molecule in found)])
+    atoms = [atom for molecule in found for atom in molecule.GetAtoms()]
+    bonds = [(start, bond) for start, molecule in zip(starts, found) for bond in molecule.GetBonds()]
+    ends = [(start + bond.GetBeginAtomIdx(), start + bond.GetEndAtomIdx()) for start, bond in bonds]
+    there = np.array(ends, np.int64).reshape(-1, 2).T  # (2, bonds)
+    said = [_of_bond(bond) for _, bond in bonds]
+    element = chem.GetPeriodicTable().GetElementName
+    return RawGraphs(
+        title=table.title,
+        edges=np.concatenate([there, there[::-1]], axis=1),
+        names=[f"{atom.GetSymbol()} {atom.GetIdx() + 1}" for atom in atoms],
+        table=_table([_of_atom(atom, element(atom.GetAtomicNum())) for atom in atoms], ATOM, table.form),
+        columns=ATOM,
+        edge_table=_table(said + said, BOND, table.form),
+        graph=np.repeat(np.arange(len(found)), np.diff(starts)),
+        graph_names=table.frame[column][kept].str.strip_chars().to_list(),
+        targets=Table(table.name, table.frame[kept], lines, form=table.form),
+        keys=[chem.MolToSmiles(molecule) for molecule in found],
+        notes=tuple(notes),
+        digest=digest_of([path]),
+    )
+
+
+def _parsed(chem: Any, smiles: str | None) -> tuple[Any, str]:
+    """The molecule, or why there is none."""
+    if smiles is None:
+        return None, "the SMILES is missing"
+    molecule = chem.MolFromSmiles(smiles)
+    if molecule is not None:
+        return molecule, "" if molecule.GetNumAtoms() else f"{brief(smiles)} has no atoms"
+    written = chem.MolFromSmiles(smiles, sanitize=False)
+    if written is None:
+        return None, f"{brief(smiles)} is no SMILES"
+    wrong = [problem.Message() for problem in chem.DetectChemistryProblems(written)]
+    return None, f"{brief(smiles)} is no molecule" + (f" ({wrong[0]})" if wrong else "")
+
+
+def _of_atom(atom: Any, element: str) -> tuple[str, ...]:
+    """What is known of an atom, as `ATOM` says. Elements have their names: Na would be read as not available."""
+    return (
+        element,
+        str(atom.GetDegree()),
+        str(atom.GetFormalCharge()),
+        str(atom.GetTotalNumHs()),
+        YES[atom.GetIsAromatic()],
+        YES[atom.IsInRing()],
+        str(atom.GetHybridization()),
+    )
+
+
+def _of_bond(bond: Any) -> tuple[str, ...]:
+    """What is known of a bond, as `BOND` says."""
+    return str(bond.GetBondType()).lower(), YES[bond.GetIsConjugated()], YES[bond.IsInRing()]
+
+
+def _table(rows: Sequence[tuple[str, ...]], columns: Sequence[str], form: Form) -> Table:
+    """Rows of atoms or bonds as a table."""
+    schema = dict.fromkeys(columns, pl.String)
+    return Table("", pl.DataFrame(rows, schema=schema, orient="row"), form=form)
+
+
+def _rdkit() -> Any:
+    """RDKit's module of molecules. Raises SettingError where it is not installed."""
+    try:
+        from rdkit import Chem
+    except ImportError as error:
+        raise SettingError(
+            f"smiles=COLUMN needs RDKit, which is not here ({error}): pip install 'cutaway[molecules]'."
+        ) from error
+    return Chem
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """RDKit says nothing meanwhile of what it cannot read: an error names each row."""
+    from rdkit import rdBase
+
+    block = rdBase.BlockLogs()
+    try:
+        yield
+    finally:
+        del block

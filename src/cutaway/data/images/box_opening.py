@@ -1,0 +1,56 @@
+"""Folders of images with boxes around the objects in them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import SettingError
+from ...spec import ImageSizes, ImageSpec
+from ..assembly import Origin, assemble
+from ..folders import Found, fingerprint_of
+from ..sets import DataSet
+from ..settings import DataSettings
+from ..splits import complete_split, draw, straddle_note
+from . import boxes
+from .box_preprocessing import ONE, fit_boxes, padded, target_for
+from .files import Seen, look_at
+from .prepared import MEBIBYTE, SAMPLE, channels_for, decoded, read_anew, size_for, training_images
+
+
+def open_boxes(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet:
+    """Read a folder of images with boxes, as `open_folder` reads one of class folders."""
+    if settings.missing == "fill":
+        raise SettingError("missing=fill is for tables: of boxes error names what cannot be, and drop leaves it out.")
+    annotated = boxes.find(path)
+    seen = look_at(annotated.files)
+    own_sizes, classes = [s.facts.size for s in seen], annotated.classes
+    rows, notes = annotated.boxes(own_sizes, classes, settings.missing == "drop")
+    indices = complete_split(np.zeros(len(seen), np.int64), ONE, annotated.splits, settings)
+    own_size, size, enlarged = size_for(set(own_sizes), sizes, settings.image_size)
+    channels = channels_for([s.facts.grey for s in seen], settings.color)
+    spec = ImageSpec(channels, *size, target_for(classes, rows, indices["train"]))
+    sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
+    used = np.concatenate(list(indices.values()))
+    held = len(used) * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE
+    others = [annotated.files[i] for i in np.setdiff1d(used, sample)] if held else []
+    files = [annotated.files[i] for i in sample]
+    preprocessing = fit_boxes(spec, training_images(files, others, spec), settings, own_size)
+    labels = padded([preprocessing.moved(own, own_sizes[i]) for i, own in enumerate(rows)])
+    found = Found(classes, annotated.files, annotated.names, labels)
+    splits = (
+        decoded(found, indices, preprocessing) if held else read_anew(found, indices, preprocessing, settings.workers)
+    )
+    origin = Origin(path.resolve().name, str(path), _fingerprint(annotated, seen, rows), notes)
+    straddle = straddle_note([s.digest for s in seen], indices, found.names.__getitem__, "images")
+    said = [*boxes.absent_notes(rows, classes, indices), enlarged, straddle]
+    return assemble(origin, settings, indices, preprocessing, splits, said)
+
+
+def _fingerprint(annotated: boxes.Annotated, seen: Sequence[Seen], rows: Sequence[boxes.Rectangles]) -> str:
+    """sha256 of every image's name, content and boxes."""
+    digests = [f"{s.digest} {hashlib.sha256(own.tobytes()).hexdigest()}" for s, own in zip(seen, rows)]
+    return fingerprint_of(annotated.names, digests)

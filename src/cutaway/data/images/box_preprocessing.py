@@ -1,0 +1,176 @@
+"""Boxes on their way through the network: into the pixels that it sees, and from there back to those of a person's
+image.
+
+A batch's target is (N, M, 5) float32: x1, y1, x2, y2 in pixels of the network's input and the class, −1 − k for a crowd
+of class k; rows that are no box are IGNORED throughout.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from ...errors import DataError
+from ...spec import Boxes, ImageSizes, ImageSpec
+from ..assembly import Origin, assemble
+from ..sets import IGNORED, DataSet
+from ..settings import DataSettings
+from ..splits import Rows, complete_split, straddle_note
+from . import boxes as reading
+from .boxes import Rectangles
+from .dataset import in_chunks, in_colour, in_memory
+from .file_split import FileSplit
+from .files import look_at
+from .preprocessing import ImagePreprocessing, choose_fit, fit_preprocessing
+from .reading import Pixels, Size, as_image, covering, inside
+
+ONE = ("image",)  # images with boxes have no class that a split could be stratified by
+
+
+@dataclass(frozen=True)
+class BoxPreprocessing(ImagePreprocessing):
+    """How an image becomes a tensor, and its boxes with it."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the classes."""
+        assert isinstance(self.spec.target, Boxes)
+        return self.spec.target.names
+
+    def placing(self, size: Size) -> tuple[float, float, float, float]:
+        """Where a point (x, y) of an image of that size comes to stand: at (x · a + b, y · c + d), as (a, b, c, d)."""
+        (height, width), whole = size, (self.spec.height, self.spec.width)
+        drawn = whole
+        if self.fit == "pad":
+            drawn = inside(size, self.box)
+        elif self.fit == "crop":
+            # Of two sides one is met, and what is beyond the other is cut on both ends (`reading.crop_to`).
+            scale = max(whole[0] / height, whole[1] / width)
+            fits = covering(size, whole) == size
+            left, top = (width * scale - whole[1]) / 2, (height * scale - whole[0]) / 2
+            return (scale, -float(left // 1 if fits else left), scale, -float(top // 1 if fits else top))
+        left, top = (whole[1] - drawn[1]) // 2, (whole[0] - drawn[0]) // 2
+        return drawn[1] / width, float(left), drawn[0] / height, float(top)
+
+    def moved(self, boxes: Rectangles, size: Size) -> Rectangles:
+        """Boxes of an image of that size in the pixels that the network sees: cut where it does, none that leave."""
+        a, b, c, d = self.placing(size)
+        found = boxes * np.array([a, c, a, c, 1], np.float32) + np.array([b, d, b, d, 0], np.float32)
+        found[:, 0:4:2] = found[:, 0:4:2].clip(0, self.spec.width)
+        found[:, 1:4:2] = found[:, 1:4:2].clip(0, self.spec.height)
+        kept: Rectangles = found[(found[:, 2] > found[:, 0]) & (found[:, 3] > found[:, 1])]
+        return kept
+
+    def original(self, boxes: Tensor, size: Size) -> Tensor:
+        """Boxes (m, 4) of the network's pixels in those of the image, which has that size: `moved` turned around."""
+        a, b, c, d = self.placing(size)
+        found = (boxes.double() - boxes.new_tensor([b, d, b, d])) / boxes.new_tensor([a, c, a, c])
+        return found.clamp(min=0).minimum(found.new_tensor([size[1], size[0], size[1], size[0]]))
+
+    def taken_over(self, target: Tensor, other: BoxPreprocessing, sizes: Sequence[Size]) -> Tensor:
+        """The target (n, M, 5) of images of these sizes that another preprocessing made, as this one makes it. Raises
+        DataError for a class that training did not know."""
+        unknown = [name for name in other.names if name not in self.names]
+        if unknown:
+            raise DataError(
+                f"That data has classes that this run did not learn: {', '.join(unknown[:5])}. It learned: "
+                f"{', '.join(self.names[:20])}."
+            )
+        ours = torch.tensor([self.names.index(name) for name in other.names])
+        rows = []
+        for own, size in zip(target, sizes):
+            boxes = own[own[:, 0] != IGNORED].clone()
+            boxes[:, :4] = other.original(boxes[:, :4], size).float()
+            kind = boxes[:, 4].long()
+            boxes[:, 4] = torch.where(kind < 0, -1 - ours[(-1 - kind).clamp(min=0)], ours[kind.clamp(min=0)]).float()
+            rows.append(self.moved(boxes.numpy(), size))
+        return torch.from_numpy(padded(rows))
+
+    def labelled(self, source: str | Path) -> FileSplit:
+        """The images of a folder with boxes: all of them, or, where it has splits, those of its test split, else val.
+
+        Raises DataError where it has none, or a class that training did not know.
+        """
+        path = Path(source).expanduser()
+        if not path.is_dir() or not reading.is_boxes(path):
+            raise DataError(
+                f"{source} is no folder of images with boxes.",
+                fix="Give one with annotations.json, or with images/ and labels/, as it was trained on.",
+            )
+        found = reading.find(path)
+        seen = look_at(found.files)
+        rows, _ = found.boxes([s.facts.size for s in seen], self.names, drop=False)
+        splits = found.splits or {"": np.arange(len(found.files))}
+        chosen = next(splits[split] for split in ("test", "val", "train", "") if split in splits)
+        target = padded([self.moved(rows[i], seen[i].facts.size) for i in chosen])
+        return FileSplit(
+            [found.files[i] for i in chosen], torch.from_numpy(target), self, [found.names[i] for i in chosen]
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {**super().to_json(), "form": "boxes"}
+
+
+def fit_boxes(spec: ImageSpec, images: Any, settings: DataSettings, own_size: Size | None) -> BoxPreprocessing:
+    """Fit the preprocessing on training images, as `fit_preprocessing` does. An object at the edge of an image is worth
+    as much as one in the middle: unless the setting says otherwise nothing is cut off, and what is not square is
+    padded.
+    """
+    size = (spec.height, spec.width)
+    fitted = vars(fit_preprocessing(spec, images, "pad" if settings.resize == "auto" else settings.resize, own_size))
+    few = own_size is not None and choose_fit(own_size, size) == "pad"
+    return BoxPreprocessing(**{**fitted, "box": fitted["box"] if few or settings.resize == "pad" else size})
+
+
+def padded(boxes: Sequence[Rectangles]) -> Rectangles:
+    """The boxes of n images as one array, (n, M, 5), M the most that one has."""
+    target = np.full((len(boxes), max(1, *map(len, boxes)) if boxes else 1, 5), IGNORED, np.float32)
+    for row, own in zip(target, boxes):
+        row[: len(own)] = own
+    return target
+
+
+def target_for(classes: Sequence[str], boxes: Sequence[Rectangles], train: Rows) -> Boxes:
+    """What is learned. Raises DataError where no training image has a box."""
+    most = max(len(boxes[i]) for i in train)
+    if most == 0:
+        raise DataError("No training image has a box: there is nothing to learn.", fix="Add annotations to some.")
+    return Boxes(tuple(classes), most)
+
+
+def box_dataset(
+    pixels: Pixels,
+    boxes: Sequence[Rectangles],
+    classes: Sequence[str],
+    origin: Origin,
+    settings: DataSettings,
+    sizes: ImageSizes,
+    splits: Mapping[str, Rows] | None = None,
+) -> DataSet:
+    """A named set of images with boxes: `pixels` (n, C, h, w), 0…255, the boxes of each, class k named `classes[k]`."""
+    images = in_colour(torch.from_numpy(pixels), settings.color)
+    own_size = (images.shape[2], images.shape[3])
+    height, width = sizes.choose(settings.image_size, own_size)
+    indices = complete_split(np.zeros(len(images), np.int64), ONE, splits, settings)
+    spec = ImageSpec(images.shape[1], height, width, target_for(classes, boxes, indices["train"]))
+    chunks = (images[rows] for rows in in_chunks(torch.from_numpy(indices["train"])))
+    preprocessing = fit_boxes(spec, chunks, settings, own_size)
+    names = [f"image {i}" for i in range(len(images))]
+    straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], indices, names.__getitem__, "images")
+
+    def image(i: int) -> Image.Image:
+        return as_image(pixels[i].transpose(1, 2, 0))
+
+    target = padded([preprocessing.moved(own, own_size) for own in boxes])
+    held = in_memory(images, target, indices, preprocessing, names, image)
+    enlarged = sizes.note(own_size, (height, width), settings.image_size)
+    return assemble(origin, settings, indices, preprocessing, held, (enlarged, straddle))

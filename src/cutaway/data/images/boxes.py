@@ -1,0 +1,413 @@
+"""Images with boxes of objects, as people have them: COCO's JSON, or a text file beside each image, as YOLO writes
+them.
+
+    COCO   photos/annotations.json (or _annotations.coco.json, instances_*.json) beside the images; or one in each of
+           train/, val/ and test/; or annotations/instances_train2017.json with the images in train2017/
+    YOLO   photos/images/1.jpg with photos/labels/1.txt; or images/train/ with labels/train/; or train/images/ with
+           train/labels/. The names of the classes stand in classes.txt, one a line, or under `names` of data.yaml
+
+A box of COCO is [x, y, width, height] in pixels; a line of YOLO is a class number, and the middle, width and height of
+a box as fractions of the image. Here a box is a row (x1, y1, x2, y2, class) in pixels of the image as a person sees it.
+A crowd (COCO's iscrowd) has the class −1 − k: nothing is learned from it, and what is found in it counts neither as
+right nor as wrong.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import DataError, Problem, brief
+from ...files import read_bytes
+from ..findings import Finding
+from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, entries, subfolders
+from ..splits import Rows
+from .reading import Size
+
+Rectangles = npt.NDArray[np.float32]  # (m, 5): x1, y1, x2, y2, class
+
+COCO = re.compile(r"annotations\.json|_annotations\.coco\.json|instances_.*\.json")
+OFFICIAL = re.compile(r"instances_((train|val|test).*)\.json")  # in annotations/, of the images in the folder \1
+ROUNDED = 1.0  # pixels that a box may reach beyond its image, as rounding leaves it; it is cut there
+FIX = "Correct what is named, or leave it out with missing=drop."
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """A box as it is written, of one image, before the image's size is known."""
+
+    where: str  # labels/1.txt, line 3
+    image: int  # its number
+    name: str  # its class
+    numbers: tuple[float, float, float, float]  # x1, y1, x2, y2
+    fractions: bool = False  # whether those are of the image's sides, and not pixels
+    crowd: bool = False
+
+
+@dataclass
+class Annotated:
+    """Images and their boxes, before any image is opened."""
+
+    files: list[Path] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # what a person calls each
+    sizes: list[Size | None] = field(default_factory=list)  # height and width, where the annotations say them
+    split_of: list[str] = field(default_factory=list)  # train, val or test; "" where the data has no splits
+    annotations: list[Annotation] = field(default_factory=list)
+    declared: list[str] = field(default_factory=list)  # all classes that are named, in their order
+    problems: list[Problem] = field(default_factory=list)  # what cannot be used
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes that have a box."""
+        found = {a.name for a in self.annotations}
+        return tuple(name for name in self.declared if name in found)
+
+    @property
+    def splits(self) -> dict[str, Rows] | None:
+        """The images of each split; None where the data has none."""
+        if not any(self.split_of):
+            return None
+        of = np.array(self.split_of)
+        return {split: np.flatnonzero(of == split) for split in ("train", "val", "test") if (of == split).any()}
+
+    def boxes(self, sizes: Sequence[Size], classes: Sequence[str], drop: bool) -> tuple[list[Rectangles], list[str]]:
+        """The boxes of each image, whose sizes these are, class k being `classes[k]`; and what a person should know.
+
+        Raises DataError that names every annotation that cannot be used; with `drop` they are left out and counted.
+        """
+        found: list[list[tuple[float, ...]]] = [[] for _ in self.files]
+        problems, cut = list(self.problems), 0
+        for name, said, size in zip(self.names, self.sizes, sizes):
+            if said is not None and said != size:
+                what = f"its annotations are for {said[1]}×{said[0]} pixels, and it has {size[1]}×{size[0]}"
+                problems.append(Problem(name, what))
+        for a in self.annotations:
+            height, width = sizes[a.image]
+            scale = (width, height, width, height) if a.fractions else (1.0, 1.0, 1.0, 1.0)
+            x1, y1, x2, y2 = (n * s for n, s in zip(a.numbers, scale))
+            if what := _wrong(x1, y1, x2, y2, width, height) or _unknown(a.name, classes):
+                problems.append(Problem(a.where, what))
+                continue
+            within = (max(x1, 0.0), max(y1, 0.0), min(x2, width), min(y2, height))
+            cut += max(abs(n - m) for n, m in zip(within, (x1, y1, x2, y2))) > 1e-3
+            k = classes.index(a.name)
+            found[a.image].append((*within, -1 - k if a.crowd else k))
+        if problems and not drop:
+            raise DataError(f"{_many(len(problems), 'annotation')} cannot be used:", problems, fix=FIX)
+        notes = list(self.notes)
+        if problems:
+            named = "; ".join(map(str, problems[:NAMED_AT_MOST]))
+            notes.append(f"missing=drop left out {_many(len(problems), 'annotation')}, for example {named}.")
+        if cut:
+            reach = "box reaches" if cut == 1 else "boxes reach"
+            notes.append(f"{cut:,} {reach} up to a pixel beyond the image, as rounding leaves them, and end there.")
+        return [np.array(rows, np.float32).reshape(-1, 5) for rows in found], notes
+
+
+def is_boxes(path: Path) -> bool:
+    """Whether a folder holds images with boxes, by the names of what is in it."""
+    return bool(_coco_files(path) or _yolo_folders(path))
+
+
+def find(path: Path) -> Annotated:
+    """The images of a folder and their boxes, none opened. Raises DataError where the annotations cannot be read."""
+    found, coco = Annotated(), _coco_files(path)
+    if coco and (yolo := _yolo_folders(path)):
+        raise DataError(f"{path} holds boxes in two forms, {coco[0][1]} and {yolo[0][2]}.", fix="Leave one of them.")
+    for split, file, folder in coco:
+        _read_coco(found, path, split, file, folder)
+    if not coco:
+        _read_yolo(found, path)
+    present = {split for split in found.split_of if split}
+    if present and "train" not in present:
+        raise DataError(f"{path} has images for {', '.join(sorted(present))} and none for training.", fix="Add train/.")
+    if not found.annotations and not found.problems:
+        raise DataError(f"{path} has no box at all: there is nothing to learn.", fix="Add annotations.")
+    idle = [name for name in found.declared if name not in found.classes]
+    if idle:
+        named = ", ".join(idle[:5]) + (", …" if len(idle) > 5 else "")
+        found.notes.append(f"{_many(len(idle), 'class', 'classes')} that no box is of will not be learned: {named}.")
+    return found
+
+
+def absent_notes(boxes: Sequence[Rectangles], classes: Sequence[str], indices: dict[str, Rows]) -> list[str]:
+    """A finding for each split that has no box of some class."""
+    notes: list[str] = []
+    for split, rows in indices.items():
+        there = {int(k) for i in rows for k in boxes[i][:, 4]}
+        absent = [name for k, name in enumerate(classes) if k not in there]
+        if absent:
+            meant = "it cannot be learned" if split == "train" else "nothing is measured on them there"
+            notes.append(Finding(f"The {split} split has no box of {', '.join(absent)}: {meant}."))
+    return notes
+
+
+def _wrong(x1: float, y1: float, x2: float, y2: float, width: int, height: int) -> str:
+    """Why a box cannot be in an image of that size; empty where it can."""
+    said = f"the box from {x1:g}, {y1:g} to {x2:g}, {y2:g}"
+    if not all(map(math.isfinite, (x1, y1, x2, y2))):
+        return f"{said} is no box"
+    if x2 <= x1 or y2 <= y1:
+        return f"{said} has no area"
+    if min(x1, y1) < -ROUNDED or x2 > width + ROUNDED or y2 > height + ROUNDED:
+        return f"{said} reaches beyond the image, which has {width}×{height} pixels"
+    if min(x2, width) <= max(x1, 0) or min(y2, height) <= max(y1, 0):
+        return f"{said} has no area within the image"
+    return ""
+
+
+def _unknown(name: str, classes: Sequence[str]) -> str:
+    return "" if name in classes else f"the class {brief(name)} is not one that the model was trained on"
+
+
+# --- COCO ---------------------------------------------------------------------------------------------------------
+
+
+def _coco_files(path: Path) -> list[tuple[str, Path, Path]]:
+    """Split, annotations and the folder of the images, of each file of annotations in COCO's form; the split is empty
+    where one file has all images. Raises DataError where it is not clear which is meant."""
+
+    def own(folder: Path) -> list[Path]:
+        return [p for p in entries(folder) if COCO.fullmatch(p.name) and p.is_file()]
+
+    folders = [path, *(f for f in subfolders(path) if f.name.lower() in SPLIT_FOLDERS)]
+    found = [(SPLIT_FOLDERS.get(f.name.lower(), "") if f != path else "", f, own(f)) for f in folders]
+    for _, folder, files in found:
+        if len(files) > 1:
+            raise DataError(
+                f"{folder} holds several files of annotations: {', '.join(f.name for f in files[:4])}.",
+                fix="Leave one, or give each split a folder of its own: train/, val/, test/.",
+            )
+    named = [(split, files[0], folder) for split, folder, files in found if files]
+    if not named and (path / "annotations").is_dir():
+        for file in entries(path / "annotations"):
+            if match := OFFICIAL.fullmatch(file.name):
+                homes = [p for p in (path / match[1], path / "images" / match[1]) if p.is_dir()]
+                named += [(match[2], file, homes[0])] if homes else []
+    if len({split for split, _, _ in named}) < len(named) or (len(named) > 1 and not all(s for s, _, _ in named)):
+        several = ", ".join(str(file.relative_to(path)) for _, file, _ in named)
+        raise DataError(f"{path} has several files of annotations for the same images: {several}.", fix="Leave one.")
+    return named
+
+
+def _read_coco(found: Annotated, root: Path, split: str, file: Path, folder: Path) -> None:
+    """Add what one file of annotations says."""
+    name = str(file.relative_to(root))
+    document = _json(file)
+    lists = {key: document.get(key) for key in ("images", "annotations", "categories")}
+    for key, rows in lists.items():
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise DataError(
+                f"{file} is not in COCO's form: it has no list {key!r} of objects.",
+                fix="It needs images, annotations and categories, as https://cocodataset.org/#format-data says.",
+            )
+    categories = {row.get("id"): str(row.get("name")) for row in lists["categories"] or ()}
+    found.declared += [c for c in dict.fromkeys(categories.values()) if c not in found.declared]
+    numbers: dict[Any, int | None] = {}  # of the images by their ids; None where there is no file
+    for i, row in enumerate(lists["images"] or (), 1):
+        where, given = f"{name}, image {i}", row.get("file_name")
+        path = folder / str(given)
+        if not isinstance(given, str) or row.get("id") is None or row["id"] in numbers:
+            known = row.get("id") in numbers
+            found.problems.append(Problem(where, "its id occurs twice" if known else "it has no file_name or no id"))
+            continue
+        if not path.is_file():
+            path = next((p for p in (folder / "images" / given, folder / Path(given).name) if p.is_file()), path)
+        numbers[row["id"]] = len(found.files) if path.is_file() else None
+        if not path.is_file():
+            found.problems.append(Problem(where, f"there is no file {path}"))
+            continue
+        size = (row.get("height"), row.get("width"))
+        found.files.append(path)
+        found.names.append(str(path.relative_to(root)) if path.is_relative_to(root) else str(path))
+        found.sizes.append((int(size[0]), int(size[1])) if all(isinstance(s, int) and s > 0 for s in size) else None)
+        found.split_of.append(split)
+    for i, row in enumerate(lists["annotations"] or (), 1):
+        where = f"{name}, annotation {i}" + (f" (id {row['id']})" if "id" in row else "")
+        box, image, category = row.get("bbox"), row.get("image_id"), row.get("category_id")
+        what = ""
+        if not isinstance(image, int | str) or image not in numbers:
+            what = f"it is of image {brief(image)}, which the file does not list"
+        elif not isinstance(category, int | str) or category not in categories:
+            what = f"its category_id {brief(category)} is none of the categories"
+        elif not (isinstance(box, list) and len(box) == 4 and all(_is_number(n) for n in box)):
+            what = f"its bbox {brief(box)} is not four numbers, [x, y, width, height]"
+        if what:
+            found.problems.append(Problem(where, what))
+        elif (number := numbers[image]) is not None:
+            x, y, width, height = map(float, box)
+            corners = (x, y, x + width, y + height)
+            crowd = bool(row.get("iscrowd"))
+            found.annotations.append(Annotation(where, number, categories[category], corners, crowd=crowd))
+    listed = {file.resolve() for file in found.files}
+    _note_left(found, [p for p in entries(folder) if IMAGES.fits(p) and p.resolve() not in listed], f"{name} lists")
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(read_bytes(file).decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is not written in UTF-8: byte {error.start:,} is none of it.") from error
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{file} is not JSON: {error.msg}, in line {error.lineno}, column {error.colno}.",
+            fix="It may be cut short: write it again, or take it from a copy.",
+        ) from error
+    except RecursionError as error:
+        raise DataError(f"{file} is not in COCO's form: its lists are nested too deeply.") from error
+    if not isinstance(document, dict):
+        raise DataError(f"{file} is not in COCO's form: it is no object with images, annotations and categories.")
+    return document
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# --- YOLO ---------------------------------------------------------------------------------------------------------
+
+
+def _yolo_folders(path: Path) -> list[tuple[str, Path, Path]]:
+    """Split, the folder of images and that of their labels; the split is empty where there are none."""
+
+    def both(images: Path, labels: Path) -> bool:
+        """Whether one holds images, and the other is there and holds no folder of a class."""
+        return images.is_dir() and labels.is_dir() and any(IMAGES.fits(p) for p in entries(images))
+
+    if both(path / "images", path / "labels") and any(p.suffix == ".txt" for p in entries(path / "labels")):
+        return [("", path / "images", path / "labels")]
+    found: list[tuple[str, Path, Path]] = []
+    for name, split in SPLIT_FOLDERS.items():
+        for images, labels in (("images/" + name, "labels/" + name), (name + "/images", name + "/labels")):
+            if both(path / images, path / labels):
+                found.append((split, path / images, path / labels))
+    return found
+
+
+def _read_yolo(found: Annotated, root: Path) -> None:
+    """Add what the label files of a folder say."""
+    found.declared += _class_names(root)
+    for split, images, labels in _yolo_folders(root):
+        files = [p for p in entries(images) if IMAGES.fits(p)]
+        first, stems = len(found.files), [p.stem for p in files]
+        found.files += files
+        found.names += [str(p.relative_to(root)) for p in files]
+        found.sizes += [None] * len(files)
+        found.split_of += [split] * len(files)
+        written = {p.stem: p for p in entries(labels) if p.suffix == ".txt" and p.name != "classes.txt"}
+        for i, stem in enumerate(stems, first):
+            if stem in written:
+                _read_labels(found, written[stem], str(written[stem].relative_to(root)), i)
+        found.problems += [
+            Problem(str(file.relative_to(root)), f"there is no image of that name in {images}")
+            for stem, file in written.items()
+            if stem not in stems
+        ]
+        without = [str(p.relative_to(root)) for p in files if p.stem not in written]
+        if without:
+            named = ", ".join(without[:NAMED_AT_MOST]) + (", …" if len(without) > NAMED_AT_MOST else "")
+            kind = "image has no label file, and is taken for one" if len(without) == 1 else "images have no label file"
+            also = "" if len(without) == 1 else ", and are taken for images"
+            found.notes.append(f"{len(without):,} {kind}{also} without objects: {named}.")
+
+
+def _read_labels(found: Annotated, file: Path, name: str, image: int) -> None:
+    """Add the lines of one label file."""
+    try:
+        text = read_bytes(file).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        found.problems.append(Problem(name, "it is not text"))
+        return
+    for i, line in enumerate(text.splitlines(), 1):
+        words, where = line.split(), f"{name}, line {i}"
+        if not words:
+            continue
+        try:
+            numbers = [float(word) for word in words]
+        except ValueError:
+            numbers = []
+        if len(numbers) != 5:
+            polygon = len(numbers) > 6 and len(numbers) % 2
+            also = ": the outline of an object, which is no box" if polygon else ""
+            found.problems.append(Problem(where, f"{brief(line)} is not five numbers{also}"))
+        elif not numbers[0].is_integer() or not 0 <= numbers[0] < len(found.declared):
+            said = f"the class {words[0]} has no name: there are {len(found.declared)}, from 0 on"
+            found.problems.append(Problem(where, said))
+        else:
+            x, y, width, height = numbers[1:]
+            corners = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+            found.annotations.append(Annotation(where, image, found.declared[int(numbers[0])], corners, fractions=True))
+
+
+def _class_names(root: Path) -> list[str]:
+    """The names of the classes, in the order of their numbers."""
+    for file in (root / "classes.txt", root / "labels" / "classes.txt"):
+        if file.is_file():
+            lines = read_bytes(file).decode("utf-8-sig", errors="replace").splitlines()
+            return _told_apart([line.strip() for line in lines if line.strip()], file)
+    for file in (p for p in entries(root) if p.suffix in (".yaml", ".yml")):
+        if names := yaml_names(read_bytes(file).decode("utf-8-sig", errors="replace")):
+            return _told_apart(names, file)
+    raise DataError(
+        f"{root} says nowhere what its classes are called.",
+        fix="Add a file classes.txt there with a name in each line, the first for class 0; or data.yaml with `names`.",
+    )
+
+
+def _told_apart(names: list[str], file: Path) -> list[str]:
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise DataError(f"{file} names the class {twice!r} twice.", fix="Give each class a name of its own.")
+    return names
+
+
+def yaml_names(text: str) -> list[str]:
+    """What stands under `names` in a data.yaml: a list [a, b], lines `- a`, or lines `0: a`; nothing where it is not
+    there. No other YAML is read, so that no library is needed for it."""
+    lines = [line.split(" #")[0].rstrip() for line in text.splitlines()]
+    at = next((i for i, line in enumerate(lines) if re.match(r"names\s*:", line)), None)
+    if at is None:
+        return []
+    inline = " ".join(lines[at:]).split(":", 1)[1].strip()
+    if inline.startswith(("[", "{")):
+        inner = inline[1 : inline.index("]" if inline[0] == "[" else "}")] if re.search(r"[\]}]", inline) else ""
+        items = [item.strip() for item in inner.split(",") if item.strip()]
+        return [_unquoted(item.split(":", 1)[1] if inline[0] == "{" else item) for item in items]
+    found: dict[int, str] = {}
+    for line in lines[at + 1 :]:
+        if match := re.match(r"\s*-\s+(.+)$", line):
+            found[len(found)] = _unquoted(match[1])
+        elif match := re.match(r"\s+(\d+)\s*:\s*(.+)$", line):
+            found[int(match[1])] = _unquoted(match[2])
+        elif line.strip():
+            break
+    return [found[k] for k in sorted(found)] if sorted(found) == list(range(len(found))) else []
+
+
+def _unquoted(word: str) -> str:
+    word = word.strip()
+    return str(ast.literal_eval(word)) if re.fullmatch(r"'[^'\\]*'|\"[^\"\\]*\"", word) else word
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+def _note_left(found: Annotated, left: Iterable[Path], why: str) -> None:
+    names = [p.name for p in left]
+    if names:
+        named = ", ".join(names[:NAMED_AT_MOST]) + (", …" if len(names) > NAMED_AT_MOST else "")
+        found.notes.append(f"Not read, because not among those that {why}: {_many(len(names), 'image')}, {named}.")
+
+
+def _many(count: int, noun: str, nouns: str = "") -> str:
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"

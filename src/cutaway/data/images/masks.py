@@ -1,0 +1,407 @@
+"""Images with a class for every pixel: a mask beside each image, or polygons as COCO has them.
+
+    photos/images/1.jpg with photos/masks/1.png; or train/images/ with train/masks/, beside val/ and test/. A mask is a
+    PNG file whose pixels are numbers of classes, grey or of a palette; the names stand in classes.txt, one a line, the
+    ground's first, or are "ground", "class 1", … without it
+
+    photos/annotations.json, or one in each of train/, val/ and test/, with the images in images/ or beside it: what
+    lies in no polygon is the ground, and of polygons that overlap the later one lies above
+
+A pixel of the value 255, or in a crowd (COCO's iscrowd), is not labelled: nothing is learned there, nothing measured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from ...errors import DataError, Problem, listed
+from ...files import read_bytes, reject_irregular
+from ...spec import Mask, Target
+from ..findings import Finding
+from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, entries, subfolders
+from ..splits import Rows
+from .file_split import in_threads
+from .reading import DAMAGE, Pixels, Size
+
+IGNORED = 255  # a pixel that is not labelled
+NAMES = "classes.txt"
+ANNOTATIONS = "annotations.json"
+GROUND = "ground"
+IN_PLACE = ("1", "L", "P", "I", "I;16", "I;16B")  # modes of images whose pixels are one number each
+COVER = 0.6  # how much of a colour is seen over the image
+FIX = "Correct what is named"
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Outlines:
+    """The mask of an image as polygons, each of a class, in the order in which they are drawn."""
+
+    size: Size  # height and width of the image
+    shapes: tuple[tuple[int, Any], ...]  # the class, and polygons or a run-length encoding, as COCO has them
+
+    @property
+    def digest(self) -> str:
+        """sha256 of what is drawn."""
+        return hashlib.sha256(json.dumps([self.size, self.shapes]).encode()).hexdigest()
+
+
+Source = Path | Outlines
+
+
+@dataclass
+class Pairs:
+    """Images with their masks, before any is opened."""
+
+    images: list[Path] = field(default_factory=list)
+    masks: list[Source] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # what a person calls each image
+    split_of: list[str] = field(default_factory=list)  # train, val or test; "" where the data has no splits
+    classes: tuple[str, ...] = ()  # their names, where something says them
+    problems: list[Problem] = field(default_factory=list)  # what has no partner
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def splits(self) -> dict[str, Rows] | None:
+        """The images of each split; None where the data has none."""
+        of = np.array(self.split_of)
+        found = {split: np.flatnonzero(of == split) for split in ("train", "val", "test") if (of == split).any()}
+        return found or None
+
+
+# --- finding ------------------------------------------------------------------------------------------------------
+
+
+def are_masks(path: Path, targets: Sequence[type[Target]] = ()) -> bool:
+    """Whether a folder holds images with masks; with polygons, where masks are among what is to be learned."""
+    return any(_has_masks(home) or (Mask in targets and _has_polygons(home)) for home in _homes(path).values())
+
+
+def find(path: Path, missing: str = "error") -> Pairs:
+    """The images of a folder and their masks, none opened. With `missing` drop, what has no partner is left out, and a
+    note counts it. Raises DataError, with what is wrong by name, where they cannot be used."""
+    homes, found = _homes(path), Pairs()
+    if "" not in homes and "train" not in homes:
+        raise DataError(
+            f"{path} has {listed([f'{folder.name}/' for folder in homes.values()], 'and')} and no train/.",
+            fix="Add train/ with images/ and masks/; or give one folder of both, to be split here.",
+        )
+    for split, home in homes.items():
+        if _has_masks(home):
+            _add_files(found, path, home, split)
+        else:
+            _add_polygons(found, path, home, split)
+    if found.problems and missing != "drop":
+        raise DataError(
+            f"{len(found.problems):,} files of {path} have no partner:",
+            found.problems,
+            fix="Add what is missing, or leave them out with missing=drop.",
+        )
+    if found.problems:
+        some = ", ".join(problem.where for problem in found.problems[:NAMED_AT_MOST])
+        more = f" and {len(found.problems) - NAMED_AT_MOST} more" if len(found.problems) > NAMED_AT_MOST else ""
+        found.notes.append(f"{len(found.problems):,} images or masks without a partner are left out: {some}{more}.")
+    if not found.images:
+        raise DataError(
+            f"{path} has no image with a mask.", fix="Masks have the names of their images, and end in .png."
+        )
+    if not found.classes:
+        found.classes = _listed_classes(path)
+    return found
+
+
+def _homes(path: Path) -> dict[str, Path]:
+    """The folders that hold images with masks, by split: the one itself, "", or those in it that are named so."""
+    if _has_masks(path) or _has_polygons(path):
+        return {"": path}
+    folders = [f for f in subfolders(path) if f.name.lower() in SPLIT_FOLDERS and (_has_masks(f) or _has_polygons(f))]
+    found: dict[str, Path] = {}
+    for folder in folders:
+        split = SPLIT_FOLDERS[folder.name.lower()]
+        if split in found:
+            raise DataError(f"{found[split]} and {folder} are both for {split}.", fix="Leave one of them there.")
+        found[split] = folder
+    return found
+
+
+def _has_masks(path: Path) -> bool:
+    """Whether there are images/ and masks/, and no other folders, among which these would be classes."""
+    return {folder.name for folder in subfolders(path)} == {"images", "masks"}
+
+
+def _has_polygons(path: Path) -> bool:
+    return (path / ANNOTATIONS).is_file()
+
+
+def _add_files(found: Pairs, path: Path, home: Path, split: str) -> None:
+    """Pair the files of images/ and masks/ by their names without the suffix."""
+    images, twice = _by_stem([p for p in entries(home / "images") if IMAGES.fits(p)])
+    masks, masks_twice = _by_stem([p for p in entries(home / "masks") if not p.name.startswith(".")])
+    if twice or masks_twice:
+        raise DataError(
+            f"Files of {home} have one name but for the suffix:",
+            [Problem(str(second), f"it is called as {first.name} is") for first, second in [*twice, *masks_twice]],
+            fix="Rename or remove one of each pair.",
+        )
+    found.problems += [
+        Problem(str(file), f"there is no mask {home / 'masks' / stem}.png")
+        for stem, file in images.items()
+        if stem not in masks
+    ]
+    found.problems += [
+        Problem(str(file), "it is the mask of no image in images/")
+        for stem, file in masks.items()
+        if stem not in images
+    ]
+    for stem, image in images.items():
+        if stem in masks:
+            _add(found, image, masks[stem], str(image.relative_to(path)), split)
+
+
+def _by_stem(files: Sequence[Path]) -> tuple[dict[str, Path], list[tuple[Path, Path]]]:
+    """The files by their names without the suffix, and the pairs that share one."""
+    found: dict[str, Path] = {}
+    twice = []
+    for file in files:
+        if file.stem in found:
+            twice.append((found[file.stem], file))
+        found.setdefault(file.stem, file)
+    return found, twice
+
+
+def _add(found: Pairs, image: Path, mask: Source, name: str, split: str) -> None:
+    found.images.append(image)
+    found.masks.append(mask)
+    found.names.append(name)
+    found.split_of.append(split)
+
+
+def _listed_classes(path: Path) -> tuple[str, ...]:
+    """The names in classes.txt; none where there is no such file. Raises DataError where two are alike or one is
+    empty."""
+    file = path / NAMES
+    if not file.is_file():
+        return ()
+    try:
+        lines = [line.strip() for line in read_bytes(file).decode("utf-8-sig").rstrip().splitlines()]
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is not UTF-8 text.", fix="Save it as UTF-8, a name a line.") from error
+    _reject_names(lines, str(file))
+    return tuple(lines)
+
+
+def _reject_names(names: Sequence[str], where: str) -> None:
+    """Raise DataError where the names of classes are not one or more, each its own."""
+    wrong = next((name for i, name in enumerate(names) if not name or name in names[:i]), None)
+    if wrong is not None or len(names) < 2:
+        said = (
+            "names fewer than two classes"
+            if wrong is None
+            else f"names {wrong!r} twice"
+            if wrong
+            else "has empty lines"
+        )
+        raise DataError(
+            f"{where} {said}: it has a name for each value of the masks, the ground's first.",
+            fix="Line k + 1 names the pixels of value k.",
+        )
+
+
+# --- polygons -----------------------------------------------------------------------------------------------------
+
+
+def _add_polygons(found: Pairs, path: Path, home: Path, split: str) -> None:
+    """The images that annotations.json lists, their polygons as outlines; each number of a category is a class."""
+    file = home / ANNOTATIONS
+    try:
+        written = json.loads(read_bytes(file))
+        categories = {one["id"]: str(one["name"]) for one in sorted(written["categories"], key=lambda one: one["id"])}
+        images = {one["id"]: one for one in written["images"]}
+        sizes = {i: (int(one["height"]), int(one["width"])) for i, one in images.items()}
+        files = {i: str(one["file_name"]) for i, one in images.items()}
+        shapes: dict[Any, list[tuple[int, Any]]] = {i: [] for i in images}
+        numbers = {category: k for k, category in enumerate(categories, 1)}
+        for one in written["annotations"]:
+            crowd = bool(one.get("iscrowd", 0))
+            if not one.get("segmentation"):
+                raise DataError(
+                    f"{file}: annotation {one.get('id')} of {files[one['image_id']]} has a box and no polygon.",
+                    fix="Masks are made of polygons: give these under segmentation.",
+                )
+            shapes[one["image_id"]].append((IGNORED if crowd else numbers[one["category_id"]], one["segmentation"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"{file} is not as COCO writes annotations: {type(error).__name__} {error}.",
+            fix="It has images (id, file_name, height, width), categories (id, name) and annotations (image_id, "
+            "category_id, segmentation).",
+        ) from error
+    names = (GROUND, *categories.values())
+    _reject_names(names, str(file))
+    if found.classes and found.classes != names:
+        raise DataError(f"{file} has other categories than those of the other splits: {', '.join(names[1:])}.")
+    found.classes = names
+    folder = home / "images" if (home / "images").is_dir() else home
+    for i, name in files.items():
+        image = folder / name
+        if not image.is_file():
+            found.problems.append(Problem(str(image), f"{ANNOTATIONS} lists it, and there is no such file"))
+        else:
+            _add(found, image, Outlines(sizes[i], tuple(shapes[i])), str(image.relative_to(path)), split)
+    known = {folder / name for name in files.values()}
+    found.problems += [
+        Problem(str(file), f"{ANNOTATIONS} does not list it")
+        for file in entries(folder)
+        if IMAGES.fits(file) and file not in known
+    ]
+
+
+def _drawn(outlines: Outlines, name: str) -> Pixels:
+    """The mask that polygons make, (H, W)."""
+    from pycocotools import mask as coco
+
+    mask = np.zeros(outlines.size, np.uint8)
+    for value, shape in outlines.shapes:
+        try:
+            encoded = coco.frPyObjects(shape, *outlines.size)
+            encoded = coco.merge(encoded) if isinstance(encoded, list) else encoded
+            mask[coco.decode(encoded).astype(bool)] = value
+        except DAMAGE as error:
+            raise _unusable(name, f"a polygon of it cannot be read ({type(error).__name__} {error})") from error
+    return mask
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def read_mask(source: Source, name: str = "") -> npt.NDArray[np.int64] | Pixels:
+    """The values of a mask, (H, W). Raises DataError, with a Problem, where it cannot be read or has colours."""
+    if isinstance(source, Outlines):
+        return _drawn(source, name)
+    if source.suffix.lower() != ".png":
+        raise _unusable(str(source), "a mask is a PNG file, which keeps the numbers of classes as they are")
+    try:
+        reject_irregular(source)
+        with Image.open(source) as image:
+            image.load()
+            if image.mode not in IN_PLACE:
+                raise _unusable(
+                    str(source),
+                    f"it is in colour ({image.mode}), and a mask has one number a pixel: save it in grey or with a "
+                    "palette, the value of a pixel the number of its class",
+                )
+            return np.asarray(image).astype(np.int64)
+    except DataError:
+        raise
+    except DAMAGE as error:
+        raise _unusable(str(source), f"it is damaged, cut short or no image ({error})") from error
+
+
+def counted(pairs: Pairs, sizes: Sequence[Size], classes: tuple[str, ...] = ()) -> tuple[Counts, list[str]]:
+    """The pixels of each value in each mask, (n, 256), and the sha256 of each, all read once.
+
+    `sizes` are those of the images. Raises DataError that names every mask that cannot be read, is not of its image's
+    size, or has a value that is none of the classes (the names that `pairs` has, or those given).
+    """
+    names = classes or pairs.classes
+
+    def look(i: int) -> tuple[Counts, str] | Problem:
+        source = pairs.masks[i]
+        where = str(source) if isinstance(source, Path) else pairs.names[i]
+        try:
+            values = read_mask(source, where)
+        except DataError as error:
+            return error.problems[0]
+        if values.shape != sizes[i]:
+            (h, w), (height, width) = values.shape, sizes[i]
+            return Problem(where, f"it has {h}×{w} pixels (height × width), and its image {height}×{width}")
+        found = np.unique(values)
+        strange = [int(v) for v in found if v != IGNORED and not 0 <= v < (len(names) or IGNORED)]
+        if strange:
+            among = f"{len(names)} classes, 0 to {len(names) - 1}" if names else "classes, 0 to 254"
+            said = ", ".join(map(str, strange[:NAMED_AT_MOST])) + (", …" if len(strange) > NAMED_AT_MOST else "")
+            return Problem(
+                where, f"its value{'s' if len(strange) > 1 else ''} {said} is none of the {among} (255: none)"
+            )
+        digest = source.digest if isinstance(source, Outlines) else hashlib.sha256(read_bytes(source)).hexdigest()
+        return np.bincount(values.ravel(), minlength=256), digest
+
+    looks = list(in_threads(look, range(len(pairs.masks))))
+    if problems := [found for found in looks if isinstance(found, Problem)]:
+        raise unusable(problems, len(looks))
+    return np.stack([found[0] for found in looks if not isinstance(found, Problem)]), [
+        found[1] for found in looks if not isinstance(found, Problem)
+    ]
+
+
+def classes_of(pairs: Pairs, counts: Counts) -> tuple[str, ...]:
+    """The names of the classes: those that something says, else of the values that masks have. Raises DataError where
+    there is but one."""
+    seen = np.flatnonzero(counts[:, :IGNORED].sum(0))
+    if len(seen) < 2:
+        only = f"the value {seen[0]}" if len(seen) else "no class"
+        unlabelled = bool(counts[:, IGNORED].any())
+        raise DataError(
+            f"The masks have {only} alone{', and 255, which means not labelled' if unlabelled else ''}: there is "
+            "nothing to tell apart.",
+            fix="Give the pixels of class k the value k: 0 for the ground, then 1, 2, …",
+        )
+    return pairs.classes or (GROUND, *(f"class {k}" for k in range(1, int(seen[-1]) + 1)))
+
+
+def absent_notes(counts: Counts, classes: Sequence[str], indices: Mapping[str, Rows]) -> Iterator[str]:
+    """A sentence on classes that no mask has, and findings on those that a split has nothing of; `counts` (n, K)."""
+    nowhere = [name for name, pixels in zip(classes, counts.sum(0)) if not pixels]
+    if nowhere:
+        yield f"No mask has {listed(nowhere, 'or')}: nothing is learned of it."
+    for split, rows in indices.items():
+        absent = [n for n, pixels in zip(classes, counts[rows].sum(0)) if not pixels and n not in nowhere]
+        if absent:
+            what = "is learned" if split == "train" else "is measured"
+            yield Finding(f"The {split} split has no pixel of {', '.join(absent)}: nothing of that {what} there.")
+
+
+def palette() -> list[int]:
+    """Red, green and blue of 256 values, one after another: the colours of PASCAL VOC's masks."""
+    colours = []
+    for value in range(256):
+        channels = [0, 0, 0]
+        for bit in range(8):
+            for channel in range(3):
+                channels[channel] |= (value >> (3 * bit + channel) & 1) << (7 - bit)
+        colours += channels
+    return colours
+
+
+def overlaid(image: Pixels, mask: Pixels, ignored: int = IGNORED) -> Pixels:
+    """An image (H, W, C) under the colours of a mask (H, W), (H, W, 3): the ground shows through, what is not labelled
+    is pale."""
+    rgb = np.broadcast_to(image, (*image.shape[:2], 3)).astype(np.float64)
+    colours = np.array(palette(), np.float64).reshape(256, 3)
+    colours[ignored] = 255
+    tinted = (1 - COVER) * rgb + COVER * colours[mask]
+    shown: Pixels = np.where(mask[:, :, None] == 0, rgb, tinted).round().astype(np.uint8)
+    return shown
+
+
+def beside(images: Sequence[Pixels]) -> Image.Image:
+    """Images (H, W, C) of one size side by side, as one."""
+    return Image.fromarray(np.concatenate([np.broadcast_to(x, (*x.shape[:2], 3)) for x in images], 1))
+
+
+def unusable(problems: Sequence[Problem], total: int) -> DataError:
+    """The error that names these of `total` masks."""
+    return DataError(f"{len(problems):,} of {total:,} masks cannot be used:", problems, fix=f"{FIX}.")
+
+
+def _unusable(name: str, what: str) -> DataError:
+    return DataError("A mask cannot be used:", [Problem(name, what)], fix=f"{FIX}.")

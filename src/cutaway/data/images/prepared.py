@@ -1,0 +1,166 @@
+"""From image files to splits: brought to a size, normalised as the training images are, held or read anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from ...errors import DataError, Problem
+from ...spec import ImageSizes, ImageSpec
+from ..folders import Found
+from ..sets import Split
+from ..settings import DataSettings
+from ..splits import Rows, draw, straddle_note
+from .dataset import in_memory
+from .drawing import OfImages, Shape, drawn
+from .file_split import FileSplit, in_threads
+from .files import Seen, unusable
+from .preprocessing import ImagePreprocessing, fit_preprocessing, from_minus_one
+from .reading import Size, as_pixels, covering, read_image, resized
+
+LARGEST_OWN_SIZE = 512  # of images that stay as they are
+SAMPLE = 1024  # training images from which mean and standard deviation are taken
+MEBIBYTE = 1 << 20
+
+
+def prepared(
+    found: Found[Path],
+    seen: Sequence[Seen],
+    indices: dict[str, Rows],
+    learned: Callable[[Shape], OfImages],
+    settings: DataSettings,
+    sizes: ImageSizes,
+) -> tuple[ImagePreprocessing, dict[str, Split], str | None]:
+    """The preprocessing fitted on the training images, the splits prepared with it, and a sentence where images are
+    enlarged though nobody asked; what is `learned` of images (C, H, W)."""
+    own_size, size, enlarged = size_for({s.facts.size for s in seen}, sizes, settings.image_size)
+    shape = (channels_for([s.facts.grey for s in seen], settings.color), *size)
+    spec = ImageSpec(*shape, learned(shape))
+    sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
+    used = np.concatenate(list(indices.values()))
+    held = len(used) * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE
+    others = [found.files[i] for i in np.setdiff1d(used, sample)] if held else []
+    read = training_images([found.files[i] for i in sample], others, spec)
+    preprocessing = from_minus_one(fit_preprocessing(spec, read, settings.resize, own_size))
+    if held:
+        splits = decoded(found, indices, preprocessing)
+    else:
+        splits = read_anew(found, indices, preprocessing, settings.workers)
+    return preprocessing, splits, enlarged
+
+
+def size_for(own: set[Size], sizes: ImageSizes, asked: int | None) -> tuple[Size | None, Size, str | None]:
+    """The one size that images of these sizes have, if there is one; the size that they are brought to; and a sentence,
+    where they are enlarged though nobody asked."""
+    own_size = next(iter(own)) if len(own) == 1 else None
+    stays = own_size if own_size and max(own_size) <= LARGEST_OWN_SIZE else None
+    size = sizes.choose(asked, stays)
+    return own_size, size, sizes.note(stays, size, asked)
+
+
+def channels_for(grey: Sequence[bool], color: str) -> int:
+    """1 for grey, 3 for RGB: what the setting says, else what most are."""
+    return 1 if color == "gray" or (color == "auto" and 2 * sum(grey) > len(grey)) else 3
+
+
+def training_images(files: Sequence[Path], others: Sequence[Path], spec: ImageSpec) -> Iterator[Tensor]:
+    """uint8 (1, C, h, w) of each file, whole, and no larger than it enters the network.
+
+    Raises DataError that names every file that cannot be decoded; where there is one, `others` are tried too.
+    """
+
+    def whole(file: Path) -> Tensor | Problem:
+        def drawn_at(size: Size) -> Size:
+            return min(size, covering(size, (spec.height, spec.width)))
+
+        try:
+            image = read_image(file, str(file), spec.channels, drawn_at)
+        except DataError as error:
+            return error.problems[0]
+        pixels = as_pixels(resized(image, drawn_at((image.height, image.width))))
+        return torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]
+
+    problems: list[Problem] = []
+    for image in in_threads(whole, files):
+        if isinstance(image, Problem):
+            problems.append(image)
+        else:
+            yield image
+    if problems:
+        problems += [read for read in in_threads(whole, others) if isinstance(read, Problem)]
+        raise unusable(problems, len(files) + len(others))
+
+
+def decoded(found: Found[Path], indices: dict[str, Rows], preprocessing: ImagePreprocessing) -> dict[str, Split]:
+    """The splits decoded once, at the size that they enter the network in."""
+    kept = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have left files out
+    files = [found.files[i] for i in kept]
+
+    def fitted(file: Path) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]] | Problem:
+        try:
+            return preprocessing.pixels(file, str(file))
+        except DataError as error:
+            return error.problems[0]
+
+    spec = preprocessing.spec
+    pixels = np.empty((len(files), spec.height, spec.width, spec.channels), np.uint8)
+    problems: list[Problem] = []
+    for i, image in enumerate(in_threads(fitted, files)):
+        if isinstance(image, Problem):
+            problems.append(image)
+        else:
+            pixels[i] = image
+    if problems:
+        raise unusable(problems, len(files))
+
+    def original(i: int) -> Image.Image:
+        return read_image(files[i], str(files[i]))
+
+    return in_memory(
+        torch.from_numpy(pixels).permute(0, 3, 1, 2),  # (n, C, H, W)
+        found.labels[kept],
+        {split: np.searchsorted(kept, rows) for split, rows in indices.items()},
+        preprocessing,
+        [found.names[i] for i in kept],
+        original,
+    )
+
+
+def read_anew(
+    found: Found[Path], indices: dict[str, Rows], preprocessing: ImagePreprocessing, workers: int | None
+) -> dict[str, Split]:
+    """The splits read from their files, anew in every epoch."""
+    return {
+        split: drawn(
+            FileSplit(
+                [found.files[i] for i in rows],
+                torch.from_numpy(found.labels[rows]),
+                preprocessing,
+                [found.names[i] for i in rows],
+                workers,
+            ),
+            preprocessing.spec.target,
+        )
+        for split, rows in indices.items()
+    }
+
+
+def image_notes(found: Found[Path], seen: Sequence[Seen], indices: dict[str, Rows], channels: int) -> list[str | None]:
+    """Sentences on files of several frames, colours that are lost, and images that stand in two splits."""
+    notes: list[str | None] = []
+    moving = [name for name, s in zip(found.names, seen) if s.facts.moving]
+    if moving:
+        notes.append(
+            f"{len(moving):,} files have several frames or pages, and the first is read: {', '.join(moving[:3])}."
+        )
+    coloured = sum(not s.facts.grey for s in seen)
+    if channels == 1 and coloured:
+        notes.append(
+            f"{coloured:,} of {len(seen):,} images are coloured and are read in grey; color=rgb keeps colours."
+        )
+    return [*notes, straddle_note([s.digest for s in seen], indices, found.names.__getitem__, "images")]

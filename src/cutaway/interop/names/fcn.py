@@ -1,0 +1,4 @@
+"""FCN's names: torchvision's own."""
+
+TORCHVISION = {"fcn-resnet50": "fcn_resnet50"}
+RENAMES = ()

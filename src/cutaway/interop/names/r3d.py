@@ -1,0 +1,11 @@
+"""R3D's names: torchvision numbers a convolution, its normalization and its ReLU, which ours has by name."""
+
+TORCHVISION = {"r3d-18": "r3d_18"}
+RENAMES = (
+    (r"^stem\.conv\.", "stem.0."),
+    (r"^stem\.bn\.", "stem.1."),
+    (r"\.downsample\.conv\.", ".downsample.0."),
+    (r"\.downsample\.bn\.", ".downsample.1."),
+    (r"\.conv([12])\.", r".conv\1.0."),
+    (r"\.bn([12])\.", r".conv\1.1."),
+)

@@ -1,0 +1,189 @@
+"""FCN, the fully convolutional network for semantic segmentation, on a residual network: torchvision's form.
+
+After J. Long, E. Shelhamer, T. Darrell, Fully convolutional networks for semantic segmentation, 2014 (CVPR 2015).
+<https://arxiv.org/abs/1411.4038>
+
+A network that classifies images becomes one that classifies pixels: its head is a convolution, which answers at every
+place of the map, and the answers are drawn at the image's size again:
+
+    y = U(h(b(x)))        b backbone, h head, U bilinear, to the size of x
+
+    image ── backbone ── 3×3, BN, ReLU, dropout ── 1×1 ──▶ logits at h × w ──▶ bilinear ──▶ logits at H × W
+                │
+                └ last stage but one ── 3×3, BN, ReLU, dropout ── 1×1 ── bilinear: auxiliary head, in training
+
+So that little is lost of where things are, the last two stages of the backbone do not stride: their windows have gaps
+instead (dilation), and the map has an eighth of the image's height and width, not a 32nd.
+
+Shapes, fcn-resnet50, from (N, 3, 520, 520): backbone (N, 2048, 65, 65), head (N, 512, 65, 65), logits
+(N, classes, 65, 65), drawn at (N, classes, 520, 520). Images of any size and number of channels will do.
+
+In training an auxiliary head looks at what the last stage but one gives; its loss counts `auxiliary_weight` times the
+head's. In eval mode it is not run, and `auxiliary=False` leaves it out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import require
+from ..spec import ImageSpec, Mask
+from . import resnet
+from .card import Card, Divergence, Published
+from .contract import Network
+from .fields import Checked, fraction, one_of, positive
+
+
+@dataclass(frozen=True)
+class Config(Checked):
+    """What can be set in the network."""
+
+    layers: tuple[int, ...] = positive((3, 4, 6, 3))  # residual blocks in each stage of the backbone
+    block: str = one_of("bottleneck", ("basic", "bottleneck"))  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
+    width: int = positive(64)  # channels of the first stage; each further stage has twice as many
+    stem: str = one_of("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
+    dropout: float = fraction(0.1)  # before the last convolution of each head
+    auxiliary: bool = True  # one more head in training, on the map of the last stage but one
+    in_channels: int = positive(3)  # 1 for grey, 3 for RGB
+    num_classes: int = positive(21)  # logits at each pixel, the ground's first
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(len(self.layers) >= 2, "layers", self.layers, "two stages or more")
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
+        """The preset with the channels and classes of `spec`; images of any size will do."""
+        return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
+
+    @property
+    def backbone(self) -> resnet.Config:
+        """The residual network."""
+        return resnet.Config(
+            layers=self.layers, block=self.block, width=self.width, stem=self.stem, in_channels=self.in_channels
+        )
+
+
+class Head(nn.Sequential):
+    """3×3 convolution to a quarter of the channels, normalization, ReLU, dropout, 1×1: (N, C, h, w) to
+    (N, classes, h, w)."""
+
+    def __init__(self, in_channels: int, num_classes: int, dropout: float) -> None:
+        between = in_channels // 4
+        super().__init__(
+            resnet.conv(in_channels, between, 3),
+            nn.BatchNorm2d(between),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Conv2d(between, num_classes, 1),
+        )
+
+
+def drawn_at(logits: Tensor, x: Tensor) -> Tensor:
+    """(N, classes, h, w) at the size of the images x (N, C, H, W): (N, classes, H, W)."""
+    return F.interpolate(logits, x.shape[2:], mode="bilinear", align_corners=False)
+
+
+class FCN(Network):
+    """(N, C, H, W) images to logits (N, classes, H, W). The names of its parts are torchvision's, key for key."""
+
+    takes = (ImageSpec,)
+    targets = (Mask,)
+    auxiliary_weight = 0.5  # torchvision's; the paper has no auxiliary head
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = resnet.Backbone(config.backbone, dilated=min(2, len(config.layers) - 1))
+        channels = self.backbone.channels
+        if config.auxiliary:
+            self.aux_classifier = Head(channels // 2, config.num_classes, config.dropout)
+        self.classifier = Head(channels, config.num_classes, config.dropout)
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the head sees, (N, channels, h, w)."""
+        features: Tensor = self.backbone(x)[1]
+        return features
+
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Logits, (N, classes, H, W); in training, with an auxiliary head, its logits after them."""
+        before, features = self.backbone(x)  # (N, channels / 2, h, w), (N, channels, h, w)
+        logits = drawn_at(self.classifier(features), x)
+        if not (self.training and self.config.auxiliary):
+            return logits
+        return logits, drawn_at(self.aux_classifier(before), x)
+
+
+Model = FCN
+
+PRESETS = {
+    "fcn-resnet18": Config(layers=(2, 2, 2, 2), block="basic"),
+    "fcn-resnet50": Config(),
+}
+
+# torchvision's recipe: SGD at 0.02 for 32 images in 8 processes, its rate falling polynomially to 0, over 30 epochs.
+_ON_PHOTOGRAPHS = {
+    "optimizer": "momentum",
+    "lr": 0.01,
+    "momentum": 0.9,
+    "batch_size": 16,
+    "weight_decay": 1e-4,
+    "schedule": "warmup-cosine",
+    "epochs": 30,
+    "flip": True,
+}
+
+CARD = Card(
+    title="Fully convolutional networks for semantic segmentation",
+    authors="J. Long, E. Shelhamer, T. Darrell",
+    year=2014,
+    link="https://arxiv.org/abs/1411.4038",
+    family="cnn",
+    equation="y = U(h(b(x)))",
+    oracle="torchvision's FCN; fcn-resnet18: the same head on torchvision's ResNet, its basic blocks dilated",
+    published={
+        "fcn-resnet18": Published(
+            11_918_250,
+            9_676_843_008,
+            (3, 224, 224),
+            "computed from torchvision's ResNet-18, dilated, under its heads; multiply-adds without the auxiliary one",
+        ),
+        "fcn-resnet50": Published(
+            35_322_218,
+            142_725_772_800,
+            (3, 520, 520),
+            "torchvision's weight metadata, which counts the auxiliary head: 152.717 billion multiply-adds with it",
+        ),
+    },
+    divergences=(
+        Divergence(
+            "backbone",
+            paper="AlexNet, VGG-16 and GoogLeNet, their fully connected layers made convolutions",
+            here="a residual network, dilated; with the names and shapes of torchvision's, whose weights it takes",
+            common="as here (torchvision)",
+        ),
+        Divergence(
+            "skips",
+            paper="FCN-16s and FCN-8s add answers of earlier, finer maps",
+            here="none: dilation keeps the last map fine",
+            common="none (torchvision)",
+        ),
+        Divergence(
+            "drawn at the image's size",
+            paper="by a transposed convolution that begins as bilinear and is learned",
+            here="bilinear, corners not aligned, nothing to learn",
+            common="as here (torchvision)",
+        ),
+        Divergence(
+            "auxiliary head",
+            paper="none",
+            here="on the last stage but one, its loss half the head's",
+            common="as here (torchvision)",
+        ),
+    ),
+    settings=dict.fromkeys(PRESETS, _ON_PHOTOGRAPHS),
+)

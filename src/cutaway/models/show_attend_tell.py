@@ -1,0 +1,246 @@
+"""Show, attend and tell: a caption written word by word, each word from where the network looks in the image for it.
+
+K. Xu, J. Ba, R. Kiros, K. Cho, A. Courville, R. Salakhutdinov, R. Zemel, Y. Bengio, Show, attend and tell: neural image
+caption generation with visual attention, 2015 (ICML 2015). <https://arxiv.org/abs/1502.03044> Its soft attention:
+
+    a_1 … a_L = CNN(image)                                           a vector for each place of the last map
+    c_0 = f_c(mean a_i),   h_0 = f_h(mean a_i)                       f(x) = tanh(W x + b)
+    e_ti = vᵀ tanh(W h_{t−1} + U a_i),   α_t = softmax_i(e_t)        f_att, the attention of Bahdanau et al.
+    ẑ_t = β_t Σ_i α_ti a_i,   β_t = σ(f_β(h_{t−1}))                  (equation 13, section 4.2.1: one gate a step)
+    h_t, c_t = LSTM([E y_{t−1} ; ẑ_t], h_{t−1}, c_{t−1})             (equations 1 to 3)
+    p(y_t) ∝ exp(L_o(E y_{t−1} + L_h h_t + L_z ẑ_t))                 (equation 7, the deep output)
+
+Shapes, from images (N, C, H, W) and the caption so far (N, S), which begins with its `begin`; with three stages:
+    stage: conv 3×3, BN, ReLU, twice            (N, 16, H, W)
+    max over 2×2, stage                         (N, 32, H/2, W/2)
+    max over 2×2, stage                         (N, 64, H/4, W/4)
+    places row by row, with their positions     (N, L, 64)                L = HW/16
+    keys U a_i, the same for every word         (N, L, attention)
+    for each of S: weights α_t                  (N, L)
+                   context ẑ_t                  (N, 64)
+                   state h_t                    (N, hidden)
+    deep output                                 (N, S, embedding)
+    linear                                      (N, S, target vocabulary)
+
+The context is computed from the state before the word, so that ẑ_t helps to make h_t. What one word needs from the one
+before it is all that stands in the loop.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..nn.position import sinusoids
+from ..spec import ImageSpec, Tokens
+from .card import Card, Divergence, Published
+from .contract import Network, TokenGrid
+from .fields import Checked, fraction, positive
+from .images import reject_small
+from .seq2seq_gru import AdditiveAttention
+
+State = tuple[Tensor, Tensor, Tensor, Tensor]  # h, c (N, hidden), keys (N, L, attention), a (N, L, D)
+
+
+@dataclass(frozen=True)
+class Config(Checked):
+    """What can be set in the network."""
+
+    widths: tuple[int, ...] = positive((16, 32, 64))  # channels of each stage; between two the map is halved
+    stage_layers: int = positive(2)  # convolutions of a stage
+    embedding_dim: int = positive(96)  # numbers that a word is looked up as, and of the deep output
+    hidden_dim: int = positive(192)  # numbers of the LSTM's state
+    attention_dim: int = positive(96)  # numbers in which state and place are compared
+    dropout: float = fraction(0.1)  # of the words and of what the head sees
+    in_channels: int = positive(3)  # 1 for grey, 3 for RGB
+    target_vocab_size: int = positive(10_000)  # token ids of the caption are below this
+
+    @property
+    def least_size(self) -> int:
+        """The smallest height and width of an image: one pixel is left after the halvings."""
+        return int(2 ** (len(self.widths) - 1))
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
+        """The preset with the channels and the vocabulary of `spec`; images of any size will do."""
+        return dataclasses.replace(preset, in_channels=spec.channels, target_vocab_size=spec.target.outputs)
+
+
+class Stage(nn.Module):
+    """Convolutions 3×3, each normalized and rectified: (N, C, H, W) to (N, width, H, W)."""
+
+    def __init__(self, before: int, width: int, layers: int) -> None:
+        super().__init__()
+        inputs = [before] + [width] * (layers - 1)
+        self.convs = nn.ModuleList(nn.Conv2d(n, width, kernel_size=3, padding=1, bias=False) for n in inputs)
+        self.bns = nn.ModuleList(nn.BatchNorm2d(width) for _ in inputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, C, H, W) to (N, width, H, W)."""
+        for conv, bn in zip(self.convs, self.bns):
+            x = F.relu(bn(conv(x)), inplace=True)
+        return x
+
+
+class ShowAttendTell(Network):
+    """Images (N, C, H, W) and the caption so far (N, S) to logits of the words that come next, (N, S, vocab_size)."""
+
+    takes = (ImageSpec,)
+    targets = (Tokens,)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        embedding, hidden, width = config.embedding_dim, config.hidden_dim, config.widths[-1]
+        inputs = (config.in_channels, *config.widths)
+        self.stages = nn.ModuleList(
+            Stage(before, after, config.stage_layers) for before, after in zip(inputs, config.widths)
+        )
+        self.embedding = nn.Embedding(config.target_vocab_size, embedding)  # E
+        self.initial_c = nn.Linear(width, hidden)  # f_c
+        self.initial_h = nn.Linear(width, hidden)  # f_h
+        self.attention = AdditiveAttention(hidden, width, config.attention_dim)  # f_att
+        self.gate = nn.Linear(hidden, 1)  # f_β
+        self.decoder = nn.LSTMCell(embedding + width, hidden)
+        self.read_state = nn.Linear(hidden, embedding)  # L_h
+        self.read_context = nn.Linear(width, embedding, bias=False)  # L_z
+        self.head = nn.Linear(embedding, config.target_vocab_size)  # L_o
+        self.dropout = nn.Dropout(config.dropout)
+
+    def token_grid(self, height: int, width: int) -> TokenGrid:
+        """The places of the last map."""
+        return TokenGrid(height // self.config.least_size, width // self.config.least_size)
+
+    def places(self, images: Tensor) -> Tensor:
+        """a_1 … a_L: the last map row by row, with where each place is, (N, L, D). Half of the numbers are told the
+        row, the other half the column, by sinusoids."""
+        reject_small(images, self.config.least_size, "show-attend-tell")
+        x = images
+        for i, stage in enumerate(self.stages):
+            x = stage(F.max_pool2d(x, 2) if i > 0 else x)
+        rows, columns, width = x.shape[2], x.shape[3], x.shape[1]
+        down = sinusoids(torch.arange(rows, device=x.device), width // 2, x.dtype)  # (H', D/2)
+        across = sinusoids(torch.arange(columns, device=x.device), width - width // 2, x.dtype)  # (W', D/2)
+        where = torch.cat([down[:, None].expand(-1, columns, -1), across[None].expand(rows, -1, -1)], -1)  # (H', W', D)
+        a: Tensor = x.flatten(2).transpose(1, 2) + where.flatten(0, 1)  # (N, L, D)
+        return a
+
+    def features(self, images: Tensor, target_so_far: Tensor) -> Tensor:
+        """What the head sees at each place of the caption, (N, S, embedding)."""
+        h, c, keys, a = self.begin(images)
+        words = self.dropout(self.embedding(target_so_far))  # (N, S, embedding)
+        states, contexts = [], []
+        for word in words.unbind(1):
+            h, c, z = self._advance(word, h, c, keys, a)
+            states.append(h)
+            contexts.append(z)
+        return self._read(torch.stack(states, 1), torch.stack(contexts, 1), words)
+
+    def forward(self, images: Tensor, target_so_far: Tensor) -> Tensor:
+        """Logits of the word after each place of the caption so far, (N, S, vocab_size), which begins with `begin`.
+        What stands after a place of it changes nothing there."""
+        logits: Tensor = self.head(self.features(images, target_so_far))
+        return logits
+
+    def begin(self, images: Tensor, source_mask: Tensor | None = None) -> State:
+        """Look at the images (N, C, H, W): what `step` needs, each tensor with N first. Images have no mask."""
+        del source_mask
+        a = self.places(images)  # (N, L, D)
+        mean = a.mean(1)  # (N, D)
+        return torch.tanh(self.initial_h(mean)), torch.tanh(self.initial_c(mean)), self.attention.key(a), a
+
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
+        """Logits of the next word, (N, vocab_size), and the state after `token` (N,)."""
+        h, c, keys, a = state
+        word = self.dropout(self.embedding(token))  # (N, embedding)
+        h, c, z = self._advance(word, h, c, keys, a)
+        return self.head(self._read(h, z, word)), (h, c, keys, a)
+
+    def _advance(self, word: Tensor, h: Tensor, c: Tensor, keys: Tensor, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """h_t and c_t (N, hidden) and ẑ_t (N, D), from the word before (N, embedding) and the state before it."""
+        everywhere = torch.ones_like(a[:, :, 0], dtype=torch.bool)  # (N, L): no place is padding
+        context, _ = self.attention(h, keys, a, everywhere)
+        z = torch.sigmoid(self.gate(h)) * context  # (N, 1) · (N, D)
+        h, c = self.decoder(torch.cat([word, z], 1), (h, c))
+        return h, c, z
+
+    def _read(self, h: Tensor, z: Tensor, word: Tensor) -> Tensor:
+        """The deep output without its last layer, (…, embedding)."""
+        y: Tensor = self.dropout(word + self.read_state(h) + self.read_context(z))
+        return y
+
+
+Model = ShowAttendTell
+
+PRESETS = {"show-attend-tell": Config()}
+
+CARD = Card(
+    title="Show, attend and tell: neural image caption generation with visual attention",
+    authors="K. Xu, J. Ba, R. Kiros, K. Cho, A. Courville, R. Salakhutdinov, R. Zemel, Y. Bengio",
+    year=2015,
+    link="https://arxiv.org/abs/1502.03044",
+    family="rnn",
+    equation="ẑ_t = β_t Σ_i α_ti a_i;  h_t = LSTM([E y_{t−1}; ẑ_t], h_{t−1});  "
+    "p(y_t) ∝ exp(L_o(E y_{t−1} + L_h h_t + L_z ẑ_t))",
+    oracle="hand-built of torch.nn.Conv2d, BatchNorm2d and LSTMCell, one image and one word at a time",
+    published={
+        "show-attend-tell": Published(
+            2_348_769,
+            51_631_616,
+            (3, 64, 64),
+            "computed from the definition above, for 8 words of 10 000 different ones",
+        )
+    },
+    divergences=(
+        Divergence(
+            "the convolutional network",
+            paper="VGG's, learned on ImageNet, its map of 14×14 places with 512 numbers each",
+            here="three stages of two convolutions, learned with the rest; model.widths makes it wider or deeper",
+        ),
+        Divergence(
+            "positions",
+            paper="none: a place knows of itself what the convolutions see",
+            here="sinusoids of row and column are added to each place, so that left and right are told apart",
+        ),
+        Divergence(
+            "size",
+            paper="an LSTM of 1 000 to 1 800 numbers, a vocabulary of 10 000 words",
+            here="192 numbers; all of it can be set",
+        ),
+        Divergence(
+            "β",
+            paper="one number a step (section 4.2.1)",
+            here="as in the paper",
+            common="one for each of the context's numbers",
+        ),
+        Divergence(
+            "the deep output",
+            paper="a sum (equation 7); the authors' code takes tanh of it",
+            here="the sum, with dropout before the last layer",
+            common="a linear layer of h_t alone",
+        ),
+        Divergence(
+            "doubly stochastic attention",
+            paper="λ Σ_i (1 − Σ_t α_ti)² is added to the loss, so that every place is looked at (equation 14)",
+            here="not added: of a scene most places are ground, and few words look at all",
+        ),
+        Divergence("hard attention", paper="a second form, which samples one place", here="left out"),
+    ),
+    # Chosen on scenes of digits, at equal CPU time: batches of 64 come less far.
+    settings={
+        "show-attend-tell": {
+            "optimizer": "adamw",
+            "lr": 2e-3,
+            "weight_decay": 0.01,
+            "batch_size": 32,
+            "grad_clip": 1.0,
+            "schedule": "warmup-cosine",
+            "warmup": 0.1,
+            "epochs": 20,
+        }
+    },
+)

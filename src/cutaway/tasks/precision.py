@@ -1,0 +1,110 @@
+"""Average precision of boxes as COCO counts it: pycocotools decides what is found, once; every mean follows from that.
+
+T.-Y. Lin et al., Microsoft COCO: common objects in context, 2014 <https://arxiv.org/abs/1405.0312>. In the order of
+their scores, boxes are matched to the actual ones of their class whose IoU is at least t; the precision at each of
+101 levels of recall, the best at that level or beyond, is averaged. mAP@[.5:.95] is the mean over ten thresholds t
+and over the classes that occur.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+THRESHOLDS = np.linspace(0.5, 0.95, 10)  # of IoU
+RECALLS = np.linspace(0, 1, 101)
+MOST = 100  # boxes of an image that count, the surest ones
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found of one class, the surest first, in all images."""
+
+    images: npt.NDArray[np.int64]  # (D,): the image that each box is in
+    right: npt.NDArray[np.bool_]  # (T, D): whether it matches an actual one, for each threshold of IoU
+    wrong: npt.NDArray[np.bool_]  # (T, D): whether it matches none; what lies in a crowd is neither
+    actual: npt.NDArray[np.int64]  # (n,): the actual boxes in each image, crowds left out
+
+
+def matched(predicted: list[Array], actual: list[Array], classes: int) -> list[Found]:
+    """What was found of each class. `predicted` has of each image (m, 6): x1, y1, x2, y2, class and score; `actual`
+    (m, 5): x1, y1, x2, y2 and the class, −1 − k for a crowd of class k."""
+    from pycocotools.cocoeval import COCOeval  # here, because only detection needs it
+
+    judge: Any = COCOeval(iouType="bbox")
+    judge.params.maxDets = [MOST]
+    whole = [0.0, float("inf")]  # of areas
+    found: list[list[dict[str, Any]]] = [[] for _ in range(classes)]
+    counts = np.zeros((classes, len(actual)), np.int64)
+    number = 1  # of a box; 0 would stand for none
+    for image, (said, there) in enumerate(zip(predicted, actual)):
+        for box in there:
+            crowd = bool(box[4] < 0)
+            k = int(-1 - box[4] if crowd else box[4])
+            counts[k, image] += not crowd
+            judge._gts[image, k].append({**_box(box, number), "ignore": crowd, "iscrowd": int(crowd)})
+            number += 1
+        for box in said:
+            judge._dts[image, int(box[4])].append({**_box(box, number), "score": float(box[5])})
+            number += 1
+    for image, k in sorted(judge._dts):  # where nothing was found, nothing is matched
+        judge.ious[image, k] = judge.computeIoU(image, k)
+        found[k].append(judge.evaluateImg(image, k, whole, MOST))
+    return [_joined(of_class, counts[k]) for k, of_class in enumerate(found)]
+
+
+def _box(box: Array, number: int) -> dict[str, Any]:
+    x1, y1, x2, y2 = (float(n) for n in box[:4])
+    return {"id": number, "bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1)}
+
+
+def _joined(images: list[dict[str, Any]], actual: npt.NDArray[np.int64]) -> Found:
+    """The boxes of all images in the order of their scores; of equal ones the first image's first, as COCO has it."""
+    if not images:
+        none = np.zeros((len(THRESHOLDS), 0), bool)
+        return Found(np.zeros(0, np.int64), none, none, actual)
+    order = np.argsort([-score for image in images for score in image["dtScores"]], kind="stable")
+    hit = np.concatenate([image["dtMatches"] for image in images], 1)[:, order] > 0
+    ignored = np.concatenate([image["dtIgnore"] for image in images], 1)[:, order] > 0
+    of = np.repeat([image["image_id"] for image in images], [len(image["dtScores"]) for image in images])[order]
+    return Found(of, hit & ~ignored, ~hit & ~ignored, actual)
+
+
+def average_precision(found: Found, times: Array | None = None) -> Array:
+    """The average precision for each threshold, (T,); NaN where the class does not occur. `times` (n,) is how often
+    each image counts, as a resample has it; once unless given.
+
+    An image that counts twice is two images. Their boxes of one score are passed at once, which changes no mean: recall
+    is reached by the last of those that are right, and no place within them has a better precision than that.
+    """
+    times = np.ones(len(found.actual)) if times is None else times
+    total = float(found.actual @ times)
+    if total == 0:
+        return np.full(len(THRESHOLDS), np.nan)
+    weights = times[found.images]  # (D,)
+    right = np.cumsum(found.right * weights, 1)  # (T, D)
+    said = right + np.cumsum(found.wrong * weights, 1)
+    precision = np.divide(right, said, out=np.zeros_like(right), where=said > 0)
+    best = np.maximum.accumulate(precision[:, ::-1], 1)[:, ::-1]
+    recall = right / total
+    result = np.zeros(len(THRESHOLDS))
+    for t, levels in enumerate(recall):
+        at = np.searchsorted(levels, RECALLS, side="left")
+        result[t] = best[t, at[at < len(levels)]].sum() / len(RECALLS)
+    return result
+
+
+def table(found: list[Found], times: Array | None = None) -> Array:
+    """The average precision of each class at each threshold, (K, T)."""
+    return np.stack([average_precision(of_class, times) for of_class in found])
+
+
+def means(precisions: Array) -> Array:
+    """mAP@[.5:.95], mAP@.5 and mAP@.75 of (K, T), over the classes that occur; NaN where none does."""
+    there = precisions[~np.isnan(precisions).any(1)]
+    return np.array([there.mean(), there[:, 0].mean(), there[:, 5].mean()]) if len(there) else np.full(3, np.nan)

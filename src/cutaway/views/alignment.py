@@ -1,0 +1,163 @@
+"""View 19: where in a recording each character is heard, by connectionist temporal classification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..data.sets import IGNORED
+from ..draw import make
+from ..draw.description import Drawing, View, table
+from ..draw.words import number, percent, plural
+from ..generation.ctc import best_path
+from ..nn.ctc import BLANK, occupancies
+from ..nn.recurrent import lengths_of
+from ..spec import Transcript
+from .looking import resting, whole
+from .numbers import averaged, plain
+from .subject import Subject
+
+SAYS = "which character a recording has at each frame, above its spectrogram, and the best path"
+READ = (
+    "Columns are frames of the network's answers, in seconds. The upper map has a row for each character that is "
+    "likely anywhere, the blank first: along a frame its probabilities sum to 1. Going through it from left to right "
+    "and taking the darkest of each column reads the text, repeats once and blanks left out. Below is what the network "
+    "was given, the mel bands of the same times. Where the right text is known, the next map says where each of its "
+    "characters is spoken if that text is what was said."
+)
+MISLEADS = (
+    "A peak is not where a character begins or ends: the loss is content with one frame for each, and networks that "
+    "read in both directions put it anywhere near, often late, with the blank between. No duration of a sound can be "
+    "read off. What a frame shows is not what that frame alone says, but all frames before and after. The likeliest "
+    "path need not read the likeliest text."
+)
+OPTIONS = {"example": "which example, counted from 0"}
+
+FRAMES = 160  # that are drawn
+ROWS = 40  # characters in a map
+BANDS = 64  # of the spectrogram
+HEARD = 0.05  # probability that a character has somewhere, to be shown
+SPACE = "␣"  # what a blank between words is drawn as
+SECONDS = 0.010  # from a frame of the spectrogram to the next
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What the network says of one recording."""
+
+    frames: Tensor  # (T, F), the spectrogram
+    log_probs: Tensor  # (T', K)
+    names: list[str]  # of the K tokens
+    target: Tensor | None  # (S,), the right text, where it is known
+    stride: float  # frames of the spectrogram for one of the answers'
+
+    def seconds(self, t: int) -> str:
+        """When an answer's frame begins."""
+        return f"{t * self.stride * SECONDS:.2f} s"
+
+
+def suits(subject: Subject) -> bool:
+    """Whether the network writes what is said."""
+    return Transcript in getattr(type(subject.model), "targets", ())
+
+
+def view(subject: Subject) -> View:
+    """The characters of one recording over time."""
+    example = whole(subject.options, "example", 0, len(subject.inputs[0]))
+    heard = hear(subject, example)
+    spoken = _path(heard)
+    text = "".join(heard.names[k] for k, _ in spoken).replace(SPACE, " ")
+    rows = [[heard.names[k], heard.seconds(t), float(heard.log_probs[t, k].exp())] for k, t in spoken]
+    return View(
+        id="alignment",
+        title="When each character is heard",
+        says=f"The probability of each character at each frame of {subject.name(example)}, what was given at the same "
+        "times, and the path that the likeliest of each frame make.",
+        summary=_said(heard, text, spoken),
+        table=table({"character": "text", "from": "text", "probability there": "fraction"}, rows),
+        drawings=_drawings(heard),
+    )
+
+
+def hear(subject: Subject, example: int) -> Heard:
+    """What the network says of an example, alone."""
+    inputs = [x[example : example + 1] for x in subject.inputs]
+    lengths = lengths_of(inputs[1], inputs[0].shape[1]) if len(inputs) > 1 else None
+    count = inputs[0].shape[1] if lengths is None else int(lengths)
+    with resting(subject.model), torch.no_grad():
+        outputs = subject.model(inputs[0][:, :count])[0]  # (T', K)
+    known = subject.spec.target if subject.spec is not None else None
+    characters = known.alphabet if isinstance(known, Transcript) else [f"[{k}]" for k in range(1, outputs.shape[1])]
+    target = None if subject.target is None else subject.target[example]
+    return Heard(
+        inputs[0][0, :count],
+        outputs.double().log_softmax(1),
+        ["blank", *(SPACE if c == " " else c for c in characters)],
+        None if target is None else target[target != IGNORED],
+        count / len(outputs),
+    )
+
+
+def _path(heard: Heard) -> list[tuple[int, int]]:
+    """The characters that the best path reads, each with the first of its frames."""
+    path = heard.log_probs.argmax(1).tolist()
+    found = [(k, t) for t, k in enumerate(path) if k != BLANK and (t == 0 or path[t - 1] != k)]
+    assert [k for k, _ in found] == best_path(heard.log_probs[None])[0].tolist(), "the best path is read in one way"
+    return found
+
+
+def _drawings(heard: Heard) -> list[Drawing]:
+    shown = slice(0, FRAMES)
+    times = [heard.seconds(t) for t in range(len(heard.log_probs[shown]))]
+    likely = heard.log_probs[shown].exp()  # (t, K)
+    rows = [k for k in range(likely.shape[1]) if k == BLANK or float(likely[:, k].max()) >= HEARD][:ROWS]
+    drawings = [
+        make.matrix(
+            "Probability of each character",
+            plain(likely[:, rows].T),
+            ("character", [heard.names[k] for k in rows]),
+            ("time", times),
+            scale="amount",
+            format="fraction",
+        )
+    ]
+    if heard.target is not None and len(heard.target):
+        drawings.append(_right(heard, times))
+    last = round(len(times) * heard.stride)
+    bands = averaged(heard.frames[:last].T[None], max(len(times), BANDS))[0]  # (bands, t)
+    if bands.shape[1] > len(times):
+        bands = torch.nn.functional.adaptive_avg_pool2d(bands[None], (bands.shape[0], len(times)))[0]
+    names = [f"band {b}" for b in range(len(bands), 0, -1)]
+    drawings.append(make.matrix("What was given", plain(bands.flip(0)), ("mel band", names), ("time", times)))
+    return drawings
+
+
+def _right(heard: Heard, times: list[str]) -> Drawing:
+    """Where each character of the right text is, if that is what was said."""
+    assert heard.target is not None, "the right text is known"
+    where = occupancies(heard.log_probs, heard.target)[: len(times), 1::2]  # (t, S): without the blanks between
+    shown = heard.target[:ROWS].tolist()
+    return make.matrix(
+        "Where each character of the right text is spoken",
+        plain(where[:, : len(shown)].T),
+        ("character", [f"{i + 1}: {heard.names[k]}" for i, k in enumerate(shown)]),
+        ("time", times),
+        scale="amount",
+        format="fraction",
+    )
+
+
+def _said(heard: Heard, text: str, spoken: list[tuple[int, int]]) -> str:
+    """What there is to see, in words."""
+    likely = heard.log_probs.exp()
+    blank = float((likely.argmax(1) == BLANK).double().mean())
+    reads = f"The best path reads “{text}”" if spoken else "The best path reads nothing"
+    said = f"{reads}, and is the blank at {percent(blank)} of {plural(len(likely), 'frame')}."
+    if spoken:
+        least = min(float(likely[t, k]) for k, t in spoken)
+        said += f" The least sure of its characters has the probability {number(least)}."
+    if len(likely) > FRAMES:
+        said += f" The first {plural(FRAMES, 'frame')} are drawn."
+    return said

@@ -1,0 +1,166 @@
+"""View 12: where a model looked in the image for each word of the caption that it wrote."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..draw import make
+from ..draw.description import Drawing, Table, View, table
+from ..draw.words import number, percent, plural
+from ..generation.decoding import decode
+from ..models.contract import Decodes
+from ..spec import Tokens
+from .heads import image_for
+from .looking import chosen, patches_of, resting, spread_over, target_of, whole
+from .looks import AttentionLook, attentions, watch
+from .numbers import thousandths
+from .subject import Subject
+
+SAYS = "where a captioning model looked in the image for each word that it wrote"
+READ = (
+    "Each picture is the image at one word: the shade says from where the model took what it wrote that word of. The "
+    "weights of all heads are averaged, and those of a picture sum to 1, so that a faint one is a look at everything. "
+    "Words such as of and and follow from the words before them, and need no look at all."
+)
+MISLEADS = (
+    "A look before a word says what the model took, not what the word hangs on: with positions and wide convolutions a "
+    "place holds much of what lies around it, and in later layers of what it was told by the others. The strongest "
+    "place is not a detection; and of a gate that shuts the image out nothing is seen here."
+)
+OPTIONS: dict[str, str] = {
+    "layer": "which cross-attention is opened first, by its module's name: layer=decoder.1.cross_attention",
+    "example": "which of the examples, counted from 0",
+}
+WORDS, LAYERS = 40, 6  # that are drawn at most
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Where one layer looked."""
+
+    name: str
+    maps: Tensor  # (words, rows, columns): the mean of its heads
+    entropy: list[float]  # bits of each word's look, over all places
+
+
+def suits(subject: Subject) -> bool:
+    """Whether the model writes captions of images, by attention to their places."""
+    writes = subject.kind == "image" and isinstance(subject.model, Decodes)
+    return writes and any(_crosses(name, module) for name, module in attentions(subject.model).items())
+
+
+def view(subject: Subject) -> View:
+    """The looks for one image. Raises UnknownName and SettingError for options that cannot be."""
+    i = whole(subject.options, "example", 0, len(subject.inputs[0]))
+    names = [name for name, module in attentions(subject.model).items() if _crosses(name, module)]
+    wanted = chosen(subject.options, "layer", names, "layer with cross-attention")
+    shown = spread_over(names, LAYERS)
+    if wanted is not None and wanted not in shown:
+        shown = sorted([*shown[1:], wanted], key=names.index)
+    inputs, words = _written(subject, i)
+    grid = patches_of(subject)
+    assert grid is not None, "a caption's words look at places of an image"
+
+    def see(look: AttentionLook) -> Looked | None:
+        if look.name not in names:
+            return None
+        weights = torch.stack([look.weights(h) for h in range(look.heads)]).mean(0)[: len(words)]  # (words, S)
+        bits = -(weights * weights.clamp(min=torch.finfo(weights.dtype).tiny).log2()).sum(1)
+        maps = weights[:, grid.before :].reshape(len(words), grid.rows, grid.columns)
+        return Looked(look.name, maps, bits.tolist())
+
+    found = [one for one in watch(subject.model, inputs, see) if one is not None]
+    drawn = [one for one in found if one.name in shown]
+    image = image_for(subject, i, len(drawn))
+    options: list[dict[str, Any]] = [
+        {
+            "name": one.name,
+            "drawings": [
+                make.overlay(
+                    "At each word, in their order",
+                    [
+                        {
+                            "label": word,
+                            "image": None,
+                            "values": thousandths(seen),
+                            "tip": [f"before “{word}”", f"entropy {number(bits)} bits"],
+                            "warning": None,
+                        }
+                        for word, seen, bits in zip(words, one.maps, one.entropy)
+                    ],
+                    scale="amount",
+                    opacity=0.6,
+                    image=image,
+                )
+            ],
+        }
+        for one in drawn
+    ]
+    start = next((k for k, one in enumerate(drawn) if one.name == wanted), len(drawn) - 1)
+    return View(
+        id="caption",
+        title="Where it looked for each word",
+        says="The caption that the model writes of an image, word by word; over the image is where it looked for each.",
+        summary=_summary(subject, i, words, found[-1], grid.rows * grid.columns + grid.before),
+        table=_numbers(words, found),
+        drawings=[make.choice("", "layer", options, start=start)] if len(options) > 1 else _alone(options[0]),
+    )
+
+
+def _alone(option: dict[str, Any]) -> list[Drawing]:
+    """The drawings of the one layer there is."""
+    return list(option["drawings"])
+
+
+def _crosses(name: str, module: torch.nn.Module) -> bool:
+    """Whether an attention looks from words to the image."""
+    return bool(getattr(module, "cross_attends", False)) or not getattr(module, "heads", 0)
+
+
+def _written(subject: Subject, i: int) -> tuple[tuple[Tensor, ...], list[str]]:
+    """What the model takes, with the caption that it writes itself as the caption so far, and each of its words, its
+    end among them. Where there is no vocabulary the caption of the example stays."""
+    images, target = subject.inputs[0][i : i + 1], target_of(subject)
+    if not isinstance(target, Tokens):
+        so_far = subject.inputs[1][i : i + 1]
+        return (images, so_far), [f"token {k}" for k in [*so_far[0, 1:].tolist(), "?"]][:WORDS]
+    with torch.no_grad(), resting(subject.model):
+        said = decode(subject.model, images, None, target)[0].tolist()[: WORDS - 1]
+    so_far = torch.tensor([[target.begin, *said]])
+    written = subject.vocabulary(1)
+    return (images, so_far), [*(written[k] if k < len(written) else f"token {k}" for k in said), "(end)"]
+
+
+def _summary(subject: Subject, i: int, words: list[str], last: Looked, places: int) -> str:
+    """The caption, the word with the sharpest look and the one with the widest."""
+    sharp = min(range(len(words)), key=lambda k: last.entropy[k])
+    broad = max(range(len(words)), key=lambda k: last.entropy[k])
+    row, column = divmod(int(last.maps[sharp].argmax()), last.maps.shape[2])
+    said = " ".join(words[:-1]) or "(nothing)"
+    sure = percent(float(last.maps[sharp].max()))
+    return (
+        f"Of {subject.name(i)} the model writes: {said}. The sharpest look is the one for “{words[sharp]}”, {sure} of "
+        f"it on row {row}, column {column}; the widest the one for “{words[broad]}”, {number(last.entropy[broad])} of "
+        f"{number(math.log2(places))} bits, over {plural(places, 'place')}."
+    )
+
+
+def _numbers(words: list[str], found: list[Looked]) -> Table:
+    columns = {
+        "layer": "text",
+        "word": "text",
+        "entropy, bits": "number",
+        "most at": "text",
+        "of the look": "fraction",
+    }
+    rows = []
+    for one in found:
+        for word, seen, bits in zip(words, one.maps, one.entropy):
+            row, column = divmod(int(seen.argmax()), seen.shape[1])
+            rows.append([one.name, word, bits, f"row {row}, column {column}", float(seen.max())])
+    return table(columns, rows)

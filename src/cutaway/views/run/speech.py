@@ -1,0 +1,57 @@
+"""Views of transcripts: which words were taken for which, and the worst of them beside what is right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...draw import make
+from ...draw.description import Drawing, View, table
+from ...draw.words import plural
+from ...tasks.transcription import ABSENT, aligned
+
+SHOWN = 12  # transcripts that are written side by side
+
+
+def words(found: dict[str, Any], worst: list[dict[str, Any]], split: str) -> View:
+    """The words that were wrong, of the evaluation's `words`, and its `worst` transcripts, aligned."""
+    confusions = found["confusions"]
+    drawings: list[Drawing] = []
+    if confusions:
+        rows = [
+            {"label": _pair(one), "cells": [{"value": one["count"]}], "tip": [_pair(one), plural(one["count"], "time")]}
+            for one in confusions
+        ]
+        drawings.append(make.rows("What was said → what was written", [make.bar("times")], rows))
+    if worst:
+        heads = {"right": "text", "the model writes": "text"}
+        lines = [list(_marked(one["actual"], one["predicted"])) for one in worst[:SHOWN]]
+        drawings.append(
+            {"kind": "prose", "title": "The worst, word beside word", "table": table(heads, lines)},
+        )
+    said = "No word is wrong."
+    if confusions:
+        wrong = plural(found["mistakes"], "mistake")
+        said = f"{wrong} in words, most often {_pair(confusions[0])}."
+    return View(
+        id="words",
+        title="Words taken for others",
+        says=f"Transcripts of the {split} split and what was written instead, with as few changes as possible between "
+        f"them; {ABSENT} stands for a word that was left out, or that nobody said.",
+        summary=said,
+        table=table(
+            {"said": "text", "written": "text", "times": "count"},
+            [[one["actual"], one["predicted"], one["count"]] for one in confusions],
+        ),
+        drawings=drawings,
+    )
+
+
+def _pair(one: dict[str, Any]) -> str:
+    return f"{one['actual']} → {one['predicted']}"
+
+
+def _marked(actual: str, predicted: str) -> tuple[str, str]:
+    """Both texts, the words that differ in brackets."""
+    pairs = aligned(actual.split(), predicted.split())
+    right, written = (" ".join(p[side] if p[0] == p[1] else f"[{p[side]}]" for p in pairs) for side in (0, 1))
+    return right, written

@@ -1,0 +1,228 @@
+"""Many series in one file: each is read, split and scaled by itself, and none is seen by another."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from cutaway.data.preprocessing import preprocessing_from_json
+from cutaway.data.series.opening import open_series
+from cutaway.data.series.preprocessing import ForecastPreprocessing
+from cutaway.data.series.windows import WindowSplit
+from cutaway.data.sets import DataSet
+from cutaway.data.settings import DataSettings
+from cutaway.errors import DataError, SettingError
+from cutaway.spec import Horizon
+from cutaway.tasks.forecasting import Forecasting
+from cutaway.tasks.simple_forecasts import seasonal_naive
+
+DAYS = {"north": 60, "south": 80, "new": 40}
+
+
+def rows_of(name: str, days: int, begin: str = "2024-01-01", level: float = 0.0) -> list[str]:
+    """Sales that tell series and day: level + day, a flag, and a weekday that is known in advance."""
+    times = np.datetime64(begin) + np.arange(days)
+    return [f"{name},{time},{level + day:g},{day % 2},{day % 7}" for day, time in enumerate(times)]
+
+
+def write(path: Path, *series: list[str]) -> Path:
+    path.write_text("\n".join(["shop,day,sales,open,weekday", *(row for one in series for row in one)]) + "\n")
+    return path
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    levels = {"north": 1000.0, "south": 100_000.0, "new": 10.0}
+    begins = {"north": "2024-01-01", "south": "2024-01-01", "new": "2024-02-10"}
+    return write(tmp_path / "shops.csv", *(rows_of(n, d, begins[n], levels[n]) for n, d in DAYS.items()))
+
+
+def opened(path: Path, **settings: Any) -> DataSet:
+    asked = {"forecast": ("sales",), "id": "shop", "known_future": ("weekday",), "horizon": 3, "lookback": 7}
+    return open_series(path, DataSettings(**{**asked, **settings}))
+
+
+def windows(data: DataSet, name: str) -> WindowSplit:
+    split = data.splits[name]
+    assert isinstance(split, WindowSplit)
+    assert split.several is not None
+    return split
+
+
+def prepared(data: DataSet) -> ForecastPreprocessing:
+    assert isinstance(data.preprocessing, ForecastPreprocessing)
+    return data.preprocessing
+
+
+def in_sales(split: WindowSplit) -> tuple[torch.Tensor, torch.Tensor]:
+    """What each window sees of the sales and is to forecast, in sales."""
+    (batch,) = split.batches([torch.arange(len(split))])
+    return split.in_units(batch.inputs[0][:, :, 0]), split.in_units(batch.target)
+
+
+def test_no_window_reaches_from_one_series_into_another(file: Path) -> None:
+    data = opened(file)
+    levels = torch.tensor([1000.0, 100_000.0, 10.0])
+    for name in ("train", "val", "test"):
+        split = windows(data, name)
+        assert split.several is not None
+        seen, ahead = in_sales(split)
+        days = torch.cat([seen, ahead], dim=1) - levels[split.several.which][:, None]
+        torch.testing.assert_close(days.diff(dim=1), torch.ones(len(split), 9, dtype=days.dtype), atol=0.02, rtol=0)
+        assert days.min() > -0.5
+        assert sorted(split.several.which.unique().tolist()) == [0, 1, 2]
+
+
+def test_each_series_is_split_by_its_own_time(file: Path) -> None:
+    data = opened(file, val=0.2, test=0.2)
+    for k, days in enumerate(DAYS.values()):
+        last = [-1.0]
+        for name in ("train", "val", "test"):
+            split = windows(data, name)
+            assert split.several is not None
+            own = split.several.which == k
+            first_day = in_sales(split)[1][own][:, 0] - torch.tensor([1000.0, 100_000.0, 10.0])[k]
+            assert first_day.min() > last[-1] + 2 * (name != "train")  # no target is in two splits
+            last.append(float(first_day.max()))
+        assert round(last[-1]) == days - 3
+
+
+def test_windows_stand_in_the_order_of_time(file: Path) -> None:
+    split = windows(opened(file), "train")
+    times = [split.name(i).rpartition(" ")[2] for i in range(len(split))]
+    assert times == sorted(times)
+    assert split.name(0) == "north, from 2024-01-08"
+    kept = windows(opened(file, max_samples=5), "train")
+    assert [kept.name(i) for i in range(5)] == [split.name(i) for i in range(len(split) - 5, len(split))]
+
+
+def test_each_series_has_its_own_scale_and_what_is_known_in_advance_has_one(file: Path) -> None:
+    data = opened(file)
+    prep = prepared(data)
+    assert prep.horizon.series == tuple(DAYS)
+    assert (prep.horizon.mean, prep.horizon.scale) == ((0.0,), (1.0,))
+    split = windows(data, "train")
+    assert split.several is not None
+    for k, name in enumerate(DAYS):
+        own = split.several.which == k
+        seen = split.values[(split.starts[own][:, None] + torch.arange(-7, 3)).unique()]
+        assert abs(float(seen[:, 0].mean())) < 1e-3
+        assert abs(float(seen[:, 0].std(correction=0)) - 1) < 1e-3
+        assert prep.scales[name][0][2] == prep.scales["north"][0][2]  # of the weekday
+    assert prep.scales["north"][0][0] != prep.scales["south"][0][0]
+
+
+def test_a_series_is_prepared_as_it_would_be_alone(file: Path, tmp_path: Path) -> None:
+    alone = write(tmp_path / "north.csv", rows_of("north", 60, level=1000.0))
+    one = open_series(
+        alone, DataSettings(forecast=("sales",), ignore=("shop", "weekday"), horizon=3, lookback=7)
+    ).splits["test"]
+    assert isinstance(one, WindowSplit)
+    several = windows(opened(file, known_future=(), ignore=("weekday",)), "test")
+    assert several.several is not None
+    own = (several.several.which == 0).nonzero()[:, 0]
+    (a,), (b,) = one.batches([torch.arange(len(one))]), several.batches([own])
+    torch.testing.assert_close(a.inputs[0], b.inputs[0])
+    torch.testing.assert_close(a.target, b.target)
+
+
+def test_the_naive_forecast_repeats_the_series_itself(file: Path) -> None:
+    split = windows(opened(file, lookback=2, season_length=5), "train")
+    assert split.several is not None
+    said = split.in_units(seasonal_naive(split, 1, 5))
+    _, ahead = in_sales(split)
+    before = split.seen_before.clamp(max=5)[:, None]
+    expected = ahead[:, :1] - before + torch.arange(3) % before
+    torch.testing.assert_close(said, expected, atol=0.02, rtol=0)
+    assert bool((split.seen_before < 5).any())
+
+
+def test_the_report_has_the_error_of_each_series(file: Path) -> None:
+    data = opened(file)
+    train, test = windows(data, "train"), windows(data, "test")
+    assert test.several is not None
+    assert isinstance(data.spec.target, Horizon)
+    assert test.target is not None
+    task = Forecasting(data.spec.target)
+    outputs = test.target + torch.tensor([0.1, 0.7, 0.3])[test.several.which][:, None]
+    found = task.beside(outputs, train, test)["forecast"]
+    assert [one["name"] for one in found["series"]] == ["south", "new", "north"]
+    assert [one["rmse"]["model"] for one in found["series"]] == pytest.approx([0.7, 0.3, 0.1], rel=1e-4)
+    assert sum(one["count"] for one in found["series"]) == len(test)
+    assert found["unit"] == "standard deviations of the training time of each series"
+    assert min(v for window in found["examples"] for v in window["seen"]) > 9  # in sales
+    every = torch.cat([torch.full((one["count"],), one["rmse"]["model"] ** 2) for one in found["series"]])
+    assert task.metrics(outputs, test.target)["rmse"].value == pytest.approx(float(every.mean().sqrt()), rel=1e-4)
+
+
+def test_what_was_saved_comes_back_equal(file: Path) -> None:
+    prep = prepared(opened(file))
+    assert preprocessing_from_json(json.loads(json.dumps(prep.to_json()))) == prep
+
+
+def test_a_file_with_several_series_is_forecast_one_by_one(file: Path, tmp_path: Path) -> None:
+    prep = prepared(opened(file, known_future=(), ignore=("weekday",)))
+    north, new = rows_of("north", 65, level=1000.0), rows_of("unheard-of", 9, level=70.0)
+    split = prep.examples([write(tmp_path / "more.csv", north, new)])
+    assert [split.name(i) for i in range(2)] == [
+        "more.csv (shop north), from 2024-03-06",
+        "more.csv (shop unheard-of), from 2024-01-10",
+    ]
+    assert any("Not among the series of training" in note and "unheard-of" in note for note in split.notes)
+    (batch,) = split.batches([torch.arange(2)])
+    seen = split.in_units(batch.inputs[0][:, :, 0])
+    torch.testing.assert_close(seen, torch.tensor([[1058.0], [72.0]]) + torch.arange(7.0).double(), atol=0.01, rtol=0)
+    labelled = prep.labelled(write(tmp_path / "later.csv", rows_of("south", 30, level=100_000.0), rows_of("new", 4)))
+    assert len(labelled) == 30 - 7 - 3 + 1
+    assert any("too short: new" in note for note in labelled.notes)
+
+
+def problems(caught: pytest.ExceptionInfo[DataError]) -> list[str]:
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_series_that_are_too_short_are_named_or_left_out(file: Path, tmp_path: Path) -> None:
+    path = write(tmp_path / "short.csv", rows_of("a", 50), rows_of("b", 15), rows_of("c", 3))
+    with pytest.raises(
+        DataError, match=r"2 of the 3 series of short.csv have fewer than 16 steps: a lookback"
+    ) as caught:
+        opened(path)
+    assert problems(caught) == ["b: 15 steps", "c: 3 steps"]
+    data = opened(path, missing="drop")
+    assert prepared(data).horizon.series == ("a",)
+    assert any("Left out: b and c, 2 of 3 series: fewer than 16 steps." in note for note in data.notes)
+    with pytest.raises(DataError, match="3 of the 3 series"):
+        opened(path, lookback=60, missing="drop")
+
+
+def test_bad_rows_are_named_with_their_series(tmp_path: Path) -> None:
+    a, b = rows_of("a", 30), rows_of("b", 30)
+    with pytest.raises(DataError, match=r"The times of bad.csv \(shop b\) do not increase") as caught:
+        opened(write(tmp_path / "bad.csv", a, [*b[:12], b[11], *b[12:]]))
+    assert "line 44" in problems(caught)[0]
+    with pytest.raises(DataError, match=r"bad.csv \(shop b\) has gaps"):
+        opened(write(tmp_path / "bad.csv", a, [*b[:12], *b[13:]]))
+    filled = opened(write(tmp_path / "bad.csv", a, [*b[:12], *b[13:]]), gaps="fill")
+    assert any("1 missing step of bad.csv (shop b)" in note for note in filled.notes)
+    with pytest.raises(DataError, match="do not say what series they are of") as caught:
+        opened(write(tmp_path / "bad.csv", a, [f",{b[0].partition(',')[2]}"]))
+    assert "line 32, column shop" in problems(caught)[0]
+    weeks = [f"w,{np.datetime64('2024-01-01') + 7 * k},{k},0,0" for k in range(30)]
+    with pytest.raises(DataError, match="are of different steps: the rows of a are 1 day apart, those of w 1 week"):
+        opened(write(tmp_path / "bad.csv", a, weeks))
+    with pytest.raises(DataError, match="id=COLUMN"):
+        opened(write(tmp_path / "bad.csv", a, b), id=None, ignore=("shop",))
+
+
+def test_settings_that_cannot_be(file: Path) -> None:
+    with pytest.raises(SettingError, match=r"named in forecast= and in id="):
+        opened(file, id="sales")
+    with pytest.raises(SettingError, match="season_length=30 is more than half of the training time of some series"):
+        opened(file, season_length=30)
+    with pytest.raises(SettingError, match="missing=drop is for several series"):
+        opened(file, id=None, ignore=("shop",), missing="drop")
