@@ -15,10 +15,13 @@ from .targets import Answer as Answer
 from .targets import Boxes as Boxes
 from .targets import Classes as Classes
 from .targets import Context as Context
+from .targets import Drawn as Drawn
 from .targets import Horizon as Horizon
+from .targets import Image as Image
 from .targets import Mask as Mask
 from .targets import Masked as Masked
 from .targets import NextToken as NextToken
+from .targets import Noise as Noise
 from .targets import OfTokens as OfTokens
 from .targets import Simple as Simple
 from .targets import Tags as Tags
@@ -50,7 +53,7 @@ class ImageSpec:
     channels: int
     height: int
     width: int
-    target: Simple | Mask | Boxes | Tokens
+    target: Simple | Mask | Boxes | Tokens | Image | Noise
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -165,6 +165,38 @@ class Horizon(Answer):
 
 
 @dataclass(frozen=True)
+class Drawn(Answer):
+    """A target that is the image itself, whose distribution is learned, so that new ones can be drawn from it."""
+
+    names: tuple[str, ...] = ()  # the classes that images are of, where they have some: a condition, not the answer
+    size: int = 1  # C · H · W, the numbers of an image
+
+
+@dataclass(frozen=True)
+class Image(Drawn):
+    """The image itself: learned by a bound on its log-likelihood."""
+
+    column: str = "image"
+
+    @property
+    def outputs(self) -> int:
+        """How many values the model gives: the bound's two terms."""
+        return 2
+
+
+@dataclass(frozen=True)
+class Noise(Drawn):
+    """The image itself: learned by telling noise that was added to it."""
+
+    column: str = "noise in the image"
+
+    @property
+    def outputs(self) -> int:
+        """How many values the model's head gives: one for each number of the image."""
+        return self.size
+
+
+@dataclass(frozen=True)
 class Transcript(Answer):
     """A target that is what is said, as characters, without a word on when: token k + 1 is `alphabet[k]`, and token 0
     is the blank, which stands for no character at all."""
@@ -195,7 +227,7 @@ class Boxes(Answer):
 
 
 Simple = Classes | Value  # one answer for a whole example
-Target = Simple | Tags | Mask | Boxes | NextToken | Masked | Context | Tokens | Horizon | Transcript
+Target = Simple | Tags | Mask | Boxes | NextToken | Masked | Context | Tokens | Horizon | Transcript | Image | Noise
 TARGETS: dict[str, type[Target]] = {
     "classes": Classes,
     "value": Value,
@@ -206,6 +238,8 @@ TARGETS: dict[str, type[Target]] = {
     "context": Context,
     "tokens": Tokens,
     "horizon": Horizon,
+    "image": Image,
+    "noise": Noise,
     "transcript": Transcript,
     "boxes": Boxes,
 }

@@ -87,7 +87,8 @@ def test_an_inputs_own_heads_and_edges_change_no_bit(name: str) -> None:
             assert not torch.equal(answer(model, inputs, Zero(key, edge=edges)), before)
 
 
-@pytest.mark.parametrize("name", DIFFERENT)
+# A variational auto-encoder compares what its modules give with the image itself, which is not transplanted.
+@pytest.mark.parametrize("name", [name for name in DIFFERENT if name != "vae"])
 def test_transplanting_everything_gives_the_others_answer(name: str) -> None:
     model, (_, inputs) = lively(name), small(name)
     other = others(name)

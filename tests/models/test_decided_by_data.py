@@ -17,10 +17,12 @@ from cutaway.spec import (
     Context,
     GraphSpec,
     Horizon,
+    Image,
     ImageSpec,
     Mask,
     Masked,
     NextToken,
+    Noise,
     PairSpec,
     SeriesSpec,
     Spec,
@@ -60,6 +62,8 @@ SPECS: list[Spec] = [
             GraphSpec(3, target),  # type: ignore[arg-type]
         )
     ),
+    ImageSpec(3, 32, 32, Image(NAMES, 3072)),
+    ImageSpec(1, 32, 32, Noise(NAMES, 1024)),
     PairSpec(29, 17, Tokens(29, 0, 1, 13), joint_vocab=True),
     ImageSpec(1, 32, 32, Tokens(29, 0, 1, 13)),
 ]

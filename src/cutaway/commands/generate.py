@@ -1,4 +1,4 @@
-"""cutaway generate: text out of a trained language model, or what a sequence becomes."""
+"""cutaway generate: text out of a trained language model, what a sequence becomes, or images out of noise."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CutawayError, DataError, Problem, SettingError
+from . import images
 from .options import beam_search
 
 if TYPE_CHECKING:
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
     from ..generation.pieces import Pieces
     from ..training.run import Run
 
-SUMMARY = "text or sequences out of a trained model"
+SUMMARY = "text, sequences or images out of a trained model"
 COUNT, TEMPERATURE = 500, 0.8
 RUNNING = (  # what is for running text alone
     *("prompts", "count", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "stop", "window"),
     *("seed", "samples"),
 )
 PAIRS = ("num_beams", "length_penalty")  # what is for pairs alone
+TEXT = ("prompt", *(key for key in RUNNING if key not in ("count", "seed")), *PAIRS)  # what is not for images
 TOGETHER = 16  # texts that are written side by side, where there are several prompts
 
 
@@ -40,7 +42,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "else after a line's end or a full stop. Of pairs: the sequence that becomes another",
     )
     parser.add_argument("--prompts", metavar="FILE", help="a text for each line of this file, which is its prompt")
-    parser.add_argument("--count", metavar="N", type=int, help=f"how many tokens to write; {COUNT} unless given")
+    parser.add_argument(
+        "--count",
+        metavar="N",
+        type=int,
+        help=f"how many tokens to write; {COUNT} unless given; or images, {images.COUNT}",
+    )
     parser.add_argument(
         "--temperature",
         metavar="T",
@@ -83,16 +90,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--samples", metavar="N", type=int, help="how many texts of each prompt; 1 unless given")
     beam_search(parser)
+    images.arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write text as it is drawn, or, for a run that learned pairs, what the prompt becomes."""
     from ..data.text.running import RunningPreprocessing
-    from ..spec import NextToken, PairSpec
+    from ..spec import Drawn, NextToken, PairSpec
     from ..training.run import Run
 
     opened = Run(args.run)
+    if isinstance(opened.spec.target, Drawn):
+        return images.draw(opened, args, TEXT)
+    if given := [key for key in (*images.OPTIONS, images.OVERWRITE) if getattr(args, key)]:
+        raise SettingError(f"{images.flag(given[0])} is for images, and this run draws none: leave it out.")
     if isinstance(opened.spec, PairSpec):
         return _transduce(opened, args)
     text = opened.preprocessing
@@ -101,7 +113,8 @@ def run(args: argparse.Namespace) -> int:
         raise CutawayError(
             f"{args.run} writes no text: {about['model']} learned the {spec.target.column} of {spec.kind} data "
             f"({about['data']['source']}). Runs of language models do, as `cutaway train lstm book.txt` leaves one, "
-            "and runs that learned pairs of sequences. `cutaway predict` says what this one makes of new examples."
+            "runs that learned pairs of sequences, and those that draw images (ddpm-unet, vae). `cutaway predict` says "
+            "what this one makes of new examples."
         )
     return _write(opened, text, args)
 

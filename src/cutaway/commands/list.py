@@ -18,6 +18,7 @@ FAMILIES = {
     "words": "Word vectors and sentences",
     "graph": "Graph networks",
     "transformer": "Transformers",
+    "generative": "Generative models of images",
 }
 
 

@@ -80,6 +80,19 @@ def holds(path: Path) -> str | None:
     return "text" if any(TEXTS.fits(p) for p in own) else None
 
 
+def is_flat(path: Path, kind: FileKind) -> bool:
+    """Whether a folder holds examples itself, and no class folders."""
+    return holds(path) is None and any(kind.fits(p) for p in entries(path))
+
+
+def find_flat(path: Path, kind: FileKind) -> Found[Any]:
+    """The files of a folder without class folders, none opened: examples without classes."""
+    files = [p for p in entries(path) if kind.fits(p)]
+    note = left_note([p for p in entries(path) if not kind.fits(p)], kind)
+    labels = np.zeros(len(files), np.int64)
+    return Found((), files, [file.name for file in files], labels, notes=[note] if note else [])
+
+
 def has_captions(path: Path) -> bool:
     """Whether a folder holds images with captions, or train/ does where it is split already."""
     return any((folder / CAPTIONS).is_file() for folder in (path, path / "train"))
@@ -99,13 +112,14 @@ def reject_flat(path: Path) -> None:
             )
 
 
-def find(path: Path, kind: FileKind) -> Found[Any]:
-    """The classes and files of a folder, none opened. Raises DataError where they cannot be learned from."""
+def find(path: Path, kind: FileKind, least: int = 2) -> Found[Any]:
+    """The classes and files of a folder, none opened. Raises DataError where they cannot be learned from: fewer than
+    `least` classes, for one."""
     split_folders = _split_folders(path, kind)
     homes = split_folders or {"": path}
     found = {split: class_folders(folder, kind) for split, folder in homes.items()}
     train, _ = found.get("train") or found[""]
-    if len(train) < 2:
+    if len(train) < least:
         raise DataError(
             f"{path} holds one class only, {', '.join(train)}: there is nothing to tell apart.",
             fix=f"Add a folder with {kind.plural} of another class.",

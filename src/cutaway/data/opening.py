@@ -12,7 +12,7 @@ from ..files import exists, reject_address
 from ..spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
 from .audio.transcripts import is_transcribed
 from .findings import alike_labels
-from .folders import CAPTIONS, entries, has_captions, holds, reject_flat
+from .folders import CAPTIONS, IMAGES, entries, has_captions, holds, is_flat, reject_flat
 from .images.boxes import is_boxes
 from .images.masks import are_masks
 from .kinds import KINDS, reject_settings_for_others
@@ -148,6 +148,8 @@ def _kind_of_folder(path: Path) -> str:
     if are_masks(path, (Mask,)) or is_boxes(path) or has_captions(path):
         return "image"
     found = holds(path)
+    if is_flat(path, IMAGES):  # for models that draw images; others reject it as they open it
+        return IMAGES.kind
     if found is None:
         reject_flat(path)
         raise DataError(f"{path} is a folder that holds no kind of data that can be read.", fix=f"Give {FORMS}.")

@@ -32,6 +32,8 @@ METRICS = {
     "mean_iou": ("mean IoU", "fraction"),
     "pixel_accuracy": ("pixel accuracy", "fraction"),
     "bits_per_token": ("bits a token", "number"),
+    "bits_per_dimension": ("bits a dimension", "number"),
+    "kl": ("KL divergence", "number"),
     "map": ("mAP@[.5:.95]", "fraction"),
     "map_50": ("mAP@.5", "fraction"),
     "map_75": ("mAP@.75", "fraction"),

@@ -145,6 +145,15 @@ class Decodes(Protocol):
 
 
 @runtime_checkable
+class DrawsImages(Protocol):
+    """A network that makes images out of noise."""
+
+    def draw(self, noise: Tensor, **process: Any) -> Tensor:
+        """Images (N, C, H, W), from −1 to 1, of `noise` of that shape; `process` says how, where it goes step by
+        step."""
+
+
+@runtime_checkable
 class Residual(Protocol):
     """A network of blocks that add what they compute to what comes in."""
 

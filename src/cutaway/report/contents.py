@@ -13,6 +13,7 @@ from ..models.recognition import with_settings
 from ..views.run.boxes import per_class as boxes_by_class
 from ..views.run.classes import confusion, per_class
 from ..views.run.documents import Documents
+from ..views.run.drawn import drawn, unlikely
 from ..views.run.examples import samples, translations
 from ..views.run.forecast import forecast_views
 from ..views.run.making import curves, data, network, repeat
@@ -54,7 +55,7 @@ def describe(documents: Documents) -> Page:
         views.append(residuals(evaluation["values"], evaluation["count"]))
     if evaluation:
         views += _beyond(evaluation)
-        views.append(worst(run, evaluation))
+        views += _singled_out(run, evaluation)
     views.append(data(run))
     if layers:
         views.append(network(layers, documents.folder, documents.inside))
@@ -76,9 +77,18 @@ def _beyond(evaluation: dict[str, Any]) -> list[View]:
         views.append(samples(evaluation["samples"], split))
     if evaluation.get("translations"):
         views.append(translations(evaluation["translations"], split))
+    if evaluation.get("drawn"):
+        views.append(drawn(evaluation["drawn"], split))
     if evaluation.get("words"):
         views.append(words(evaluation["words"], evaluation["worst"], split))
     return views
+
+
+def _singled_out(run: dict[str, Any], evaluation: dict[str, Any]) -> list[View]:
+    """The mistakes; where images are drawn there are none, but images that are unlikely."""
+    if run["task"] != "image generation":
+        return [worst(run, evaluation)]
+    return [unlikely(evaluation)] if evaluation["worst"] else []
 
 
 def head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:

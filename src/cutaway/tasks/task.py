@@ -13,10 +13,12 @@ from ..spec import (
     Classes,
     Context,
     Horizon,
+    Image,
     ImageSpec,
     Mask,
     Masked,
     NextToken,
+    Noise,
     Spec,
     Tags,
     Target,
@@ -28,6 +30,7 @@ from .captioning import Captioning
 from .classification import Classification
 from .detection import Detection
 from .forecasting import Forecasting
+from .image_generation import Denoising, LikelihoodBound
 from .language import Language
 from .masked import MaskedLanguage
 from .metrics import Metric
@@ -48,6 +51,8 @@ KINDS: dict[type[Target], Any] = {
     Context: WordVectors,
     Tokens: SequenceToSequence,
     Horizon: Forecasting,
+    Image: LikelihoodBound,
+    Noise: Denoising,
     Transcript: SpeechRecognition,
     Boxes: Detection,
 }

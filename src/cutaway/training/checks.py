@@ -19,7 +19,7 @@ from ..models.contract import contract_of
 from ..models.memory import reject_too_large
 from ..models.registry import Preset
 from ..settings import as_text, short
-from ..spec import Boxes, Context, ImageSpec, Transcript
+from ..spec import Boxes, Context, Drawn, ImageSpec, Transcript
 from ..tasks.task import Task
 from .evaluation import carries
 from .layers import NORMS, depths, frozen
@@ -71,6 +71,10 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
         )
     if settings.tta and not isinstance(spec, ImageSpec):
         raise SettingError(f"tta mirrors images, and this is {spec.kind} data: leave it out.")
+    if settings.tta and isinstance(spec.target, Drawn):
+        raise SettingError(
+            "tta averages the answers to an image and to its mirror image, and images to draw have none."
+        )
     if settings.tta and spec.target.written:
         raise SettingError("tta averages the answers to an image and to its mirror image, and captions have no mean.")
     usual = TrainSettings()

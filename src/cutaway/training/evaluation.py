@@ -80,7 +80,7 @@ def results_of(
                 if keep is not None and words is None:
                     answer = keep(answer, target, *own)
             outputs.append(answer.cpu())
-            targets.append((keep_target(target) if keep_target and target.ndim == 3 else target).cpu())
+            targets.append((keep_target(target) if keep_target and target.ndim > 2 else target).cpu())
             ticked(len(target))
     finally:
         for module, training in modes:

@@ -27,11 +27,12 @@ from ..data.text.masked import GAP, MaskedPreprocessing
 from ..data.text.tokenizers import KINDS
 from ..errors import DataError, FileError, SettingError
 from ..files import as_path, read_json, reject_address
+from ..generation import images
 from ..interop.word_vectors import Vectors
 from ..models.registry import preset
 from ..models.saving import load_model
 from ..settings import build, keys
-from ..spec import ANY_SIZE, Context, ImageSizes, Mask, Masked, Transcript, Value
+from ..spec import ANY_SIZE, Context, ImageSizes, Mask, Masked, Noise, Transcript, Value
 from ..tasks.detection import Detection
 from ..tasks.metrics import Metric
 from ..tasks.task import Task, task_for
@@ -208,6 +209,11 @@ class Run:
             return self._neighbours(sources)
         if isinstance(self.spec.target, Masked) and any(GAP in str(source) for source in sources):
             return self._filled(sources)
+        if isinstance(self.spec.target, Noise):
+            raise DataError(
+                f"{self.about['model']} tells noise and says nothing of an image: `cutaway generate RUN` draws new "
+                "ones with it, and a run of vae says how likely an image is."
+            )
         split = self.preprocessing.examples(sources)
         for sentence in getattr(split, "notes", ()):
             warnings.warn(sentence, stacklevel=2)
@@ -227,6 +233,51 @@ class Run:
             rows[i] = dict.fromkeys(rows[i], "")
         return [{"input": split.name(i), **row} for i, row in enumerate(rows)]
 
+    def sample(
+        self,
+        count: int = 64,
+        of_class: str | None = None,
+        *,
+        steps: int | None = None,
+        guidance: float | None = None,
+        eta: float | None = None,
+        seed: int = 0,
+    ) -> list[Image.Image]:
+        """New images, of a run that learned to draw them, as Pillow has them; image k has the seed `seed` + k.
+
+        Those of `of_class`, where there are classes, or of all in turn. Of diffusion models `steps` are so many of the
+        timesteps (50), `guidance` is the scale of classifier-free guidance (2), `eta` 0 is DDIM and 1 ancestral
+        sampling. Raises DataError for a run that learned something else, SettingError for what cannot be.
+        """
+        levels, _, _ = self.drawn(count, of_class, steps=steps, guidance=guidance, eta=eta, seed=seed)
+        return images.as_images(levels)
+
+    def drawn(
+        self,
+        count: int,
+        of_class: str | None = None,
+        *,
+        steps: int | None = None,
+        guidance: float | None = None,
+        eta: float | None = None,
+        seed: int = 0,
+    ) -> tuple[Tensor, Tensor | None, images.Asked]:
+        """What `sample` draws, as levels uint8 (count, C, H, W), the class of each, and how they were drawn."""
+        spec = self.spec
+        if not isinstance(spec, specs.ImageSpec) or not isinstance(spec.target, specs.Drawn):
+            raise DataError(
+                f"{self.folder} draws no images: {self.about['model']} learned the {spec.target.column} of {spec.kind} "
+                "data. Runs of ddpm-unet and vae do."
+            )
+        if count < 1:
+            raise SettingError(f"count={count} cannot be: it must be at least 1.")
+        if not 0 <= seed < 2**63 - count:
+            raise SettingError(f"seed={seed} cannot be: it must be at least 0, and below 2**63.")
+        asked = images.asked_of(spec, self.model, steps, guidance, eta)
+        classes = images.classes_for(spec, count, of_class)
+        model = self.place.model(self.model, learns=False)
+        return images.draw(model, spec, asked, classes, count, seed, self.place.device), classes, asked
+
     def masks(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image]]:
         """The name of each image and the mask that the model says, as large as the image and with a palette; pixels
         that the network was not shown are `ignored`. Raises DataError where the run learned no masks."""
@@ -238,7 +289,9 @@ class Run:
             batch = next(iter(split.batches([torch.tensor([i])])))
             with torch.no_grad():
                 said = model(*self.place.batch(batch)[0])[0].argmax(0)  # (H, W)
-            width, height = split.image(i).size
+            own = split.image(i)
+            assert own is not None, "a split of images has them"
+            width, height = own.size
             restored = preprocessing.restored(said.to(torch.uint8).cpu().numpy(), (height, width))
             image = Image.fromarray(restored, "P")
             image.putpalette(palette())

@@ -1,4 +1,4 @@
-"""What evaluation.json shows beside the metrics: examples, samples, translations, what the columns of a table count.
+"""What evaluation.json shows beside the metrics: examples, samples, translations, images, what columns count.
 
 Each is computed once, as training ends, of an even choice where there is much; the same every time.
 """
@@ -22,9 +22,11 @@ from ..data.images.masks import beside, overlaid
 from ..data.sets import Batch, Preprocessing, Split, TensorSplit, in_units
 from ..data.tables.preprocessing import TablePreprocessing
 from ..data.text.running_preprocessing import Reading
+from ..generation import images
 from ..generation.pieces import Pieces, as_text
 from ..generation.text import context_of, stream
-from ..spec import NextToken, Tokens
+from ..spec import Drawn, ImageSpec, NextToken, Noise, Tokens
+from ..tasks import metrics
 from ..tasks.classification import CELLS, Classification
 from ..tasks.importance import importance
 from ..tasks.regression import Regression
@@ -39,6 +41,8 @@ BOXED_SIDE = 192  # of one with boxes in it
 SAMPLES, PROMPT, WRITTEN = 3, 32, 160  # texts, and tokens of each: given and written
 WORK = 4e11  # multiply-adds that samples may take: few seconds on a CPU
 TEMPERATURE = 0.8
+DRAWN, FOLLOWED, MOMENTS = 20, 4, 8  # images; those that are shown on their way, and how often
+BOUNDED, TIMES = 64, 32  # images that diffusion's bound is taken of, and its terms of each
 AT_A_TIME = 4096  # examples that are put into words, or that the model answers, at once
 
 
@@ -47,12 +51,12 @@ def examples(
     task: Any,
     outputs: Tensor,
     target: Tensor,
-    picture: Callable[[int], Image.Image | None] | None = None,
+    panels: Callable[[int], Image.Image | None] | None = None,
     preprocessing: Preprocessing | None = None,
 ) -> dict[str, Any]:
     """The worst mistakes and, beside them, examples that were got right, an even choice over the split; where an
     example is not simply right or wrong, those with the smallest loss. Words are made of some examples at a time.
-    `picture` shows an example, where that is not its image as it was given."""
+    `panels` shows an example, where that is not its image as it was given."""
     worst: list[tuple[float, int]] = []  # (loss, example)
     best: list[tuple[float, int]] = []
     right: list[int] = []
@@ -70,8 +74,8 @@ def examples(
 
     def shown(which: Sequence[int]) -> list[dict[str, Any]]:
         rows = ((i, _mistake(split, task, i, outputs[i : i + 1], target[i : i + 1])) for i in which)
-        wide = PANELS if picture else 1
-        return [_shown(split, i, row, (picture or split.image)(i), wide, preprocessing) for i, row in rows]
+        wide = PANELS if panels else 1
+        return [_shown(split, i, row, (panels or split.image)(i), wide, preprocessing) for i, row in rows]
 
     found = {"worst": shown([i for _, i in worst]), "right": shown(beside)}
     if isinstance(getattr(task, "target", None), Tokens):
@@ -80,7 +84,8 @@ def examples(
 
 
 def details(ready: Prepared, split: Split, outputs: Tensor, target: Tensor) -> dict[str, Any]:
-    """What only some tasks have: curves and calibration of classes, importance of columns, samples of a language."""
+    """What only some tasks have: curves and calibration of classes, importance of columns, samples of a language,
+    images."""
     found: dict[str, Any] = {}
     task, preprocessing = ready.task, ready.data.preprocessing
     if isinstance(task, Classification):
@@ -89,6 +94,8 @@ def details(ready: Prepared, split: Split, outputs: Tensor, target: Tensor) -> d
         found |= _importance(ready, preprocessing, split)
     if isinstance(preprocessing, Reading) and isinstance(ready.data.spec.target, NextToken):
         found["samples"] = samples(ready.model, ready.place, preprocessing, split)
+    if isinstance(ready.data.spec.target, Drawn):
+        found["drawn"] = drawn(ready, split)
     return found
 
 
@@ -111,7 +118,7 @@ def masked(ready: Prepared, split: Split) -> Callable[[int], Image.Image | None]
     if not isinstance(preprocessing, MaskPreprocessing):
         return None
 
-    def picture(i: int) -> Image.Image:
+    def panels(i: int) -> Image.Image:
         batch = next(iter(split.batches([torch.tensor([i])])))
         with resting(ready.model), torch.no_grad():
             logits = ready.model(*ready.place.batch(batch)[0])  # (1, K, H, W)
@@ -120,7 +127,7 @@ def masked(ready: Prepared, split: Split) -> Callable[[int], Image.Image | None]
         actual = batch.target[0].numpy()
         return beside([image, *(overlaid(image, mask, preprocessing.target.ignored) for mask in (actual, said))])
 
-    return picture
+    return panels
 
 
 @contextlib.contextmanager
@@ -148,13 +155,18 @@ def _shown(
             own = preprocessing.original(corners, (height, width)) / torch.tensor([width, height, width, height])
             boxes = [box | {"box": [round(n, 4) for n in at]} for box, at in zip(boxes, own.tolist())]
         side = IMAGE_SIDE if boxes is None else BOXED_SIDE
-        image.thumbnail((side * wide, side))
-        buffer = io.BytesIO()
-        image.save(buffer, format="PNG")
-        source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+        source = picture(image, (side * wide, side))
     words = {k: row[k] for k in ("actual", "predicted", "confidence", "loss")}
     shown = {"name": split.name(i), **words, "picture": source, "row": split.row(i)}
     return shown if boxes is None else shown | {"boxes": boxes}
+
+
+def picture(image: Image.Image, size: tuple[int, int] = (IMAGE_SIDE, IMAGE_SIDE)) -> str:
+    """The image, of at most that size, as a page holds it. It is made smaller in place."""
+    image.thumbnail(size)
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 @torch.no_grad()
@@ -221,3 +233,56 @@ def samples(model: Any, place: Placement, text: Reading, split: Split) -> list[d
             }
         )
     return found
+
+
+def drawn(ready: Prepared, split: Split) -> dict[str, Any]:
+    """Images out of noise, some of them at moments on their way, and of diffusion models the variational bound of a few
+    test images, in bits a dimension. None of a model that would take minutes."""
+    spec, model, place = ready.data.spec, ready.place.model(ready.model, learns=False), ready.place
+    assert isinstance(spec, ImageSpec)
+    target = spec.target
+    assert isinstance(target, Drawn)
+    asked = images.asked_of(spec, model, None, None, None)
+    passes = WORK / (sum(p.numel() for p in model.parameters()) * spec.height * spec.width / 8)  # about
+    if place.device.type == "cpu" and passes < 2 * asked.steps * DRAWN + TIMES * BOUNDED:
+        return {}
+    modes = model.training
+    model.eval()
+    try:
+        found: dict[str, Any] = {}
+        classes = images.classes_for(spec, DRAWN, None)
+        names = target.names if classes is not None else ()
+        told: list[tuple[int, Tensor, Tensor]] = []
+
+        def watch(t: int, xt: Tensor, start: Tensor) -> None:
+            told.append((t, images.as_levels(xt[:FOLLOWED]), images.as_levels(start[:FOLLOWED])))
+
+        levels = images.draw(model, spec, asked, classes, DRAWN, 0, place.device, watch)
+        labels = classes.tolist() if classes is not None else []
+        found["samples"] = [
+            {"picture": picture(image), "class": names[labels[k]] if labels else ""}
+            for k, image in enumerate(images.as_images(levels))
+        ]
+        found |= vars(asked)
+        found["moments"] = [
+            {
+                "t": t,
+                "noisy": [picture(i) for i in images.as_images(xt)],
+                "told": [picture(i) for i in images.as_images(x)],
+            }
+            for t, xt, x in (told[i] for i in spread(range(len(told)), MOMENTS))
+        ]
+        if isinstance(target, Noise):
+            found["bound"] = _bound(ready, split, target.size)
+        return found
+    finally:
+        model.train(modes)
+
+
+def _bound(ready: Prepared, split: Split, size: int) -> dict[str, Any]:
+    """The variational bound of an even choice of the examples, in bits a dimension, with its interval."""
+    few = torch.tensor(spread(range(len(split)), BOUNDED))
+    (x, _, _, *classes), _ = ready.place.batch(next(iter(split.batches([few]))))
+    nats = images.bound(ready.model, x, classes[0] if classes else None, TIMES)
+    found = metrics.mean(nats.cpu().numpy() / (size * np.log(2)))
+    return {**found.to_json(), "images": len(few), "terms": TIMES}

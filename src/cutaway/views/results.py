@@ -6,6 +6,7 @@ from ..draw.description import Drawing, View, table
 from .run.boxes import per_class as boxes_by_class
 from .run.classes import confusion, per_class
 from .run.documents import read_documents
+from .run.drawn import drawn, unlikely
 from .run.forecast import forecast_views
 from .run.masks import masks
 from .run.outcome import metrics_rows, result, worst
@@ -52,7 +53,12 @@ def view(subject: Subject) -> View:
         parts.append(residuals(evaluation["values"], evaluation["count"]))
     if evaluation.get("words"):
         parts.append(words(evaluation["words"], evaluation["worst"], evaluation["split"]))
-    parts.append(worst(documents.run, evaluation))
+    if evaluation.get("drawn"):
+        parts.append(drawn(evaluation["drawn"], evaluation["split"]))
+    if documents.run["task"] != "image generation":
+        parts.append(worst(documents.run, evaluation))
+    elif evaluation["worst"]:
+        parts.append(unlikely(evaluation))
     drawings: list[Drawing] = [drawing for part in parts for drawing in part["drawings"]]
     return View(
         id="results",

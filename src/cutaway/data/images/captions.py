@@ -47,7 +47,7 @@ def open_captions(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SI
     indices = complete_split(np.zeros(len(read.files), np.int64), ["image"], splits, settings)
     side, texts, indices, notes = fit_captions(read.texts, indices, settings)
     found = Found(("image",), read.files, read.names, np.arange(len(read.files)))  # the label of each is its number
-    images, parts, enlarged = prepared(found, seen, indices, side.target, settings, sizes)
+    images, parts, enlarged = prepared(found, seen, indices, lambda _: side.target, settings, sizes)
     origin = Origin(
         path.resolve().name,
         str(path),

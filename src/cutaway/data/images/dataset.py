@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,15 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ...spec import Classes, ImageSizes, ImageSpec, Mask, Tokens
+from ...spec import ImageSizes, ImageSpec, Mask, Target
 from ..assembly import Origin, assemble
 from ..kinds import reject_changed
 from ..sets import Batch, DataSet, Split, TensorSplit
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, straddle_note
+from .drawing import OfImages, Shape, drawn, target_of
 from .mask_preprocessing import MaskPreprocessing, MaskSplit
-from .preprocessing import ImagePreprocessing, fit_preprocessing
+from .preprocessing import ImagePreprocessing, fit_preprocessing, from_minus_one
 from .reading import Pixels, as_image
 
 Labels = npt.NDArray[Any]  # (n, …): the class of each image, or its boxes
@@ -36,16 +38,17 @@ def image_dataset(
     settings: DataSettings,
     sizes: ImageSizes,
     splits: Mapping[str, Rows] | None = None,
+    targets: tuple[type[Target], ...] = (),
 ) -> DataSet:
     """A named image set: `pixels` (n, C, h, w), 0…255, `labels` (n,), class k named `classes[k]`.
 
     `splits` are those that the set comes with: a train and a test split, or nothing; what it has not is drawn from
-    its training examples. `sizes` are those that the model takes.
+    its training examples. `sizes` are those that the model takes, `targets` what it learns, where it says so.
     """
     reject_changed(settings, ("missing",), "is for boxes, masks and captions, and these images have classes")
     indices = complete_split(labels, classes, splits, settings)
-    target = Classes(tuple(classes))
-    preprocessing, held, notes = images_at_hand(pixels, labels, indices, target, settings, sizes)
+    learned = partial(target_of, classes, targets=targets, settings=settings)
+    preprocessing, held, notes = images_at_hand(pixels, labels, indices, learned, settings, sizes)
     return assemble(origin, settings, indices, preprocessing, held, notes)
 
 
@@ -53,20 +56,20 @@ def images_at_hand(
     pixels: Pixels,
     labels: Labels,
     indices: Mapping[str, Rows],
-    target: Classes | Tokens,
+    learned: Callable[[Shape], OfImages],
     settings: DataSettings,
     sizes: ImageSizes,
 ) -> tuple[ImagePreprocessing, dict[str, Split], list[str | None]]:
     """The preprocessing fitted on the training images of `pixels` (n, C, h, w), the splits prepared with it, and notes
-    on images that are enlarged or stand in two splits; what is learned of them is `target`."""
+    on images that are enlarged or stand in two splits; what is `learned` of images (C, H, W)."""
     images = in_colour(torch.from_numpy(pixels), settings.color)
     own_size = (images.shape[2], images.shape[3])
     height, width = sizes.choose(settings.image_size, own_size)
     enlarged = sizes.note(own_size, (height, width), settings.image_size)
-    spec = ImageSpec(images.shape[1], height, width, target)
-    preprocessing = fit_preprocessing(
-        spec, (images[rows] for rows in in_chunks(torch.from_numpy(indices["train"]))), settings.resize, own_size
-    )
+    shape = (images.shape[1], height, width)
+    spec = ImageSpec(*shape, learned(shape))
+    chunks = (images[rows] for rows in in_chunks(torch.from_numpy(indices["train"])))
+    preprocessing = from_minus_one(fit_preprocessing(spec, chunks, settings.resize, own_size))
     names = [f"image {i}" for i in range(len(images))]
     straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], indices, names.__getitem__, "images")
 
@@ -132,7 +135,7 @@ def in_memory(
         own, target = pixels[torch.from_numpy(rows)], torch.from_numpy(labels[rows])
         inputs = preprocessing.prepare(own) if once else own
         held = TensorSplit(inputs, target, [names[i] for i in rows], lambda i: image(int(rows[i])))
-        return held if once else PixelSplit(held, preprocessing)
+        return drawn(held if once else PixelSplit(held, preprocessing), spec.target)
 
     return {name: as_split(rows) for name, rows in indices.items()}
 

@@ -72,7 +72,7 @@ class MaskPreprocessing(ImagePreprocessing):
         whole[box[1] : box[3], box[0] : box[2]] = np.asarray(part)
         return whole
 
-    def labelled(self, source: str | Path) -> Split:  # type: ignore[override]  # of pairs, not of images alone
+    def labelled(self, source: str | Path) -> Split:
         """The images of a folder with their masks, as targets. Raises DataError where it holds none, or classes that
         training did not know."""
         path = Path(source).expanduser()

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from ...errors import Problem
-from ...spec import ANY_SIZE, Classes, ImageSizes, Target
+from ...spec import ANY_SIZE, Drawn, ImageSizes, Target
 from ..assembly import Origin, assemble
-from ..folders import IMAGES, absent_notes, find, fingerprint_of, has_captions
+from ..folders import IMAGES, absent_notes, find, find_flat, fingerprint_of, has_captions, is_flat, reject_flat
 from ..kinds import reject_changed
 from ..sets import DataSet, Split
 from ..settings import DataSettings
 from ..splits import complete_split
 from . import boxes, masks
 from .box_opening import open_boxes
+from .drawing import DrawnSplit, target_of
 from .file_split import Progress
 from .files import look_at
 from .mask_opening import open_masks
@@ -26,6 +28,7 @@ def open_folder(
 ) -> DataSet:
     """Read a folder of class folders: look at every file, split, fit the preprocessing on the training split. One of
     images with masks, boxes or captions is read as such; `targets` are what is to be learned, where something says it.
+    Models that draw images learn from a folder of images without classes too.
 
     Images are brought to a size that the model takes (`sizes`): their own, where all have one of at most 512. They are
     held in memory where that takes no more than settings.memory, and are read anew in every epoch where it does.
@@ -39,19 +42,28 @@ def open_folder(
         from .captions import open_captions  # needs what only text needs
 
         return open_captions(path, settings, sizes)
-    reject_changed(settings, ("missing",), "is for boxes, masks and captions, and these are class folders")
-    found = find(path, IMAGES)
+    reject_changed(settings, ("missing",), "is for boxes, masks and captions, and these are images alone")
+    draws = any(issubclass(target, Drawn) for target in targets)
+    flat = is_flat(path, IMAGES)
+    if flat and not draws:
+        reject_flat(path)
+    found = find_flat(path, IMAGES) if flat else find(path, IMAGES, least=1 if draws else 2)
     seen = look_at(found.files)
     indices = complete_split(found.labels, found.classes, found.splits, settings)
-    preprocessing, splits, enlarged = prepared(found, seen, indices, Classes(found.classes), settings, sizes)
+    learned = partial(target_of, found.classes, targets=targets, settings=settings)
+    preprocessing, splits, enlarged = prepared(found, seen, indices, learned, settings, sizes)
+    spec = preprocessing.spec
     fingerprint = fingerprint_of(found.names, [s.digest for s in seen])
     origin = Origin(path.resolve().name, str(path), fingerprint, found.notes)
     absent = absent_notes(found.labels, found.classes, indices, "no images")
-    notes = [*absent, *image_notes(found, seen, indices, preprocessing.spec.channels), enlarged]
+    notes = [*absent, *image_notes(found, seen, indices, spec.channels), enlarged]
+    if draws and len({s.facts.size for s in seen}) > 1:
+        notes.append(f"The images have several sizes: the middle of each is drawn at {spec.height}×{spec.width}.")
     return assemble(origin, settings, indices, preprocessing, splits, notes)
 
 
 def verify(split: Split, progress: Progress | None = None) -> list[Problem]:
     """Every file of a split that cannot be decoded, with its cause. What is in memory has been decoded already."""
-    damaged: Callable[[Progress | None], list[Problem]] | None = getattr(split, "damaged", None)
+    read = split.images if isinstance(split, DrawnSplit) else split
+    damaged: Callable[[Progress | None], list[Problem]] | None = getattr(read, "damaged", None)
     return damaged(progress) if damaged is not None else []

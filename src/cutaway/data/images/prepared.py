@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +11,16 @@ from PIL import Image
 from torch import Tensor
 
 from ...errors import DataError, Problem
-from ...spec import Classes, ImageSizes, ImageSpec, Tokens
+from ...spec import ImageSizes, ImageSpec
 from ..folders import Found
 from ..sets import Split
 from ..settings import DataSettings
 from ..splits import Rows, draw, straddle_note
 from .dataset import in_memory
+from .drawing import OfImages, Shape, drawn
 from .file_split import FileSplit, in_threads
 from .files import Seen, unusable
-from .preprocessing import ImagePreprocessing, fit_preprocessing
+from .preprocessing import ImagePreprocessing, fit_preprocessing, from_minus_one
 from .reading import Size, as_pixels, covering, read_image, resized
 
 LARGEST_OWN_SIZE = 512  # of images that stay as they are
@@ -31,21 +32,21 @@ def prepared(
     found: Found[Path],
     seen: Sequence[Seen],
     indices: dict[str, Rows],
-    target: Classes | Tokens,
+    learned: Callable[[Shape], OfImages],
     settings: DataSettings,
     sizes: ImageSizes,
 ) -> tuple[ImagePreprocessing, dict[str, Split], str | None]:
     """The preprocessing fitted on the training images, the splits prepared with it, and a sentence where images are
-    enlarged though nobody asked; what is learned of them is `target`."""
+    enlarged though nobody asked; what is `learned` of images (C, H, W)."""
     own_size, size, enlarged = size_for({s.facts.size for s in seen}, sizes, settings.image_size)
-    spec = ImageSpec(channels_for([s.facts.grey for s in seen], settings.color), *size, target)
+    shape = (channels_for([s.facts.grey for s in seen], settings.color), *size)
+    spec = ImageSpec(*shape, learned(shape))
     sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
     used = np.concatenate(list(indices.values()))
     held = len(used) * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE
     others = [found.files[i] for i in np.setdiff1d(used, sample)] if held else []
-    preprocessing = fit_preprocessing(
-        spec, training_images([found.files[i] for i in sample], others, spec), settings.resize, own_size
-    )
+    read = training_images([found.files[i] for i in sample], others, spec)
+    preprocessing = from_minus_one(fit_preprocessing(spec, read, settings.resize, own_size))
     if held:
         splits = decoded(found, indices, preprocessing)
     else:
@@ -135,12 +136,15 @@ def read_anew(
 ) -> dict[str, Split]:
     """The splits read from their files, anew in every epoch."""
     return {
-        split: FileSplit(
-            [found.files[i] for i in rows],
-            torch.from_numpy(found.labels[rows]),
-            preprocessing,
-            [found.names[i] for i in rows],
-            workers,
+        split: drawn(
+            FileSplit(
+                [found.files[i] for i in rows],
+                torch.from_numpy(found.labels[rows]),
+                preprocessing,
+                [found.names[i] for i in rows],
+                workers,
+            ),
+            preprocessing.spec.target,
         )
         for split, rows in indices.items()
     }

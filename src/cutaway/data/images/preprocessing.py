@@ -7,6 +7,7 @@ The same two steps serve training and prediction: `pixels` for one image, `norma
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,10 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError
-from ...spec import ImageSpec
-from ..folders import IMAGES, labelled
+from ...spec import Drawn, ImageSpec
+from ..folders import IMAGES, is_flat, labelled
+from ..sets import Split
+from .drawing import drawn
 from .file_split import FileSplit
 from .files import image_files, look_at
 from .reading import Pixels, Size, Source, as_image, as_pixels, covering, crop_to, inside, pad_to, read_image, resized
@@ -70,7 +73,7 @@ class ImagePreprocessing:
         lines.sub_(mean.repeat(width)).div_(std.repeat(width))
         return lines.view(n, height, width, channels).permute(0, 3, 1, 2)  # (n, C, H, W)
 
-    def examples(self, sources: Sequence[Any]) -> FileSplit:
+    def examples(self, sources: Sequence[Any]) -> Split:
         """Images without targets: paths of image files or of folders of them, PIL images, or arrays of pixels.
 
         Arrays are (H, W), (H, W, 3) or (H, W, 4) of uint8, or (H, W) of uint16. Raises DataError that names every
@@ -83,16 +86,21 @@ class ImagePreprocessing:
             raise DataError("No image was given.")
         look_at([source for source in found if isinstance(source, Path)])
         names = [str(s) if isinstance(s, Path) else f"image {i}" for i, s in enumerate(found)]
-        return FileSplit(found, None, self, names)
+        return drawn(FileSplit(found, None, self, names), self.spec.target)
 
-    def labelled(self, source: str | Path) -> FileSplit:
-        """The images of a folder of class folders, with targets.
+    def labelled(self, source: str | Path) -> Split:
+        """The images of a folder of class folders, with targets; of a folder of images where they have no classes.
 
         Raises DataError where it holds none, or a class that training did not know.
         """
-        files, labels, names = labelled(source, IMAGES, self.spec.target)
+        target, path = self.spec.target, Path(source).expanduser()
+        if isinstance(target, Drawn) and not target.names and is_flat(path, IMAGES):
+            files = image_files(path)
+            labels, names = [0] * len(files), [file.name for file in files]
+        else:
+            files, labels, names = labelled(source, IMAGES, target)
         look_at(files)
-        return FileSplit(files, torch.tensor(labels), self, names)
+        return drawn(FileSplit(files, torch.tensor(labels), self, names), target)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""
@@ -168,6 +176,14 @@ def fit_preprocessing(spec: ImageSpec, images: Iterable[Tensor], fit: str, own_s
         box=own_size if own_size is not None and _goes_into(own_size, size) else size,
         background=tuple(median.tolist()),
     )
+
+
+def from_minus_one(preprocessing: ImagePreprocessing) -> ImagePreprocessing:
+    """The preprocessing with levels from −1 to 1, where images are to be drawn; else as it is."""
+    if not isinstance(preprocessing.spec.target, Drawn):
+        return preprocessing
+    middle = (0.5,) * preprocessing.spec.channels
+    return dataclasses.replace(preprocessing, mean=middle, std=middle)
 
 
 def choose_fit(own_size: Size | None, size: Size) -> str:

@@ -100,6 +100,7 @@ def open_digits(request: Request) -> DataSet:
         ),
         request.settings,
         request.sizes,
+        targets=request.targets,
     )
 
 

@@ -133,7 +133,7 @@ def _scenes(request: Request, parts: dict[str, tuple[Pixels, Labels]], form: For
     side, texts, indices, notes = fit_captions(texts, indices, settings)
     scenes = np.concatenate(pixels)[:, None]  # (n, 1, side, side)
     numbers = np.arange(len(scenes))
-    images, held, found = images_at_hand(scenes, numbers, indices, side.target, settings, request.sizes)
+    images, held, found = images_at_hand(scenes, numbers, indices, lambda _: side.target, settings, request.sizes)
     about = (
         "These scenes are made of handwritten digits, two or three in each; no digit of a test scene is in a training "
         "scene. A digit is left of another where its ink ends before the other's begins, and so above, right and "

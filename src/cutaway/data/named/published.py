@@ -54,6 +54,7 @@ def open_idx(request: Request, classes: Sequence[str]) -> DataSet:
         request.settings,
         request.sizes,
         _consecutive(len(train), len(test)),
+        request.targets,
     )
 
 
@@ -80,6 +81,7 @@ def open_cifar10(request: Request) -> DataSet:
         request.settings,
         request.sizes,
         _consecutive(sum(batches), test),
+        request.targets,
     )
 
 

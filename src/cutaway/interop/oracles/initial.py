@@ -140,6 +140,8 @@ LAWS: Mapping[str, Laws] = {
         (r".*bias", by_form("form", "2012", NONE)),
         (r".*", by_form("form", "2012", std(0.01))),
     ),
+    "ddpm_unet": ((r"(.*conv2|head|(.*attention.*)\.out)\.(weight|bias)", NONE),),
+    "vae": ((r"log_var", NONE),),
     "mobilenet_v2": ((r"head\.bias", NONE), (r"head\.weight", std(0.01)), (r".*", KEPT)),
     "vgg": (*BIASES, (r"fc.*", std(0.01)), (r".*", KEPT)),
     "googlenet": (
@@ -257,7 +259,7 @@ def unlike_law(family: str, model: nn.Module) -> list[str]:
 
 def _law(family: str, name: str, own: str, module: nn.Module, tensor: Tensor, config: Any) -> Drawn | None:
     """What a tensor should be drawn from; None where nothing says it."""
-    if isinstance(module, nn.LayerNorm | nn.RMSNorm | nn.modules.batchnorm._BatchNorm):
+    if isinstance(module, nn.LayerNorm | nn.GroupNorm | nn.RMSNorm | nn.modules.batchnorm._BatchNorm):
         return Drawn(float(own == "weight"), 0.0)
     law = next((law for pattern, law in LAWS.get(family, ()) if re.fullmatch(pattern, name)), None)
     try:

@@ -94,6 +94,7 @@ _RECURRENT = {
     "relative": None,
 }
 _PATCHTST = {"patch_size": 16, "stride": 8, "layers": 3, "num_classes": 672, "horizon": 96, "steps": 336}
+_DDPM = {"timesteps": 1000, "class_dropout": 0.1, "classes": 0}
 _WORD2VEC = {"dim": 100, "output": "negative", "negative": 5, "window": 5, "whole_error": True}
 _COLLOBERT = {"dim": 50, "hidden_dim": 300, "second": 500}
 
@@ -220,6 +221,13 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "transformer-forecast": {"dim": 64, "layers": 3, "heads": 4, "ffn_dim": 256, "dropout": 0.0, "instance_norm": True}
     | {"pooling": "last", "known_future": 0},
     "patchtst-small": _PATCHTST | {"dim": 16, "heads": 4, "ffn_dim": 128, "dropout": 0.3},
+    "ddpm-unet": _DDPM
+    | {"widths": (128, 256, 256, 256), "layers": 2, "attention_levels": (2,), "groups": 32, "dropout": 0.1}
+    | {"noise_schedule": "linear"},
+    "ddpm-unet-small": _DDPM
+    | {"widths": (16, 32, 64), "layers": 1, "attention_levels": (3,), "groups": 8, "dropout": 0.0}
+    | {"noise_schedule": "cosine"},
+    "vae": {"sides": (28, 28), "widths": (32, 64), "hidden_dim": 256, "latent_dim": 20, "levels": 256},
     "word2vec-skipgram": _WORD2VEC | {"architecture": "skipgram"},
     "word2vec-cbow": _WORD2VEC | {"architecture": "cbow"},
     "collobert-window": _COLLOBERT | {"approach": "window", "window": 5},
