@@ -25,7 +25,7 @@ def test_one_line_a_model_by_family(cli: Cli) -> None:
     assert answer.status == 0
     assert sorted(names(answer.out)) == sorted(presets())
     headings = [line.partition("--family ")[2].rstrip(")") for line in lines if "(--family " in line]
-    assert headings == ["dense", "rnn", "cnn", "words", "graph", "transformer"]
+    assert headings == ["dense", "rnn", "cnn", "words", "graph", "transformer", "generative"]
     assert lines.index("Graph networks (--family graph)") + 1 == next(
         i for i, line in enumerate(lines) if line.startswith("gat ")
     )

@@ -17,7 +17,7 @@ from cutaway.data.named import opening as named_module
 from cutaway.data.named.builtin import TOY_POINTS
 from cutaway.data.named.formats import read_labelled_idx
 from cutaway.data.named.opening import NAMED, OPENERS, open_named, where
-from cutaway.data.sets import DataSet
+from cutaway.data.sets import Batch, DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.errors import DataError, FileError, UnknownName
 from cutaway.spec import (
@@ -112,9 +112,14 @@ def test_every_set_is_described_and_can_be_opened() -> None:
             assert remote.url.endswith(remote.name)
 
 
-def has_boxes(data: DataSet) -> bool:
-    """Whether its targets are boxes."""
-    return isinstance(data.spec.target, Boxes)
+def answer_shape(data: DataSet, batch: Batch) -> tuple[int, ...]:
+    """The shape of the target of one example: a mask as large as its image, four boxes, the words of a caption."""
+    target = data.spec.target
+    if isinstance(target, Mask):
+        return batch.inputs[0].shape[2:]
+    if isinstance(target, Boxes):
+        return (4, 5)
+    return batch.inputs[-1].shape[1:] if isinstance(target, Tokens) else ()
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -135,8 +140,7 @@ def test_sets_without_files_are_always_there(name: str, nowhere: Path) -> None:
         if data.spec.kind in ("table", "image"):
             assert batch.inputs[0].shape == (len(split), *data.spec.shape)
         assert torch.isfinite(batch.inputs[0]).all()
-        dense = batch.inputs[0].shape[2:] if isinstance(data.spec.target, Mask) else (4, 5) if has_boxes(data) else ()
-        assert batch.target.shape == (len(split), *dense)
+        assert batch.target.shape == (len(split), *answer_shape(data, batch))
 
 
 @pytest.mark.parametrize(
