@@ -21,10 +21,10 @@ from .interop.convert import open_model, reject_absent
 from .interop.hub import here
 from .interop.huggingface.reading import is_folder
 from .models.saving import CONFIG
+from .nn.modes import resting
 from .report.writing import report_on
 from .training.run import Run
 from .training.session import fit
-from .views.looking import resting
 from .views.named import open_subject
 from .views.page import describe
 from .views.subject import Subject

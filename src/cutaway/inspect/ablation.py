@@ -12,8 +12,7 @@ N. Nanda, How to use and interpret activation patching, 2024, <https://arxiv.org
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -24,6 +23,7 @@ from torch import Tensor, nn
 from ..errors import ModelError, SettingError, UnknownName, require
 from ..models.images import answers_of
 from ..nn.graphs import MessagePassing
+from ..nn.modes import resting
 from .interventions import Edit, Inputs, Transplant, Zero, as_tuple, intervene
 from .probes import capture
 from .sites import OVER_TIME, PARTS, heads_of
@@ -73,7 +73,7 @@ def ablate(
     Raises UnknownName for modules that are not there, ModelError for those that have no such parts.
     """
     given = as_tuple(inputs)
-    with _evaluating(model):
+    with resting(model), torch.no_grad():
         before = _outputs(model, given)
         measure = metric or _distance(before)
         was = float(measure(before))
@@ -101,7 +101,7 @@ def patch(
     Raises ModelError where the metric does not tell clean and corrupted inputs apart.
     """
     source, target = as_tuple(clean), as_tuple(corrupted)
-    with _evaluating(model):
+    with resting(model), torch.no_grad():
         best, worst = float(metric(_outputs(model, source))), float(metric(_outputs(model, target)))
         if not abs(best - worst) > 0:
             raise ModelError(
@@ -114,19 +114,6 @@ def patch(
                 value = float(metric(_outputs(model, target)))
             found.append(Restored(module, part, value, (value - worst) / (best - worst)))
     return sorted(found, key=lambda restored: -restored.share)
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Within it the model is in evaluation mode, without gradients; afterwards each module is in its own."""
-    modes = {module: module.training for module in model.modules()}
-    try:
-        model.eval()
-        with torch.no_grad():
-            yield
-    finally:
-        for module, training in modes.items():
-            module.training = training
 
 
 def _outputs(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:

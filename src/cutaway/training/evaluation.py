@@ -12,6 +12,7 @@ from ..data.sets import IGNORED, Split
 from ..generation.ctc import transcribe
 from ..generation.decoding import decode_likely
 from ..models.contract import Advances
+from ..nn.modes import resting
 from ..spec import ImageSpec, Mask, Spec, Tokens
 from ..tasks.task import Task
 from .placement import Placement
@@ -54,13 +55,11 @@ def results_of(
     are held for some texts at a time. The model is left in the mode that it was in, each layer in its own: a frozen
     batch norm answers as in evaluation while the others learn.
     """
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
     keep, keep_target = getattr(task, "keep", None), getattr(task, "keep_target", None)
     words = words_of(model, task)
     plan = batches_in_order(split, batch_size, tokens)
     state, outputs, targets = None, [], []
-    try:
+    with resting(model):
         for index, batch in zip(plan, split.batches(plan)):
             inputs, target = place.batch(batch)
             with place.autocast():
@@ -82,9 +81,6 @@ def results_of(
             outputs.append(answer.cpu())
             targets.append((keep_target(target) if keep_target and target.ndim > 2 else target).cpu())
             ticked(len(target))
-    finally:
-        for module, training in modes:
-            module.training = training
     places = torch.split(torch.cat(plan).argsort().argsort(), [len(batch) for batch in plan])
     return Results(_joined(outputs, places, float("nan")), _joined(targets, places, IGNORED))
 

@@ -6,15 +6,14 @@ Each is computed once, as training ends, of an even choice where there is much; 
 from __future__ import annotations
 
 import base64
-import contextlib
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..data.images.box_preprocessing import BoxPreprocessing
 from ..data.images.mask_preprocessing import MaskPreprocessing
@@ -25,6 +24,7 @@ from ..data.text.running_preprocessing import Reading
 from ..generation import images
 from ..generation.pieces import Pieces, as_text
 from ..generation.text import context_of, stream
+from ..nn.modes import resting
 from ..spec import Drawn, ImageSpec, NextToken, Noise, Tokens
 from ..tasks import metrics
 from ..tasks.classification import CELLS, Classification
@@ -128,18 +128,6 @@ def masked(ready: Prepared, split: Split) -> Callable[[int], Image.Image | None]
         return beside([image, *(overlaid(image, mask, preprocessing.target.ignored) for mask in (actual, said))])
 
     return panels
-
-
-@contextlib.contextmanager
-def resting(model: nn.Module) -> Iterator[None]:
-    """The model in evaluation mode, each layer back in its own afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def _shown(
@@ -246,9 +234,7 @@ def drawn(ready: Prepared, split: Split) -> dict[str, Any]:
     passes = WORK / (sum(p.numel() for p in model.parameters()) * spec.height * spec.width / 8)  # about
     if place.device.type == "cpu" and passes < 2 * asked.steps * DRAWN + TIMES * BOUNDED:
         return {}
-    modes = model.training
-    model.eval()
-    try:
+    with resting(model):
         found: dict[str, Any] = {}
         classes = images.classes_for(spec, DRAWN, None)
         names = target.names if classes is not None else ()
@@ -275,8 +261,6 @@ def drawn(ready: Prepared, split: Split) -> dict[str, Any]:
         if isinstance(target, Noise):
             found["bound"] = _bound(ready, split, target.size)
         return found
-    finally:
-        model.train(modes)
 
 
 def _bound(ready: Prepared, split: Split, size: int) -> dict[str, Any]:

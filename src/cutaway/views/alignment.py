@@ -13,9 +13,10 @@ from ..draw.description import Drawing, View, table
 from ..draw.words import number, percent, plural
 from ..generation.ctc import best_path
 from ..nn.ctc import BLANK, occupancies
+from ..nn.modes import resting
 from ..nn.recurrent import lengths_of
 from ..spec import Transcript
-from .looking import resting, whole
+from .looking import whole
 from .numbers import averaged, plain
 from .subject import Subject
 

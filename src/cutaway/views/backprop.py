@@ -13,9 +13,10 @@ from ..draw.description import Drawing, View, table
 from ..draw.words import number
 from ..models.contract import Dense
 from ..nn.activations import ACTIVATIONS, softmax
+from ..nn.modes import resting
 from ..spec import Classes, Value
 from ..textbook.backprop import Layer, backward, forward, slope
-from .looking import dense_layers_of, linear_of, resting, target_of, whole
+from .looking import dense_layers_of, linear_of, target_of, whole
 from .numbers import plain
 from .plane import features
 from .subject import Subject

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from ..draw.description import Drawing, View, table
 from ..draw.words import number, percent, plural
 from ..models.contract import contract_of
+from ..nn.modes import resting
 from ..spec import Classes, Value
-from .looking import dense_layers_of, linear_of, resting, seeing, target_of
+from .looking import dense_layers_of, linear_of, seeing, target_of
 from .plane import Plane, features, plane
 from .subject import Subject
 

@@ -14,9 +14,10 @@ from ..draw.description import Drawing, Table, View, table
 from ..draw.words import number, percent, plural
 from ..generation.decoding import decode
 from ..models.contract import Decodes
+from ..nn.modes import resting
 from ..spec import Tokens
 from .heads import image_for
-from .looking import chosen, patches_of, resting, spread_over, target_of, whole
+from .looking import chosen, patches_of, spread_over, target_of, whole
 from .looks import AttentionLook, attentions, watch
 from .numbers import thousandths
 from .subject import Subject

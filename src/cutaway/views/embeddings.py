@@ -14,9 +14,10 @@ from ..draw.description import Drawing, Table, View, table
 from ..draw.words import count, number, percent, plural
 from ..inspect.layers import layer_table
 from ..inspect.projection import MEASURES, neighbours, pca, tsne
+from ..nn.modes import resting
 from ..spec import OF_TOKENS, Classes, Value
 from . import spring
-from .looking import batch_of, resting
+from .looking import batch_of
 from .numbers import image_url
 from .subject import Subject
 

@@ -14,7 +14,8 @@ from ..draw.words import count, number, percent, plural
 from ..errors import ModelError
 from ..inspect.layers import LayerTable, layer_table, table_of
 from ..inspect.receptive import ORANGE
-from .looking import chosen, convolutions, patch_blocks, patches_of, resting, seeing, spread_over, whole
+from ..nn.modes import resting
+from .looking import chosen, convolutions, patch_blocks, patches_of, seeing, spread_over, whole
 from .numbers import averaged, image_url, plain
 from .subject import Subject
 

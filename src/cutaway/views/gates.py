@@ -15,9 +15,10 @@ from ..draw.words import count, number, percent, plural
 from ..errors import UnknownName
 from ..inspect.gates import replay, state_of, step_of
 from ..inspect.memory import PROBES, by_lag, plain_network, readings, steps_of
+from ..nn.modes import resting
 from ..nn.recurrent import State, weights_of
 from ..spec import OF_TOKENS
-from .looking import resting, whole
+from .looking import whole
 from .numbers import plain
 from .subject import Subject
 

@@ -17,8 +17,9 @@ from ..draw.description import Drawing, View, table
 from ..draw.words import count, number, percent, plural
 from ..errors import UnknownName
 from ..inspect.probes import OF, capture
+from ..nn.modes import resting
 from ..spec import Classes
-from .looking import batch_of, nodes_called, resting, target_of, whole
+from .looking import batch_of, nodes_called, target_of, whole
 from .nets import HOPS, Alike, Net, Reach, hops_to, links_among, placed, reach, rounded
 from .nets import alike as likeness
 from .subject import Subject

@@ -1,4 +1,4 @@
-"""What views of layers share: a model that rests while it is looked at, its convolutions, and options as typed."""
+"""What views of layers share: what modules gave, a model's convolutions, and options as typed."""
 
 from __future__ import annotations
 
@@ -14,23 +14,12 @@ from torch import Tensor, nn
 from ..draw.words import count, plural
 from ..errors import SettingError, UnknownName
 from ..models.contract import Convolves, Dense, TokenGrid, contract_of
+from ..nn.modes import resting
 from ..spec import Target
 from .subject import Subject
 
 Item = TypeVar("Item")
 Seeing = Callable[[str, nn.Module, tuple[Any, ...], Any], None]
-
-
-@contextmanager
-def resting(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside the block; afterwards every module is as it was."""
-    training = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, was in training.items():
-            module.training = was
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ..models.contract import ComparesByAddition, contract_of
 from ..nn.attention import MultiHeadAttention, dot
 from ..nn.masks import causal_mask, combined, masked_softmax
-from .looking import resting
+from ..nn.modes import resting
 
 Result = TypeVar("Result")
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from ..draw import make
 from ..draw.description import Drawing, View, table
 from ..draw.words import by, count, number, plural
-from .looking import chosen, resting, seeing, spread_over
+from ..nn.modes import resting
+from .looking import chosen, seeing, spread_over
 from .numbers import plain
 from .subject import FEW, Subject
 

@@ -16,7 +16,8 @@ from ..draw.description import Drawing
 from ..draw.words import number, percent, plural
 from ..errors import SettingError
 from ..inspect.projection import pca
-from .looking import resting, seeing
+from ..nn.modes import resting
+from .looking import seeing
 from .subject import Subject
 
 MOST = 4  # places of the word that are compared
