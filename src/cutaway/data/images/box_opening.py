@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import SettingError
-from ...spec import ImageSizes, ImageSpec
+from ...spec import ImageSizes
 from ..assembly import Origin, assemble
 from ..folders import Found, fingerprint_of
 from ..sets import DataSet
 from ..settings import DataSettings
-from ..splits import complete_split, draw, straddle_note
+from ..splits import complete_split, straddle_note
 from . import boxes
 from .box_preprocessing import ONE, fit_boxes, padded, target_for
 from .files import Seen, look_at
-from .prepared import MEBIBYTE, SAMPLE, channels_for, decoded, read_anew, size_for, training_images
+from .prepared import sampled, splits_of
 
 
 def open_boxes(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet:
@@ -30,23 +30,15 @@ def open_boxes(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet
     own_sizes, classes = [s.facts.size for s in seen], annotated.classes
     rows, notes = annotated.boxes(own_sizes, classes, settings.missing == "drop")
     indices = complete_split(np.zeros(len(seen), np.int64), ONE, annotated.splits, settings)
-    own_size, size, enlarged = size_for(set(own_sizes), sizes, settings.image_size)
-    channels = channels_for([s.facts.grey for s in seen], settings.color)
-    spec = ImageSpec(channels, *size, target_for(classes, rows, indices["train"]))
-    sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
-    used = np.concatenate(list(indices.values()))
-    held = len(used) * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE
-    others = [annotated.files[i] for i in np.setdiff1d(used, sample)] if held else []
-    files = [annotated.files[i] for i in sample]
-    preprocessing = fit_boxes(spec, training_images(files, others, spec), settings, own_size)
+    target = target_for(classes, rows, indices["train"])
+    read = sampled(annotated.files, seen, indices, lambda _: target, settings, sizes)
+    preprocessing = fit_boxes(read.spec, read.images, settings, read.own_size)
     labels = padded([preprocessing.moved(own, own_sizes[i]) for i, own in enumerate(rows)])
     found = Found(classes, annotated.files, annotated.names, labels)
-    splits = (
-        decoded(found, indices, preprocessing) if held else read_anew(found, indices, preprocessing, settings.workers)
-    )
+    splits = splits_of(found, indices, preprocessing, read.held, settings.workers)
     origin = Origin(path.resolve().name, str(path), _fingerprint(annotated, seen, rows), notes)
     straddle = straddle_note([s.digest for s in seen], indices, found.names.__getitem__, "images")
-    said = [*boxes.absent_notes(rows, classes, indices), enlarged, straddle]
+    said = [*boxes.absent_notes(rows, classes, indices), read.enlarged, straddle]
     return assemble(origin, settings, indices, preprocessing, splits, said)
 
 

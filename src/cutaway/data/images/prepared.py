@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from ...errors import DataError, Problem
-from ...spec import ImageSizes, ImageSpec
+from ...spec import Boxes, ImageSizes, ImageSpec, Mask
 from ..folders import Found
 from ..sets import Split
 from ..settings import DataSettings
@@ -26,6 +27,7 @@ from .reading import Size, as_pixels, covering, read_image, resized
 LARGEST_OWN_SIZE = 512  # of images that stay as they are
 SAMPLE = 1024  # training images from which mean and standard deviation are taken
 MEBIBYTE = 1 << 20
+ImageTarget = OfImages | Mask | Boxes
 
 
 def prepared(
@@ -38,20 +40,48 @@ def prepared(
 ) -> tuple[ImagePreprocessing, dict[str, Split], str | None]:
     """The preprocessing fitted on the training images, the splits prepared with it, and a sentence where images are
     enlarged though nobody asked; what is `learned` of images (C, H, W)."""
+    read = sampled(found.files, seen, indices, learned, settings, sizes)
+    fitted = fit_preprocessing(read.spec, read.images, settings.resize, read.own_size)
+    preprocessing = from_minus_one(fitted)
+    return preprocessing, splits_of(found, indices, preprocessing, read.held, settings.workers), read.enlarged
+
+
+class Sampled(NamedTuple):
+    """What is known of image files before the preprocessing is fitted, and what it is fitted on."""
+
+    spec: ImageSpec
+    own_size: Size | None  # the one size that all files have, where there is one
+    images: Iterator[Tensor]  # uint8 (1, C, h, w), of training files
+    held: bool  # whether all of them go into the memory that is allowed
+    enlarged: str | None  # a sentence, where images are enlarged though nobody asked
+
+
+def sampled(
+    files: Sequence[Path],
+    seen: Sequence[Seen],
+    indices: dict[str, Rows],
+    learned: Callable[[Shape], ImageTarget],
+    settings: DataSettings,
+    sizes: ImageSizes,
+    beside: int = 0,
+) -> Sampled:
+    """Choose a size and channels for the files, and training images to fit the preprocessing on. What is `learned` of
+    images (C, H, W) takes as much memory as so many channels `beside` them."""
     own_size, size, enlarged = size_for({s.facts.size for s in seen}, sizes, settings.image_size)
     shape = (channels_for([s.facts.grey for s in seen], settings.color), *size)
     spec = ImageSpec(*shape, learned(shape))
     sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
     used = np.concatenate(list(indices.values()))
-    held = len(used) * spec.channels * spec.height * spec.width <= settings.memory * MEBIBYTE
-    others = [found.files[i] for i in np.setdiff1d(used, sample)] if held else []
-    read = training_images([found.files[i] for i in sample], others, spec)
-    preprocessing = from_minus_one(fit_preprocessing(spec, read, settings.resize, own_size))
-    if held:
-        splits = decoded(found, indices, preprocessing)
-    else:
-        splits = read_anew(found, indices, preprocessing, settings.workers)
-    return preprocessing, splits, enlarged
+    held = len(used) * (spec.channels + beside) * spec.height * spec.width <= settings.memory * MEBIBYTE
+    others = [files[i] for i in np.setdiff1d(used, sample)] if held else []
+    return Sampled(spec, own_size, training_images([files[i] for i in sample], others, spec), held, enlarged)
+
+
+def splits_of(
+    found: Found[Path], indices: dict[str, Rows], preprocessing: ImagePreprocessing, held: bool, workers: int | None
+) -> dict[str, Split]:
+    """The splits, held in memory or read anew in every epoch."""
+    return decoded(found, indices, preprocessing) if held else read_anew(found, indices, preprocessing, workers)
 
 
 def size_for(own: set[Size], sizes: ImageSizes, asked: int | None) -> tuple[Size | None, Size, str | None]:
