@@ -7,7 +7,6 @@ of class k; rows that are no box are IGNORED throughout.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from ...errors import DataError
@@ -23,14 +21,14 @@ from ...spec import Boxes, ImageSizes, ImageSpec
 from ..assembly import Origin, assemble
 from ..sets import IGNORED, DataSet
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, straddle_note
+from ..splits import Rows, complete_split
 from . import boxes as reading
 from .boxes import Rectangles
-from .dataset import in_chunks, in_colour, in_memory
+from .dataset import at_hand, in_memory
 from .file_split import FileSplit
 from .files import look_at
 from .preprocessing import ImagePreprocessing, choose_fit, fit_preprocessing
-from .reading import Pixels, Size, as_image, covering, inside
+from .reading import Pixels, Size, covering, inside
 
 ONE = ("image",)  # images with boxes have no class that a split could be stratified by
 
@@ -157,20 +155,10 @@ def box_dataset(
     splits: Mapping[str, Rows] | None = None,
 ) -> DataSet:
     """A named set of images with boxes: `pixels` (n, C, h, w), 0…255, the boxes of each, class k named `classes[k]`."""
-    images = in_colour(torch.from_numpy(pixels), settings.color)
-    own_size = (images.shape[2], images.shape[3])
-    height, width = sizes.choose(settings.image_size, own_size)
-    indices = complete_split(np.zeros(len(images), np.int64), ONE, splits, settings)
-    spec = ImageSpec(images.shape[1], height, width, target_for(classes, boxes, indices["train"]))
-    chunks = (images[rows] for rows in in_chunks(torch.from_numpy(indices["train"])))
-    preprocessing = fit_boxes(spec, chunks, settings, own_size)
-    names = [f"image {i}" for i in range(len(images))]
-    straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], indices, names.__getitem__, "images")
-
-    def image(i: int) -> Image.Image:
-        return as_image(pixels[i].transpose(1, 2, 0))
-
-    target = padded([preprocessing.moved(own, own_size) for own in boxes])
-    held = in_memory(images, target, indices, preprocessing, names, image)
-    enlarged = sizes.note(own_size, (height, width), settings.image_size)
-    return assemble(origin, settings, indices, preprocessing, held, (enlarged, straddle))
+    indices = complete_split(np.zeros(len(pixels), np.int64), ONE, splits, settings)
+    target = target_for(classes, boxes, indices["train"])
+    read = at_hand(pixels, indices, lambda _: target, settings, sizes)
+    preprocessing = fit_boxes(read.spec, read.training, settings, read.own_size)
+    labels = padded([preprocessing.moved(own, read.own_size) for own in boxes])
+    held = in_memory(read.images, labels, indices, preprocessing, read.names, read.image)
+    return assemble(origin, settings, indices, preprocessing, held, read.notes)

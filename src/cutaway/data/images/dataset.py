@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from ..kinds import reject_changed
 from ..sets import Batch, DataSet, Split, TensorSplit
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, straddle_note
-from .drawing import OfImages, Shape, drawn, target_of
+from .drawing import ImageTarget, OfImages, Shape, drawn, target_of
 from .mask_preprocessing import MaskPreprocessing, MaskSplit
 from .preprocessing import ImagePreprocessing, fit_preprocessing, from_minus_one
 from .reading import Pixels, as_image
@@ -62,21 +62,44 @@ def images_at_hand(
 ) -> tuple[ImagePreprocessing, dict[str, Split], list[str | None]]:
     """The preprocessing fitted on the training images of `pixels` (n, C, h, w), the splits prepared with it, and notes
     on images that are enlarged or stand in two splits; what is `learned` of images (C, H, W)."""
+    read = at_hand(pixels, indices, learned, settings, sizes)
+    preprocessing = from_minus_one(fit_preprocessing(read.spec, read.training, settings.resize, read.own_size))
+    return preprocessing, in_memory(read.images, labels, indices, preprocessing, read.names, read.image), read.notes
+
+
+class AtHand(NamedTuple):
+    """What is known of images in memory before the preprocessing is fitted, and what it is fitted on."""
+
+    images: Tensor  # uint8 (n, C, h, w), in the colours that were asked for
+    spec: ImageSpec
+    own_size: tuple[int, int]
+    training: Iterator[Tensor]  # the training images, some at a time
+    names: list[str]
+    image: Callable[[int], Image.Image]  # each as it was given
+    notes: list[str | None]  # on images that are enlarged or stand in two splits
+
+
+def at_hand(
+    pixels: Pixels,
+    indices: Mapping[str, Rows],
+    learned: Callable[[Shape], ImageTarget],
+    settings: DataSettings,
+    sizes: ImageSizes,
+) -> AtHand:
+    """Choose a size and channels for `pixels` (n, C, h, w), 0…255; what is `learned` of images (C, H, W)."""
     images = in_colour(torch.from_numpy(pixels), settings.color)
     own_size = (images.shape[2], images.shape[3])
-    height, width = sizes.choose(settings.image_size, own_size)
-    enlarged = sizes.note(own_size, (height, width), settings.image_size)
-    shape = (images.shape[1], height, width)
-    spec = ImageSpec(*shape, learned(shape))
-    chunks = (images[rows] for rows in in_chunks(torch.from_numpy(indices["train"])))
-    preprocessing = from_minus_one(fit_preprocessing(spec, chunks, settings.resize, own_size))
+    size = sizes.choose(settings.image_size, own_size)
+    shape = (images.shape[1], *size)
+    training = (images[rows] for rows in in_chunks(torch.from_numpy(indices["train"])))
     names = [f"image {i}" for i in range(len(images))]
     straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], indices, names.__getitem__, "images")
 
     def image(i: int) -> Image.Image:
         return as_image(pixels[i].transpose(1, 2, 0))
 
-    return preprocessing, in_memory(images, labels, indices, preprocessing, names, image), [enlarged, straddle]
+    notes = [sizes.note(own_size, size, settings.image_size), straddle]
+    return AtHand(images, ImageSpec(*shape, learned(shape)), own_size, training, names, image, notes)
 
 
 def mask_dataset(
@@ -91,29 +114,23 @@ def mask_dataset(
     """A named set of images with masks: `pixels` (n, C, h, w), 0…255, and `masks` (n, h, w), value k the class
     `classes[k]`; all else as of `image_dataset`."""
     reject_changed(settings, ("missing",), "is for files, and this set has a mask for every image")
-    images = in_colour(torch.from_numpy(pixels), settings.color)
-    own_size = (images.shape[2], images.shape[3])
-    size = sizes.choose(settings.image_size, own_size)
-    spec = ImageSpec(images.shape[1], *size, Mask(tuple(classes)))
-    indices = complete_split(np.zeros(len(images), np.int64), ("image",), splits, settings)
-    train = images[torch.from_numpy(indices["train"])]
-    preprocessing = MaskPreprocessing(**vars(fit_preprocessing(spec, in_chunks(train), settings.resize, own_size)))
-    pairs = preprocessing.pairs(images, masks)
+    indices = complete_split(np.zeros(len(pixels), np.int64), ("image",), splits, settings)
+    read = at_hand(pixels, indices, lambda _: Mask(tuple(classes)), settings, sizes)
+    fitted = fit_preprocessing(read.spec, read.training, settings.resize, read.own_size)
+    preprocessing = MaskPreprocessing(**vars(fitted))
+    pairs = preprocessing.pairs(read.images, masks)
     counts = np.stack([np.bincount(mask.ravel(), minlength=256) for mask in masks])
-    names = [f"image {i}" for i in range(len(images))]
     held: dict[str, Split] = {
         name: MaskSplit(
             pairs[torch.from_numpy(rows)],
             counts[rows],
             preprocessing,
-            [names[i] for i in rows],
-            lambda i, rows=rows: as_image(pixels[rows[i]].transpose(1, 2, 0)),  # type: ignore[misc]
+            [read.names[i] for i in rows],
+            lambda i, rows=rows: read.image(int(rows[i])),  # type: ignore[misc]
         )
         for name, rows in indices.items()
     }
-    straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], indices, names.__getitem__, "images")
-    notes = (sizes.note(own_size, size, settings.image_size), straddle)
-    return assemble(origin, settings, indices, preprocessing, held, notes)
+    return assemble(origin, settings, indices, preprocessing, held, read.notes)
 
 
 def in_memory(

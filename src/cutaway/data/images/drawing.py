@@ -16,7 +16,7 @@ import torch
 from PIL import Image as Pillow
 from torch import Tensor
 
-from ...spec import Classes, Drawn, Image, Noise, Tokens
+from ...spec import Boxes, Classes, Drawn, Image, Mask, Noise, Tokens
 from ..kinds import reject_changed
 from ..sets import Batch, Split
 from ..settings import DataSettings
@@ -28,6 +28,7 @@ TIME, NOISE = range(2)  # what is drawn for each example
 
 Shape = tuple[int, int, int]  # of an image, (C, H, W)
 OfImages = Classes | Tokens | Image | Noise  # what can be learned of images in class folders, or with captions
+ImageTarget = OfImages | Mask | Boxes
 
 
 def target_of(

@@ -12,13 +12,13 @@ from PIL import Image
 from torch import Tensor
 
 from ...errors import DataError, Problem
-from ...spec import Boxes, ImageSizes, ImageSpec, Mask
+from ...spec import ImageSizes, ImageSpec
 from ..folders import Found
 from ..sets import Split
 from ..settings import DataSettings
 from ..splits import Rows, draw, straddle_note
 from .dataset import in_memory
-from .drawing import OfImages, Shape, drawn
+from .drawing import ImageTarget, OfImages, Shape, drawn
 from .file_split import FileSplit, in_threads
 from .files import Seen, unusable
 from .preprocessing import ImagePreprocessing, fit_preprocessing, from_minus_one
@@ -27,7 +27,6 @@ from .reading import Size, as_pixels, covering, read_image, resized
 LARGEST_OWN_SIZE = 512  # of images that stay as they are
 SAMPLE = 1024  # training images from which mean and standard deviation are taken
 MEBIBYTE = 1 << 20
-ImageTarget = OfImages | Mask | Boxes
 
 
 def prepared(
