@@ -10,7 +10,22 @@ from pathlib import Path
 
 import torch
 
-from . import applications, attention, graphs, images, loops, memory, sequences, sounds, startup, studio, vision, words
+from . import (
+    applications,
+    attention,
+    feeding,
+    graphs,
+    images,
+    loops,
+    memory,
+    sequences,
+    sounds,
+    speech,
+    startup,
+    studio,
+    vision,
+    words,
+)
 from .pairs import Pair
 
 GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
@@ -23,7 +38,9 @@ GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
     "words": words.rows,
     "applications": applications.rows,
     "images": images.rows,
+    "feeding": feeding.rows,
     "sounds": sounds.rows,
+    "speech": speech.rows,
     "startup": startup.rows,
     "studio": studio.rows,
 }
@@ -43,7 +60,8 @@ Ours beside a peer in one run, in turn; medians, and the median of the ratios of
 The peers: of the loops, a bare PyTorch loop on the same tensors with the same model and fused AdamW; of image networks
 (steps, memory, inference), torchvision's with the same weights, as its builder gives it, and PyTorch's SGD with its
 defaults; of reading, torchvision's `ImageFolder`, transforms and `DataLoader` with as many workers; of sounds, `scipy`
-by hand; of the language model, a bare loop around `nn.LSTM` with the same batches, carried state and clipping; of
+by hand; of prefix beam search, a plain loop over a dictionary of beginnings; of the language model, a bare
+loop around `nn.LSTM` with the same batches, carried state and clipping; of
 lengths, the same network on the batch padded to its longest; of text, the `tokenizers` library alone; of Transformers
 (steps, memory, generation, sentences), transformers' networks with the same weights, its own loss by labels, its own
 `generate` with its cache, fused attention and fused AdamW; of graphs,

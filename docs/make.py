@@ -129,6 +129,36 @@ Geometric's `Data`. `gine` and `mpnn` take what is known of edges; the other mod
 `edge_attr=false` keeps it from those two as well.
 """
 
+LINKS = """
+## Links
+
+```
+cutaway train gae novel/
+cutaway train gat friends.graphml links=true model.decoder=bilinear
+cutaway predict runs/gae-novel-1 novel/ --out missing.csv
+cutaway predict runs/gae-novel-1 novel/ pairs.csv
+```
+
+Link prediction learns which nodes are linked, from any graph that is read here: `gae` always, `gcn`, `gat` and
+`graphsage` with `links=true`. Each node gets a vector, and the decoder says from two of them how probable a link is:
+`dot`, their product, or `bilinear`, with a matrix that is learned. A link is a pair of nodes, whichever way its edges
+lead, so that both directions stand in one split: 85 % of the links are learned from, 5 % validate and 10 % are the
+test, unless `val` and `test` say otherwise. Messages travel along the links of training alone, in validation and test
+too. Beside the links of each split stand as many pairs without a link: in training they are drawn anew in every epoch,
+those of validation and test once, by `split_seed`, among the pairs that are linked nowhere.
+
+Scores are the AUC, average precision and mean reciprocal rank of each link among the absent ones of its split, with
+intervals; the guess beside them counts the neighbours that two nodes share. As many absent links as there are links
+make it easy: in a whole graph nearly all pairs are absent, and of those that are called links far fewer are.
+
+`predict` with a graph gives the fifty likeliest links that it has not, with their probabilities; a table with a source
+and a target in each row asks for pairs of it. Where nothing is known of the nodes, each is told apart by its number,
+and the model is for its own graph. `cutaway evaluate RUN other/` hides a tenth of another graph's links and asks for
+those. The report draws the scores of links and of absent ones, ROC and precision–recall, names the absent links that
+look most like some, and draws a graph that is small; `inspect` shows nodes by their vectors, what travels along the
+edges, and by attribution which nodes and edges made one pair probable.
+"""
+
 PAGES = (
     Page(
         "vision",
@@ -168,7 +198,7 @@ PAGES = (
         "# Networks on graphs\n\n"
         + ABOUT.format(more="Sums over\nedges are sparse: their memory grows with the edges of a graph.")
         + "\nIn the drawings a block is as tall as there are nodes and as deep as each has numbers, both on a "
-        "logarithmic scale,\nand as coloured as it is made: {legend}.\n" + MOLECULES,
+        "logarithmic scale,\nand as coloured as it is made: {legend}.\n" + MOLECULES + LINKS,
         lambda preset: preset.takes == ("graph",),
         ("sum over edges", "matrix product", "other"),
     ),

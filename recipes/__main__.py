@@ -23,10 +23,10 @@ from scipy.stats import t
 import cutaway
 from cutaway.commands.train import figure
 from cutaway.commands.words import flatten
-from cutaway.draw.words import METRICS
 from cutaway.errors import CutawayError
+from cutaway.terms import METRICS
 
-from . import minilm, pretraining, spring, word_vectors
+from . import drawing, minilm, pretraining, spring, word_vectors
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "results.json"
@@ -94,6 +94,7 @@ def train(recipe: dict[str, Any]) -> dict[str, Any]:
         **rows[0],
         "command": rows[0]["command"].replace(f"{key}={values[0]}", f"{key}={values[0]}…{values[-1]}"),
         **student([row["value"] for row in rows]),
+        "beside": [[name, statistics.mean(dict(row["beside"])[name] for row in rows)] for name, _ in rows[0]["beside"]],
         "runs": len(rows),
         "count": sum(row["count"] for row in rows) if key == "fold" else rows[0]["count"],
         "seconds": sum(row["seconds"] for row in rows),
@@ -145,10 +146,10 @@ def line(recipe: dict[str, Any], row: dict[str, Any]) -> str:
     score = f"{metric.replace('_', ' ')} {figure(metric, row['value'])}"
     if "runs" in row:
         score += f", mean of {row['runs']} runs"
-    own = {name: name.replace(" ", "_") for name, _ in row.get("beside", ())}  # other metrics, or other ways to guess
+    own = {name: name.replace(" ", "_") for name, *_ in row.get("beside", ())}  # other metrics, or other ways to guess
     beside = "; ".join(
-        f"{name}: {figure(own[name] if own[name] in METRICS else metric, value)}"
-        for name, value in row.get("beside", ())
+        f"{name}: {figure(of[0] if of else own[name] if own[name] in METRICS else metric, value)}"
+        for name, value, *of in row.get("beside", ())
     )
     cells = (
         recipe["title"],
@@ -166,7 +167,12 @@ def line(recipe: dict[str, Any], row: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-KINDS = {"word vectors": word_vectors.train, "pre-training": pretraining.train, "word in context": spring.train}
+KINDS = {
+    "word vectors": word_vectors.train,
+    "pre-training": pretraining.train,
+    "word in context": spring.train,
+    "drawing": drawing.train,
+}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -42,12 +42,13 @@ def random_state() -> None:
 
 
 @pytest.fixture
-def shared_data() -> Path:
-    """The folder of real data sets, from $CUTAWAY_DATA; the test is skipped by name where it is absent."""
-    folder = os.environ.get("CUTAWAY_DATA") or str(Path(__file__).parents[2] / "shared" / "data")
-    if not Path(folder).is_dir():
+def shared_data(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of real data sets, where named sets are looked for; the test is skipped by name where it is absent."""
+    folder = Path(os.environ.get("CUTAWAY_DATA") or Path(__file__).parents[2] / "shared" / "data")
+    if not folder.is_dir():
         pytest.skip("needs the real data sets: set CUTAWAY_DATA to their folder")
-    return Path(folder)
+    monkeypatch.setenv("CUTAWAY_DATA", str(folder))
+    return folder
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,14 @@ from cutaway.inspect.example import example_inputs, example_shape, kind_taken
 from cutaway.interop.oracles import compared_config
 from cutaway.models.memory import shaped
 from cutaway.models.registry import Preset, presets
+from cutaway.spec import Classes
 
 NAMES = tuple(presets())
-GRAPHS = {p.module.__name__.rpartition(".")[2]: p.module for p in presets().values() if p.takes == ("graph",)}
+GRAPHS = {  # of nodes and of whole graphs
+    p.module.__name__.rpartition(".")[2]: p.module
+    for p in presets().values()
+    if p.takes == ("graph",) and Classes in p.targets
+}
 
 
 def _way(value: object) -> object:
@@ -38,7 +43,7 @@ def _different() -> tuple[str, ...]:
 DIFFERENT = _different()
 # Pixels to a side that are enough, by how the name begins; else 32.
 LEAST = {"vgg": 32, "alexnet": 67, "googlenet": 64, "inception": 96, "densenet": 64, "resnet": 64}
-TOKENS = 7  # in an example of text
+TOKENS, FRAMES = 7, 60  # in an example of text, and of audio
 # What a field of a small config is at most.
 MOST = {
     "vocab_size": 40,
@@ -89,6 +94,8 @@ def small_shape(found: Preset, config: object) -> tuple[int, ...]:
     shape = example_shape(found, config)
     if kind in ("text", "seq2seq"):
         return (min(TOKENS, *shape),)
+    if kind == "audio":
+        return (min(FRAMES, shape[0]), shape[1])
     if kind == "graph":
         return (12, shape[1])
     if kind == "image" and getattr(config, "image_size", None) is None:

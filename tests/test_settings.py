@@ -108,9 +108,13 @@ def test_parse_keeps_what_has_its_type() -> None:
 
 def test_an_old_name_is_answered_by_the_new_one() -> None:
     groups = (TrainSettings, DataSettings)
-    assert not {*RENAMED} & {*keys(*groups)}
+    assert {*RENAMED} & {*keys(*groups)} == {"alpha"}  # was length_penalty, and is a constant of rmsprop now
     assert {*RENAMED.values()} <= {*keys(*groups)}
+    assert as_now({"alpha": 0.7}) == {"length_penalty": 0.7}
+    assert as_now({"alpha": 0.9, "length_penalty": 0.7}) == {"alpha": 0.9, "length_penalty": 0.7}
     for old, new in RENAMED.items():
+        if old == "alpha":
+            continue
         with pytest.raises(SettingError, match=f"^{old} is now {new}: "):
             build(TrainSettings, {old: "1"})
 

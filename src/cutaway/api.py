@@ -18,6 +18,7 @@ from .draw.page import page
 from .errors import FileError, SettingError, UnknownName, short
 from .files import as_path, reject_overwriting, write_text
 from .interop.convert import open_model, reject_absent
+from .interop.diffusers import is_diffusers
 from .interop.hub import here
 from .interop.huggingface.reading import is_folder
 from .models.saving import CONFIG
@@ -69,6 +70,7 @@ def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Mod
         load("resnet18.pth", model="resnet18")(images)       # torchvision's checkpoint
         load("runs/lenet5-digits-1", model="lenet5")         # what the run trained
         load("minilm/")(tokens, mask)                        # a Hugging Face folder, which says itself what it is
+        load("ddpm/")(x_t, t)                                # diffusers' folder of a UNet2DModel
         load("hub:ORG/NAME@REVISION")                        # the same, fetched from the Hugging Face Hub
 
     A checkpoint's shapes tell channels, classes and image size; which preset it is for must be said. What should be
@@ -78,7 +80,7 @@ def load(path: str | os.PathLike[str], model: str | None = None) -> Run | nn.Mod
     as_path(path, "load opens a path: a run's folder, a model's, Hugging Face's, or a file of weights")
     path = here(path)
     reject_absent(path)
-    if model is not None or is_folder(path):
+    if model is not None or is_folder(path) or is_diffusers(path):
         found, _, notes = open_model(path, model)
         for sentence in notes:
             warnings.warn(f"{path}: {sentence}", stacklevel=2)

@@ -202,6 +202,26 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         shutil.rmtree(own, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder beside `path` to write to; on success it becomes `path`, on failure it is removed."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        if path.exists():
+            raise FileError(f"{path} exists and is not written over. Give another name, or move it away.")
+        temporary.mkdir(parents=True)
+        yield temporary
+        temporary.rename(path)
+    except OSError as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(
+            f"{path} could not be written: {error.strerror or error}. Free some space, or give another folder."
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def is_leftover(path: Path) -> bool:
     """Whether `path` is what a kill leaves of `replacing`: what nobody will finish. Earlier versions left files."""
     return re.fullmatch(r"\..+\.\d+\.part", path.name) is not None

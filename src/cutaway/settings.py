@@ -98,8 +98,9 @@ def unknown_setting(key: str, known: Sequence[str]) -> CutawayError:
 
 
 def as_now(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run as they are called now."""
-    found = {RENAMED.get(key, key): value for key, value in settings.items()}
+    """The settings of a run as they are called now. An old name may be that of another setting now, as `alpha` is: a
+    run that has the new one too means that."""
+    found = {key if RENAMED.get(key) in settings else RENAMED.get(key, key): value for key, value in settings.items()}
     values = {key: now[str(found[key])] for key, now in VALUES_RENAMED.items() if str(found.get(key)) in now}
     return found | values
 

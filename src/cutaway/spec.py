@@ -18,17 +18,21 @@ from .targets import Context as Context
 from .targets import Drawn as Drawn
 from .targets import Horizon as Horizon
 from .targets import Image as Image
+from .targets import Links as Links
 from .targets import Mask as Mask
 from .targets import Masked as Masked
 from .targets import NextToken as NextToken
 from .targets import Noise as Noise
 from .targets import OfTokens as OfTokens
+from .targets import OfWhole as OfWhole
 from .targets import Simple as Simple
+from .targets import Spelled as Spelled
 from .targets import Tags as Tags
 from .targets import Target as Target
 from .targets import Tokens as Tokens
 from .targets import Transcript as Transcript
 from .targets import Value as Value
+from .targets import Views as Views
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class ImageSpec:
     channels: int
     height: int
     width: int
-    target: Simple | Mask | Boxes | Tokens | Image | Noise
+    target: OfWhole | Mask | Boxes | Tokens
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -171,7 +175,8 @@ class SeriesSpec:
 
 @dataclass(frozen=True)
 class AudioSpec:
-    """Audio as frames of a spectrogram, (N, T, F), with a mask, (N, T), True where a frame is real."""
+    """Audio as frames of a spectrogram, (N, T, F), with a mask, (N, T), True where a frame is real; with a transcript
+    that is spelled, ids (N, S) of the transcript so far beside them."""
 
     kind: ClassVar[str] = "audio"
     frames: int  # of the longest recording in training
@@ -205,14 +210,15 @@ class VideoSpec:
 class GraphSpec:
     """Graphs: what is known of each node, x (V, F), and edges from source to target, (2, E) int64.
 
-    With one graph, examples are its nodes, and the model is told which of them to answer for, (N,). With `graph_level`,
+    With one graph, examples are its nodes, and the model is told which of them to answer for, (N,); where links are the
+    target, examples are pairs of nodes, (N, 2). With `graph_level`,
     examples are whole graphs that stand in one batch side by side, and the model is told which each node is of, (V,).
     Where `edge_features` is not 0, so many numbers describe each edge: (E, D) beside it.
     """
 
     kind: ClassVar[str] = "graph"
     features: int  # F
-    target: Simple
+    target: Simple | Links
     graph_level: bool = False
     edge_features: int = 0  # D
 
@@ -252,7 +258,7 @@ def kind_now(kind: Any) -> Any:
 
 def to_json(spec: Spec) -> dict[str, Any]:
     """The spec as plain JSON values; `from_json` gives an equal spec back."""
-    kind = next(name for name, target in TARGETS.items() if isinstance(spec.target, target))
+    kind = next(name for name, target in TARGETS.items() if type(spec.target) is target)
     return {"kind": spec.kind, **asdict(spec), "target": {"kind": kind, **asdict(spec.target)}}
 
 

@@ -186,7 +186,7 @@ class Image(Drawn):
 
 @dataclass(frozen=True)
 class Noise(Drawn):
-    """The image itself: learned by telling noise that was added to it."""
+    """The image itself: learned by predicting noise that was added to it."""
 
     column: str = "noise in the image"
 
@@ -194,6 +194,21 @@ class Noise(Drawn):
     def outputs(self) -> int:
         """How many values the model's head gives: one for each number of the image."""
         return self.size
+
+
+@dataclass(frozen=True)
+class Views(Answer):
+    """The image itself: learned by telling which two views are of one image. `names` are the classes of images, where
+    they have some, by which what was learned is judged."""
+
+    names: tuple[str, ...] = ()
+    dim: int = 128  # numbers that a view is told by
+    column: str = "views of the image"
+
+    @property
+    def outputs(self) -> int:
+        """How many values the model's head gives: those that views are compared by."""
+        return self.dim
 
 
 @dataclass(frozen=True)
@@ -213,6 +228,19 @@ class Transcript(Answer):
 
 
 @dataclass(frozen=True)
+class Spelled(Transcript):
+    """The same, written token after token: each is learned given those before it. Token 0, which stands for no
+    character, stands before a transcript and ends it."""
+
+    longest: int = 1  # characters of the longest transcript in training, and its end
+
+    @property
+    def tokens(self) -> Tokens:
+        """What is written, as tokens."""
+        return Tokens(self.outputs, begin=0, end=0, longest=self.longest, column=self.column, unknown=None)
+
+
+@dataclass(frozen=True)
 class Boxes(Answer):
     """Objects in an image: the box of each, and which of `names` it is."""
 
@@ -226,8 +254,22 @@ class Boxes(Answer):
         return len(self.names)
 
 
+@dataclass(frozen=True)
+class Links(Answer):
+    """Whether two nodes of a graph are linked: `names[1]` where they are."""
+
+    names: tuple[str, ...] = ("no link", "link")
+    column: str = "link"
+
+    @property
+    def outputs(self) -> int:
+        """How many values the model gives for a pair of nodes: one, the logit of a link."""
+        return 1
+
+
 Simple = Classes | Value  # one answer for a whole example
-Target = Simple | Tags | Mask | Boxes | NextToken | Masked | Context | Tokens | Horizon | Transcript | Image | Noise
+OfWhole = Simple | Image | Noise | Views  # what is learned of an example as a whole, or the whole of it
+Target = OfWhole | Tags | Mask | Boxes | Links | NextToken | Masked | Context | Tokens | Horizon | Transcript
 TARGETS: dict[str, type[Target]] = {
     "classes": Classes,
     "value": Value,
@@ -240,6 +282,9 @@ TARGETS: dict[str, type[Target]] = {
     "horizon": Horizon,
     "image": Image,
     "noise": Noise,
+    "views": Views,
     "transcript": Transcript,
+    "spelled": Spelled,
     "boxes": Boxes,
+    "links": Links,
 }

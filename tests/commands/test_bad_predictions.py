@@ -86,7 +86,7 @@ def run(cli: Cli, shelf: Path) -> Callable[[str], str]:
         ("videos", "new.mp4", ["no video 'new.mp4'"]),
         ("graph", "new", ["no graph at 'new'", "nodes.csv and edges.csv"]),
         ("graph", "sounds", ["sounds holds no graph"]),
-        ("graph", "smaller", ["33 nodes", "34 nodes", "by their number alone"]),
+        ("graph", "smaller", ["33 nodes", "34 nodes", "by their names alone"]),
         ("words", "xyzzy plugh", ["no word in these vectors", "'xyzzy plugh'"]),
     ],
 )
@@ -141,7 +141,8 @@ def test_prompts_and_settings_that_cannot_be(run: Callable[[str], str], cli: Cli
     expect_rejection(cli("generate", book, "--num-beams", "3"), "--num-beams is for pairs")
     expect_rejection(cli("generate", pairs), "--prompt")
     expect_rejection(
-        cli("generate", pairs, "--prompt", "42", "--temperature", "1"), "--temperature is for running text"
+        cli("generate", pairs, "--prompt", "42", "--temperature", "1", "--num-beams", "2"),
+        "--num-beams and --temperature cannot both be",
     )
     expect_rejection(cli("generate", "nowhere"), "nowhere is not a run")
 

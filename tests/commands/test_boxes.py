@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from cutaway.commands import main
 from cutaway.data.examples import boxes
@@ -53,6 +54,8 @@ def test_from_files_to_a_report_and_to_boxes(cli: Cli, run: Path, folder: Path) 
     assert "AP@.5 asks for an overlap" in page
     again = cli("evaluate", str(run), "--json")
     assert json.loads(again.out) == evaluation["metrics"]
+    rows = [line.split("  ")[0].strip() for line in cli("evaluate", str(run)).out.splitlines()]
+    assert [row for row in rows if row] == ["mAP@[.5:.95]", "mAP@.5", "mAP@.75", "loss"]  # as the page has them
     elsewhere = cli("evaluate", str(run), str(folder / "test"), "--json")
     assert json.loads(elsewhere.out) == evaluation["metrics"]
 
@@ -69,6 +72,11 @@ def test_what_is_not_found_is_said(cli: Cli, run: Path, folder: Path) -> None:
     with Path("boxes.csv").open() as file:
         found = list(csv.DictReader(file))
     assert found or "Nothing was found in 1 image" in answer.said
+    with Image.open("boxes-pictures/0000.png") as picture:
+        assert (picture.mode, picture.size) == ("RGB", (288, 288))  # 48 × 48, large enough for words
+    Path("boxes.csv").unlink()
+    again = cli("predict", str(run), str(folder / "test" / "0001.png"), "--out", "boxes.csv")
+    assert "boxes-pictures exists" in again.said
 
 
 def test_check_names_what_is_wrong_with_file_and_row(cli: Cli, folder: Path) -> None:

@@ -71,6 +71,12 @@ def say(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return answer
 
 
+@pytest.mark.parametrize("words", [("--guidance", "0"), ("--overwrite",), ("--class", "")])
+def test_what_is_for_images_is_rejected_of_text(words: tuple[str, ...], say: Callable[..., tuple[str, str]]) -> None:
+    with pytest.raises(SettingError, match=f"{words[0]} is for images, and this run draws none"):
+        say(language_run(), *words)
+
+
 def test_text_begins_with_the_prompt_and_has_the_length_asked_for(say: Callable[..., tuple[str, str]]) -> None:
     out, err = say(language_run(), "--prompt", "the c", "--count", "40")
     assert out.startswith("the c")
@@ -280,12 +286,9 @@ def test_a_run_of_pairs_writes_what_the_prompt_becomes(
 @pytest.mark.parametrize(
     "words",
     [
-        ("--top-k", "0"),
-        ("--min-p", "0"),
         ("--stop", "a"),
         ("--window",),
-        ("--repetition-penalty", "1"),
-        ("--seed", "0"),
+        ("--count", "5"),
     ],
 )
 def test_what_is_for_running_text_is_rejected_for_pairs(
@@ -297,11 +300,27 @@ def test_what_is_for_running_text_is_rejected_for_pairs(
         say(pairs, "--prompts", "b.txt")
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--temperature", "1", "--num-beams", "2"), "--num-beams and --temperature cannot both be"),
+        (("--length-penalty", "1", "--seed", "2"), "--length-penalty and --seed cannot both be"),
+        (("--samples", "3", "--temperature", "0"), "--samples 3 with --temperature 0 writes one text 3 times"),
+        (("--samples", "0"), "--samples 0 cannot be"),
+    ],
+)
+def test_drawing_and_what_does_not_go_with_it(
+    say: Callable[..., tuple[str, str]], pairs: SimpleNamespace, words: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(SettingError, match=said):
+        say(pairs, "--prompt", "abc", *words)
+
+
 def test_the_help_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     parser = argparse.ArgumentParser("cutaway generate")
     generate.arguments(parser)
     text = parser.format_help()
     assert max(map(len, text.splitlines())) <= 80
-    for key in (*generate.RUNNING, *generate.PAIRS):
+    for key in (*generate.RUNNING, *generate.DRAWING, *generate.PAIRS):
         assert f"--{key.replace('_', '-')}" in text

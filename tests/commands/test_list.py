@@ -27,7 +27,7 @@ def test_one_line_a_model_by_family(cli: Cli) -> None:
     headings = [line.partition("--family ")[2].rstrip(")") for line in lines if "(--family " in line]
     assert headings == ["dense", "rnn", "cnn", "words", "graph", "transformer", "generative"]
     assert lines.index("Graph networks (--family graph)") + 1 == next(
-        i for i, line in enumerate(lines) if line.startswith("gat ")
+        i for i, line in enumerate(lines) if line.startswith("gae ")
     )
     assert lines[-1].startswith(f"{len(presets())} models: 5 dense, ")
     line = next(line for line in lines if line.startswith("resnet18 "))
@@ -68,8 +68,8 @@ def test_a_word_is_part_of_a_name_a_family_or_a_kind_of_data(cli: Cli) -> None:
     assert {"resnet18", "resnet34", "fcos-resnet50"} <= set(found)
     assert "lstm" in names(cli("list", "rnn").out)
     answer = cli("list", "graph")
-    assert names(answer.out) == ["gat", "gcn", "gin", "gin-eps", "gine", "graphconv", "mpnn"]
-    assert answer.out.splitlines()[-1] == "7 models."
+    assert names(answer.out) == ["gae", "gat", "gcn", "gin", "gin-eps", "gine", "graphconv", "graphsage", "mpnn"]
+    assert answer.out.splitlines()[-1] == "9 models."
     answer = cli("list", "resnet19x")
     assert (answer.status, answer.out) == (2, "")
     assert "Similar: resnet" in answer.said

@@ -49,6 +49,12 @@ def test_a_folder_of_masks_from_check_to_inspect(cli: CLI, tmp_path: Path) -> No
         values = np.asarray(written)
     assert set(np.unique(values)) <= {0, 1, 2, 255}
     assert (values[:, 3:17] != 255).all()  # a square was seen, from the middle
+    with Image.open(tmp_path / "said-pictures" / "a.png") as picture:
+        assert (picture.mode, picture.size) == ("RGB", (20, 15))
+        pixels = np.asarray(picture)
+    assert (pixels[values == 0] == image[values == 0]).all()  # the ground shows through
+    said_of = (values > 0) & (values < 255)
+    assert (pixels[said_of] != image[said_of]).any()
     (row,) = json.loads(cli("predict", "run", "new/images/a.png", "--json").out)
     assert sum(row[name] for name in ("ground", "class 1", "class 2")) == pytest.approx(1)
     refused = cli("predict", "run", "new/images/a.png", "--out", "said.csv", "--overwrite")

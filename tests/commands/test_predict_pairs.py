@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from cutaway.commands.predict import plain_line
-from cutaway.errors import visible
+from cutaway.errors import SettingError, visible
 from cutaway.training.run import Run
 
 from .conftest import Answer
@@ -78,6 +79,22 @@ def test_a_table_has_the_same_rows(cli: Cli, run: str) -> None:
     assert [row["target"] for row in rows] == [visible(line) for line in said]  # nothing steers a terminal there
     printed = json.loads(cli("predict", run, "new.txt", "--json").out)
     assert [row["target"] for row in printed] == said
+
+
+def test_what_is_drawn_is_the_same_by_the_same_seed_alone(cli: Cli, run: str) -> None:
+    words = ("--temperature", "1", "--top-p", "0.95", "--samples", "3", "--seed", "4", "--json")
+    found = json.loads(cli("generate", run, "--prompt", "eins zwei", *words).out)["samples"]
+    torch.rand(5)
+    Path("new.txt").write_text("drei\n\neins zwei\n")
+    drawn = Run(run).generate(["new.txt"], 3, seed=4, temperature=1.0, top_p=0.95)
+    assert len(set(found)) == 3
+    assert drawn[2] == found
+    assert drawn[1] == [""] * 3
+    assert Run(run).generate(["eins zwei"], seed=5, temperature=1.0, top_p=0.95) == [found[1:2]]
+    likeliest = cli("generate", run, "--prompt", "eins zwei").out
+    assert cli("generate", run, "--prompt", "eins zwei", "--temperature", "0").out == likeliest
+    with pytest.raises(SettingError, match="top_k=-1"):
+        Run(run).generate(["drei"], top_k=-1)
 
 
 def test_beams_are_asked_for(cli: Cli, run: str) -> None:

@@ -174,6 +174,10 @@ CASES = {
     "gru visits": (VISITS, (*RECURRENT, "model.relative=true")),
     "gru sounds": (SOUNDS, RECURRENT),
     "ctc-conv-gru": (SPEECH, ("model.channels=8,8", "model.hidden_dim=8", "num_beams=2")),
+    "transformer-asr": (
+        SPEECH,
+        ("model.dim=8", "model.heads=2", "model.layers=1", "model.decoder_layers=1", "num_beams=2"),
+    ),
     "cnn-lstm": (VIDEOS, ("model.channels=2,4", "model.hidden_dim=8")),
     "gcn": (GRAPH, ()),
     "gat": (GRAPH, ("inductive=true",)),

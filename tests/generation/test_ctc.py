@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections import defaultdict
 
 import pytest
 import torch
+from benchmarks.speech import Text, log_sum, plain_prefix_beam
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -16,8 +16,6 @@ from torch import Tensor
 from cutaway.errors import SettingError
 from cutaway.generation.ctc import best_path, prefix_beam, transcribe
 from cutaway.nn.ctc import SILENT
-
-Text = tuple[int, ...]
 
 
 def frames(batch: int, count: int, tokens: int, seed: int = 0, scale: float = 2) -> Tensor:
@@ -27,32 +25,6 @@ def frames(batch: int, count: int, tokens: int, seed: int = 0, scale: float = 2)
 
 def texts(found: Tensor) -> list[Text]:
     return [tuple(k for k in row if k >= 0) for row in found.tolist()]
-
-
-def log_sum(*values: float) -> float:
-    most = max(values)
-    return most if most == -math.inf else most + math.log(sum(math.exp(v - most) for v in values))
-
-
-def plain_prefix_beam(y: list[list[float]], beams: int) -> tuple[Text, float]:
-    """One recording, one beginning after another, in a dictionary: text → log p_b and log p_n."""
-    found: dict[Text, tuple[float, float]] = {(): (0.0, -math.inf)}
-    for said in y:
-        new: dict[Text, tuple[float, float]] = defaultdict(lambda: (-math.inf, -math.inf))
-        for text, (blank, spoken) in found.items():
-            b, s = new[text]
-            new[text] = (log_sum(b, blank + said[0], spoken + said[0]), s)
-            for k in range(1, len(said)):
-                if text and text[-1] == k:
-                    b, s = new[text]
-                    new[text] = (b, log_sum(s, spoken + said[k]))
-                before = blank if text and text[-1] == k else log_sum(blank, spoken)
-                b, s = new[*text, k]
-                new[*text, k] = (b, log_sum(s, before + said[k]))
-        best = sorted(new, key=lambda text: -log_sum(*new[text]))[:beams]
-        found = {text: new[text] for text in best}
-    text = max(found, key=lambda text: log_sum(*found[text]))
-    return text, log_sum(*found[text])
 
 
 def test_a_wide_beam_finds_the_likeliest_text_of_all_paths() -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from cutaway.errors import ModelError, SettingError
 from cutaway.generation import decoding
-from cutaway.generation.decoding import NONE, decode, decode_scored
+from cutaway.generation.decoding import NONE, decode, decode_scored, sample
 from cutaway.models import bart
 from cutaway.models.seq2seq_gru import Config, Model
 from cutaway.spec import Tokens
@@ -154,6 +154,45 @@ class State:
         """Those of the examples `rows`."""
         self.owner.asked += 1
         return State(self.owner, tuple(x[rows] for x in self.tensors))
+
+
+def test_what_is_drawn_is_drawn_as_often_as_the_model_says() -> None:
+    model, n = random_model(3), 20_000
+    source, mask = (x[:1].expand(n, -1) for x in sources(3, 1))
+    found = sample(model, source, mask, TARGET, 2, generator=torch.Generator().manual_seed(0), temperature=0.7)
+    with torch.no_grad():
+        logits = model.eval()(source[:1], mask[:1], torch.tensor([[BEGIN]]))[0, -1].double() / 0.7
+    logits[[TARGET.padding, BEGIN]] = -math.inf
+    expected = logits.softmax(0)
+    first = found[:, 0].masked_fill(found[:, 0] == NONE, END)
+    counts = first.bincount(minlength=len(expected)).double()
+    assert counts[[TARGET.padding, BEGIN]].sum() == 0
+    spread = (n * expected * (1 - expected)).sqrt()  # of a binomial count
+    assert ((counts - n * expected).abs() <= 5 * spread).all()
+
+
+def test_a_row_is_drawn_by_its_generator_alone() -> None:
+    model = random_model(1)
+    source, mask = sources(1)
+
+    def drawn(rows: slice, **settings: float) -> Tensor:
+        generators = [torch.Generator().manual_seed(i) for i in range(len(source))][rows]
+        return sample(model, source[rows], mask[rows], TARGET, 6, generator=generators, **settings)  # type: ignore[arg-type]
+
+    before = torch.get_rng_state()
+    together = drawn(slice(None))
+    assert torch.equal(torch.get_rng_state(), before)  # nobody else's numbers are taken
+    torch.rand(3)
+    for i in range(len(source)):
+        alone = drawn(slice(i, i + 1))[0]
+        assert torch.equal(together[i][: len(alone)], alone)
+        assert (together[i][len(alone) :] == NONE).all()
+    assert torch.equal(drawn(slice(None), temperature=0), decode(model, source, mask, TARGET, 6))
+    assert model.training
+    with pytest.raises(SettingError, match="temperature=-1"):
+        drawn(slice(None), temperature=-1)
+    once = drawn(slice(None), repetition_penalty=1e6)
+    assert all(len(set(row)) == len(row) for row in ([t for t in r if t != NONE] for r in once.tolist()))
 
 
 @pytest.mark.parametrize("num_beams", [1, 2, 4])

@@ -292,7 +292,7 @@ def expected_shape(inputs: tuple[Tensor, ...], kind: str) -> tuple[int, ...]:
 
 # Its k largest values are kept in the order of their places: where one overtakes another, the output jumps, and the
 # integral over gradients does not see a jump.
-JUMPS = {"dcnn", "vae"}  # vae: the levels at either end of a pixel are another formula
+JUMPS = {"dcnn"}
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
@@ -300,6 +300,8 @@ def test_every_preset_can_be_asked_and_is_left_as_it_was(name: str) -> None:
     model, inputs = small(name)
     drawn = inputs[0].ndim > 3  # images and videos, which take most time
     inputs = tuple(x[:1] for x in inputs) if drawn else inputs
+    if name == "vae":  # from a pixel's last level on, its probability is that of all beyond: there too the output jumps
+        inputs = (0.9 * inputs[0].tanh(),)
     model.train()
     before, gradients = state(model), [p.grad for p in model.parameters()]
     random, mode = torch.get_rng_state(), [m.training for m in model.modules()]

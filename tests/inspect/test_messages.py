@@ -12,7 +12,7 @@ from cutaway import create_model
 from cutaway.inspect.probes import capture
 from cutaway.models import gat
 
-GRAPHS = ("gcn", "gat", "graphconv", "gin")
+GRAPHS = ("gcn", "gat", "graphconv", "graphsage", "gin")
 # 0 → 1 twice, 1 → 0, 2 → 1, a loop at 3 that is listed, and node 4 alone.
 EDGES = torch.tensor([[0, 0, 1, 2, 3], [1, 1, 0, 1, 3]])
 
@@ -47,12 +47,15 @@ def test_messages_times_features_are_what_the_layer_gives(name: str) -> None:
             y = summed(edges, coefficients, layer.lin(given)[:, None])[:, 0]
         elif name == "gin":
             y = layer.fc2(layer.norm(layer.fc1(given + summed(edges, coefficients, given[:, None])[:, 0])).relu())
+        elif name == "graphsage":
+            y = summed(edges, coefficients, layer.lin_l(given)[:, None])[:, 0] + layer.lin_r(given) + layer.bias
         else:
             y = summed(edges, coefficients, layer.lin_rel(given)[:, None])[:, 0] + layer.lin_root(given) + layer.bias
         torch.testing.assert_close(y, output, atol=1e-12, rtol=1e-12)
         number = int(key.removeprefix("layers."))
         output = model.norms[number](output) if name == "gin" else output
         given = nn.functional.elu(output) if name == "gat" else output.relu()
+        given = nn.functional.normalize(given, dim=1) if name == "graphsage" else given
 
 
 def test_coefficients_by_hand() -> None:

@@ -128,7 +128,7 @@ REFUSED: list[tuple[str, str, Any]] = [
     ("bert", "position_embedding_type", "relative_key"),
     ("bert", "is_decoder", True),
     ("bert", "add_cross_attention", True),
-    ("bert", "tie_word_embeddings", False),
+    ("bert", "tie_word_embeddings", "no"),
     ("bert", "hidden_act", "quick_gelu"),
     ("bert", "vocab_size", "many"),
     ("bert", "hidden_dropout_prob", "a tenth"),

@@ -44,6 +44,7 @@ RATES = {
         "decoder_start_token_id": 3,
         "forced_bos_token_id": 0,
     },
+    "whisper": {"dropout": 0.3, "decoder_start_token_id": 3, "mask_time_prob": 0.1, "median_filter_width": 5},
 }
 
 
@@ -66,12 +67,12 @@ def saved(there: Any, folder: Path, labels: int = 3) -> Path:
     there.module.model.double().save_pretrained(folder)
     names = [f"kind {i}" for i in range(labels)]
     told(folder, id2label={str(i): n for i, n in enumerate(names)}, label2id={n: i for i, n in enumerate(names)})
-    told(folder, **TOLD, **RATES[said(folder)["model_type"]])
+    told(folder, **TOLD, **RATES.get(said(folder)["model_type"], {}))
     told(folder, "generation_config.json", eos_token_id=[9, 11], num_beams=4, no_repeat_ngram_size=3, max_length=33)
     return folder
 
 
-@pytest.mark.parametrize(("name", "head"), KINDS)
+@pytest.mark.parametrize(("name", "head"), [(name, head) for name, head, tied in KINDS if tied])
 def test_there_and_back_the_folder_says_the_same(name: str, head: str, tmp_path: Path) -> None:
     config = small(name, head, **({"num_classes": 3} if head in ("classes", "tags") or name == "timesformer" else {}))
     there = oracle(name, config)

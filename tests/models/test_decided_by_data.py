@@ -19,6 +19,7 @@ from cutaway.spec import (
     Horizon,
     Image,
     ImageSpec,
+    Links,
     Mask,
     Masked,
     NextToken,
@@ -26,6 +27,7 @@ from cutaway.spec import (
     PairSpec,
     SeriesSpec,
     Spec,
+    Spelled,
     TableSpec,
     Tags,
     TextSpec,
@@ -49,6 +51,8 @@ SPECS: list[Spec] = [
     ImageSpec(1, 32, 32, Boxes(NAMES)),
     ImageSpec(1, 32, 32, Mask(NAMES)),
     AudioSpec(21, 5, Transcript(NAMES)),
+    AudioSpec(21, 5, Spelled(NAMES)),
+    GraphSpec(3, Links()),
     *(
         spec
         for target in TARGETS

@@ -16,7 +16,7 @@ from cutaway import create_model
 from cutaway.errors import ModelError
 from cutaway.interop.oracles import oracle_for
 from cutaway.interop.oracles.compare import compare
-from cutaway.models import gat, gcn, gin, gine, graphconv, mpnn
+from cutaway.models import gat, gcn, gin, gine, graphconv, graphsage, mpnn
 from cutaway.models.registry import preset
 from cutaway.spec import Classes, GraphSpec, Horizon, Value
 from tests.small import GRAPHS
@@ -53,6 +53,9 @@ def dense_layer(layer: Any, x: Tensor, edges: Tensor) -> Tensor:
     if isinstance(layer, graphconv.GraphConv):
         assert layer.bias is not None
         return x @ layer.lin_root.weight.t() + a @ x @ layer.lin_rel.weight.t() + layer.bias
+    if isinstance(layer, graphsage.SAGEConv):
+        mean = a @ x / a.sum(1, keepdim=True).clamp(min=1)
+        return x @ layer.lin_r.weight.t() + mean @ layer.lin_l.weight.t() + layer.bias
     if isinstance(layer, gin.GINConv):
         h = layer.fc1((1 + layer.eps) * x + a @ x)
         h = h / (1 + layer.norm.eps) ** 0.5 * layer.norm.weight + layer.norm.bias  # a new one: mean 0 and variance 1

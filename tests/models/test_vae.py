@@ -13,7 +13,9 @@ from sklearn.decomposition import PCA
 
 from cutaway import create_model
 from cutaway.errors import ModelError
+from cutaway.inspect.example import example_shape
 from cutaway.inspect.layers import layer_table
+from cutaway.models.registry import presets
 from cutaway.models.vae import CARD, VAE, Config
 from cutaway.spec import Image, ImageSpec
 
@@ -21,6 +23,10 @@ from .contract import assert_keeps_the_contract
 
 SMALL = Config(sides=(8, 8), widths=(4, 6), hidden_dim=12, latent_dim=3)
 COMPONENTS = 5
+
+
+def test_it_is_opened_with_images_of_its_own_size() -> None:
+    assert example_shape(presets()["vae"], Config(sides=(16, 8))) == (1, 16, 8)
 
 
 def test_counts_are_those_of_the_card() -> None:

@@ -264,3 +264,33 @@ def test_in_bfloat16_chunks_are_as_near_as_the_whole() -> None:
     for found, other, right in zip(of_chunks, of_whole, exact):
         assert found.dtype == torch.float32
         assert (found - right).norm() < 1.25 * (other - right).norm() < 0.02 * right.norm()
+
+
+def views(n: int = 5, seed: int = 3) -> tuple[Tensor, Tensor]:
+    """Two views of each of n examples, (n, 4)."""
+    one, other = torch.randn(2, n, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return one, other
+
+
+def test_nt_xent_is_the_papers_sum_written_out() -> None:
+    one, other = views()
+    z, n, tau = torch.cat([one, other]), len(one), 0.3
+
+    def similar(i: int, j: int) -> float:
+        return (z[i] @ z[j] / (z[i].norm() * z[j].norm())).item()
+
+    def term(i: int, j: int) -> float:
+        others = sum(math.exp(similar(i, k) / tau) for k in range(2 * n) if k != i)
+        return -math.log(math.exp(similar(i, j) / tau) / others)
+
+    expected = [(term(i, i + n) + term(i + n, i)) / 2 for i in range(n)]
+    assert losses.nt_xent(one, other, tau).tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_nt_xent_knows_no_order_of_pairs_and_no_side() -> None:
+    one, other = views()
+    order = torch.tensor([3, 0, 4, 1, 2])
+    found = losses.nt_xent(one, other, 0.5)
+    assert torch.allclose(losses.nt_xent(one[order], other[order], 0.5), found[order], rtol=0, atol=1e-12)
+    assert torch.allclose(losses.nt_xent(other, one, 0.5), found, rtol=0, atol=1e-12)
+    assert torch.autograd.gradcheck(lambda a, b: losses.nt_xent(a, b, 0.5), [x.requires_grad_() for x in views()])

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from cutaway.nn.attention import MultiHeadAttention
-from cutaway.nn.transformer import ACTIVATIONS, MANY, MLP, Tied, is_block
+from cutaway.nn.transformer import ACTIVATIONS, MANY, MLP, Unembedding, is_block
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -30,7 +30,7 @@ def test_an_mlp_is_two_layers_and_a_function(activation: str) -> None:
 def test_a_tied_layer_is_the_embedding(bias: bool) -> None:
     torch.manual_seed(0)
     embedding = nn.Embedding(7, 4)
-    model = nn.ModuleDict({"embedding": embedding, "head": Tied(embedding, bias=bias)})
+    model = nn.ModuleDict({"embedding": embedding, "head": Unembedding(embedding, bias=bias)})
     assert set(model.state_dict()) == {"embedding.weight"} | ({"head.bias"} if bias else set())
     assert len(list(model.parameters())) == 1 + bias
     x = torch.randn(2, 3, 4)
@@ -45,7 +45,7 @@ def test_a_tied_layer_is_the_embedding(bias: bool) -> None:
 def test_tied_outputs_are_those_of_a_linear_layer_whichever_way_the_product_is_made(rows: int, bias: bool) -> None:
     torch.manual_seed(0)
     embedding = nn.Embedding(MANY, 8).double()
-    tied = Tied(embedding, bias=bias).double()
+    tied = Unembedding(embedding, bias=bias).double()
     if tied.bias is not None:
         nn.init.normal_(tied.bias)
     x = torch.randn(rows, 1, 8, dtype=torch.float64)

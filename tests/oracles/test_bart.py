@@ -117,7 +117,9 @@ def test_tensors_there_and_back_are_the_same() -> None:
     assert all(torch.equal(found[key], tensor) for key, tensor in model.state_dict().items())
 
 
-@pytest.mark.parametrize("config", [*PRESETS.values(), SMALL, Config(decoder_layers=2, ffn_dim=100)], ids=range(4))
+@pytest.mark.parametrize(
+    "config", [*PRESETS.values(), SMALL, Config(decoder_layers=2, ffn_dim=100, tie_weights=False)], ids=range(4)
+)
 def test_a_config_comes_back_from_transformers(config: Config) -> None:
     from transformers import BartConfig
 
@@ -135,7 +137,6 @@ def test_the_published_configs_are_read() -> None:
     ("field", "value", "known"),
     [
         ("activation_function", "relu", '"gelu"'),
-        ("tie_word_embeddings", False, "true"),
         ("scale_embedding", True, "false"),
         ("encoder_layerdrop", 0.1, "0.0"),
         ("decoder_layerdrop", 0.1, "0.0"),

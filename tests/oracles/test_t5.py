@@ -104,7 +104,9 @@ def test_tensors_there_and_back_are_the_same() -> None:
     assert all(torch.equal(found[key], tensor) for key, tensor in model.state_dict().items())
 
 
-@pytest.mark.parametrize("config", [*PRESETS.values(), SMALL, Config(decoder_layers=2, ffn_dim=100)], ids=range(4))
+@pytest.mark.parametrize(
+    "config", [*PRESETS.values(), SMALL, Config(decoder_layers=2, ffn_dim=100, tie_weights=False)], ids=range(4)
+)
 def test_a_config_comes_back_from_transformers(config: Config) -> None:
     from transformers import T5Config
 
@@ -120,8 +122,6 @@ def test_the_published_config_is_the_preset() -> None:
     ("field", "value", "known"),
     [
         ("feed_forward_proj", "gated-gelu", '"relu"'),
-        ("tie_word_embeddings", False, "true"),
-        ("scale_decoder_outputs", False, "true"),
         ("is_gated_act", True, "false"),
         ("layer_norm_epsilon", 1e-5, "1e-06"),
         ("is_encoder_decoder", False, "true"),

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.draw.words import count, duration, metric, moment, number, percent, plural, signed, written
+from cutaway.draw.words import count, duration, moment, number, percent, plural, signed, written
+from cutaway.terms import column_name, metric
 
 FORMATS = json.loads(Path(__file__).with_name("formats.json").read_text(encoding="utf-8"))
 
@@ -48,6 +49,9 @@ def test_names_and_counts() -> None:
     assert (plural(1, "epoch"), plural(1200, "epoch")) == ("1 epoch", "1\u202f200 epochs")
     assert metric("macro_f1") == ("macro F1", "fraction")
     assert metric("top_5_error") == ("top 5 error", "number")
+    assert [column_name(k) for k in ("lr", "step", "val_map", "train_loss", "val_r2")] == [
+        *("learning rate", "step", "val mAP@[.5:.95]", "train loss", "val R²")
+    ]
     assert (signed(2.5), signed(-2.5), signed(0)) == ("+2.5", "−2.5", "0")
     assert count(-0.2) == "0"
     assert number(-0.0) == "0"

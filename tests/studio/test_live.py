@@ -61,6 +61,7 @@ SAME: list[tuple[str, str, dict[str, str]]] = [
     ("perceptron", "iris", {}),
     ("lenet5-modern", "digits", {"max_samples": "200", "batch_size": "50"}),
     ("gcn", "karate", {}),
+    ("gae", "karate", {}),
     ("mlp", "spirals", {"noise": "0.1", "count": "200", "model.hidden_dims": "4"}),
 ]
 

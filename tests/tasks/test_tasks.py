@@ -52,6 +52,16 @@ def test_metrics_are_scikit_learns(outputs: torch.Tensor, target: torch.Tensor) 
         assert row["f1"]["low"] <= row["f1"]["value"] <= row["f1"]["high"]
 
 
+def test_the_five_likeliest_of_more_than_five_classes() -> None:
+    outputs = torch.randn(300, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    target = torch.randint(0, 8, (300,), generator=torch.Generator().manual_seed(1))
+    metric = Classification(Classes(tuple("abcdefgh"), "letter")).metrics(outputs, target)["top5_accuracy"]
+    assert metric.value == sk.top_k_accuracy_score(target, outputs, k=5)
+    assert metric.low < metric.value < metric.high
+    five = Classification(Classes(tuple("abcde"), "letter"))
+    assert "top5_accuracy" not in five.metrics(outputs[:, :5], target.clamp(max=4))
+
+
 def test_a_class_that_is_absent_is_unknown_and_not_zero(outputs: torch.Tensor) -> None:
     target = torch.zeros(200, dtype=torch.int64)
     rows = Classification(THREE).details(outputs, target)["classes"]["per_class"]

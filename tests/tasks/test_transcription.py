@@ -13,10 +13,10 @@ from torch import Tensor
 from cutaway.data.sets import IGNORED
 from cutaway.generation.ctc import transcribe
 from cutaway.nn.ctc import SILENT
-from cutaway.spec import AudioSpec, Transcript, from_json, to_json
+from cutaway.spec import AudioSpec, Spelled, Transcript, from_json, to_json
 from cutaway.tasks.sequences import edit_distances
 from cutaway.tasks.task import task_for
-from cutaway.tasks.transcription import ABSENT, SpeechRecognition, aligned, character_errors, word_errors
+from cutaway.tasks.transcription import ABSENT, SpeechRecognition, Spelling, aligned, character_errors, word_errors
 
 ALPHABET = (" ", "a", "b", "c")
 TASK = SpeechRecognition(Transcript(ALPHABET))
@@ -140,3 +140,29 @@ def test_the_task_is_that_of_transcripts() -> None:
     assert isinstance(task_for(spec), SpeechRecognition)
     assert from_json(to_json(spec)) == spec
     assert spec.target.outputs == 5
+
+
+def test_spelling_is_learned_token_by_token() -> None:
+    spec = AudioSpec(20, 4, Spelled(ALPHABET, longest=5))
+    assert from_json(to_json(spec)) == spec
+    task = task_for(spec, label_smoothing=0.1)
+    assert isinstance(task, Spelling)
+    target = torch.tensor([[2, 3, 1, 2, 0], [4, 4, 0, IGNORED, IGNORED]])  # "ab a" and "cc", and their ends
+    outputs = torch.randn(2, 5, 5, generator=torch.Generator().manual_seed(0))
+    log_p = outputs.log_softmax(2)
+    each = torch.stack(
+        [-sum(log_p[i, t, k] for t, k in enumerate(row) if k != IGNORED) for i, row in enumerate(target)]
+    )
+    torch.testing.assert_close(task.losses(outputs, target), each)
+    smoothed = F.cross_entropy(outputs.flatten(0, 1), target.flatten(), reduction="sum", label_smoothing=0.1)
+    torch.testing.assert_close(task.loss(outputs, target), smoothed)
+    assert task.count(target) == 8
+    read = torch.tensor([[2, 3, 1, 2], [4, -1, -1, -1]])
+    kept = task.keep(outputs, target, read, torch.tensor([-1.0, -2.0], dtype=torch.float64))
+    found = task.metrics(kept, target)
+    assert found["word_error"].value == pytest.approx(1 / 3)
+    assert found["character_error"].value == pytest.approx(1 / 6)
+    assert found["loss"].value == pytest.approx(each.mean().item())
+    new = task.predictions(task.keep(outputs[:, :1], torch.empty(2, 0), read, torch.tensor([-1.0, -2.0])))
+    assert [row["transcript"] for row in new] == ["ab a", "c"]
+    assert new[0]["probability"] == pytest.approx(0.36788, rel=1e-4)

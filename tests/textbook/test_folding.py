@@ -45,8 +45,9 @@ def assert_same_answers(model: nn.Module, folded: nn.Module, x: Tensor) -> None:
         ("resnet50", {"layers": (1, 2), "width": 8, "num_classes": 5}, 40),
         ("resnet20", {"in_channels": 1}, 12),
         ("simplecnn", {}, 28),
+        ("deeplabv3-resnet18", {"layers": (1, 1), "width": 8, "dim": 8, "num_classes": 3, "auxiliary": False}, 25),
     ],
-    ids=["resnet18", "resnet50", "resnet20", "simplecnn"],
+    ids=["resnet18", "resnet50", "resnet20", "simplecnn", "deeplabv3"],
 )
 def test_every_norm_behind_a_convolution_is_folded_and_the_answers_stay(
     name: str, changes: dict[str, object], size: int

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,21 @@ def stop_behind(trainer: Trainer, update: int) -> None:
     trainer.__class__ = Asked
     with pytest.raises(Interrupted):
         trainer.fit()
+
+
+@contextmanager
+def stopping(update: int) -> Iterator[None]:
+    """Within it whatever is trained is asked behind that update to stop, as Ctrl-C does: it must."""
+    once = Trainer.step
+
+    def step(self: Trainer, group: list[Any], steps: int) -> None:
+        once(self, group, steps)
+        self._asked_to_stop = self.state.update == update
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "step", step)
+        with pytest.raises(Interrupted):
+            yield
 
 
 def fitted(make: Callable[[], Trainer], stopped: bool) -> Trainer:

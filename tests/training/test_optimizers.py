@@ -13,13 +13,15 @@ from cutaway.training.optimizers import build_optimizers
 from cutaway.training.settings import OPTIMIZERS, TrainSettings
 
 
-def steps(name: str, weight_decay: float = 0.01, count: int = 5) -> tuple[nn.Sequential, list[list[Tensor]]]:
+def steps(
+    name: str, weight_decay: float = 0.01, count: int = 5, **given: object
+) -> tuple[nn.Sequential, list[list[Tensor]]]:
     """A small network after a few steps on a fixed loss, and the gradients it saw."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 3)).double()
     x = torch.randn(10, 4, dtype=torch.float64)
     optimizers = build_optimizers(
-        model, build(TrainSettings, {"optimizer": name, "lr": 0.05, "weight_decay": weight_decay})
+        model, build(TrainSettings, {"optimizer": name, "lr": 0.05, "weight_decay": weight_decay, **given})
     )
     gradients = []
     for _ in range(count):
@@ -74,6 +76,25 @@ def test_the_update_is_the_papers(name: str) -> None:
     for i, (p, p0) in enumerate(zip(model.parameters(), start())):
         expected = textbook(name, p0, [g[i] for g in gradients], decay=decay if p.ndim > 1 else 0.0)
         assert torch.allclose(p, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_the_constants_are_those_that_are_given() -> None:
+    model, gradients = steps("adam", 0.0, betas=(0.5, 0.6), eps=0.1)
+    for i, (p, p0) in enumerate(zip(model.parameters(), start())):
+        m = v = torch.zeros_like(p)
+        for t, g in enumerate((each[i] for each in gradients), 1):
+            m, v = 0.5 * m + 0.5 * g, 0.6 * v + 0.4 * g**2
+            p0 = p0 - 0.05 * (m / (1 - 0.5**t)) / ((v / (1 - 0.6**t)).sqrt() + 0.1)
+        assert torch.allclose(p, p0, rtol=1e-10, atol=1e-12)
+    model, gradients = steps("rmsprop", 0.0, alpha=0.5)
+    for i, (p, p0) in enumerate(zip(model.parameters(), start())):
+        v = torch.zeros_like(p)
+        for g in (each[i] for each in gradients):
+            v = 0.5 * v + 0.5 * g**2
+            p0 = p0 - 0.05 * g / (v.sqrt() + 1e-8)
+        assert torch.allclose(p, p0, rtol=1e-10, atol=1e-12)
+    with pytest.raises(SettingError, match=r"betas=0\.9 cannot be: two decay rates"):
+        steps("adam", betas=(0.9,))
 
 
 def test_muon_takes_the_hidden_matrices_and_adamw_the_rest() -> None:

@@ -103,8 +103,8 @@ FIRST = {module: name for name, module in reversed([(p.name, p.module) for p in 
 
 
 def brief(name: str) -> dict[str, str]:
-    """The options of its views: of attributions one map, but for the presets that are asked for all."""
-    return {} if name in ATTRIBUTED_WHOLE else {"method": "input_x_gradient"}
+    """The options of its views: of attributions one map, but for the presets that are asked for all; few steps."""
+    return {} if name in ATTRIBUTED_WHOLE else {"method": "input_x_gradient", "steps": "2"}
 
 
 @pytest.fixture

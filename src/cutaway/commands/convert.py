@@ -10,12 +10,15 @@ SUMMARY = "checkpoints and word vectors to and from other formats"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
-    sources = "a run's or model's folder, a Hugging Face folder, hub:ORG/NAME, or torchvision's file"
+    sources = "a run's or model's folder, a Hugging Face folder, hub:ORG/NAME, diffusers' folder, or torchvision's file"
     parser.add_argument("source", metavar="IN", type=Path, help=sources)
     parser.add_argument("target", metavar="OUT", type=Path, help="what to write; a folder must not exist")
-    formats = ("torchvision", "huggingface", "cutaway", "word2vec")
+    formats = ("torchvision", "huggingface", "diffusers", "cutaway", "word2vec")
     parser.add_argument("--to", required=True, choices=formats, help="the format of OUT")
     parser.add_argument("--overwrite", action="store_true", help="let OUT replace a file that exists")
+    parser.add_argument(
+        "--adapter", metavar="DIR", type=Path, help="LoRA: add what this adapter of PEFT has learned to IN's weights"
+    )
     parser.add_argument("--model", metavar="NAME", help="the preset, where IN does not say which it is")
 
 
@@ -25,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     from .output import note
     from .tables import print_table
 
-    done = convert(args.source, args.target, args.to, args.model, args.overwrite)
+    done = convert(args.source, args.target, args.to, args.model, args.overwrite, args.adapter)
     titles = (str(args.source), f"in {args.target}")
     print_table(titles, list(done.key_map.items()), yields=titles[1])
     for sentence in done.notes:

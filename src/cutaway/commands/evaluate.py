@@ -14,23 +14,35 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder")
     parser.add_argument("data", metavar="DATA", nargs="?", help="other labelled data of the same kind")
     beam_search(parser)
+    parser.add_argument(
+        "--attack", choices=("fgsm", "pgd"), help="adversarial examples: change each image so that the model errs"
+    )
+    parser.add_argument(
+        "--eps", metavar="E", type=float, default=0.03, help="how far a pixel may move, of 0 to 1 (default: 0.03)"
+    )
+    parser.add_argument("--attack-steps", metavar="N", type=int, default=20, help="steps of pgd (default: 20)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
     """Evaluate and print."""
+    from ..terms import metric
     from ..training.run import Run
     from .output import emit_json
     from .tables import print_table
     from .train import figure
 
-    metrics = Run(args.run).evaluate(args.data, num_beams=args.num_beams, length_penalty=args.length_penalty)
+    metrics = Run(args.run).evaluate(
+        args.data,
+        num_beams=args.num_beams,
+        length_penalty=args.length_penalty,
+        attack=args.attack,
+        eps=args.eps,
+        attack_steps=args.attack_steps,
+    )
     if args.json:
         emit_json({name: m.to_json() for name, m in metrics.items()})
         return 0
-    rows = [
-        (name.replace("_", " "), *(figure(name, value) for value in m.to_json().values()))
-        for name, m in metrics.items()
-    ]
+    rows = [(metric(name)[0], *(figure(name, value) for value in m.to_json().values())) for name, m in metrics.items()]
     print_table(("", "value", "low", "high"), rows, right=("value", "low", "high"))
     return 0

@@ -25,6 +25,7 @@ TRY = {
     "scenes/": "train fcos-resnet18-small scenes/",
     "videos/": "train cnn-lstm videos/ image_size=24",
     "graph/": "train gcn graph/ target=club test=0.4",
+    "novel/": "train gae novel/",
     "photographs/": "check resnet18 photographs/",
     "damaged/": "check resnet18 damaged/",
 }

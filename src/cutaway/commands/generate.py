@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 
 SUMMARY = "text, sequences or images out of a trained model"
 COUNT, TEMPERATURE = 500, 0.8
-RUNNING = (  # what is for running text alone
-    *("prompts", "count", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "stop", "window"),
-    *("seed", "samples"),
-)
+RUNNING = ("prompts", "count", "stop", "window")  # what is for running text alone
+DRAWING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "samples")  # how texts are drawn
 PAIRS = ("num_beams", "length_penalty")  # what is for pairs alone
-TEXT = ("prompt", *(key for key in RUNNING if key not in ("count", "seed")), *PAIRS)  # what is not for images
+TEXT = ("prompt", *(key for key in (*RUNNING, *DRAWING) if key not in ("count", "seed")), *PAIRS)  # not for images
 TOGETHER = 16  # texts that are written side by side, where there are several prompts
 
 
@@ -39,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         default="",
         help="what the text begins with; without one it begins as texts do: after the model's own token for that, "
-        "else after a line's end or a full stop. Of pairs: the sequence that becomes another",
+        "else after a line's end or a full stop. Of pairs: the sequence that becomes another; of captions: an image",
     )
     parser.add_argument("--prompts", metavar="FILE", help="a text for each line of this file, which is its prompt")
     parser.add_argument(
@@ -52,7 +50,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--temperature",
         metavar="T",
         type=float,
-        help=f"below 1 likely tokens become likelier, and 0 takes the likeliest; {TEMPERATURE} unless given",
+        help=f"below 1 likely tokens become likelier, and 0 takes the likeliest; {TEMPERATURE} unless given. Of pairs "
+        "and captions the likeliest is written, unless this or another of these says to draw",
     )
     parser.add_argument(
         "--top-k", metavar="K", type=int, help="draw from the K likeliest tokens alone; 0 draws from all"
@@ -97,15 +96,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write text as it is drawn, or, for a run that learned pairs, what the prompt becomes."""
     from ..data.text.running import RunningPreprocessing
-    from ..spec import Drawn, NextToken, PairSpec
+    from ..spec import Drawn, NextToken, Tokens
     from ..training.run import Run
 
     opened = Run(args.run)
     if isinstance(opened.spec.target, Drawn):
         return images.draw(opened, args, TEXT)
-    if given := [key for key in (*images.OPTIONS, images.OVERWRITE) if getattr(args, key)]:
+    if given := [key for key in (*images.OPTIONS, images.OVERWRITE) if getattr(args, key) is not None]:
         raise SettingError(f"{images.flag(given[0])} is for images, and this run draws none: leave it out.")
-    if isinstance(opened.spec, PairSpec):
+    if isinstance(opened.spec.target, Tokens):
         return _transduce(opened, args)
     text = opened.preprocessing
     if not isinstance(text, RunningPreprocessing) or not isinstance(opened.spec.target, NextToken):
@@ -113,8 +112,8 @@ def run(args: argparse.Namespace) -> int:
         raise CutawayError(
             f"{args.run} writes no text: {about['model']} learned the {spec.target.column} of {spec.kind} data "
             f"({about['data']['source']}). Runs of language models do, as `cutaway train lstm book.txt` leaves one, "
-            "runs that learned pairs of sequences, and those that draw images (ddpm-unet, vae). `cutaway predict` says "
-            "what this one makes of new examples."
+            "runs that learned pairs of sequences or captions, and those that draw images (ddpm-unet, vae). `cutaway "
+            "predict` says what this one makes of new examples."
         )
     return _write(opened, text, args)
 
@@ -167,13 +166,10 @@ def _asked(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> _A
 
     for key in PAIRS:
         if getattr(args, key) is not None:
-            option = f"--{key.replace('_', '-')}"
-            raise SettingError(f"{option} is for pairs of sequences, and this run learned a corpus: leave it out.")
-    samples, seed = 1 if args.samples is None else args.samples, args.seed or 0
-    if samples < 1:
-        raise SettingError(f"--samples {samples} cannot be: it must be at least 1.")
-    if not 0 <= seed < 2**63 - samples:
-        raise SettingError(f"--seed {seed} cannot be: it must be at least 0, and below 2**63.")
+            raise SettingError(
+                f"{images.flag(key)} is for pairs of sequences, and this run learned a corpus: leave it out."
+            )
+    samples, seed = _repeated(args)
     known = text.tokenizer
     origin = origin_of(run.model)
     ends = sorted({*([] if known.end is None else [known.end]), *(origin.ends if origin else ())})
@@ -183,19 +179,37 @@ def _asked(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> _A
         seed,
         samples,
         args.stop or [],
-        {
-            "temperature": TEMPERATURE if args.temperature is None else args.temperature,
-            "top_k": args.top_k or 0,
-            "top_p": 1.0 if args.top_p is None else args.top_p,
-            "min_p": args.min_p or 0.0,
-            "repetition_penalty": 1.0 if args.repetition_penalty is None else args.repetition_penalty,
-        },
+        _sampling(args),
         {
             "never": sorted({token for token in special if token is not None} - {*ends}),
             "ends": ends,
             "window": bool(args.window),
         },
     )
+
+
+def _repeated(args: argparse.Namespace) -> tuple[int, int]:
+    """How many texts are drawn of each prompt, and the seed of the first. Raises SettingError for what cannot be."""
+    samples, seed = 1 if args.samples is None else args.samples, args.seed or 0
+    if samples < 1:
+        raise SettingError(f"--samples {samples} cannot be: it must be at least 1.")
+    if not 0 <= seed < 2**63 - samples:
+        raise SettingError(f"--seed {seed} cannot be: it must be at least 0, and below 2**63.")
+    greedy = "--temperature 0" if args.temperature == 0 else "--top-k 1" if args.top_k == 1 else ""
+    if samples > 1 and greedy:
+        raise SettingError(f"--samples {samples} with {greedy} writes one text {samples} times: leave one of them out.")
+    return samples, seed
+
+
+def _sampling(args: argparse.Namespace) -> dict[str, Any]:
+    """How a token is drawn, as `generation.sampling.Sampling` takes it."""
+    return {
+        "temperature": TEMPERATURE if args.temperature is None else args.temperature,
+        "top_k": args.top_k or 0,
+        "top_p": 1.0 if args.top_p is None else args.top_p,
+        "min_p": args.min_p or 0.0,
+        "repetition_penalty": 1.0 if args.repetition_penalty is None else args.repetition_penalty,
+    }
 
 
 def _one_by_one(
@@ -313,34 +327,46 @@ def _prompt(text: RunningPreprocessing, prompt: str) -> Tensor:
 
 
 def _transduce(run: Run, args: argparse.Namespace) -> int:
-    """What the prompt becomes, for a run that learned pairs."""
+    """What the prompt becomes, for a run that learned pairs or captions: the likeliest, or what is drawn."""
     import warnings
 
+    from ..spec import PairSpec
     from .output import emit_json, note, write
 
+    pairs = isinstance(run.spec, PairSpec)
+    learned = "pairs of sequences" if pairs else "captions"
     for key in RUNNING:
         if getattr(args, key) is None:
             continue
-        flag = f"--{key.replace('_', '-')}"
+        way_out = "leave it out"
         if key == "prompts":
-            raise SettingError(
-                f"{flag} is for running text, and this run learned pairs of sequences: "
-                "`cutaway predict RUN FILE` says what each line of a file becomes."
+            what = (
+                "FILE` says what each line of a file becomes" if pairs else "FOLDER` says what is on each image of it"
             )
-        raise SettingError(
-            f"{flag} is for running text, and this run learned pairs of sequences: leave it out. What is likeliest is "
-            "written."
-        )
+            way_out = f"`cutaway predict RUN {what}"
+        raise SettingError(f"{images.flag(key)} is for running text, and this run learned {learned}: {way_out}.")
     if not args.prompt:
-        raise SettingError("A run that learned pairs writes what a sequence becomes: give it with --prompt.")
+        what = "a sequence becomes" if pairs else "is on an image"
+        raise SettingError(f"A run that learned {learned} writes what {what}: give it with --prompt.")
+    drawing = [key for key in DRAWING if getattr(args, key) is not None]
+    beams = [key for key in PAIRS if getattr(args, key) is not None]
+    if drawing and beams:
+        raise SettingError(
+            f"{images.flag(beams[0])} and {images.flag(drawing[0])} cannot both be: beam search looks for the "
+            "likeliest answer and draws nothing. Leave one of them out."
+        )
+    samples, seed = _repeated(args)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        rows = run.predict([args.prompt], num_beams=args.num_beams, length_penalty=args.length_penalty)
+        if drawing:
+            (found,) = run.generate([args.prompt], samples, seed=seed, **_sampling(args))
+        else:
+            rows = run.predict([args.prompt], num_beams=args.num_beams, length_penalty=args.length_penalty)
+            found = [next(value for key, value in row.items() if key != "input") for row in rows]
     for warning in caught:
         note(f"note: {warning.message}")
-    found = [next(value for key, value in row.items() if key != "input") for row in rows]
     if args.json:
-        emit_json({"prompt": args.prompt, "samples": found})
+        emit_json({"prompt": args.prompt, "samples": found, **({"seed": seed, **_sampling(args)} if drawing else {})})
     else:
         write("".join(f"{text}\n" for text in found))
     return 0

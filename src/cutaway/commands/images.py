@@ -18,7 +18,9 @@ OVERWRITE = "overwrite"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed of images."""
     parser.add_argument("--out", metavar="FILE", help=f"images: the picture to write, a .png; {OUT} unless given")
-    parser.add_argument("--overwrite", action="store_true", help="images: let --out replace a file that exists")
+    parser.add_argument(
+        "--overwrite", action="store_true", default=None, help="images: let --out replace a file that exists"
+    )
     parser.add_argument(
         "--class", dest="of_class", metavar="NAME", help="images: of this class alone; without it all in turn"
     )
@@ -36,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--eta",
         metavar="E",
         type=float,
-        help="images: 0 adds no noise on the way (DDIM), 1 is ancestral sampling (DDPM)",
+        help="images: 0 adds no noise on the way (DDIM), 1 is ancestral sampling (DDPM); 1 unless given",
     )
 
 
@@ -58,7 +60,7 @@ def draw(run: Run, args: argparse.Namespace, for_text: tuple[str, ...]) -> int:
     out = args.out or OUT
     if not out.lower().endswith(".png"):
         raise SettingError(f"--out {out} cannot be: a picture is written as PNG. End its name in .png.")
-    reject_overwriting(out, overwrite=args.overwrite)
+    reject_overwriting(out, overwrite=bool(args.overwrite))
     count, seed = COUNT if args.count is None else args.count, args.seed or 0
     given = {"steps": args.steps, "guidance": args.guidance, "eta": args.eta}
     levels, classes, asked = run.drawn(count, args.of_class, seed=seed, **given)

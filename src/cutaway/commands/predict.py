@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from ..errors import FileError, SettingError
 from .options import beam_search
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from ..training.run import Run
 
 SUMMARY = "what a trained model says of new files"
@@ -32,7 +35,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         metavar="FILE",
         help="write to this file: all rows and columns; or, of pairs and where it ends in .txt, plain lines, one for "
-        "each line that was given; of a run that learned masks, these stand beside it, in FILE-masks/",
+        "each line that was given; of a run that learned masks or boxes, FILE-pictures/ beside it has the images with "
+        "them drawn in, and FILE-masks/ the masks",
     )
     parser.add_argument("--overwrite", action="store_true", help="let --out replace a file that exists")
     beam_search(parser)
@@ -58,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.out is not None:
         reject_overwriting(args.out, args.inputs, args.overwrite)  # before anything is computed
-    folder = _masks_folder(opened, args)
+    folders = _folders(opened, args)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         rows = opened.predict(args.inputs, num_beams=args.num_beams, length_penalty=args.length_penalty)
@@ -75,8 +79,9 @@ def run(args: argparse.Namespace) -> int:
                     "apostrophe in that file, and escape sequences are written out."
                 )
         note(f"{plural(len(rows), 'prediction')} in {args.out}")
-        if folder:
-            note(f"{plural(_write_masks(opened, args.inputs, folder), 'mask')} in {folder}")
+        for what, folder in folders.items():
+            named = opened.masks(args.inputs) if what == "mask" else opened.pictures(args.inputs)
+            note(f"{plural(_write_images(named, folder), what)} in {folder}")
     if args.json:
         emit_json(rows)
     elif not args.out:
@@ -86,33 +91,37 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _masks_folder(opened: Run, args: argparse.Namespace) -> Path | None:
-    """Where masks are written, where some are. Raises FileError where something of that name is there already."""
-    from ..spec import Mask
+def _folders(opened: Run, args: argparse.Namespace) -> dict[str, Path]:
+    """Where images are written, by what they are; nowhere without --out. Raises FileError where such a folder is there
+    already."""
+    from ..spec import Boxes, Mask
 
-    if args.out is None or not isinstance(opened.spec.target, Mask):
-        return None
+    target = opened.spec.target
+    kinds = ("mask", "picture") if isinstance(target, Mask) else ("picture",) if isinstance(target, Boxes) else ()
+    if args.out is None:
+        return {}
     out = Path(args.out)
-    folder = out.with_name(f"{out.stem}-masks")
-    if folder.exists() and not args.overwrite:
-        raise FileError(f"{folder} exists, and masks would be written there. Give --overwrite, or another --out.")
-    return folder
+    found = {kind: out.with_name(f"{out.stem}-{kind}s") for kind in kinds}
+    for kind, folder in found.items():
+        if folder.exists() and not args.overwrite:
+            raise FileError(f"{folder} exists, and {kind}s would be written there. Give --overwrite, or another --out.")
+    return found
 
 
-def _write_masks(opened: Run, inputs: list[str], folder: Path) -> int:
-    """Write the mask of every image as a PNG file with its name; of several that are called alike, numbered."""
+def _write_images(named: Iterable[tuple[str, Image]], folder: Path) -> int:
+    """Write images as PNG files with their names; of several that are called alike, numbered."""
     from ..files import replacing
 
     folder.mkdir(parents=True, exist_ok=True)
     taken: set[str] = set()
-    for name, mask in opened.masks(inputs):
+    for name, image in named:
         stem = Path(name).stem
         own = next(
             own for own in itertools.chain((stem,), (f"{stem}-{k}" for k in itertools.count(2))) if own not in taken
         )
         taken.add(own)
         with replacing(folder / f"{own}.png") as temporary:
-            mask.save(temporary, format="PNG")
+            image.save(temporary, format="PNG")
     return len(taken)
 
 

@@ -137,16 +137,19 @@ def lines(run: Run) -> list[str]:
 
     from ..draw.words import plural
     from ..tasks.task import headline_of
+    from ..terms import metric
 
     result = summary(run)
     watch = headline_of(run.task)
-    metric, baseline = result["metrics"][watch], result["baseline"]
+    found, baseline, name = result["metrics"][watch], result["baseline"], escape(metric(watch)[0])
     about = run.about
     compared = f"; {baseline['name']}: {figure(watch, baseline['value'])}" if baseline else ""
+    between = ""
+    if found["low"] is not None and found["high"] is not None:
+        between = f"95 % interval {figure(watch, found['low'])} to {figure(watch, found['high'])}, "
     said = [
-        f"{result['split']} {watch} [bold]{figure(watch, metric['value'])}[/] "
-        f"(95 % interval {figure(watch, metric['low'])} to {figure(watch, metric['high'])}, "
-        f"{plural(result['count'], 'example')}){compared}",
+        f"{result['split']} {name} [bold]{figure(watch, found['value'])}[/] "
+        f"({between}{plural(result['count'], 'example')}){compared}",
         f"{plural(about['epochs_done'], 'epoch')} in {about['seconds']:.1f} s: {about['stopped']}"
         + (f"; best epoch {about['best']['epoch']}" if about["best"]["epoch"] else "")
         + (f"; kept is {_mean(about['average'], about['best']['metric'])}" if about.get("average") else ""),
@@ -160,7 +163,13 @@ def lines(run: Run) -> list[str]:
 
 def _mean(average: dict[str, Any], watch: str) -> str:
     """The mean of the weights after the last epochs, in words."""
-    score = f", validation {watch} {figure(watch, average['score'])}" if average["score"] is not None else ""
+    from rich.markup import escape
+
+    from ..terms import metric
+
+    score = ""
+    if average["score"] is not None:
+        score = f", validation {escape(metric(watch)[0])} {figure(watch, average['score'])}"
     epochs = f"epochs {average['first']} to {average['last']}"
     if average["first"] == average["last"]:
         return f"what stood after epoch {average['last']}, the only one to average{score}"
@@ -169,7 +178,8 @@ def _mean(average: dict[str, Any], watch: str) -> str:
 
 def figure(name: str, value: float | None) -> str:
     """A figure as people write it: fractions in per cent, values to five digits."""
-    from ..draw.words import UNKNOWN, metric
+    from ..draw.words import UNKNOWN
+    from ..terms import metric
 
     if value is None:
         return UNKNOWN

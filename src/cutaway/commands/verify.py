@@ -281,7 +281,7 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
 
     model.eval()
     with torch.no_grad():
-        if kind == "graph" and config.graph_level:
+        if kind == "graph" and getattr(config, "graph_level", False):
             x, edges = inputs
             graphs = torch.stack([x, -x, x.flip(0)])  # (3, V, F)
             side_by_side = torch.cat([edges + i * len(x) for i in range(3)], 1)

@@ -92,7 +92,7 @@ def _with_masks(
 
 def flip(x: Tensor, generator: Generator) -> Tensor:
     """Mirror each image (N, C, H, W) left to right with probability ½."""
-    return _mirror(x, _uniform(x, (len(x), 1, 1, 1), generator) < 0.5)
+    return _mirror(x, uniform(x, (len(x), 1, 1, 1), generator) < 0.5)
 
 
 def _mirror(x: Tensor, mirrored: Tensor) -> Tensor:
@@ -135,7 +135,7 @@ def _with_boxes(settings: DataSettings, spec: ImageSpec, mean: Sequence[float], 
 
     def augment(x: Tensor, boxes: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
         if settings.flip:
-            mirrored = _uniform(x, (len(x), 1, 1, 1), generator) < 0.5
+            mirrored = uniform(x, (len(x), 1, 1, 1), generator) < 0.5
             x, boxes = _mirror(x, mirrored), mirror_boxes(boxes, mirrored[:, :, 0, 0], x.shape[3])
         if settings.crop:
             shifts = _shifts(x, settings.crop, generator)
@@ -171,17 +171,25 @@ def color_jitter(
     On pixel values 0…1, clipped there after each: brightness p·f; contrast m + (p − m)·f with m the image's mean
     grey; saturation g + (p − g)·f with g the pixel's grey (images of one channel have none).
     """
-    channels = x.shape[1]
-    mean_, std_ = (torch.tensor(v, dtype=x.dtype, device=x.device).view(1, -1, 1, 1) for v in (mean, std))
-    factors = 1 + strength * (2 * _uniform(x, (3, len(x), 1, 1, 1), generator) - 1)
-    pixels = (x * std_ + mean_) * factors[0]
-    pixels = pixels.clamp(0, 1)
-    average = _grey(pixels).mean((1, 2, 3), keepdim=True)  # (N, 1, 1, 1)
-    pixels = (average + (pixels - average) * factors[1]).clamp(0, 1)
-    if channels == 3:
-        grey = _grey(pixels)  # (N, 1, H, W)
-        pixels = (grey + (pixels - grey) * factors[2]).clamp(0, 1)
-    return _like((pixels - mean_) / std_, x)
+    mean_, std_ = by_channel(mean, x), by_channel(std, x)
+    factors = 1 + strength * (2 * uniform(x, (3, len(x), 1, 1, 1), generator) - 1)
+    return _like((recolored(x * std_ + mean_, *factors) - mean_) / std_, x)
+
+
+def recolored(pixels: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor | None) -> Tensor:
+    """Pixels (N, C, H, W) changed by these factors (N, 1, 1, 1), as `color_jitter` says."""
+    pixels = (pixels * brightness).clamp(0, 1)
+    average = grey(pixels).mean((1, 2, 3), keepdim=True)  # (N, 1, 1, 1)
+    pixels = (average + (pixels - average) * contrast).clamp(0, 1)
+    if pixels.shape[1] == 3 and saturation is not None:
+        own = grey(pixels)  # (N, 1, H, W)
+        pixels = (own + (pixels - own) * saturation).clamp(0, 1)
+    return pixels
+
+
+def by_channel(values: Sequence[float], x: Tensor) -> Tensor:
+    """A number for each channel of images x (N, C, H, W), (1, C, 1, 1)."""
+    return torch.tensor(values, dtype=x.dtype, device=x.device).view(1, -1, 1, 1)
 
 
 def cutout(x: Tensor, side: int, generator: Generator) -> Tensor:
@@ -190,8 +198,8 @@ def cutout(x: Tensor, side: int, generator: Generator) -> Tensor:
     Its centre is any pixel, each as likely, so that part of the square may lie outside.
     """
     n, _, height, width = x.shape
-    top = (_uniform(x, (n, 1), generator) * height).long() - side // 2
-    left = (_uniform(x, (n, 1), generator) * width).long() - side // 2
+    top = (uniform(x, (n, 1), generator) * height).long() - side // 2
+    left = (uniform(x, (n, 1), generator) * width).long() - side // 2
     row, column = torch.arange(height, device=x.device), torch.arange(width, device=x.device)
     in_rows = (row >= top) & (row < top + side)  # (N, H)
     in_columns = (column >= left) & (column < left + side)  # (N, W)
@@ -213,12 +221,12 @@ def mixup(x: Tensor, target: Tensor, alpha: float, classes: int | None, generato
     return _like(x * fraction + x[other] * (1 - fraction), x), target * fraction + target[other] * (1 - fraction)
 
 
-def _uniform(x: Tensor, shape: tuple[int, ...], generator: Generator) -> Tensor:
+def uniform(x: Tensor, shape: tuple[int, ...], generator: Generator) -> Tensor:
     """Draws from [0, 1), where x is; the generator may be elsewhere."""
     return torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float32).to(x.device)
 
 
-def _grey(pixels: Tensor) -> Tensor:
+def grey(pixels: Tensor) -> Tensor:
     """(N, C, H, W) to (N, 1, H, W)."""
     if pixels.shape[1] == 1:
         return pixels

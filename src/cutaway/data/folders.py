@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
-from ..spec import Target
 from .findings import Finding
 from .splits import Rows
 from .tables.columns import natural_order
@@ -170,8 +169,8 @@ def class_folders(root: Path, kind: FileKind) -> tuple[dict[str, list[Path]], li
     return classes, left
 
 
-def labelled(source: str | Path, kind: FileKind, target: Target) -> tuple[list[Path], list[int], list[str]]:
-    """The files of a folder of class folders, the class of each by its number in `target`, and their names in it.
+def labelled(source: str | Path, kind: FileKind, names: Sequence[str]) -> tuple[list[Path], list[int], list[str]]:
+    """The files of a folder of class folders, the class of each by its number in `names`, and what they are called.
 
     Raises DataError where it holds none, or a class that training did not know.
     """
@@ -181,7 +180,6 @@ def labelled(source: str | Path, kind: FileKind, target: Target) -> tuple[list[P
             f"There is no folder {str(source)!r}, and labelled {kind.plural} come as a folder of class folders."
         )
     by_class, _ = class_folders(path, kind)
-    names = target.classes
     unknown = [name for name in by_class if name not in names]
     if unknown or not by_class:
         raise DataError(

@@ -111,6 +111,7 @@ KINDS = {
         "audio",
         ("rate", "n_mels", "seconds", "workers", "missing", "lower"),
         {None: "preprocessing.AudioPreprocessing"},
+        asks=("targets",),
     ),
     "video": Kind(
         "video",
@@ -124,7 +125,7 @@ KINDS = {
         "graphs",
         "open_graph",
         "graphs",
-        ("target", "num_neighbors", "inductive", "edge_attr", "smiles", "missing", *_FORM),
+        ("target", "num_neighbors", "inductive", "edge_attr", "links", "smiles", "missing", *_FORM),
         dict.fromkeys(("columns", "matrix", "number", "degree"), "preprocessing.GraphPreprocessing"),
         path=False,
     ),

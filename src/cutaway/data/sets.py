@@ -67,7 +67,13 @@ def in_units(split: Split, outputs: Tensor, index: Tensor | slice = slice(None))
 
 
 class Preprocessing(Protocol):
-    """What stands between a person's files and the model's tensors, fitted on the training split alone."""
+    """What stands between a person's files and the model's tensors, fitted on the training split alone.
+
+    Where a run can be held to a named set that it did not learn from, `adopted(split, theirs)` is that set's split
+    prepared anew, with its targets; `theirs` is the preprocessing that made it. Where a task's answer can be drawn over
+    an image, `pictured(image, said)` does that; and where an example is best seen beside what was said of it,
+    `panels(inputs, target, said)` does.
+    """
 
     @property
     def spec(self) -> Spec:
@@ -164,7 +170,7 @@ class SequenceSplit(Split):
         pieces = torch.split(self.values, self.lengths.tolist())
         target, names = None if self.target is None else self.target[rows], [self.name(i) for i in rows.tolist()]
         values = torch.cat([pieces[i] for i in rows.tolist()])
-        return SequenceSplit(values, self.lengths[rows], target, names, padding=self.padding)
+        return type(self)(values, self.lengths[rows], target, names, padding=self.padding)
 
     def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
         """Batches of examples of nearly equal length."""

@@ -179,6 +179,11 @@ class DataSettings:
     edge_attr: bool | None = setting(
         None, "attributes of edges: whether the model is given them, such as a weight or a bond's type; auto as it asks"
     )
+    links: bool = setting(
+        False,
+        "link prediction: learn which nodes of a graph are linked; 5 % of the links validate and 10 % are the test, "
+        "unless val and test say otherwise",
+    )
     smiles: str | None = setting(
         None, "the column that holds molecules as SMILES, where a table is to be read as graphs"
     )

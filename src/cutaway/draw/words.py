@@ -11,39 +11,6 @@ THIN = "\u202f"
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 UNKNOWN = "unknown"
 
-# What a person calls a metric, and how it is written.
-METRICS = {
-    "accuracy": ("accuracy", "fraction"),
-    "balanced_accuracy": ("balanced accuracy", "fraction"),
-    "macro_f1": ("macro F1", "fraction"),
-    "rmse": ("RMSE", "number"),
-    "mae": ("MAE", "number"),
-    "r2": ("R²", "number"),
-    "mase": ("MASE", "number"),
-    "token_error": ("token error rate", "fraction"),
-    "word_error": ("word error rate", "fraction"),
-    "character_error": ("character error rate", "fraction"),
-    "bleu": ("BLEU", "number"),
-    "sequence_error": ("sequences not exactly right", "fraction"),
-    "exact_match": ("captions exactly right", "fraction"),
-    "span_precision": ("span precision", "fraction"),
-    "span_recall": ("span recall", "fraction"),
-    "span_f1": ("span F1", "fraction"),
-    "mean_iou": ("mean IoU", "fraction"),
-    "pixel_accuracy": ("pixel accuracy", "fraction"),
-    "bits_per_token": ("bits a token", "number"),
-    "bits_per_dimension": ("bits a dimension", "number"),
-    "kl": ("KL divergence", "number"),
-    "map": ("mAP@[.5:.95]", "fraction"),
-    "map_50": ("mAP@.5", "fraction"),
-    "map_75": ("mAP@.75", "fraction"),
-}
-
-
-def metric(key: str) -> tuple[str, str]:
-    """The name and the format of a metric: `metric("macro_f1")` is ("macro F1", "fraction")."""
-    return METRICS.get(key, (key.replace("_", " "), "number"))
-
 
 def capital(name: str) -> str:
     """The name as a title begins with it: Accuracy; mAP, which has a capital already, as it is."""

@@ -1,4 +1,5 @@
-"""Sequences out of a model that answers a source token after token: the likeliest next token, or a beam of several.
+"""Sequences out of a model that answers a source token after token: the likeliest next token, one that is drawn
+(`sampling.py`), or a beam of several.
 
 A beam keeps the B likeliest beginnings, and the B best answers that have ended. An answer's score is
 
@@ -22,15 +23,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, Unpack, cast
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import ModelError, SettingError, require
+from ..nn.modes import resting
 from ..nn.unrolled import Unrolled
 from ..spec import Tokens
-from .text import NONE
+from .sampling import Sampling, Settings, draw
+from .text import BLOCK, NONE, Generators, generators_of, random_numbers
 
 PENALTIES: dict[str, Callable[[float, float], float]] = {
     "gnmt": lambda n, alpha: ((5 + n) / 6) ** alpha,
@@ -131,6 +134,53 @@ def decode_likely(
     return found, scores * scores.new_tensor([PENALTIES["gnmt"](n, length_penalty) for n in said])
 
 
+@torch.no_grad()
+def sample(
+    model: nn.Module,
+    source: Tensor,
+    mask: Tensor | None,
+    target: Tokens,
+    longest: int | None = None,
+    *,
+    generator: Generators = None,
+    **settings: Unpack[Settings],
+) -> Tensor:
+    """An answer to each source whose every token is drawn from those that the model holds possible: ids (N, L) without
+    `end`, NONE after it.
+
+    As `decode`, but for `settings`, those of `sampling.Sampling`; the repetition penalty counts what was said so far.
+    Padding is never drawn, nor is `begin`, unless it is `end` too: their probability is handed to the others. One
+    `generator` draws for all rows; of several, one a row, each row is the same whatever the batch it stands in.
+    """
+    sampling = Sampling(**settings)
+    longest = _usual_length(model, target) if longest is None else longest
+    require(longest >= 1, "longest", longest, "at least 1", SettingError)
+    n, device = len(source), source.device
+    generators = generators_of(generator, n, sampling)
+    never = torch.tensor(_forbidden(target), device=device)
+    found = torch.full((n, longest), NONE, device=device)
+    over = torch.zeros(n, dtype=torch.bool, device=device)
+    numbers = written = None
+    with resting(model), Unrolled(model)():
+        state = cast(Callable[..., State], model.begin)(source, mask)
+        token = torch.full((n,), target.begin, device=device)
+        for i in range(longest):
+            logits, state = _logits(cast(Step, model.step), token, state)
+            if generators and i % BLOCK == 0:
+                numbers = random_numbers(generators, n, device).unbind()  # BLOCK of (N,)
+            if written is None and sampling.repetition_penalty != 1:
+                written = torch.zeros_like(logits, dtype=torch.bool)
+            forbidding = logits.index_fill(1, never, -math.inf)
+            token = draw(forbidding, sampling, None if numbers is None else numbers[i % BLOCK], written)
+            if written is not None:
+                written.scatter_(1, token[:, None], True)
+            over = over | (token == target.end)
+            found[:, i] = token.masked_fill(over, NONE)
+            if over.all():
+                break
+    return found[:, : int((found != NONE).sum(1).max()) if n else 0]
+
+
 def _usual_length(model: nn.Module, target: Tokens) -> int:
     """The most tokens of an answer where nobody says it."""
     longest = target.longest + target.longest // 2
@@ -145,7 +195,7 @@ def _greedy(step: Step, state: State, token: Tensor, target: Tokens, penalties: 
     scores = torch.zeros(n, dtype=torch.float64, device=device)
     total = torch.zeros_like(scores)
     over = torch.zeros(n, dtype=torch.bool, device=device)
-    never = torch.tensor(_forbidden(target), device=device)
+    never = torch.tensor(_forbidden(target), dtype=torch.int64, device=device)
     for i, lp in enumerate(penalties):
         logits, state = _logits(step, token, state)
         best, token = logits.index_fill(1, never, -math.inf).max(1)  # of equally likely tokens the smallest id
@@ -235,4 +285,4 @@ def _selected(state: State, rows: Tensor, before: int) -> State:
     return cast(State, state.select(rows))
 
 
-__all__ = ["NONE", "PENALTIES", "decode", "decode_likely", "decode_scored"]
+__all__ = ["NONE", "PENALTIES", "decode", "decode_likely", "decode_scored", "sample"]

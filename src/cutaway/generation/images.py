@@ -24,6 +24,9 @@ from ..spec import Drawn, ImageSpec, Noise
 
 TOGETHER = 64  # images that are drawn side by side
 STEPS, GUIDANCE = 50, 2.0  # unless others are asked for
+# Ancestral sampling, as in the paper: noise that a small network leaves in an image is drawn anew at the next step,
+# where DDIM carries it to the end.
+ETA = 1.0
 COLUMNS, GAP = 8, 2  # of a picture of images, and pixels between them
 MOST_COLUMNS = 16  # where each class has one
 Watch = Callable[[int, Tensor, Tensor], None]
@@ -64,7 +67,7 @@ def asked_of(spec: ImageSpec, model: nn.Module, steps: int | None, guidance: flo
     if eta is not None and not 0 <= eta <= 1:
         raise SettingError(f"eta={eta:g} cannot be: it must be 0 (DDIM) to 1 (ancestral sampling).")
     guided = (GUIDANCE if guidance is None else guidance) if target.names else None
-    return Asked(min(STEPS, total) if steps is None else steps, guided, eta or 0.0)
+    return Asked(min(STEPS, total) if steps is None else steps, guided, ETA if eta is None else eta)
 
 
 def classes_for(spec: ImageSpec, count: int, name: str | None) -> Tensor | None:
@@ -100,7 +103,7 @@ def draw(
     watch: Watch | None = None,
 ) -> Tensor:
     """New images, uint8 (count, C, H, W), image k with the seed `seed` + k. The model is in evaluation mode on its
-    device. `watch` is told timestep, x_t and x̂_0 along the way, as `nn.diffusion.sample` does."""
+    device. `watch` is given timestep, x_t and x̂_0 along the way, as `nn.diffusion.sample` does."""
     assert isinstance(model, DrawsImages), "the model of a run that draws images"
     dtype = next(p.dtype for p in model.parameters())
     found: list[Tensor] = []

@@ -101,11 +101,7 @@ def stream(
             f"The prompt has {longest:,} tokens, and this model reads {context:,} at most: give a shorter one, or "
             f"let the window slide (--window, or window=True), and the last {context:,} are read."
         )
-    generators: list[torch.Generator | None] = [*generator] if isinstance(generator, Sequence) else [generator]
-    if len(generators) not in (1, len(prompt)):
-        raise SettingError(f"{len(generators)} generators for {len(prompt)} rows cannot be: give one, or one a row.")
-    if sampling.greedy:
-        generators = []
+    generators = generators_of(generator, len(prompt), sampling)
     reader = _reader(model)(model, _History(prompts, context))
     return _stream(model, reader, count, sampling, generators, list(never), list(ends))
 
@@ -132,7 +128,7 @@ def _stream(
                 closing = torch.tensor(ends, dtype=torch.int64, device=logits.device)
                 written = reader.history.written(logits) if sampling.repetition_penalty != 1 else None
             if generators and step % BLOCK == 0:
-                numbers = _numbers(generators, len(logits), logits.device).unbind()  # BLOCK of (N,)
+                numbers = random_numbers(generators, len(logits), logits.device).unbind()  # BLOCK of (N,)
             drawn = numbers[step % BLOCK] if numbers is not None else None
             token = draw(logits + forbidden, sampling, drawn, written)
             if written is not None:
@@ -148,7 +144,16 @@ def _stream(
         yield shown
 
 
-def _numbers(generators: list[torch.Generator | None], rows: int, device: torch.device) -> Tensor:
+def generators_of(generator: Generators, rows: int, sampling: Sampling) -> list[torch.Generator | None]:
+    """One generator for all rows or one for each; none where nothing is drawn. Raises SettingError for another number
+    of them."""
+    found: list[torch.Generator | None] = [*generator] if isinstance(generator, Sequence) else [generator]
+    if len(found) not in (1, rows):
+        raise SettingError(f"{len(found)} generators for {rows} rows cannot be: give one, or one a row.")
+    return [] if sampling.greedy else found
+
+
+def random_numbers(generators: list[torch.Generator | None], rows: int, device: torch.device) -> Tensor:
     """Random numbers for the next steps, (BLOCK, N)."""
     if len(generators) == 1:
         return uniform(BLOCK * rows, generators[0], device).view(BLOCK, rows)

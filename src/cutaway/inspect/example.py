@@ -9,9 +9,9 @@ from torch import Tensor
 
 from ..errors import ModelError
 from ..models.registry import Preset
-from ..spec import OF_TOKENS, AudioSpec, GraphSpec, PairSpec, SeriesSpec, Spec, TextSpec, Tokens, VideoSpec
+from ..spec import OF_TOKENS, AudioSpec, GraphSpec, PairSpec, SeriesSpec, Spec, Spelled, TextSpec, Tokens, VideoSpec
 
-CAPTION = 8  # tokens of a caption so far
+CAPTION = 8  # tokens of a caption so far, or of a transcript
 NODES = 100  # of a graph whose size nothing tells: a ring, each node with its two neighbours
 Device = torch.device | str
 
@@ -34,7 +34,7 @@ def example_shape(preset: Preset, config: Any) -> tuple[int, ...]:
         return (config.in_features,) if kind == "table" else (steps, config.in_features)
     channels = getattr(config, "in_channels", at[0] if at else None)
     side = getattr(config, "image_size", None)
-    size = (side, side) if side else at[1:]
+    size = getattr(config, "sides", None) or ((side, side) if side else at[1:])
     if channels is None or not size:
         raise ModelError(f"{preset.name} does not say what size its input has: add input=SHAPE, as in input=3x64x64.")
     return (channels, *size)
@@ -69,6 +69,8 @@ def example_inputs(
         return (*draw.tokens(shape[0], config.vocab_size), draw.tokens(shape[0], answers)[0])
     if kind == "image" and Tokens in preset.targets:
         return draw.numbers(shape), draw.tokens(CAPTION, config.target_vocab_size)[0]
+    if kind == "audio" and Spelled in preset.targets:
+        return *draw.masked(kind, shape), draw.tokens(CAPTION, config.target_vocab_size)[0]
     if kind == "series" and getattr(config, "known_future", False):
         return draw.numbers(shape), draw.numbers((config.horizon, config.known_future))
     return draw.graph(shape, getattr(config, "edge_features", 0)) if kind == "graph" else draw.masked(kind, shape)
@@ -83,6 +85,8 @@ def inputs_like(spec: Spec, device: Device = "cpu", generator: torch.Generator |
         return (*draw.tokens(spec.longest, spec.vocab_size), draw.tokens(spec.longest, spec.target.vocab_size)[0])
     if isinstance(spec.target, Tokens):  # of images
         return draw.numbers(spec.shape), draw.tokens(spec.target.longest, spec.target.vocab_size)[0]
+    if isinstance(spec.target, Spelled):
+        return *draw.masked(spec.kind, spec.shape), draw.tokens(spec.target.longest, spec.target.outputs)[0]
     if isinstance(spec, SeriesSpec) and spec.known_future:
         return draw.numbers(spec.shape), draw.numbers((getattr(spec.target, "steps", 1), spec.known_future))
     if isinstance(spec, GraphSpec):

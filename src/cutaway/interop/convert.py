@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -15,8 +16,10 @@ from ..files import exists, read_json, reject_address, reject_irregular, reject_
 from ..models.origin import origin_of
 from ..models.registry import preset
 from ..models.saving import CONFIG, load_model, save_model
-from ..spec import Classes, PairSpec, Value
+from ..spec import Classes, ImageSpec, PairSpec, Tokens, Value
+from .diffusers import is_diffusers, read_diffusers, write_diffusers
 from .hub import here
+from .huggingface.adapters import merge_adapter
 from .huggingface.folders import read_folder, write_folder
 from .huggingface.reading import is_folder
 from .huggingface.vocabulary import Vocabulary, of_folder, of_pairs, of_tokenizer
@@ -24,6 +27,7 @@ from .torchvision import likely_preset, read_checkpoint, read_state_dict, write_
 from .word_vectors import Vectors
 
 PREPROCESSING = "preprocessing.json"
+FOLDERS = ("cutaway", "huggingface", "diffusers")  # formats that are folders
 PROBLEMS: Mapping[type, str] = {Classes: "single_label_classification", Value: "regression"}  # transformers' names
 
 
@@ -36,42 +40,65 @@ class Conversion:
     notes: tuple[str, ...] = ()
 
 
-def convert(source: Path, target: Path, to: str, name: str | None = None, overwrite: bool = False) -> Conversion:
-    """Read `source` (a model's or run's folder, a Hugging Face folder, hub:ORG/NAME, or torchvision's file) and write
-    `target` in the format `to`.
+def convert(
+    source: Path,
+    target: Path,
+    to: str,
+    name: str | None = None,
+    overwrite: bool = False,
+    adapter: Path | None = None,
+) -> Conversion:
+    """Read `source` (a model's or run's folder, a Hugging Face folder, hub:ORG/NAME, diffusers' folder, or
+    torchvision's file) and write `target` in the format `to`.
 
-    `name` is the preset, which torchvision's files do not say. Raises FileError where `target` exists (with `overwrite`
+    `name` is the preset, which torchvision's files do not say. What an `adapter` of PEFT has learned is added to the
+    weights of a Hugging Face folder that becomes one of ours. Raises FileError where `target` exists (with `overwrite`
     a file may, a folder never), or `source` is not what it should be, and ModelError where the other format has no such
     network.
     """
-    if target.is_dir() or (target.exists() and to in ("cutaway", "huggingface")):
+    if target.is_dir() or (target.exists() and to in FOLDERS):
         raise FileError(f"{target} exists and is not written over. Give another name, or move it away.")
     reject_overwriting(target, [source], overwrite)
     source = here(source)
     reject_absent(source)
+    if adapter is not None and (to != "cutaway" or not source.is_dir()):
+        raise FileError(
+            f"--adapter {adapter} is for a Hugging Face folder that is converted --to cutaway. Convert that first; the "
+            "folder that comes of it has every other form."
+        )
     if to == "word2vec":
         return _to_word2vec(source, target)
     if to == "cutaway":
-        return _to_cutaway(source, target, name)
+        return _to_cutaway(source, target, name, adapter)
     if not source.is_dir():
         raise FileError(f"{source} is a file already, not one of Cutaway's folders, which is what becomes one.")
     if to == "huggingface":
         return _to_huggingface(source, target, name)
+    if to == "diffusers":
+        return _to_diffusers(source, target, name)
     model, written, notes = _from_folder(source, name)
     return Conversion(written, write_checkpoint(model, target), notes)
 
 
-def _to_cutaway(source: Path, target: Path, name: str | None) -> Conversion:
-    """Make a model's folder of a Hugging Face folder, its tokenizer beside it, or of torchvision's file."""
+def _to_cutaway(source: Path, target: Path, name: str | None, adapter: Path | None = None) -> Conversion:
+    """Make a model's folder of a Hugging Face folder, its tokenizer beside it, of diffusers', or torchvision's file."""
+    if is_diffusers(source):
+        theirs = read_diffusers(source, name)
+        save_model(theirs.model, target, theirs.preset)
+        return Conversion(theirs.preset.name, theirs.key_map, theirs.notes)
     if source.is_dir():
         if _is_ours(source):
             raise FileError(f"{source} is one of Cutaway's folders already. To copy it, copy the folder.")
         found = read_folder(source, name)
+        notes = found.notes
+        if adapter is not None:
+            changed = merge_adapter(found.model, found.preset.name, adapter)
+            notes = (*notes, f"What {adapter} has learned is added to the weights of {changed} layers.")
         vocabulary = of_folder(source)
         save_model(found.model, target, found.preset)
         for file, text in vocabulary.files.items() if vocabulary else ():
             write_text(target / file, text)
-        return Conversion(found.preset.name, found.key_map, found.notes)
+        return Conversion(found.preset.name, found.key_map, notes)
     if name is None:
         likely = likely_preset(read_state_dict(source))
         said = f"; its tensors are {likely}'s: add --model {likely}." if likely else ": add --model NAME."
@@ -101,19 +128,32 @@ def _to_huggingface(source: Path, target: Path, name: str | None) -> Conversion:
     return Conversion(written, write_folder(model, written, target, vocabulary, labels, problem), (*said, *notes))
 
 
+def _to_diffusers(source: Path, target: Path, name: str | None) -> Conversion:
+    """Make a folder that diffusers reads of a run's or model's folder."""
+    if is_diffusers(source):
+        raise FileError(f"{source} is a folder of diffusers already. To copy it, copy the folder.")
+    model, written, notes = _from_folder(source, name)
+    file, sides = _model_folder(source) / PREPROCESSING, None
+    if file.is_file() and isinstance(spec := preprocessing_from_json(read_json(file)).spec, ImageSpec):
+        sides = (spec.height, spec.width)
+    return Conversion(written, write_diffusers(model, target, sides), notes)
+
+
 def _vocabulary(preprocessing: Preprocessing, model: nn.Module) -> tuple[Vocabulary | None, tuple[str, ...]]:
     """The tokenizer of a run as Hugging Face has it, and what is to be said where it has no form there."""
     spec, longest = preprocessing.spec, getattr(model.config, "context_length", None)
     found: Vocabulary | None
-    if isinstance(spec, PairSpec):
-        tokenizer = preprocessing.source_tokenizer  # type: ignore[attr-defined]  # that of both sides
-        found = of_pairs(tokenizer, spec, longest)
+    if isinstance(spec.target, Tokens):
+        known: Any = preprocessing
+        # Of pairs that of both sides.
+        tokenizer = known.source_tokenizer if isinstance(spec, PairSpec) else known.target_tokenizer
+        found = of_pairs(tokenizer, spec.target, longest)
     else:
         tokenizer = getattr(preprocessing, "tokenizer", None)
         found = of_tokenizer(tokenizer, spec, longest) if tokenizer is not None else None
     if tokenizer is None or (found and found.files):
         return found, ()
-    where = " of pairs" if isinstance(spec, PairSpec) else ""
+    where = "" if not isinstance(spec.target, Tokens) else " of pairs" if isinstance(spec, PairSpec) else " of captions"
     said = f"No tokenizer.json is written: a tokenizer of {tokenizer.kind}{where} has no form there."
     return found, (f"{said} Token ids are those of {PREPROCESSING}.",)
 
@@ -133,9 +173,9 @@ def _to_word2vec(source: Path, target: Path) -> Conversion:
 
 
 def open_model(source: Path, name: str | None) -> tuple[nn.Module, str, tuple[str, ...]]:
-    """The model of the preset `name`, in eval mode, from a run's or model's folder, a Hugging Face folder, which needs
-    no name, or torchvision's file; its preset, and what a person should know of it. Raises FileError where `source` is
-    not that."""
+    """The model of the preset `name`, in eval mode, from a run's or model's folder, a Hugging Face or diffusers folder,
+    which needs no name, or torchvision's file; its preset, and what a person should know of it. Raises FileError where
+    `source` is not that."""
     reject_absent(source)
     if name is not None:
         preset(name)  # a name that does not exist is rejected as such, whatever the file is
@@ -155,11 +195,14 @@ def reject_absent(source: Path) -> None:
 
 
 def _from_folder(source: Path, name: str | None) -> tuple[nn.Module, str, tuple[str, ...]]:
-    """The model in a model's, a run's or a Hugging Face folder, its preset, which must be `name` where one is given,
-    and what a person should know of it."""
+    """The model in a model's, a run's, a Hugging Face or a diffusers folder, its preset, which must be `name` where one
+    is given, and what a person should know of it."""
     if is_folder(source):
         found = read_folder(source, name)
         return found.model, found.preset.name, found.notes
+    if is_diffusers(source):
+        loaded = read_diffusers(source, name)
+        return loaded.model, loaded.preset.name, loaded.notes
     folder = _model_folder(source)
     model, description = load_model(folder)
     written: str = description["preset"]

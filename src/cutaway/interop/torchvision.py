@@ -289,11 +289,12 @@ def _way_out(file: StateDict, name: str) -> str:
     return "It was written by another model, or not by torchvision, or is not whole."
 
 
-def likely_preset(file: StateDict) -> str | None:
-    """The preset that the file's tensors fit, names and shapes; None if there is none."""
+def likely_preset(file: StateDict, network: type[nn.Module] | None = None) -> str | None:
+    """The preset that the file's tensors fit, names and shapes, of those of one `network` or of all; None if there is
+    none."""
     for name in torchvision_names():
         found = preset(name)
-        if not _matched(file, found, _config_of(file, found))[1]:
+        if network in (None, found.network) and not _matched(file, found, _config_of(file, found))[1]:
             return name
     return None
 

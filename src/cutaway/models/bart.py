@@ -16,7 +16,8 @@ Shapes, from source ids (N, T) and the target so far (N, S), which begins with i
     each block of the decoder                (N, S, dim)
     times the embedding, plus c              (N, S, vocab_size)
 
-One matrix E looks up the source, the target, and is the output layer.
+One matrix E looks up the source, the target, and is the output layer, unless tie_weights=false gives that a matrix W_U
+of its own.
 
 Texts have at most `context_length` tokens on either side. Padding stands after what is real and changes nothing. A
 decoded token is read alone: `begin` keeps the source's keys and values, `step` those of the target so far.
@@ -34,7 +35,7 @@ from ..errors import ModelError, require
 from ..nn.attention import MultiHeadAttention
 from ..nn.cache import Cache, LayerCache
 from ..nn.masks import real_places, visible
-from ..nn.transformer import MLP, Tied
+from ..nn.transformer import MLP, Unembedding
 from ..spec import PairSpec
 from .card import Card, Divergence, Published
 from .encoder_decoder import EncoderDecoder, placed, reject_apart
@@ -55,6 +56,7 @@ class Config(Checked):
     decoder_layers: int | None = positive(None)  # of the decoder; none for as many
     heads: int = positive(12)  # of attention, each on dim / heads numbers
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
+    tie_weights: bool = True  # the output matrix W_U is the embedding; else it has one of its own
     dropout: float = fraction(0.1)  # of the embedding and what each layer adds
     attention_dropout: float = fraction(0.1)  # of the attention weights
     activation_dropout: float = fraction(0.1)  # of the hidden units
@@ -109,18 +111,24 @@ class Block(nn.Module):
         return y
 
 
-class Output(Tied):
-    """The embedding as output layer, and a constant c that is added: x Eᵀ + c."""
+class Output(nn.Module):
+    """The output layer and a constant c that is added: x W_Uᵀ + c."""
 
     constant: Tensor
 
-    def __init__(self, embedding: nn.Embedding) -> None:
-        super().__init__(embedding)
+    def __init__(self, embedding: nn.Embedding, tied: bool) -> None:
+        super().__init__()
+        self.words = Unembedding(embedding, tied=tied)  # W_U
         self.register_buffer("constant", torch.zeros(1, embedding.num_embeddings))  # c
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, dim) to (…, vocabulary)."""
+        logits: Tensor = self.words(x) + self.constant[0]
+        return logits
 
     def last(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What the last matrix is multiplied with, that matrix and what is added."""
-        return x, self.weight, self.constant[0]
+        return x, self.words.weight, self.constant[0]
 
 
 class Bart(EncoderDecoder):
@@ -139,7 +147,7 @@ class Bart(EncoderDecoder):
         self.decoder_norm = nn.LayerNorm(dim)  # at the bottom
         layers = config.decoder_layers or config.layers
         self.decoder = nn.ModuleList(Block(config, cross_attends=True) for _ in range(layers))
-        self.head = Output(self.embedding)
+        self.head = Output(self.embedding, config.tie_weights)
         self._initialize()
 
     @torch.no_grad()

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from ..errors import ModelError, require
 from ..nn.attention import MultiHeadAttention
 from ..nn.masks import real_places, visible
-from ..nn.transformer import ACTIVATIONS, MLP, Tied
+from ..nn.transformer import ACTIVATIONS, MLP, Unembedding
 from ..spec import Classes, Masked, Tags, TextSpec, Value
 from .card import Card, Divergence, Published
 from .contract import Network
@@ -71,6 +71,7 @@ class Config(Checked):
     drops_tags_as_backbone: bool = False  # whether it is dropout, not head_dropout, that stands before the tags
     drops_attention: bool = True  # whether dropout falls on what attention adds
     drops_mlp: bool = True  # whether dropout falls on what the MLP adds
+    tie_weights: bool = True  # the output matrix W_U is the embedding; else it has one of its own
     head: str = one_of("masked", HEADS)  # masked, the token there; classes, one answer for a text; tags, one a token
     num_classes: int = positive(2)  # values of an answer of classes and tags
 
@@ -117,7 +118,7 @@ class MaskedHead(nn.Module):
         self.dense = nn.Linear(config.dim, width)  # W
         self.activation = ACTIVATIONS[config.activation]
         self.norm = nn.LayerNorm(width, eps=config.eps)
-        self.words = Tied(embedding, bias=True)  # E and c
+        self.words = Unembedding(embedding, tied=config.tie_weights, bias=True)  # W_U, E unless it is untied, and c
 
     def forward(self, z: Tensor) -> Tensor:
         """(…, dim) to (…, vocabulary)."""

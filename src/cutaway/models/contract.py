@@ -61,6 +61,10 @@ class Network(nn.Module):
     decayed: ClassVar[tuple[str, ...]] = ("*",)  # patterns of what weight decay is for, of two dimensions or more
     auxiliary_weight: ClassVar[float] = 0.0  # of the loss of each auxiliary head, which answers in training
 
+    # What weights are asked for: the child that is another network but for its head, with that network's Config as its
+    # `config`, and the class of that network, whose weights it takes too.
+    built_on: ClassVar[tuple[str, type[Network]] | None] = None
+
     # What data is asked for, unless a person asks otherwise.
     special_tokens: ClassVar[bool] = False  # a text stands between two tokens, [CLS] and [SEP]
     joint_vocab: ClassVar[bool] = False  # one vocabulary for source and target
@@ -151,6 +155,17 @@ class DrawsImages(Protocol):
     def draw(self, noise: Tensor, **process: Any) -> Tensor:
         """Images (N, C, H, W), from −1 to 1, of `noise` of that shape; `process` says how, where it goes step by
         step."""
+
+
+@runtime_checkable
+class Encodes(Protocol):
+    """A network that holds an image as a code of few numbers, each with a normal distribution."""
+
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and ln of the variance of the codes of images (N, C, H, W), (N, d) each."""
+
+    def decode(self, z: Tensor) -> Tensor:
+        """The images (N, C, H, W), from −1 to 1 as a rule, of codes (N, d)."""
 
 
 @runtime_checkable

@@ -1,11 +1,11 @@
-"""DDPM's U-Net: a network that tells the noise in an image, and so makes images out of noise.
+"""DDPM's U-Net: a network that predicts the noise in an image, and so makes images out of noise.
 
 J. Ho, A. Jain, P. Abbeel, Denoising diffusion probabilistic models, 2020. <https://arxiv.org/abs/2006.11239>
 Classes, and their dropout for guidance: J. Ho, T. Salimans, Classifier-free diffusion guidance, 2022,
 <https://arxiv.org/abs/2207.12598>.
 
     x_t = √ᾱ_t x_0 + √(1 − ᾱ_t) ε,   ε ~ N(0, I)            noise is added up to timestep t, at random
-    L   = E ‖ε − ε_θ(x_t, t)‖²                              equation 14: tell it again
+    L   = E ‖ε − ε_θ(x_t, t)‖²                              equation 14: predict it
 
     e    = W₂ SiLU(W₁ [sin(t ω), cos(t ω)]) + class         the timestep and the class, as one vector
     R(h) = s(h) + conv(SiLU(GN(conv(SiLU(GN(h))) + W SiLU(e))))       a residual block; s is 1×1 where channels change
@@ -218,7 +218,7 @@ class DDPM(Network):
             channels = width
         self.norm = nn.GroupNorm(config.groups, channels, eps=1e-6)
         self.head = nn.Conv2d(channels, config.in_channels, 3, padding=1)
-        nn.init.zeros_(self.head.weight)  # at first no noise is told
+        nn.init.zeros_(self.head.weight)  # at first no noise is predicted
         nn.init.zeros_(self.head.bias)  # type: ignore[arg-type]  # it has one
         # Of each timestep √ᾱ_t and √(1 − ᾱ_t): no weights, and not kept in files.
         self.register_buffer("image_scale", config.signal.sqrt(), persistent=False)
@@ -277,7 +277,7 @@ class DDPM(Network):
     ) -> Tensor:
         """Images (N, C, H, W) out of `noise` of that shape, in so many of the timesteps: by DDIM, or with `eta` 1 by
         ancestral sampling, for which `more` draws noise. `guidance` is the scale of classifier-free guidance towards
-        the `classes` (N,). `watch` is told timestep, x_t and x̂_0 along the way."""
+        the `classes` (N,). `watch` is given timestep, x_t and x̂_0 along the way."""
 
         def predict(x: Tensor, t: Tensor, classes: Tensor | None = None) -> Tensor:
             return cast(Tensor, self(x, t, None, classes))
@@ -351,21 +351,21 @@ CARD = Card(
         ),
         Divergence(
             "initialization",
-            paper="in the authors' code uniform with variance 1 / mean of inputs and outputs, and 0 for the last "
-            "convolution, the second of each block, and what leaves attention",
-            here="those zeros, and PyTorch's own for the rest",
+            paper="not said",
+            here="PyTorch's own, but zeros for the last convolution, the second of each block, and what leaves "
+            "attention: at first no noise is predicted, and no block adds anything",
             common="PyTorch's own, without zeros (diffusers)",
         ),
         Divergence(
             "variance of a step backwards",
             paper="β_t or β̃_t, which do about as well",
             here="β̃_t",
-            common="β̃_t (diffusers' fixed_small); β_t in the authors' code for CIFAR-10",
+            common="either (diffusers' fixed_small and fixed_large)",
         ),
         Divergence(
             "sampling",
             paper="1 000 steps, each with noise",
-            here="50 steps without noise (DDIM) unless asked; --steps 1000 --eta 1 is the paper's",
+            here="50 steps with noise, unless asked: --steps 1000 is the paper's, --eta 0 draws none (DDIM)",
             common="either",
         ),
         Divergence(

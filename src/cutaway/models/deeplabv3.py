@@ -89,9 +89,9 @@ class Mean(nn.Sequential):
     def forward(self, x: Tensor) -> Tensor:
         """The same at every place, (N, dim, h, w)."""
         mean, conv, norm, relu = self
-        assert isinstance(norm, nn.BatchNorm2d)
         y: Tensor = conv(mean(x))  # (N, dim, 1, 1)
-        if norm.training and len(x) == 1:  # one image alone has no variance: the running one stands in
+        # One image alone has no variance: the running one stands in.
+        if isinstance(norm, nn.BatchNorm2d) and norm.training and len(x) == 1:
             y = F.batch_norm(y, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
         else:
             y = norm(y)
@@ -122,6 +122,7 @@ class DeepLabV3(Network):
     takes = (ImageSpec,)
     targets = (Mask,)
     auxiliary_weight = 0.5  # torchvision's; the paper has no auxiliary head
+    built_on = ("backbone", resnet.ResNet)
 
     def __init__(self, config: Config) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..errors import ModelError
 from ..nn.cache import Cache
 from ..nn.masks import real_places, visible
-from ..spec import PairSpec, Spec, Tokens
+from ..spec import PairSpec, Spec, Target, Tokens
 from .contract import Network
 
 
@@ -27,7 +27,7 @@ class EncoderDecoder(Network):
     """
 
     takes: ClassVar[tuple[type[Spec], ...]] = (PairSpec,)
-    targets = (Tokens,)
+    targets: ClassVar[tuple[type[Target], ...]] = (Tokens,)
     joint_vocab = True  # data is read with one vocabulary for both sides, unless it is told otherwise
     decoder: nn.ModuleList
     head: nn.Module

@@ -94,6 +94,7 @@ class FCN(Network):
     takes = (ImageSpec,)
     targets = (Mask,)
     auxiliary_weight = 0.5  # torchvision's; the paper has no auxiliary head
+    built_on = ("backbone", resnet.ResNet)
 
     def __init__(self, config: Config) -> None:
         super().__init__()

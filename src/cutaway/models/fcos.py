@@ -39,12 +39,11 @@ from torch import Tensor, nn
 from ..errors import require
 from ..nn.boxes import locations
 from ..spec import Boxes, ImageSpec
+from . import resnet
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, at_least, one_of, positive
 from .images import reject_small
-from .resnet import BLOCKS, conv
-from .resnet import Config as ResNetConfig
 
 PRIOR = 0.01  # the probability of each class at first (Lin 2017, focal loss, section 4.1)
 
@@ -71,6 +70,11 @@ class Config(Checked):
         require(self.dim % self.groups == 0, "dim", self.dim, f"a multiple of groups={self.groups}")
         allowed = f"at most {len(self.layers)}, the number of stages"
         require(self.first_stage <= len(self.layers), "first_stage", self.first_stage, allowed)
+
+    @property
+    def body(self) -> resnet.Config:
+        """The ResNet."""
+        return resnet.Config(layers=self.layers, block=self.block, width=self.width, in_channels=self.in_channels)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -114,35 +118,31 @@ def freeze_norms(module: nn.Module) -> None:
 class Body(nn.Module):
     """The ResNet without its head: the maps of each stage from `first_stage` on."""
 
-    def __init__(self, config: Config) -> None:
+    conv1: nn.Conv2d
+    bn1: nn.Module
+    maxpool: nn.Module
+
+    def __init__(self, config: resnet.Config, norm: str, first_stage: int) -> None:
         super().__init__()
-        self.config = config
-        self.conv1 = conv(config.in_channels, config.width, 7, stride=2)
-        self.bn1 = nn.BatchNorm2d(config.width)
-        blocks, own = BLOCKS[config.block], ResNetConfig(block=config.block)
-        channels, self.channels = config.width, []
-        for stage, count in enumerate(config.layers):
-            width = config.width * 2**stage
-            layer = []
-            for i in range(count):
-                layer.append(blocks(channels, width, 2 if stage > 0 and i == 0 else 1, own))
-                channels = width * blocks.expansion
-            self.add_module(f"layer{stage + 1}", nn.Sequential(*layer))
-            self.channels.append(channels)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        if config.norm == "frozen":
+        self.config, self.first_stage = config, first_stage
+        resnet.add_stages(self, config)
+        resnet.initialize(self)
+        if norm == "frozen":
             freeze_norms(self)
+
+    @property
+    def channels(self) -> list[int]:
+        """Those of each map that it gives."""
+        expansion, stages = resnet.BLOCKS[self.config.block].expansion, len(self.config.layers)
+        return [self.config.width * 2**stage * expansion for stage in range(self.first_stage - 1, stages)]
 
     def forward(self, x: Tensor) -> list[Tensor]:
         """(N, C, H, W) to maps (N, C_i, H/s_i, W/s_i), the largest first."""
-        x = F.relu(self.bn1(self.conv1(x)), inplace=True)  # (N, w, H/2, W/2)
-        x = F.max_pool2d(x, 3, stride=2, padding=1)  # (N, w, H/4, W/4)
+        x = self.maxpool(F.relu(self.bn1(self.conv1(x)), inplace=True))  # (N, w, H/4, W/4)
         maps = []
         for stage in range(1, len(self.config.layers) + 1):
             x = getattr(self, f"layer{stage}")(x)
-            if stage >= self.config.first_stage:
+            if stage >= self.first_stage:
                 maps.append(x)
         return maps
 
@@ -187,12 +187,13 @@ class FCOS(Network):
 
     takes = (ImageSpec,)
     targets = (Boxes,)
+    built_on = ("body", resnet.ResNet)
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.body = Body(config)
-        self.pyramid = FeaturePyramid(self.body.channels[config.first_stage - 1 :], config)
+        self.body = Body(config.body, config.norm, config.first_stage)
+        self.pyramid = FeaturePyramid(self.body.channels, config)
         self.class_tower = tower(config)
         self.head = nn.Conv2d(config.dim, config.num_classes, 3, padding=1)  # the class logits
         self.box_tower = tower(config)
@@ -313,25 +314,26 @@ CARD = Card(
             "distances",
             paper="exp(s_i · x) with a learned factor for each level, in pixels (section 3.2)",
             here="ReLU, in strides, no factor",
-            common="as here (torchvision); ReLU with a factor (the authors' code since)",
+            common="as here (torchvision); as the paper, or, in the authors' improved settings (fcos_imprv), ReLU with "
+            "a factor, in strides",
         ),
         Divergence(
             "centerness",
             paper="beside the class logits (figure 2); the score is the product of both probabilities",
             here="beside the distances; the score is the root of the product",
-            common="as here (torchvision, the authors' code since)",
+            common="as here (torchvision, the authors' improved settings); the root in all of the authors' code",
         ),
         Divergence(
             "which locations learn a box",
             paper="all within it whose distances suit their level (section 3.2)",
             here="of those the ones at most 1.5 strides from its middle, by the farther axis",
-            common="as here (torchvision)",
+            common="as here (torchvision, the authors' improved settings)",
         ),
         Divergence(
             "box loss",
             paper="IoU loss (equation 2)",
             here="1 − GIoU",
-            common="as here (torchvision, the authors' code since)",
+            common="as here (torchvision); in the authors' improved settings 1 − GIoU too, weighed by the centerness",
         ),
         Divergence(
             "normalization of the ResNet",

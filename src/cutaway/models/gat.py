@@ -15,7 +15,8 @@ Shapes: x (V, F) and edge_index (2, E); layer 1: 8 heads of 8, (V, 64), ELU; lay
 the nodes `rows` (n, classes). All heads are one product with a sparse matrix (K·V, K·V) of K blocks. Dropout falls on
 the input of each layer, on W h where it is summed up, and on α. With `graph_level`, examples are whole graphs side by
 side in one batch: the heads of every layer are concatenated, the nodes of each graph are pooled, and a linear head
-gives (n, classes).
+gives (n, classes). With a `decoder`, layer 2 gives embeddings (V, heads · hidden), and the decoder the logits of links
+between the pairs `rows` (n, 2), (n, 1).
 
 The parts have the names and shapes of PyTorch Geometric's GATConv, whose weights load as they are.
 """
@@ -40,11 +41,12 @@ from ..nn.graphs import (
     neighbours,
     product,
 )
+from ..nn.links import DECODERS, decoder
 from ..spec import GraphSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, at_least, fraction, one_of, positive
-from .graphs import LEARNED, chosen, fitted, pooled, reject_features
+from .graphs import LINKED, chosen, decoded, fitted, pooled, reject_features, reject_two_answers
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,11 @@ class Config(Checked):
     negative_slope: float = at_least(0, 0.2)  # of LeakyReLU below 0
     graph_level: bool = False  # predicts for whole graphs, not for nodes
     pooling: str = one_of("mean", READS)  # of the nodes of a graph: mean, max or sum
+    decoder: str = one_of("none", DECODERS)  # of links, where pairs of nodes are asked for: dot or bilinear
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        reject_two_answers(self.graph_level, self.decoder)
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
@@ -123,7 +130,7 @@ class GAT(Network):
     """Nodes (V, F) and edges (2, E) to logits: of nodes (n, classes), or of graphs (n, classes)."""
 
     takes = (GraphSpec,)
-    targets = LEARNED
+    targets = LINKED
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -136,19 +143,27 @@ class GAT(Network):
             self.layers.append(GATConv(width, config.hidden_dim, config.heads, True, config))
             width = between
         if config.graph_level:
-            self.head = NodeLinear(between, config.num_classes, dropout=config.dropout)
+            self.head: nn.Module = NodeLinear(between, config.num_classes, dropout=config.dropout)
         else:
-            self.layers.append(GATConv(width, config.num_classes, config.out_heads, False, config))
+            links = config.decoder != "none"
+            last = between if links else config.num_classes
+            self.layers.append(GATConv(width, last, config.out_heads, False, config))
+            if links:
+                self.head = decoder(config.decoder, last)
 
     def features(
         self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
     ) -> Tensor:
-        """What the last layer sees: of the nodes `rows`, or of each graph, pooled, (n, heads · hidden)."""
+        """What the last layer sees: of the nodes `rows`, or of each graph, pooled, (n, heads · hidden);
+        or what the decoder sees: the embeddings of both ends of pairs (n, 2), (n, 2, hidden)."""
         h = self._hidden(x, edge_index)
-        return pooled(h, batch, self.config.pooling) if self.config.graph_level else chosen(h, rows)
+        if self.config.graph_level:
+            return pooled(h, batch, self.config.pooling)
+        return chosen(h if self.config.decoder == "none" else self.layers[-1](h, edge_index), rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
-        """Logits of the nodes `rows` (all without them), or of each graph that `batch` (V,) names.
+        """Logits of the nodes `rows` (all without them), or of each graph that `batch` (V,) names; with a decoder
+        those of pairs of nodes (n, 2), (n, 1), and the embeddings of nodes.
 
         Raises ModelError where nodes or edges are not what the network takes.
         """
@@ -156,7 +171,8 @@ class GAT(Network):
         if self.config.graph_level:
             logits: Tensor = self.head(pooled(h, batch, self.config.pooling))
             return logits
-        return chosen(self.layers[-1](h, edge_index), rows)
+        h = self.layers[-1](h, edge_index)
+        return chosen(h, rows) if self.config.decoder == "none" else decoded(h, rows, self.head)
 
     def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """(V, heads · hidden): all layers, but for nodes the last one, which is their head."""

@@ -13,7 +13,8 @@ are listed.
 Shapes: x (V, F) and edge_index (2, E); layer 1 (V, hidden), ReLU; layer 2 (V, classes), logits of the nodes `rows`
 (n, classes). Dropout falls on the input of each layer. With `graph_level`, examples are whole graphs side by side in
 one batch: every layer has `hidden` values and a ReLU, the nodes of each graph are pooled, (n, hidden), and a linear
-head gives (n, classes).
+head gives (n, classes). With a `decoder`, layer 2 gives embeddings (V, hidden), and the decoder the logits of links
+between the pairs `rows` (n, 2), (n, 1).
 
 The parts have the names of PyTorch Geometric's GCNConv, whose weights load as they are.
 """
@@ -27,11 +28,12 @@ import torch
 from torch import Tensor, nn
 
 from ..nn.graphs import READS, MessagePassing, NodeLinear, neighbours, product
+from ..nn.links import DECODERS, decoder
 from ..spec import GraphSpec
 from .card import Card, Divergence, Published
 from .contract import Network
 from .fields import Checked, fraction, one_of, positive
-from .graphs import LEARNED, chosen, fitted, pooled, reject_features
+from .graphs import LINKED, chosen, decoded, fitted, pooled, reject_features, reject_two_answers
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,11 @@ class Config(Checked):
     bias: bool = False  # one for each value of a layer, added after the sum
     graph_level: bool = False  # predicts for whole graphs, not for nodes
     pooling: str = one_of("mean", READS)  # of the nodes of a graph: mean, max or sum
+    decoder: str = one_of("none", DECODERS)  # of links, where pairs of nodes are asked for: dot or bilinear
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        reject_two_answers(self.graph_level, self.decoder)
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
@@ -56,10 +63,10 @@ class Config(Checked):
 class GCNConv(MessagePassing):
     """Â X W + b: (V, in) to (V, out)."""
 
-    def __init__(self, in_features: int, out_features: int, config: Config) -> None:
+    def __init__(self, in_features: int, out_features: int, bias: bool, dropout: float) -> None:
         super().__init__()
-        self.lin = NodeLinear(in_features, out_features, bias=False, dropout=config.dropout)
-        self.bias = nn.Parameter(torch.zeros(out_features)) if config.bias else None
+        self.lin = NodeLinear(in_features, out_features, bias=False, dropout=dropout)
+        self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Transformed first, then summed over the edges: fewer values travel."""
@@ -74,27 +81,34 @@ class GCN(Network):
     """Nodes (V, F) and edges (2, E) to logits: of nodes (n, classes), or of graphs (n, classes)."""
 
     takes = (GraphSpec,)
-    targets = LEARNED
+    targets = LINKED
     decayed = ("layers.0.lin.weight",)  # the paper's L2 is on the first layer alone
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        last = config.hidden_dim if config.graph_level else config.num_classes
+        links = config.decoder != "none"
+        last = config.hidden_dim if config.graph_level or links else config.num_classes
         widths = (config.in_features, *[config.hidden_dim] * (config.layers - 1), last)
-        self.layers = nn.ModuleList(GCNConv(i, o, config) for i, o in pairwise(widths))
+        self.layers = nn.ModuleList(GCNConv(i, o, config.bias, config.dropout) for i, o in pairwise(widths))
         if config.graph_level:
-            self.head = NodeLinear(config.hidden_dim, config.num_classes, dropout=config.dropout)
+            self.head: nn.Module = NodeLinear(config.hidden_dim, config.num_classes, dropout=config.dropout)
+        elif links:
+            self.head = decoder(config.decoder, config.hidden_dim)
 
     def features(
         self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
     ) -> Tensor:
-        """What the last layer sees: of the nodes `rows`, (n, hidden), or of each graph, pooled, (n, hidden)."""
+        """What the last layer sees: of the nodes `rows`, (n, hidden), or of each graph, pooled, (n, hidden);
+        or what the decoder sees: the embeddings of both ends of pairs (n, 2), (n, 2, hidden)."""
         h = self._hidden(x, edge_index)
-        return pooled(h, batch, self.config.pooling) if self.config.graph_level else chosen(h, rows)
+        if self.config.graph_level:
+            return pooled(h, batch, self.config.pooling)
+        return chosen(h if self.config.decoder == "none" else self.layers[-1](h, edge_index), rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
-        """Logits of the nodes `rows` (all without them), or of each graph that `batch` (V,) names.
+        """Logits of the nodes `rows` (all without them), or of each graph that `batch` (V,) names; with a decoder
+        those of pairs of nodes (n, 2), (n, 1), and the embeddings of nodes.
 
         Raises ModelError where nodes or edges are not what the network takes.
         """
@@ -102,7 +116,8 @@ class GCN(Network):
         if self.config.graph_level:
             logits: Tensor = self.head(pooled(h, batch, self.config.pooling))
             return logits
-        return chosen(self.layers[-1](h, edge_index), rows)
+        h = self.layers[-1](h, edge_index)
+        return chosen(h, rows) if self.config.decoder == "none" else decoded(h, rows, self.head)
 
     def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """(V, hidden): all layers, but for nodes the last one, which is their head."""

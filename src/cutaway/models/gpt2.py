@@ -12,8 +12,8 @@ Shapes, from token ids (N, T):
     each block                               (N, T, dim)
     normalized, times the embedding          (N, T, vocab_size)
 
-The output layer is the embedding. For classes the head is a linear layer without a bias on the last token, which has
-seen all the others.
+The output layer is the embedding, or with tie_weights=false a matrix W_U of its own. For classes the head is a linear
+layer without a bias on the last token, which has seen all the others.
 
 Padding, before or after what is real, changes nothing: no token looks at it, and positions are counted over the real
 ones, as transformers' `generate` counts them. `extend` (`decoders.py`) reads on from a cache, one token or many at a
@@ -30,7 +30,7 @@ from ..errors import require
 from ..nn.attention import MultiHeadAttention
 from ..nn.cache import Cache, LayerCache
 from ..nn.masks import real_places
-from ..nn.transformer import MLP, Tied
+from ..nn.transformer import MLP, Unembedding
 from ..spec import TextSpec
 from .card import Card, Divergence, Published
 from .decoders import HEADS, STD, Decoder, fitted, initialize, last_real
@@ -50,6 +50,7 @@ class Config(Checked):
     dropout: float = fraction(0.1)  # of what each layer adds
     embedding_dropout: float | None = fraction(None)  # of embedding plus positions; none for dropout
     attention_dropout: float | None = fraction(None)  # of the attention weights; none for dropout
+    tie_weights: bool = True  # the output matrix W_U is the embedding; else it has one of its own
     head: str = one_of("next", HEADS)  # next, logits of the token after each; classes, one answer for a text
     num_classes: int = positive(2)  # values of an answer, where the head gives one
 
@@ -108,8 +109,11 @@ class GPT2(Decoder):
         self.dropout = nn.Dropout(embedding_dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(dim)
-        tied = config.head == "next"
-        self.head = Tied(self.embedding) if tied else nn.Linear(dim, config.num_classes, bias=False)
+        self.head: nn.Module
+        if config.head == "next":
+            self.head = Unembedding(self.embedding, tied=config.tie_weights)  # W_U
+        else:
+            self.head = nn.Linear(dim, config.num_classes, bias=False)
         initialize(self, config.layers)
         nn.init.normal_(self.positions.weight, std=STD / 2)
 

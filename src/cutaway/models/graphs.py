@@ -6,28 +6,39 @@ import dataclasses
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..errors import ModelError
+from ..errors import ModelError, require
 from ..nn.graphs import Pattern, read_out
-from ..spec import Classes, GraphSpec, Value
+from ..spec import Classes, GraphSpec, Links, Value
 from .fields import Checked
 
 Config = TypeVar("Config", bound=Checked)
 LEARNED = (Classes, Value)  # targets of a node or a graph
+LINKED = (*LEARNED, Links)  # and of a pair of nodes
 
 
 def fitted(name: str, preset: Config, spec: GraphSpec) -> Config:
-    """The preset's config with the features and outputs of `spec`, for its nodes or its graphs. Raises ModelError where
-    the target is neither a class nor a number."""
-    if not isinstance(spec.target, LEARNED):
+    """The preset's config with the features and outputs of `spec`, for its nodes, its graphs or, where it has a
+    decoder, its links. Raises ModelError for another target."""
+    decodes, links = hasattr(preset, "decoder"), isinstance(spec.target, Links)
+    if not isinstance(spec.target, LINKED if decodes else LEARNED):
         raise ModelError(
-            f"{name} learns a class or a number for each node or graph, and {spec.target.column} is neither."
+            f"{name} learns a class or a number for each node or graph{', or links' if decodes else ''}, and "
+            f"{spec.target.column} is {'none of them' if decodes else 'neither'}."
         )
     fits: Any = {"in_features": spec.features, "num_classes": spec.target.outputs, "graph_level": spec.graph_level}
+    if decodes:
+        asked = getattr(preset, "decoder")  # noqa: B009  # a Checked has no such field, some have
+        fits["decoder"] = ("dot" if asked == "none" else asked) if links else "none"
     if hasattr(preset, "edge_features"):
         fits["edge_features"] = spec.edge_features
     return dataclasses.replace(preset, **fits)  # type: ignore[type-var]  # a Config is a dataclass
+
+
+def reject_two_answers(graph_level: bool, decoder: str) -> None:
+    """Raise ModelError for a network that would answer for whole graphs and for links."""
+    require(decoder == "none" or not graph_level, "decoder", decoder, "none with graph_level=true")
 
 
 def reject_features(name: str, x: Tensor, in_features: int) -> None:
@@ -55,10 +66,22 @@ def described(name: str, edge_attr: Tensor | None, edges: Pattern, edge_features
 
 
 def chosen(h: Tensor, rows: Tensor | None) -> Tensor:
-    """What stands at the nodes `rows` (n,), of which there may be none; at all nodes without them."""
+    """What stands at the nodes `rows` (n,), of which there may be none, or at both ends of pairs (n, 2), (n, 2, F); at
+    all nodes without them."""
     if rows is None:
         return h
-    return h.index_select(0, rows if len(rows) else rows.long())  # torch.tensor([]) has no whole numbers
+    rows = rows if len(rows) else rows.long()  # torch.tensor([]) has no whole numbers
+    return h.index_select(0, rows.flatten()).view(*rows.shape, *h.shape[1:])
+
+
+def decoded(z: Tensor, rows: Tensor | None, decoder: nn.Module) -> Tensor:
+    """Logits (n, 1) of pairs of nodes (n, 2), from embeddings z (V, d); the embeddings themselves of nodes (n,), and of
+    all nodes without rows."""
+    ends = chosen(z, rows)
+    if rows is None or rows.ndim != 2:
+        return ends
+    logits: Tensor = decoder(ends)
+    return logits
 
 
 def pooled(h: Tensor, batch: Tensor | None, pooling: str) -> Tensor:

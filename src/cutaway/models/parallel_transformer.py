@@ -41,7 +41,7 @@ from ..nn.attention import MultiHeadAttention
 from ..nn.cache import Cache, LayerCache
 from ..nn.masks import real_places
 from ..nn.position import Rotation, rotation
-from ..nn.transformer import MLP, Tied
+from ..nn.transformer import MLP, Unembedding
 from ..spec import TextSpec
 from .card import Card, Divergence, Published
 from .decoders import HEADS, Decoder, fitted, initialize, last_real
@@ -64,6 +64,7 @@ class Config(Checked):
     dropout: float = fraction(0.0)  # of the embedding, the attention weights and what each layer adds; PaLM has none
     order: str = one_of("parallel", ORDERS)  # how a block adds attention and MLP: parallel, pre, post
     strengths: tuple[float, float] = (1.0, 1.0)  # α₁ and α₂, of what attention and MLP add
+    tie_weights: bool = True  # the output matrix W_U is the embedding; else it has one of its own
     head: str = one_of("next", HEADS)  # next, logits of the token after each; classes, one answer for a text
     num_classes: int = positive(2)  # values of an answer, where the head gives one
 
@@ -147,8 +148,11 @@ class ParallelTransformer(Decoder):
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         # A block whose normalization stands after the sum has normalized already.
         self.norm = nn.Identity() if config.order == "post" else nn.LayerNorm(dim)
-        tied = config.head == "next"
-        self.head = Tied(self.embedding) if tied else nn.Linear(dim, config.num_classes, bias=False)
+        self.head: nn.Module
+        if config.head == "next":
+            self.head = Unembedding(self.embedding, tied=config.tie_weights)  # W_U
+        else:
+            self.head = nn.Linear(dim, config.num_classes, bias=False)
         initialize(self, config.layers)
 
     def hidden(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
@@ -220,7 +224,7 @@ CARD = Card(
             "output layer",
             paper="PaLM: the embedding, whose standard deviation is 1, and logits divided by √dim; GPT-J: its own, "
             "with a bias",
-            here="the embedding, whose standard deviation is 0.02",
+            here="the embedding, whose standard deviation is 0.02; tie_weights=false gives it a matrix of its own",
         ),
         Divergence(
             "initialization",

@@ -37,9 +37,11 @@ from ..nn.transformer import MLP
 from ..spec import Classes, Horizon, SeriesSpec, Value
 from .card import Card, Divergence, Published
 from .contract import Network, SeriesPatches
-from .fields import Checked, at_least, fraction, positive
+from .fields import Checked, at_least, fraction, one_of, positive
 
 EPS = 1e-5  # added to the variance of a window
+PADDINGS = ("end", "none")
+ORDERS = ("post", "pre")
 PATCH = 16  # steps of a patch by the paper, which has windows of hundreds
 
 
@@ -57,6 +59,8 @@ class Config(Checked):
     layers: int = positive(3)  # blocks
     heads: int = positive(16)  # of attention, each on dim / heads numbers
     ffn_dim: int = positive(256)  # feed-forward dimension
+    padding_patch: str = one_of("end", PADDINGS)  # end: the last value S times more; none: first steps may be left out
+    order: str = one_of("post", ORDERS)  # of the normalization: post, after each sum; pre, before each sub-layer
     dropout: float = fraction(0.2)  # after positions, of either residual branch and within the feed-forward layer
 
     def __post_init__(self) -> None:
@@ -90,7 +94,12 @@ class Config(Checked):
     @property
     def tokens(self) -> int:
         """Patches of a window, the one that is padded among them."""
-        return (self.steps - self.patch) // self.apart + 2
+        return (self.steps - self.patch) // self.apart + 1 + (self.padding_patch == "end")
+
+    @property
+    def first(self) -> int:
+        """The first step that is read."""
+        return 0 if self.padding_patch == "end" else (self.steps - self.patch) % self.apart
 
     @classmethod
     def for_spec(cls, preset: Config, spec: SeriesSpec) -> Config:
@@ -107,11 +116,12 @@ class Config(Checked):
 
 
 class Block(nn.Module):
-    """Self-attention and a feed-forward layer, each with batch normalization after the sum: each of the dim numbers
-    over all tokens of all examples."""
+    """Self-attention and a feed-forward layer, each with batch normalization, after the sum or before the layer: each
+    of the dim numbers over all tokens of all examples."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
+        self.order = config.order
         self.attention = MultiHeadAttention(config.dim, config.heads)
         self.norm1 = nn.BatchNorm1d(config.dim)
         self.mlp = MLP(config.dim, config.ffn_dim, "gelu", config.dropout)
@@ -120,11 +130,15 @@ class Block(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """(N · C, tokens, dim) to (N · C, tokens, dim)."""
-        z = z + self.dropout(self.attention(z))
-        z = self.norm1(z.flatten(0, 1)).view_as(z)  # (N · C · tokens, dim) between
-        z = z + self.dropout(self.mlp(z))
-        y: Tensor = self.norm2(z.flatten(0, 1)).view_as(z)
-        return y
+        if self.order == "pre":
+            z = z + self.dropout(self.attention(self._normalized(self.norm1, z)))  # (N · C, tokens, dim)
+            return z + self.dropout(self.mlp(self._normalized(self.norm2, z)))  # type: ignore[no-any-return]
+        z = self._normalized(self.norm1, z + self.dropout(self.attention(z)))  # (N · C, tokens, dim)
+        return self._normalized(self.norm2, z + self.dropout(self.mlp(z)))
+
+    def _normalized(self, norm: nn.Module, z: Tensor) -> Tensor:
+        normalized: Tensor = norm(z.flatten(0, 1))  # (N · C · tokens, dim)
+        return normalized.view_as(z)
 
 
 class PatchTST(Network):
@@ -170,7 +184,9 @@ class PatchTST(Network):
 
     def _tokens(self, windows: Tensor) -> Tensor:
         config = self.config
-        windows = F.pad(windows, (0, config.apart), mode="replicate")  # (N, C, T + S)
+        windows = windows[..., config.first :]
+        if config.padding_patch == "end":
+            windows = F.pad(windows, (0, config.apart), mode="replicate")  # (N, C, T + S)
         z = self.patches(windows.unfold(2, config.patch, config.apart))  # (N, C, tokens, dim)
         z = self.dropout(z + self.positions).flatten(0, 1)  # (N · C, tokens, dim)
         for block in self.blocks:
@@ -181,7 +197,7 @@ class PatchTST(Network):
     def series_patches(self) -> SeriesPatches:
         """The steps of each patch; those after the last step repeat it."""
         config = self.config
-        starts = (k * config.apart for k in range(config.tokens))
+        starts = (config.first + k * config.apart for k in range(config.tokens))
         return SeriesPatches(config.columns, [(s, min(s + config.patch, config.steps) - 1) for s in starts])
 
     def position_tables(self, places: int) -> dict[str, Tensor]:
@@ -257,13 +273,14 @@ CARD = Card(
         Divergence(
             "where the normalization stands",
             paper="not said; the authors' code: after each sum",
-            here="after each sum",
+            here="after each sum; order=pre sets it before each sub-layer",
             common="before each sub-layer (transformers' default)",
         ),
         Divergence(
             "end of a window",
             paper="the last value S times more, so that the last steps are in two patches",
-            here="as in the paper; steps after the last whole patch are left out",
+            here="as in the paper; steps after the last whole patch are left out. "
+            "padding_patch=none is the common form",
             common="nothing is added; steps before the first whole patch are left out (transformers)",
         ),
         Divergence(

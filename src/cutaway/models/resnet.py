@@ -198,14 +198,14 @@ class Backbone(nn.Module):
 
     def __init__(self, config: Config, dilated: int) -> None:
         super().__init__()
-        self.stages = len(config.layers)
+        self.config = config
         self.channels = add_stages(self, config, dilated)  # of the last map; the one before it has half as many
         initialize(self)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What the last stage but one gives of images (N, C, H, W), and what the last does, (N, channels, h, w)."""
         x = before = self.maxpool(F.relu(self.bn1(self.conv1(x)), inplace=True))
-        for stage in range(self.stages):
+        for stage in range(len(self.config.layers)):
             before, x = x, getattr(self, f"layer{stage + 1}")(x)
         return before, x
 

@@ -8,12 +8,13 @@ byte changed anywhere, or the end cut off, and the file is rejected before a ten
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,20 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
             "program wrote it. Take it from where it came."
         ) from error
     return tensors, meta
+
+
+@contextlib.contextmanager
+def opened_weights(file: Path) -> Iterator[Any]:
+    """A safetensors file that another program wrote. Raises FileError where it is not whole."""
+    try:
+        with safe_open(file, framework="pt") as opened:
+            yield opened
+    except (SafetensorError, OSError, ValueError) as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(
+            f"{file} is no whole safetensors file: it was cut short or changed ({error}). Take it from a copy."
+        ) from error
 
 
 def reject_pickle(path: str | os.PathLike[str]) -> None:

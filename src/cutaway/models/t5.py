@@ -21,6 +21,8 @@ Shapes, from source ids (N, T) and the target so far (N, S), which begins with i
 A distance is key − query. It falls in one of 32 buckets: in the encoder 16 for either direction, 8 of them for one
 distance each and 8 that grow with the logarithm up to 128; in the decoder all are for keys before the query.
 
+With tie_weights=false the output layer is a matrix W_U of its own, and nothing is scaled by d^−½.
+
 There is no limit of length. Padding stands after what is real and changes nothing. A decoded token is read alone:
 `begin` keeps the source's keys and values, `step` those of the target so far.
 """
@@ -40,7 +42,7 @@ from ..nn.attention import MultiHeadAttention
 from ..nn.cache import Cache, LayerCache
 from ..nn.masks import causal_mask, combined, real_places, visible
 from ..nn.position import RelativeBias
-from ..nn.transformer import MLP, Tied
+from ..nn.transformer import MLP, Unembedding
 from ..spec import PairSpec
 from .card import Card, Divergence, Published
 from .encoder_decoder import EncoderDecoder, placed, reject_apart
@@ -62,6 +64,7 @@ class Config(Checked):
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
     num_buckets: int = at_least(4, 32)  # of distances
     max_distance: int = 128  # distance from which on all fall in the last bucket
+    tie_weights: bool = True  # the output matrix W_U is the embedding; else it has one of its own
     dropout: float = fraction(0.1)  # of embedding, attention weights, hidden units, what a layer adds, either end
 
     def __post_init__(self) -> None:
@@ -132,7 +135,7 @@ class T5(EncoderDecoder):
         layers = config.decoder_layers or config.layers
         self.decoder = nn.ModuleList(Block(config, cross_attends=True) for _ in range(layers))
         self.decoder_norm = nn.RMSNorm(dim, eps=EPS)
-        self.head = Tied(self.embedding)
+        self.head = Unembedding(self.embedding, tied=config.tie_weights)  # W_U
         self._initialize()
 
     @torch.no_grad()
@@ -181,7 +184,7 @@ class T5(EncoderDecoder):
             own, cross_kv = (cache.layers[i], cache.cross_layers[i]) if cache is not None else (None, None)
             y = block(y, bias, own, read, mask, cross_kv)  # (N, S, dim)
         said: Tensor = self.dropout(self.decoder_norm(y))  # (N, S, dim)
-        return said * float(self.config.dim**-0.5)
+        return said * float(self.config.dim**-0.5) if self.config.tie_weights else said
 
     def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
         """What the head sees at each place of the target, (N, S, dim)."""
@@ -253,8 +256,10 @@ CARD = Card(
         Divergence(
             "v1.1",
             paper="ReLU, and one matrix for embedding and output, scaled by d^−½",
-            here="as in the paper",
-            common="also v1.1: gated GELU, an output layer of its own, no scaling; not this network",
+            here="as in the paper; tie_weights=false gives the output a matrix of its own, without scaling, which "
+            "begins at standard deviation d^−½",
+            common="also v1.1: gated GELU, which is not here; its output matrix begins at standard deviation 1, and is "
+            "not scaled (transformers)",
         ),
         Divergence(
             "optimizer",

@@ -16,7 +16,8 @@ Shapes, from source ids (N, T) and the target so far (N, S), which begins with i
     times the embedding                      (N, S, vocab_size)
 
 One matrix E looks up the source, the target, and is the output layer, as both sides have one vocabulary. Where they
-have two, the source has a matrix of its own, and the target's is still the output layer.
+have two, the source has a matrix of its own, and the target's is still the output layer; tie_weights=false gives that a
+matrix W_U of its own.
 
 Sinusoids have no limit of length. Padding, before or after what is real, changes nothing. A decoded token is read
 alone: `begin` keeps the source's keys and values, `step` those of the target so far.
@@ -36,7 +37,7 @@ from ..nn.attention import MultiHeadAttention
 from ..nn.cache import Cache, LayerCache
 from ..nn.masks import places_among_real, real_places, visible
 from ..nn.position import sinusoids
-from ..nn.transformer import MLP, Tied
+from ..nn.transformer import MLP, Unembedding
 from ..spec import PairSpec
 from .card import Card, Divergence, Published
 from .encoder_decoder import EncoderDecoder, placed
@@ -58,6 +59,7 @@ class Config(Checked):
     heads: int = positive(8)  # of attention, each on dim / heads numbers
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
     dropout: float = fraction(0.1)  # of what each sub-layer adds, and of embedding plus positions
+    tie_weights: bool = True  # the output matrix W_U is the embedding; else it has one of its own
     order: str = one_of("post", ORDERS)  # of the normalization: post, after each sum; pre, before each sub-layer
 
     def __post_init__(self) -> None:
@@ -133,7 +135,7 @@ class Transformer(EncoderDecoder):
         self.decoder = nn.ModuleList(Block(config, cross_attends=True) for _ in range(layers))
         last = nn.LayerNorm if config.order == "pre" else nn.Identity
         self.encoder_norm, self.decoder_norm = last(dim), last(dim)
-        self.head = Tied(self._words)
+        self.head = Unembedding(self._words, tied=config.tie_weights)  # W_U
         self._initialize()
 
     @torch.no_grad()

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from ..errors import ModelError, require
 from ..nn.attention import MultiHeadAttention
 from ..nn.cache import Cache, LayerCache
-from ..nn.transformer import MLP, Tied
+from ..nn.transformer import MLP, Unembedding
 from ..spec import ImageSpec, Tokens
 from .card import Card, Divergence, Published
 from .contract import TokenGrid
@@ -56,6 +56,8 @@ class Config(Checked):
     heads: int = positive(12)  # of attention, each on dim / heads numbers
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
     dropout: float = fraction(0.1)  # in the decoder: of the embedding plus positions and of what each layer adds
+    tie_weights: bool = True  # the output matrix W_U is the embedding; else it has one of its own
+    eps: float = EPS  # of the encoder's normalizations: 1e-12 in transformers' ViT
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     target_vocab_size: int = positive(50_257)  # token ids of the caption are below this
     context_length: int = positive(1024)  # tokens of a caption that positions are learned for
@@ -63,6 +65,7 @@ class Config(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
+        require(self.eps > 0, "eps", self.eps, "above 0")
 
     @property
     def least_size(self) -> int:
@@ -99,9 +102,9 @@ class EncoderBlock(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         dim = config.dim
-        self.norm1 = nn.LayerNorm(dim, eps=EPS)
+        self.norm1 = nn.LayerNorm(dim, eps=config.eps)
         self.attention = MultiHeadAttention(dim, config.heads)
-        self.norm2 = nn.LayerNorm(dim, eps=EPS)
+        self.norm2 = nn.LayerNorm(dim, eps=config.eps)
         self.mlp = MLP(dim, config.ffn_dim or 4 * dim, "gelu")
 
     def forward(self, z: Tensor) -> Tensor:
@@ -157,13 +160,13 @@ class ViTGPT2(EncoderDecoder):
         self.class_token = nn.Parameter(torch.zeros(1, 1, dim))
         self.patch_positions = nn.Parameter(torch.empty(1, 1 + config.grid**2, dim))  # E_pos
         self.encoder = nn.ModuleList(EncoderBlock(config) for _ in range(config.layers))
-        self.encoder_norm = nn.LayerNorm(dim, eps=EPS)
+        self.encoder_norm = nn.LayerNorm(dim, eps=config.eps)
         self.embedding = nn.Embedding(config.target_vocab_size, dim)  # E
         self.positions = nn.Embedding(config.context_length, dim)  # P
         self.dropout = nn.Dropout(config.dropout)
         self.decoder = nn.ModuleList(DecoderBlock(config) for _ in range(config.decoder_layers or config.layers))
         self.norm = nn.LayerNorm(dim)
-        self.head = Tied(self.embedding)
+        self.head = Unembedding(self.embedding, tied=config.tie_weights)  # W_U
         self._initialize()
 
     @torch.no_grad()
@@ -278,7 +281,7 @@ CARD = Card(
         Divergence(
             "epsilon of the encoder's normalizations",
             paper="1e-6 in ViT's code",
-            here="1e-6",
+            here="1e-6; eps sets it",
             common="1e-12 (transformers)",
         ),
         Divergence(

@@ -170,6 +170,21 @@ def recording(model: nn.Module) -> Iterator[dict[str, list[Used]]]:
             layer.seen = before[name]
 
 
+class KeysUnbiased(nn.Linear):
+    """A linear layer of which so many outputs, keys among them from `before` on, have no bias: it would add the same
+    number to all scores of a query, and a softmax does not see that."""
+
+    def __init__(self, inputs: int, before: int, keys: int, after: int) -> None:
+        super().__init__(inputs, before + keys + after)
+        self.before, self.keys = before, keys
+        self.bias = nn.Parameter(torch.zeros(before + after))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, inputs) to (…, outputs)."""
+        before, after = self.bias[: self.before], self.bias[self.before :]
+        return F.linear(x, self.weight, torch.cat([before, before.new_zeros(self.keys), after]))
+
+
 class MultiHeadAttention(Attention):
     """Attention in `heads` parts: (N, T, dim) to (N, T, dim), over itself, or over a `source` (N, S, source).
 
@@ -191,12 +206,13 @@ class MultiHeadAttention(Attention):
         key_dim: int | None = None,
         value_dim: int | None = None,
         bias: bool = True,
+        key_bias: bool = True,
         scale: float | None = None,
         dropout: float = 0.0,
         rotates: bool = False,
     ) -> None:
         """`scale` stands for 1 / √d_k; `dropout` is that of the weights; `rotates` turns queries and keys by their
-        positions (rotary), among the tokens themselves."""
+        positions (rotary), among the tokens themselves. Without `key_bias` keys alone have no bias."""
         super().__init__()
         if key_dim is None:
             require(heads >= 1 and dim % heads == 0, "heads", heads, f"at least 1 and a divisor of dim={dim}")
@@ -216,12 +232,13 @@ class MultiHeadAttention(Attention):
         self.scale = 1 / math.sqrt(self.key_dim) if scale is None else scale
         self.dropout, self.rotates = dropout, rotates
         sizes = [heads * self.key_dim, self.kv_heads * self.key_dim, self.kv_heads * self.value_dim]
+        unbiased = bias and not key_bias
         if source is None:
-            self.qkv = nn.Linear(dim, sum(sizes), bias=bias)
+            self.qkv = KeysUnbiased(dim, *sizes) if unbiased else nn.Linear(dim, sum(sizes), bias=bias)
             parts = list(torch.split(self.qkv.weight.detach(), sizes))
         else:
             self.q = nn.Linear(dim, sizes[0], bias=bias)
-            self.kv = nn.Linear(source, sum(sizes[1:]), bias=bias)
+            self.kv = KeysUnbiased(source, 0, *sizes[1:]) if unbiased else nn.Linear(source, sum(sizes[1:]), bias=bias)
             parts = [self.q.weight, *torch.split(self.kv.weight.detach(), sizes[1:])]
         self.out = nn.Linear(heads * self.value_dim, dim, bias=bias)
         # Each is drawn as the matrix that it is, not as a third of a taller one with smaller numbers.

@@ -102,7 +102,7 @@ def ddim_step(
 
 
 def unwatched(t: int, xt: Tensor, start: Tensor) -> None:
-    """What `sample` tells of each step, where nobody listens."""
+    """What `sample` gives away at each step, where nobody looks."""
 
 
 def times_of(total: int, steps: int) -> list[int]:
@@ -126,7 +126,7 @@ def sample(
     """Images (N, …) out of `noise` x_T (N, …), at the timesteps `times`, which fall; `signal` (T,) is ᾱ.
 
     With `eta` 0 by DDIM, with 1 by ancestral sampling; `draw` gives noise like a tensor. `clip` keeps each x̂_0 where
-    images are, in −1 … 1. `watch` is told t, x_t and x̂_0 of each step. Gradients are the caller's: `torch.no_grad()`.
+    images are, in −1 … 1. `watch` is given t, x_t and x̂_0 of each step. Gradients are the caller's: `torch.no_grad()`.
     """
     x = noise
     for t, s in zip(times, [*times[1:], -1]):

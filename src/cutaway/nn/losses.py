@@ -84,6 +84,32 @@ def binary_cross_entropy(
     return losses
 
 
+def distillation(outputs: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """T² KL( softmax(v / T) ‖ softmax(z / T) ), from logits z (N, K) and those of the teacher v (N, K), to (N,).
+
+    G. Hinton, O. Vinyals, J. Dean, Distilling the knowledge in a neural network, 2015, section 2
+    <https://arxiv.org/abs/1503.02531>. Its gradient in z is T (softmax(z / T) − softmax(v / T)): for a large T that of
+    ½ Σ_k (z_k − v_k)² / K with logits centred, each row's mean 0 (section 2.1).
+    """
+    log_q, log_p = (outputs / temperature).log_softmax(1), (teacher / temperature).log_softmax(1)
+    return temperature**2 * F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(1)
+
+
+def nt_xent(one: Tensor, other: Tensor, temperature: float) -> Tensor:
+    """Normalized temperature-scaled cross-entropy of two views of each example, (N, D) each, to (N,): the mean of
+
+        ℓ(i, j) = −log( exp(s_ij / τ) / Σ_{k ≠ i} exp(s_ik / τ) ),   s the cosine similarity of two of the 2N views,
+
+    from either view i of an example to its other one j. T. Chen, S. Kornblith, M. Norouzi, G. Hinton, A simple
+    framework for contrastive learning of visual representations, 2020, equation 1 <https://arxiv.org/abs/2002.05709>.
+    """
+    n = len(one)
+    z = F.normalize(torch.cat([one, other]), dim=1)  # (2N, D)
+    similarity = (z @ z.T / temperature).fill_diagonal_(-torch.inf)  # (2N, 2N): none is compared with itself
+    partner = torch.arange(2 * n, device=z.device).roll(n)  # (2N,)
+    return F.cross_entropy(similarity, partner, reduction="none").view(2, n).mean(0)
+
+
 def focal(outputs: Tensor, target: Tensor, *, alpha: float = 0.25, gamma: float = 2.0) -> Tensor:
     """−α_t (1 − p_t)^γ log p_t of each logit, p_t = σ(z) where the target is 1 and 1 − σ(z) where it is 0; α_t is α or
     1 − α likewise. Of any shape, target 0 or 1; one value for each. γ = 2 and α = ¼ are the paper's: T.-Y. Lin et al.,

@@ -1,4 +1,4 @@
-"""What the blocks of every Transformer here are made of, beside attention: an MLP on each token, the tied output layer.
+"""What the blocks of every Transformer here are made of, beside attention: an MLP on each token, the output layer.
 
 The blocks themselves stand in the files of the models (`models/gpt2.py`, …), where each is read whole.
 """
@@ -42,21 +42,26 @@ class MLP(nn.Module):
         return y
 
 
-class Tied(nn.Module):
-    """The output layer that is the embedding itself, logits = x Eᵀ (+ b): O. Press, L. Wolf, 2017,
-    <https://arxiv.org/abs/1608.05859>. The weight belongs to the embedding, and is saved there alone."""
+class Unembedding(nn.Module):
+    """The output layer of words, logits = x W_Uᵀ (+ b). Tied, W_U is the embedding itself (O. Press, L. Wolf, 2017,
+    <https://arxiv.org/abs/1608.05859>): it belongs to the embedding, and is saved there alone. Else it is a matrix of
+    its own, `unembedding`, of the same shape. `weight` is W_U either way."""
 
     embedding: nn.Embedding
 
-    def __init__(self, embedding: nn.Embedding, *, bias: bool = False) -> None:
+    def __init__(self, embedding: nn.Embedding, *, tied: bool = True, bias: bool = False) -> None:
         super().__init__()
         object.__setattr__(self, "embedding", embedding)  # known, and no child: it has a name of its own already
-        self.bias = nn.Parameter(embedding.weight.new_zeros(embedding.num_embeddings)) if bias else None
+        table = embedding.weight
+        self.unembedding = None if tied else nn.Parameter(torch.empty_like(table))
+        if self.unembedding is not None:
+            nn.init.normal_(self.unembedding, std=embedding.embedding_dim**-0.5)  # logits of the variance of x
+        self.bias = nn.Parameter(table.new_zeros(embedding.num_embeddings)) if bias else None
 
     @property
     def weight(self) -> Tensor:
-        """The embedding's, (vocabulary, dim)."""
-        return self.embedding.weight
+        """W_U, (vocabulary, dim)."""
+        return self.embedding.weight if self.unembedding is None else self.unembedding
 
     def last(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """What the matrix is multiplied with, that matrix and what is added."""
@@ -67,7 +72,7 @@ class Tied(nn.Module):
         x, weight, bias = self.last(x)
         few = 1 < x.numel() // x.shape[-1] <= FEW
         if few and len(weight) >= MANY and x.device.type == "cpu" and not torch.is_grad_enabled():
-            # E xᵀ and then turned: for few tokens and many words the CPU's product is faster that way about.
+            # W_U xᵀ and then turned: for few tokens and many words the CPU's product is faster that way about.
             y = torch.mm(weight, x.reshape(-1, x.shape[-1]).t()).t().contiguous()  # (tokens, vocabulary)
             y = y.view(*x.shape[:-1], -1)
             return y if bias is None else y + bias

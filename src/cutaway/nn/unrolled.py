@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules import module as everywhere
 
-from .attention import MultiHeadAttention
+from .attention import KeysUnbiased, MultiHeadAttention
 from .cache import LayerCache
 from .position import Rotation, rotary, rotation
 from .transformer import MLP, is_block
@@ -106,7 +106,8 @@ def _attention(attention: MultiHeadAttention) -> Callable[..., Tensor]:
     through the module."""
     cross_attends, heads, kv_heads = attention.cross_attends, attention.heads, attention.kv_heads
     d_k, d_v = attention.key_dim, attention.value_dim
-    project, out = _linear(attention.q if cross_attends else attention.qkv), _linear(attention.out)
+    first = attention.q if cross_attends else attention.qkv
+    project, out = FUNCTIONS[type(first)](first), _linear(attention.out)
     alike, shared = heads == kv_heads and d_k == d_v, heads != kv_heads
     sizes = [heads * d_k, kv_heads * d_k, kv_heads * d_v]
 
@@ -146,6 +147,7 @@ FUNCTIONS: dict[type[nn.Module], Callable[[Any], Callable[..., Tensor]]] = {
     MultiHeadAttention: _attention,
     MLP: _mlp,
     nn.Linear: _linear,
+    KeysUnbiased: lambda layer: layer.forward,
     nn.LayerNorm: _layer_norm,
     nn.RMSNorm: _rms_norm,
     nn.Dropout: _dropout,

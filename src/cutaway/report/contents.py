@@ -8,14 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 from ..draw.description import Drawing, Page, View, table
-from ..draw.words import count, duration, metric, moment, plural, written
+from ..draw.words import count, duration, moment, plural, written
 from ..models.recognition import with_settings
+from ..terms import metric
 from ..views.run.boxes import per_class as boxes_by_class
 from ..views.run.classes import confusion, per_class
 from ..views.run.documents import Documents
 from ..views.run.drawn import drawn, unlikely
 from ..views.run.examples import samples, translations
 from ..views.run.forecast import forecast_views
+from ..views.run.links import links
 from ..views.run.making import curves, data, network, repeat
 from ..views.run.masks import masks
 from ..views.run.outcome import figure, metrics_rows, noun, result, trust, worst
@@ -49,6 +51,8 @@ def describe(documents: Documents) -> Page:
         views.append(masks(evaluation["masks"], evaluation["split"]))
     if evaluation and evaluation.get("boxes"):
         views.append(boxes_by_class(evaluation["boxes"], evaluation["split"]))
+    if evaluation and evaluation.get("links"):
+        views.append(links(evaluation["links"], evaluation["split"]))
     if evaluation and evaluation.get("forecast"):
         views += forecast_views(evaluation["forecast"])
     if evaluation and evaluation.get("values"):

@@ -21,8 +21,9 @@ LEARNS = {
     "sequence-to-sequence": ("Tokens",),
     "object detection": ("Boxes",),
     "image captioning": ("Tokens",),
-    "speech recognition": ("Transcript",),
+    "speech recognition": ("Transcript", "Spelled"),
 }
+ALSO = {"cora": ("Links",), "karate": ("Links",)}  # one graph each, whose links can be learned as well
 TOY = {
     "model": "mlp", "model.hidden_dims": "8,8", "model.activation": "tanh", "model.dropout": "0", "lr": "0.01",
     "batch_size": "64",

@@ -16,7 +16,7 @@ from ..nn.activations import ACTIVATIONS
 from ..settings import as_text
 from ..training.settings import TrainSettings
 from ..views import VIEWS, module_of
-from .beginnings import LEARNS, beginning, small
+from .beginnings import ALSO, LEARNS, beginning, small
 from .live import DRAWN, LIVE
 
 TRAINING = (
@@ -87,7 +87,7 @@ def described(name: str, kind: str, title: str, task: str, here: bool = True, to
     """Data to choose: what it is, what can be learned from it, and what one begins with."""
     return {
         "name": name, "kind": kind, "title": title, "task": task, "here": here, "toy": toy,
-        "learns": list(LEARNS.get(task, ())), "begins": beginning(name, kind, task),
+        "learns": [*LEARNS.get(task, ()), *ALSO.get(name, ())], "begins": beginning(name, kind, task),
     }  # fmt: skip
 
 

@@ -291,7 +291,7 @@ class Live:
         """The same weights in a model of other settings, and everything else as it stands."""
         old, self.ready = self.trainer, dataclasses.replace(ready, settings=self.settings)
         self.trainer = self._trainer(self.ready)
-        self.trainer.state, self.trainer.carried = old.state, old.carried
+        self.trainer.state, self.trainer.objective.carried = old.state, old.objective.carried
         for new, before in zip(self.trainer.optimizers, old.optimizers):
             new.load_state_dict(before.state_dict())
         if self.trainer.average and old.average:
@@ -307,7 +307,8 @@ class Live:
     # --- beginning --------------------------------------------------------------------------------------------
 
     def _trainer(self, ready: Prepared) -> Trainer:
-        return Trainer(ready.model, ready.data, ready.task, ready.settings, ready.place, self.folder, Progress(False))
+        given = (ready.model, ready.data, ready.task, ready.settings, ready.place, self.folder, Progress(False))
+        return Trainer(*given, teacher=ready.teacher)
 
     def _take_up(self) -> None:
         """Begin, or go on where the run that was opened has its checkpoint, with its curves."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..nn import losses
 from ..spec import Classes
 from .confusion import Confusion
-from .metrics import Metric, mean
+from .metrics import Metric, mean, proportion
 
 CELLS = 1 << 22  # outputs whose losses are computed at a time, as what that takes is a multiple of them
 
@@ -23,8 +23,9 @@ class Classification:
     name = "classification"
     watch = "accuracy"
     monitors: tuple[str, ...] = ("accuracy", "balanced_accuracy", "macro_f1", "loss")
-    LOSSES = ("cross_entropy", "perceptron", "map", "half_squared_error", "mse")
-    OPTIONS = ("loss", "label_smoothing", "class_weights")
+    TOP = 5  # classes that are said to be likeliest, of more than so many
+    LOSSES: tuple[str, ...] = ("cross_entropy", "perceptron", "map", "half_squared_error", "mse")
+    OPTIONS: tuple[str, ...] = ("loss", "label_smoothing", "class_weights")
 
     def __init__(
         self,
@@ -76,9 +77,15 @@ class Classification:
         return {"accuracy": (self.decide(outputs) == target).double().mean().item()}
 
     def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
-        """Accuracy and, over classes, balanced accuracy and F1; loss. Intervals: Wilson, resampling, normal."""
+        """Accuracy and, over classes, balanced accuracy and F1; top-5 accuracy of more than five classes; loss.
+        Intervals: Wilson, resampling, Wilson, normal."""
+        top = {}
+        if outputs.shape[1] > self.TOP:
+            among = (outputs.topk(self.TOP, 1).indices == target[:, None]).any(1)  # (N,)
+            top = {"top5_accuracy": proportion(int(among.sum()), len(target))}
         return {
             **self._confusion(outputs, target).metrics(),
+            **top,
             "loss": mean(self.losses(outputs, target).double().cpu().numpy()),
         }
 

@@ -10,6 +10,7 @@ every location says.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..data.sets import IGNORED
+from ..data.folders import NAMED_AT_MOST
+from ..data.images.box_preprocessing import BoxPreprocessing
+from ..data.sets import IGNORED, Split
 from ..nn import boxes as bx
 from ..nn.losses import focal
 from ..spec import Boxes
@@ -148,9 +151,31 @@ class Detection:
         """What whoever finds nothing reaches."""
         return {"name": "nothing found", "value": 0.0}
 
+    def answers(self, outputs: Tensor) -> list[Tensor]:
+        """The boxes that are said of each image, as `said` gives them."""
+        return [self.said(rows) for rows in self.keep(outputs, outputs.new_empty(len(outputs), 0)).cpu()]
+
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
         """What is in each image, in words: 2 × cat, dog. `said` has the boxes."""
         return [{self.target.column: self._words(self.said(rows)[:, CLASS])} for rows in kept]
+
+    def rows(self, kept: Tensor, split: Split, preprocessing: BoxPreprocessing) -> list[dict[str, Any]]:
+        """One row a box, in the pixels of the images as they are, the surest of each image first. Images in which
+        nothing was found are warned of."""
+        rows, without = [], []
+        for i, own in enumerate(kept):
+            said, image = self.said(own), split.image(i)
+            assert image is not None, "a split of images has them"
+            corners = preprocessing.original(said[:, :4], (image.height, image.width)).tolist()
+            for (x1, y1, x2, y2), kind, score in zip(corners, said[:, CLASS].long().tolist(), said[:, SCORE].tolist()):
+                box = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
+                rows.append({"input": split.name(i), "class": self.target.names[kind], "score": score, **box})
+            without += [] if len(said) else [split.name(i)]
+        if without:
+            some = ", ".join(without[:NAMED_AT_MOST]) + (", …" if len(without) > NAMED_AT_MOST else "")
+            images = "1 image" if len(without) == 1 else f"{len(without):,} images"
+            warnings.warn(f"Nothing was found in {images}: {some}.", stacklevel=3)
+        return rows
 
     def said(self, rows: Tensor) -> Tensor:
         """The boxes that are said of an image, of its rows (100, 8): (m, 6), x1, y1, x2, y2 in the network's pixels,

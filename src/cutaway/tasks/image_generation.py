@@ -1,9 +1,9 @@
 """Images out of noise: what is learned is how images are distributed, so that new ones can be drawn.
 
-By telling the noise that was added to an image (J. Ho, A. Jain, P. Abbeel, 2020, equation 14,
+By predicting the noise that was added to an image (J. Ho, A. Jain, P. Abbeel, 2020, equation 14,
 <https://arxiv.org/abs/2006.11239>): outputs and target are noise (N, C, H, W), and
 
-    loss = (1/D) ‖ε − ε_θ(x_t, t)‖²,   D = C · H · W; 1 for who tells nothing
+    loss = (1/D) ‖ε − ε_θ(x_t, t)‖²,   D = C · H · W; 1 where none is predicted
 
 By a bound on the likelihood (D. P. Kingma, M. Welling, 2013, equation 3, <https://arxiv.org/abs/1312.6114>): outputs
 (N, 2) are its terms in nats, and
@@ -28,7 +28,7 @@ RECONSTRUCTION, DIVERGENCE = range(2)  # the terms of the bound
 
 
 class Denoising:
-    """Squared error of the noise that is told, each number of an image alike."""
+    """Squared error of the predicted noise, each number of an image alike."""
 
     NOUN = "noise in images"
     name = "image generation"
@@ -78,18 +78,18 @@ class Denoising:
         return {}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The loss of telling no noise at all: its variance."""
+        """The loss of predicting no noise at all: its variance."""
         del train_target, target
-        return {"name": "no noise told", "value": 1.0}
+        return {"name": "no noise predicted", "value": 1.0}
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
         """The loss of each image."""
         return [{"loss": loss} for loss in kept[:, 0].tolist()]
 
     def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """None: how well the noise is told depends on how much of it there is, and hardly on the image."""
+        """None: how well the noise is predicted depends on how much of it there is, and hardly on the image."""
         del target
-        return [_row("image", "noise told", loss, wrong=False) for loss in kept[:, 0].tolist()]
+        return [_row("image", "predicted noise", loss, wrong=False) for loss in kept[:, 0].tolist()]
 
 
 class LikelihoodBound:

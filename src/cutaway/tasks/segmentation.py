@@ -78,7 +78,10 @@ class Segmentation:
         return kept
 
     def keep_target(self, target: Tensor) -> Tensor:
-        """What evaluation stores of targets: the pixels of each class in each image, (N, K) int64."""
+        """What evaluation stores of targets: the pixels of each class in each image, (N, K) int64; of no targets,
+        (N, 0), these."""
+        if target.ndim < 3:
+            return target
         return torch.stack([torch.bincount(mask[mask != self.target.ignored], minlength=self.size) for mask in target])
 
     def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
@@ -120,6 +123,10 @@ class Segmentation:
         occur[0] = 1.0  # which is said
         value = (pixels[0] / pixels.sum() / occur.sum()).item()
         return {"name": f"everywhere {self.target.names[0]!r}", "value": value}
+
+    def answers(self, outputs: Tensor) -> list[Tensor]:
+        """The mask that is said of each image, (H, W) uint8."""
+        return list(outputs.argmax(1).to(torch.uint8).cpu())
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
         """The fraction of each image that was said to be of each class, and the mean probability of what was said."""

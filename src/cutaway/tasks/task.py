@@ -15,30 +15,35 @@ from ..spec import (
     Horizon,
     Image,
     ImageSpec,
+    Links,
     Mask,
     Masked,
     NextToken,
     Noise,
     Spec,
+    Spelled,
     Tags,
     Target,
     Tokens,
     Transcript,
     Value,
+    Views,
 )
 from .captioning import Captioning
 from .classification import Classification
+from .contrastive import Contrastive
 from .detection import Detection
 from .forecasting import Forecasting
 from .image_generation import Denoising, LikelihoodBound
 from .language import Language
+from .link_prediction import LinkPrediction
 from .masked import MaskedLanguage
 from .metrics import Metric
 from .regression import Regression
 from .segmentation import Segmentation
 from .sequences import SequenceToSequence
 from .tagging import Tagging
-from .transcription import SpeechRecognition
+from .transcription import SpeechRecognition, Spelling
 from .word_vectors import WordVectors
 
 KINDS: dict[type[Target], Any] = {
@@ -54,7 +59,10 @@ KINDS: dict[type[Target], Any] = {
     Image: LikelihoodBound,
     Noise: Denoising,
     Transcript: SpeechRecognition,
+    Spelled: Spelling,
     Boxes: Detection,
+    Views: Contrastive,
+    Links: LinkPrediction,
 }
 
 
@@ -67,7 +75,9 @@ class Task(Protocol):
     A task of sequences has a method `keep(outputs, target)` too: what evaluation keeps of a batch's outputs, which may
     be very many. Its metrics, details, predictions and mistakes are then given what was kept, (n, …), padded with NaN,
     and `quick` gives the loss as well. Where targets are large too, `keep_target(target)` is what is kept of them. One
-    whose metric of record is another than `watch` names it as its `headline`.
+    whose metric of record is another than `watch` names it as its `headline`. One that says of an example more than
+    one row, or less, has `rows(kept, split, preprocessing)`, what `predict` writes in place of `predictions`; and one
+    whose answer can be drawn over an image has `answers(outputs)`, the answer for each, for the preprocessing to draw.
     """
 
     name: str
@@ -106,6 +116,11 @@ class Task(Protocol):
     def mistakes(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """One row an example: actual and predicted in words, confidence, loss and whether it is wrong."""
         ...
+
+
+def learned_of(targets: tuple[type[Target], ...], objective: str) -> tuple[type[Target], ...]:
+    """What is learned of the data: what the model learns (`targets`), unless the objective asks for something else."""
+    return (Views,) if objective == "simclr" else targets
 
 
 def headline_of(task: Task) -> str:

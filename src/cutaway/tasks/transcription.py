@@ -1,10 +1,13 @@
-"""Speech recognition: outputs (N, T', K) are logits of the blank and the characters at each frame, targets (N, S) the
-characters of the transcripts, IGNORED after their end.
+"""Speech recognition, in two ways: by connectionist temporal classification, and spelled token after token.
 
-The loss is −log p(transcript | recording) by connectionist temporal classification (`nn/ctc.py`), for each character
-of the transcripts. What is read out of the outputs (`generation/ctc.py`) is held to the transcripts by jiwer: the word
-error rate counts words that are substituted, deleted and inserted, for each word of the transcripts, and the character
-error rate the same of characters. Both may be above 1, where much is said too much.
+Of the first, outputs (N, T', K) are logits of the blank and the characters at each frame, and targets (N, S) the
+characters of the transcripts, IGNORED after their end; the loss is −log p(transcript | recording) (`nn/ctc.py`), for
+each character of the transcripts. Of the second, outputs (N, S, K) are logits of the token after each place of the
+right transcript so far, targets the characters and the end; the loss is the cross-entropy of the next token.
+
+What is read out of the outputs (`generation/ctc.py`), or decoded (`generation/decoding.py`), is held to the transcripts
+by jiwer: the word error rate counts words that are substituted, deleted and inserted, for each word of the transcripts,
+and the character error rate the same of characters. Both may be above 1, where much is said too much.
 """
 
 from __future__ import annotations
@@ -15,12 +18,13 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from ..data.sets import IGNORED
 from ..nn.ctc import ctc_loss
-from ..spec import Transcript
+from ..spec import Spelled, Transcript
 from .metrics import Metric, bootstrap, mean, proportion
 
 # The columns of what evaluation keeps of an example; the ids that were read are after them, negative after their end.
@@ -36,10 +40,10 @@ class SpeechRecognition:
     name = "speech recognition"
     watch = "word_error"
     monitors: tuple[str, ...] = ("word_error", "character_error", "loss")
-    transcribes = True  # `keep` wants what is read out of the outputs, beside them
+    transcribes = True  # `keep` wants what is read out of the outputs, or decoded, beside them
     loss_name = "ctc"
     LOSSES = ("ctc",)
-    OPTIONS = ()
+    OPTIONS: tuple[str, ...] = ()
 
     def __init__(self, target: Transcript) -> None:
         self.target = target
@@ -49,7 +53,7 @@ class SpeechRecognition:
         return self.losses(outputs, target).sum()
 
     def count(self, target: Tensor) -> float:
-        """The characters of the batch's transcripts."""
+        """The characters of the batch's transcripts; where they are spelled, their ends too."""
         return int((target != IGNORED).sum())
 
     def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
@@ -130,6 +134,41 @@ class SpeechRecognition:
     def _text(self, ids: Sequence[float]) -> str:
         """The characters of these ids, one blank between words; what is negative, or NaN, is padding."""
         return " ".join("".join(self.target.alphabet[int(i) - 1] for i in ids if i > 0).split())
+
+
+class Spelling(SpeechRecognition):
+    """Cross-entropy of the next token; the errors of words and of characters."""
+
+    target: Spelled
+    loss_name = "cross_entropy"
+    LOSSES = ("cross_entropy",)
+    OPTIONS = ("label_smoothing",)
+
+    def __init__(self, target: Spelled, label_smoothing: float = 0.0) -> None:
+        super().__init__(target)
+        self.label_smoothing = label_smoothing
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """The loss summed over all tokens that are not IGNORED, ()."""
+        return self._of_each(outputs, target, self.label_smoothing).sum()
+
+    def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """−log p of each transcript and its end, (N,), in at least 32 bits."""
+        return self._of_each(outputs, target).sum(1)
+
+    def keep(self, outputs: Tensor, target: Tensor, read: Tensor, log_p: Tensor | None = None) -> Tensor:
+        """As of connectionist temporal classification; `log_p` (N,) is that of what was decoded, its end among it."""
+        unknown = _precise(torch.full_like(outputs[:, 0, 0], torch.nan))
+        nll = self.losses(outputs, target) if target.numel() else unknown
+        known = unknown if log_p is None else log_p.to(nll.dtype)
+        return torch.cat([nll[:, None], known[:, None], read.to(nll.dtype)], 1)
+
+    @staticmethod
+    def _of_each(outputs: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:
+        """The loss of each token, (N, S)."""
+        return F.cross_entropy(
+            _precise(outputs).transpose(1, 2), target, ignore_index=IGNORED, reduction="none", label_smoothing=smoothing
+        )  # of (N, K, S)
 
 
 def word_errors(actual: Sequence[str], said: Sequence[str]) -> NDArray[np.int64]:

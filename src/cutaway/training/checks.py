@@ -19,16 +19,23 @@ from ..models.contract import contract_of
 from ..models.memory import reject_too_large
 from ..models.registry import Preset
 from ..settings import as_text, short
-from ..spec import Boxes, Context, Drawn, ImageSpec, Transcript
+from ..spec import Boxes, Context, Drawn, ImageSpec, Transcript, Views
 from ..tasks.task import Task
+from .attacks import Attack
 from .evaluation import carries
 from .layers import NORMS, depths, frozen
+from .objectives.simclr import head_of
 from .optimizers import bytes_to_learn
 from .placement import find_device, free_memory
 from .settings import TrainSettings
 from .tokens import words_of
 
-FOR_OPTIMIZERS = {"momentum": ("momentum", "nesterov", "muon")}
+FOR_OPTIMIZERS = {
+    "momentum": ("momentum", "nesterov", "muon"),
+    "betas": ("adam", "adamw", "muon"),
+    "eps": ("adagrad", "rmsprop", "adadelta", "adam", "adamw", "muon"),
+    "alpha": ("rmsprop",),
+}
 FOR_SCHEDULES = {
     "warmup": ("warmup-cosine", "noam", "wsd"),
     "gamma": ("step",),
@@ -49,6 +56,8 @@ def reject_module(model: object) -> None:
 def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | None) -> None:
     """Raise SettingError for a setting that this data gives no meaning to; `joint_vocab` as it was given."""
     spec = data.spec
+    if settings.objective == "simclr":
+        _reject_for_views(settings, data)
     if settings.sampling == "balanced" and not spec.target.classes:
         raise SettingError(
             f"sampling=balanced is for classes, and {spec.target.column} is "
@@ -85,10 +94,10 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
                 f"{key}={short(as_text(value))} is for pairs of sequences and captions, and this is {spec.kind} data: "
                 "leave it out."
             )
-    if settings.length_penalty != usual.length_penalty and isinstance(spec.target, Transcript):
+    if settings.length_penalty != usual.length_penalty and type(spec.target) is Transcript:
         raise SettingError(
-            f"length_penalty={settings.length_penalty:g} is for pairs of sequences, and transcripts are not written "
-            "token by token: leave it out."
+            f"length_penalty={settings.length_penalty:g} is for what is written token after token, and this model says "
+            "a character or none at every frame: leave it out."
         )
     if joint_vocab and not getattr(spec, "joint_vocab", True):
         raise SettingError(
@@ -97,10 +106,46 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
         )
 
 
+def _reject_for_views(settings: TrainSettings, data: DataSet) -> None:
+    """Raise SettingError for what contrastive pre-training cannot have."""
+    if not isinstance(data.spec.target, Views):
+        raise SettingError(
+            "objective=simclr makes views of images in class folders, or without classes, and this is "
+            f"{data.spec.kind} data that asks for {data.spec.target.column}: leave it out."
+        )
+    if settings.tta:
+        raise SettingError("tta=true averages the answers to an image and to its mirror image, and views have none.")
+    if settings.compile:
+        raise SettingError("compile=true compiles the whole model, and objective=simclr asks its parts: leave it out.")
+    if settings.teacher:
+        raise SettingError(
+            "objective=simclr learns without labels, and a teacher tells classes: leave one of them out."
+        )
+    fewest = min(settings.batch_size or len(data.splits["train"]), len(data.splits["train"]))
+    if fewest < 2:
+        raise SettingError(
+            f"objective=simclr tells an image's views from those of the others in its batch, and batch_size={fewest} "
+            "has no others: give 2 or more, better a few hundred."
+        )
+
+
 def reject_for_task(
     settings: TrainSettings, data_settings: DataSettings, data: DataSet, preset: Preset, model: nn.Module, task: Task
 ) -> None:
-    """Raise SettingError for a setting that this model, learning this task, cannot have; `settings` are as typed."""
+    """Raise SettingError for a setting that this model, learning this task, cannot have; `settings` are as typed.
+    ModelError for a model that cannot learn by the objective."""
+    if settings.objective == "simclr":
+        head_of(model)
+    if settings.snapshots and (settings.objective == "simclr" or settings.lora):
+        raise SettingError(
+            f"snapshots={settings.snapshots} keeps copies of a model as it will be, and objective=simclr and lora add "
+            "to it until training ends: leave snapshots out."
+        )
+    if settings.attack and (settings.teacher or settings.objective != "supervised" or data_settings.mixup):
+        other = "teacher" if settings.teacher else "mixup" if data_settings.mixup else "objective"
+        raise SettingError(f"attack={settings.attack} and {other} are not learned by together: give one of them.")
+    if settings.attack:
+        Attack(model, task, data.preprocessing, settings.attack, settings.attack_eps, settings.attack_steps)
     if settings.compile and carries(model, data.splits["train"]):
         raise SettingError(
             f"compile=true compiles what answers for one batch by itself, and {preset.name} carries its state from "
@@ -192,6 +237,19 @@ def _without_effect(
         yield "accumulate", "the whole graph is one step of an epoch. Leave it out"
     if "eval_batch_size" in asked and hasattr(train, "x") and not data_settings.num_neighbors:
         yield "eval_batch_size", "a whole graph is evaluated at once. Leave it out"
+    if settings.attack is None:
+        for key in sorted({"attack_eps", "attack_steps"} & asked):
+            yield key, "it is for adversarial training, which attack=pgd asks for. Give that too, or leave it out"
+    if settings.lora is None:
+        for key in sorted({"lora_alpha", "lora_layers"} & asked):
+            yield key, "it is for low-rank adaptation, which lora=8 asks for. Give that too, or leave it out"
+    if "teacher_weight" in asked and settings.teacher is None:
+        yield "teacher_weight", "it is for distillation, which teacher=RUN asks for. Give that too, or leave it out"
+    if "temperature" in asked and settings.teacher is None and settings.objective != "simclr":
+        yield (
+            "temperature",
+            "it is for distillation (teacher=RUN) and objective=simclr. Give one of them too, or leave it out",
+        )
     if "length_penalty" in asked and settings.num_beams == 1:
         yield (
             "length_penalty",

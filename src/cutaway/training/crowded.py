@@ -1,18 +1,21 @@
-"""Transcripts that do not fit into the frames that a network leaves of their recordings.
+"""Transcripts that do not fit into what a network can say of their recordings.
 
 Connectionist temporal classification needs a frame for each character and one more between two that are equal: a text
-that needs more than there are has the probability 0, and an infinite loss. Data alone cannot tell: the network says how
-many frames it answers at.
+that needs more than there are has the probability 0, and an infinite loss. A network that spells has positions for so
+many characters and an end. Data alone cannot tell: the network says how many frames it answers at, or what it can
+write.
 """
 
 from __future__ import annotations
+
+from typing import Any, cast
 
 import torch
 from torch import nn
 
 from ..data.sets import IGNORED, DataSet, SequenceSplit, Split
 from ..errors import DataError, Problem
-from ..models.contract import contract_of
+from ..models.contract import Decodes, contract_of
 from ..nn.ctc import frames_needed
 from ..spec import Transcript
 
@@ -20,8 +23,8 @@ NAMED_AT_MOST = 3  # recordings that a note names
 
 
 def leave_out_crowded(model: nn.Module, data: DataSet, missing: str) -> None:
-    """Reject recordings of too few frames, each by its name; with `missing` drop leave them out of their splits, and
-    say so in the data's notes. The splits' hash stays that of the data, which knows no network.
+    """Reject recordings with transcripts that do not fit, each by its name; with `missing` drop leave them out of their
+    splits, and say so in the data's notes. The splits' hash stays that of the data, which knows no network.
 
     Raises DataError, also where a split is left without examples.
     """
@@ -38,7 +41,7 @@ def leave_out_crowded(model: nn.Module, data: DataSet, missing: str) -> None:
             assert isinstance(split, SequenceSplit), "recordings are in memory"
             data.splits[name] = split.part(torch.tensor(left))
     if named and missing != "drop":
-        raise _too_few(named, "; or missing=drop leaves out what is named")
+        raise _unfit(model, named, "; or missing=drop leaves out what is named")
     if named:
         more = f"; and {len(named) - NAMED_AT_MOST:,} more" if len(named) > NAMED_AT_MOST else ""
         count = "one recording" if len(named) == 1 else f"{len(named):,} recordings"
@@ -46,29 +49,37 @@ def leave_out_crowded(model: nn.Module, data: DataSet, missing: str) -> None:
 
 
 def reject_crowded(model: nn.Module, split: Split) -> None:
-    """Raise DataError for labelled recordings of too few frames."""
+    """Raise DataError for labelled recordings with transcripts that do not fit."""
     if crowded := crowded_in(model, split):
-        raise _too_few(list(crowded.values()), "")
+        raise _unfit(model, list(crowded.values()), "")
 
 
 def crowded_in(model: nn.Module, split: Split) -> dict[int, Problem]:
-    """What is wrong with each recording that the network leaves too few frames of for its transcript."""
+    """What is wrong with each recording whose transcript is more than the network can say of it, by its number."""
     assert isinstance(split, SequenceSplit), "recordings are in memory"
     assert split.target is not None, "with their transcripts"
+    texts = [text[text != IGNORED] for text in split.target]
+    if isinstance(model, Decodes):
+        most = int(cast(Any, model).config.context_length) - 1  # one place is the end's
+        what = "its transcript has {:,} characters, and the network writes at most {:,}"
+        long = {i: len(text) for i, text in enumerate(texts) if len(text) > most}
+        return {i: Problem(split.name(i), what.format(n, most)) for i, n in long.items()}
     found = {}
-    for i, (frames, text) in enumerate(zip(contract_of(model).output_frames(split.lengths).tolist(), split.target)):
-        needed = frames_needed(text[text != IGNORED])
-        if needed > frames:
+    for i, (frames, text) in enumerate(zip(contract_of(model).output_frames(split.lengths).tolist(), texts)):
+        if (needed := frames_needed(text)) > frames:
             what = f"its transcript needs {needed:,} frames, and the network leaves {frames:,} of it"
             found[i] = Problem(split.name(i), what)
     return found
 
 
-def _too_few(named: list[Problem], way_out: str) -> DataError:
+def _unfit(model: nn.Module, named: list[Problem], way_out: str) -> DataError:
     count = "One transcript does" if len(named) == 1 else f"{len(named):,} transcripts do"
-    return DataError(
-        f"{count} not fit into the recording:",
-        named,
-        fix="Look whether it belongs to that recording (a character takes a frame, and one more where it is doubled); "
-        f"smaller model.strides leave more frames{way_out}.",
-    )
+    look, where = "Look whether it belongs to that recording", "the recording"
+    if isinstance(model, Decodes):
+        fix, where = f"{look}; a larger model.context_length takes longer ones{way_out}.", "what the network can write"
+    else:
+        fix = (
+            f"{look} (a character takes a frame, and one more where it is doubled); smaller model.strides leave more "
+            f"frames{way_out}."
+        )
+    return DataError(f"{count} not fit into {where}:", named, fix=fix)

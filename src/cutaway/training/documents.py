@@ -19,6 +19,7 @@ from ..data.kinds import KINDS
 from ..data.named.opening import NAMED
 from ..data.sets import IN_MEMORY
 from ..settings import as_text
+from ..tasks.contrastive import Contrastive
 from ..tasks.separability import linearly_separable
 from ..tasks.task import headline_of
 from . import shown
@@ -58,6 +59,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
         "loss": ready.task.loss_name,
         "model_settings": ready.model_settings,
         "weights": asdict(ready.taken) if ready.taken else None,
+        "teacher": ready.teacher.about if ready.teacher else None,
         "seed": ready.settings.seed,
         "command": shlex.join(["cutaway", "train", ready.preset.name, data.source, *typed]),
         "parameters": sum(p.numel() for p in ready.model.parameters() if p.requires_grad),
@@ -95,6 +97,8 @@ def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
     split, task = ready.data.splits[name], ready.task
     assert split.target is not None
     size = at_once(ready.settings.eval_batch_size, ready.data.spec)
+    if isinstance(task, Contrastive):
+        task.remember(*results_of(ready.model, ready.data.splits["train"], ready.place, size, task))
     outputs, target = results_of(
         ready.model,
         split,
@@ -109,6 +113,7 @@ def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
     )
     train_target = ready.data.splits["train"].target
     assert train_target is not None
+    fractions = getattr(ready.data.preprocessing, "fractions", None)
     return {
         "split": name,
         "count": len(split),
@@ -118,7 +123,7 @@ def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
         "baseline": task.baseline(train_target, target),
         **(task.beside(outputs, ready.data.splits["train"], split) if hasattr(task, "beside") else {}),
         **shown.details(ready, split, outputs, target),
-        **shown.examples(split, task, outputs, target, shown.masked(ready, split), ready.data.preprocessing),
+        **shown.examples(split, task, outputs, target, shown.masked(ready, split), fractions),
     }
 
 

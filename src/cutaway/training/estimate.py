@@ -53,8 +53,9 @@ def estimate(ready: Prepared) -> Estimate:
         ready.place,
         Path("unused"),
         Progress(shown=False),
+        teacher=ready.teacher,
     )
-    batches = trainer.batches_of(epoch=0)
+    batches = trainer.plan = trainer.batches_of(epoch=0)
     outputs = 0
     kept: dict[int, int] = {}
 
@@ -99,7 +100,7 @@ def _passing(trainer: Trainer, batch: Batch) -> int:
     """Bytes of a batch's outputs that are not kept for the backward pass, where they are a word for each token. In
     chunks it is one chunk; whole it is the outputs, which the step holds, and the gradients of them and of their
     logarithms."""
-    words = trainer.words
+    words = trainer.objective.words
     if words is None:
         return 0
     bytes_each = torch.promote_types(trainer.place.dtype, torch.float32).itemsize

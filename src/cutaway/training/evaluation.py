@@ -13,7 +13,7 @@ from ..generation.ctc import transcribe
 from ..generation.decoding import decode_likely
 from ..models.contract import Advances
 from ..nn.modes import resting
-from ..spec import ImageSpec, Mask, Spec, Tokens
+from ..spec import ImageSpec, Mask, Spec, Spelled, Tokens
 from ..tasks.task import Task
 from .placement import Placement
 from .tokens import words_of
@@ -50,13 +50,14 @@ def results_of(
     `keep` is asked what of a batch's outputs to keep; sequences of different lengths are padded, with NaN and with
     targets that are ignored. With `decodes` a task that asks for it is given the sequences that the model writes by
     itself too, with so many `num_beams` and that `length_penalty` (`generation.decoding`); one that transcribes is
-    given what is read out of the outputs, by greedy search unless it `decodes`. `tokens` bounds a batch as in
-    `batches_in_order`. `ticked` is told how many examples each batch held. The outputs of models that predict tokens
+    given what is read out of the outputs, or spelled, by greedy search unless it `decodes`. `tokens` bounds a batch as
+    in `batches_in_order`. `ticked` is told how many examples each batch held. The outputs of models that predict tokens
     are held for some texts at a time. The model is left in the mode that it was in, each layer in its own: a frozen
     batch norm answers as in evaluation while the others learn.
     """
     keep, keep_target = getattr(task, "keep", None), getattr(task, "keep_target", None)
     words = words_of(model, task)
+    answers: Callable[..., Tensor] = model.features if getattr(task, "of_features", False) else model  # type: ignore[assignment]
     plan = batches_in_order(split, batch_size, tokens)
     state, outputs, targets = None, [], []
     with resting(model):
@@ -69,20 +70,25 @@ def results_of(
                 elif carries(model, split):
                     answer, state = model.advance(*inputs, going_on(state, len(target)))  # type: ignore[operator]
                 else:
-                    answer = model(*inputs)
+                    answer = answers(*inputs)
                 answer = _precise(answer)
                 if flip:
-                    mirrored = _precise(model(inputs[0].flip(3), *inputs[1:]))
-                    answer = (answer + (mirrored.flip(3) if mirrored.ndim == 4 else mirrored)) / 2
+                    answer = (answer + mirrored(answers, inputs)) / 2
                 if getattr(task, "transcribes", False):
-                    own = (transcribe(answer.float().log_softmax(2), num_beams if decodes else 1),)
+                    own = _heard(model, inputs, answer, task, num_beams if decodes else 1, length_penalty)
                 if keep is not None and words is None:
                     answer = keep(answer, target, *own)
             outputs.append(answer.cpu())
-            targets.append((keep_target(target) if keep_target and target.ndim > 2 else target).cpu())
+            targets.append((keep_target(target) if keep_target else target).cpu())
             ticked(len(target))
     places = torch.split(torch.cat(plan).argsort().argsort(), [len(batch) for batch in plan])
     return Results(_joined(outputs, places, float("nan")), _joined(targets, places, IGNORED))
+
+
+def mirrored(model: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
+    """The outputs for the mirror images of inputs (N, C, H, W), (N, …); maps of them are mirrored back."""
+    outputs = _precise(model(inputs[0].flip(3), *inputs[1:]))
+    return outputs.flip(3) if outputs.ndim == 4 else outputs
 
 
 def at_once(asked: int | None, spec: Spec, usual: int = AT_ONCE) -> int:
@@ -153,6 +159,21 @@ def _written(
     source, *mask = inputs[:-1]
     written, log_p = decode_likely(model, source, mask[0] if mask else None, target, num_beams, length_penalty)
     return written, references, texts, log_p
+
+
+def _heard(
+    model: nn.Module,
+    inputs: tuple[Tensor, ...],
+    outputs: Tensor,
+    task: Any,
+    num_beams: int,
+    length_penalty: float,
+) -> tuple[Tensor, ...]:
+    """The transcripts of a batch, ids (N, L), NONE after their ends: read out of the outputs, or, where they are
+    spelled, decoded, and then log p of each too."""
+    if not isinstance(task.target, Spelled):
+        return (transcribe(outputs.float().log_softmax(2), num_beams),)
+    return decode_likely(model, inputs[0], inputs[1], task.target.tokens, num_beams, length_penalty)
 
 
 def _joined(batches: list[Tensor], places: Sequence[Tensor], filler: float) -> Tensor:

@@ -13,11 +13,12 @@ from contextlib import contextmanager, suppress
 import torch
 from torch import Tensor, nn
 
+from ..data.graphs.splits import NodeSplit
 from ..data.sets import Batch
 from ..errors import SettingError
 from ..models.images import answers_of
 from ..models.memory import in_bytes, size_of
-from ..spec import ImageSpec, TableSpec, Tokens
+from ..spec import ImageSpec, TableSpec, Tokens, Views
 from .batches import batches_of
 from .optimizers import bytes_to_learn
 from .placement import Placement, free_memory
@@ -78,12 +79,14 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
         return kept_for_backward(place.model(ready.model), on_device, place, most * count / len(largest))
 
     few, more = TRIED
-    if len(largest) <= more:
-        return kept(len(largest)), len(largest)
+    views = 2 if isinstance(ready.data.spec.target, Views) else 1  # of each example in a step
+    whole = isinstance(split, NodeSplit) and not split.neighbours  # whose graph goes through it for the fewest too
+    if len(largest) <= more or whole:
+        return views * kept(len(largest)), len(largest)
     first = kept(few)
     if first > most * few / len(largest):
-        return first * len(largest) // few, len(largest)
-    return first + max(0, kept(more) - first) * (len(largest) - few) // (more - few), len(largest)
+        return views * first * len(largest) // few, len(largest)
+    return views * (first + max(0, kept(more) - first) * (len(largest) - few) // (more - few)), len(largest)
 
 
 class _EnoughError(Exception):

@@ -8,12 +8,14 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 from ..errors import SettingError, nearest
+from ..models.contract import contract_of
 from ..nn.transformer import is_block
 from ..settings import as_text, short
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 HEAD = "head"  # the child that is the head, whatever it is made of
+PROJECTION = "projection"  # the child that stands before the head for as long as views of images are told apart
 NEARLY_ALL = (
     0.9  # fraction of the parameters from which on one child is not a group of the model, but its whole backbone
 )
@@ -22,7 +24,8 @@ NEARLY_ALL = (
 def heads(model: nn.Module) -> list[str]:
     """The names of what gives the outputs: the child `head` where there is one, else the last linear layer or
     convolution; and the last one of each auxiliary head, a child whose name begins with aux."""
-    last = {auxiliary(name): name for name, module in model.named_modules() if isinstance(module, LAYERS)}
+    layers = [name for name, module in model.named_modules() if isinstance(module, LAYERS)]
+    last = {auxiliary(name): name for name in layers if name.split(".")[0] != PROJECTION}
     if isinstance(getattr(model, HEAD, None), nn.Module):
         last[""] = HEAD
     return list(last.values())
@@ -35,8 +38,11 @@ def auxiliary(name: str) -> str:
 
 
 def backbone(model: nn.Module) -> set[str]:
-    """The names of all parameters and modules but the heads and what belongs to auxiliary heads alone."""
+    """The names of all parameters and modules but the heads and what belongs to auxiliary heads alone; of a model that
+    is built on another network those of that one alone, since its head is more than the last layer."""
     names = {name for name, _ in [*model.named_parameters(), *model.named_modules()] if name}
+    if (built_on := contract_of(model).built_on) is not None:
+        return {name for name in names if built_on[0] in _around(name)}
     ends = set(heads(model))
     return {name for name in names if not auxiliary(name) and ends.isdisjoint(_around(name))}
 

@@ -24,16 +24,18 @@ from torch import Tensor, nn
 from ..data.sets import Augment, Batch, DataSet, Split
 from ..errors import SettingError, TrainingError
 from ..models.contract import Network, contract_of
-from ..models.images import answers_of
 from ..tasks.classification import Classification
 from ..tasks.metrics import HIGHER_IS_BETTER
 from ..tasks.task import Task
+from ..terms import metric
 from .average import Average, LastEpochs, lent
 from .batches import batches_of, mix, reach
 from .broken import first_broken
 from .checkpoint import State, load_checkpoint, save_checkpoint, save_weights
-from .evaluation import AT_ONCE, at_once, carries, going_on, results_of
+from .evaluation import AT_ONCE, at_once, results_of
 from .layers import backbone, frozen, let_learn
+from .objectives.choice import objective_for
+from .objectives.distillation import Teacher
 from .optimizers import build_optimizers
 from .placement import Placement
 from .progress import Progress
@@ -41,7 +43,6 @@ from .rows import add_row, is_cheap, is_due
 from .schedules import factor
 from .settings import TrainSettings
 from .snapshots import Snapshots, moments
-from .tokens import words_of
 
 LOOK_EVERY = 50  # steps between looks at the loss where a look waits for the device
 FIRST_IMAGES = 5000  # that a model takes its initialization from, where it does so
@@ -65,6 +66,7 @@ class Trainer:
         checkpoints: Path,
         progress: Progress,
         on_row: Callable[[State], None] = lambda state: None,
+        teacher: Teacher | None = None,
     ) -> None:
         reject_unfit(settings, data.splits["train"])
         self.model = place.model(model)
@@ -85,13 +87,12 @@ class Trainer:
         self.average = Average(self.model, settings.ema) if settings.ema else None
         self.last_epochs = LastEpochs(checkpoints, settings.average_epochs) if settings.average_epochs else None
         self.mean: Mean | None = None  # of the weights after the last epochs, where that was asked for and is made
-        self.forward: Callable[..., Tensor] = torch.compile(self.model) if settings.compile else self.model
-        self.words = words_of(self.model, task, settings.loss_chunk, compiled=settings.compile)
+        self.objective = objective_for(self.model, data, task, settings, self.train, place, teacher)
         self.updates = reach(self.train, settings, place)[1] if settings.max_steps else math.inf  # where training ends
         at = moments(self._in_all()[0], settings.snapshots) if settings.snapshots and place.writes else frozenset()
         self.snapshots = Snapshots(checkpoints.parent, at)
         self.state = State()
-        self.carried: tuple[Tensor, ...] = ()  # the model's state after the last batch, where the next goes on from it
+        self.plan: list[Tensor] = []  # the example numbers of each batch of the running epoch
         self._losses: list[Tensor] = []  # of the steps since the last look, still on the device
         self._inputs: tuple[Tensor, ...] = ()  # of the running step, to find the layer that broke
         self._asked_to_stop = False
@@ -155,8 +156,9 @@ class Trainer:
         batches = self.batches_of(state.epoch)
         steps = self._enter_phase(math.ceil(len(batches) / settings.accumulate))
         if state.batch == 0:
-            self.carried = ()
+            self.objective.carried = ()
         self.progress.epoch(state.epoch, settings.epochs, len(batches), state.batch)
+        self.plan = batches
         remaining = self.train.batches(batches[state.batch :], seed=mix(settings.seed, state.epoch))
         for group in _grouped(remaining, settings.accumulate):
             self.step(group, steps)
@@ -193,8 +195,7 @@ class Trainer:
     def step(self, group: list[Batch], steps: int) -> None:
         """One update: the gradient of the mean loss over the batches of `group`, then the optimizers' step.
 
-        `steps` are the updates of the running phase. Auxiliary heads add their part to the gradient, and to nothing
-        else that is counted or shown.
+        `steps` are the updates of the running phase.
         """
         state, settings, task, place = self.state, self.settings, self.task, self.place
         state.lr = settings.lr * factor(settings, self._share_done(steps), steps)
@@ -208,22 +209,18 @@ class Trainer:
         divisor = 1.0 if getattr(task, "sums", False) or not counted else counted
         while group:
             inputs, target = place.batch(group.pop(0))  # popped: a batch that was copied there is not kept here too
+            index = self.plan[state.batch] if self.plan else None
+            self._random.manual_seed(mix(settings.seed, state.epoch, state.batch))
             if self.augment:
-                self._random.manual_seed(mix(settings.seed, state.epoch, state.batch))
                 varied, target = self.augment(inputs[0], target, self._random)
                 inputs = (varied, *inputs[1:])
             self._inputs = inputs
             with place.autocast():
-                if self.words and self.words.many(target):
-                    loss = total = self.words.loss(inputs, target)
-                else:
-                    outputs, *auxiliary = self._answers(inputs)
-                    loss = task.loss(outputs, target)
-                    total = sum((self.network.auxiliary_weight * task.loss(a, target) for a in auxiliary), loss)
+                loss, total, outputs = self.objective.loss(inputs, target, index, self._random)
             (total / divisor).backward()  # type: ignore[no-untyped-call]
             self._losses.append(loss)
             state.batch += 1
-            if task.loss_name == "perceptron" and isinstance(task, Classification):
+            if task.loss_name == "perceptron" and isinstance(task, Classification) and outputs is not None:
                 state.mistakes += task.wrong_sides(outputs, target)
         state.counted += counted
         if place.looks_at_every_step or state.update % LOOK_EVERY == 0:
@@ -238,19 +235,6 @@ class Trainer:
         if self.average:
             self.average.update(state.update)
         state.update += 1
-
-    def _answers(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The model's outputs for a batch, those of auxiliary heads after them.
-
-        Where batches go on where the ones before ended, so does the model, from the state it had there; gradients go no
-        further back than the batch: truncated back-propagation through time.
-        """
-        if not carries(self.model, self.train):
-            return answers_of(self.forward(*inputs))
-        before = going_on(self.carried, len(inputs[0]))
-        outputs, state = self.model.advance(*inputs, before)  # type: ignore[operator]
-        self.carried = tuple(part.detach() for part in state)
-        return (outputs,)
 
     def _end_epoch(self) -> None:
         """Validate, remember the best weights, write the row and the checkpoint, begin the next epoch."""
@@ -269,7 +253,9 @@ class Trainer:
         if converged:
             state.stopped = state.stopped or CONVERGED
         elif settings.patience and state.epoch - state.best_epoch >= settings.patience:
-            state.stopped = state.stopped or f"no better validation {self.monitor} in {settings.patience} epochs"
+            state.stopped = (
+                state.stopped or f"no better validation {metric(self.monitor)[0]} in {settings.patience} epochs"
+            )
         self.checkpoint_now()
         self.progress.epoch_done(row)
         self.on_row(state)
@@ -301,8 +287,11 @@ class Trainer:
 
     def validate(self, split: Split) -> dict[str, float]:
         """Loss and quick metrics on a split, and the one that is monitored, with the averaged weights where there are
-        some."""
+        some; or what the objective says of it, where it judges by itself."""
         settings = self.settings
+        if self.objective.scores is not None:
+            with self.average.applied() if self.average else nullcontext():
+                return self.objective.scores(split, self.place)
         size = at_once(settings.eval_batch_size, self.spec, max(AT_ONCE, settings.batch_size))
         tokens = 0 if settings.eval_batch_size else settings.batch_tokens
         with self.average.applied() if self.average else nullcontext():
@@ -356,7 +345,7 @@ class Trainer:
     def resume(self) -> None:
         """Go on from the last checkpoint."""
         last = self.checkpoints / "last.safetensors"
-        self.state, self.carried = load_checkpoint(last, self.model, self.optimizers, self.average)
+        self.state, self.objective.carried = load_checkpoint(last, self.model, self.optimizers, self.average)
 
     def checkpoint_now(self) -> None:
         """Write the checkpoint. What is not finite is rejected first, so that the last one stays good."""
@@ -364,7 +353,8 @@ class Trainer:
         self._reject_broken_weights()
         if self.place.writes:
             last = self.checkpoints / "last.safetensors"
-            save_checkpoint(last, self.state, self.model, self.optimizers, self.average, self.carried)
+            carried = self.objective.carried
+            save_checkpoint(last, self.state, self.model, self.optimizers, self.average, carried)
         self._saved = time.perf_counter()
 
     def look(self) -> None:

@@ -20,6 +20,7 @@ from torch.optim import SGD, Adadelta, Adagrad, Adam, AdamW, Optimizer, RMSprop
 from ..errors import SettingError
 from ..models.contract import contract_of
 from ..models.memory import Size
+from ..settings import as_text
 from .layers import depths, heads
 from .muon import Muon
 from .settings import TrainSettings
@@ -43,6 +44,8 @@ class Weight:
 
 def bytes_to_learn(size: Size, settings: TrainSettings) -> int:
     """Bytes of a model that learns: its weights, their gradients, what the optimizer remembers, a moving average."""
+    if settings.lora:  # what learns is little
+        return size.bytes * (2 if settings.precision == "float64" else 1)
     copies = 1 + REMEMBERED.get(settings.optimizer, OTHERS_REMEMBER)
     doubled = 2 if settings.precision == "float64" else 1
     return doubled * (size.bytes + copies * size.trained + (size.bytes if settings.ema else 0))
@@ -51,8 +54,11 @@ def bytes_to_learn(size: Size, settings: TrainSettings) -> int:
 def build_optimizers(model: nn.Module, settings: TrainSettings) -> list[Optimizer]:
     """The optimizers that together update every trainable parameter once: one, or two where Muon cannot take all.
 
-    Raises SettingError for settings that rows which alone have gradients (sparse embeddings) cannot have.
+    Raises SettingError for betas that are not two, and for settings that rows which alone have gradients (sparse
+    embeddings) cannot have.
     """
+    if len(settings.betas) != 2:
+        raise SettingError(f"betas={as_text(settings.betas)} cannot be: two decay rates, as in betas=0.9,0.95.")
     _reject_for_sparse(model, settings)
     decay = 1.0 if settings.layer_decay is None else settings.layer_decay
     patterns = contract_of(model).decayed
@@ -99,18 +105,20 @@ def _build(name: str, weights: list[Weight], s: TrainSettings, fused: bool = Tru
     if name == "muon":
         return Muon(groups, lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay)
     fused = fused and weights[0].parameter.device.type in FUSED_ON
+    eps: dict[str, Any] = {} if s.eps is None else {"eps": s.eps}
     if name in ("sgd", "momentum", "nesterov"):
         momentum = 0.0 if name == "sgd" else s.momentum
         return SGD(groups, lr=s.lr, momentum=momentum, nesterov=name == "nesterov", fused=fused)
     if name == "adagrad":
-        return Adagrad(groups, lr=s.lr, fused=fused)
+        return Adagrad(groups, lr=s.lr, fused=fused, **eps)
     if name == "rmsprop":  # has no fused form
-        return RMSprop(groups, lr=s.lr, foreach=True)
+        return RMSprop(groups, lr=s.lr, alpha=s.alpha, foreach=True, **eps)
     if name == "adadelta":  # nor has this one; M. Zeiler's decay of 0.95
-        return Adadelta(groups, lr=s.lr, rho=0.95, eps=1e-6, foreach=True)
+        return Adadelta(groups, lr=s.lr, rho=0.95, foreach=True, **eps)
+    first, second = s.betas
     if name == "adam":
-        return Adam(groups, lr=s.lr, fused=fused)
-    return AdamW(groups, lr=s.lr, fused=fused)
+        return Adam(groups, lr=s.lr, betas=(first, second), fused=fused, **eps)
+    return AdamW(groups, lr=s.lr, betas=(first, second), fused=fused, **eps)
 
 
 def _grouped(weights: Iterable[Weight], weight_decay: float) -> list[dict[str, Any]]:

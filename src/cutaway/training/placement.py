@@ -100,9 +100,15 @@ def find_device(device: str) -> torch.device:
 def find_place(device: str, precision: str, channels_last: bool | None, model: nn.Module) -> Placement:
     """The place that the settings ask for; `auto` takes the fastest device and bfloat16 only in hardware.
 
-    Raises SettingError for a device that is not here.
+    Raises SettingError for a device that is not here, and where an LSTM is to compute in bfloat16 on a processor that
+    has none: PyTorch has a kernel for it in hardware alone.
     """
     found = find_device(device)
+    lacks = found.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    if precision == "bfloat16" and lacks and any(isinstance(m, nn.LSTM) for m in model.modules()):
+        raise SettingError(
+            "precision=bfloat16 cannot be: this processor has no bfloat16, and PyTorch's LSTM needs it. Leave it out."
+        )
     dtype = torch.float64 if precision == "float64" else torch.float32
     half = precision == "bfloat16" or (
         precision == "auto" and found.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)

@@ -18,7 +18,7 @@ from ..models.contract import contract_of
 from ..models.registry import Preset, preset
 from ..settings import short
 from ..spec import ImageSizes
-from ..tasks.task import Task, task_for
+from ..tasks.task import Task, learned_of, task_for
 from .batches import class_weights, padding_notes
 from .checks import (
     reject_for_data,
@@ -28,6 +28,8 @@ from .checks import (
     reject_without_effect,
 )
 from .crowded import leave_out_crowded
+from .objectives.choice import learning
+from .objectives.distillation import Teacher
 from .placement import Placement, find_place
 from .resolved import Resolved, model_settings, resolve, settle
 from .settings import TrainSettings
@@ -47,6 +49,7 @@ class Prepared:
     data_settings: DataSettings
     model_settings: dict[str, Any]
     sizes: ImageSizes  # of images, as the data was asked for
+    teacher: Teacher | None = None  # that is learned from, beside the labels
     taken: Taken | None = None  # the weights that the model begins with, where it does with those of a file
 
 
@@ -60,7 +63,7 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     found = preset(model)
     asked = resolve(found, source, given, resumed)
 
-    data = open_data(source, asked.data, asked.sizes, found.targets)
+    data = open_data(source, asked.data, asked.sizes, learned_of(found.targets, asked.training.objective))
     reject_for_data(asked.training, data, asked.joint_vocab)
     data.notes += padding_notes(data.splits["train"], asked.training)
 
@@ -72,6 +75,7 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     leave_out_crowded(network, data, asked.data.missing)
     taken = _begin(network, found, asked, data, resumed)
 
+    data.notes += learning(network, data.spec, asked.training)
     settings, data_settings = settle(asked, data, network, taken)
     if not resumed:
         reject_without_effect(given, settings, data_settings, data, network)
@@ -79,8 +83,9 @@ def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = F
     words = getattr(data.preprocessing, "words", None)
     task = task_for(data.spec, loss, settings.label_smoothing, class_weights(data, settings), words)
     reject_for_task(asked.training, data_settings, data, found, network, task)
+    teacher = Teacher(settings, data, task, mixed=data_settings.mixup > 0) if settings.teacher else None
     place = find_place(settings.device, settings.precision, settings.channels_last, network)
-    return Prepared(found, data, network, task, place, settings, data_settings, own, asked.sizes, taken)
+    return Prepared(found, data, network, task, place, settings, data_settings, own, asked.sizes, teacher, taken)
 
 
 def _begin(network: nn.Module, found: Preset, asked: Resolved, data: DataSet, resumed: bool) -> Taken | None:

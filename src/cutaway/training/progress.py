@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ..terms import column_name
+
 if TYPE_CHECKING:
     import rich.progress
 
@@ -85,9 +87,11 @@ class Progress:
 
     def epoch_done(self, row: dict[str, Any]) -> None:
         """An epoch is done: its line stays above the bar."""
-        metrics = [f"{k.replace('_', ' ')} {v:.5g}" for k, v in row.items() if k.startswith(("train_", "val_"))]
+        metrics = [f"{column_name(k)} {v:.5g}" for k, v in row.items() if k.startswith(("train_", "val_"))]
         if self._bar:
-            self._bar.console.print(f"[dim]{self._epoch:>12}[/]  {'  '.join(metrics)}", highlight=False)
+            from rich.markup import escape
+
+            self._bar.console.print(f"[dim]{self._epoch:>12}[/]  {escape('  '.join(metrics))}", highlight=False)
             self._bar.update(self._task, completed=self._offset + self._batches, total=self._total)
         elif self._shown and (self._is_due or time.perf_counter() - self._said >= SILENCE):
             self._said = time.perf_counter()

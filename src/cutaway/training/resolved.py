@@ -33,6 +33,10 @@ from .settings import TrainSettings
 from .weights import Source, Taken, find_weights
 
 SHORT_STEPS, SHORT_BATCH = 400, 16  # of training on a series with few windows: steps at least, and examples at most
+# Of a card, for learning classes: views of images are made in their own way, and have no labels.
+SUPERVISED = ("flip", "crop", "color_jitter", "cutout", "mixup", "label_smoothing", "class_weights", "loss", "tta")
+# Of links, as T. N. Kipf, M. Welling, 2016 <https://arxiv.org/abs/1611.07308>.
+LINKS_HELD_OUT: dict[str, Any] = {"val": 0.05, "test": 0.1}
 LAYER_DECAY = 0.8  # where weights are taken, as in K. Clark et al., ELECTRA, 2020 <https://arxiv.org/abs/2003.10555>
 
 
@@ -79,7 +83,7 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
     if kind == "image" and data.image_size and "image_size" in found.setting_names:
         model.setdefault("image_size", data.image_size)
     return Resolved(
-        replace(training, weights=weights, vectors=vectors and str(Path(vectors).expanduser().resolve())),
+        replace(training, weights=weights, vectors=absolute(vectors), teacher=absolute(training.teacher)),
         replace(data, **like_weights, **wishes),
         model,
         typed,
@@ -90,18 +94,28 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
     )
 
 
+def absolute(path: str | None) -> str | None:
+    """The path as it is seen from everywhere, where there is one."""
+    return None if path is None else str(Path(path).expanduser().resolve())
+
+
 def _groups(found: Preset, given: Mapping[str, Any]) -> tuple[TrainSettings, DataSettings]:
     """The settings of training and of data: those given, over those of the card. Raises UnknownName, SettingError."""
     own = {**found.card.settings, **(found.card.fine_tuning if given.get("weights") else {})}
     if "batch_size" in given and "batch_tokens" not in given:
         own.pop("batch_tokens", None)  # of the card; what is typed wins, and the one stands instead of the other
+    if given.get("objective") == "simclr":
+        own = {key: value for key, value in own.items() if key not in SUPERVISED}
     flat = {**own, **{k: v for k, v in given.items() if not k.startswith("model.")}}
     known = keys(DataSettings, TrainSettings)
     for key in flat:
         if key not in known:
             raise unknown_setting(key, [*known, *(f"model.{k}" for k in found.setting_names)])
     training = build(TrainSettings, {k: v for k, v in flat.items() if k in keys(TrainSettings)})
-    return training, build(DataSettings, {k: v for k, v in flat.items() if k in keys(DataSettings)})
+    data = build(DataSettings, {k: v for k, v in flat.items() if k in keys(DataSettings)})
+    if data.links:
+        data = replace(data, **{k: v for k, v in LINKS_HELD_OUT.items() if k not in flat})
+    return training, data
 
 
 def _cut_like(begun: Source | None, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,7 +192,7 @@ def settle(
         raise SettingError(f"freeze={short(as_text(settings.freeze))} leaves nothing of {what} to learn: freeze less.")
     training = replace(
         settings,
-        weights=weights if weights is None or is_hub(weights) else str(Path(weights).expanduser().resolve()),
+        weights=weights if weights is not None and is_hub(weights) else absolute(weights),
         freeze_epochs=alone,
         layer_decay=decay if decay is not None else LAYER_DECAY if weights else 1.0,
         monitor=settings.monitor and settings.monitor.removeprefix("val_"),

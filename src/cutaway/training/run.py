@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
 from .. import spec as specs
-from ..data.images.box_preprocessing import BoxPreprocessing
+from ..data.graphs.pairs import LinkSplit
 from ..data.images.mask_preprocessing import MaskPreprocessing
 from ..data.images.masks import palette
 from ..data.named.opening import NAMED
@@ -28,17 +28,22 @@ from ..data.text.tokenizers import KINDS
 from ..errors import DataError, FileError, SettingError
 from ..files import as_path, read_json, reject_address
 from ..generation import images
+from ..generation.sampling import Settings as Sampled
 from ..interop.word_vectors import Vectors
 from ..models.registry import preset
 from ..models.saving import load_model
 from ..settings import build, keys
-from ..spec import ANY_SIZE, Context, ImageSizes, Mask, Masked, Noise, Transcript, Value
-from ..tasks.detection import Detection
+from ..spec import ANY_SIZE, Context, ImageSizes, Links, Masked, Noise, Transcript
+from ..tasks.contrastive import Contrastive
 from ..tasks.metrics import Metric
-from ..tasks.task import Task, task_for
+from ..tasks.sequences import SequenceToSequence
+from ..tasks.task import Task, learned_of, task_for
+from .attacks import AttackedSplit
 from .crowded import leave_out_crowded, reject_crowded
-from .evaluation import Results, at_once, results_of
+from .evaluation import Results, at_once, mirrored, results_of
+from .missing_links import links_said
 from .placement import Placement, find_place
+from .sampled import texts_of
 from .schemas import read_run, source_of
 
 FILLED = 5  # tokens that are named for a gap, or files that a note names
@@ -107,7 +112,8 @@ class Run:
         given = self.with_own_tokenizer(given)
         source = source_of(about)
         sizes = ImageSizes(**about["image_sizes"]) if about.get("image_sizes") else ANY_SIZE
-        data = open_data(source, build(DataSettings, given), sizes, preset(self.about["model"]).targets)
+        targets = learned_of(preset(self.about["model"]).targets, self.about["settings"].get("objective", "supervised"))
+        data = open_data(source, build(DataSettings, given), sizes, targets)
         self.reject_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
         if isinstance(data.spec.target, Transcript):
             leave_out_crowded(self.model, data, given.get("missing", "error"))
@@ -134,11 +140,20 @@ class Run:
                 )
 
     def evaluate(
-        self, source: str | Path | None = None, *, num_beams: int | None = None, length_penalty: float | None = None
+        self,
+        source: str | Path | None = None,
+        *,
+        num_beams: int | None = None,
+        length_penalty: float | None = None,
+        attack: str | None = None,
+        eps: float = 0.03,
+        attack_steps: int = 20,
     ) -> dict[str, Metric]:
         """Metrics with their 95 % intervals on the run's own test split, or on other labelled data of the same kind:
         a path, or the test split of a named set. What is not the run's own goes through the run's own preprocessing.
-        `num_beams` and `length_penalty` are for runs that write sequences, and else those of its settings.
+        `num_beams` and `length_penalty` are for runs that write sequences, and else those of its settings. An `attack`,
+        fgsm or pgd (of so many steps), changes each pixel of an image by at most `eps` of its range 0 to 1, so that the
+        model errs (`nn.adversarial`).
         """
         self._reject_beams(num_beams, length_penalty)
         if source is not None and not hasattr(source, "edge_index"):
@@ -155,6 +170,9 @@ class Run:
             if isinstance(self.spec.target, Transcript):
                 reject_crowded(self.model, split)
         assert split.target is not None, "labelled splits have targets"
+        if attack is not None:
+            model = self.place.model(self.model, learns=False)
+            split = AttackedSplit(split, model, self.task, self.preprocessing, self.place, attack, eps, attack_steps)
         return self.task.metrics(*self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty))
 
     def _prepared_anew(self, data: DataSet) -> Split:
@@ -162,34 +180,15 @@ class Run:
 
         Raises DataError where they are of another kind, or their target is.
         """
-        theirs, ours, split = data.spec.target, self.spec.target, data.splits["test"]
-        examples = [split.image(i) or split.row(i) for i in range(len(split))]
-        assert split.target is not None, "named sets have targets"
-        if data.spec.kind not in ("table", "image") or isinstance(theirs, Mask) or theirs.written:
-            raise DataError(
-                f"{data.name} is named {self.task.name if theirs.written else data.spec.kind} data: name a path to "
-                "evaluate on other data."
-            )
-        if data.spec.kind != self.spec.kind or type(theirs) is not type(ours) or None in examples:
+        if data.spec.kind != self.spec.kind or type(data.spec.target) is not type(self.spec.target):
             raise DataError(
                 f"{data.name} is not of the kind that this run learned from "
                 f"({self.about['data']['source']}, {self.spec.kind}, {self.task.name}): it cannot be evaluated on it."
             )
-        prepared = self.preprocessing.examples(examples)
-        if ours.classes:
-            unknown = [name for name in theirs.classes if name not in ours.classes]
-            if unknown:
-                raise DataError(
-                    f"{data.name} has classes that this run did not learn: {', '.join(unknown[:5])}. "
-                    f"It learned: {', '.join(ours.classes[:20])}."
-                )
-            prepared.target = torch.tensor([ours.classes.index(name) for name in theirs.classes])[split.target]
-        elif isinstance(self.preprocessing, BoxPreprocessing) and isinstance(data.preprocessing, BoxPreprocessing):
-            sizes = [image.size[::-1] for image in examples if isinstance(image, Image.Image)]
-            prepared.target = self.preprocessing.taken_over(split.target, data.preprocessing, sizes)
-        elif isinstance(theirs, Value) and isinstance(ours, Value):
-            prepared.target = (split.target * theirs.scale + theirs.mean - ours.mean) / ours.scale
-        return prepared
+        adopted: Callable[[Split, Preprocessing], Split] | None = getattr(self.preprocessing, "adopted", None)
+        if adopted is None:
+            raise DataError(f"{data.name} is named {data.spec.kind} data: name a path to evaluate on other data.")
+        return adopted(data.splits["test"], data.preprocessing)
 
     def predict(
         self, sources: Sequence[Any], *, num_beams: int | None = None, length_penalty: float | None = None
@@ -211,27 +210,51 @@ class Run:
             return self._filled(sources)
         if isinstance(self.spec.target, Noise):
             raise DataError(
-                f"{self.about['model']} tells noise and says nothing of an image: `cutaway generate RUN` draws new "
+                f"{self.about['model']} predicts noise and says nothing of an image: `cutaway generate RUN` draws new "
                 "ones with it, and a run of vae says how likely an image is."
             )
-        split = self.preprocessing.examples(sources)
-        for sentence in getattr(split, "notes", ()):
-            warnings.warn(sentence, stacklevel=2)
-        reject_longer = getattr(split, "reject_longer", None)
-        context = getattr(getattr(self.model, "config", None), "context_length", None)
-        if reject_longer is not None and context is not None:
-            reject_longer(context)
+        named = self._graph_of(sources)
+        split = named if named is not None else self._examples(sources)
+        if isinstance(split, LinkSplit):
+            return links_said(self.place.model(self.model, learns=False), self.task, split, self.place)
         results = (
             self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty)
             if len(split)
             else None
         )
-        if results and isinstance(self.task, Detection):
-            return self._boxes(split, results.outputs)
+        if results and (rows_of := getattr(self.task, "rows", None)) is not None:
+            found: list[dict[str, Any]] = rows_of(results.outputs, split, self.preprocessing)
+            return found
         rows = self.task.predictions(in_units(split, results.outputs)) if results else []
         for i in getattr(split, "empty", ()):
             rows[i] = dict.fromkeys(rows[i], "")
         return [{"input": split.name(i), **row} for i, row in enumerate(rows)]
+
+    def generate(
+        self,
+        sources: Sequence[Any],
+        samples: int = 1,
+        *,
+        seed: int = 0,
+        longest: int | None = None,
+        **settings: Unpack[Sampled],
+    ) -> list[list[str]]:
+        """What each source becomes, drawn, of a run that learned pairs of sequences or captions: `samples` texts each.
+
+        Sample k has the seed `seed` + k, and is the same whatever is drawn beside it. How a token is drawn is said by
+        `settings`, those of `generation.sampling.Sampling`: temperature, top_k, top_p, min_p, repetition_penalty. A
+        text has at most `longest` tokens, or half as many again as the longest in training. Raises SettingError for
+        what cannot be, DataError for a run that learned something else, and for sources as `predict` does.
+        """
+        if not isinstance(self.task, SequenceToSequence):
+            raise DataError(
+                f"{self.about['model']} learned the {self.spec.target.column} of {self.spec.kind} data, and writes no "
+                "sequence of a source: runs that learned pairs of sequences or captions do."
+            )
+        self._reject_tensors(sources)
+        split = self._examples([sources] if isinstance(sources, str | os.PathLike) else list(sources))
+        model = self.place.model(self.model, learns=False)
+        return texts_of(model, split, self.place, self.task, samples, seed, longest, settings)
 
     def sample(
         self,
@@ -246,8 +269,8 @@ class Run:
         """New images, of a run that learned to draw them, as Pillow has them; image k has the seed `seed` + k.
 
         Those of `of_class`, where there are classes, or of all in turn. Of diffusion models `steps` are so many of the
-        timesteps (50), `guidance` is the scale of classifier-free guidance (2), `eta` 0 is DDIM and 1 ancestral
-        sampling. Raises DataError for a run that learned something else, SettingError for what cannot be.
+        timesteps (50), `guidance` is the scale of classifier-free guidance (2), `eta` 0 is DDIM and 1, which is usual,
+        ancestral sampling. Raises DataError for a run that learned something else, SettingError for what cannot be.
         """
         levels, _, _ = self.drawn(count, of_class, steps=steps, guidance=guidance, eta=eta, seed=seed)
         return images.as_images(levels)
@@ -284,18 +307,34 @@ class Run:
         preprocessing = self.preprocessing
         if not isinstance(preprocessing, MaskPreprocessing):
             raise DataError(f"{self.folder} is a run that learned the {self.spec.target.column}, and no masks.")
-        split, model = preprocessing.examples(sources), self.place.model(self.model, learns=False)
+        for name, image, said in self._answers(sources):
+            mask = Image.fromarray(preprocessing.restored(said.numpy(), (image.height, image.width)), "P")
+            mask.putpalette(palette())
+            yield name, mask
+
+    def pictures(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image]]:
+        """The name of each image, and the image with what the model says of it drawn over it: boxes, or a mask. Raises
+        DataError where the run learned neither."""
+        pictured = getattr(self.preprocessing, "pictured", None)
+        if pictured is None:
+            raise DataError(f"{self.folder} is a run that learned the {self.spec.target.column}: no boxes, no masks.")
+        for name, image, said in self._answers(sources):
+            yield name, pictured(image, said)
+
+    def _answers(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image, Tensor]]:
+        """The name of each image, the image as it was given, and the task's answer for it."""
+        split, model = self.preprocessing.examples(sources), self.place.model(self.model, learns=False)
+        answers: Callable[[Tensor], list[Tensor]] = self.task.answers  # type: ignore[attr-defined]  # of such runs
         for i in range(len(split)):
             batch = next(iter(split.batches([torch.tensor([i])])))
             with torch.no_grad():
-                said = model(*self.place.batch(batch)[0])[0].argmax(0)  # (H, W)
-            own = split.image(i)
-            assert own is not None, "a split of images has them"
-            width, height = own.size
-            restored = preprocessing.restored(said.to(torch.uint8).cpu().numpy(), (height, width))
-            image = Image.fromarray(restored, "P")
-            image.putpalette(palette())
-            yield split.name(i), image
+                inputs = self.place.batch(batch)[0]
+                outputs = model(*inputs)
+                if self.about["settings"].get("tta", False):
+                    outputs = (outputs + mirrored(model, inputs)) / 2
+            image = split.image(i)
+            assert image is not None, "a split of images has them"
+            yield split.name(i), image, answers(outputs)[0]
 
     @property
     def vectors(self) -> Vectors:
@@ -313,25 +352,13 @@ class Run:
             rows.append({"input": str(word), "nearest": ", ".join(f"{w} {likeness:.2f}" for w, likeness in nearest)})
         return rows
 
-    def _boxes(self, split: Split, kept: Tensor) -> list[dict[str, Any]]:
-        """One row a box, in the pixels of the images as they are, the surest of each image first. Images in which
-        nothing was found are warned of."""
-        assert isinstance(self.task, Detection)
-        assert isinstance(self.preprocessing, BoxPreprocessing)
-        names, rows, without = self.preprocessing.names, [], []
-        for i, own in enumerate(kept):
-            said, image = self.task.said(own), split.image(i)
-            assert image is not None, "a split of images has them"
-            corners = self.preprocessing.original(said[:, :4], (image.height, image.width)).tolist()
-            for (x1, y1, x2, y2), kind, score in zip(corners, said[:, 4].long().tolist(), said[:, 5].tolist()):
-                box = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
-                rows.append({"input": split.name(i), "class": names[kind], "score": score, **box})
-            without += [] if len(said) else [split.name(i)]
-        if without:
-            some = ", ".join(without[:FILLED]) + (", …" if len(without) > FILLED else "")
-            images = "1 image" if len(without) == 1 else f"{len(without):,} images"
-            warnings.warn(f"Nothing was found in {images}: {some}.", stacklevel=3)
-        return rows
+    def _graph_of(self, sources: Sequence[Any]) -> LinkSplit | None:
+        """The graph of a run that learned links, with all its links, where it is asked for by the name of its data."""
+        if not isinstance(self.spec.target, Links) or [str(one) for one in sources] != [self.about["data"]["source"]]:
+            return None
+        split = self.data().splits["train"]
+        assert isinstance(split, LinkSplit)
+        return split.whole()
 
     @torch.no_grad()
     def _filled(self, texts: Sequence[Any]) -> list[dict[str, Any]]:
@@ -361,20 +388,39 @@ class Run:
     ) -> Results:
         """The model's answers for a split, with its targets; `decodes` as in `results_of`, `num_beams` and
         `length_penalty` too, which are those of the run's settings unless they are given."""
-        settings = self.about["settings"]
+        settings, task = self.about["settings"], self.task
         model = self.place.model(self.model, learns=False)
+        if isinstance(task, Contrastive) and not task.remembers:
+            if len(task.target.names) < 2:
+                raise DataError(
+                    f"{self.folder} learned from images with no classes, by which it could be judged.",
+                    fix=f"Begin another training with its weights: cutaway train MODEL DATA weights={self.folder}",
+                )
+            train = self.data().splits["train"]
+            task.remember(*results_of(model, train, self.place, at_once(None, self.spec), task))
         return results_of(
             model,
             split,
             self.place,
             at_once(None, self.spec),
-            self.task,
+            task,
             flip=settings.get("tta", False),
             decodes=decodes,
             num_beams=num_beams if num_beams is not None else settings.get("num_beams", 1),
             length_penalty=length_penalty if length_penalty is not None else settings.get("length_penalty", 0.6),
             tokens=settings.get("batch_tokens", 0),
         )
+
+    def _examples(self, sources: Sequence[Any]) -> Split:
+        """New files or rows as the training split was prepared; what that did not know is warned of."""
+        split = self.preprocessing.examples(sources)
+        for sentence in getattr(split, "notes", ()):
+            warnings.warn(sentence, stacklevel=3)
+        reject_longer = getattr(split, "reject_longer", None)
+        context = getattr(getattr(self.model, "config", None), "context_length", None)
+        if reject_longer is not None and context is not None:
+            reject_longer(context)
+        return split
 
     def _reject_tensors(self, sources: Any) -> None:
         """Raise DataError for what `predict` does not prepare: tensors, data sets and models."""
@@ -391,9 +437,10 @@ class Run:
 
     def _reject_beams(self, num_beams: int | None, length_penalty: float | None) -> None:
         """Raise SettingError for settings of decoding, where the run decodes nothing, or has no such setting."""
-        if length_penalty is not None and isinstance(self.spec.target, Transcript):
+        if length_penalty is not None and type(self.spec.target) is Transcript:
             raise SettingError(
-                "length_penalty is for pairs of sequences, and this run writes transcripts: leave it out."
+                "length_penalty is for what is written token after token, and this run says a character or none at "
+                "every frame: leave it out."
             )
         if (num_beams is not None or length_penalty is not None) and not self.spec.target.written:
             raise SettingError(

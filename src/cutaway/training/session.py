@@ -19,7 +19,9 @@ from ..data.text.fitting import AUTO
 from ..data.text.tokenizers import KINDS
 from ..errors import FileError, SettingError, visible
 from ..files import write_csv, write_json
+from ..interop.huggingface.adapters import write_adapter
 from ..models.saving import save_model
+from ..spec import Views
 from . import documents
 from .batches import reach
 from .board import Board
@@ -28,6 +30,7 @@ from .checks import reject_module
 from .fitting import reject_step_beyond_memory
 from .folder import clear_leftovers, clear_run, locked, new_folder
 from .loop import Interrupted, Mean, Trainer, reject_unfit
+from .objectives.choice import learned
 from .prepared import Prepared, prepare
 from .progress import Progress
 from .run import Run
@@ -36,6 +39,7 @@ from .schemas import source_of
 
 # A run that had stopped goes on where one of these is changed.
 HOW_LONG = ("epochs", "max_steps", "minutes", "patience")
+ADAPTER = "adapter"  # the folder beside the model that holds what LoRA has learned alone
 MAY_CHANGE = (*HOW_LONG, "save_minutes", "workers", "threads", "device", "tensorboard", "memory_fraction")
 
 
@@ -85,7 +89,7 @@ def fit(
         notes += reject_step_beyond_memory(ready)
         if earlier:
             earlier.reject_other(ready.data, "or train anew.")
-            _reject_other_weights(before, ready)
+            _reject_other_files(before, ready)
             notes += differences(before, ready.place)
             folder = earlier.folder
         else:
@@ -127,7 +131,7 @@ def _train(
 
         trainer = Trainer(
             ready.model, ready.data, ready.task, ready.settings, ready.place, folder / "checkpoints", bar,
-            on_row=on_row,
+            on_row=on_row, teacher=ready.teacher,
         )  # fmt: skip
         if not goes_on:
             trainer.begin()
@@ -164,6 +168,9 @@ def finish(
     kept = folder / "checkpoints" / ("average.safetensors" if mean else "best.safetensors")
     if kept.exists():
         ready.model.load_state_dict(load_weights(kept))
+        if ready.settings.lora and ready.settings.weights:
+            write_adapter(ready.model, ready.preset.name, folder / "model" / ADAPTER, ready.settings.weights)
+        learned(ready.model)
         save_model(ready.model, folder / "model", ready.preset)
         write_json(folder / "model" / "preprocessing.json", ready.data.preprocessing.to_json())
     about |= {
@@ -181,11 +188,16 @@ def finish(
         "resumed": state.resumed,
         "summary": None,
     }
-    if status == "finished":
+    if status == "finished" and not _unlabelled(ready):
         about["summary"] = documents.summary(ready, state)
         name = "test" if "test" in ready.data.splits else "val" if "val" in ready.data.splits else "train"
         write_json(folder / "evaluation.json", documents.evaluation(ready, name))
     write_json(folder / "run.json", about)
+
+
+def _unlabelled(ready: Prepared) -> bool:
+    """Whether there are no classes that what was learned could be judged by."""
+    return isinstance(ready.data.spec.target, Views) and len(ready.data.spec.target.names) < 2
 
 
 def _finite(score: float | None) -> float | None:
@@ -212,12 +224,17 @@ def _reject_folder(folder: Path, out: str | Path | None, overwrite: bool) -> Non
         raise SettingError("--resume goes on with a run and --overwrite replaces one: give one of them.")
 
 
-def _reject_other_weights(about: Mapping[str, Any], ready: Prepared) -> None:
-    """Raise FileError where a run that was stopped before its first checkpoint would begin with other weights now."""
+def _reject_other_files(about: Mapping[str, Any], ready: Prepared) -> None:
+    """Raise FileError where the teacher of a run that is resumed is another now, or where one that was stopped before
+    its first checkpoint would begin with other weights."""
     if ready.taken and ready.taken.sha256 != about["weights"]["sha256"]:
         raise FileError(
             f"{ready.taken.path} is not what it was when this run began, and the run has no checkpoint yet: "
             "restore the file, or train anew."
+        )
+    if ready.teacher and ready.teacher.sha256 != about["teacher"]["sha256"]:
+        raise FileError(
+            f"The teacher {ready.teacher.run.folder} is not what it was when this run began: restore it, or train anew."
         )
 
 

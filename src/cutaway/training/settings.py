@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..settings import setting
 
+OBJECTIVES = ("supervised", "simclr")
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw", "muon")
 SCHEDULES = ("constant", "step", "cosine", "warmup-cosine", "noam", "one-cycle", "wsd", "linear")
 
@@ -14,6 +15,12 @@ SCHEDULES = ("constant", "step", "cosine", "warmup-cosine", "noam", "one-cycle",
 class TrainSettings:
     """How a model learns. A model's card may give other defaults for its presets; what is typed wins."""
 
+    objective: str = setting(
+        "supervised",
+        "what is learned from: supervised takes the data's targets; simclr is contrastive pre-training, which tells "
+        "two views of an image from those of others, without labels, for weights=RUN of another training",
+        choices=OBJECTIVES,
+    )
     epochs: int = setting(
         20,
         "passes over the training split; a forecast is learned in 400 steps at least, in batches of 16 where its "
@@ -39,6 +46,16 @@ class TrainSettings:
     optimizer: str = setting("adamw", "how gradients become steps", choices=OPTIMIZERS)
     lr: float = setting(1e-3, "learning rate", low=0.0, high=1e30)
     momentum: float = setting(0.9, "momentum of momentum, nesterov and muon", low=0.0, high=0.9999)
+    betas: tuple[float, ...] = setting(
+        (0.9, 0.999), "decay rates of the two moments, of adam, adamw and muon's adamw", low=0.0, high=0.999999
+    )
+    eps: float | None = setting(
+        None,
+        "what is added to the denominator of adagrad, rmsprop, adadelta, adam and adamw; auto is PyTorch's: 1e-10 of "
+        "adagrad, 1e-6 of adadelta, else 1e-8",
+        low=0.0,
+    )
+    alpha: float = setting(0.99, "smoothing constant of rmsprop", low=0.0, high=0.999999)
     weight_decay: float = setting(
         0.01, "weight decay: shrinks weights in every step; never biases and norms", low=0.0, high=1.0
     )
@@ -107,6 +124,35 @@ class TrainSettings:
     )
     vectors: str | None = setting(
         None, "begin the embedding of text with these word vectors: word2vec's text or binary file"
+    )
+    teacher: str | None = setting(
+        None, "knowledge distillation: a run on the same data whose probabilities are learned from, beside the labels"
+    )
+    temperature: float | None = setting(
+        None,
+        "what logits are divided by in distillation, auto 4, and cosine similarities in simclr, auto 0.5; a larger one "
+        "evens probabilities out",
+        low=0.01,
+    )
+    teacher_weight: float = setting(
+        0.7, "distillation: weight of the teacher's probabilities, against that of the labels", low=0.0, high=1.0
+    )
+    attack: str | None = setting(
+        None, "adversarial training: learn from images that are changed so that the model errs", choices=("fgsm", "pgd")
+    )
+    attack_eps: float = setting(
+        0.03, "adversarial training: how far a pixel may move, of its range 0 to 1", low=0.0, high=1.0
+    )
+    attack_steps: int = setting(7, "adversarial training: steps of pgd", low=1)
+    lora: int | None = setting(
+        None,
+        "LoRA, low-rank adaptation: rank of what linear layers learn beside their weights, which are frozen; the head "
+        "learns too, unless it predicts tokens",
+        low=1,
+    )
+    lora_alpha: float = setting(16.0, "LoRA: what is learned is scaled by lora_alpha / lora", low=0.0)
+    lora_layers: tuple[str, ...] = setting(
+        (), "LoRA: the linear layers, by name or pattern; auto: those of attention's queries, keys and values"
     )
     freeze: tuple[str, ...] = setting((), "frozen layers, by name or pattern: conv1,layer*,*.bias")
     freeze_epochs: int | None = setting(

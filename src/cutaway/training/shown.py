@@ -15,10 +15,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ..data.images.box_preprocessing import BoxPreprocessing
-from ..data.images.mask_preprocessing import MaskPreprocessing
-from ..data.images.masks import beside, overlaid
-from ..data.sets import Batch, Preprocessing, Split, TensorSplit, in_units
+from ..data.sets import Batch, Split, TensorSplit, in_units
 from ..data.tables.preprocessing import TablePreprocessing
 from ..data.text.running_preprocessing import Reading
 from ..generation import images
@@ -45,6 +42,8 @@ DRAWN, FOLLOWED, MOMENTS = 20, 4, 8  # images; those that are shown on their way
 BOUNDED, TIMES = 64, 32  # images that diffusion's bound is taken of, and its terms of each
 AT_A_TIME = 4096  # examples that are put into words, or that the model answers, at once
 
+Fractions = Callable[[Tensor, tuple[int, int]], Tensor]  # boxes (m, 4) and an image's height and width to (m, 4)
+
 
 def examples(
     split: Split,
@@ -52,11 +51,11 @@ def examples(
     outputs: Tensor,
     target: Tensor,
     panels: Callable[[int], Image.Image | None] | None = None,
-    preprocessing: Preprocessing | None = None,
+    fractions: Fractions | None = None,
 ) -> dict[str, Any]:
     """The worst mistakes and, beside them, examples that were got right, an even choice over the split; where an
     example is not simply right or wrong, those with the smallest loss. Words are made of some examples at a time.
-    `panels` shows an example, where that is not its image as it was given."""
+    `panels` shows an example, where that is not its image as it was given; `fractions` are where boxes stand in it."""
     worst: list[tuple[float, int]] = []  # (loss, example)
     best: list[tuple[float, int]] = []
     right: list[int] = []
@@ -75,7 +74,7 @@ def examples(
     def shown(which: Sequence[int]) -> list[dict[str, Any]]:
         rows = ((i, _mistake(split, task, i, outputs[i : i + 1], target[i : i + 1])) for i in which)
         wide = PANELS if panels else 1
-        return [_shown(split, i, row, (panels or split.image)(i), wide, preprocessing) for i, row in rows]
+        return [_shown(split, i, row, (panels or split.image)(i), wide, fractions) for i, row in rows]
 
     found = {"worst": shown([i for _, i in worst]), "right": shown(beside)}
     if isinstance(getattr(task, "target", None), Tokens):
@@ -113,34 +112,31 @@ def _mistake(split: Split, task: Any, i: int, outputs: Tensor, target: Tensor) -
 
 
 def masked(ready: Prepared, split: Split) -> Callable[[int], Image.Image | None] | None:
-    """Where masks are learned, what shows an example: the image, the image under its mask, and under the model's."""
-    preprocessing = ready.data.preprocessing
-    if not isinstance(preprocessing, MaskPreprocessing):
+    """Where an example is seen beside what is said of it, as a mask, what shows it so; None where it is not."""
+    side_by_side = getattr(ready.data.preprocessing, "panels", None)
+    if side_by_side is None:
         return None
 
     def panels(i: int) -> Image.Image:
         batch = next(iter(split.batches([torch.tensor([i])])))
         with resting(ready.model), torch.no_grad():
-            logits = ready.model(*ready.place.batch(batch)[0])  # (1, K, H, W)
-        said = logits[0].argmax(0).to(torch.uint8).cpu().numpy()
-        image = preprocessing.seen(batch.inputs[0])[0]
-        actual = batch.target[0].numpy()
-        return beside([image, *(overlaid(image, mask, preprocessing.target.ignored) for mask in (actual, said))])
+            outputs = ready.model(*ready.place.batch(batch)[0])  # (1, K, H, W)
+        (said,) = ready.task.answers(outputs)  # type: ignore[attr-defined]  # tasks of such examples have it
+        shown: Image.Image = side_by_side(batch.inputs[0][0], batch.target[0], said)
+        return shown
 
     return panels
 
 
 def _shown(
-    split: Split, i: int, row: dict[str, Any], image: Image.Image | None, wide: int, preprocessing: Preprocessing | None
+    split: Split, i: int, row: dict[str, Any], image: Image.Image | None, wide: int, fractions: Fractions | None
 ) -> dict[str, Any]:
     """An example with what a person needs to see of it; `wide` is how many images stand beside each other in one. Boxes
     are given as fractions of the image's sides."""
     source, boxes = None, row.get("boxes")
     if image is not None:
-        if boxes is not None and isinstance(preprocessing, BoxPreprocessing):
-            width, height = image.size
-            corners = torch.tensor([box["box"] for box in boxes]).view(-1, 4)
-            own = preprocessing.original(corners, (height, width)) / torch.tensor([width, height, width, height])
+        if boxes is not None and fractions is not None:
+            own = fractions(torch.tensor([box["box"] for box in boxes]).view(-1, 4), (image.height, image.width))
             boxes = [box | {"box": [round(n, 4) for n in at]} for box, at in zip(boxes, own.tolist())]
         side = IMAGE_SIDE if boxes is None else BOXED_SIDE
         source = picture(image, (side * wide, side))
@@ -254,7 +250,7 @@ def drawn(ready: Prepared, split: Split) -> dict[str, Any]:
             {
                 "t": t,
                 "noisy": [picture(i) for i in images.as_images(xt)],
-                "told": [picture(i) for i in images.as_images(x)],
+                "start": [picture(i) for i in images.as_images(x)],
             }
             for t, xt, x in (told[i] for i in spread(range(len(told)), MOMENTS))
         ]

@@ -2,8 +2,9 @@
 model of the same kind.
 
 Everything of the same name and shape is taken, buffers too. The head alone may be of another number of classes, and of
-a model of text it may be of another kind: what does not fit of it stays as it was initialized. Anything else that does
-not fit is rejected, so that no layer begins at random unnoticed.
+a model of text it may be of another kind: what does not fit of it stays as it was initialized. A network that is built
+on another one (`built_on`: FCN on a ResNet) takes that one's weights as its backbone, and everything after it stays as
+it was initialized. Anything else that does not fit is rejected, so that no layer begins at random unnoticed.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from ..files import read_json, reject_address
 from ..interop.hub import here, how_to_get
 from ..interop.huggingface import family_of
 from ..interop.huggingface.reading import INDEX, Folder, is_folder
-from ..interop.torchvision import read_checkpoint
+from ..interop.torchvision import COUNTER, likely_preset, read_checkpoint, read_state_dict
 from ..models.contract import contract_of
+from ..models.memory import shaped
 from ..models.origin import Origin, origin_from_json
-from ..models.registry import Preset
+from ..models.registry import Preset, presets
 from ..models.saving import WEIGHTS, misfits, read_tensors, reject_not_finite, reject_pickle
 from ..settings import as_text
 from ..spec import kind_now
@@ -76,11 +78,13 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
     network.
     """
     file = _file(path, preset)
+    if (base := _base_of(file, preset)) is not None:
+        return _take_backbone(model, preset, file, base)
     found, notes = _read(file, model, preset)
     found = contract_of(model).adapt_state(found)
     own = model.state_dict()
     of_text = bool(getattr(getattr(model, "config", None), "vocab_size", 0))
-    new = _new(own, found, heads(model), of_text)
+    new = tuple(heads(model)) if _told_views(file) else _new(own, found, heads(model), of_text)
     wanted = {key: value for key, value in own.items() if not _belongs(key, new)}
     # An auxiliary head in the file that the model was built without is no loss: it answers in training alone. Nor is
     # the head of another kind that a model of text had.
@@ -94,7 +98,28 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
     model.load_state_dict({**own, **offered})
     keep_origin(model, preset, path)
     notes = (_said(file, preset, own, wanted, found, new), *notes)
-    return Taken(str(file.absolute()), _digest(file), len(wanted), new, notes)
+    return Taken(str(file.absolute()), digest(file), len(wanted), new, notes)
+
+
+def _take_backbone(model: nn.Module, preset: Preset, file: Path, base: Preset) -> Taken:
+    """Put the weights of `base`, which the model is built on, into that child of it, all but the head's."""
+    assert preset.network.built_on is not None
+    child, _ = preset.network.built_on
+    body = model.get_submodule(child)
+    found, notes = _read(file, body, base)
+    own = body.state_dict()
+    ends = tuple(heads(shaped(base, base.config)))
+    # Norms that are frozen count no batches.
+    offered = {k: v for k, v in found.items() if k in own or not (_belongs(k, ends) or k.endswith(COUNTER))}
+    _reject_misfits(file, body, own, offered)
+    reject_not_finite(offered, file)
+    body.load_state_dict(offered)
+    new = tuple(name for name, part in model.named_children() if name != child and part.state_dict())
+    said = (
+        f"The backbone of the {preset.name} begins with the weights of {file}, a {base.name}: {len(own)} of "
+        f"the model's {len(model.state_dict())} tensors. New: {', '.join(new)}."
+    )
+    return Taken(str(file.absolute()), digest(file), len(own), new, (said, *notes))
 
 
 def keep_origin(model: nn.Module, preset: Preset, path: str) -> None:
@@ -128,6 +153,11 @@ def find_weights(path: str, preset: Preset) -> Source:
         folder = Folder(file.parent)
         folder.preset(preset.name)
         return Source(file, folder.config, folder.tokenizer)
+    if (base := _base_of(file, preset)) is not None:
+        written = (_meta(file) or {}).get("config", {})
+        theirs = {**vars(base.config), **{k: _plain(v) for k, v in base.as_now(written).items()}}
+        shared = {k: v for k, v in theirs.items() if k in preset.setting_names}
+        return Source(file, dataclasses.replace(preset.config, **shared))
     meta = _meta(file)
     if meta is None and family_of(preset.name) is not None:
         reject_pickle(file)
@@ -169,6 +199,12 @@ def _is_hugging(file: Path) -> bool:
     return file.name in (WEIGHTS, INDEX) and is_folder(file.parent)
 
 
+def _told_views(file: Path) -> bool:
+    """Whether the weights beside are of a network that told views of images apart: its head answered nothing else."""
+    beside = file.parent / TOKENIZERS[1]
+    return beside.is_file() and read_json(beside).get("spec", {}).get("target", {}).get("kind") == "views"
+
+
 def _tokenizer_beside(file: Path) -> Path | None:
     """The file beside weights of ours that holds the one tokenizer of their texts."""
     for name in TOKENIZERS:
@@ -179,6 +215,16 @@ def _tokenizer_beside(file: Path) -> Path | None:
             if name == TOKENIZERS[0] or "tokenizer" in document or shared:
                 return beside
     return None
+
+
+def _base_of(file: Path, preset: Preset) -> Preset | None:
+    """The preset whose weights these are, where it is a network that `preset` is built on; else None."""
+    if preset.network.built_on is None or _is_hugging(file):
+        return None
+    network, meta = preset.network.built_on[1], _meta(file)
+    name = likely_preset(read_state_dict(file), network) if meta is None else meta.get("preset")
+    base = presets().get(str(name))
+    return base if base is not None and base.network is network else None
 
 
 def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Tensor], tuple[str, ...]]:
@@ -227,12 +273,20 @@ def _reject_other(file: Path, meta: Mapping[str, Any], preset: Preset) -> None:
         raise FileError(f"{file} is a checkpoint of a run that goes on, not a model: give the run's folder.")
     if meta["preset"] != preset.name:
         raise FileError(
-            f"{file} holds a {meta['preset']}, and this is a {preset.name}: give weights of a {preset.name}, or train "
-            f"a {meta['preset']}."
+            f"{file} holds a {meta['preset']}, and this is a {preset.name}: give weights of a {preset.name}"
+            f"{_or_of_its_backbone(preset)}, or train a {meta['preset']}."
         )
 
 
-def _digest(file: Path) -> str:
+def _or_of_its_backbone(preset: Preset) -> str:
+    if preset.network.built_on is None:
+        return ""
+    network = preset.network.built_on[1]
+    names = [base.name for base in presets().values() if base.network is network]
+    return f" or, for its backbone, of a {network.__name__} ({', '.join(names[:3])}, …)"
+
+
+def digest(file: Path) -> str:
     """SHA-256 of the file in hexadecimal; of a Hugging Face folder's index, of the files that it names."""
     digest = hashlib.sha256()
     for part in Folder(file.parent).files if _is_hugging(file) else (file,):
@@ -311,7 +365,7 @@ def _said(
         there, here = found.get(f"{end}.weight"), own.get(f"{end}.weight")
         of = "not in the file"
         if there is not None and here is not None:
-            of = f"{len(there)} outputs there, {len(here)} here"
+            of = f"{len(there)} outputs there, {len(here)} here" if len(there) != len(here) else "of another task there"
         elif any(_belongs(key, (HEAD,)) and key not in own for key in found):
             of = "of another kind there"
         reasons.append(f"{end} ({of})")

@@ -40,6 +40,8 @@ VIEWS = (
     "embeddings",
     "gates",
     "alignment",
+    "denoising",
+    "latent",
     "graph",
     "attribution",
     "gradients",

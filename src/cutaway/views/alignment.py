@@ -18,6 +18,7 @@ from ..nn.recurrent import lengths_of
 from ..spec import Transcript
 from .looking import whole
 from .numbers import averaged, plain
+from .places import FRAME_SECONDS
 from .subject import Subject
 
 SAYS = "which character a recording has at each frame, above its spectrogram, and the best path"
@@ -41,7 +42,6 @@ ROWS = 40  # characters in a map
 BANDS = 64  # of the spectrogram
 HEARD = 0.05  # probability that a character has somewhere, to be shown
 SPACE = "␣"  # what a blank between words is drawn as
-SECONDS = 0.010  # from a frame of the spectrogram to the next
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Heard:
 
     def seconds(self, t: int) -> str:
         """When an answer's frame begins."""
-        return f"{t * self.stride * SECONDS:.2f} s"
+        return f"{t * self.stride * FRAME_SECONDS:.2f} s"
 
 
 def suits(subject: Subject) -> bool:

@@ -41,9 +41,16 @@ OPTIONS: dict[str, str] = {
     "patch": "which patch, where attention is over the frames of a video, counted from 0; the middle one unless said",
 }
 # In which a look is near or far; of a video within a frame.
-UNITS = {"image": "pixels", "video": "pixels", "series": "patches"} | dict.fromkeys(OF_TOKENS, "tokens")
+UNITS = {"image": "pixels", "video": "pixels", "series": "patches", "audio": "places"} | dict.fromkeys(
+    OF_TOKENS, "tokens"
+)
 FRAMES = "frames"  # in which one is over time
-PLACES = {"pixels": "place of the image", "patches": "patch of the series", "steps": "step of the series"}
+PLACES = {
+    "pixels": "place of the image",
+    "patches": "patch of the series",
+    "steps": "step of the series",
+    "places": "place in time",
+}
 
 LAYERS = 12  # that are drawn at most
 
@@ -96,6 +103,8 @@ def view(subject: Subject) -> View:
             over = f"patch {patch} in all frames" if look.over_frames else f"frame {frame}"
         drawn = drawings_of(layer, head, asked, len(shown), image) if look.name in shown else None
         apart = FRAMES if look.over_frames else unit
+        if subject.kind == "audio" and layer.keys is both[1]:
+            apart = "tokens"
         return AttentionSummary(look.name, over, apart, len(layer.keys.labels), layer.heads, drawn)
 
     def row(name: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..data.graphs.pairs import LinkSplit
 from ..data.sets import IGNORED
 from ..draw.description import Drawing, Table, View, table
 from ..draw.words import count, number, percent, plural
@@ -17,7 +18,7 @@ from ..inspect.projection import MEASURES, neighbours, pca, tsne
 from ..nn.modes import resting
 from ..spec import OF_TOKENS, Classes, Value
 from . import spring
-from .looking import batch_of
+from .looking import batch_of, spread_over
 from .numbers import image_url
 from .subject import Subject
 
@@ -42,6 +43,7 @@ WORDS, EXAMPLES = 500, 500  # that are shown at most
 COST = 20e9  # MACs that may be spent on examples
 CHUNK = 32  # examples in one pass
 NEAR = 5  # neighbours
+NAMED = 100  # nodes up to which all names are shown
 SMALL, IMAGES = 28, 700_000  # pixels of an example's image; characters of all of them
 NOBODY = {"<pad>", "<unk>", "(padding)", "(unknown)", "(begin)", "(end)", "[PAD]", "[UNK]", ""}
 BLANKS = "\u0120\u2581"  # what stands for a blank before a word: of GPT-2's bytes, and of SentencePiece
@@ -135,6 +137,8 @@ def _examples(subject: Subject) -> Part | None:
     """What the head sees of each example, coloured by class."""
     if subject.preset.card.card.family == "words":
         return None
+    if isinstance(subject.split, LinkSplit):
+        return _nodes(subject, subject.split)
     known = subject.run is not None or subject.whole is not None
     others = subject.others(_affordable(subject)) if known else None
     many = others or subject
@@ -156,6 +160,18 @@ def _examples(subject: Subject) -> Part | None:
     valued = isinstance(getattr(many.spec, "target", None), Value)
     alike = "in the same third of the values" if valued else "of the same class"
     return _part(title, points, groups, vectors[finite], labels=False, what=what, alike=alike)
+
+
+def _nodes(subject: Subject, split: LinkSplit) -> Part:
+    """The embedding of each node, where links are learned: an even choice, where there are very many."""
+    model: Any = subject.model
+    with resting(model), torch.no_grad():
+        z: Tensor = model.features(*subject.inputs[:2])
+    shown = spread_over(range(len(z)), EXAMPLES)
+    names = split.node_names()
+    points = [{"label": names[i], "group": None} for i in shown]
+    some = f"{plural(len(shown), 'node')}{f' of {count(len(z))}' if len(shown) < len(z) else ''}"
+    return _part(f"{some} as the decoder sees them", points, [], z[shown], labels=len(shown) <= NAMED, what="node")
 
 
 def _affordable(subject: Subject) -> int:

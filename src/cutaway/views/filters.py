@@ -149,10 +149,14 @@ def _how(layer: Convolution, weight: Tensor, colour: bool, words: bool, first: b
         ways = ("down", "a column") if channels > STEEP * long else ("from left to right", "a row")
         said = f"A tile has the {steps} of its window {ways[0]} and {ways[1]} for each input channel{some}."
         return f"{said} Point at a filter for the words it answers most to." if words else said
+    over = layer.weight.ndim == 5
+    frames = (
+        "Side by side, a column between them, stand what it asks of one frame and of those after it." if over else ""
+    )
     if weight.shape[1] > 1:
         slices = f"Each has {weight.shape[1]} slices, one for each input channel; shown is the strongest"
-        return f"{slices}. filter= shows all of one."
-    return "They see the image itself." if first else ""
+        return f"{slices}. filter= shows all of one. {frames}".strip()
+    return f"They see the {'video' if over else 'image'} itself. {frames}".strip() if first else frames
 
 
 def _slices(layer: Convolution, w: Tensor, k: int, range_: str) -> tuple[Drawing, str]:

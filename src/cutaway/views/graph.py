@@ -152,6 +152,8 @@ def _known(subject: Subject, nodes: Tensor) -> tuple[dict[int, str], Tensor | No
     names: dict[int, str] = {}
     classes = torch.full((len(nodes),), -1)
     parts = list(subject.data.splits.values()) if subject.data is not None else []
+    if called := nodes_called(subject):  # where pairs of them are asked for
+        return dict(enumerate(called)), None
     for split in (*parts, subject.split):
         if not isinstance(split, NodeSplit) or split.neighbours or len(split.x) != len(nodes):
             continue
@@ -176,7 +178,7 @@ def _middle(subject: Subject, net: Net) -> int:
         )
     rows = subject.inputs[2] if len(subject.inputs) > 2 else torch.empty(0)
     if len(rows) and len(net) == len(subject.inputs[0]):
-        return int(rows[0])
+        return int(rows.flatten()[0])
     return int(torch.bincount(net.edges.flatten(), minlength=len(net)).argmax())
 
 

@@ -283,7 +283,9 @@ def _graph(subject: Subject, i: int, one: Attribution, names: Sequence[str]) -> 
 
 def node_names(subject: Subject) -> list[str]:
     """What the nodes are called: by the data where it names them, else by their numbers."""
-    names = nodes_called(subject) or [f"node {v}" for v in range(len(subject.inputs[0]))]
+    if called := nodes_called(subject):
+        return called
+    names = [f"node {v}" for v in range(len(subject.inputs[0]))]
     whole = subject.data is not None and batch_of(subject.inputs) is None  # one graph, all of it
     for split in subject.data.splits.values() if whole and subject.data is not None else ():
         rows = getattr(split, "rows", None)

@@ -15,6 +15,8 @@ from .looking import patches_of
 from .looks import AttentionLook
 from .subject import Subject
 
+FRAME_SECONDS = 0.010  # from a frame of a spectrogram to the next
+
 
 @dataclass(frozen=True)
 class Side:
@@ -50,6 +52,8 @@ def sides(subject: Subject, i: int) -> tuple[Side, Side]:
         frames = torch.arange(subject.inputs[0].shape[1])
         real = subject.inputs[1][i].bool().nonzero()[:, 0] if len(subject.inputs) > 1 else frames
         return _patches(subject), Side([f"frame {t}" for t in real.tolist()], real)
+    if subject.kind == "audio":
+        return _times(subject, i), _tokens(subject, i, 1)
     patches = contract_of(subject.model).series_patches()
     if subject.kind == "series" and patches is not None:
         labels = [_span(first, last, patches.seen) for first, last in patches.spans]
@@ -77,6 +81,14 @@ def _tokens(subject: Subject, i: int, side: int) -> Side:
         real = torch.arange(_written(subject, ids, i))
     labels = subject.tokens(i, side)
     return Side(labels[: len(real)] if side else labels, real)
+
+
+def _times(subject: Subject, i: int) -> Side:
+    """The places that a network makes of a recording, by when each begins."""
+    frames = subject.inputs[1][i].sum()[None]
+    places = int(contract_of(subject.model).output_frames(frames))
+    each = int(frames) / places * FRAME_SECONDS
+    return Side([f"{t * each:.2f} s" for t in range(places)], torch.arange(places))
 
 
 def _span(first: int, last: int, seen: int | None) -> str:

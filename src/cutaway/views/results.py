@@ -8,6 +8,7 @@ from .run.classes import confusion, per_class
 from .run.documents import read_documents
 from .run.drawn import drawn, unlikely
 from .run.forecast import forecast_views
+from .run.links import links
 from .run.masks import masks
 from .run.outcome import metrics_rows, result, worst
 from .run.speech import words
@@ -47,6 +48,8 @@ def view(subject: Subject) -> View:
         parts.append(masks(evaluation["masks"], evaluation["split"]))
     if evaluation.get("boxes"):
         parts.append(boxes_by_class(evaluation["boxes"], evaluation["split"]))
+    if evaluation.get("links"):
+        parts.append(links(evaluation["links"], evaluation["split"]))
     if evaluation.get("forecast"):
         parts += forecast_views(evaluation["forecast"])
     if evaluation.get("values"):

@@ -21,7 +21,7 @@ from ..models.contract import Decodes
 from ..models.images import answers_of
 from ..models.recognition import differing, nearest, with_settings
 from ..models.registry import Preset, preset, presets
-from ..spec import OF_TOKENS, Masked, Spec
+from ..spec import OF_TOKENS, Masked, Spec, Transcript
 from ..tasks.task import Task
 from ..training.run import Run
 
@@ -117,6 +117,9 @@ class Subject:
         writes = self.spec is not None and self.spec.target.written
         name = ("source_tokenizer", "target_tokenizer")[side] if writes else "tokenizer"
         tokenizer = getattr(given, name, None)
+        target = self.spec.target if self.spec is not None else None
+        if isinstance(target, Transcript) and side == 1:
+            return ["(begin or end)", *target.alphabet]
         if tokenizer is None:
             return []
         ours = writes and tokenizer.kind != PRETRAINED

@@ -16,7 +16,7 @@ from cutaway.data.preprocessing import preprocessing_from_json
 from cutaway.data.sets import IGNORED, DataSet, SequenceSplit
 from cutaway.data.settings import DataSettings
 from cutaway.errors import DataError, SettingError
-from cutaway.spec import Transcript
+from cutaway.spec import Spelled, Transcript
 
 from .test_opening import names, sound, split
 
@@ -185,3 +185,37 @@ def test_settings_and_folders_that_cannot_be(calls: Path, tmp_path: Path) -> Non
     (calls / "transcripts.tsv").unlink()
     with pytest.raises(DataError, match=r"write transcripts\.tsv: file, tab, transcript"):
         kind_of(calls, DataSettings())
+
+
+def test_spelled_transcripts_stand_between_two_ends(calls: Path) -> None:
+    plain, data = opened(calls), open_audio(calls, DataSettings(), (Spelled,))
+    assert isinstance(data.spec.target, Spelled)
+    assert data.spec.target.longest == 10  # "three two" or "two three", and the end
+    assert (data.fingerprint, data.split_hash) == (plain.fingerprint, plain.split_hash)
+    own, other = split(data, "train"), split(plain, "train")
+    rows = torch.arange(len(own))
+    (x, mask, so_far), target = next(iter(own.batches([rows])))
+    (x_plain, mask_plain), characters = next(iter(other.batches([rows])))
+    assert torch.equal(x, x_plain)
+    assert torch.equal(mask, mask_plain)
+    for row, after, right in zip(so_far.tolist(), target.tolist(), characters.tolist()):
+        ids = [k for k in right if k != IGNORED]
+        assert row[: len(ids) + 1] == [0, *ids]
+        assert not any(row[len(ids) + 1 :])
+        assert after[: len(ids) + 1] == [*ids, 0]
+        assert set(after[len(ids) + 1 :]) <= {IGNORED}
+    assert (
+        so_far.shape == target.shape == (len(own), max(len([k for k in r if k > 0]) for r in characters.tolist()) + 1)
+    )
+
+
+def test_new_recordings_are_asked_from_the_first_token_on(calls: Path) -> None:
+    data = open_audio(calls, DataSettings(), (Spelled,))
+    again = preprocessing_from_json(json.loads(json.dumps(data.preprocessing.to_json())))
+    assert again == data.preprocessing
+    inputs, target = next(iter(again.examples([calls / "00.wav", calls / "03.wav"]).batches([torch.arange(2)])))
+    assert inputs[2].tolist() == [[0], [0]]
+    assert target.shape == (2, 0)
+    labelled = next(iter(again.labelled(calls).batches([torch.tensor([1])])))
+    assert labelled.inputs[2][0, 0] == 0
+    assert labelled.target[0, -1] == 0

@@ -17,6 +17,7 @@ from cutaway.data.graphs.opening import graph_dataset, open_graph
 from cutaway.data.graphs.preprocessing import GraphPreprocessing
 from cutaway.data.graphs.raw import RawGraphs
 from cutaway.data.graphs.splits import GraphsSplit, NodeSplit
+from cutaway.data.preprocessing import preprocessing_from_json
 from cutaway.data.sets import Batch, DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.errors import DataError, SettingError, UnknownName
@@ -152,8 +153,18 @@ def test_nodes_of_which_nothing_is_known(tmp_path: Path) -> None:
     assert torch.equal(batch(data, "test").inputs[0], torch.eye(40))
     assert any("the model is for this graph alone" in note for note in data.notes)
     other = people(tmp_path / "q", rows=20)
-    with pytest.raises(DataError, match="has 20 nodes, and the model tells the 40 nodes"):
+    with pytest.raises(DataError, match="has 20 nodes, and the model knows the 40 nodes"):
         data.preprocessing.examples([other])
+    again = preprocessing_from_json(data.preprocessing.to_json())
+    head, *rows = (folder / "nodes.csv").read_text().splitlines()
+    (folder / "nodes.csv").write_text("\n".join([head, *reversed(rows)]) + "\n")  # the same nodes in another order
+    (turned,) = again.examples([folder]).batches([torch.arange(40)])
+    assert torch.equal(turned.inputs[0], torch.eye(40).flip(0))
+    (folder / "nodes.csv").write_text("\n".join([head, *rows]).replace(rows[7].split(",")[0], "nobody") + "\n")
+    edges = (folder / "edges.csv").read_text().replace(rows[7].split(",")[0], "nobody")
+    (folder / "edges.csv").write_text(edges)
+    with pytest.raises(DataError, match="has a node 'nobody', and the model knows"):
+        again.examples([folder])
 
 
 def molecules(features: bool = True) -> RawGraphs:

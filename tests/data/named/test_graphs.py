@@ -20,8 +20,7 @@ def opened(name: str, **settings: object) -> DataSet:
 
 
 @pytest.fixture
-def here(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUTAWAY_DATA", str(shared_data))
+def here(shared_data: Path) -> None:
     for name in ("cora", "mutag"):
         if where(name) is None:
             pytest.skip(f"the files of {name} are not here")

@@ -118,8 +118,8 @@ def test_captions_that_do_not_pair_are_rejected(home: Path) -> None:
         opened("multi30k")
 
 
-def test_the_real_dictionary(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUTAWAY_DATA", str(shared_data))
+@pytest.mark.usefixtures("shared_data")
+def test_the_real_dictionary() -> None:
     if where("cmudict") is None:
         pytest.skip("needs cmudict")
     data = opened("cmudict", max_samples=2000)
@@ -131,8 +131,8 @@ def test_the_real_dictionary(shared_data: Path, monkeypatch: pytest.MonkeyPatch)
     assert not any("not the published file" in n for n in data.notes)
 
 
-def test_the_real_captions(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUTAWAY_DATA", str(shared_data))
+@pytest.mark.usefixtures("shared_data")
+def test_the_real_captions() -> None:
     if where("multi30k") is None:
         pytest.skip("needs multi30k")
     data = opened("multi30k", max_samples=500)

@@ -192,7 +192,8 @@ def test_series_that_are_too_short_are_named_or_left_out(file: Path, tmp_path: P
         DataError, match=r"2 of the 3 series of short.csv have fewer than 16 steps: a lookback"
     ) as caught:
         opened(path)
-    assert problems(caught) == ["b: 15 steps", "c: 3 steps"]
+    assert [p.split(",")[0] for p in problems(caught)] == ["b: 15 steps", "c: 3 steps"]
+    assert problems(caught)[1] == "c: 3 steps, 2024-01-01 to 2024-01-03"
     data = opened(path, missing="drop")
     assert prepared(data).horizon.series == ("a",)
     assert any("Left out: b and c, 2 of 3 series: fewer than 16 steps." in note for note in data.notes)

@@ -163,12 +163,14 @@ def test_new_videos_are_prepared_as_training_was(videos: Path) -> None:
         data.preprocessing.examples([])
 
 
-def test_a_video_is_seen_as_a_strip(videos: Path) -> None:
+def test_a_video_is_seen_in_rows_of_three_frames(videos: Path) -> None:
     data = opened(videos)
     found = data.preprocessing.examples([videos / "down" / "0", videos / "down" / "4"])
-    assert [found.image(i).size for i in range(2)] == [(5 * 48, 32), (6 * 48, 32)]  # type: ignore[union-attr]
-    strip = np.asarray(found.image(1))
-    np.testing.assert_array_equal(strip[:, 48:96], moving_bar(6, start=12, down=True)[1])
+    assert [found.image(i).size for i in range(2)] == [(3 * 48, 2 * 32)] * 2  # type: ignore[union-attr]
+    frames, seen = moving_bar(6, start=12, down=True), np.asarray(found.image(1))
+    np.testing.assert_array_equal(seen[:32, 48:96], frames[1])
+    np.testing.assert_array_equal(seen[32:, 96:], frames[5])
+    assert (np.asarray(found.image(0))[32:, 96:] == 255).all()  # of five there is no sixth
 
 
 def test_bad_videos_are_named(videos: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...errors import Problem
-from ...spec import AudioSpec, Classes
+from ...spec import AudioSpec, Classes, Target
 from ..assembly import Origin, assemble
 from ..folders import AUDIO, Found, absent_notes, find, fingerprint_of
 from ..kinds import reject_changed
@@ -24,10 +24,11 @@ from .transcribed import open_transcribed
 from .transcripts import is_transcribed
 
 
-def open_audio(path: Path, settings: DataSettings) -> DataSet:
-    """Read a folder of class folders of .wav files, or of recordings with transcripts. Raises as `audio_dataset`."""
+def open_audio(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
+    """Read a folder of class folders of .wav files, or of recordings with transcripts, which are spelled where a model
+    learns that of the `targets`. Raises as `audio_dataset`."""
     if is_transcribed(path):
-        return open_transcribed(path, settings)
+        return open_transcribed(path, settings, targets)
     reject_changed(settings, ("missing", "lower"), "is for recordings with transcripts, and these have classes")
     return audio_dataset(find(path, AUDIO), path.resolve().name, str(path), settings)
 

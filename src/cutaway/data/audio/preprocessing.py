@@ -15,12 +15,13 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError, Problem
-from ...spec import AudioSpec, Transcript
+from ...spec import AudioSpec, Spelled, Transcript
 from ..folders import AUDIO, labelled
 from ..sets import IGNORED, SequenceSplit
 from ..threads import in_threads
 from .reading import Recording, Samples, look_at, read_samples, sound_files, unusable
 from .spectrogram import log_mel
+from .spelled import SpelledSplit
 from .transcripts import AS_IT_IS, TABLE, ids_of, is_transcribed, outside, read_transcripts
 
 
@@ -47,6 +48,11 @@ class AudioPreprocessing:
         mean, std = (torch.tensor(v, dtype=torch.float32) for v in (self.mean, self.std))
         return (frames - mean).div_(std)
 
+    def split(self, frames: Tensor, lengths: Tensor, target: Tensor | None, names: Sequence[str]) -> SequenceSplit:
+        """Log-mel frames (Σ lengths, F) of recordings one after another, of these lengths (n,), as examples."""
+        kind = SpelledSplit if isinstance(self.spec.target, Spelled) else SequenceSplit
+        return kind(self.normalise(frames), lengths, target, names)
+
     def examples(self, sources: Sequence[Any]) -> SequenceSplit:
         """Recordings without targets: paths of .wav files, or of folders of them.
 
@@ -64,7 +70,7 @@ class AudioPreprocessing:
         """
         if isinstance(self.spec.target, Transcript):
             return self._transcribed(Path(source).expanduser(), self.spec.target)
-        files, labels, names = labelled(source, AUDIO, self.spec.target)
+        files, labels, names = labelled(source, AUDIO, self.spec.target.classes)
         return self._as_split(files, torch.tensor(labels), names)
 
     def _transcribed(self, path: Path, target: Transcript) -> SequenceSplit:
@@ -103,7 +109,7 @@ class AudioPreprocessing:
             raise unusable(all_problems(files, looks), len(files))
         most = None if isinstance(self.spec.target, Transcript) else self.seconds
         frames, lengths = spectrograms(files, self.rate, self.spec.n_mels, most)
-        return SequenceSplit(self.normalise(frames), lengths, target, names)
+        return self.split(frames, lengths, target, names)
 
 
 def spectrograms(

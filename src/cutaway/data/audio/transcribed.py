@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from ...errors import DataError, Problem
-from ...spec import AudioSpec, Transcript
+from ...spec import AudioSpec, Spelled, Target, Transcript
 from ..assembly import Origin, assemble
 from ..folders import NAMED_AT_MOST, fingerprint_of
 from ..kinds import reject_changed
-from ..sets import IGNORED, DataSet, SequenceSplit
+from ..sets import IGNORED, DataSet
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, straddle_note
 from ..threads import in_threads
@@ -37,9 +37,9 @@ class Spoken:
     splits: Mapping[str, Rows] | None = None  # the recordings of each split, where they come with one
 
 
-def open_transcribed(path: Path, settings: DataSettings) -> DataSet:
-    """Read a folder of recordings with their transcripts. Raises DataError that names every row and file that cannot be
-    used, or SettingError."""
+def open_transcribed(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
+    """Read a folder of recordings with their transcripts; `targets` as in `spoken_dataset`. Raises DataError that names
+    every row and file that cannot be used, or SettingError."""
     if settings.missing == "fill":
         reject_changed(settings, ("missing",), "is for the cells of tables; missing=drop leaves recordings out")
     found = read_transcripts(path, bool(settings.lower))
@@ -60,14 +60,20 @@ def open_transcribed(path: Path, settings: DataSettings) -> DataSet:
         raise DataError(f"missing=drop would leave nothing of {path}:", [*dropped, *too_long], fix="Fix some of them.")
     note = _dropped([*dropped, *too_long])
     spoken = Spoken(left.files, left.names, left.texts, kept, left.splits)
-    return spoken_dataset(spoken, path.resolve().name, str(path), settings, [note] if note else [])
+    return spoken_dataset(spoken, path.resolve().name, str(path), settings, [note] if note else [], targets)
 
 
 def spoken_dataset(
-    spoken: Spoken, name: str, source: str, settings: DataSettings, notes: Sequence[str] = ()
+    spoken: Spoken,
+    name: str,
+    source: str,
+    settings: DataSettings,
+    notes: Sequence[str] = (),
+    targets: tuple[type[Target], ...] = (),
 ) -> DataSet:
     """Recordings with transcripts, in memory as log-mel spectrograms, whole; the alphabet is that of the training
-    split. Raises DataError, or SettingError."""
+    split. Where a model learns `Spelled`, which is then among its `targets`, transcripts are that. Raises DataError, or
+    SettingError."""
     names, texts, looks = spoken.names, spoken.texts, spoken.looks
     indices = complete_split(np.zeros(len(names), np.int64), ("transcript",), spoken.splits, settings)
     alphabet = tuple(sorted({character for i in indices["train"] for character in texts[i]}))
@@ -86,15 +92,16 @@ def spoken_dataset(
         own = [spoken.recordings[i] for i in rows]
         frames[split], lengths[split] = spectrograms(own, rate, settings.n_mels, None, settings.workers)
     peaks = torch.cat([loudest(frames[split], lengths[split]) for split in indices])
-    target = Transcript(alphabet, lower=bool(settings.lower))
+    lower = bool(settings.lower)
+    longest = max(len(texts[i]) for i in indices["train"]) + 1
+    target = (
+        Spelled(alphabet, lower=lower, longest=longest) if Spelled in targets else Transcript(alphabet, lower=lower)
+    )
     spec = AudioSpec(int(lengths["train"].max()), settings.n_mels, target)
     preprocessing = AudioPreprocessing.fitted(spec, rate, settings.seconds, frames["train"])
     splits = {
-        split: SequenceSplit(
-            preprocessing.normalise(frames.pop(split)),
-            lengths[split],
-            torch.tensor([ids[i] for i in rows]),
-            [names[i] for i in rows],
+        split: preprocessing.split(
+            frames.pop(split), lengths[split], torch.tensor([ids[i] for i in rows]), [names[i] for i in rows]
         )
         for split, rows in indices.items()
     }

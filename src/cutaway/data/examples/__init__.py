@@ -46,6 +46,7 @@ EXAMPLES = {
         Example("scenes/", "digits in scenes with a box around each, as COCO writes them (made up)", boxes.scenes),
         Example("videos/", "handwritten digits that move left, right, up or down (made up)", signals.videos),
         Example("graph/", "the 34 members of a karate club that split, and who met whom", tables.karate),
+        Example("novel/", "the 77 characters of Les Misérables, and who stand in a chapter together", tables.novel),
         Example("photographs/", "two images in every form that people's folders hold (made up)", photographs.whole),
         Example("damaged/", "the same, and two of the files are cut short (made up)", photographs.damaged),
     )

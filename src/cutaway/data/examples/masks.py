@@ -11,7 +11,7 @@ from ..named.masks import CLASSES, small_scenes
 
 
 def masks(path: Path) -> None:
-    """The scenes of `small_digit_scenes`, in train/ and test/, those of the latter of digits that stand in no other."""
+    """The scenes of `digit_scenes_small`, in train/ and test/, those of the latter of digits that stand in no other."""
     colours = palette()
     for split, scenes in zip(("train", "test"), small_scenes()):
         for folder in ("images", "masks"):

@@ -1,10 +1,12 @@
-"""A table, a series and a graph to try Cutaway with."""
+"""A table, series and graphs to try Cutaway with."""
 
 from __future__ import annotations
 
 import csv
 import datetime
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -60,13 +62,24 @@ def karate(folder: Path) -> None:
     """Zachary's karate club: 34 members, who meets whom outside, and whom each followed when the club split."""
     import networkx
 
-    folder.mkdir(exist_ok=True)
     club = networkx.karate_club_graph()
-    with (folder / "nodes.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["id", "club"])
-        writer.writerows([node, data["club"]] for node, data in club.nodes(data=True))
-    with (folder / "edges.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["source", "target"])
-        writer.writerows(club.edges)
+    _graph(folder, ["id", "club"], [[node, data["club"]] for node, data in club.nodes(data=True)], club.edges)
+
+
+def novel(folder: Path) -> None:
+    """Les Misérables: its 77 characters, and who stand in a chapter together (D. E. Knuth, The Stanford GraphBase,
+    1993)."""
+    import networkx
+
+    met = networkx.les_miserables_graph()
+    _graph(folder, ["name"], [[name] for name in met], met.edges)
+
+
+def _graph(folder: Path, columns: list[str], nodes: Iterable[list[Any]], edges: Iterable[Iterable[Any]]) -> None:
+    """A folder with nodes.csv and edges.csv."""
+    folder.mkdir(exist_ok=True)
+    for name, head, rows in (("nodes.csv", columns, nodes), ("edges.csv", ["source", "target"], edges)):
+        with (folder / name).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(head)
+            writer.writerows(rows)

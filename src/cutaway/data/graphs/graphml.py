@@ -27,15 +27,16 @@ def read_graphml(path: Path, target: str | None) -> RawGraphs:
     rows = [attributes for _, attributes in graph.nodes(data=True)]
     table = _table(rows, path.name)
     splits = splits_of(table) if target != SPLIT else None
+    edges, described = _edges([graph], path.name)
     return RawGraphs(
         title=path.name,
-        edges=_edges(graph),
+        edges=edges,
+        edge_table=described,
         names=[str(name) for name in graph.nodes],
         table=table,
         columns=tuple(c for c in table.columns if c != target and not (splits is not None and c == SPLIT)),
         targets=table,
         splits=splits,
-        notes=_notes(graph, path.name),
         digest=digest_of([path]),
     )
 
@@ -45,12 +46,13 @@ def _read_many(files: Sequence[Path], path: Path) -> RawGraphs:
     empty = next((file for file, graph in zip(files, graphs) if not len(graph)), None)
     if empty is not None:
         raise DataError(f"{empty} has no nodes: nothing can be told of it.", fix="Take the file out.")
-    starts = np.cumsum([0, *(len(graph) for graph in graphs)])
+    edges, described = _edges(graphs, "edges")
     table = _table([a for graph in graphs for _, a in graph.nodes(data=True)], "nodes")
     targets = _table([graph.graph for graph in graphs], "graphs")
     return RawGraphs(
         title=path.name,
-        edges=np.concatenate([_edges(graph) + start for graph, start in zip(graphs, starts)], axis=1),
+        edges=edges,
+        edge_table=described,
         names=[f"{file.name}: {name}" for file, graph in zip(files, graphs) for name in graph.nodes],
         table=table,
         columns=tuple(c for c in table.columns if c != GRAPH),
@@ -58,7 +60,6 @@ def _read_many(files: Sequence[Path], path: Path) -> RawGraphs:
         graph_names=[file.name for file in files],
         targets=targets,
         splits=splits_of(targets),
-        notes=_notes(graphs[0], "these files"),
         digest=digest_of(list(files)),
     )
 
@@ -76,20 +77,29 @@ def _read(path: Path) -> Any:
         raise DataError(
             f"{path} is no whole GraphML file: {error}.", fix="Was it cut short? Write it from its source again."
         ) from error
-    usual = graph.graph.pop("node_default", {})  # what a file says once, for all nodes that do not say it
-    graph.graph.pop("edge_default", None)
-    for _, attributes in graph.nodes(data=True):
-        attributes.update({key: value for key, value in usual.items() if key not in attributes})
+    for of, key in ((graph.nodes, "node_default"), (graph.edges, "edge_default")):
+        usual = graph.graph.pop(key, {})  # what a file says once, for all nodes or edges that do not say it
+        for *_, attributes in of(data=True):
+            attributes.update({key: value for key, value in usual.items() if key not in attributes})
     return graph
 
 
-def _edges(graph: Any) -> Edges:
-    number = {name: i for i, name in enumerate(graph.nodes)}
-    listed = np.array([(number[a], number[b]) for a, b, *_ in graph.edges], np.int64).reshape(-1, 2).T
-    if graph.is_directed():
-        return listed
-    apart = listed[:, listed[0] != listed[1]]
-    return np.concatenate([listed, apart[::-1]], axis=1)
+def _edges(graphs: Sequence[Any], name: str) -> tuple[Edges, Table | None]:
+    """The edges (2, E) of graphs side by side, undirected ones both ways, and what their files say of each, if they do;
+    an edge's own id is nothing that describes it."""
+    ends: list[Edges] = []
+    said: list[Mapping[str, Any]] = []
+    start = 0
+    for graph in graphs:
+        number = {node: start + i for i, node in enumerate(graph.nodes)}
+        listed = np.array([(number[a], number[b]) for a, b, *_ in graph.edges], np.int64).reshape(-1, 2).T
+        rows = [{k: v for k, v in attributes.items() if k != "id"} for *_, attributes in graph.edges(data=True)]
+        apart = np.flatnonzero(listed[0] != listed[1]) if not graph.is_directed() else np.empty(0, np.int64)
+        ends += [listed, listed[::-1, apart]]
+        said += [*rows, *(rows[i] for i in apart)]
+        start += len(graph)
+    table = _table(said, name)
+    return np.concatenate(ends, axis=1), table if table.columns else None
 
 
 def _table(rows: Sequence[Mapping[str, Any]], name: str) -> Table:
@@ -98,8 +108,3 @@ def _table(rows: Sequence[Mapping[str, Any]], name: str) -> Table:
     cells = {c: [None if row.get(c) is None else str(row[c]) for row in rows] for c in map(str, columns)}
     frame = pl.DataFrame({c: pl.Series(c, values, dtype=pl.String) for c, values in cells.items()})
     return Table(name, frame)
-
-
-def _notes(graph: Any, where: str) -> tuple[str, ...]:
-    keys = sorted({str(key) for *_, attributes in graph.edges(data=True) for key in attributes if key != "id"})
-    return (f"Attributes of edges in {where} are not read: {', '.join(keys)}.",) if keys else ()

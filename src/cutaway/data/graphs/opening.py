@@ -23,6 +23,7 @@ from ..tables.forms import Form
 from ..tables.reading import counted
 from ..tables.roles import find_column
 from ..tables.targets import Labels, check_learnable, check_taught, read_labels
+from .links import link_dataset
 from .preprocessing import SHOWN, GraphPreprocessing, OneGraph, fit_preprocessing, with_target
 from .raw import RawGraphs
 from .reading import read_graphs
@@ -49,6 +50,8 @@ def graph_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> 
         raise SettingError(
             f"missing={settings.missing} cannot be of graphs, but for molecules that cannot be read: {way}."
         )
+    if settings.links:
+        return link_dataset(graphs, origin, settings)
     labels = _labels(graphs, settings)
     rows = with_target(labels)
     check_learnable(labels, rows, splits=1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,11 +26,13 @@ from ..tables.columns import LEFT_OUT, ColumnType, decode, infer, meaning
 from ..tables.encoders import Category, Encoder, encoder_from_json, fit_encoder
 from ..tables.forms import KEPT, Form
 from ..tables.preprocessing import bad_cells, unknown_note, unreadable_cells
-from ..tables.reading import Table, counted
+from ..tables.reading import Table, counted, read_table
 from ..tables.targets import NUMBER, Labels, read_labels
+from .pairs import LinkSplit, absent_pairs, codes, pairs_of, without
 from .raw import RawGraphs, side_by_side
-from .reading import read_graphs
+from .reading import is_table, read_graphs
 from .splits import GraphsSplit, NodeSplit, SideBySide
+from .tables import ends_of
 
 
 class OneGraph(NamedTuple):
@@ -59,6 +62,7 @@ class GraphPreprocessing:
     written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
     edge_encoders: tuple[Encoder, ...] = ()  # one for each column that describes edges
     smiles: str = ""  # the column of SMILES, where graphs are molecules of a table
+    nodes: tuple[str, ...] = ()  # number: what node k is called
 
     def features(self, graphs: RawGraphs) -> tuple[Tensor, list[str]]:
         """x (V, F) float32, and what a person should know of it. Raises DataError where nodes are described otherwise
@@ -66,17 +70,25 @@ class GraphPreprocessing:
         if self.form == "matrix":
             return self._matrix(graphs), []
         if self.form == "number":
-            if graphs.nodes != self.spec.features:
-                raise DataError(
-                    f"{graphs.title} has {graphs.nodes:,} nodes, and the model tells the {self.spec.features:,} nodes "
-                    "of its graph apart by their number alone.",
-                    fix="A model for other graphs needs nodes with features.",
-                )
-            return torch.eye(graphs.nodes), []
+            return self._numbered(graphs), []
         if self.form == "degree":
             cells = {DEGREE: _degrees(graphs)}
             return torch.from_numpy(np.concatenate([e.encode(cells[e.name]) for e in self.encoders], 1)), []
         return _encoded(graphs.table, self.encoders, graphs.title, "nodes")
+
+    def _numbered(self, graphs: RawGraphs) -> Tensor:
+        """One at the number that each node had in training, (V, V): it may stand elsewhere in the graph now."""
+        known = self.nodes or tuple(graphs.names)  # none before 0.8
+        number = {name: k for k, name in enumerate(known)}
+        strange = next((name for name in graphs.names if name not in number), None)
+        if graphs.nodes != self.spec.features or strange is not None:
+            has = f"{graphs.nodes:,} nodes" if strange is None else f"a node {strange!r}"
+            raise DataError(
+                f"{graphs.title} has {has}, and the model knows the {self.spec.features:,} nodes of its graph by their "
+                "names alone.",
+                fix="A model for other graphs needs nodes with features.",
+            )
+        return torch.eye(graphs.nodes)[[number[name] for name in graphs.names]]
 
     def edge_attr(self, graphs: RawGraphs) -> tuple[Tensor | None, list[str]]:
         """What is known of edges (E, D) float32, None where the model is not given it, and what a person should know.
@@ -96,21 +108,27 @@ class GraphPreprocessing:
         return SideBySide(x, edges, torch.from_numpy(graphs.graph), edge_attr, names), unknown + strange
 
     def examples(self, sources: Sequence[Any]) -> NodeSplit | GraphsSplit:
-        """Every node of new graphs, or every graph: paths of what `read_graphs` reads, or objects in memory."""
+        """Every node of new graphs, or every graph: paths of what `read_graphs` reads, or objects in memory. Of links
+        the pairs that a table after the graph lists; without one there are none."""
         if not sources:
             raise DataError("No graph was given.")
+        if isinstance(self.spec.target, specs.Links):
+            return self._pairs(sources)
         return self._as_split(self._read(sources), None, None)
 
     def labelled(self, source: Any) -> NodeSplit | GraphsSplit:
-        """The nodes or graphs of another file that have a target. Raises DataError where none has one, or one has a
-        class that training did not know."""
+        """The nodes or graphs of another file that have a target; of links, a tenth that the model does not see, and as
+        many absent ones. Raises DataError where none has one, or one has a class that training did not know."""
         graphs = self._read([source])
+        if isinstance(self.spec.target, specs.Links):
+            return self._held_out(graphs)
         column = self.spec.target.column
         if graphs.targets is None or column not in graphs.targets.columns:
             raise DataError(f"{graphs.title} has no targets {column!r} to compare with.")
-        labels = read_labels(graphs.targets, column, self.spec.target.cells)
+        target = self.spec.target
+        labels = read_labels(graphs.targets, column, target.cells)
         rows = with_target(labels)
-        return self._as_split(graphs, rows, labels.tensor(self.spec.target, rows))
+        return self._as_split(graphs, rows, labels.tensor(target, rows))
 
     def as_split(
         self, graphs: RawGraphs, ready: Ready, rows: Rows, target: Tensor | None, notes: Sequence[str] = ()
@@ -139,6 +157,7 @@ class GraphPreprocessing:
             "read": self.written.to_json(),
             "edge_columns": [encoder.to_json() for encoder in self.edge_encoders],
             "smiles": self.smiles,
+            "nodes": list(self.nodes),
         }
 
     @classmethod
@@ -148,16 +167,58 @@ class GraphPreprocessing:
         encoders = tuple(encoder_from_json(column) for column in data["columns"])
         written = Form.from_json(data.get("read"))
         of_edges = tuple(encoder_from_json(column) for column in data.get("edge_columns", ()))  # none before 0.8
-        neighbours, smiles = tuple(data["neighbours"]), data.get("smiles", "")
-        return cls(spec, data["form"], encoders, data["scaled"], neighbours, written, of_edges, smiles)
+        neighbours, smiles, nodes = tuple(data["neighbours"]), data.get("smiles", ""), tuple(data.get("nodes", ()))
+        return cls(spec, data["form"], encoders, data["scaled"], neighbours, written, of_edges, smiles, nodes)
 
     def _read(self, sources: Sequence[Any]) -> RawGraphs:
-        graphs = [read_graphs(source, self.spec.target.column, self.written, self.smiles) for source in sources]
+        links = isinstance(self.spec.target, specs.Links)
+        column = None if links else self.spec.target.column
+        graphs = [read_graphs(source, column, self.written, self.smiles) for source in sources]
         for one in graphs:
             if one.many != self.spec.graph_level:
-                learned = ("whole graphs", "nodes of one graph")[:: 1 if self.spec.graph_level else -1]
+                alone = "links of one graph" if links else "nodes of one graph"
+                learned = ("whole graphs", alone) if self.spec.graph_level else (alone, "whole graphs")
                 raise DataError(f"The model answers for {learned[0]}, and {one.title} holds {learned[1]}.")
         return side_by_side(graphs)
+
+    def _pairs(self, sources: Sequence[Any]) -> LinkSplit:
+        """A graph, and the pairs of its nodes that tables list."""
+        tables = [source for source in sources if is_table(source)]
+        if len(tables) == len(sources):
+            raise DataError(
+                f"{tables[0]} is a table of pairs, and nothing says of which graph.",
+                fix=f"Name the graph before it: cutaway predict RUN GRAPH {Path(tables[0]).name}.",
+            )
+        graphs = self._read([source for source in sources if not is_table(source)])
+        if graphs.many or len(sources) - len(tables) > 1:
+            raise DataError(f"Links are told of one graph at a time, and these are several: {graphs.title}.")
+        ready, notes = self.ready(graphs)
+        assert isinstance(ready, OneGraph), "several graphs were rejected"
+        names = pl.Series(graphs.names).str.strip_chars()
+        nodes = "the graph" if graphs.table is None else graphs.table.name
+        listed = [ends_of(read_table(Path(table), self.written), names, False, nodes)[0] for table in tables]
+        pairs = np.concatenate([np.empty((2, 0), np.int64), *listed], 1).T
+        return LinkSplit(ready.x, ready.edges, pairs, pairs[:0], graphs.names, None, self.neighbours, notes)
+
+    def _held_out(self, graphs: RawGraphs) -> LinkSplit:
+        """A tenth of the links, the same every time, and as many absent ones; the model is given the other links."""
+        if self.form == "number":
+            raise DataError(
+                f"The model tells nodes apart by their number, and knows the links of its own graph: on {graphs.title} "
+                "it can be tested on those alone that it was not shown.",
+                fix="Leave the data out: cutaway evaluate RUN.",
+            )
+        nodes, rng = graphs.nodes, np.random.default_rng(0)
+        links = pairs_of(graphs.edges, nodes)
+        held = np.sort(rng.permutation(len(links))[: -(-len(links) // 10)])
+        absent = absent_pairs(codes(links, nodes), nodes, len(held), rng)
+        if not len(held) or not len(absent):
+            raise DataError(
+                f"{graphs.title} has no links, or every pair of nodes is one: there is nothing to tell apart."
+            )
+        ready, notes = self.ready(without(graphs, links[held]))
+        assert isinstance(ready, OneGraph), "many graphs were rejected"
+        return LinkSplit(ready.x, ready.edges, links[held], absent, graphs.names, graphs.edges, self.neighbours, notes)
 
     def _as_split(self, graphs: RawGraphs, rows: Rows | None, target: Tensor | None) -> NodeSplit | GraphsSplit:
         ready, notes = self.ready(graphs)
@@ -200,7 +261,11 @@ def _encoded(table: Table | None, encoders: Sequence[Encoder], title: str, what:
 
 
 def fit_preprocessing(
-    graphs: RawGraphs, target: specs.Simple, train: Rows, neighbours: tuple[int, ...], edges: Rows | None = None
+    graphs: RawGraphs,
+    target: specs.Simple | specs.Links,
+    train: Rows,
+    neighbours: tuple[int, ...],
+    edges: Rows | None = None,
 ) -> tuple[GraphPreprocessing, list[str]]:
     """The preprocessing fitted on the nodes `train`, and what was decided that a person may want otherwise. With
     `edges`, the numbers of some, what is known of edges is given to the model too, as it was fitted on those."""
@@ -213,7 +278,7 @@ def fit_preprocessing(
 
 
 def _fit_nodes(
-    graphs: RawGraphs, target: specs.Simple, train: Rows, neighbours: tuple[int, ...]
+    graphs: RawGraphs, target: specs.Simple | specs.Links, train: Rows, neighbours: tuple[int, ...]
 ) -> tuple[GraphPreprocessing, list[str]]:
 
     def fitted(form: str, width: int, encoders: tuple[Encoder, ...] = (), scaled: str = "") -> GraphPreprocessing:
@@ -229,7 +294,7 @@ def _fit_nodes(
         notes.append(
             "Nothing is known of the nodes: each has a feature of its own, so that the model is for this graph alone."
         )
-        return fitted("number", graphs.nodes), notes
+        return replace(fitted("number", graphs.nodes), nodes=tuple(graphs.names)), notes
     degree = fit_encoder(DEGREE, NUMBER, _degrees(graphs).gather(train), "standard")
     assert degree is not None, "each node has a degree"
     notes.append("Nothing is known of the nodes but how many edges lead to each: that is their feature.")

@@ -8,12 +8,18 @@ from typing import Any
 from ...errors import DataError
 from ..folders import entries
 from ..tables.forms import Form
+from ..tables.opening import TABLE_SUFFIXES
 from .raw import RawGraphs
 
 FORMS = (
     "a folder with nodes.csv and edges.csv, a .graphml file or a folder of them, a Planetoid folder (ind.NAME.x, …), "
     "a TU folder (NAME_A.txt, …), or a table of molecules with smiles=COLUMN"
 )
+
+
+def is_table(source: Any) -> bool:
+    """Whether a source is a single table, by its name."""
+    return isinstance(source, str | Path) and Path(source).suffix.lower() in TABLE_SUFFIXES
 
 
 def read_graphs(

@@ -74,7 +74,8 @@ class NodeSplit(Split):
             rng = None if seed is None else np.random.default_rng([seed, int(index[0]), len(index)])
             distinct, places = np.unique(rows.numpy(), return_inverse=True)  # a balanced draw repeats nodes
             nodes, edges = self._around.draw(distinct, self.neighbours, rng)
-            yield Batch((self.x[torch.from_numpy(nodes)], torch.from_numpy(edges), torch.from_numpy(places)), target)
+            asked = torch.from_numpy(places.reshape(rows.shape))
+            yield Batch((self.x[torch.from_numpy(nodes)], torch.from_numpy(edges), asked), target)
 
     def name(self, i: int) -> str:
         """What a person calls the node."""

@@ -52,7 +52,7 @@ def read_tables(path: Path, target: str | None, form: Form = Form()) -> RawGraph
     keyed = apart and GRAPH in edges.columns
     names = _keys(nodes, identity, keyed)
     _reject_twice(nodes, names, identity)
-    ends, described_by = _ends(edges, names, keyed, nodes.name)
+    ends, described_by = ends_of(edges, names, keyed, nodes.name)
     notes = [*nodes.notes, *edges.notes]
     linked, origin = both_ways(ends)
     notes += one_way_note(len(origin), f"Edges of {EDGES}")
@@ -127,8 +127,9 @@ def _reject_twice(nodes: Table, names: pl.Series, column: str) -> None:
         )
 
 
-def _ends(edges: Table, names: pl.Series, keyed: bool, nodes: str) -> tuple[Edges, list[str]]:
-    """The numbers of the nodes at both ends, (2, E), and the columns that describe edges."""
+def ends_of(edges: Table, names: pl.Series, keyed: bool, nodes: str) -> tuple[Edges, list[str]]:
+    """The numbers of the nodes at both ends, (2, E), and the columns that describe edges. Raises DataError that names
+    every end that is none of the nodes `names`."""
     columns = [c for c in edges.columns if not (keyed and c == GRAPH)]
     lowered = {c.strip().casefold(): c for c in columns}
     named = [lowered.get("source"), lowered.get("target")]

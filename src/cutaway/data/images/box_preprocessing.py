@@ -7,6 +7,7 @@ of class k; rows that are no box are IGNORED throughout.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from ...errors import DataError
 from ...spec import Boxes, ImageSizes, ImageSpec
+from ..adopted import numbers_of
 from ..assembly import Origin, assemble
-from ..sets import IGNORED, DataSet
+from ..sets import IGNORED, DataSet, Preprocessing, Split
 from ..settings import DataSettings
 from ..splits import Rows, complete_split
 from . import boxes as reading
@@ -27,9 +30,11 @@ from .boxes import Rectangles
 from .dataset import at_hand, in_memory
 from .file_split import FileSplit
 from .files import look_at
+from .masks import palette
 from .preprocessing import ImagePreprocessing, choose_fit, fit_preprocessing
 from .reading import Pixels, Size, covering, inside
 
+READABLE = 256  # pixels of the shorter side of a picture that words are written in
 ONE = ("image",)  # images with boxes have no class that a split could be stratified by
 
 
@@ -73,24 +78,48 @@ class BoxPreprocessing(ImagePreprocessing):
         found = (boxes.double() - boxes.new_tensor([b, d, b, d])) / boxes.new_tensor([a, c, a, c])
         return found.clamp(min=0).minimum(found.new_tensor([size[1], size[0], size[1], size[0]]))
 
-    def taken_over(self, target: Tensor, other: BoxPreprocessing, sizes: Sequence[Size]) -> Tensor:
-        """The target (n, M, 5) of images of these sizes that another preprocessing made, as this one makes it. Raises
-        DataError for a class that training did not know."""
-        unknown = [name for name in other.names if name not in self.names]
-        if unknown:
-            raise DataError(
-                f"That data has classes that this run did not learn: {', '.join(unknown[:5])}. It learned: "
-                f"{', '.join(self.names[:20])}."
-            )
-        ours = torch.tensor([self.names.index(name) for name in other.names])
+    def fractions(self, boxes: Tensor, size: Size) -> Tensor:
+        """Boxes (m, 4) of the network's pixels as fractions of the sides of the image, which has that size."""
+        height, width = size
+        return self.original(boxes, size) / torch.tensor([width, height, width, height])
+
+    def pictured(self, image: Image.Image, said: Tensor) -> Image.Image:
+        """The image in colour, with the boxes (m, 6) that are said of it, their classes and scores; several times as
+        large, where words would hide it."""
+        times = math.ceil(READABLE / min(image.size))
+        picture = image.convert("RGB").resize((image.width * times, image.height * times), Image.Resampling.NEAREST)
+        pen = ImageDraw.Draw(picture)
+        thick = max(2, min(picture.size) // 150)
+        font = ImageFont.load_default(max(10, min(picture.size) // 24))
+        colours = [tuple(palette()[3 * k : 3 * k + 3]) for k in range(1, 256)]
+        corners = self.original(said[:, :4], (image.height, image.width)) * times
+        for (x1, y1, x2, y2), (kind, score) in zip(corners.flip(0).tolist(), said[:, 4:].flip(0).tolist()):
+            colour, words = colours[int(kind) % len(colours)], f"{self.names[int(kind)]}: {100 * score:.0f} %"
+            pen.rectangle((x1, y1, x2, y2), outline=colour, width=thick)
+            left, top, right, bottom = pen.textbbox((0, 0), words, font)
+            x, y = min(x1, picture.width - right), max(y1 - bottom - 1, 0)
+            pen.rectangle((x + left, y + top - 1, x + right, y + bottom + 1), fill=colour)
+            pen.text((x, y), words, "white" if sum(colour) < 384 else "black", font)
+        return picture
+
+    def adopted(self, split: Split, theirs: Preprocessing) -> Split:
+        """The images of another set, and its boxes where they stand here. Raises DataError for a class that training
+        did not know."""
+        assert isinstance(theirs, BoxPreprocessing)
+        assert split.target is not None, "sets to evaluate on have targets"
+        images = [split.image(i) for i in range(len(split))]
+        ours = numbers_of(theirs.names, self.names)
         rows = []
-        for own, size in zip(target, sizes):
+        for own, image in zip(split.target, images):
+            assert image is not None, "a split of images has them"
             boxes = own[own[:, 0] != IGNORED].clone()
-            boxes[:, :4] = other.original(boxes[:, :4], size).float()
+            boxes[:, :4] = theirs.original(boxes[:, :4], (image.height, image.width)).float()
             kind = boxes[:, 4].long()
             boxes[:, 4] = torch.where(kind < 0, -1 - ours[(-1 - kind).clamp(min=0)], ours[kind.clamp(min=0)]).float()
-            rows.append(self.moved(boxes.numpy(), size))
-        return torch.from_numpy(padded(rows))
+            rows.append(self.moved(boxes.numpy(), (image.height, image.width)))
+        prepared = self.examples(images)
+        prepared.target = torch.from_numpy(padded(rows))
+        return prepared
 
     def labelled(self, source: str | Path) -> FileSplit:
         """The images of a folder with boxes: all of them, or, where it has splits, those of its test split, else val.

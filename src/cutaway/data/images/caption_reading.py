@@ -43,7 +43,7 @@ class Captioned:
 
     def notes(self) -> list[str]:
         """A sentence on what was left out."""
-        said = ", ".join(f"{count:,} {what}" for what, count in self.left.items())
+        said = ", ".join(f"{what} ({count:,})" for what, count in self.left.items())
         return [f"Left out, as missing=drop asks: {said}."] if said else []
 
     def add(self, other: Captioned) -> Rows:

@@ -23,7 +23,7 @@ from ..folders import CAPTIONS, Found, fingerprint_of
 from ..kinds import reject_changed
 from ..pairs.opening import target_of
 from ..pairs.preprocessing import TargetSide
-from ..sets import DataSet, Split
+from ..sets import DataSet, Preprocessing, Split
 from ..settings import DataSettings
 from ..splits import Rows, complete_split
 from ..text.fitting import fit_tokenizer
@@ -169,6 +169,14 @@ class CaptionPreprocessing:
         look_at(read.files)
         split = FileSplit(read.files, None, self.images, read.names)
         return as_split(split, [list(dict.fromkeys(of_image)) for of_image in read.texts], self.written, once=True)
+
+    def adopted(self, split: Split, theirs: Preprocessing) -> CaptionSplit:
+        """The images of another set with its captions, each image once."""
+        del theirs
+        assert isinstance(split, CaptionSplit)
+        assert split.texts is not None, "sets to evaluate on have captions"
+        images = self.images.examples([split.image(i) for i in range(len(split))])
+        return as_split(images, [split.texts(i) for i in range(len(split))], self.written, once=True)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""

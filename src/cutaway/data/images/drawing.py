@@ -1,6 +1,6 @@
 """Images whose distribution is learned, with the noise that learning asks for.
 
-    learned by telling noise (Noise):      inputs x_0, t, ε and, where there are classes, the class;   target ε
+    learned by predicting noise (Noise):   inputs x_0, t, ε and, where there are classes, the class;   target ε
     learned by its likelihood (Image):     inputs x_0 and ε;                                           target the class
 
 What is drawn belongs to the seed and to the example alone: it is another in every epoch, the same after a run is
@@ -16,7 +16,7 @@ import torch
 from PIL import Image as Pillow
 from torch import Tensor
 
-from ...spec import Boxes, Classes, Drawn, Image, Mask, Noise, Tokens
+from ...spec import Boxes, Classes, Drawn, Image, Mask, Noise, Tokens, Views
 from ..kinds import reject_changed
 from ..sets import Batch, Split
 from ..settings import DataSettings
@@ -27,17 +27,22 @@ TIME, NOISE = range(2)  # what is drawn for each example
 
 
 Shape = tuple[int, int, int]  # of an image, (C, H, W)
-OfImages = Classes | Tokens | Image | Noise  # what can be learned of images in class folders, or with captions
+OfImages = Classes | Tokens | Image | Noise | Views  # what can be learned of images in class folders, or with captions
 ImageTarget = OfImages | Mask | Boxes
 
 
 def target_of(
     classes: Sequence[str], shape: Shape, targets: tuple[type, ...], settings: DataSettings
-) -> Classes | Image | Noise:
-    """What is to be learned of images (C, H, W): their class, unless the model's `targets` say that it draws images.
+) -> Classes | Image | Noise | Views:
+    """What is to be learned of images (C, H, W): their class, unless `targets` say that images are drawn, or that views
+    of them are told apart.
 
     Raises SettingError for settings that are for classes.
     """
+    if Views in targets:
+        for key in ("mixup", "cutout", "flip", "crop", "color_jitter"):
+            reject_changed(settings, (key,), "varies a batch, and here views of each image are made (views)")
+        return Views(tuple(classes))
     for target in (Image, Noise):
         if target in targets:
             reject_changed(settings, ("mixup",), "blends images and their classes, and here images are to be drawn")

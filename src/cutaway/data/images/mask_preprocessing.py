@@ -15,10 +15,11 @@ from torch import Tensor
 
 from ...errors import DataError, Problem
 from ...spec import ImageSpec, Mask
-from ..sets import Batch, Split
+from ..adopted import numbers_of
+from ..sets import Batch, Preprocessing, Split
 from .file_split import FileSplit, Progress, in_threads
 from .files import look_at, unusable
-from .masks import Counts, Pairs, Source, are_masks, counted, find, read_mask
+from .masks import Counts, Pairs, Source, are_masks, beside, counted, find, overlaid, read_mask
 from .preprocessing import ImagePreprocessing
 from .reading import Pixels, Size, as_image, as_pixels, inside, read_image
 
@@ -72,6 +73,17 @@ class MaskPreprocessing(ImagePreprocessing):
         whole[box[1] : box[3], box[0] : box[2]] = np.asarray(part)
         return whole
 
+    def pictured(self, image: Image.Image, said: Tensor) -> Image.Image:
+        """The image in colour under the mask (H, W) that is said of it; what was not shown to the network is pale."""
+        mask = self.restored(said.numpy(), (image.height, image.width))
+        return Image.fromarray(overlaid(np.asarray(image.convert("RGB")), mask, self.target.ignored))
+
+    def panels(self, inputs: Tensor, target: Tensor, said: Tensor) -> Image.Image:
+        """One image (C, H, W) as the network sees it, under its mask (H, W) and under that which is said, side by
+        side."""
+        image, masks = self.seen(inputs[None])[0], (target.numpy(), said.numpy())
+        return beside([image, *(overlaid(image, mask, self.target.ignored) for mask in masks)])
+
     def labelled(self, source: str | Path) -> Split:
         """The images of a folder with their masks, as targets. Raises DataError where it holds none, or classes that
         training did not know."""
@@ -92,6 +104,24 @@ class MaskPreprocessing(ImagePreprocessing):
         sizes = [seen.facts.size for seen in look_at(found.images)]
         counts, _ = counted(found, sizes, names)
         return streamed(found, np.arange(len(found.images)), counts, self)
+
+    def adopted(self, split: Split, theirs: Preprocessing) -> Split:
+        """The images of another set with its masks, as that set holds them. Raises DataError for a class that training
+        did not know."""
+        assert isinstance(theirs, MaskPreprocessing)
+        lookup = np.full(256, self.target.ignored, np.uint8)
+        ours = numbers_of(theirs.target.names, self.target.names).numpy()
+        lookup[: len(ours)] = ours
+        batches = split.batches(torch.split(torch.arange(len(split)), 1))
+        masks = [lookup[batch.target[0].numpy()] for batch in batches]
+        names, pairs = [split.name(i) for i in range(len(split))], []
+        for i, mask in enumerate(masks):
+            image = split.image(i)
+            assert image is not None, "a split of images has them"
+            pairs.append(np.concatenate([self.pixels(image, names[i]), self.mask(mask)[:, :, None]], 2))
+        counts = np.stack([np.bincount(mask.ravel(), minlength=256) for mask in masks])
+        whole = torch.from_numpy(np.stack(pairs)).permute(0, 3, 1, 2)  # (n, C + 1, H, W)
+        return MaskSplit(whole, counts, self, names, split.image)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""
@@ -131,7 +161,7 @@ class MaskSplit(Split):
         counts: Counts,
         preprocessing: MaskPreprocessing,
         names: Sequence[str],
-        image: Callable[[int], Image.Image],
+        image: Callable[[int], Image.Image | None],
     ) -> None:
         """`pairs` gives uint8 (N, C + 1, H, W), the mask last; `image` is an image as it was given."""
         self.target = torch.from_numpy(counts[:, : len(preprocessing.target.names)])

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from ...errors import Problem
-from ...spec import ANY_SIZE, Drawn, ImageSizes, Target
+from ...spec import ANY_SIZE, Drawn, ImageSizes, Target, Views
 from ..assembly import Origin, assemble
 from ..folders import IMAGES, absent_notes, find, find_flat, fingerprint_of, has_captions, is_flat, reject_flat
 from ..kinds import reject_changed
@@ -28,7 +28,7 @@ def open_folder(
 ) -> DataSet:
     """Read a folder of class folders: look at every file, split, fit the preprocessing on the training split. One of
     images with masks, boxes or captions is read as such; `targets` are what is to be learned, where something says it.
-    Models that draw images learn from a folder of images without classes too.
+    Models that draw images, or tell views of them apart, learn from a folder of images without classes too.
 
     Images are brought to a size that the model takes (`sizes`): their own, where all have one of at most 512. They are
     held in memory where that takes no more than settings.memory, and are read anew in every epoch where it does.
@@ -44,10 +44,11 @@ def open_folder(
         return open_captions(path, settings, sizes)
     reject_changed(settings, ("missing",), "is for boxes, masks and captions, and these are images alone")
     draws = any(issubclass(target, Drawn) for target in targets)
+    needs_classes = not (draws or Views in targets)
     flat = is_flat(path, IMAGES)
-    if flat and not draws:
+    if flat and needs_classes:
         reject_flat(path)
-    found = find_flat(path, IMAGES) if flat else find(path, IMAGES, least=1 if draws else 2)
+    found = find_flat(path, IMAGES) if flat else find(path, IMAGES, least=2 if needs_classes else 1)
     seen = look_at(found.files)
     indices = complete_split(found.labels, found.classes, found.splits, settings)
     learned = partial(target_of, found.classes, targets=targets, settings=settings)

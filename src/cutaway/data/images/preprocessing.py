@@ -20,9 +20,10 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError
-from ...spec import Drawn, ImageSpec
+from ...spec import Classes, Drawn, ImageSpec, Views
+from ..adopted import relabelled
 from ..folders import IMAGES, is_flat, labelled
-from ..sets import Split
+from ..sets import Preprocessing, Split
 from .drawing import drawn
 from .file_split import FileSplit
 from .files import image_files, look_at
@@ -94,13 +95,22 @@ class ImagePreprocessing:
         Raises DataError where it holds none, or a class that training did not know.
         """
         target, path = self.spec.target, Path(source).expanduser()
-        if isinstance(target, Drawn) and not target.names and is_flat(path, IMAGES):
+        assert isinstance(target, Classes | Drawn | Views), "what is learned of images in class folders"
+        if not target.names and is_flat(path, IMAGES):
             files = image_files(path)
             labels, names = [0] * len(files), [file.name for file in files]
         else:
-            files, labels, names = labelled(source, IMAGES, target)
+            files, labels, names = labelled(source, IMAGES, target.names)
         look_at(files)
         return drawn(FileSplit(files, torch.tensor(labels), self, names), target)
+
+    def adopted(self, split: Split, theirs: Preprocessing) -> Split:
+        """The images of another set, and its targets as this one's. Raises DataError for a class that training did not
+        know."""
+        assert split.target is not None, "sets to evaluate on have targets"
+        prepared = self.examples([split.image(i) for i in range(len(split))])
+        prepared.target = relabelled(split.target, theirs.spec.target, self.spec.target)
+        return prepared
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal object back."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import islice, permutations
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,11 @@ from .catalogue import NAMED as PUBLISHED
 from .catalogue import NamedSet, Request
 from .formats import read_labelled_idx
 from .published import origin_of
-from .scenes import Pixels, Placed, compose
+from .scenes import Pixels, Placed, composed
 
 Labels = npt.NDArray[np.int64]
 SEED = 0
-SPARE = 1.25  # scenes composed for each that is kept: digits may find no place, or be alike
+SPARE = 1.25  # scenes composed for each that is kept, at most: digits may find no place, or be alike
 
 OPPOSITES = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
 
@@ -149,14 +149,14 @@ def described(
 ) -> tuple[Pixels, list[list[str]]]:
     """`count` scenes (count, side, side) of two to `most` digits, and all true captions of each. Of three digits no two
     are alike: "the 5" is one of them."""
-    composed = compose(
-        digits, labels, round(SPARE * count), form.side, seed,
-        fewest=2, most=most, smallest=form.smallest, largest=form.largest,
-    )  # fmt: skip
-    fit = [i for i, placed in enumerate(composed.placed) if _can_be_said(placed)][:count]
-    if len(fit) < count:
-        raise DataError(f"{count:,} scenes were to be composed, and {len(fit):,} could be.")
-    return composed.pixels[fit], [captions_of(composed.placed[i]) for i in fit]
+    scenes = composed(
+        digits, labels, form.side, seed, fewest=2, most=most, smallest=form.smallest, largest=form.largest
+    )
+    tried = islice(scenes, round(SPARE * count))
+    found = list(islice(((pixels, placed) for pixels, _, placed in tried if _can_be_said(placed)), count))
+    if len(found) < count:
+        raise DataError(f"{count:,} scenes were to be composed, and {len(found):,} could be.")
+    return np.stack([pixels for pixels, _ in found]), [captions_of(placed) for _, placed in found]
 
 
 def _can_be_said(placed: Sequence[Placed]) -> bool:

@@ -106,6 +106,7 @@ ATOMS = {
 BONDS = {"label 0": "aromatic", "label 1": "single", "label 2": "double", "label 3": "triple"}
 MUTAGENIC = {"-1": "not mutagenic", "1": "mutagenic"}
 LEADERS = (0, 33)  # the instructor and the administrator, between whom the karate club split
+KARATE_KNOWN = "Training knows the instructor and the administrator alone, one of each side. "
 KARATE_VALIDATION = 8 / 32  # of the others
 
 
@@ -165,10 +166,8 @@ def open_karate(request: Request) -> DataSet:
         target_kind="category",
         splits={"train": np.array(LEADERS), "val": others[drawn["val"]], "test": others[drawn["train"]]},
     )
-    note = (
-        "Training knows the instructor and the administrator alone, one of each side; how often members met, which "
-        "networkx has as weights of links, is not used."
-    )
+    known = "" if request.settings.links else KARATE_KNOWN
+    note = f"{known}How often members met, which networkx has as weights of links, is not used."
     return graph_dataset(graphs, Origin(request.name, request.name, digest, [note]), request.settings)
 
 

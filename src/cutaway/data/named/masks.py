@@ -31,7 +31,7 @@ def open_digit_scenes(request: Request) -> DataSet:
     return _dataset(request, made, 4)
 
 
-def open_small_digit_scenes(request: Request) -> DataSet:
+def open_digit_scenes_small(request: Request) -> DataSet:
     """Scenes of scikit-learn's digits."""
     return _dataset(request, small_scenes(), SMALL_MOST)
 
@@ -76,7 +76,7 @@ NAMED = {
         folder=FIRST["mnist"].folder,
         files=FIRST["mnist"].files,
     ),
-    "small_digit_scenes": NamedSet(
+    "digit_scenes_small": NamedSet(
         title="Small scenes of scikit-learn's digits: which digit each pixel is of",
         kind="image",
         task="semantic segmentation",
@@ -88,4 +88,4 @@ NAMED = {
     ),
 }
 
-OPENERS = {"digit_scenes": open_digit_scenes, "small_digit_scenes": open_small_digit_scenes}
+OPENERS = {"digit_scenes": open_digit_scenes, "digit_scenes_small": open_digit_scenes_small}

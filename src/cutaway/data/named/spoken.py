@@ -7,6 +7,7 @@ recordings, gaps and noise is drawn by seed, the same every time; no recording i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +104,7 @@ def _composed(request: Request, split_of: Callable[[Take], str], note: str) -> D
         splits[split] = np.arange(start, len(names))
     heard = [look for look in map(look_at, recordings) if isinstance(look, Look)]
     spoken = Spoken(recordings, names, texts, heard, splits)
-    return spoken_dataset(spoken, request.name, request.name, request.settings, [note])
+    return spoken_dataset(spoken, request.name, request.name, request.settings, [note], request.targets)
 
 
 def strings(takes: Sequence[Take], count: int, rng: np.random.Generator) -> Iterator[list[Take]]:
@@ -126,12 +127,25 @@ def joined(parts: Sequence[Samples], rate: int, rng: np.random.Generator) -> Sam
     for part in parts:
         pieces += [part, np.zeros(round(rate * rng.uniform(*GAPS)), np.float32)]
     speech = np.concatenate(pieces)
-    time = np.arange(len(speech)) / rate
-    noise = rng.normal(size=len(speech)) + rng.uniform(0, 1) * np.sin(2 * np.pi * (HUM * time + rng.uniform()))
+    noise = rng.normal(size=len(speech))
+    loud, phase = rng.uniform(0, 1), rng.uniform()
+    # In place, and the cycles for all strings once: to pass over memory is what takes time.
+    hum = _cycles(rate, 1 << len(speech).bit_length())[: len(speech)] + phase
+    hum *= 2 * np.pi
+    np.sin(hum, out=hum)
+    hum *= loud
+    noise += hum
     loudness = np.sqrt(np.square(np.concatenate(parts), dtype=np.float64).mean())
-    level = loudness * 10 ** (-rng.uniform(*SNR) / 20) / np.sqrt(np.square(noise).mean())
-    found: Samples = (speech + level * noise).clip(-1, 1).astype(np.float32)
+    noise *= loudness * 10 ** (-rng.uniform(*SNR) / 20) / np.sqrt(np.square(noise, out=hum).mean())
+    noise += speech
+    found: Samples = noise.clip(-1, 1, out=noise).astype(np.float32)
     return found
+
+
+@functools.lru_cache(maxsize=8)
+def _cycles(rate: int, count: int) -> npt.NDArray[np.float64]:
+    """How many cycles the hum has gone through at each of so many samples, (count,)."""
+    return HUM * (np.arange(count) / rate)
 
 
 def _named(title: str, sizes: str) -> NamedSet:

@@ -133,7 +133,14 @@ def long_enough(found: Sequence[Series], needed: int, title: str, missing: str) 
         raise DataError(
             f"{len(short):,} of the {len(found):,} series of {title} have fewer than {needed:,} steps: a lookback, "
             "and a horizon for each split.",
-            [Problem(series.own, counted(series.length, "step")) for series in short],
+            [
+                Problem(
+                    series.own,
+                    f"{counted(series.length, 'step')}, {series.clock.label(0)} to "
+                    f"{series.clock.label(series.length - 1)}",
+                )
+                for series in short
+            ],
             "missing=drop leaves them out; or give a shorter lookback= or horizon=, val=0 or test=0.",
         )
     if not short:

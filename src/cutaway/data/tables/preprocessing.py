@@ -16,7 +16,8 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError, Problem
 from ...spec import TableSpec
-from ..sets import TensorSplit
+from ..adopted import relabelled
+from ..sets import Preprocessing, Split, TensorSplit
 from ..splits import Rows
 from .columns import ColumnType, explain, meaning, unreadable
 from .encoders import Category, Encoder, encoder_from_json
@@ -78,6 +79,13 @@ class TablePreprocessing:
         target = self.spec.target
         self._require([target.column], table)
         return self._as_split(table, read_targets(table, target.column, target))
+
+    def adopted(self, split: Split, theirs: Preprocessing) -> TableSplit:
+        """The rows of another set, and its targets as this one's. Raises DataError as `labelled` does."""
+        assert split.target is not None, "sets to evaluate on have targets"
+        prepared = self.examples([split.row(i) for i in range(len(split))])
+        prepared.target = relabelled(split.target, theirs.spec.target, self.spec.target)
+        return prepared
 
     def encode(self, cells: Cells) -> Tensor:
         """The inputs (n, F) float32 of cells whose meaning was read. Raises DataError where a number overflows."""

@@ -171,7 +171,7 @@ class TextPreprocessing:
         return table.frame[self.column].fill_null("").to_list(), [table.place(i) for i in range(len(table))]
 
     def _folder(self, path: Path) -> SequenceSplit:
-        files, labels, names = labelled(path, TEXTS, self.spec.target)
+        files, labels, names = labelled(path, TEXTS, self.spec.target.classes)
         found, _ = read_files(files, names)
         return self.as_split(found.texts, torch.tensor(labels), found.names)
 

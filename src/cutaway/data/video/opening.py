@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...spec import ANY_SIZE, Classes, ImageSizes, ImageSpec, VideoSpec
 from ..assembly import Origin, assemble
+from ..findings import Finding
 from ..folders import NAMED_AT_MOST, VIDEOS, Found, absent_notes, find, fingerprint_of
 from ..images.prepared import MEBIBYTE, channels_for, size_for
 from ..images.preprocessing import fit_preprocessing
@@ -74,6 +75,7 @@ def video_dataset(
     sums = [look.digest for look in looks]
     own_notes = [
         *_notes([looks[i] for i in used], settings.frames, channels),
+        _still([names[i] for i in used if counts[i] == 1], len(used)),
         enlarged,
         straddle_note(sums, indices, names.__getitem__, "videos"),
         *absent_notes(labels, found.classes, indices, "no videos"),
@@ -98,6 +100,15 @@ def _training_frames(
         return torch.from_numpy(read_frames(video, count, settings.frames, whole, spec.channels)).permute(0, 3, 1, 2)
 
     return iter(read_all(read, videos, counts, settings.workers))
+
+
+def _still(names: Sequence[str], total: int) -> str | None:
+    """A sentence on videos of one frame."""
+    if not names:
+        return None
+    some = ", ".join(names[:NAMED_AT_MOST]) + (", …" if len(names) > NAMED_AT_MOST else "")
+    has, it = ("has", "it") if len(names) == 1 else ("have", "them")
+    return Finding(f"{len(names):,} of {total:,} videos {has} a single frame, and nothing moves in {it}: {some}.")
 
 
 def _notes(looks: Sequence[Look], frames: int, channels: int) -> list[str]:

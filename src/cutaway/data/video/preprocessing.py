@@ -69,7 +69,7 @@ class VideoPreprocessing:
 
         Raises DataError where it holds none, or a class that training did not know.
         """
-        files, labels, names = labelled(source, VIDEOS, self.spec.target)
+        files, labels, names = labelled(source, VIDEOS, self.spec.target.classes)
         return self._as_split([*files], torch.tensor(labels), names)
 
     def to_json(self) -> dict[str, Any]:

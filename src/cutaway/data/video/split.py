@@ -13,7 +13,7 @@ from ..images.reading import as_image
 from ..lengths import bucketed
 from ..sets import Batch, Split
 
-STRIP = 8  # frames at most in the image of a video
+SHOWN, ACROSS = 9, 3  # frames at most in the image of a video, and in a row of it
 
 Clips = Callable[[Sequence[int]], Sequence[Tensor]]  # the frames of some examples, each uint8 (T, C, H, W)
 
@@ -61,8 +61,11 @@ class VideoSplit(Split):
         return self._names[i]
 
     def image(self, i: int) -> Image.Image:
-        """The frames that the network sees, side by side, eight at most."""
+        """The frames that the network sees, nine at most, in rows of three; white where there are no more."""
         (clip,) = self._clips([i])
-        step = -(-len(clip) // STRIP)
-        strip = torch.cat(list(clip[::step]), dim=2)  # (C, H, frames · W)
-        return as_image(strip.permute(1, 2, 0).contiguous().numpy())
+        frames = clip[:: -(-len(clip) // SHOWN)]
+        across = min(ACROSS, len(frames))
+        missing = -len(frames) % across
+        whole = torch.cat([frames, frames.new_full((missing, *frames.shape[1:]), 255)])
+        rows = whole.view(-1, across, *whole.shape[1:]).permute(0, 3, 1, 4, 2)  # (rows, H, across, W, C)
+        return as_image(rows.flatten(2, 3).flatten(0, 1).contiguous().numpy())

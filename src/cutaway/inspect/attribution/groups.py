@@ -78,10 +78,10 @@ def reach(model: nn.Module, inputs: tuple[Tensor, ...], place: int) -> Tensor:
     if getattr(config, "graph_level", False):
         batch = more[1] if len(more) > 1 else torch.zeros(count, dtype=torch.int64)
         return (batch == place).nonzero()[:, 0]
-    node = int(more[0][place]) if more and len(more[0]) else place
+    asked = more[0][place].flatten() if more and len(more[0]) else torch.tensor([place])  # a node, or two of a pair
     seen = torch.zeros(count, dtype=torch.bool, device=edges.device)
-    seen[node] = True
-    order = [torch.tensor([node], device=edges.device)]
+    seen[asked] = True
+    order = [asked.to(edges.device)]
     for _ in range(getattr(config, "layers", count)):
         new = torch.zeros_like(seen)
         new[edges[0][seen[edges[1]]]] = True

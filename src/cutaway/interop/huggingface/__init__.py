@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -44,9 +44,20 @@ class Family:
     tokens: Mapping[str, Any] = field(default_factory=dict)  # ids of special tokens where config.json is silent
     # Names of theirs that hold nothing of their own, as patterns: tied to another tensor, or made anew.
     left: tuple[str, ...] = field(default=())
+    # Of a network with an output matrix of its own: our tensors that transformers has by further names, which are one
+    # tensor where that matrix is the embedding.
+    again: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Rules of a head that has other names there by what it answers with: our Config → these.
+    heads: Callable[[Any], tuple[Rule, ...]] = field(default=lambda config: ())
+    # Their tensors that no weight of ours is, which follow from config.json: written, and made anew as we read.
+    computed: Callable[[Mapping[str, Any]], Mapping[str, Tensor]] = lambda theirs: {}
     # Two names of the output layer's bias, usually of one tensor: that which its product adds, and that which it is
     # saved by. Where a file has the first, that is what counts there.
     output_bias: tuple[str, str] | None = None
+
+    def of(self, config: Any) -> Family:
+        """The family with the rules of that network's head."""
+        return replace(self, rules=(*self.rules, *self.heads(config)), heads=lambda config: ())
 
 
 def renamed(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -70,6 +70,7 @@ FAMILY = Family(
         Rule(r"head\.(weight|bias)", (r"classifier.\1",), outside=True),
         Rule(r"head\.dense\.(weight|bias)", (r"predictions.dense.\1",), outside=True),
         Rule(r"head\.norm\.(weight|bias)", (r"predictions.LayerNorm.\1",), outside=True),
+        Rule(r"head\.words\.unembedding", ("predictions.decoder.weight",), outside=True),
         Rule(r"head\.words\.bias", ("predictions.bias",), outside=True),
     ),
     settings=settings,
@@ -82,5 +83,6 @@ FAMILY = Family(
         r"sop_classifier\.classifier\.(weight|bias)",
         r"(albert\.)?pooler\.(weight|bias)",
     ),
+    again={"head.words.bias": ("predictions.decoder.bias",)},
     output_bias=("predictions.decoder.bias", "predictions.bias"),
 )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import ModelError
 from ...models.bart import PRESETS, Config
 from . import Family, Rule
-from .values import number, only, reject_others
+from .values import both, number, only, reject_others, truth
 
 BLOCK = r"(encoder|decoder)\.(\d+)\."
 LAYER, CROSS = r"\1.layers.\2.", r"decoder.layers.\1."
@@ -32,6 +31,7 @@ def settings(config: Config) -> dict[str, Any]:
         "dropout": config.dropout,
         "attention_dropout": config.attention_dropout,
         "activation_dropout": config.activation_dropout,
+        "tie_word_embeddings": config.tie_weights,
         "bos_token_id": 0,
         "pad_token_id": 1,
         "eos_token_id": 2,
@@ -42,7 +42,6 @@ def settings(config: Config) -> dict[str, Any]:
 def config_of(theirs: Mapping[str, Any]) -> Config:
     """Our config of a config.json. Raises ModelError for a value that this network does not have."""
     reject_others(theirs, "activation_function", ("gelu",))
-    reject_others(theirs, "tie_word_embeddings", (True,))
     reject_others(theirs, "scale_embedding", (False,))
     reject_others(theirs, "encoder_layerdrop", (0.0,))
     reject_others(theirs, "decoder_layerdrop", (0.0,))
@@ -54,31 +53,20 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     reject_others(theirs, "static_position_embeddings", (False,))
     dim, layers = only(theirs, "d_model", 1024), only(theirs, "encoder_layers", 12)
     decoder_layers = only(theirs, "decoder_layers", 12)
-    hidden = _alike(theirs, "ffn_dim", 4096)
+    hidden = both(theirs, "ffn_dim", 4096)
     return Config(
         vocab_size=only(theirs, "vocab_size", 50_265),
         context_length=only(theirs, "max_position_embeddings", 1024),
         dim=dim,
         layers=layers,
         decoder_layers=None if decoder_layers == layers else decoder_layers,
-        heads=_alike(theirs, "attention_heads", 16),
+        heads=both(theirs, "attention_heads", 16),
         ffn_dim=None if hidden == 4 * dim else hidden,
         dropout=number(theirs, "dropout", 0.1),
         attention_dropout=number(theirs, "attention_dropout", 0.0),
         activation_dropout=number(theirs, "activation_dropout", 0.0),
+        tie_weights=truth(theirs, "tie_word_embeddings", True),
     )
-
-
-def _alike(theirs: Mapping[str, Any], field: str, default: int) -> int:
-    """A number that encoder and decoder have alike. Raises ModelError where they differ."""
-    ours = only(theirs, f"encoder_{field}", default)
-    other = only(theirs, f"decoder_{field}", default)
-    if ours != other:
-        raise ModelError(
-            f"config.json has decoder_{field}={other}, which the network here does not have beside "
-            f"encoder_{field}={ours}: both are the same."
-        )
-    return ours
 
 
 FAMILY = Family(
@@ -101,6 +89,7 @@ FAMILY = Family(
         Rule(r"decoder\.(\d+)\.cross_norm\.(weight|bias)", (CROSS + r"encoder_attn_layer_norm.\2",)),
         Rule(BLOCK + r"mlp\.(fc[12])\.(weight|bias)", (LAYER + r"\3.\4",)),
         Rule(BLOCK + r"norm2\.(weight|bias)", (LAYER + r"final_layer_norm.\3",)),
+        Rule(r"head\.words\.unembedding", ("lm_head.weight",), outside=True),
         Rule(r"head\.constant", ("final_logits_bias",), outside=True),
     ),
     settings=settings,
@@ -123,4 +112,5 @@ FAMILY = Family(
         r"lm_head\.weight",
         r"(model\.)?(encoder|decoder)\.version",
     ),
+    again={"embedding.weight": ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")},
 )

@@ -19,7 +19,7 @@ from .encoders import (
     reject_decoders,
     reject_unlike,
 )
-from .values import dropout_of, number, only
+from .values import dropout_of, number, only, truth
 
 # Where BERT's and RoBERTa's backbones have their tensors, after the prefix.
 BACKBONE = (
@@ -55,6 +55,7 @@ def sizes(config: Config) -> dict[str, Any]:
         "max_position_embeddings": config.first_position + config.context_length,
         "type_vocab_size": config.token_types,
         "layer_norm_eps": config.eps,
+        "tie_word_embeddings": config.tie_weights,
         "num_labels": config.num_classes,
     }
 
@@ -94,6 +95,7 @@ def sizes_of(theirs: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
         "attention_dropout": dropout_of(theirs, "attention_probs_dropout_prob", defaults.get("dropout", 0.1), dropout),
         "head_dropout": dropout_of(theirs, defaults.get("head_field", "classifier_dropout"), head, dropout),
         "num_classes": answers_of(theirs),
+        "tie_weights": truth(theirs, "tie_word_embeddings", True),
     }
 
 
@@ -118,6 +120,7 @@ FAMILY = Family(
         Rule(r"head\.(weight|bias)", (r"classifier.\1",), outside=True),
         Rule(r"head\.dense\.(weight|bias)", (r"cls.predictions.transform.dense.\1",), outside=True),
         Rule(r"head\.norm\.(weight|bias)", (r"cls.predictions.transform.LayerNorm.\1",), outside=True),
+        Rule(r"head\.words\.unembedding", ("cls.predictions.decoder.weight",), outside=True),
         Rule(r"head\.words\.bias", ("cls.predictions.bias",), outside=True),
     ),
     settings=settings,
@@ -130,5 +133,6 @@ FAMILY = Family(
         r"cls\.seq_relationship\.(weight|bias)",
         r"(bert\.)?pooler\.dense\.(weight|bias)",
     ),
+    again={"head.words.bias": ("cls.predictions.decoder.bias",)},
     output_bias=("cls.predictions.decoder.bias", "cls.predictions.bias"),
 )

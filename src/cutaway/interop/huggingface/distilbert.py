@@ -19,7 +19,7 @@ from .encoders import (
     reject_decoders,
     reject_unlike,
 )
-from .values import dropout_of, number, only
+from .values import dropout_of, number, only, truth
 
 
 def settings(config: Config) -> dict[str, Any]:
@@ -46,6 +46,7 @@ def settings(config: Config) -> dict[str, Any]:
         "dropout": dropout,
         "attention_dropout": attention,
         "seq_classif_dropout": head,
+        "tie_word_embeddings": config.tie_weights,
         "num_labels": config.num_classes,
     }
 
@@ -73,6 +74,7 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         drops_attention=False,
         head=head_of(theirs, "DistilBert"),
         num_classes=answers_of(theirs),
+        tie_weights=truth(theirs, "tie_word_embeddings", True),
     )
 
 
@@ -98,6 +100,7 @@ FAMILY = Family(
         Rule(r"head\.(weight|bias)", (r"classifier.\1",), outside=True),
         Rule(r"head\.dense\.(weight|bias)", (r"vocab_transform.\1",), outside=True),
         Rule(r"head\.norm\.(weight|bias)", (r"vocab_layer_norm.\1",), outside=True),
+        Rule(r"head\.words\.unembedding", ("vocab_projector.weight",), outside=True),
         Rule(r"head\.words\.bias", ("vocab_projector.bias",), outside=True),
     ),
     settings=settings,

@@ -58,11 +58,10 @@ def activation_of(theirs: Mapping[str, Any], field: str, default: str) -> str:
 
 def reject_decoders(theirs: Mapping[str, Any]) -> None:
     """Raise ModelError for what would be another network: one that looks backward alone, or at a source; other
-    positions than those of a table; an output layer of its own."""
+    positions than those of a table."""
     reject_others(theirs, "position_embedding_type", ("absolute",))
     reject_others(theirs, "is_decoder", (False,))
     reject_others(theirs, "add_cross_attention", (False,))
-    reject_others(theirs, "tie_word_embeddings", (True,))
 
 
 def reject_unlike(config: Config, family: str, **always: Any) -> None:

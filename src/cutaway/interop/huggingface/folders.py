@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import os
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from ...errors import FileError, ModelError
-from ...files import write_json, write_text
+from ...files import whole_folder, write_json, write_text
 from ...models.origin import Origin, origin_of
 from ...models.registry import Preset
 from ...models.saving import CONFIG, WEIGHTS, put_weights
@@ -86,25 +83,31 @@ def write_folder(
         raise ModelError(
             f"transformers has no network like {name}, so it has no Hugging Face form. These have: {known}."
         )
-    origin = origin_of(model)
+    family, origin = family.of(model.config), origin_of(model)
     own = {k: v for k, v in model.state_dict().items() if origin is None or k not in origin.new}
     tensors = {k: v.detach().cpu().contiguous() for k, v in renamed(family, own).items()}
     # A part of a larger tensor is written as a tensor by itself.
     alone = {k: v if v.untyped_storage().nbytes() == v.nbytes else v.clone() for k, v in tensors.items()}
+    untied = not getattr(model.config, "tie_weights", True)
+    again = {theirs: ours for ours, names in family.again.items() if untied and ours in own for theirs in names}
+    alone |= {theirs: own[ours].detach().cpu().clone() for theirs, ours in again.items()}
     floating = next(t.dtype for t in alone.values() if t.is_floating_point())
     document = _document(model.config, family, origin, vocabulary, labels, problem)
     document["dtype"] = str(floating).removeprefix("torch.")
-    with _whole_folder(path) as folder:
+    with whole_folder(path) as folder:
         write_json(folder / CONFIG, document)
         if origin is not None and origin.generation is not None:
             write_json(folder / GENERATION, {**origin.generation, **(vocabulary.own if vocabulary else {})})
         try:
-            save_file(alone, folder / WEIGHTS, {"format": "pt"})
+            made = {k: v.to(floating) for k, v in family.computed(document).items()}
+            save_file({**alone, **made}, folder / WEIGHTS, {"format": "pt"})
         except SafetensorError as error:  # a full disk, for one
             raise OSError(str(error)) from error
         for file, text in vocabulary.files.items() if vocabulary else ():
             write_text(folder / file, text)
-    return {ours: ", ".join(names_of(family, ours)[1]) for ours in own}
+    added, saved = family.output_bias or ("", "")
+    read = {saved: added} if added in again else {}  # of the two the one that counts there
+    return {ours: ", ".join(read.get(name, name) for name in names_of(family, ours)[1]) for ours in own}
 
 
 def _document(
@@ -146,23 +149,3 @@ def _document(
 def _answers(config: Any) -> bool:
     """Whether the model has an answer for each of so many labels."""
     return getattr(config, "head", None) in ANSWERS
-
-
-@contextlib.contextmanager
-def _whole_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder beside `path` to write to; on success it becomes `path`, on failure it is removed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        if path.exists():
-            raise FileError(f"{path} exists and is not written over. Give another name, or move it away.")
-        temporary.mkdir(parents=True)
-        yield temporary
-        temporary.rename(path)
-    except OSError as error:
-        if isinstance(error, FileError):
-            raise
-        raise FileError(
-            f"{path} could not be written: {error.strerror or error}. Free some space, or give another folder."
-        ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

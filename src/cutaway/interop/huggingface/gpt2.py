@@ -7,7 +7,7 @@ from typing import Any
 
 from ...models.gpt2 import PRESETS, Config
 from . import Family, Rule
-from .values import dropout_of, number, only, reject_others
+from .values import dropout_of, number, only, reject_others, truth
 
 BLOCK = r"blocks\.(\d+)\."
 
@@ -26,6 +26,7 @@ def settings(config: Config) -> dict[str, Any]:
         "embd_pdrop": embedding,
         "attn_pdrop": attention,
         "resid_pdrop": added,
+        "tie_word_embeddings": config.tie_weights,
         "num_labels": config.num_classes,
     }
 
@@ -34,7 +35,6 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     """Our config of a config.json. Raises ModelError for a value that this network does not have."""
     reject_others(theirs, "activation_function", ("gelu_new", "gelu_pytorch_tanh"))
     reject_others(theirs, "layer_norm_epsilon", (1e-5,))
-    reject_others(theirs, "tie_word_embeddings", (True,))
     reject_others(theirs, "add_cross_attention", (False,))
     reject_others(theirs, "scale_attn_weights", (True,))
     reject_others(theirs, "scale_attn_by_inverse_layer_idx", (False,))
@@ -49,6 +49,7 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         dropout=dropout,
         embedding_dropout=dropout_of(theirs, "embd_pdrop", 0.1, dropout),
         attention_dropout=dropout_of(theirs, "attn_pdrop", 0.1, dropout),
+        tie_weights=truth(theirs, "tie_word_embeddings", True),
     )
 
 
@@ -65,6 +66,7 @@ FAMILY = Family(
         Rule(BLOCK + r"mlp\.fc1\.(weight|bias)", (r"h.\1.mlp.c_fc.\2",), transposed=True),
         Rule(BLOCK + r"mlp\.fc2\.(weight|bias)", (r"h.\1.mlp.c_proj.\2",), transposed=True),
         Rule(r"norm\.(weight|bias)", (r"ln_f.\1",)),
+        Rule(r"head\.unembedding", ("lm_head.weight",), outside=True),
         Rule(r"head\.weight", ("score.weight",), outside=True),
     ),
     settings=settings,

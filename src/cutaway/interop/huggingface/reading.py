@@ -11,16 +11,14 @@ the other way about (GPT-2's stand as (in, out) there) nobody can tell, unless o
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ...errors import FileError, ModelError
@@ -29,7 +27,7 @@ from ...models.memory import shaped
 from ...models.origin import Origin
 from ...models.recognition import differing, nearest
 from ...models.registry import Preset, preset
-from ...models.saving import CONFIG, WEIGHTS, reject_not_finite, reject_pickle
+from ...models.saving import CONFIG, WEIGHTS, opened_weights, reject_not_finite, reject_pickle
 from ...settings import as_text
 from . import Family, Rule, families, names_of, taken, written_of
 from .encoders import answers_of
@@ -42,6 +40,7 @@ PICKLES = ("pytorch_model*.bin", "*.pth", "*.pt", "*.ckpt")
 
 HEADS = ("next", "masked", "classes", "tags", "tokens")  # kinds of heads that a Config here may name
 ANSWERS = ("classes", "tags")  # heads with as many outputs as config.json has labels
+TIED = "tie_word_embeddings"
 HEAD = "head"  # the child of a model that a bare backbone lacks
 # Fields of a Config that no preset is told by: those of the head and of training.
 FREE = (
@@ -61,6 +60,7 @@ HALVES = (torch.float16, torch.bfloat16)
 # Fields of a Config that are at most a side of some tensor, and those of which each stands for at least one tensor.
 SIDES = (
     "vocab_size",
+    "target_vocab_size",
     "context_length",
     "dim",
     "ffn_dim",
@@ -120,6 +120,7 @@ class Folder:
             said, theirs = str(error), f"{CONFIG} has "  # what is said of theirs begins so, else it is of our Config
             said = said.removeprefix(theirs) if said.startswith(theirs) else in_their_words(kind, said)
             raise ModelError(f"{path / CONFIG}: {said}") from error
+        self.family = self.family.of(self.config)
         if (path / WEIGHTS).is_file() or (path / INDEX).is_file():
             self._reject_oversized()
         self.tokenizer = path / TOKENIZER if (path / TOKENIZER).is_file() else None
@@ -167,7 +168,7 @@ class Folder:
         found: dict[str, Tensor] = {}
         for file in self.files:
             reject_pickle(file)
-            with _opened(file) as opened:
+            with opened_weights(file) as opened:
                 found |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  # no mapping
         return found
 
@@ -178,7 +179,7 @@ class Folder:
         found: dict[str, tuple[int, ...]] = {}
         for file in self.files:
             reject_pickle(file)
-            with _opened(file) as opened:
+            with opened_weights(file) as opened:
                 found |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
         return found
 
@@ -256,6 +257,11 @@ class Folder:
             problems.append(f"{len(missing)} of the network's {len(known)} tensors are missing, {said}")
         if extra:
             problems.append(f"{len(extra)} are not the network's, the first {origin[extra[0]]}")
+            outputs = [n for rule in self.family.rules if rule.ours.endswith("unembedding") for n in rule.theirs]
+            if set(extra) & set(outputs):
+                problems.append(
+                    f'as words have an output matrix of their own there, {CONFIG} has to say "{TIED}": false'
+                )
         if misshapen:
             name, shape = misshapen[0]
             first = f"{origin[name]}: {tuple(tensors[name].shape)} where the network has {shape}"
@@ -373,20 +379,6 @@ class Folder:
         if getattr(config, "head", None) in ANSWERS:
             config = dataclasses.replace(config, num_classes=answers_of(self.theirs))
         return config
-
-
-@contextlib.contextmanager
-def _opened(file: Path) -> Iterator[Any]:
-    """A safetensors file. Raises FileError where it is not whole."""
-    try:
-        with safe_open(file, framework="pt") as opened:
-            yield opened
-    except (SafetensorError, OSError, ValueError) as error:
-        if isinstance(error, FileError):
-            raise
-        raise FileError(
-            f"{file} is no whole safetensors file: it was cut short or changed ({error}). Take it from a copy."
-        ) from error
 
 
 @functools.cache

@@ -52,6 +52,7 @@ FAMILY = Family(
         Rule(r"head\.(weight|bias)", (r"classifier.\1",), outside=True),
         Rule(r"head\.dense\.(weight|bias)", (r"lm_head.dense.\1",), outside=True),
         Rule(r"head\.norm\.(weight|bias)", (r"lm_head.layer_norm.\1",), outside=True),
+        Rule(r"head\.words\.unembedding", ("lm_head.decoder.weight",), outside=True),
         Rule(r"head\.words\.bias", ("lm_head.bias",), outside=True),
     ),
     settings=settings,
@@ -63,5 +64,6 @@ FAMILY = Family(
         r"lm_head\.decoder\.weight",
         r"(roberta\.)?pooler\.dense\.(weight|bias)",
     ),
+    again={"head.words.bias": ("lm_head.decoder.bias",)},
     output_bias=("lm_head.decoder.bias", "lm_head.bias"),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...models.t5 import EPS, PRESETS, Config
 from . import Family, Rule
-from .values import number, only, reject_others
+from .values import number, only, reject_others, truth
 
 BLOCK = r"(encoder|decoder)\.(\d+)\."
 SELF, CROSS = r"\1.block.\2.layer.0.", r"decoder.block.\1.layer.1."
@@ -29,6 +29,7 @@ def settings(config: Config) -> dict[str, Any]:
         "dropout_rate": config.dropout,
         "layer_norm_epsilon": EPS,
         "feed_forward_proj": "relu",
+        "tie_word_embeddings": config.tie_weights,
         "pad_token_id": 0,
         "eos_token_id": 1,
         "decoder_start_token_id": 0,
@@ -40,8 +41,6 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     reject_others(theirs, "feed_forward_proj", ("relu",))
     reject_others(theirs, "dense_act_fn", ("relu",))
     reject_others(theirs, "is_gated_act", (False,))
-    reject_others(theirs, "tie_word_embeddings", (True,))
-    reject_others(theirs, "scale_decoder_outputs", (True,))
     reject_others(theirs, "layer_norm_epsilon", (EPS,))
     reject_others(theirs, "is_encoder_decoder", (True,))
     layers = only(theirs, "num_layers", 6)
@@ -58,6 +57,8 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         num_buckets=only(theirs, "relative_attention_num_buckets", 32),
         max_distance=only(theirs, "relative_attention_max_distance", 128),
         dropout=number(theirs, "dropout_rate", 0.1),
+        # Version 5 of transformers reads the one, and from then on says the other.
+        tie_weights=truth(theirs, "tie_word_embeddings", True) and truth(theirs, "scale_decoder_outputs", True),
     )
 
 
@@ -67,6 +68,7 @@ FAMILY = Family(
     prefix="",
     rules=(
         Rule(r"embedding\.weight", ("shared.weight",)),
+        Rule(r"head\.unembedding", ("lm_head.weight",), outside=True),
         Rule(
             r"(encoder|decoder)_bias\.table\.weight",
             (r"\1.block.0.layer.0.SelfAttention.relative_attention_bias.weight",),

@@ -71,6 +71,29 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "ffn_dim": "encoder_ffn_dim",
         "activation_dropout": "activation_dropout",
     },
+    "vision-encoder-decoder": {"target_vocab_size": "vocab_size", "context_length": "n_positions", "dim": "hidden_size"}
+    | {"layers": "num_hidden_layers", "decoder_layers": "n_layer", "heads": "num_attention_heads"},
+    "patchtst": {
+        "steps": "context_length",
+        "in_features": "num_input_channels",
+        "horizon": "prediction_length",
+        "num_classes": "num_targets",
+        "patch_size": "patch_length",
+        "stride": "patch_stride",
+        "dim": "d_model",
+        "layers": "num_hidden_layers",
+        "heads": "num_attention_heads",
+        "dropout": "path_dropout",
+    },
+    "whisper": {
+        "in_features": "num_mel_bins",
+        "target_vocab_size": "vocab_size",
+        "context_length": "max_target_positions",
+        "dim": "d_model",
+        "layers": "encoder_layers",
+        "heads": "encoder_attention_heads",
+        "ffn_dim": "encoder_ffn_dim",
+    },
     "timesformer": {
         "frames": "num_frames",
         "dim": "hidden_size",
@@ -131,6 +154,18 @@ def only(theirs: Mapping[str, Any], field: str, default: int) -> int:
     return value
 
 
+def both(theirs: Mapping[str, Any], field: str, default: int) -> int:
+    """A number that encoder and decoder have alike. Raises ModelError where they differ."""
+    ours = only(theirs, f"encoder_{field}", default)
+    other = only(theirs, f"decoder_{field}", default)
+    if ours != other:
+        raise ModelError(
+            f"config.json has decoder_{field}={other}, which the network here does not have beside "
+            f"encoder_{field}={ours}: both are the same."
+        )
+    return ours
+
+
 def number(theirs: Mapping[str, Any], field: str, default: float) -> float:
     """A number of the config; the default where it is null or absent. Raises ModelError where it is none."""
     value = theirs.get(field)
@@ -139,6 +174,16 @@ def number(theirs: Mapping[str, Any], field: str, default: float) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < math.inf:
         raise ModelError(f"config.json has {field}={shown(value)}, where a number belongs.")
     return float(value)
+
+
+def truth(theirs: Mapping[str, Any], field: str, default: bool) -> bool:
+    """True or false of the config; the default where it is null or absent. Raises ModelError where it is neither."""
+    value = theirs.get(field)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise ModelError(f"config.json has {field}={shown(value)}, where true or false belongs.")
+    return value
 
 
 def dropout_of(theirs: Mapping[str, Any], field: str, default: float, dropout: float) -> float | None:

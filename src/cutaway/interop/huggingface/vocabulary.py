@@ -14,7 +14,7 @@ from typing import Any
 
 from ...data.text.tokenizer_files import open_tokenizer
 from ...data.text.tokenizers import Tokenizer
-from ...spec import Masked, PairSpec, Spec, TextSpec
+from ...spec import Masked, Spec, TextSpec, Tokens
 
 TOKENIZER = "tokenizer.json"
 BESIDE = (
@@ -48,11 +48,10 @@ def of_folder(path: Path) -> Vocabulary | None:
     return Vocabulary(files, _ids(tokenizer.padding, tokenizer.begin, tokenizer.end))
 
 
-def of_pairs(tokenizer: Tokenizer, spec: PairSpec, longest: int | None = None) -> Vocabulary:
+def of_pairs(tokenizer: Tokenizer, target: Tokens, longest: int | None = None) -> Vocabulary:
     """The tokens that an answer begins and ends with; and the tokenizer, where it keeps its own ids: one that is fitted
-    here has others in pairs, and no form there."""
-    kept = of_tokenizer(tokenizer, spec, longest) if tokenizer.kind == PRETRAINED else None
-    target = spec.target
+    here has others in pairs and captions, and no form there."""
+    kept = of_tokenizer(tokenizer, None, longest) if tokenizer.kind == PRETRAINED else None
     own = {
         "pad_token_id": target.padding,
         "bos_token_id": target.begin,
@@ -63,9 +62,9 @@ def of_pairs(tokenizer: Tokenizer, spec: PairSpec, longest: int | None = None) -
     return Vocabulary(kept.files if kept else {}, {}, own)
 
 
-def of_tokenizer(tokenizer: Tokenizer, spec: Spec, longest: int | None = None) -> Vocabulary | None:
-    """A tokenizer that texts of `spec` are cut by; None where it has no form there. `longest` are the tokens that the
-    model reads at most."""
+def of_tokenizer(tokenizer: Tokenizer, spec: Spec | None, longest: int | None = None) -> Vocabulary | None:
+    """A tokenizer that texts of `spec` are cut by, which one that keeps its ids need not know; None where it has no
+    form there. `longest` are the tokens that the model reads at most."""
     document = tokenizer.to_json().get("library")
     if document is None:
         return None
@@ -101,7 +100,7 @@ def _ids(padding: int | None, begin: int | None, end: int | None) -> dict[str, i
     return {"pad_token_id": padding if padding is not None else end, "bos_token_id": begin, "eos_token_id": end}
 
 
-def _frame(spec: Spec, count: int) -> tuple[int | None, int | None, int | None]:
+def _frame(spec: Spec | None, count: int) -> tuple[int | None, int | None, int | None]:
     """The ids of the frame and of the mask that texts of `spec` have beyond the `count` of a tokenizer of ours."""
     if not isinstance(spec, TextSpec) or spec.begin is None or spec.end is None:
         return None, None, None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,22 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from ...models.ddpm_unet import PRESETS, Config
+from ..diffusers import SCHEDULES, renamed
 from . import Oracle, OracleMissing
 from .operators import make_torchvision_importable
 
 SIDE = 8  # pixels of the images compared, and more where there are more resolutions
-BLOCK = {"time": "time_emb_proj", "shortcut": "conv_shortcut"}  # ours to theirs, within a residual block
-OUTSIDE = {
-    "time1": "time_embedding.linear_1",
-    "time2": "time_embedding.linear_2",
-    "classes": "class_embedding",
-    "stem": "conv_in",
-    "middle1": "mid_block.resnets.0",
-    "middle2": "mid_block.resnets.1",
-    "middle_attention": "mid_block.attentions.0",
-    "norm": "conv_norm_out",
-    "head": "conv_out",
-}
 
 
 class Scheduled(nn.Module):
@@ -89,7 +77,7 @@ def diffusers_unet(config: Config) -> Oracle:
     unet.time_proj = Sinusoids(config.widths[0] // 2)
     scheduler = library.DDPMScheduler(
         num_train_timesteps=config.timesteps,
-        beta_schedule={"linear": "linear", "cosine": "squaredcos_cap_v2"}[config.noise_schedule],
+        beta_schedule=SCHEDULES[config.noise_schedule],
     )
     scheduler.alphas_cumprod = config.signal  # float64; tests/nn hold it to theirs, which is float32
     side = max(SIDE, config.least_size)
@@ -103,31 +91,11 @@ def diffusers_unet(config: Config) -> Oracle:
         return (x, t, noise, classes) if config.classes else (x, t, noise)
 
     module = Scheduled(unet, scheduler, config.timesteps)
-    return Oracle(module, draw, converted=renamed)
+    return Oracle(module, draw, converted=_renamed)
 
 
-def renamed(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Our tensors under their names; queries, keys and values are three there."""
-    found: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        theirs = _renamed(name)
-        if theirs.endswith(("qkv.weight", "qkv.bias")):
-            for which, part in zip("qkv", tensor.chunk(3)):
-                found[f"unet.{theirs.replace('qkv', f'to_{which}')}"] = part
-        else:
-            found[f"unet.{theirs}"] = tensor
-    return found
-
-
-def _renamed(name: str) -> str:
-    first, _, rest = name.partition(".")
-    name = f"{OUTSIDE.get(first, first)}.{rest}"
-    name = re.sub(r"^(down|up)sample\.(\d+)\.conv", r"\1_blocks.\2.\1samplers.0.conv", name)
-    name = re.sub(r"^(down|up)\.(\d+)\.blocks", r"\1_blocks.\2.resnets", name)
-    name = re.sub(r"^(down|up)\.(\d+)\.attentions", r"\1_blocks.\2.attentions", name)
-    name = re.sub(r"(attentions\.\d+)\.norm\.", r"\1.group_norm.", name)
-    name = re.sub(r"(attentions\.\d+)\.out\.", r"\1.to_out.0.", name)
-    return re.sub(r"(resnets\.\d+)\.(time|shortcut)\.", lambda m: f"{m[1]}.{BLOCK[m[2]]}.", name)
+def _renamed(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    return {f"unet.{name}": tensor for name, tensor in renamed(tensors).items()}
 
 
 ORACLES = dict.fromkeys(PRESETS, diffusers_unet)

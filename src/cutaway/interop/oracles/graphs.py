@@ -7,6 +7,7 @@ sort, head after head), so that training mode can be compared too; what is done 
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
 from itertools import pairwise
 from types import ModuleType
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...models import gat, gcn, gin, gine, graphconv, mpnn
+from ...models import gae, gat, gcn, gin, gine, graphconv, graphsage, mpnn
 from . import Oracle, OracleMissing, changed
 
 NODES, EDGES, GRAPHS = 23, 60, 4
@@ -32,15 +33,18 @@ def _library() -> ModuleType:
     return library
 
 
-def graph_of(features: int, edge_features: int = 0) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+def graph_of(
+    features: int, edge_features: int = 0, pairs: bool = False
+) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
     """A directed graph with repeated edges, loops (one of them twice) and nodes without edges; rows that repeat one
-    another; graphs that lie mixed in one batch; and what is known of edges, some of them alike."""
+    another, with `pairs` two nodes each; graphs that lie mixed in one batch; and what is known of edges, some of them
+    alike."""
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
         x = torch.randn(NODES, features, generator=generator, dtype=torch.float64)
         drawn = torch.randint(NODES - 3, (2, EDGES), generator=generator)  # the last three nodes have none
         edges = torch.cat([drawn, drawn[:, :5], torch.tensor([[2, 2, 7], [2, 2, 7]])], 1)
-        rows = torch.randint(NODES, (11,), generator=generator)
+        rows = torch.randint(NODES, (11, 2) if pairs else (11,), generator=generator)
         batch = torch.cat([torch.arange(GRAPHS), torch.randint(GRAPHS, (NODES - GRAPHS,), generator=generator)])
         if not edge_features:
             return x, edges, rows, batch
@@ -64,18 +68,35 @@ class _Net(nn.Module):
         super().__init__()
         self.convs = nn.ModuleList(convs)
         self.head, self.config, self.nonlinear = head, config, getattr(nn.functional, nonlinear)
+        bilinear = getattr(config, "decoder", "none") == "bilinear"
+        width: Any = getattr(convs[-1], "out_channels", 0)
+        self.bilinear = nn.Linear(width, width, bias=False) if bilinear else None
 
     def forward(self, x: Tensor, edges: Tensor, rows: Tensor, batch: Tensor) -> Tensor:
-        """Logits of the nodes `rows`, or of each graph."""
+        """Logits of the nodes `rows`, of each graph, or of pairs of nodes."""
         for i, conv in enumerate(self.convs):
             x = self.convolve(conv, x, edges)
             if self.head is not None or i + 1 < len(self.convs):
                 x = self.nonlinear(x)
         if self.head is None:
-            return x[rows]
+            return self.scored(x[rows])
         read = getattr(_library(), READS[self.config.pooling])
         answers: Tensor = self.head(_dropped(read(x, batch), self.config.dropout, self.training))
         return answers
+
+    def scored(self, answers: Tensor) -> Tensor:
+        """The answers themselves; of both ends of pairs (n, 2, d) the logits of links (n, 1)."""
+        if getattr(self.config, "decoder", "none") == "none":
+            return answers
+        ends = answers.unbind(1)
+        if self.bilinear is None:  # its decoder takes embeddings and pairs of their rows, and gives logits (n,)
+            decode = importlib.import_module("torch_geometric.nn.models.autoencoder").InnerProductDecoder()
+            pairs = torch.arange(2 * len(answers)).view(2, -1)
+            logits: Tensor = decode(torch.cat(ends), pairs, sigmoid=False)
+            return logits[:, None]
+        a, b = ends
+        both: Tensor = (self.bilinear(a) * b + self.bilinear(b) * a) / 2
+        return both.sum(1, keepdim=True)
 
     def convolve(self, conv: nn.Module, x: Tensor, edges: Tensor) -> Tensor:
         """One layer: dropout on its input, then the convolution."""
@@ -89,6 +110,23 @@ class _GraphConvNet(_Net):
         last = self.head is None and conv is self.convs[-1]
         y: Tensor = conv(_dropped(x, self.config.dropout, self.training and last), edges)
         return y
+
+
+class _SAGENet(_Net):
+    """SAGEConv, then ReLU and length 1, as the paper has them; the last layer is plain where links are learned."""
+
+    def forward(self, x: Tensor, edges: Tensor, rows: Tensor, batch: Tensor) -> Tensor:
+        """Logits of the nodes `rows`, of each graph, or of pairs of nodes."""
+        for i, conv in enumerate(self.convs):
+            x = conv(x, edges)
+            if self.head is not None or i + 1 < len(self.convs):
+                x = nn.functional.normalize(x.relu(), dim=1)
+        if self.head is None:
+            return self.scored(x[rows])
+        read = getattr(_library(), READS[self.config.pooling])
+        seen = read(x, batch) if self.config.graph_level else x[rows]
+        answers: Tensor = self.head(_dropped(seen, self.config.dropout, self.training))
+        return answers
 
 
 class _GATNet(_Net):
@@ -238,15 +276,42 @@ def _head_keys(config: Any) -> dict[str, str]:
     return {f"head.{key}": f"head.{key}" for key in ("weight", "bias")} if config.graph_level else {}
 
 
+def _decoder_keys(config: Any) -> dict[str, str]:
+    return {"head.weight": "bilinear.weight"} if config.decoder == "bilinear" else {}
+
+
 def geometric_gcn(config: gcn.Config) -> Oracle:
     """GCNConv, which adds the loops that are missing and normalises by itself."""
-    last = config.hidden_dim if config.graph_level else config.num_classes
+    links = config.decoder != "none"
+    last = config.hidden_dim if config.graph_level or links else config.num_classes
     widths = [config.in_features, *[config.hidden_dim] * (config.layers - 1), last]
     convs = [_library().GCNConv(i, o, bias=config.bias) for i, o in pairwise(widths)]
     keys = ["lin.weight", *(["bias"] if config.bias else [])]
     key_map = {f"layers.{n}.{key}": f"convs.{n}.{key}" for n in range(config.layers) for key in keys}
     net = _Net(convs, _head(config, config.hidden_dim), config, "relu")
-    return Oracle(net, graph_of(config.in_features), key_map | _head_keys(config))
+    return Oracle(net, graph_of(config.in_features, pairs=links), key_map | _head_keys(config) | _decoder_keys(config))
+
+
+def geometric_gae(config: gae.Config) -> Oracle:
+    """GCNConv, and the decoder of GAE."""
+    widths = [config.in_features, *[config.hidden_dim] * (config.layers - 1), config.dim]
+    convs = [_library().GCNConv(i, o, bias=False) for i, o in pairwise(widths)]
+    key_map = {f"layers.{n}.lin.weight": f"convs.{n}.lin.weight" for n in range(config.layers)}
+    return Oracle(
+        _Net(convs, None, config, "relu"), graph_of(config.in_features, pairs=True), key_map | _decoder_keys(config)
+    )
+
+
+def geometric_graphsage(config: graphsage.Config) -> Oracle:
+    """SAGEConv with the mean."""
+    links = config.decoder != "none"
+    widths = [config.in_features, *[config.hidden_dim] * config.layers]
+    convs = [_library().SAGEConv(i, o) for i, o in pairwise(widths)]
+    keys = {"lin_l.weight": "lin_l.weight", "lin_r.weight": "lin_r.weight", "bias": "lin_l.bias"}
+    key_map = {f"layers.{n}.{ours}": f"convs.{n}.{its}" for n in range(config.layers) for ours, its in keys.items()}
+    head = None if links else nn.Linear(config.hidden_dim, config.num_classes)
+    rest = _decoder_keys(config) if links else {f"head.{key}": f"head.{key}" for key in ("weight", "bias")}
+    return Oracle(_SAGENet(convs, head, config, "relu"), graph_of(config.in_features, pairs=links), key_map | rest)
 
 
 def geometric_gat(config: gat.Config) -> Oracle:
@@ -257,12 +322,13 @@ def geometric_gat(config: gat.Config) -> Oracle:
     for _ in range(config.layers - (not config.graph_level)):
         convs.append(make(width, config.hidden_dim, heads=config.heads))
         width = config.hidden_dim * config.heads
+    links = config.decoder != "none"
     if not config.graph_level:
-        convs.append(make(width, config.num_classes, heads=config.out_heads, concat=False))
+        convs.append(make(width, width if links else config.num_classes, heads=config.out_heads, concat=False))
     keys = ("lin.weight", "att_src", "att_dst", "bias")
     key_map = {f"layers.{n}.{key}": f"convs.{n}.{key}" for n in range(config.layers) for key in keys}
     net = _GATNet(convs, _head(config, width), config, "elu")
-    return Oracle(net, graph_of(config.in_features), key_map | _head_keys(config))
+    return Oracle(net, graph_of(config.in_features, pairs=links), key_map | _head_keys(config) | _decoder_keys(config))
 
 
 def geometric_graphconv(config: graphconv.Config) -> Oracle:
@@ -322,9 +388,11 @@ def geometric_mpnn(config: mpnn.Config) -> Oracle:
 
 
 ORACLES = {
+    "gae": geometric_gae,
     "gcn": geometric_gcn,
     "gat": geometric_gat,
     "graphconv": geometric_graphconv,
+    "graphsage": geometric_graphsage,
     "gin": geometric_gin,
     "gin-eps": geometric_gin,
     "gine": geometric_gine,

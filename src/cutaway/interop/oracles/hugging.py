@@ -58,12 +58,24 @@ def transformers_oracle(
         setattr(reference, key, value)
     module = kind(reference)
     module.set_attn_implementation("eager")
+    if not getattr(config, "tie_weights", True):
+        _with_one_table(module, family)
 
     def converted(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         return {f"model.{key}": tensor for key, tensor in renamed(family, tensors).items()}
 
     drawn = inputs or ragged_tokens(config.vocab_size)
     return Oracle(Answering(module), drawn, converted=converted, compared=where_real)
+
+
+def _with_one_table(module: Any, family: Family) -> None:
+    """Make one again of what that library has as several where its output matrix is not the embedding, beside which
+    it then lets each stack have a table of its own, and the output a second bias that nothing reads."""
+    module.set_input_embeddings(module.get_input_embeddings())
+    if family.output_bias is not None:
+        added, saved = family.output_bias
+        layer, _, kind = added.rpartition(".")
+        setattr(module.get_submodule(layer), kind, module.get_parameter(saved))
 
 
 def reference_config(family: Family, name: str) -> Any:

@@ -36,6 +36,8 @@ class LoopedTransformer(nn.Module):
             shapes |= {"norm_weight": (d,), "norm_bias": (d,)}
         if config.head == "classes":
             shapes["head"] = (config.num_classes, d)
+        elif not config.tie_weights:
+            shapes["output"] = (config.vocab_size, d)
         self.w = nn.ParameterDict({name: nn.Parameter(torch.zeros(shape)) for name, shape in shapes.items()})
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
@@ -59,7 +61,7 @@ class LoopedTransformer(nn.Module):
             z = self._norm(z, "norm")
         if self.config.head == "classes":
             return torch.einsum("cd,d->c", self.w["head"], z[-1])
-        logits = torch.einsum("vd,td->tv", self.w["words"], z)
+        logits = torch.einsum("vd,td->tv", self.w["words" if self.config.tie_weights else "output"], z)
         return torch.cat([logits, logits.new_zeros(length - len(logits), logits.shape[1])])
 
     def _attention(self, y: Tensor, layer: int) -> Tensor:
@@ -107,6 +109,7 @@ def looped_transformer(config: Config) -> Oracle:
     renames = (
         ("embedding.weight", "words"),
         ("head.weight", "head"),
+        ("head.unembedding", "output"),
         ("blocks.", ""),
         ("attention.qkv.weight", "qkv"),
         ("attention.out.weight", "out"),

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
 from ...models.patchtst import PRESETS, Config
+from ..huggingface import renamed
+from ..huggingface.patchtst import FAMILY, settings
 from . import Oracle, images
 from .hugging import transformers_library
-
-BLOCK = {  # ours to theirs, within a block
-    "attention.out": "self_attn.out_proj",
-    "norm1": "norm_sublayer1.batchnorm",
-    "mlp.fc1": "ff.0",
-    "mlp.fc2": "ff.3",
-    "norm2": "norm_sublayer3.batchnorm",
-}
-OUTSIDE = {"patches": "embedder.input_embedding.", "positions": "positional_encoder.position_enc"}
 
 
 class Padded(nn.Module):
@@ -38,61 +32,43 @@ class Padded(nn.Module):
         return (answers * scale + mean).flatten(1) if self.config.horizon else answers
 
 
+class Plain(nn.Module):
+    """Their network as it is, from windows to plain answers."""
+
+    def __init__(self, model: nn.Module, config: Config) -> None:
+        super().__init__()
+        self.model, self.config = model, config
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Forecasts (N, H · C), or logits (N, classes)."""
+        found = self.model(past_values=x[..., : self.config.columns])
+        answers: Tensor = found.prediction_outputs.flatten(1) if self.config.horizon else found.prediction_logits
+        return answers
+
+
 def transformers_patchtst(config: Config) -> Oracle:
-    """transformers' network of that config, its own scaling off."""
-    library = transformers_library()
-    theirs = library.PatchTSTConfig(
-        num_input_channels=config.columns,
-        context_length=_read(config),
-        patch_length=config.patch,
-        patch_stride=config.apart,
-        num_hidden_layers=config.layers,
-        d_model=config.dim,
-        num_attention_heads=config.heads,
-        ffn_dim=config.ffn_dim,
-        positional_dropout=config.dropout,
-        path_dropout=config.dropout,
-        ff_dropout=config.dropout,
-        pre_norm=False,
-        positional_encoding_type="random",
-        pooling_type=None if config.horizon else "mean",
-        prediction_length=config.horizon or 1,
-        num_targets=config.num_classes,
-        scaling=None,
-        attn_implementation="eager",
-    )
+    """transformers' network of that config, and where windows are padded its own scaling off."""
+    library, family = transformers_library(), FAMILY.of(config)
+    padded = config.padding_patch == "end"
+    theirs = library.PatchTSTConfig(**settings(dataclasses.replace(config, padding_patch="none")))
+    theirs._attn_implementation = "eager"
+    if padded:
+        theirs.context_length, theirs.scaling = _read(config), None
     modeling = library.models.patchtst.modeling_patchtst
-    kind = library.PatchTSTForPrediction if config.horizon else library.PatchTSTForClassification
-    whole = kind(theirs)
-    module = Padded(whole.model, whole.head, modeling.PatchTSTStdScaler(theirs), config)
-    drawn = images(2, config.steps, config.in_features)
-    return Oracle(module, drawn, converted=lambda tensors: _renamed(tensors, config))
+    whole = getattr(library, family.architecture(config))(theirs)
+    module: nn.Module = Plain(whole, config)
+    if padded:
+        module = Padded(whole.model, whole.head, modeling.PatchTSTStdScaler(theirs), config)
+
+    def converted(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        return {("" if padded else "model.") + key: tensor for key, tensor in renamed(family, tensors).items()}
+
+    return Oracle(module, images(2, config.steps, config.in_features), converted=converted)
 
 
 def _read(config: Config) -> int:
     """The steps that are in a patch."""
     return config.patch + config.apart * (config.tokens - 1)
-
-
-def _renamed(tensors: Mapping[str, Tensor], config: Config) -> Mapping[str, Tensor]:
-    """Our tensors under their names; queries, keys and values are three there."""
-    found: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        first, _, rest = name.partition(".")
-        if first == "blocks":
-            i, _, rest = rest.partition(".")
-            inside, _, kind = rest.rpartition(".")
-            layer = f"model.encoder.layers.{i}."
-            if inside == "attention.qkv":
-                for which, part in zip("qkv", tensor.chunk(3)):
-                    found[f"{layer}self_attn.{which}_proj.{kind}"] = part
-            else:
-                found[f"{layer}{BLOCK[inside]}.{kind}"] = tensor
-        elif first == "head":
-            found[f"head.{'projection' if config.horizon else 'linear'}.{rest}"] = tensor
-        else:
-            found[f"model.encoder.{OUTSIDE[first]}{rest}"] = tensor
-    return found
 
 
 ORACLES = dict.fromkeys(PRESETS, transformers_patchtst)

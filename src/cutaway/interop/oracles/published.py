@@ -16,6 +16,7 @@ BY_DATA = (
     "in_features",
     "edge_features",
     "num_classes",
+    "decoder",  # of links, where those are learned
     "vocab_size",
     "target_vocab_size",
     "steps",
@@ -45,6 +46,7 @@ _BERT = (
     }
     | {"dropout": 0.1, "attention_dropout": 0.1, "head_dropout": 0.1, "drops_before": False}
     | {"drops_tags_as_backbone": False, "drops_attention": True, "drops_mlp": True}
+    | {"tie_weights": True}
 )
 _GPT2 = {
     "vocab_size": 50_257,
@@ -52,16 +54,28 @@ _GPT2 = {
     "dropout": 0.1,
     "embedding_dropout": 0.1,
     "attention_dropout": 0.1,
+    "tie_weights": True,
 }
-_T5 = {"vocab_size": 32_128, "head_dim": 64, "num_buckets": 32, "max_distance": 128, "dropout": 0.1}
+_T5 = {
+    "vocab_size": 32_128,
+    "head_dim": 64,
+    "num_buckets": 32,
+    "max_distance": 128,
+    "dropout": 0.1,
+    "tie_weights": True,
+}
 _BART = {
     "vocab_size": 50_265,
     "context_length": 1024,
     "dropout": 0.1,
     "attention_dropout": 0.1,
     "activation_dropout": 0.1,
+    "tie_weights": True,
 }
-_TRANSFORMER = {"vocab_size": 37_000, "joint_vocab": True, "layers": 6, "decoder_layers": 6, "order": "post"}
+_TRANSFORMER = {"vocab_size": 37_000, "joint_vocab": True, "layers": 6, "decoder_layers": 6, "order": "post"} | {
+    "tie_weights": True
+}
+_WHISPER = {"in_features": 80, "dropout": 0.0, "context_length": 448, "target_vocab_size": 51_865}
 _ALEXNET = {"stem": "imagenet", "hidden_dim": 4096, "dropout": 0.5, "num_classes": 1000}
 _VGG = {"width": 64, "pool_to": 7, "hidden_dim": 4096, "dropout": 0.5, "num_classes": 1000}
 _GOOGLENET = {"auxiliary": True, "stem": "imagenet", "width": 64, "num_classes": 1000}
@@ -93,7 +107,10 @@ _RECURRENT = {
     "recursive": False,
     "relative": None,
 }
-_PATCHTST = {"patch_size": 16, "stride": 8, "layers": 3, "num_classes": 672, "horizon": 96, "steps": 336}
+_PATCHTST = {"patch_size": 16, "stride": 8, "layers": 3, "num_classes": 672, "horizon": 96, "steps": 336} | {
+    "padding_patch": "end",
+    "order": "post",
+}
 _DDPM = {"timesteps": 1000, "class_dropout": 0.1, "classes": 0}
 _WORD2VEC = {"dim": 100, "output": "negative", "negative": 5, "window": 5, "whole_error": True}
 _COLLOBERT = {"dim": 50, "hidden_dim": 300, "second": 500}
@@ -132,6 +149,12 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "layers": 1,
         "dropout": 0.1,
     },
+    "transformer-asr": _WHISPER
+    | {"dim": 96, "layers": 2, "decoder_layers": 2, "heads": 4, "ffn_dim": 384, "dropout": 0.1}
+    | {"context_length": 64, "target_vocab_size": 28},
+    "whisper-tiny": _WHISPER | {"dim": 384, "layers": 4, "decoder_layers": 4, "heads": 6, "ffn_dim": 1536},
+    "whisper-base": _WHISPER | {"dim": 512, "layers": 6, "decoder_layers": 6, "heads": 8, "ffn_dim": 2048},
+    "whisper-small": _WHISPER | {"dim": 768, "layers": 12, "decoder_layers": 12, "heads": 12, "ffn_dim": 3072},
     "cnn-lstm": {
         "channels": (16, 32, 64),
         "grid": 3,
@@ -255,10 +278,12 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "vit-gpt2": (
         {"image_size": 224, "patch_size": 16, "dim": 768, "layers": 12, "decoder_layers": 12, "heads": 12}
         | {"ffn_dim": 3072, "dropout": 0.1, "target_vocab_size": 50_257, "context_length": 1024}
+        | {"tie_weights": True, "eps": 1e-6}
     ),
     "vit-gpt2-small": (
         {"image_size": 32, "patch_size": 4, "dim": 96, "layers": 4, "decoder_layers": 2, "heads": 4, "ffn_dim": 384}
         | {"dropout": 0.0, "target_vocab_size": 50_257, "context_length": 1024}
+        | {"tie_weights": True, "eps": 1e-6}
     ),
     "transformer-base": _TRANSFORMER | {"dim": 512, "heads": 8, "ffn_dim": 2048, "dropout": 0.1},
     "transformer-big": _TRANSFORMER | {"dim": 1024, "heads": 16, "ffn_dim": 4096, "dropout": 0.3},
@@ -280,7 +305,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "gpt2-xl": _GPT2 | {"dim": 1600, "layers": 48, "heads": 25, "ffn_dim": 6400},
     "parallel-transformer": (
         {"context_length": 256, "dim": 256, "layers": 6, "heads": 8, "kv_heads": None, "ffn_dim": 1024, "dropout": 0.0}
-        | {"order": "parallel", "strengths": (1.0, 1.0)}
+        | {"order": "parallel", "strengths": (1.0, 1.0), "tie_weights": True}
     ),
     "t5-small": _T5 | {"dim": 512, "layers": 6, "decoder_layers": 6, "heads": 8, "ffn_dim": 2048},
     "t5-base": _T5 | {"dim": 768, "layers": 12, "decoder_layers": 12, "heads": 12, "ffn_dim": 3072},
@@ -296,6 +321,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "negative_slope": 0.2,
         "pooling": "mean",
     },
+    "gae": {"hidden_dim": 32, "dim": 16, "layers": 2, "dropout": 0.0, "decoder": "dot"},
+    "graphsage": {"hidden_dim": 128, "layers": 2, "dropout": 0.5, "pooling": "mean"},
     "graphconv": {"hidden_dim": 64, "layers": 3, "dropout": 0.5, "bias": True, "pooling": "mean"},
     "gin": {"hidden_dim": 32, "layers": 4, "dropout": 0.5, "train_eps": False, "pooling": "sum"},
     "gin-eps": {"hidden_dim": 32, "layers": 4, "dropout": 0.5, "train_eps": True, "pooling": "sum"},
@@ -326,6 +353,21 @@ TRANSFORMERS: Mapping[str, Mapping[str, Any]] = {
         | _BART_DROPS
     ),
     "bart-large": _BART_DROPS,
+    "transformer-asr": (
+        {"d_model": 96, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "dropout": 0.1}
+        | {"decoder_attention_heads": 4, "encoder_ffn_dim": 384, "decoder_ffn_dim": 384}
+        | {"vocab_size": 28, "max_target_positions": 64, "begin_suppress_tokens": None}
+        | {"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0, "decoder_start_token_id": 0}
+    ),
+    "whisper-tiny": {},
+    "whisper-base": (
+        {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8}
+        | {"decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048}
+    ),
+    "whisper-small": (
+        {"d_model": 768, "encoder_layers": 12, "decoder_layers": 12, "encoder_attention_heads": 12}
+        | {"decoder_attention_heads": 12, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072}
+    ),
     "timesformer": {},
     "video-transformer": (
         {"num_frames": 16, "image_size": 24, "patch_size": 8, "hidden_size": 64, "num_hidden_layers": 3}

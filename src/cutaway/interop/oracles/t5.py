@@ -30,7 +30,9 @@ class Rescaled(nn.Module):
 def transformers_t5(name: str, config: Config) -> Oracle:
     """T5ForConditionalGeneration, its normalizations in float64. Its sources are long enough for most distances."""
     drawn = ragged_pairs(config.vocab_size, lengths=(40, 4, 7, 1), steps=24)
-    oracle = transformers_oracle(FAMILY, name, config, inputs=drawn)
+    # As version 5 of that library says of a file in which words have an output matrix of their own.
+    own = {} if config.tie_weights else {"scale_decoder_outputs": False}
+    oracle = transformers_oracle(FAMILY, name, config, inputs=drawn, **own)
     for module in list(oracle.module.modules()):
         for part, child in list(module.named_children()):
             if type(child).__name__ == "T5LayerNorm":

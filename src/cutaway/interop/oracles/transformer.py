@@ -36,6 +36,7 @@ class PlainTransformer(nn.Module):
         target = c.target_vocab_size or c.vocab_size
         self.words = nn.Parameter(torch.zeros(c.vocab_size, c.dim))
         self.answers = self.words if c.joint_vocab else nn.Parameter(torch.zeros(target, c.dim))
+        self.output = self.answers if c.tie_weights else nn.Parameter(torch.zeros(target, c.dim))
         first = c.order == "pre"
 
         def layers(kind: type[nn.Module], count: int) -> nn.ModuleList:
@@ -67,7 +68,7 @@ class PlainTransformer(nn.Module):
         y = self._bottom(self.answers, target)
         for layer in self.writing:
             y = layer(y, x, tgt_mask=ahead, memory_key_padding_mask=~mask)
-        return torch.einsum("nsd,vd->nsv", self._last("writing", y), self.answers)
+        return torch.einsum("nsd,vd->nsv", self._last("writing", y), self.output)
 
     def _bottom(self, table: Tensor, tokens: Tensor) -> Tensor:
         """√d times the rows of the tokens, and then a number for each place and each of d."""
@@ -99,7 +100,7 @@ PARTS = {  # ours to theirs, within a block
 
 def converted(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Our tensors under their names; q and kv of a look over the source are one matrix there."""
-    plain = {"embedding.weight": "words", "target_embedding.weight": "answers"}
+    plain = {"embedding.weight": "words", "target_embedding.weight": "answers", "head.unembedding": "output"}
     plain |= {f"{ours}_norm.{kind}": f"norms.{side}.{kind}" for ours, side in SIDES.items() for kind in KINDS}
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():

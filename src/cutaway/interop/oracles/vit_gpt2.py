@@ -43,6 +43,7 @@ OUTSIDE = {
     "positions.weight": "decoder.transformer.wpe.weight",
     "norm.weight": "decoder.transformer.ln_f.weight",
     "norm.bias": "decoder.transformer.ln_f.bias",
+    "head.unembedding": "decoder.lm_head.weight",
 }
 
 
@@ -71,7 +72,7 @@ def transformers_vit_gpt2(config: Config) -> Oracle:
         num_hidden_layers=config.layers,
         num_attention_heads=config.heads,
         intermediate_size=config.ffn_dim or 4 * config.dim,
-        layer_norm_eps=1e-6,
+        layer_norm_eps=config.eps,
     )
     decoder = library.GPT2Config(
         vocab_size=config.target_vocab_size,
@@ -84,6 +85,7 @@ def transformers_vit_gpt2(config: Config) -> Oracle:
         embd_pdrop=config.dropout,
         attn_pdrop=config.dropout,
         add_cross_attention=True,
+        tie_word_embeddings=config.tie_weights,
         bos_token_id=None,
         eos_token_id=None,
     )

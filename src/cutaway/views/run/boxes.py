@@ -6,7 +6,8 @@ from typing import Any
 
 from ...draw import make
 from ...draw.description import View, table
-from ...draw.words import count, metric, percent, plural
+from ...draw.words import count, percent, plural
+from ...terms import metric
 
 METRICS = ("map", "map_50")
 

@@ -19,7 +19,7 @@ def drawn(found: dict[str, Any], split: str) -> View:
     for which in range(len(moments[0]["noisy"]) if moments else 0):
         said = samples[which]["class"]
         items = [(m["noisy"][which], f"t = {count(m['t'])}", "x_t") for m in moments]
-        items += [(m["told"][which], f"t = {count(m['t'])}", "image told") for m in moments]
+        items += [(m["start"][which], f"t = {count(m['t'])}", "predicted x̂_0") for m in moments]
         drawings.append(_gallery(f"On the way to image {which + 1}{f', {said}' if said else ''}", items))
     says = "Images that nobody made: each is drawn out of noise of its own, which is no image of the data."
     if moments:

@@ -8,7 +8,8 @@ from typing import Any
 
 from ...draw import make
 from ...draw.description import Drawing, View, table
-from ...draw.words import UNKNOWN, capital, count, duration, metric, moment, percent, plural, written
+from ...draw.words import UNKNOWN, capital, count, duration, moment, percent, plural, written
+from ...terms import column_name, metric
 from .chosen import settings, text
 from .documents import INSIDE, Cell
 
@@ -51,7 +52,7 @@ def curves(run: dict[str, Any], metrics: list[dict[str, Cell]]) -> View:
         title="Learning curves",
         says=says,
         summary=summary,
-        table=table({_head(n): _format(n) for n in names}, [[row[n] for n in names] for row in metrics]),
+        table=table({column_name(n): _format(n) for n in names}, [[row[n] for n in names] for row in metrics]),
         drawings=drawings,
     )
 
@@ -104,10 +105,6 @@ def _went(drawing: Drawing) -> str:
         if known:
             said.append(f"{series['name']} {' to '.join(dict.fromkeys((known[0], known[-1])))}")
     return f"{drawing['title']}: {', '.join(said)}." if said else ""
-
-
-def _head(column: str) -> str:
-    return "learning rate" if column == "lr" else column.replace("_", " ")
 
 
 def _format(column: str) -> str:

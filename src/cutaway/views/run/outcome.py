@@ -9,7 +9,8 @@ import numpy as np
 
 from ...data.splits import split_hash
 from ...draw.description import Drawing, View, table
-from ...draw.words import capital, metric, number, percent, plural, written
+from ...draw.words import capital, number, percent, plural, written
+from ...terms import metric
 from ...training.shown import IMAGE_SIDE, PANELS
 
 NOUNS = {
@@ -22,7 +23,12 @@ NOUNS = {
     "video": "video",
     "graph": "node",
 }
-TASK_NOUNS = {"language modelling": "window", "forecasting": "forecast", "tagging": "sentence"}
+TASK_NOUNS = {
+    "link prediction": "pair",
+    "language modelling": "window",
+    "forecasting": "forecast",
+    "tagging": "sentence",
+}
 SHOWN = 160  # characters of a text in the gallery
 
 

@@ -1,0 +1,110 @@
+"""Views of images: what an image can look like and still be of the same thing.
+
+The augmentations of T. Chen, S. Kornblith, M. Norouzi, G. Hinton, A simple framework for contrastive learning of visual
+representations, 2020, appendix A <https://arxiv.org/abs/2002.05709>, each drawn anew for each image, all images of a
+batch at once: a random part of the image brought back to its size, mirrored or not, its colours changed, grey or not,
+blurred or not. Blur is for larger images; the paper leaves it out for CIFAR-10 (appendix B.9).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from ..augment import by_channel, flip, grey, recolored, uniform
+
+AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of the part: fraction of the image's area, width to height
+BRIGHTNESS, CONTRAST, SATURATION, HUE = 0.8, 0.8, 0.8, 0.2  # times the strength
+STRENGTH = 0.5  # the paper's for CIFAR-10
+CHANGED, GREYED, BLURRED = 0.8, 0.2, 0.5  # probabilities of changed colours, of grey, of blur
+SIGMA = (0.1, 2.0)  # of the blur, in pixels
+LARGE = 64  # pixels to a side from which on images are blurred
+
+
+class Views:
+    """Two views of each image of a batch that is normalised by `mean` and `std` of its channels."""
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        self.mean, self.std = mean, std
+
+    def __call__(self, x: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Images (N, C, H, W) to twice (N, C, H, W)."""
+        both = self._varied(torch.cat([x, x]), generator)
+        return both[: len(x)], both[len(x) :]
+
+    def _varied(self, x: Tensor, generator: Generator) -> Tensor:
+        x = flip(resized_crop(x, generator), generator)
+        mean, std = by_channel(self.mean, x), by_channel(self.std, x)
+        pixels = (x * std + mean).clamp(0, 1)
+        changed = color_change(pixels, STRENGTH, generator)
+        pixels = torch.where(_happens(x, CHANGED, generator), changed, pixels)
+        if x.shape[1] == 3:
+            pixels = torch.where(_happens(x, GREYED, generator), grey(pixels), pixels)
+        if min(x.shape[2:]) >= LARGE:
+            pixels = torch.where(_happens(x, BLURRED, generator), blur(pixels, generator), pixels)
+        return (pixels - mean) / std
+
+
+def resized_crop(x: Tensor, generator: Generator) -> Tensor:
+    """A part of each image (N, C, H, W) somewhere in it, brought to (H, W), bilinear. Its area and its ratio of width
+    to height are drawn from AREA and, on a logarithmic scale, from RATIO."""
+    n, _, height, width = x.shape
+    area = _between(x, AREA, generator) * height * width  # (N,)
+    ratio = _between(x, (math.log(RATIO[0]), math.log(RATIO[1])), generator).exp()
+    w, h = (area * ratio).sqrt().clamp(max=width) / width, (area / ratio).sqrt().clamp(max=height) / height
+    # In the coordinates of grid_sample an image goes from −1 to 1.
+    across, down = (_between(x, (-1.0, 1.0), generator) * (1 - side) for side in (w, h))
+    nothing = torch.zeros_like(w)
+    to_part = torch.stack([w, nothing, across, nothing, h, down], 1).view(n, 2, 3)
+    grid = F.affine_grid(to_part, list(x.shape), align_corners=False)  # (N, H, W, 2)
+    return F.grid_sample(x, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+
+
+def color_change(pixels: Tensor, strength: float, generator: Generator) -> Tensor:
+    """Brightness, contrast, saturation and hue changed, in this order, on pixels 0…1, (N, C, H, W), clipped there
+    after each: by factors of 1 ± 0.8 s, and the hue turned by ± 0.2 s of the circle. Images of one channel have
+    neither saturation nor hue."""
+
+    def factor(most: float) -> Tensor:
+        return 1 + strength * most * (2 * uniform(pixels, (len(pixels), 1, 1, 1), generator) - 1)
+
+    colours = pixels.shape[1] == 3
+    pixels = recolored(pixels, factor(BRIGHTNESS), factor(CONTRAST), factor(SATURATION) if colours else None)
+    return turned(pixels, (factor(HUE) - 1) * 2 * math.pi).clamp(0, 1) if colours else pixels
+
+
+def turned(pixels: Tensor, angle: Tensor) -> Tensor:
+    """RGB (N, 3, H, W) with its hue turned by `angle` (N, 1, 1, 1): a turn about the grey axis, which leaves grey as it
+    is (Rodrigues' formula about (1, 1, 1)/√3)."""
+    cos, sin = angle.cos(), angle.sin()
+    mean = pixels.mean(1, keepdim=True)  # along the axis, where nothing moves
+    red, green, blue = pixels.unbind(1)
+    across = torch.stack([blue - green, red - blue, green - red], 1) / math.sqrt(3)  # the axis × the pixel
+    return mean + (pixels - mean) * cos + across * sin
+
+
+def blur(x: Tensor, generator: Generator) -> Tensor:
+    """Each image (N, C, H, W) with a Gaussian of its own, its σ drawn from SIGMA, its kernel a tenth of the side."""
+    n, channels, height, width = x.shape
+    reach = max(1, min(height, width) // 20)
+    place = torch.arange(-reach, reach + 1, dtype=x.dtype, device=x.device)
+    kernel = (-(place**2) / (2 * _between(x, SIGMA, generator)[:, None] ** 2)).exp()  # (N, k)
+    kernel = (kernel / kernel.sum(1, keepdim=True)).repeat_interleave(channels, 0)[:, None]  # (N·C, 1, k)
+    y = F.pad(x.reshape(1, n * channels, height, width), (reach,) * 4, mode="reflect")
+    y = F.conv2d(y, kernel[:, :, None], groups=n * channels)
+    return F.conv2d(y, kernel[:, :, :, None], groups=n * channels).view_as(x)
+
+
+def _between(x: Tensor, bounds: tuple[float, float], generator: Generator) -> Tensor:
+    """A number between the bounds for each image, (N,)."""
+    low, high = bounds
+    return low + (high - low) * uniform(x, (len(x),), generator).to(x.dtype)
+
+
+def _happens(x: Tensor, probability: float, generator: Generator) -> Tensor:
+    """Whether it happens to each image, (N, 1, 1, 1)."""
+    return uniform(x, (len(x), 1, 1, 1), generator) < probability

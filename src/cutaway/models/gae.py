@@ -1,0 +1,129 @@
+"""The graph auto-encoder: a graph convolutional network gives each node a vector, and vectors that go together a link.
+
+After T. N. Kipf, M. Welling, Variational graph auto-encoders, 2016 (NIPS workshop on Bayesian deep learning), where it
+is the model without a variational part. <https://arxiv.org/abs/1611.07308>
+
+    Â = σ( Z Zᵀ ),   Z = GCN(X, A)                                                            (section 2)
+    GCN(X, A) = Ã ReLU( Ã X W^(0) ) W^(1),   Ã = D^−½ A D^−½, A with every node's loop
+
+What is learned is the graph itself: that A_ij is 1 where i and j are linked, and 0 elsewhere. The edges over which
+messages travel are those that are learned; links to be predicted are not among them.
+
+Shapes: x (V, F) and edge_index (2, E); layer 1 (V, hidden), ReLU; layer 2 the embeddings Z (V, dim), with no ReLU; the
+decoder gives the logits of the pairs `rows` (n, 2), (n, 1). The convolutions are those of `gcn.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from ..errors import ModelError
+from ..nn.links import DECODERS, decoder
+from ..spec import GraphSpec, Links
+from .card import Card, Divergence, Published
+from .contract import Network
+from .fields import Checked, fraction, one_of, positive
+from .gcn import GCNConv
+from .graphs import chosen, decoded, reject_features
+
+
+@dataclass(frozen=True)
+class Config(Checked):
+    """What can be set in the network."""
+
+    in_features: int = positive(1433)  # F, numbers that describe a node
+    hidden_dim: int = positive(32)  # values of a node between layers
+    dim: int = positive(16)  # values of an embedding
+    layers: int = positive(2)  # so many edges away a node sees
+    dropout: float = fraction(0.0)  # fraction of each layer's input that is dropped in training
+    decoder: str = one_of("dot", DECODERS[1:])  # of links: dot or bilinear
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
+        """The preset with the features of `spec`. Raises ModelError for data whose target is not links."""
+        if not isinstance(spec.target, Links):
+            raise ModelError(f"gae learns the links of a graph, and {spec.target.column} is none of them.")
+        return dataclasses.replace(preset, in_features=spec.features)
+
+
+class GAE(Network):
+    """Nodes (V, F) and edges (2, E) to logits of links (n, 1), or to embeddings (V, dim)."""
+
+    takes = (GraphSpec,)
+    targets = (Links,)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        widths = (config.in_features, *[config.hidden_dim] * (config.layers - 1), config.dim)
+        self.layers = nn.ModuleList(GCNConv(i, o, False, config.dropout) for i, o in pairwise(widths))
+        self.head = decoder(config.decoder, config.dim)
+
+    def features(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None) -> Tensor:
+        """The embeddings of the nodes `rows` (all without them), (n, dim), or of both ends of pairs, (n, 2, dim)."""
+        reject_features("gae", x, self.config.in_features)
+        for layer in self.layers[:-1]:
+            x = layer(x, edge_index).relu()
+        return chosen(self.layers[-1](x, edge_index), rows)
+
+    def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
+        """Logits of the pairs of nodes `rows` (n, 2), (n, 1); of nodes (n,), or all without rows, their embeddings.
+
+        Raises ModelError where nodes or edges are not what the network takes. `batch` is for networks of whole graphs.
+        """
+        del batch
+        return decoded(self.features(x, edge_index), rows, self.head)
+
+
+Model = GAE
+
+# Features are those of Cora; a data set brings its own.
+PRESETS = {"gae": Config()}
+
+CARD = Card(
+    title="Variational graph auto-encoders",
+    authors="T. N. Kipf, M. Welling",
+    year=2016,
+    link="https://arxiv.org/abs/1611.07308",
+    family="graph",
+    equation="Â = σ(Z Zᵀ), Z = Ã ReLU(Ã X W₀) W₁",
+    oracle="torch-geometric's GAE with GCNConv",
+    published={
+        "gae": Published(46_368, None, (2708, 1433), "computed from the paper's sizes, 32 and 16 values, on Cora")
+    },
+    divergences=(
+        Divergence(
+            "absent links",
+            paper="all of them, in a loss that weighs links more; drawing some is named as the other way",
+            here="as many as there are links, drawn anew in every epoch: in expectation the same weights",
+            common="the same in PyTorch Geometric, which draws them among both directions of a pair",
+        ),
+        Divergence(
+            "loops in what is learned",
+            paper="the diagonal of A is 1, which is for messages; not said of the loss",
+            here="a node and itself are no pair",
+        ),
+        Divergence(
+            "weights that are kept",
+            paper="those after 200 iterations",
+            here="those of the epoch with the best validation AUC, of 200",
+        ),
+        Divergence("variational part", paper="VGAE beside GAE", here="GAE"),
+        Divergence("decoder", paper="the dot product", here="the same; model.decoder=bilinear learns a matrix"),
+    ),
+    settings={
+        "gae": {
+            "optimizer": "adam",
+            "lr": 0.01,
+            "weight_decay": 0.0,
+            "schedule": "constant",
+            "epochs": 200,
+            "batch_size": 0,
+            "links": True,
+        }
+    },
+)

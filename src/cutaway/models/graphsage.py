@@ -1,0 +1,176 @@
+"""GraphSAGE: each layer puts a node beside the mean of its neighbours, and can do so for nodes that it never saw.
+
+After W. L. Hamilton, R. Ying, J. Leskovec, Inductive representation learning on large graphs, 2017 (NeurIPS 2017).
+<https://arxiv.org/abs/1706.02216>
+
+    h_N(i)^k = mean_{j → i} h_j^(k−1)                                                        (algorithm 1, line 4)
+    h_i^k = σ( W^k [h_i^(k−1) ‖ h_N(i)^k] ),   then h_i^k / ‖h_i^k‖₂                         (lines 5 and 7)
+
+W [a ‖ b] is the sum of two products, one with each half of W. A node without neighbours has the mean 0. No loop is
+added; edges count as often as they are listed. `num_neighbors=25,10` draws so many neighbours of each node, as the
+paper does, where the whole graph is too large.
+
+Shapes: x (V, F) and edge_index (2, E); each layer (V, hidden), ReLU, brought to length 1; a linear head gives the
+logits of the nodes `rows`, (n, classes). With `graph_level`, examples are whole graphs side by side in one batch, and
+the head sees the nodes of each graph pooled, (n, hidden). With a `decoder` the last layer has neither ReLU nor length
+1: it gives embeddings (V, hidden), and the decoder the logits of links between the pairs `rows` (n, 2), (n, 1).
+
+The matrices have the names that PyTorch Geometric's SAGEConv gives them; the bias is there one of `lin_l`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..nn.graphs import READS, MessagePassing, NodeLinear, neighbours, product
+from ..nn.links import DECODERS, decoder
+from ..spec import GraphSpec
+from .card import Card, Divergence, Published
+from .contract import Network
+from .fields import Checked, fraction, one_of, positive
+from .graphs import LINKED, chosen, decoded, fitted, pooled, reject_features, reject_two_answers
+
+
+@dataclass(frozen=True)
+class Config(Checked):
+    """What can be set in the network."""
+
+    in_features: int = positive(1433)  # F, numbers that describe a node
+    hidden_dim: int = positive(128)  # values of a node after each layer
+    layers: int = positive(2)  # K, so many edges away a node sees
+    num_classes: int = positive(7)  # values that the head gives: one for each class, 1 for a number
+    dropout: float = fraction(0.5)  # fraction of the head's input that is dropped in training
+    graph_level: bool = False  # predicts for whole graphs, not for nodes
+    pooling: str = one_of("mean", READS)  # of the nodes of a graph: mean, max or sum
+    decoder: str = one_of("none", DECODERS)  # of links, where pairs of nodes are asked for: dot or bilinear
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        reject_two_answers(self.graph_level, self.decoder)
+
+    @classmethod
+    def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
+        """The preset with the features and outputs of `spec`. Raises ModelError for a target that it cannot learn."""
+        return fitted("graphsage", preset, spec)
+
+
+class SAGEConv(MessagePassing):
+    """W [x ‖ mean of the neighbours] + b: (V, in) to (V, out)."""
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__()
+        self.lin_l = NodeLinear(in_features, out_features, bias=False)  # the half of W that meets the neighbours
+        self.lin_r = NodeLinear(in_features, out_features, bias=False)  # the half that meets the node itself
+        self.bias = nn.Parameter(torch.zeros(out_features))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Transformed first or averaged first, whichever lets fewer values travel: both are equal."""
+        edges = neighbours(edge_index, len(x), loops=False)
+        shares = edges.starts.diff().to(torch.promote_types(x.dtype, torch.float32)).reciprocal()[edges.rows]
+        shares = self.hooked(shares[None], edges)[0]  # 1 / the number of neighbours, for each edge
+        if self.lin_l.out_features <= self.lin_l.in_features:
+            from_neighbours = product(shares, edges, self.lin_l(x))
+        else:
+            from_neighbours = self.lin_l(product(shares, edges, x))
+        y: Tensor = from_neighbours + self.lin_r(x) + self.bias
+        return y
+
+
+class GraphSAGE(Network):
+    """Nodes (V, F) and edges (2, E) to logits: of nodes or of graphs (n, classes), or of links (n, 1)."""
+
+    takes = (GraphSpec,)
+    targets = LINKED
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        widths = (config.in_features, *[config.hidden_dim] * config.layers)
+        self.layers = nn.ModuleList(SAGEConv(i, o) for i, o in pairwise(widths))
+        if config.decoder != "none":
+            self.head: nn.Module = decoder(config.decoder, config.hidden_dim)
+        else:
+            self.head = NodeLinear(config.hidden_dim, config.num_classes, dropout=config.dropout)
+
+    def features(
+        self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
+    ) -> Tensor:
+        """What the head sees: of the nodes `rows`, (n, hidden), of each graph, pooled, (n, hidden), or of both ends of
+        pairs (n, 2), (n, 2, hidden)."""
+        reject_features("graphsage", x, self.config.in_features)
+        plain = len(self.layers) - 1 if self.config.decoder != "none" else None
+        for i, layer in enumerate(self.layers):
+            x = layer(x, edge_index)
+            if i != plain:
+                x = F.normalize(x.relu(), dim=1)
+        return pooled(x, batch, self.config.pooling) if self.config.graph_level else chosen(x, rows)
+
+    def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
+        """Logits of the nodes `rows` (all without them), or of each graph that `batch` (V,) names; with a decoder those
+        of pairs of nodes (n, 2), (n, 1), and the embeddings of nodes.
+
+        Raises ModelError where nodes or edges are not what the network takes.
+        """
+        if self.config.decoder != "none":
+            return decoded(self.features(x, edge_index), rows, self.head)
+        logits: Tensor = self.head(self.features(x, edge_index, rows, batch))
+        return logits
+
+
+Model = GraphSAGE
+
+# Features and classes are those of Cora; a data set brings its own.
+PRESETS = {"graphsage": Config()}
+
+CARD = Card(
+    title="Inductive representation learning on large graphs",
+    authors="W. L. Hamilton, R. Ying, J. Leskovec",
+    year=2017,
+    link="https://arxiv.org/abs/1706.02216",
+    family="graph",
+    equation="h_i' = σ(W [h_i ‖ mean_{j → i} h_j]), divided by its length",
+    oracle="torch-geometric's SAGEConv",
+    published={
+        "graphsage": Published(
+            400_775, None, (2708, 1433), "computed: two layers of 128 values and a linear head, on Cora's sizes"
+        )
+    },
+    divergences=(
+        Divergence(
+            "aggregator",
+            paper="mean, LSTM or max-pooling over an MLP",
+            here="mean",
+            common="mean by default in PyTorch Geometric",
+        ),
+        Divergence("bias", paper="none in algorithm 1", here="one for each value", common="one, as here"),
+        Divergence(
+            "length 1",
+            paper="after σ, in every layer",
+            here="the same; not in the last layer where links are learned, whose dot products would lie in [0, 1]",
+            common="before σ, and only with normalize=True, in PyTorch Geometric",
+        ),
+        Divergence(
+            "neighbours",
+            paper="25 and 10 of each node are drawn, with repetitions where there are fewer",
+            here="all; with num_neighbors=25,10 so many, without repetitions",
+        ),
+        Divergence("loss", paper="of random walks too, without classes", here="of classes, numbers or links"),
+        Divergence("whole graphs", paper="none", here="nodes pooled by mean, max or sum, and the linear head"),
+        Divergence("initialization", paper="not said", here="Glorot's", common="uniform in ±1/√fan-in"),
+    ),
+    settings={
+        "graphsage": {
+            "optimizer": "adam",
+            "lr": 0.01,
+            "weight_decay": 5e-4,
+            "schedule": "constant",
+            "epochs": 200,
+            "batch_size": 0,
+        }
+    },
+)

@@ -1,0 +1,151 @@
+"""Whether two nodes of a graph are linked: outputs (N, 1) are logits, targets 1 for links and 0 for absent ones.
+
+The loss is binary cross-entropy over links and absent links, as many of either. Their order is what is scored: AUC, the
+probability that a link has a higher score than an absent one; average precision; and the mean reciprocal rank of each
+link among all the absent ones. A graph has far more absent links than are drawn, so that the precision among all pairs
+is lower.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..data.graphs.pairs import LinkSplit, pairs_of
+from ..spec import Links
+from .classification import Classification
+from .metrics import Metric, bootstrap, mean
+
+BINS = 20
+SHOWN = 20  # absent links with the highest scores that are named
+DRAWN = 150  # nodes of a graph that is small enough to be drawn
+
+
+class LinkPrediction(Classification):
+    """Binary cross-entropy; AUC, average precision and mean reciprocal rank."""
+
+    NOUN = "links"
+    name = "link prediction"
+    watch = "loss"  # which weights are best: small graphs keep few links for validation, whose order is soon perfect
+    headline = "auc"
+    monitors = ("loss", "auc", "average_precision", "mrr")
+    LOSSES = ("cross_entropy",)
+    OPTIONS = ("loss",)
+    target: Links  # type: ignore[assignment]  # it has names too
+
+    def __init__(self, target: Links, loss: str = "cross_entropy") -> None:
+        super().__init__(target, loss)  # type: ignore[arg-type]
+
+    def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
+        """AUC and average precision."""
+        score, linked = _plain(outputs, target)
+        return {"auc": auc(score, linked), "average_precision": average_precision(score, linked)}
+
+    def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
+        """AUC, average precision, mean reciprocal rank, loss; intervals by resampling pairs, or links."""
+        score, linked = _plain(outputs, target)
+        ranks, areas = reciprocal_ranks(score, linked), Areas(score, linked)
+        return {
+            "auc": replace(bootstrap(areas.roc, len(score)), value=auc(score, linked)),
+            "average_precision": replace(
+                bootstrap(areas.precision_recall, len(score)), value=average_precision(score, linked)
+            ),
+            "mrr": bootstrap(lambda i: float(ranks[i].mean()), len(ranks)),
+            "loss": mean(self.losses(outputs, target).double().cpu().numpy()),
+        }
+
+    def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+        """Nothing more: what is drawn of links needs the graph, and is in `beside`."""
+        del outputs, target
+        return {}
+
+    def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
+        """The AUC of a coin."""
+        del train_target, target
+        return {"name": "a coin", "value": 0.5}
+
+    def beside(self, outputs: Tensor, train: LinkSplit, split: LinkSplit) -> dict[str, Any]:
+        """The AUC of counting the neighbours that two nodes share, in place of the coin's (D. Liben-Nowell,
+        J. Kleinberg, 2003); how many pairs have which probability, the absent links with the highest, and a graph that
+        is small enough to be drawn."""
+        assert split.target is not None
+        linked = split.target.numpy() == 1
+        p = outputs[:, 0].double().sigmoid().numpy()
+        edges = np.linspace(0, 1, BINS + 1)
+        counts = {name: np.histogram(p[linked == k], edges)[0].tolist() for k, name in enumerate(self.target.names)}
+        wrong = [i for i in np.argsort(-p, kind="stable").tolist() if not linked[i]][:SHOWN]
+        found: dict[str, Any] = {
+            "edges": edges.tolist(),
+            "counts": counts,
+            "wrong": [[split.name(i), p[i]] for i in wrong],
+        }
+        if len(split.x) <= DRAWN:
+            asked = {tuple(pair): value for pair, value in zip(split.rows[: split.links].tolist(), p.tolist())}
+            every = pairs_of(split.known, len(split.x))
+            rows = zip(map(tuple, every.tolist()), train.are_linked(every).tolist())
+            found["graph"] = {
+                "names": split.node_names(),
+                "links": [{"ends": pair, "probability": asked.get(pair), "taught": taught} for pair, taught in rows],
+            }
+        shared = {"name": "counting shared neighbours", "value": auc(split.shared_neighbours(), linked)}
+        return {"baseline": shared, "links": found}
+
+
+def auc(score: NDArray[np.float64], linked: NDArray[np.bool_]) -> float:
+    """The area under the ROC curve; NaN where there are links or absent ones alone."""
+    from sklearn.metrics import roc_auc_score  # here, because it takes a while
+
+    return float(roc_auc_score(linked, score)) if linked.any() and not linked.all() else math.nan
+
+
+def average_precision(score: NDArray[np.float64], linked: NDArray[np.bool_]) -> float:
+    """The area under the precision–recall curve, by steps; NaN as for `auc`."""
+    from sklearn.metrics import average_precision_score  # here, because it takes a while
+
+    return float(average_precision_score(linked, score)) if linked.any() and not linked.all() else math.nan
+
+
+class Areas:
+    """AUC and average precision of resamples, for which scores are put in order but once: a thousand calls of
+    scikit-learn, which checks what it is given each time, would take seconds."""
+
+    def __init__(self, score: NDArray[np.float64], linked: NDArray[np.bool_]) -> None:
+        self._order = np.argsort(-score, kind="stable")
+        self._linked = linked[self._order]
+        self._last = np.flatnonzero(np.append(np.diff(score[self._order]) != 0, True))  # of those with equal scores
+
+    def roc(self, rows: NDArray[np.int64]) -> float:
+        """The area under the ROC curve of the examples `rows`."""
+        found, taken = self._above(rows)
+        pairs = found[-1] * taken[-1]
+        return float((np.diff(taken) * (found[1:] + found[:-1])).sum() / 2 / pairs) if pairs else math.nan
+
+    def precision_recall(self, rows: NDArray[np.int64]) -> float:
+        """The average precision of the examples `rows`."""
+        found, taken = self._above(rows)
+        precision = found[1:] / np.maximum(found[1:] + taken[1:], 1)
+        return float((np.diff(found) * precision).sum() / found[-1]) if found[-1] * taken[-1] else math.nan
+
+    def _above(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many links, and how many absent ones, are at or above each score; 0 above all."""
+        times = np.bincount(rows, minlength=len(self._order))[self._order]
+        found, taken = (np.cumsum(times * kind)[self._last] for kind in (self._linked, ~self._linked))
+        return np.append(0, found), np.append(0, taken)
+
+
+def reciprocal_ranks(score: NDArray[np.float64], linked: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """1 / the rank of each link among all absent ones, (links,); of equal scores the mean of the best and the worst."""
+    absent = np.sort(score[~linked])
+    above = len(absent) - np.searchsorted(absent, score[linked], side="right")
+    as_high = len(absent) - np.searchsorted(absent, score[linked], side="left")
+    return np.asarray(1 / (1 + (above + as_high) / 2))
+
+
+def _plain(outputs: Tensor, target: Tensor) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Logits and whether there is a link, (N,) each."""
+    return outputs[:, 0].double().cpu().numpy(), target.cpu().numpy() == 1

@@ -1,0 +1,87 @@
+"""Adversarial examples of a run's images: to learn from, and to be judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from torch import Generator, Tensor, nn
+
+from ..data.augment import by_channel
+from ..data.images.preprocessing import ImagePreprocessing
+from ..data.sets import Batch, Preprocessing, Split
+from ..errors import SettingError, UnknownName
+from ..models.images import answers_of
+from ..nn.adversarial import Bounds, fgsm, pgd
+from ..nn.modes import resting
+from ..spec import Classes
+from ..tasks.task import Task
+from .placement import Placement
+
+METHODS = ("fgsm", "pgd")
+
+
+class Attack:
+    """Changes images (N, C, H, W) that are normalised, by at most `eps` of the range 0…1 of a pixel."""
+
+    def __init__(
+        self, model: nn.Module, task: Task, preprocessing: Preprocessing, method: str, eps: float, steps: int
+    ) -> None:
+        """Raises SettingError where there are no images of classes, or no pixels to change."""
+        if not isinstance(preprocessing, ImagePreprocessing) or not isinstance(preprocessing.spec.target, Classes):
+            kind = preprocessing.spec.kind
+            raise SettingError(
+                f"attack={method} changes the pixels of images so that their class is told wrongly, and this is {kind} "
+                f"data that asks for {preprocessing.spec.target.column}: leave it out."
+            )
+        if not eps > 0:
+            raise SettingError(f"eps={eps:g} changes nothing: a pixel goes from 0 to 1, and 8/255 is 0.031.")
+        self.model, self.task, self.method, self.steps = model, task, method, steps
+        self.eps, self.mean, self.std = eps, preprocessing.mean, preprocessing.std
+
+    def __call__(self, x: Tensor, target: Tensor, generator: Generator) -> Tensor:
+        """The images changed, the model as it answers: in evaluation mode."""
+        mean, std = by_channel(self.mean, x), by_channel(self.std, x)
+        bounds = Bounds(self.eps / std, -mean / std, (1 - mean) / std)
+
+        def loss(images: Tensor) -> Tensor:
+            return self.task.loss(answers_of(self.model(images))[0], target)
+
+        with resting(self.model):
+            if self.method == "fgsm":
+                return fgsm(loss, x, bounds)
+            return pgd(loss, x, bounds, self.steps, generator)
+
+
+class AttackedSplit(Split):
+    """A split whose images are changed as they are read; what is random in it is the same each time."""
+
+    def __init__(
+        self,
+        split: Split,
+        model: nn.Module,
+        task: Task,
+        preprocessing: Preprocessing,
+        place: Placement,
+        method: str,
+        eps: float,
+        steps: int,
+    ) -> None:
+        """Raises UnknownName for a method that there is not, and as `Attack` does."""
+        if method not in METHODS:
+            raise UnknownName("attack", method, METHODS)
+        self.split, self.place, self.target = split, place, split.target
+        self.attack = Attack(model, task, preprocessing, method, eps, steps)
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """The batches, changed."""
+        generator = Generator(self.place.device).manual_seed(0)
+        for batch in self.split.batches(order, seed):
+            (x, *rest), target = self.place.batch(batch)
+            yield Batch((self.attack(x, target, generator), *rest), target)
+
+    def name(self, i: int) -> str:
+        """What a person calls example i."""
+        return self.split.name(i)

@@ -1,0 +1,1 @@
+"""How a network learns, beside how its steps are taken: an objective makes the loss of a batch."""

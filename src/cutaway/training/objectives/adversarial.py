@@ -1,0 +1,32 @@
+"""Adversarial training: a network learns from images that are changed so that it errs.
+
+After A. Madry, A. Makelov, L. Schmidt, D. Tsipras, A. Vladu, Towards deep learning models resistant to adversarial
+attacks, 2017. <https://arxiv.org/abs/1706.06083>
+
+    min_θ E[ max_{|δ| ≤ ε} L(x + δ, y; θ) ]     (equation 2.1; the inner maximum by FGSM or PGD, `nn.adversarial`)
+"""
+
+from __future__ import annotations
+
+from torch import Generator, Tensor, nn
+
+from ...data.sets import DataSet, Split
+from ...tasks.task import Task
+from ..attacks import Attack
+from ..settings import TrainSettings
+from .supervised import Learned, Supervised
+
+
+class AdversarialTraining(Supervised):
+    """The task's loss on images that are changed by at most ε."""
+
+    def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
+        super().__init__(model, task, settings, train)
+        method = settings.attack
+        assert method is not None
+        self.attack = Attack(model, task, data.preprocessing, method, settings.attack_eps, settings.attack_steps)
+
+    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
+        """What comes of a batch."""
+        x, *rest = inputs
+        return super().loss((self.attack(x, target, random), *rest), target, index, random)

@@ -1,0 +1,122 @@
+"""Knowledge distillation: what another network says of an example is learned from, beside its label.
+
+After G. Hinton, O. Vinyals, J. Dean, Distilling the knowledge in a neural network, 2015.
+<https://arxiv.org/abs/1503.02531>
+
+    L = (1 − α) H(y, softmax(z)) + α T² KL( softmax(v / T) ‖ softmax(z / T) )
+
+z are the student's logits, v the teacher's, (N, K), T the temperature and α `teacher_weight`. How likely the teacher
+finds the wrong classes tells what an example is like, and T brings that out. T² keeps the second term's gradients as
+large as the first's when T changes.
+
+The teacher learned from the same training split, so that neither has seen an example of the test split. Where it is
+given an example in the form that the student is given, it is asked about each batch as augmentation left it; else, as
+with tokens of another tokenizer, once about every training example.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor, nn
+
+from ...data.sets import DataSet, Split
+from ...errors import SettingError
+from ...models.saving import WEIGHTS
+from ...nn.losses import distillation
+from ...spec import Classes
+from ...tasks.task import Task
+from ..evaluation import at_once, results_of
+from ..placement import Placement
+from ..run import Run
+from ..settings import TrainSettings
+from ..weights import digest
+from .supervised import Learned, Supervised
+
+TEMPERATURE = 4.0  # unless another is asked for
+
+
+class Teacher:
+    """A trained run, asked for its logits of training examples."""
+
+    def __init__(self, settings: TrainSettings, data: DataSet, task: Task, mixed: bool) -> None:
+        """Open the run of `settings.teacher`. With `mixed`, training blends examples.
+
+        Raises SettingError or FileError for a run that cannot teach this task on this data.
+        """
+        assert settings.teacher is not None
+        said = f"teacher={settings.teacher}"
+        if not isinstance(data.spec.target, Classes) or task.loss_name != "cross_entropy":
+            raise SettingError(
+                f"{said} tells how likely each class is, and what is learned here is the {data.spec.target.column} by "
+                f"loss={task.loss_name}: leave it out."
+            )
+        self.run = Run(settings.teacher)
+        about, target = self.run.about, self.run.spec.target
+        if not isinstance(target, Classes) or target.names != data.spec.target.names:
+            learned = ", ".join(target.classes[:10]) or f"the {target.column}"
+            raise SettingError(
+                f"{said} learned {learned}, and the classes here are {', '.join(data.spec.target.names[:10])}: give a "
+                "run that learned these, in this order."
+            )
+        if about["loss"] != "cross_entropy":
+            raise SettingError(f"{said} learned by loss={about['loss']}, and has no probabilities: give another run.")
+        theirs = about["data"]
+        if (theirs["fingerprint"], theirs["split_hash"]) != (data.fingerprint, data.split_hash):
+            raise SettingError(
+                f"{said} was trained on {theirs['source']}, or on another split of it, and may have seen what is to be "
+                f"tested here: train it on {data.source} with the same val, test, split_seed and max_samples."
+            )
+        self.like_ours = self.run.preprocessing.to_json() == data.preprocessing.to_json()
+        if mixed and not self.like_ours:
+            raise SettingError(
+                f"mixup blends examples, and {said}, which is given them in another form, was asked about each by "
+                "itself: leave mixup out."
+            )
+        self.sha256 = digest(self.run.folder / "model" / WEIGHTS)
+        self._logits: Tensor | None = None
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What run.json says of it."""
+        return {"path": str(self.run.folder), "model": self.run.about["model"], "sha256": self.sha256}
+
+    def ready(self, place: Placement) -> None:
+        """Have it answer at that place; where it is given examples in another form, about all of them, now."""
+        self.place, self.model = place, place.model(self.run.model, learns=False).eval().requires_grad_(False)
+        if self._logits is None and not self.like_ours:
+            train = self.run.data().splits["train"]
+            self._logits = results_of(self.model, train, place, at_once(None, self.run.spec), self.run.task).outputs
+
+    @torch.no_grad()
+    def logits(self, inputs: tuple[Tensor, ...], index: Tensor | None) -> Tensor:
+        """Its logits (N, K) of the examples of that `index` (N,), which the student is given as `inputs`."""
+        if self._logits is None:
+            found: Tensor = self.model(*inputs)
+            return found
+        assert index is not None, "the loop knows which examples a batch has"
+        return self._logits[index].to(inputs[0].device, self.place.dtype)
+
+
+class Distillation(Supervised):
+    """The task's loss, and the distance to the teacher's probabilities beside it. The loss that is told is the task's
+    alone, which validation tells too."""
+
+    def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, teacher: Teacher) -> None:
+        super().__init__(model, task, settings, train)
+        self.teacher, self.temperature, self.weight = (
+            teacher,
+            settings.temperature or TEMPERATURE,
+            settings.teacher_weight,
+        )
+
+    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
+        """What comes of a batch."""
+        loss, total, outputs = super().loss(inputs, target, index, random)
+        assert outputs is not None, "classes are answered at once"
+        beside = distillation(_both(outputs), _both(self.teacher.logits(inputs, index)), self.temperature).sum()
+        return Learned(loss, (1 - self.weight) * total + self.weight * beside, outputs)
+
+
+def _both(outputs: Tensor) -> Tensor:
+    """The logits of both classes, (N, 2), where the outputs are the one of class 1 against class 0, (N, 1)."""
+    return torch.cat([torch.zeros_like(outputs), outputs], 1) if outputs.shape[1] == 1 else outputs

@@ -1,0 +1,86 @@
+"""SimCLR: a network learns without labels, by telling which two views are of one image.
+
+After T. Chen, S. Kornblith, M. Norouzi, G. Hinton, A simple framework for contrastive learning of visual
+representations, 2020. <https://arxiv.org/abs/2002.05709>
+
+    ℓ(i, j) = −log( exp(s_ij / τ) / Σ_{k ≠ i} exp(s_ik / τ) ),   s_ij the cosine similarity of z_i and z_j
+    z = W₂ ReLU(W₁ h),   h what the network's head sees of a view (its features)
+
+Of the 2N views of a batch of N images, two are of each image (`data.images.views`); the mean of ℓ(i, j) over all of
+them from either side is the loss (NT-Xent, `nn.losses.nt_xent`). W₁ is the projection, which is thrown away when
+training is over, and W₂ the network's own head with as many outputs as views are compared by: a network that takes the
+weights gets a new one. τ is `temperature`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor, nn
+
+from ...data.images.preprocessing import ImagePreprocessing
+from ...data.images.views import Views
+from ...data.sets import DataSet, Split
+from ...errors import ModelError
+from ...nn.losses import nt_xent
+from ...nn.modes import resting
+from ...tasks.task import Task
+from ..layers import PROJECTION, auxiliary, heads
+from ..placement import Placement
+from ..settings import TrainSettings
+from .supervised import Learned, Supervised
+
+TEMPERATURE = 0.5  # unless another is asked for
+
+
+def projection(model: nn.Module) -> nn.Module:
+    """W₁ and the ReLU, as wide as what the head sees. Raises ModelError for a model whose head is no linear layer."""
+    dim = head_of(model).in_features
+    return nn.Sequential(nn.Linear(dim, dim), nn.ReLU())
+
+
+def head_of(model: nn.Module) -> nn.Linear:
+    """The linear layer that gives the outputs. Raises ModelError where something else does, as in LeNet-5."""
+    name = next(name for name in heads(model) if not auxiliary(name))
+    head, config = model.get_submodule(name), getattr(model, "config", None)
+    if not isinstance(head, nn.Linear) or head.out_features != getattr(config, "num_classes", None):
+        raise ModelError(
+            "objective=simclr compares views by what a linear head makes of them, and the outputs of "
+            f"{type(model).__name__} come from something else: take another model."
+        )
+    return head
+
+
+class SimCLR(Supervised):
+    """The NT-Xent loss of two views of each image; the targets are not looked at."""
+
+    def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
+        super().__init__(model, task, settings, train)
+        preprocessing = data.preprocessing
+        assert isinstance(preprocessing, ImagePreprocessing), "views are of images"
+        self.views = Views(preprocessing.mean, preprocessing.std)
+        self.head, self.temperature = head_of(model), settings.temperature or TEMPERATURE
+        self.scores = self._scores
+
+    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
+        """What comes of a batch."""
+        views = torch.cat(self.views(inputs[0], random))  # (2N, C, H, W)
+        h = self.model.features(views)  # type: ignore[operator]  # (2N, D)
+        z: Tensor = self.head(self.model.get_submodule(PROJECTION)(h))  # (2N, dim)
+        one, other = z.chunk(2)
+        loss = nt_xent(one, other, self.temperature).sum()
+        return Learned(loss, loss, z)
+
+    @torch.no_grad()
+    def _scores(self, split: Split, place: Placement) -> dict[str, float]:
+        """The loss on a split, of views that are the same each time, in batches as large as in training: how hard it is
+        to tell an image's views from the others' depends on how many others there are."""
+        random, total, counted = Generator(place.device).manual_seed(0), 0.0, 0
+        size = self.settings.batch_size or len(split)
+        plan = [index for index in torch.split(torch.arange(len(split)), size) if len(index) > 1]  # one has no others
+        with resting(self.model):
+            for batch in split.batches(plan):
+                inputs, target = place.batch(batch)
+                with place.autocast():
+                    total += self.loss(inputs, target, None, random).loss.item()
+                counted += len(target)
+        return {"loss": total / counted if counted else float("nan")}

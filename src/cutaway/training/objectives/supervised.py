@@ -1,0 +1,64 @@
+"""Supervised learning: the loss of what the network answers, given what it should have answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor, nn
+
+from ...data.sets import Split
+from ...models.contract import contract_of
+from ...models.images import answers_of
+from ...tasks.task import Task
+from ..evaluation import carries, going_on
+from ..placement import Placement
+from ..settings import TrainSettings
+from ..tokens import words_of
+
+
+class Learned(NamedTuple):
+    """What comes of a batch."""
+
+    loss: Tensor  # (), summed over what the task counts: the one that is told
+    total: Tensor  # (), summed likewise: the one whose gradient is taken, of the loss and of what is beside it
+    outputs: Tensor | None = None  # what the network answered, where that was held
+
+
+class Supervised:
+    """The task's loss of the network's outputs, and of its auxiliary heads where it has some. An objective of another
+    kind has the same `loss`, and the same `carried`."""
+
+    def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split) -> None:
+        self.model, self.task, self.settings = model, task, settings
+        self.network = contract_of(model)
+        self.forward: Callable[..., Tensor] = torch.compile(model) if settings.compile else model
+        self.words = words_of(model, task, settings.loss_chunk, compiled=settings.compile)
+        self.scores: Callable[[Split, Placement], dict[str, float]] | None = None  # of a split, where it judges itself
+        self.carries = carries(model, train)
+        self.carried: tuple[Tensor, ...] = ()  # what goes on from batch to batch of an epoch: a model's state
+
+    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
+        """What comes of a batch, of the examples of that `index` (N,); what is random in it is drawn from `random`.
+        Auxiliary heads add their part to the gradient, and to nothing else that is counted or shown."""
+        if self.words and self.words.many(target):
+            loss = self.words.loss(inputs, target)
+            return Learned(loss, loss)
+        outputs, *auxiliary = self._answers(inputs)
+        loss = self.task.loss(outputs, target)
+        beside = (self.network.auxiliary_weight * self.task.loss(a, target) for a in auxiliary)
+        return Learned(loss, sum(beside, loss), outputs)
+
+    def _answers(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The model's outputs for a batch, those of auxiliary heads after them.
+
+        Where batches go on where the ones before ended, so does the model, from the state it had there; gradients go no
+        further back than the batch: truncated back-propagation through time.
+        """
+        if not self.carries:
+            return answers_of(self.forward(*inputs))
+        before = going_on(self.carried, len(inputs[0]))
+        outputs, state = self.model.advance(*inputs, before)  # type: ignore[operator]
+        self.carried = tuple(part.detach() for part in state)
+        return (outputs,)

@@ -1,0 +1,212 @@
+"""View 21: how a diffusion model makes images of noise, and how well it predicts the noise at each timestep."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..draw import make
+from ..draw.description import Drawing, View, table
+from ..draw.words import count, number, plural
+from ..errors import SettingError
+from ..generation.images import Asked, as_images, as_levels, asked_of, classes_for, draw
+from ..models.contract import DrawsImages
+from ..nn.diffusion import times_of
+from ..nn.modes import resting
+from ..spec import ImageSpec, Noise
+from .looking import spread_over, whole
+from .numbers import image_url
+from .subject import Subject
+
+SAYS = "how a diffusion model makes images of noise step by step, its noise schedule, and its loss at each timestep"
+READ = (
+    "Each image begins as noise, at the greatest timestep t, and is followed to t = 0. The upper row is x_t, the lower "
+    "x̂_0, the image that would be left if the predicted noise were taken away at once: black and white where next to "
+    "nothing of an image is in x_t, then a blur, the mean of all images that it could be, and sharper as t falls. The "
+    "curves say how much of x_t is image and how much noise, the signal-to-noise ratio ᾱ_t / (1 − ᾱ_t), and the mean "
+    "squared error of the predicted noise: 1 is that of predicting none, and the closer to 0, the more of it was found."
+)
+MISLEADS = (
+    "A low loss at large t is no feat, as x_t is hardly anything but noise there, and a high one at small t no "
+    "failure, as what is left of the noise cannot be seen: compare timesteps between models, not with each other. x̂_0 "
+    "on the way is a mean and no image that the model would draw. A few drawn images show what is likely, and neither "
+    "how various images are nor whether they were learned by heart; guidance makes them typical, and less various."
+)
+OPTIONS = {
+    "class": "the class of the images, by name; without it the first few",
+    "seed": "the noise that the first image begins with",
+    "steps": "how many of the timesteps are gone through; 50 unless given",
+    "guidance": "scale of classifier-free guidance; 2 unless given",
+}
+
+IMAGES, MOMENTS = 3, 5  # that are followed, and how often they are looked at
+TIMES, EXAMPLES = 12, 32  # timesteps at which the loss is taken, and images it is taken of
+CURVE = 100  # timesteps of the schedule that are drawn
+SEEDS = 2**31
+SCALES, HASTE = (0.0, 1.0, 2.0, 4.0), 20  # of guidance, side by side, each in so many steps at most
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The followed images on their way, uint8 (n, C, H, W) each."""
+
+    t: int
+    noisy: Tensor
+    start: Tensor
+
+
+def suits(subject: Subject) -> bool:
+    """Whether the model draws images by taking noise away."""
+    return isinstance(subject.model, DrawsImages) and Noise in getattr(type(subject.model), "targets", ())
+
+
+def view(subject: Subject) -> View:
+    """Images on their way, the schedule and the loss. Raises SettingError for options that cannot be."""
+    spec, options = _spec(subject), subject.options
+    steps = whole(options, "steps", 0, subject.config.timesteps + 1) if "steps" in options else None
+    asked = asked_of(spec, subject.model, steps, _scale(options), None)
+    seed = whole(options, "seed", 0, SEEDS)
+    classes = classes_for(spec, IMAGES, options.get("class"))
+    assert isinstance(spec.target, Noise), "as it suits"
+    names = [f"image {k + 1}" for k in range(IMAGES)]
+    if classes is not None:
+        names = [f"image {k + 1}, {spec.target.names[c]}" for k, c in enumerate(classes.tolist())]
+    with resting(subject.model):
+        moments = _followed(subject.model, spec, asked, classes, seed)
+        drawings = [_on_the_way(name, moments, k) for k, name in enumerate(names)]
+        if classes is not None:
+            drawings.append(_guidance(subject.model, spec, asked, classes, names, seed))
+        losses = _losses(subject)
+    signal: Tensor = subject.config.signal
+    guidance = f" with guidance {asked.guidance:g}" if asked.guidance is not None else ""
+    rows = [[t, float(signal[t]), float(signal[t] / (1 - signal[t])), loss] for t, loss in losses.items()]
+    return View(
+        id="denoising",
+        title="Out of noise",
+        says=f"{plural(IMAGES, 'image')} out of noise in {plural(asked.steps, 'step')}{guidance}, at some of them; "
+        "below, what the timesteps are.",
+        summary=_summary(losses, signal),
+        table=table({"t": "count", "signal ᾱ_t": "number", "signal to noise": "number", "loss": "number"}, rows),
+        drawings=[*drawings, *_schedule(signal), _loss(losses)],
+    )
+
+
+def _spec(subject: Subject) -> ImageSpec:
+    """What an image of the model looks like; where it has not met data, as those that it was opened with."""
+    if isinstance(subject.spec, ImageSpec):
+        return subject.spec
+    channels, height, width = subject.inputs[0].shape[1:]
+    names = tuple(f"class {k}" for k in range(subject.config.classes))
+    return ImageSpec(channels, height, width, Noise(names, channels * height * width))
+
+
+def _scale(options: Mapping[str, str]) -> float | None:
+    """The option guidance as a number. Raises SettingError."""
+    value = options.get("guidance")
+    try:
+        return None if value is None else float(value)
+    except ValueError:
+        raise SettingError(f"guidance={value} cannot be: it must be a number, such as 2.") from None
+
+
+def _followed(model: nn.Module, spec: ImageSpec, asked: Asked, classes: Tensor | None, seed: int) -> list[Moment]:
+    """Some of the moments on the way, the first and the last among them."""
+    told: list[Moment] = []
+
+    def watch(t: int, xt: Tensor, start: Tensor) -> None:
+        told.append(Moment(t, as_levels(xt), as_levels(start)))
+
+    draw(model, spec, asked, classes, IMAGES, seed, watch=watch)
+    return spread_over(told, MOMENTS)
+
+
+def _on_the_way(name: str, moments: Sequence[Moment], k: int) -> Drawing:
+    """x_t and x̂_0 of one image, in two rows."""
+    rows = {"x_t": [m.noisy[k] for m in moments], "x̂_0, predicted of it": [m.start[k] for m in moments]}
+    found = [
+        _tile(f"t = {count(m.t)}", image, group, [group, f"timestep {count(m.t)}"])
+        for group, images in rows.items()
+        for m, image in zip(moments, images)
+    ]
+    return make.tiles(f"On the way to {name}", found)
+
+
+def _guidance(
+    model: nn.Module, spec: ImageSpec, asked: Asked, classes: Tensor, names: Sequence[str], seed: int
+) -> Drawing:
+    """The same noise under several scales of guidance."""
+    found: list[dict[str, Any]] = []
+    for scale in SCALES:
+        hasty = dataclasses.replace(asked, guidance=scale, steps=min(asked.steps, HASTE))
+        levels = draw(model, spec, hasty, classes, IMAGES, seed)
+        group = f"guidance {scale:g}" + {0.0: ": no notice of the class", 1.0: ": the class alone"}.get(scale, "")
+        found += [_tile(name, image, group, [name, group]) for name, image in zip(names, levels)]
+    return make.tiles("The same noise with more and more guidance", found)
+
+
+def _tile(label: str, levels: Tensor, group: str, tip: list[str]) -> dict[str, Any]:
+    return {"label": label, "image": image_url(as_images(levels[None])[0]), "group": group, "tip": tip}
+
+
+@torch.no_grad()
+def _losses(subject: Subject) -> dict[int, float]:
+    """Timestep → mean squared error of the noise that the model predicts in images of the data, or in what stands for
+    them; the same noise in each at every timestep."""
+    known = subject.others(EXAMPLES) or subject
+    x0, *more = known.inputs
+    classes = more[2] if len(more) > 2 else None  # after t and the noise
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(x0.shape, generator=generator).to(x0)
+    found: dict[int, float] = {}
+    for t in reversed(times_of(subject.config.timesteps, min(TIMES, subject.config.timesteps))):
+        at = torch.full((len(x0),), t, dtype=torch.int64)
+        found[t] = float((subject.model(x0, at, noise, classes) - noise).square().mean())
+    return found
+
+
+def _schedule(signal: Tensor) -> list[Drawing]:
+    """What x_t is made of, and the ratio of its parts."""
+    times = spread_over(range(len(signal)), CURVE)
+
+    def points(values: Tensor) -> list[list[float]]:
+        return [[t, float(values[t])] for t in times]
+
+    parts = {"image, √ᾱ_t": signal.sqrt(), "noise, √(1 − ᾱ_t)": (1 - signal).sqrt()}
+    return [
+        make.lines(
+            "How much of x_t is image and how much noise",
+            "timestep",
+            [{"name": name, "points": points(values)} for name, values in parts.items()],
+        ),
+        make.lines(
+            "Signal-to-noise ratio", "timestep", [{"name": "", "points": points(signal / (1 - signal))}], log=True
+        ),
+    ]
+
+
+def _loss(losses: Mapping[int, float]) -> Drawing:
+    """The loss along the timesteps, beside that of who predicts nothing."""
+    series = {"the model": losses, "no noise predicted": dict.fromkeys(losses, 1.0)}
+    return make.lines(
+        "Mean squared error of the predicted noise",
+        "timestep",
+        [{"name": name, "points": [[t, value] for t, value in values.items()]} for name, values in series.items()],
+    )
+
+
+def _summary(losses: Mapping[int, float], signal: Tensor) -> str:
+    """What there is to see, in words."""
+    worst, best = max(losses, key=losses.__getitem__), min(losses, key=losses.__getitem__)
+    even = int((signal < 0.5).int().argmax()) if bool((signal < 0.5).any()) else None
+    equal = "" if even is None else f" From t = {count(even)} on there is more noise than image."
+    if losses[worst] == losses[best]:
+        return f"The error of the predicted noise is {number(losses[best])} at every timestep.{equal}"
+    return (
+        f"The error of the predicted noise is greatest at t = {count(worst)}, {number(losses[worst])}, and least at "
+        f"t = {count(best)}, {number(losses[best])}.{equal}"
+    )

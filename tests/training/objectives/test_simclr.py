@@ -1,0 +1,152 @@
+"""Contrastive pre-training: runs that learn without labels, and what can be done with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from sklearn.neighbors import KNeighborsClassifier
+from torch import Tensor
+
+import cutaway
+from cutaway.errors import DataError, ModelError, SettingError
+from cutaway.spec import Views
+from cutaway.tasks.contrastive import TEMPERATURE, Contrastive
+from cutaway.training.loop import Trainer
+from cutaway.training.objectives.simclr import head_of
+from cutaway.training.prepared import prepare
+from cutaway.training.progress import Progress
+from cutaway.training.run import Run
+
+from ..conftest import stopping
+
+GIVEN: dict[str, Any] = {
+    "objective": "simclr", "max_samples": 96, "batch_size": 48, "epochs": 2, "tensorboard": False,
+}  # fmt: skip
+
+
+def pretrain(out: Path, **given: Any) -> Run:
+    """A small network after a few steps on scanned digits."""
+    return cutaway.train("simplecnn", "digits", out=out, **{**GIVEN, **given})
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    """Whether all weights are equal to the last bit."""
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run that was pre-trained."""
+    return pretrain(tmp_path_factory.mktemp("simclr") / "run")
+
+
+def test_labels_are_not_looked_at(tmp_path: Path) -> None:
+    ends = []
+    for k in range(2):
+        ready = prepare("simplecnn", "digits", GIVEN)
+        train = ready.data.splits["train"]
+        assert train.target is not None
+        train.target = (train.target + k) % 10
+        given = (ready.model, ready.data, ready.task, ready.settings, ready.place, tmp_path, Progress(shown=False))
+        torch.manual_seed(0)
+        trainer = Trainer(*given)
+        trainer.fit()
+        ends.append(trainer.model.state_dict())
+    assert same(*ends)
+    assert "projection.0.weight" in ends[0]
+
+
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, run: Run) -> None:
+    with stopping(3):
+        pretrain(tmp_path / "run")
+    assert same(run.model.state_dict(), cutaway.train(resume=tmp_path / "run").model.state_dict())
+
+
+def test_the_projection_is_thrown_away_and_the_head_is_new(tmp_path: Path, run: Run) -> None:
+    assert not any(key.startswith("projection") for key in run.model.state_dict())
+    tuned = prepare("simplecnn", "digits", {"weights": str(run.folder)})
+    assert tuned.taken is not None
+    assert tuned.taken.new == ("head",)
+    assert tuned.settings.freeze_epochs == 1
+    assert torch.equal(tuned.model.get_submodule("conv1").weight, run.model.get_submodule("conv1").weight)  # type: ignore[arg-type]
+    # As many classes as views are compared by are no reason to take the head.
+    many = tmp_path / "classes"
+    for k in range(128):
+        (many / f"{k:03}").mkdir(parents=True)
+        for i in range(3):
+            Image.fromarray(np.full((8, 8), (k + 40 * i) % 256, np.uint8)).save(many / f"{k:03}" / f"{i}.png")
+    own = prepare("simplecnn", many, {"weights": str(run.folder), "image_size": 16, "val": 0, "test": 0})
+    assert own.taken is not None
+    assert own.taken.new == ("head",)
+    assert not torch.equal(own.model.get_submodule("head").weight, run.model.get_submodule("head").weight)  # type: ignore[arg-type]
+
+
+def test_views_are_compared_by_the_networks_own_head() -> None:
+    for name in ("simplecnn", "resnet20"):
+        ready = prepare(name, "digits", {"objective": "simclr"})
+        head = head_of(ready.model)
+        assert head.out_features == 128
+        assert head is not ready.model.get_submodule("projection.0")
+        assert ready.model.get_submodule("projection.0").in_features == head.in_features
+
+
+def test_neighbours_vote_as_scikit_learns_do() -> None:
+    generator = torch.Generator().manual_seed(0)
+    known, asked = torch.randn(60, 5, generator=generator), torch.randn(40, 5, generator=generator)
+    labels = torch.randint(0, 3, (60,), generator=generator)
+    task = Contrastive(Views(("a", "b", "c")))
+    assert task.keep(asked, labels[:40]) is asked
+    task.remember(known, labels)
+    outputs = task.keep(asked, labels[:40])
+    library = KNeighborsClassifier(20, metric="cosine", weights=lambda distance: np.exp(-distance / TEMPERATURE))
+    library.fit(known, labels)
+    assert outputs.argmax(1).tolist() == library.predict(asked).tolist()
+    expected = library.predict_proba(asked)
+    assert np.allclose(outputs.exp(), expected.clip(1e-6), rtol=1e-4, atol=1e-5)
+
+
+def test_it_is_evaluated_and_predicts_by_neighbours(run: Run) -> None:
+    metrics = run.evaluate()
+    assert {"knn_accuracy", "balanced_accuracy", "macro_f1"} <= metrics.keys()
+    assert "loss" not in metrics
+    assert 0 < metrics["knn_accuracy"].value <= 1
+    row = run.predict([np.zeros((8, 8), np.uint8)])[0]
+    assert row["class"] in run.spec.target.names  # type: ignore[union-attr]
+
+
+def test_images_without_classes(tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 16, 16, 3), np.uint8)
+    for i, image in enumerate(pixels):
+        Image.fromarray(image).save(folder / f"{i}.png")
+    given = {**GIVEN, "batch_size": 8, "epochs": 1}
+    run = cutaway.train("simplecnn", folder, out=tmp_path / "run", **given)
+    assert not (run.folder / "evaluation.json").exists()
+    with pytest.raises(DataError, match="no classes"):
+        run.evaluate()
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "given", "error", "said"),
+    [
+        ("mlp", "moons", {}, SettingError, "objective=simclr makes views of images"),
+        ("simplecnn", "digits", {"batch_size": 1}, SettingError, "batch_size=1 has no others"),
+        ("simplecnn", "digits", {"flip": True}, SettingError, "flip=true varies a batch"),
+        ("simplecnn", "digits", {"tta": True}, SettingError, "views have none"),
+        ("simplecnn", "digits", {"compile": True}, SettingError, "compile=true"),
+        ("simplecnn", "digits", {"snapshots": 3}, SettingError, "snapshots=3 keeps copies"),
+        ("simplecnn", "digits", {"class_weights": "balanced"}, SettingError, "class_weights"),
+        ("simplecnn", "digits", {"sampling": "balanced"}, SettingError, "sampling=balanced"),
+        ("lenet5", "digits", {}, ModelError, "the outputs of LeNet5 come from something else"),
+        ("unet-small", "digits", {}, ModelError, "does not learn"),
+    ],
+)
+def test_what_cannot_be_is_rejected(model: str, data: str, given: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        prepare(model, data, {"objective": "simclr", **given})
