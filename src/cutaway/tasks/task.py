@@ -66,6 +66,10 @@ KINDS: dict[type[Target], Any] = {
 }
 
 
+# What an objective (`training/objectives/`) makes of any data that has it, whatever the model learns otherwise.
+LEARNED_BY: dict[str, tuple[type[Target], ...]] = {"simclr": (Views,)}
+
+
 class Task(Protocol):
     """The contract of all tasks. Outputs are what the model's forward gives, (N, outputs).
 
@@ -120,7 +124,7 @@ class Task(Protocol):
 
 def learned_of(targets: tuple[type[Target], ...], objective: str) -> tuple[type[Target], ...]:
     """What is learned of the data: what the model learns (`targets`), unless the objective asks for something else."""
-    return (Views,) if objective == "simclr" else targets
+    return LEARNED_BY.get(objective, targets)
 
 
 def headline_of(task: Task) -> str:

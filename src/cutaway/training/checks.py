@@ -19,12 +19,12 @@ from ..models.contract import contract_of
 from ..models.memory import reject_too_large
 from ..models.registry import Preset
 from ..settings import as_text, short
-from ..spec import Boxes, Context, Drawn, ImageSpec, Transcript, Views
+from ..spec import Boxes, Context, Drawn, ImageSpec, Transcript
 from ..tasks.task import Task
 from .attacks import Attack
 from .evaluation import carries
 from .layers import NORMS, depths, frozen
-from .objectives.simclr import head_of
+from .objectives.choice import reject_for_objective
 from .optimizers import bytes_to_learn
 from .placement import find_device, free_memory
 from .settings import TrainSettings
@@ -36,6 +36,7 @@ FOR_OPTIMIZERS = {
     "eps": ("adagrad", "rmsprop", "adadelta", "adam", "adamw", "muon"),
     "alpha": ("rmsprop",),
 }
+FOR_OBJECTIVES: dict[str, tuple[str, ...]] = {}
 FOR_SCHEDULES = {
     "warmup": ("warmup-cosine", "noam", "wsd"),
     "gamma": ("step",),
@@ -56,8 +57,7 @@ def reject_module(model: object) -> None:
 def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | None) -> None:
     """Raise SettingError for a setting that this data gives no meaning to; `joint_vocab` as it was given."""
     spec = data.spec
-    if settings.objective == "simclr":
-        _reject_for_views(settings, data)
+    reject_for_objective(settings, data)
     if settings.sampling == "balanced" and not spec.target.classes:
         raise SettingError(
             f"sampling=balanced is for classes, and {spec.target.column} is "
@@ -106,41 +106,10 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
         )
 
 
-def _reject_for_views(settings: TrainSettings, data: DataSet) -> None:
-    """Raise SettingError for what contrastive pre-training cannot have."""
-    if not isinstance(data.spec.target, Views):
-        raise SettingError(
-            "objective=simclr makes views of images in class folders, or without classes, and this is "
-            f"{data.spec.kind} data that asks for {data.spec.target.column}: leave it out."
-        )
-    if settings.tta:
-        raise SettingError("tta=true averages the answers to an image and to its mirror image, and views have none.")
-    if settings.compile:
-        raise SettingError("compile=true compiles the whole model, and objective=simclr asks its parts: leave it out.")
-    if settings.teacher:
-        raise SettingError(
-            "objective=simclr learns without labels, and a teacher tells classes: leave one of them out."
-        )
-    fewest = min(settings.batch_size or len(data.splits["train"]), len(data.splits["train"]))
-    if fewest < 2:
-        raise SettingError(
-            f"objective=simclr tells an image's views from those of the others in its batch, and batch_size={fewest} "
-            "has no others: give 2 or more, better a few hundred."
-        )
-
-
 def reject_for_task(
     settings: TrainSettings, data_settings: DataSettings, data: DataSet, preset: Preset, model: nn.Module, task: Task
 ) -> None:
-    """Raise SettingError for a setting that this model, learning this task, cannot have; `settings` are as typed.
-    ModelError for a model that cannot learn by the objective."""
-    if settings.objective == "simclr":
-        head_of(model)
-    if settings.snapshots and (settings.objective == "simclr" or settings.lora):
-        raise SettingError(
-            f"snapshots={settings.snapshots} keeps copies of a model as it will be, and objective=simclr and lora add "
-            "to it until training ends: leave snapshots out."
-        )
+    """Raise SettingError for a setting that this model, learning this task, cannot have; `settings` are as typed."""
     if settings.attack and (settings.teacher or settings.objective != "supervised" or data_settings.mixup):
         other = "teacher" if settings.teacher else "mixup" if data_settings.mixup else "objective"
         raise SettingError(f"attack={settings.attack} and {other} are not learned by together: give one of them.")
@@ -200,7 +169,11 @@ def _without_effect(
 ) -> Iterator[tuple[str, str]]:
     """Each setting among those asked for that has no effect, and why, with the way out."""
     target, train = data.spec.target, data.splits["train"]
-    chosen = (("optimizer", FOR_OPTIMIZERS, settings.optimizer), ("schedule", FOR_SCHEDULES, settings.schedule))
+    chosen = (
+        ("optimizer", FOR_OPTIMIZERS, settings.optimizer),
+        ("schedule", FOR_SCHEDULES, settings.schedule),
+        ("objective", FOR_OBJECTIVES, settings.objective),
+    )
     for what, wanting, this in chosen:
         for key, fit in wanting.items():
             if key in asked and this not in fit:

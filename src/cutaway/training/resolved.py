@@ -27,6 +27,7 @@ from ..models.contract import Advances
 from ..models.registry import Preset
 from ..settings import as_text, build, keys, short, unknown_setting
 from ..spec import Horizon, ImageSizes
+from ..tasks.task import LEARNED_BY
 from .layers import frozen, heads
 from .placement import find_device, reject_without_compiler
 from .settings import TrainSettings
@@ -104,7 +105,7 @@ def _groups(found: Preset, given: Mapping[str, Any]) -> tuple[TrainSettings, Dat
     own = {**found.card.settings, **(found.card.fine_tuning if given.get("weights") else {})}
     if "batch_size" in given and "batch_tokens" not in given:
         own.pop("batch_tokens", None)  # of the card; what is typed wins, and the one stands instead of the other
-    if given.get("objective") == "simclr":
+    if given.get("objective") in LEARNED_BY:
         own = {key: value for key, value in own.items() if key not in SUPERVISED}
     flat = {**own, **{k: v for k, v in given.items() if not k.startswith("model.")}}
     known = keys(DataSettings, TrainSettings)

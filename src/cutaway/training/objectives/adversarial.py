@@ -21,7 +21,7 @@ class AdversarialTraining(Supervised):
     """The task's loss on images that are changed by at most ε."""
 
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
-        super().__init__(model, task, settings, train)
+        super().__init__(model, task, settings, train, data)
         method = settings.attack
         assert method is not None
         self.attack = Attack(model, task, data.preprocessing, method, settings.attack_eps, settings.attack_steps)

@@ -5,17 +5,31 @@ from __future__ import annotations
 from torch import nn
 
 from ...data.sets import DataSet, Split
+from ...errors import SettingError
 from ...nn.lora import merge
 from ...spec import Spec
 from ...tasks.task import Task
 from ..adaptation import adapted
-from ..layers import PROJECTION
 from ..placement import Placement
 from ..settings import TrainSettings
 from .adversarial import AdversarialTraining
 from .distillation import Distillation, Teacher
-from .simclr import SimCLR, projection
+from .simclr import SimCLR
 from .supervised import Supervised
+
+# By the name of `objective`; distillation and adversarial training are supervised learning with a setting of their own.
+OBJECTIVES: dict[str, type[Supervised]] = {"supervised": Supervised, "simclr": SimCLR}
+
+
+def reject_for_objective(settings: TrainSettings, data: DataSet) -> None:
+    """Raise SettingError for data, or for a setting, that the objective cannot have."""
+    objective = OBJECTIVES[settings.objective]
+    objective.reject(settings, data)
+    if settings.snapshots and (objective.added is not Supervised.added or settings.lora):
+        raise SettingError(
+            f"snapshots={settings.snapshots} keeps copies of a model as it will be, and objective=simclr and lora add "
+            "to it until training ends: leave snapshots out."
+        )
 
 
 def learning(model: nn.Module, spec: Spec, settings: TrainSettings) -> list[str]:
@@ -23,15 +37,15 @@ def learning(model: nn.Module, spec: Spec, settings: TrainSettings) -> list[str]
 
     Raises ModelError or SettingError where the model has no place for it.
     """
-    if settings.objective == "simclr":
-        model.add_module(PROJECTION, projection(model))
+    for name, module in OBJECTIVES[settings.objective].added(model).items():
+        model.add_module(name, module)
     return adapted(model, spec, settings) if settings.lora else []
 
 
-def learned(model: nn.Module) -> None:
+def learned(model: nn.Module, settings: TrainSettings) -> None:
     """Make the model as it was made again, without what only learning needed."""
-    if hasattr(model, PROJECTION):
-        delattr(model, PROJECTION)
+    for name in OBJECTIVES[settings.objective].added(model):
+        delattr(model, name)
     merge(model)
 
 
@@ -45,11 +59,9 @@ def objective_for(
     teacher: Teacher | None,
 ) -> Supervised:
     """How `model`, which is at its place, learns the task from the split."""
-    if settings.objective == "simclr":
-        return SimCLR(model, task, settings, train, data)
     if settings.attack:
         return AdversarialTraining(model, task, settings, train, data)
     if teacher is not None:
         teacher.ready(place)
-        return Distillation(model, task, settings, train, teacher)
-    return Supervised(model, task, settings, train)
+        return Distillation(model, task, settings, train, data, teacher)
+    return OBJECTIVES[settings.objective](model, task, settings, train, data)

@@ -101,8 +101,10 @@ class Distillation(Supervised):
     """The task's loss, and the distance to the teacher's probabilities beside it. The loss that is told is the task's
     alone, which validation tells too."""
 
-    def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, teacher: Teacher) -> None:
-        super().__init__(model, task, settings, train)
+    def __init__(
+        self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet, teacher: Teacher
+    ) -> None:
+        super().__init__(model, task, settings, train, data)
         self.teacher, self.temperature, self.weight = (
             teacher,
             settings.temperature or TEMPERATURE,

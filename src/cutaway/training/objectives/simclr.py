@@ -20,9 +20,10 @@ from torch import Generator, Tensor, nn
 from ...data.images.preprocessing import ImagePreprocessing
 from ...data.images.views import Views
 from ...data.sets import DataSet, Split
-from ...errors import ModelError
+from ...errors import ModelError, SettingError
 from ...nn.losses import nt_xent
 from ...nn.modes import resting
+from ...spec import Views as ViewsTarget
 from ...tasks.task import Task
 from ..layers import PROJECTION, auxiliary, heads
 from ..placement import Placement
@@ -30,12 +31,6 @@ from ..settings import TrainSettings
 from .supervised import Learned, Supervised
 
 TEMPERATURE = 0.5  # unless another is asked for
-
-
-def projection(model: nn.Module) -> nn.Module:
-    """W₁ and the ReLU, as wide as what the head sees. Raises ModelError for a model whose head is no linear layer."""
-    dim = head_of(model).in_features
-    return nn.Sequential(nn.Linear(dim, dim), nn.ReLU())
 
 
 def head_of(model: nn.Module) -> nn.Linear:
@@ -53,8 +48,41 @@ def head_of(model: nn.Module) -> nn.Linear:
 class SimCLR(Supervised):
     """The NT-Xent loss of two views of each image; the targets are not looked at."""
 
+    @classmethod
+    def reject(cls, settings: TrainSettings, data: DataSet) -> None:
+        """Raise SettingError for what contrastive pre-training cannot have."""
+        if not isinstance(data.spec.target, ViewsTarget):
+            raise SettingError(
+                "objective=simclr makes views of images in class folders, or without classes, and this is "
+                f"{data.spec.kind} data that asks for {data.spec.target.column}: leave it out."
+            )
+        if settings.tta:
+            raise SettingError(
+                "tta=true averages the answers to an image and to its mirror image, and views have none."
+            )
+        if settings.compile:
+            raise SettingError(
+                "compile=true compiles the whole model, and objective=simclr asks its parts: leave it out."
+            )
+        if settings.teacher:
+            raise SettingError(
+                "objective=simclr learns without labels, and a teacher tells classes: leave one of them out."
+            )
+        fewest = min(settings.batch_size or len(data.splits["train"]), len(data.splits["train"]))
+        if fewest < 2:
+            raise SettingError(
+                f"objective=simclr tells an image's views from those of the others in its batch, and "
+                f"batch_size={fewest} has no others: give 2 or more, better a few hundred."
+            )
+
+    @classmethod
+    def added(cls, model: nn.Module) -> dict[str, nn.Module]:
+        """W₁ and the ReLU, as wide as what the head sees. Raises ModelError for a model whose head is not linear."""
+        dim = head_of(model).in_features
+        return {PROJECTION: nn.Sequential(nn.Linear(dim, dim), nn.ReLU())}
+
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
-        super().__init__(model, task, settings, train)
+        super().__init__(model, task, settings, train, data)
         preprocessing = data.preprocessing
         assert isinstance(preprocessing, ImagePreprocessing), "views are of images"
         self.views = Views(preprocessing.mean, preprocessing.std)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from ...data.sets import Split
+from ...data.sets import DataSet, Split
 from ...models.contract import contract_of
 from ...models.images import answers_of
 from ...tasks.task import Task
@@ -27,11 +27,24 @@ class Learned(NamedTuple):
 
 
 class Supervised:
-    """The task's loss of the network's outputs, and of its auxiliary heads where it has some. An objective of another
-    kind has the same `loss`, and the same `carried`."""
+    """The task's loss of the network's outputs, and of its auxiliary heads where it has some.
 
-    def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split) -> None:
-        self.model, self.task, self.settings = model, task, settings
+    An objective of another kind is a subclass with a `loss` of its own. What it cannot have it rejects, before there is
+    a model; what the model needs to learn by it is `added` to the model, and gone when training is over.
+    """
+
+    @classmethod
+    def reject(cls, settings: TrainSettings, data: DataSet) -> None:
+        """Raise SettingError for data, or for another setting, that this objective cannot have."""
+
+    @classmethod
+    def added(cls, model: nn.Module) -> dict[str, nn.Module]:
+        """The modules, by name, that the model has while it learns and loses afterwards; ModelError where it has no
+        place for them."""
+        return {}
+
+    def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
+        self.model, self.task, self.settings, self.data = model, task, settings, data
         self.network = contract_of(model)
         self.forward: Callable[..., Tensor] = torch.compile(model) if settings.compile else model
         self.words = words_of(model, task, settings.loss_chunk, compiled=settings.compile)
