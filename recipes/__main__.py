@@ -21,7 +21,7 @@ import torch
 from scipy.stats import t
 
 import cutaway
-from cutaway.commands.train import figure
+from cutaway.commands.train import figure as metric_figure
 from cutaway.commands.words import flatten
 from cutaway.errors import CutawayError
 from cutaway.terms import METRICS
@@ -133,6 +133,11 @@ def student(scores: list[float]) -> dict[str, float]:
     mean = statistics.mean(scores)
     half = float(t.ppf(0.975, len(scores) - 1)) * statistics.stdev(scores) / math.sqrt(len(scores))
     return {"value": mean, "low": mean - half, "high": mean + half}
+
+
+def figure(metric: str, value: float) -> str:
+    """A figure as people write it; a gain, which is a difference of fractions, in points."""
+    return f"{100 * value:+.1f} points" if metric == "accuracy_gain" else metric_figure(metric, value)
 
 
 def line(recipe: dict[str, Any], row: dict[str, Any]) -> str:

@@ -1,8 +1,10 @@
-"""What masked-language pre-training gives: the same small network fine-tuned with it and without it, seed by seed."""
+"""What pre-training gives: the same network fine-tuned with it and without it, seed by seed."""
 
 from __future__ import annotations
 
+import statistics
 import tempfile
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,43 +13,78 @@ import torch
 
 import cutaway
 from cutaway.commands.words import flatten
+from cutaway.data.named.opening import where
+from cutaway.errors import FileError
+from cutaway.training.run import Run
+
+SENTENCES = "sst2 sentences"  # of the training split, a document each, without their labels
 
 
 def train(recipe: dict[str, Any]) -> dict[str, Any]:
     """The gain in accuracy as a row of results: the mean over the seeds, with Student's interval of the paired gains.
 
-    `first` is the pre-training, `then` the fine-tuning, `model` and its settings are those of both.
+    `first` is the pre-training, each table of `then` a fine-tuning, the first of which gives the value; `model` and its
+    settings are those of all.
     """
-    from .__main__ import student
-
     with tempfile.TemporaryDirectory() as folder:
-        shared = {f"model.{key}": value for key, value in recipe["settings"]["model"].items()}
-        name, before, after = recipe["model"], recipe["first"], recipe["then"]
-        first = cutaway.train(name, before["data"], out=Path(folder) / "first", **shared, **before["settings"])
-        seconds, gains, scores = float(first.about["seconds"]), [], {True: [], False: []}
-        for seed in recipe["seeds"]:
-            for taught in (True, False):
-                # Both cut text in the same way, so that nothing but the weights at the beginning differs.
-                given = flatten(after["settings"]) | {"tokenizer": str(first.folder), "seed": seed, "split_seed": seed}
-                given |= {"weights": str(first.folder)} if taught else shared
-                out = Path(folder) / f"{seed}-{taught}"
-                run = cutaway.train(name, after["data"], out=out, **given)
-                scores[taught].append(run.evaluate()["accuracy"].value)
-                seconds += float(run.about["seconds"])
-            gains.append(scores[True][-1] - scores[False][-1])
+        before, shared = recipe["first"], {f"model.{k}": v for k, v in recipe["settings"].get("model", {}).items()}
+        source = before["data"] if before["data"] != SENTENCES else _sentences(Path(folder))
+        first = cutaway.train(recipe["model"], source, out=Path(folder) / "first", **shared, **before["settings"])
+        seconds, told = float(first.about["seconds"]), []
+        if "knn_accuracy" in (own := first.evaluate()):
+            told.append(["nearest neighbours, all labels", own["knn_accuracy"].value, "accuracy"])
+        rows = []
+        for stage in recipe["then"]:
+            found = list(_compared(recipe, stage, first, shared, Path(folder) / f"then-{len(rows)}"))
+            rows.append(_student([taught - untaught for taught, untaught, _ in found]))
+            seconds += sum(s for *_, s in found)
+            with_it, without = (statistics.mean(scores) for scores in list(zip(*found))[:2])
+            told += [[f"{stage['name']}, with", with_it, "accuracy"], ["without", without, "accuracy"]]
+            if len(rows) > 1:
+                low, high = (f"{100 * rows[-1][end]:+.1f}" for end in ("low", "high"))
+                told.append([f"gain ({low} to {high})", rows[-1]["value"], "accuracy_gain"])
         about = first.about
     return {
         "command": f"python -m recipes {recipe['name']}",
-        **student(gains),
-        "runs": len(gains),
-        "count": after["settings"]["max_samples"],
-        "split": "training sentences",
-        "beside": [
-            ["accuracy with pre-training", sum(scores[True]) / len(gains)],
-            ["without", sum(scores[False]) / len(gains)],
-        ],
+        **rows[0],
+        "runs": len(recipe["seeds"]),
+        "count": recipe["then"][0]["settings"]["max_samples"],
+        "split": "training examples",
+        "beside": told,
         "parameters": about["parameters"],
         "seconds": seconds,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "machine": f"{about['machine']['threads']} threads, cpu, PyTorch {torch.__version__}",
     }
+
+
+def _compared(
+    recipe: dict[str, Any], stage: dict[str, Any], first: Run, shared: dict[str, Any], folder: Path
+) -> Iterator[tuple[float, float, float]]:
+    """For each seed the accuracy with pre-training and without it, and the seconds that both took."""
+    for seed in recipe["seeds"]:
+        given = flatten(stage["settings"]) | {"seed": seed, "split_seed": seed}
+        if first.about["data"]["kind"] == "text":  # cut in the same way, so that nothing but the weights differs
+            given["tokenizer"] = str(first.folder)
+        runs = [
+            cutaway.train(recipe["model"], stage["data"], out=folder / f"{seed}-{i}", **given, **beginning)
+            for i, beginning in enumerate(({"weights": str(first.folder)}, shared))
+        ]
+        taught, untaught = (run.evaluate()["accuracy"].value for run in runs)
+        yield taught, untaught, sum(float(run.about["seconds"]) for run in runs)
+
+
+def _student(gains: list[float]) -> dict[str, float]:
+    from .__main__ import student
+
+    return student(gains)
+
+
+def _sentences(folder: Path) -> str:
+    """A file of the sentences that SST-2 trains on, with an empty line between them."""
+    place = where("sst2")
+    if place is None:
+        raise FileError("The files of sst2 are not here.")
+    lines = (place / "train.tsv").read_text(encoding="utf-8").splitlines()
+    (folder / "sentences.txt").write_text("\n\n".join(line.rpartition("\t")[0] for line in lines), encoding="utf-8")
+    return str(folder / "sentences.txt")

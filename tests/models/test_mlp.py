@@ -128,6 +128,8 @@ def test_a_batch_of_one_has_no_variance_to_learn_from() -> None:
         ("num_classes", 0),
         ("hidden_dims", (4, 0)),
         ("activation", "softplus"),
+        ("activation", "relu,tanh,relu"),
+        ("activation", "relu:0.1"),
         ("norm", "group"),
         ("dropout", 1.0),
         ("dropout", float("nan")),

@@ -63,7 +63,7 @@ def test_shortcut_b_has_the_parameters_of_option_b(name: str, parameters: int) -
 @given(
     stem=st.sampled_from(["imagenet", "cifar"]),
     block=st.sampled_from(list(BLOCKS)),
-    shortcut=st.sampled_from(["A", "B"]),
+    shortcut=st.sampled_from(["A", "B", "none"]),
     channels=st.integers(1, 4),
     height=st.integers(1, 40),
     width=st.integers(1, 40),
@@ -89,7 +89,7 @@ def test_forward_is_the_head_of_the_features() -> None:
     assert torch.equal(model(x), model.fc(features))
 
 
-@pytest.mark.parametrize("shortcut", ["A", "B"])
+@pytest.mark.parametrize("shortcut", ["A", "B", "none"])
 def test_what_is_written_in_place_is_never_the_input(shortcut: str) -> None:
     model = ResNet(dataclasses.replace(TINY, stem="cifar", shortcut=shortcut))
     x = torch.randn(2, 3, 8, 8)

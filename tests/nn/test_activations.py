@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway.errors import UnknownName
-from cutaway.nn.activations import ACTIVATIONS, activation, softmax, softmax_jacobian, step
+from cutaway.nn.activations import ACTIVATIONS, activation, formula, softmax, softmax_jacobian, step
 
 NAMES = sorted(ACTIVATIONS)
 KINKS = [-1.0, 0.0, 1.0]
@@ -127,3 +127,19 @@ def test_softmax_far_out() -> None:
 def test_an_unknown_activation_is_rejected_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match="sigmoid"):
         activation("sigmoyd")
+
+
+@pytest.mark.parametrize("slope", [0, 0.2, 1.5])
+def test_leaky_relu_has_the_slope_that_its_name_holds(slope: float) -> None:
+    z = torch.tensor([-3.0, -1e-3, 0.0, 1e-3, 3.0], dtype=torch.float64)
+    function, derivative = formula(f"leaky_relu:{slope}")
+    expected = torch.nn.functional.leaky_relu(z, slope)
+    assert torch.equal(function(z), expected)
+    assert torch.equal(activation(f"leaky_relu:{slope}")(z), expected)
+    assert torch.equal(derivative(z), gradient(function, z))
+
+
+@pytest.mark.parametrize("name", ["relu:0.2", "leaky_relu:", "leaky_relu:much", "leaky_relu:-1", "leaky_relu:0.1:2"])
+def test_only_leaky_relu_has_a_slope_and_it_is_a_number(name: str) -> None:
+    with pytest.raises(UnknownName, match=r"leaky_relu:0\.2 is leaky ReLU with the slope 0\.2"):
+        formula(name)

@@ -29,6 +29,12 @@ def test_the_mlp_with_each_activation(name: str) -> None:
     assert held("mlp", mlp.Model(mlp.Config(5, 3, (8, 6), activation=name, dropout=0.0)))
 
 
+def test_the_mlp_with_an_activation_for_each_layer() -> None:
+    model = mlp.Model(mlp.Config(5, 3, (8, 6, 4), activation="tanh,leaky_relu:0.2,silu", dropout=0.0))
+    assert held("mlp", model)
+    assert [dense.activation for dense in model.dense_layers()[:3]] == ["tanh", "leaky_relu:0.2", "silu"]
+
+
 @pytest.mark.parametrize("norm", mlp.NORMS)
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_mlp_with_each_norm(norm: str, bias: bool) -> None:

@@ -19,8 +19,8 @@ models = pytest.importorskip("torchvision.models")
 BOTTLENECKS = Config(layers=(1, 1, 1, 1), block="bottleneck", num_classes=5)
 
 
-@pytest.mark.parametrize("shortcut", ["A", "B"])
-def test_both_shortcuts_of_the_cifar_family(shortcut: str) -> None:
+@pytest.mark.parametrize("shortcut", ["A", "B", "none"])
+def test_all_shortcuts_of_the_cifar_family(shortcut: str) -> None:
     config = dataclasses.replace(PRESETS["resnet20"], shortcut=shortcut, in_channels=1, num_classes=4)
     assert compare(ResNet(config), oracle_for("resnet20", config), torch.Generator().manual_seed(1)).equal
 

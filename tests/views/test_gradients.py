@@ -14,7 +14,7 @@ from cutaway.training.optimizers import build_optimizers
 from cutaway.training.settings import TrainSettings
 from cutaway.views import gradients
 from cutaway.views.gradients import LayerGradients, gradient_flow, view
-from cutaway.views.plain_networks import Nothing, beside_plain, block_norms
+from cutaway.views.plain_networks import beside_plain, block_norms
 from cutaway.views.subject import Subject, open_model, open_preset
 
 from ..small import small
@@ -197,11 +197,11 @@ def test_removing_shortcuts_leaves_the_other_weights() -> None:
         model = resnet.Model(config)
         for block in model.modules():
             if isinstance(block, resnet.BasicBlock) and not shortcuts:
-                block.downsample = Nothing()
+                block.downsample = resnet.NoShortcut()
         models.append(model.state_dict())
     assert set(models[1]) < set(models[0])
     assert all(torch.equal(models[0][k], x) for k, x in models[1].items())
-    assert float(Nothing()(torch.ones(2, 3))) == 0
+    assert float(resnet.NoShortcut()(torch.ones(2, 3))) == 0
 
 
 def test_only_residual_networks_are_compared_and_the_summary_has_the_numbers() -> None:

@@ -21,8 +21,8 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from ..errors import ModelError
-from ..nn.activations import ACTIVATIONS, activation
+from ..errors import ModelError, UnknownName, require
+from ..nn.activations import activation, formula
 from ..spec import ImageSpec, SeriesSpec, Spec, TableSpec
 from .card import Card, Divergence
 from .contract import Dense, Network
@@ -38,10 +38,31 @@ class Config(Checked):
     in_features: int = positive(40)  # numbers in one example
     num_classes: int = positive(10)  # values that the head gives: one for each class, 1 for a number
     hidden_dims: tuple[int, ...] = several((256, 256))  # width of each hidden layer; none makes one affine map
-    activation: str = one_of("relu", ACTIVATIONS)  # one of nn/activations.py
+    activation: str = "relu"  # relu, tanh, leaky_relu:0.2 (its slope) …; relu,tanh: one a hidden layer
     norm: str = one_of("none", NORMS)  # before each activation: none, batch or layer
     dropout: float = fraction(0.1)  # fraction of each hidden layer's values that is dropped in training
     bias: bool = True  # of every linear layer but those that batch normalization follows
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = self.activation.split(",")
+        try:
+            for name in names:
+                formula(name)
+        except UnknownName as error:
+            raise ModelError(f"activation={self.activation!r} cannot be: {error}") from error
+        require(
+            len(names) in (1, len(self.hidden_dims)),
+            "activation",
+            self.activation,
+            f"one, or one for each of the {len(self.hidden_dims)} hidden layers",
+        )
+
+    @property
+    def activations(self) -> tuple[str, ...]:
+        """Of each hidden layer."""
+        names = tuple(self.activation.split(","))
+        return names if len(names) > 1 else names * len(self.hidden_dims)
 
     @classmethod
     def for_spec(cls, preset: Config, spec: Spec) -> Config:
@@ -49,7 +70,7 @@ class Config(Checked):
         return dataclasses.replace(preset, in_features=math.prod(spec.shape), num_classes=spec.target.outputs)
 
 
-def hidden_layer(inputs: int, width: int, config: Config) -> nn.Sequential:
+def hidden_layer(inputs: int, width: int, name: str, config: Config) -> nn.Sequential:
     """linear → norm → activation → dropout, (N, inputs) to (N, width)."""
     parts: OrderedDict[str, nn.Module] = OrderedDict()
     # Batch normalization takes the mean off, and so any bias: its gradient is rounding alone, which Adam makes as large
@@ -58,7 +79,7 @@ def hidden_layer(inputs: int, width: int, config: Config) -> nn.Sequential:
     norm = NORMS[config.norm]
     if norm is not None:
         parts["norm"] = norm(width)
-    parts["activation"] = activation(config.activation)
+    parts["activation"] = activation(name)
     if config.dropout:
         parts["dropout"] = nn.Dropout(config.dropout)
     return nn.Sequential(parts)
@@ -73,15 +94,16 @@ class MLP(Network):
         super().__init__()
         self.config = config
         widths = (config.in_features, *config.hidden_dims)
-        self.hidden = nn.Sequential(*(hidden_layer(i, o, config) for i, o in pairwise(widths)))
+        layers = zip(pairwise(widths), config.activations, strict=True)
+        self.hidden = nn.Sequential(*(hidden_layer(i, o, name, config) for (i, o), name in layers))
         self.head = nn.Linear(widths[-1], config.num_classes, bias=config.bias)
 
     def dense_layers(self) -> list[Dense]:
         """The hidden layers and the head."""
-        hidden = (f"hidden.{i}" for i in range(len(self.hidden)))
+        hidden = ((f"hidden.{i}", name) for i, name in enumerate(self.config.activations))
         norm = self.config.norm != "none"
         return [
-            *(Dense(f"{h}.linear", h, f"{h}.norm" if norm else "", self.config.activation) for h in hidden),
+            *(Dense(f"{h}.linear", h, f"{h}.norm" if norm else "", name) for h, name in hidden),
             Dense("head", "head"),
         ]
 

@@ -53,7 +53,8 @@ class Config(Checked):
     block: str = one_of("basic", ("basic", "bottleneck"))  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
     width: int = positive(64)  # channels of the first stage; each further stage has twice as many
     stem: str = one_of("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
-    shortcut: str = one_of("B", ("A", "B"))  # where the shape changes: A pads channels of zeros, B is a 1×1 convolution
+    shortcut: str = one_of("B", ("A", "B", "none"))  # A pads channels of zeros where the shape changes, B is a 1×1
+    # convolution there; none leaves all of them out, which makes the paper's plain networks
     stride_on: str = one_of("3x3", ("1x1", "3x3"))  # where a bottleneck strides: 3x3 as torchvision, 1x1 as published
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(1000)  # logits
@@ -93,8 +94,18 @@ class ZeroPadShortcut(nn.Module):
         return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.before, self.after))
 
 
+class NoShortcut(nn.Module):
+    """In place of a shortcut, in the plain networks that the paper compares with: y = ReLU(F(x))."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """One zero, to be added."""
+        return x.new_zeros(())
+
+
 def shortcut(kind: str, in_channels: int, out_channels: int, stride: int) -> nn.Module:
-    """W_s: the identity where it fits, else what `kind` says (A or B)."""
+    """W_s: the identity where it fits, else what `kind` says (A or B); nothing at all with none."""
+    if kind == "none":
+        return NoShortcut()
     if stride == 1 and in_channels == out_channels:
         return nn.Identity()
     if kind == "A":
@@ -231,10 +242,12 @@ class ResNet(Network):
         return [module for module in self.modules() if isinstance(module, BasicBlock | Bottleneck)]
 
     def reduced(self, fraction: float) -> ResNet:
-        """A new one of that fraction of each stage's blocks, narrow, for small RGB images of ten classes."""
+        """A new one of that fraction of each stage's blocks, narrow, for small RGB images of ten classes; of a plain
+        network too it has shortcuts."""
         blocks = tuple(max(1, round(fraction * count)) for count in self.config.layers)
-        config = dataclasses.replace(self.config, layers=blocks, width=8, stem="cifar", in_channels=3, num_classes=10)
-        return ResNet(config)
+        kind = self.config.shortcut if self.config.shortcut != "none" else "A"
+        config = dataclasses.replace(self.config, layers=blocks, width=8, stem="cifar", shortcut=kind)
+        return ResNet(dataclasses.replace(config, in_channels=3, num_classes=10))
 
     def features(self, x: Tensor) -> Tensor:
         """What the head sees: the mean over each of the last feature maps, (N, channels)."""

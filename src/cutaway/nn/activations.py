@@ -9,7 +9,9 @@ takes: step 0, hard tanh 0, ReLU 0, leaky ReLU its slope below zero.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -18,6 +20,7 @@ from torch import Tensor, nn
 from ..errors import UnknownName
 
 LEAKY_SLOPE = 0.01  # of leaky ReLU below zero: PyTorch's default
+SLOPE = re.compile(r"\d*\.?\d+")  # another, as it is written
 SCALED_TANH_AMPLITUDE = 1.7159  # with the slope 2/3, f(±1) = ±1 to four decimals
 SCALED_TANH_SLOPE = 2 / 3
 
@@ -93,14 +96,14 @@ def relu_derivative(z: Tensor) -> Tensor:
     return (z > 0).to(z.dtype)
 
 
-def leaky_relu(z: Tensor) -> Tensor:
-    """z where z > 0, else 0.01 z."""
-    return torch.where(z > 0, z, LEAKY_SLOPE * z)
+def leaky_relu(z: Tensor, slope: float = LEAKY_SLOPE) -> Tensor:
+    """z where z > 0, else `slope` z."""
+    return torch.where(z > 0, z, slope * z)
 
 
-def leaky_relu_derivative(z: Tensor) -> Tensor:
-    """1 where z > 0, else 0.01 (at z = 0: 0.01)."""
-    return torch.where(z > 0, torch.ones_like(z), LEAKY_SLOPE)
+def leaky_relu_derivative(z: Tensor, slope: float = LEAKY_SLOPE) -> Tensor:
+    """1 where z > 0, else `slope` (at z = 0: `slope`)."""
+    return torch.where(z > 0, torch.ones_like(z), slope)
 
 
 def silu(z: Tensor) -> Tensor:
@@ -214,8 +217,24 @@ _MODULES: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+def formula(name: str) -> Activation:
+    """The function of that name and its derivative: one of ACTIVATIONS, or leaky ReLU with a slope of its own, as
+    `leaky_relu:0.2`. Raises UnknownName with the nearest names."""
+    base, slope = _parts(name)
+    if slope is None:
+        return ACTIVATIONS[base]
+    return Activation(partial(leaky_relu, slope=slope), partial(leaky_relu_derivative, slope=slope))
+
+
 def activation(name: str) -> nn.Module:
-    """The fused module of that name, one of ACTIVATIONS. Raises UnknownName with the nearest names."""
-    if name not in _MODULES:
-        raise UnknownName("activation", name, _MODULES)
-    return _MODULES[name]()
+    """The fused module of that name, as `formula` takes it. Raises UnknownName with the nearest names."""
+    base, slope = _parts(name)
+    return _MODULES[base]() if slope is None else nn.LeakyReLU(slope)
+
+
+def _parts(name: str) -> tuple[str, float | None]:
+    """The name of an activation, and the slope that stands behind a colon."""
+    base, colon, slope = name.partition(":")
+    if base not in _MODULES or (colon and (base != "leaky_relu" or not SLOPE.fullmatch(slope))):
+        raise UnknownName("activation", name, _MODULES, "leaky_relu:0.2 is leaky ReLU with the slope 0.2.")
+    return base, float(slope) if colon else None

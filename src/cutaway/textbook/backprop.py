@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..nn.activations import ACTIVATIONS, softmax
+from ..nn.activations import formula, softmax
 
 
 class Layer(NamedTuple):
@@ -58,13 +58,13 @@ def forward(layers: Sequence[Layer], x: Tensor) -> Trace:
         z = trace.a[-1] @ weight.T  # (N, out)
         trace.z.append(z if bias is None else z + bias)
         trace.u.append(trace.z[-1] if norm is None else norm(trace.z[-1]))
-        trace.a.append(ACTIVATIONS[activation].function(trace.u[-1]))
+        trace.a.append(formula(activation).function(trace.u[-1]))
     return trace
 
 
 def delta_half_squared_error(layers: Sequence[Layer], trace: Trace, target: Tensor) -> Tensor:
     """δ of the last layer for ½ Σ (a − t)², targets (N, out): (a − t) ⊙ g′(z)."""
-    derivative = ACTIVATIONS[layers[-1].activation].derivative
+    derivative = formula(layers[-1].activation).derivative
     return (trace.a[-1] - target) * derivative(trace.z[-1])
 
 
@@ -75,7 +75,7 @@ def delta_cross_entropy(layers: Sequence[Layer], trace: Trace, target: Tensor) -
     right.
     """
     logits = trace.a[-1]
-    derivative = ACTIVATIONS[layers[-1].activation].derivative
+    derivative = formula(layers[-1].activation).derivative
     return (softmax(logits) - F.one_hot(target, logits.shape[1])) * derivative(trace.z[-1])
 
 
@@ -88,7 +88,7 @@ def backward(layers: Sequence[Layer], trace: Trace, delta: Tensor) -> list[Gradi
         if depth > 0:
             before = layers[depth - 1]
             back = delta @ layers[depth].weight  # Wᵀδ, in rows: (N, in)
-            error = ACTIVATIONS[before.activation].derivative(trace.u[depth - 1]) * back  # g′(u) ⊙ Wᵀδ = ∂loss/∂u
+            error = formula(before.activation).derivative(trace.u[depth - 1]) * back  # g′(u) ⊙ Wᵀδ = ∂loss/∂u
             delta = through(before.norm, trace.z[depth - 1], error)
     return gradients[::-1]
 

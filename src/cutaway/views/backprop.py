@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..draw.description import Drawing, View, table
 from ..draw.words import number
 from ..models.contract import Dense
-from ..nn.activations import ACTIVATIONS, softmax
+from ..nn.activations import formula, softmax
 from ..nn.modes import resting
 from ..spec import Classes, Value
 from ..textbook.backprop import Layer, backward, forward, slope
@@ -144,7 +144,7 @@ def propagate(one: Subject) -> tuple[list[Numbers], float]:
 
 def _slope(layer: Layer, u: Tensor) -> Tensor | None:
     """∂a/∂z of each neuron; none where neurons share statistics."""
-    inner = ACTIVATIONS[layer.activation].derivative(u)
+    inner = formula(layer.activation).derivative(u)
     if isinstance(layer.norm, nn.BatchNorm1d):
         return inner * slope(layer.norm)
     return inner if layer.norm is None else None

@@ -13,13 +13,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from ..draw import make
 from ..draw.description import Drawing
 from ..draw.words import SUPERSCRIPT, number
 from ..inspect.probes import capture
 from ..models.contract import Residual
+from ..models.resnet import NoShortcut
 from .subject import Subject
 
 SIDE, CHANNELS, EXAMPLES, CLASSES = 16, 3, 8, 10  # of what the reduced networks see
@@ -33,14 +34,6 @@ class Compared:
 
     drawings: list[Drawing]
     said: str
-
-
-class Nothing(nn.Module):
-    """In place of a shortcut: adds nothing."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """One zero."""
-        return x.new_zeros(())
 
 
 def beside_plain(subject: Subject) -> Compared | None:
@@ -90,7 +83,7 @@ def block_norms(model: Residual, fraction: float, shortcuts: bool) -> tuple[int,
         branches = [m for block in blocks for m in block.get_submodule("downsample").modules()]
         depth = sum(isinstance(m, nn.Conv2d | nn.Linear) and m not in branches for m in small.modules())
         for block in blocks if not shortcuts else ():
-            block.downsample = Nothing()
+            block.downsample = NoShortcut()
         names = {module: name for name, module in small.named_modules()}
         images = torch.randn(EXAMPLES, CHANNELS, SIDE, SIDE)
         classes = torch.randint(CLASSES, (EXAMPLES,))

@@ -87,6 +87,12 @@ FORMULAS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+def _written_out(name: str) -> Callable[[Tensor], Tensor]:
+    """The formula of an activation, with the slope that its name may hold."""
+    base, _, slope = name.partition(":")
+    return (lambda z: z.clamp(min=0) + float(slope) * z.clamp(max=0)) if slope else FORMULAS[base]
+
+
 def sequential_mlp(config: mlp.Config) -> Oracle:
     """A flat list of PyTorch's layers, each activation by its formula."""
     layers: list[nn.Module] = [nn.Flatten()]
@@ -103,7 +109,7 @@ def sequential_mlp(config: mlp.Config) -> Oracle:
             add(f"hidden.{i}.norm", nn.BatchNorm1d(width))
         elif config.norm == "layer":
             add(f"hidden.{i}.norm", nn.LayerNorm(width))
-        layers.append(Formula(FORMULAS[config.activation]))
+        layers.append(Formula(_written_out(config.activations[i])))
         layers.append(nn.Dropout(config.dropout))
         inputs = width
     add("head", nn.Linear(inputs, config.num_classes, bias=config.bias))

@@ -30,7 +30,7 @@ class FlatResNet(nn.Module):
     """The CIFAR family as two flat lists, of kernels and of normalizations, in the order in which they are used.
 
     Shortcut A is a convolution with a fixed kernel, the identity between rows of zeros: the product with W_s of
-    equation 2, where the model slices and pads.
+    equation 2, where the model slices and pads. With none a block is its two layers, one after the other.
     """
 
     def __init__(self, config: Config) -> None:
@@ -80,6 +80,9 @@ class FlatResNet(nn.Module):
             for block in range(count):
                 stride = 2 if stage > 0 and block == 0 else 1
                 y = layer(torch.clamp(layer(x, stride), min=0))
+                if self.config.shortcut == "none":
+                    x = torch.clamp(y, min=0)
+                    continue
                 if stride == 2:
                     x = layer(x, stride) if self.config.shortcut == "B" else self._padded(x, y.shape[1])
                 x = torch.clamp(x + y, min=0)
