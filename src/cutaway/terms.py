@@ -7,6 +7,7 @@ METRICS = {
     "accuracy": ("accuracy", "fraction"),
     "balanced_accuracy": ("balanced accuracy", "fraction"),
     "top5_accuracy": ("top-5 accuracy", "fraction"),
+    "calibration_error": ("expected calibration error", "fraction"),
     "knn_accuracy": ("kNN accuracy", "fraction"),
     "macro_f1": ("macro F1", "fraction"),
     "rmse": ("RMSE", "number"),

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..nn import losses
 from ..spec import Classes
+from .calibration import calibration_error
 from .confusion import Confusion
 from .metrics import Metric, mean, proportion
 
@@ -77,15 +78,17 @@ class Classification:
         return {"accuracy": (self.decide(outputs) == target).double().mean().item()}
 
     def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
-        """Accuracy and, over classes, balanced accuracy and F1; top-5 accuracy of more than five classes; loss.
-        Intervals: Wilson, resampling, Wilson, normal."""
-        top = {}
+        """Accuracy and, over classes, balanced accuracy and F1; top-5 accuracy of more than five classes; expected
+        calibration error where there are probabilities; loss. Intervals: Wilson, resampling, Wilson, resampling,
+        normal."""
+        top, likely = {}, self.probabilities(outputs[:1]) is not None
         if outputs.shape[1] > self.TOP:
             among = (outputs.topk(self.TOP, 1).indices == target[:, None]).any(1)  # (N,)
             top = {"top5_accuracy": proportion(int(among.sum()), len(target))}
         return {
             **self._confusion(outputs, target).metrics(),
             **top,
+            **({"calibration_error": calibration_error(self, outputs, target)} if likely and len(target) else {}),
             "loss": mean(self.losses(outputs, target).double().cpu().numpy()),
         }
 

@@ -71,7 +71,8 @@ class Contrastive(Classification):
     def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
         """Accuracy of the neighbours' class, and what follows from it."""
         found = super().metrics(outputs, target)
-        return {"knn_accuracy": found.pop("accuracy"), **{k: v for k, v in found.items() if k != "loss"}}
+        own = {k: v for k, v in found.items() if k not in ("accuracy", "calibration_error", "loss")}
+        return {"knn_accuracy": found["accuracy"], **own}
 
     def _plain(self, outputs: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(outputs, target, reduction="none")

@@ -1,8 +1,7 @@
-"""How well scores tell classes apart, and whether probabilities are to be believed: ROC, precision–recall, calibration.
+"""How well scores tell classes apart: ROC and precision–recall curves. Whether they are to be believed says
+`calibration.py`.
 
-All metrics are scikit-learn's: `roc_curve`, `precision_recall_curve`, `roc_auc_score`, `average_precision_score`,
-`calibration_curve`, `brier_score_loss`. The expected calibration error (M. P. Naeini, G. F. Cooper, M. Hauskrecht,
-2015) is the mean of |fraction − probability| over its bins, each weighted by its examples.
+All metrics are scikit-learn's: `roc_curve`, `precision_recall_curve`, `roc_auc_score`, `average_precision_score`.
 """
 
 from __future__ import annotations
@@ -14,22 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .calibration import calibration
 from .classification import Classification
-from .metrics import Z95, Metric, bootstrap
+from .metrics import Z95, Metric
 
 MOST_ROWS = 20_000  # examples that curves are made of; of more an even choice
 MOST_CELLS = 20_000_000  # scores that are held at a time
 MOST_CLASSES = 100  # with curves of their own: those with the most examples
 DRAWN = 10  # classes whose curves are drawn
 GRID = np.linspace(0, 1, 101)  # where curves are read off
-BINS = 10
 
 Numbers = NDArray[np.float64]
 
 
-def scores(task: Classification, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+def scores(
+    task: Classification, outputs: Tensor, target: Tensor, held_out: tuple[Tensor, Tensor] | None = None
+) -> dict[str, Any]:
     """The documents `discrimination` and, where there are probabilities, `calibration`; outputs (n, K) or (n, 1),
-    target (n,). Empty where a class has all examples: then nothing is to be told apart."""
+    target (n,). Empty where a class has all examples: then nothing is to be told apart. By `held_out`, outputs and
+    target of examples neither trained on nor told of here, probabilities are calibrated."""
     rows = _chosen(len(target), max(outputs.shape[1], 2))
     outputs, target = outputs[rows], target[rows]
     probabilities = task.probabilities(outputs)
@@ -41,7 +43,7 @@ def scores(task: Classification, outputs: Tensor, target: Tensor) -> dict[str, A
     if discrimination := _discrimination(task, raw, was, probabilities is not None):
         found["discrimination"] = discrimination
     if probabilities is not None and len(was):
-        found["calibration"] = _calibration(task, raw, was)
+        found["calibration"] = calibration(task, outputs, target, held_out)
     for document in found.values():
         document["examples"] = len(was)
     return found
@@ -120,37 +122,3 @@ def _average(value: float, of: int) -> Metric:
         return Metric(value, math.nan, math.nan)
     centre, half = math.log(value / (1 - value)), Z95 / math.sqrt(of * value * (1 - value))
     return Metric(value, *(1 / (1 + math.exp(min(-x, 700.0))) for x in (centre - half, centre + half)))
-
-
-def _calibration(task: Classification, p: Numbers, was: NDArray[np.int64]) -> dict[str, Any]:
-    """How often it was so, over how probable it was said to be: of two classes the second, of more the one chosen."""
-    from sklearn.calibration import calibration_curve
-    from sklearn.metrics import brier_score_loss
-
-    names = task.target.names
-    if len(names) == 2:
-        said, so, of = p[:, 1], was == 1, names[1]
-    else:
-        said, so, of = p.max(1), p.argmax(1) == was, None
-    said = said.clip(0, 1)
-    fraction, mean = calibration_curve(so, said, n_bins=BINS, strategy="uniform")
-    edges = np.linspace(0, 1, BINS + 1)
-    counts = np.bincount(np.searchsorted(edges[1:-1], said), minlength=BINS)  # as calibration_curve fills its bins
-    filled = np.flatnonzero(counts)
-
-    def error(rows: NDArray[np.int64]) -> float:
-        bins = np.searchsorted(edges[1:-1], said[rows])
-        apart = np.bincount(bins, weights=so[rows] - said[rows], minlength=BINS)
-        return float(np.abs(apart).sum() / len(rows))
-
-    return {
-        "of": of,  # the class whose probability it is; None: whichever the model said
-        "error": bootstrap(error, len(said)).to_json(),
-        "brier": float(brier_score_loss(so, said)),
-        "edges": edges.tolist(),
-        "counts": counts.tolist(),
-        "bins": [
-            {"bin": int(b), "said": float(m), "was": float(s), "count": int(counts[b])}
-            for b, m, s in zip(filled, mean, fraction)
-        ],
-    }

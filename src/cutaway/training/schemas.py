@@ -97,6 +97,7 @@ EVALUATION = {
     "calibration?": {
         "of?": str, "examples": int, "brier": NUMBER, "error": SURE,
         "counts": [int], "edges": [NUMBER], "bins": [BIN, ...],
+        "scaled?": {"temperature": NUMBER, "brier": NUMBER, "error": SURE, "bins": [BIN, ...]},
     },
     "importance?": {
         "metric": str, "rows": int, "repeats": int, "columns": [{"name": str, **SURE}],

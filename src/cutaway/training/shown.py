@@ -28,6 +28,7 @@ from ..tasks.classification import CELLS, Classification
 from ..tasks.importance import importance
 from ..tasks.regression import Regression
 from ..tasks.scores import scores
+from .evaluation import Results, at_once, results_of
 from .placement import Placement
 from .prepared import Prepared
 
@@ -88,7 +89,7 @@ def details(ready: Prepared, split: Split, outputs: Tensor, target: Tensor) -> d
     found: dict[str, Any] = {}
     task, preprocessing = ready.task, ready.data.preprocessing
     if isinstance(task, Classification):
-        found |= scores(task, outputs, target)
+        found |= scores(task, outputs, target, _held_out(ready, split))
     if isinstance(preprocessing, TablePreprocessing) and isinstance(split, TensorSplit):
         found |= _importance(ready, preprocessing, split)
     if isinstance(preprocessing, Reading) and isinstance(ready.data.spec.target, NextToken):
@@ -96,6 +97,17 @@ def details(ready: Prepared, split: Split, outputs: Tensor, target: Tensor) -> d
     if isinstance(ready.data.spec.target, Drawn):
         found["drawn"] = drawn(ready, split)
     return found
+
+
+def _held_out(ready: Prepared, split: Split) -> Results | None:
+    """The answers for the validation split, where it is not what is told of, and its targets."""
+    val = ready.data.splits.get("val")
+    if val is None or val is split:
+        return None
+    settings = ready.settings
+    size = at_once(settings.eval_batch_size, ready.data.spec)
+    tokens = settings.batch_tokens
+    return results_of(ready.model, val, ready.place, size, ready.task, flip=settings.tta, tokens=tokens)
 
 
 def spread(choice: Sequence[int], most: int) -> list[int]:

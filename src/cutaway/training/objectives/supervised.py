@@ -33,6 +33,8 @@ class Supervised:
     a model; what the model needs to learn by it is `added` to the model, and gone when training is over.
     """
 
+    adds = False  # whether the model has more modules while it learns
+
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
         """Raise SettingError for data, or for another setting, that this objective cannot have."""

@@ -154,16 +154,22 @@ def calibration(found: dict[str, Any], total: int) -> View:
     of = f"the probability of class {found['of']}" if found["of"] else "the probability of the class that was chosen"
     was = f"how often it was class {found['of']}" if found["of"] else "how often that class was right"
     bins = found["bins"]
-    error = found["error"]
+    error, scaling, better, points = found["error"], "", "", []
+    if scaled := found.get("scaled"):
+        scaling = " Scaled, the outputs are divided by one number, the temperature, which validation chose (Guo et al. "
+        scaling += "2017): it makes the model more or less sure, and changes no answer."
+        better = f" At temperature {number(round(scaled['temperature'], 2))} the error is "
+        better += f"{percent(scaled['error']['value'])}."
+        points = [[b["said"], b["was"]] for b in scaled["bins"]]
     return View(
         id="calibration",
         title="Calibration",
         says=f"Over {of}, {was}, in tenths; on the line a probability means what it says, below it the model is too "
         f"sure. The expected calibration error is the mean distance from the line, weighted by examples; few examples "
-        f"make it larger than it is.{_choice(found['examples'], total)}",
+        f"make it larger than it is.{scaling}{_choice(found['examples'], total)}",
         summary=f"Expected calibration error {percent(error['value'])} "
         f"({percent(error['low'])} – {percent(error['high'])}); Brier score {number(round(found['brier'], 4))}. "
-        f"{_sure(bins)}",
+        f"{_sure(bins)}{better}",
         table=table(
             {"said": "fraction", "was": "fraction", "examples": "count"},
             [[b["said"], b["was"], b["count"]] for b in bins],
@@ -175,6 +181,7 @@ def calibration(found: dict[str, Any], total: int) -> View:
                 [
                     {"name": "exact", "split": "train", "points": [[0, 0], [1, 1]]},
                     {"name": "model", "split": "test", "points": [[b["said"], b["was"]] for b in bins]},
+                    *([{"name": "scaled", "split": "val", "points": points}] if points else []),
                 ],
                 x_format="fraction",
                 format="fraction",

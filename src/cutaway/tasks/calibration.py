@@ -1,0 +1,115 @@
+"""Whether probabilities are to be believed: how often it was so, over how probable it was said to be.
+
+The reliability diagram and the Brier score are scikit-learn's, `calibration_curve` and `brier_score_loss`. The expected
+calibration error (M. P. Naeini, G. F. Cooper, M. Hauskrecht, Obtaining well calibrated probabilities using Bayesian
+binning, 2015) is the mean of |fraction − probability| over ten bins, each weighted by its examples. Of two classes the
+probability is that of the second, of more that of the class that was chosen.
+
+Temperature scaling is that of C. Guo, G. Pleiss, Y. Sun, K. Q. Weinberger, On calibration of modern neural networks,
+2017, section 4.2 <https://arxiv.org/abs/1706.04599>: one number, which changes no answer, learned on validation,
+
+    p = softmax(z / T),   T = argmin_T −Σ log softmax(z / T)_y
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .metrics import Metric, bootstrap
+
+if TYPE_CHECKING:
+    from .classification import Classification
+
+BINS = 10
+EDGES = np.linspace(0, 1, BINS + 1)
+COLDEST, HOTTEST = 1e-2, 1e2  # temperatures that are looked among
+CELLS = 1 << 22  # probabilities that are held at a time
+HALVINGS = 60  # of the interval in which the best one lies
+
+Numbers = NDArray[np.float64]
+
+
+def calibration(
+    task: Classification, outputs: Tensor, target: Tensor, held_out: tuple[Tensor, Tensor] | None = None
+) -> dict[str, Any]:
+    """The document `calibration` of outputs (n, K) or (n, 1) that have probabilities, target (n,); with `scaled`, the
+    same at the temperature that `held_out`, outputs and target of other examples, asks for, where there is one."""
+    found = _document(task, outputs, target)
+    temperature = fitted_temperature(*held_out) if held_out is not None else None
+    if temperature is not None:
+        scaled = _document(task, outputs / temperature, target)
+        found["scaled"] = {"temperature": temperature, **{key: scaled[key] for key in ("error", "brier", "bins")}}
+    return found
+
+
+def calibration_error(task: Classification, outputs: Tensor, target: Tensor) -> Metric:
+    """The expected calibration error, with its interval by resampling, of outputs that have probabilities."""
+    said, so = _said(task, outputs, target)
+    return bootstrap(lambda rows: _error(said[rows], so[rows]), len(said))
+
+
+def fitted_temperature(logits: Tensor, target: Tensor) -> float | None:
+    """The T that makes the cross-entropy of logits (n, K), or of the one (n, 1) of class 1 against class 0, the least.
+
+    None where none does: where no answer is wrong, ever smaller ones are better, and where answers are worse than none
+    ever larger ones. The cross-entropy is convex in 1 / T, and its derivative, Σ (Σ_k p_k z_k − z_y), is halved in on.
+    """
+    z = logits.detach().cpu().double()
+    z = torch.cat([torch.zeros_like(z), z], 1) if z.shape[1] == 1 else z  # (n, K)
+    right = z.gather(1, target.cpu()[:, None])[:, 0]  # (n,)
+
+    def rises(temperature: float) -> bool:
+        """Whether a lower temperature would be worse."""
+        return bool(((z / temperature).softmax(1) * z).sum(1).sum() > right.sum())
+
+    low, high = math.log(COLDEST), math.log(HOTTEST)
+    if not len(z) or not rises(COLDEST) or rises(HOTTEST):
+        return None
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rises(math.exp(middle)) else (low, middle)
+    return math.exp((low + high) / 2)
+
+
+def _document(task: Classification, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+    from sklearn.calibration import calibration_curve
+    from sklearn.metrics import brier_score_loss
+
+    said, so = _said(task, outputs, target)
+    fraction, mean = calibration_curve(so, said, n_bins=BINS, strategy="uniform")
+    counts = np.bincount(np.searchsorted(EDGES[1:-1], said), minlength=BINS)  # as calibration_curve fills its bins
+    names = task.target.names
+    return {
+        "of": names[1] if len(names) == 2 else None,  # the class whose probability it is; None: whichever was said
+        "error": calibration_error(task, outputs, target).to_json(),
+        "brier": float(brier_score_loss(so, said)),
+        "edges": EDGES.tolist(),
+        "counts": counts.tolist(),
+        "bins": [
+            {"bin": int(b), "said": float(m), "was": float(s), "count": int(counts[b])}
+            for b, m, s in zip(np.flatnonzero(counts), mean, fraction)
+        ],
+    }
+
+
+def _said(task: Classification, outputs: Tensor, target: Tensor) -> tuple[Numbers, NDArray[np.bool_]]:
+    """How probable something was said to be, (n,), and whether it was so, (n,)."""
+    said, so, rows = [], [], max(1, CELLS // outputs.shape[1])
+    for some, was in zip(torch.split(outputs, rows), torch.split(target, rows)):
+        p = task.probabilities(some)
+        assert p is not None, "the outputs have probabilities"
+        likely, k = (p[:, 1], was.new_ones(len(was))) if p.shape[1] == 2 else p.max(1)
+        said.append(likely)
+        so.append(k == was)
+    return torch.cat(said).clamp(0, 1).cpu().numpy(), torch.cat(so).cpu().numpy()
+
+
+def _error(said: Numbers, so: NDArray[np.bool_]) -> float:
+    apart = np.bincount(np.searchsorted(EDGES[1:-1], said), weights=so - said, minlength=BINS)
+    return float(np.abs(apart).sum() / len(said))
