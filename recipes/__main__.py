@@ -26,7 +26,7 @@ from cutaway.commands.words import flatten
 from cutaway.errors import CutawayError
 from cutaway.terms import METRICS
 
-from . import drawing, minilm, pretraining, spring, word_vectors
+from . import distillation, drawing, minilm, pretraining, spring, word_vectors
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "results.json"
@@ -175,6 +175,7 @@ def line(recipe: dict[str, Any], row: dict[str, Any]) -> str:
 KINDS = {
     "word vectors": word_vectors.train,
     "pre-training": pretraining.train,
+    "distillation": distillation.train,
     "word in context": spring.train,
     "drawing": drawing.train,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,10 @@ from cutaway.tasks.classification import Classification
 
 def task_of(classes: int) -> Classification:
     return Classification(Classes(tuple("abcdefgh"[:classes]), "letter"))
+
+
+def calibrated(classes: int, *given: Any) -> dict[str, Any]:
+    return calibration(task_of(classes).probabilities, task_of(classes).target.names, *given)
 
 
 def answers(classes: int, count: int, seed: int, sure: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -52,7 +57,7 @@ def test_the_temperature_is_where_the_cross_entropy_is_least(classes: int, seed:
 def test_scaling_undoes_what_made_answers_too_sure(sure: float) -> None:
     z, target = answers(3, 20_000, 0, sure)
     held_out = answers(3, 20_000, 1, sure)
-    found = calibration(task_of(3), z, target, held_out)
+    found = calibrated(3, z, target, held_out)
     scaled = found["scaled"]
     assert scaled["temperature"] == pytest.approx(sure, rel=0.05)
     assert scaled["error"]["value"] < 0.02
@@ -66,8 +71,8 @@ def test_where_no_temperature_is_best_none_is_said() -> None:
     assert fitted_temperature(z, right) is None  # ever colder is ever better
     assert fitted_temperature(z, (right + 1) % 3) is None  # ever hotter is
     assert fitted_temperature(z[:0], right[:0]) is None
-    assert "scaled" not in calibration(task_of(3), z, right, (z, right))
-    assert "scaled" not in calibration(task_of(3), z, right)
+    assert "scaled" not in calibrated(3, z, right, (z, right))
+    assert "scaled" not in calibrated(3, z, right)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -78,9 +83,9 @@ def test_the_error_is_the_same_in_pieces_and_by_hand(classes: int, monkeypatch: 
     so = target.numpy() == (1 if classes == 2 else p.argmax(1))
     in_bin = [(said > low) & (said <= low + 0.1) for low in np.arange(10) / 10]
     by_hand = sum(abs(said[rows].sum() - so[rows].sum()) for rows in in_bin) / len(said)
-    whole = calibration_error(task_of(classes), z, target)
+    whole = calibration_error(task_of(classes).probabilities, z, target)
     assert whole.value == pytest.approx(by_hand, rel=1e-9)
     assert 0 <= whole.low <= whole.high < 1
     assert not math.isnan(whole.low)
     monkeypatch.setattr(parts, "CELLS", 7)
-    assert calibration_error(task_of(classes), z, target) == whole
+    assert calibration_error(task_of(classes).probabilities, z, target) == whole

@@ -14,6 +14,7 @@ from cutaway.training.optimizers import build_optimizers
 from cutaway.training.settings import TrainSettings
 from cutaway.views import gradients
 from cutaway.views.gradients import LayerGradients, gradient_flow, view
+from cutaway.views.looking import of_these_examples
 from cutaway.views.plain_networks import beside_plain, block_norms
 from cutaway.views.subject import Subject, open_model, open_preset
 
@@ -30,7 +31,7 @@ def opened(name: str) -> Subject:
 def test_norms_are_those_that_backward_leaves(name: str) -> None:
     subject = opened(name)
     flow = {layer.name: layer for layer in gradient_flow(subject).layers}
-    with gradients.of_these_examples(subject.model):
+    with of_these_examples(subject.model):
         subject.loss().backward()
     for layer, module in subject.model.named_modules():
         own = [p for p in module.parameters(recurse=False) if p.grad is not None]

@@ -14,7 +14,8 @@ Temperature scaling is that of C. Guo, G. Pleiss, Y. Sun, K. Q. Weinberger, On c
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,9 +24,6 @@ from torch import Tensor
 
 from .metrics import Metric, bootstrap
 
-if TYPE_CHECKING:
-    from .classification import Classification
-
 BINS = 10
 EDGES = np.linspace(0, 1, BINS + 1)
 COLDEST, HOTTEST = 1e-2, 1e2  # temperatures that are looked among
@@ -33,24 +31,30 @@ CELLS = 1 << 22  # probabilities that are held at a time
 HALVINGS = 60  # of the interval in which the best one lies
 
 Numbers = NDArray[np.float64]
+Likely = Callable[[Tensor], Tensor | None]  # outputs (n, …) to probabilities (n, K), where they have some
 
 
 def calibration(
-    task: Classification, outputs: Tensor, target: Tensor, held_out: tuple[Tensor, Tensor] | None = None
+    likely: Likely,
+    names: Sequence[str],
+    outputs: Tensor,
+    target: Tensor,
+    held_out: tuple[Tensor, Tensor] | None = None,
 ) -> dict[str, Any]:
-    """The document `calibration` of outputs (n, K) or (n, 1) that have probabilities, target (n,); with `scaled`, the
-    same at the temperature that `held_out`, outputs and target of other examples, asks for, where there is one."""
-    found = _document(task, outputs, target)
+    """The document `calibration` of outputs (n, K) or (n, 1) that have probabilities, target (n,), class k called
+    `names[k]`; with `scaled`, the same at the temperature that `held_out`, outputs and target of other examples, asks
+    for, where there is one."""
+    found = _document(likely, names, outputs, target)
     temperature = fitted_temperature(*held_out) if held_out is not None else None
     if temperature is not None:
-        scaled = _document(task, outputs / temperature, target)
+        scaled = _document(likely, names, outputs / temperature, target)
         found["scaled"] = {"temperature": temperature, **{key: scaled[key] for key in ("error", "brier", "bins")}}
     return found
 
 
-def calibration_error(task: Classification, outputs: Tensor, target: Tensor) -> Metric:
+def calibration_error(likely: Likely, outputs: Tensor, target: Tensor) -> Metric:
     """The expected calibration error, with its interval by resampling, of outputs that have probabilities."""
-    said, so = _said(task, outputs, target)
+    said, so = _said(likely, outputs, target)
     return bootstrap(lambda rows: _error(said[rows], so[rows]), len(said))
 
 
@@ -77,17 +81,16 @@ def fitted_temperature(logits: Tensor, target: Tensor) -> float | None:
     return math.exp((low + high) / 2)
 
 
-def _document(task: Classification, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+def _document(likely: Likely, names: Sequence[str], outputs: Tensor, target: Tensor) -> dict[str, Any]:
     from sklearn.calibration import calibration_curve
     from sklearn.metrics import brier_score_loss
 
-    said, so = _said(task, outputs, target)
+    said, so = _said(likely, outputs, target)
     fraction, mean = calibration_curve(so, said, n_bins=BINS, strategy="uniform")
     counts = np.bincount(np.searchsorted(EDGES[1:-1], said), minlength=BINS)  # as calibration_curve fills its bins
-    names = task.target.names
     return {
         "of": names[1] if len(names) == 2 else None,  # the class whose probability it is; None: whichever was said
-        "error": calibration_error(task, outputs, target).to_json(),
+        "error": calibration_error(likely, outputs, target).to_json(),
         "brier": float(brier_score_loss(so, said)),
         "edges": EDGES.tolist(),
         "counts": counts.tolist(),
@@ -98,14 +101,14 @@ def _document(task: Classification, outputs: Tensor, target: Tensor) -> dict[str
     }
 
 
-def _said(task: Classification, outputs: Tensor, target: Tensor) -> tuple[Numbers, NDArray[np.bool_]]:
+def _said(likely: Likely, outputs: Tensor, target: Tensor) -> tuple[Numbers, NDArray[np.bool_]]:
     """How probable something was said to be, (n,), and whether it was so, (n,)."""
     said, so, rows = [], [], max(1, CELLS // outputs.shape[1])
     for some, was in zip(torch.split(outputs, rows), torch.split(target, rows)):
-        p = task.probabilities(some)
+        p = likely(some)
         assert p is not None, "the outputs have probabilities"
-        likely, k = (p[:, 1], was.new_ones(len(was))) if p.shape[1] == 2 else p.max(1)
-        said.append(likely)
+        chosen, k = (p[:, 1], was.new_ones(len(was))) if p.shape[1] == 2 else p.max(1)
+        said.append(chosen)
         so.append(k == was)
     return torch.cat(said).clamp(0, 1).cpu().numpy(), torch.cat(so).cpu().numpy()
 

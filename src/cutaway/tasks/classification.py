@@ -88,7 +88,11 @@ class Classification:
         return {
             **self._confusion(outputs, target).metrics(),
             **top,
-            **({"calibration_error": calibration_error(self, outputs, target)} if likely and len(target) else {}),
+            **(
+                {"calibration_error": calibration_error(self.probabilities, outputs, target)}
+                if likely and len(target)
+                else {}
+            ),
             "loss": mean(self.losses(outputs, target).double().cpu().numpy()),
         }
 

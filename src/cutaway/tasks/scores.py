@@ -43,7 +43,7 @@ def scores(
     if discrimination := _discrimination(task, raw, was, probabilities is not None):
         found["discrimination"] = discrimination
     if probabilities is not None and len(was):
-        found["calibration"] = calibration(task, outputs, target, held_out)
+        found["calibration"] = calibration(task.probabilities, task.target.names, outputs, target, held_out)
     for document in found.values():
         document["examples"] = len(was)
     return found

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,10 +20,11 @@ from ..draw import make
 from ..draw.description import Drawing, View, table
 from ..draw.words import number, percent, plural, written
 from ..inspect.outputs import carriers
-from .looking import examples_said
+from .looking import examples_said, of_these_examples
 from .network import layers_of
 from .plain_networks import beside_plain
 from .run.making import LOG_FROM
+from .shortcuts import parted
 from .subject import Subject, with_first
 
 SAYS = "how strong gradients are in every layer, what a step moves, dead units, and gradients back through time"
@@ -33,7 +33,8 @@ READ = (
     "that the first layers hardly learn (gradients vanish), one that rises that steps there are too long (they "
     "explode). A step should move weights by about a thousandth of their size: far more and training is unsteady, far "
     "less and it stands still. For recurrent networks the second curve shows how much of the loss reaches each step "
-    "of the sequence; for residual ones their like without shortcuts stands beside them."
+    "of the sequence. For residual ones the gradient at each block's input is parted into what comes straight through "
+    "the shortcut and what comes through the block's layers, and their like without shortcuts stands beside them."
 )
 MISLEADS = (
     "These are the gradients of a few examples, at one moment: others give other values, and norms say nothing of "
@@ -56,7 +57,6 @@ MOST = 4e9  # MACs of the examples that are looked at
 FEW = 5  # layers from which on they are drawn as a curve
 MOST_ROWS = 20
 LEAST = 1e-30  # a norm below this is none: it is drawn as missing
-NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 def suits(subject: Subject) -> bool:
@@ -76,9 +76,10 @@ def view(subject: Subject) -> View:
     drawings += [_dead(flow.layers)] if any(layer.dead for layer in flow.layers) else []
     drawings += [_by_step(name, norms) for name, norms in flow.steps.items()]
     said = _said(flow, optimizer, lr)
-    if (compared := beside_plain(subject)) is not None:
-        drawings += compared.drawings
-        said += f" {compared.said}"
+    for compared in (parted(looked_at), beside_plain(subject)):
+        if compared is not None:
+            drawings += compared.drawings
+            said += f" {compared.said}"
     return View(
         id="gradients",
         title="Gradient flow",
@@ -283,23 +284,6 @@ class _Steps:
         longest = max(self._calls, key=lambda call: call.numel())
         squares = longest if longest.ndim else torch.stack([call.double() for call in self._calls if call.ndim == 0])
         return squares.sqrt().tolist() if len(squares) > 1 else []
-
-
-@contextlib.contextmanager
-def of_these_examples(model: nn.Module, of_the_batch: bool = True) -> Iterator[None]:
-    """Batch normalization with the statistics `of_the_batch`; all else is evaluated. Buffers and modes are restored."""
-    modes = {module: module.training for module in model.modules()}
-    buffers = {buffer: buffer.detach().clone() for buffer in model.buffers()}
-    try:
-        for module in model.modules():
-            module.training = isinstance(module, NORMS) and of_the_batch
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-        with torch.no_grad():
-            for buffer, before in buffers.items():
-                buffer.copy_(before)
 
 
 def _norm(x: Tensor) -> float:

@@ -18,6 +18,7 @@ from ..nn.modes import resting
 from ..spec import Target
 from .subject import Subject
 
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 Item = TypeVar("Item")
 Seeing = Callable[[str, nn.Module, tuple[Any, ...], Any], None]
 
@@ -171,3 +172,20 @@ def spread_over(those: Sequence[Item], most: int) -> list[Item]:
     if len(those) <= most:
         return list(those)
     return [those[i] for i in sorted({round(i * (len(those) - 1) / (most - 1)) for i in range(most)})]
+
+
+@contextmanager
+def of_these_examples(model: nn.Module, of_the_batch: bool = True) -> Iterator[None]:
+    """Batch normalization with the statistics `of_the_batch`; all else is evaluated. Buffers and modes are restored."""
+    modes = {module: module.training for module in model.modules()}
+    buffers = {buffer: buffer.detach().clone() for buffer in model.buffers()}
+    try:
+        for module in model.modules():
+            module.training = isinstance(module, NORMS) and of_the_batch
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        with torch.no_grad():
+            for buffer, before in buffers.items():
+                buffer.copy_(before)
