@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from . import (
+    adaptation,
     applications,
     attention,
     feeding,
@@ -34,6 +35,7 @@ GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
     "vision": vision.rows,
     "sequences": sequences.rows,
     "attention": attention.rows,
+    "adaptation": adaptation.rows,
     "graphs": graphs.rows,
     "words": words.rows,
     "applications": applications.rows,
@@ -64,7 +66,8 @@ by hand; of prefix beam search, a plain loop over a dictionary of beginnings; of
 loop around `nn.LSTM` with the same batches, carried state and clipping; of
 lengths, the same network on the batch padded to its longest; of text, the `tokenizers` library alone; of Transformers
 (steps, memory, generation, sentences), transformers' networks with the same weights, its own loss by labels, its own
-`generate` with its cache, fused attention and fused AdamW; of graphs,
+`generate` with its cache, fused attention and fused AdamW; of LoRA, the same network with all its weights learning, and
+PEFT's adapters of transformers' network; of graphs,
 PyTorch Geometric's layers with their cached normalization; of word vectors, gensim with as many workers; of starting,
 `python -c "import torch"`; of the studio, the same training in the same process while nobody watches, and the loop of
 `cutaway train`.

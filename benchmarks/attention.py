@@ -269,17 +269,18 @@ def _print_peak(title: str, side: str) -> None:
     theirs(case.preset, case.model())
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
-    before = _status("VmRSS")
+    before = status("VmRSS")
     step = our_step(case) if side == "ours" else their_step(case)
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # what building gave back is nobody's
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     step()
     step()
-    print(_status("VmHWM") - before)
+    print(status("VmHWM") - before)
 
 
-def _status(key: str) -> int:
+def status(key: str) -> int:
+    """A figure of /proc/self/status, in bytes."""
     # Not getrusage: its peak begins with that of the process that this one was forked from.
     (line,) = (s for s in Path("/proc/self/status").read_text().splitlines() if s.startswith(key))
     return int(line.split()[1]) * 1024
