@@ -164,7 +164,7 @@ class SeriesSpec:
     kind: ClassVar[str] = "series"
     steps: int
     features: int
-    target: Simple | Horizon
+    target: Simple | Horizon | Views
     known_future: int = 0
 
     @property

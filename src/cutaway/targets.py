@@ -198,12 +198,12 @@ class Noise(Drawn):
 
 @dataclass(frozen=True)
 class Views(Answer):
-    """The image itself: learned by telling which two views are of one image. `names` are the classes of images, where
-    they have some, by which what was learned is judged."""
+    """The image or series itself: learned by telling which two views are of one. `names` are the classes, where there
+    are some, by which what was learned is judged."""
 
     names: tuple[str, ...] = ()
     dim: int = 128  # numbers that a view is told by
-    column: str = "views of the image"
+    column: str = "views"
 
     @property
     def outputs(self) -> int:

@@ -1,4 +1,4 @@
-"""Contrastive learning, judged by neighbours: what images have been learned to be like.
+"""Contrastive learning, judged by neighbours: what examples have been learned to be like.
 
 A network that learned to tell views of images apart (`training/objectives/simclr.py`) answers no question by itself.
 Whether what its head sees (its features) tells classes apart is shown by the k training images that are nearest, as in
@@ -26,7 +26,7 @@ AT_ONCE = 1 << 24  # similarities that are held
 class Contrastive(Classification):
     """The classes of the nearest training images, and metrics of them."""
 
-    NOUN = "views of images"
+    NOUN = "views"
     name = "contrastive learning"
     headline = "knn_accuracy"
     watch = "loss"

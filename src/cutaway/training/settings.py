@@ -18,7 +18,7 @@ class TrainSettings:
     objective: str = setting(
         "supervised",
         "what is learned from: supervised takes the data's targets; simclr is contrastive pre-training, which tells "
-        "two views of an image from those of others, without labels, for weights=RUN of another training",
+        "two views of an image or series from those of others, without labels, for weights=RUN of another training",
         choices=OBJECTIVES,
     )
     epochs: int = setting(

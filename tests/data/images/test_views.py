@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from cutaway.data.augment import grey
 from cutaway.data.images import views
-from cutaway.data.images.views import Views, blur, color_change, resized_crop, turned
+from cutaway.data.images.views import ImageViews, blur, color_change, resized_crop, turned
 
 
 def seeded(seed: int = 0) -> Generator:
@@ -27,7 +27,7 @@ def images(n: int = 6, channels: int = 3, side: int = 12) -> Tensor:
 def test_two_views_of_each_image_come_from_the_generator_alone(channels: int, side: int) -> None:
     mean, std = (0.4,) * channels, (0.2,) * channels
     x = (images(4, channels, side) - 0.4) / 0.2
-    make = Views(mean, std)
+    make = ImageViews(mean, std)
     one, other = make(x, seeded(1))
     assert one.shape == other.shape == x.shape
     assert one.dtype == x.dtype

@@ -86,6 +86,22 @@ def test_the_projection_is_thrown_away_and_the_head_is_new(tmp_path: Path, run: 
     assert not torch.equal(own.model.get_submodule("head").weight, run.model.get_submodule("head").weight)  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("shared_data")
+def test_series_are_pre_trained_too(tmp_path: Path) -> None:
+    given = {**GIVEN, "out": tmp_path / "run"}
+    run = cutaway.train("cnn1d", "mnist1d", **given)
+    assert 0 <= run.evaluate()["knn_accuracy"].value <= 1
+    with stopping(3):
+        cutaway.train("cnn1d", "mnist1d", **{**given, "out": tmp_path / "again"})
+    assert same(run.model.state_dict(), cutaway.train(resume=tmp_path / "again").model.state_dict())
+    tuned = prepare("cnn1d", "mnist1d", {"weights": str(run.folder)})
+    assert tuned.taken is not None
+    assert len(tuned.taken.new) == 1
+    line = tmp_path / "series.txt"
+    line.write_text("3 " + " ".join(["0.5"] * 40))
+    assert "knn_accuracy" in run.evaluate(line)
+
+
 def test_views_are_compared_by_the_networks_own_head() -> None:
     for name in ("simplecnn", "resnet20"):
         ready = prepare(name, "digits", {"objective": "simclr"})

@@ -28,6 +28,7 @@ from .drawing import drawn
 from .file_split import FileSplit
 from .files import image_files, look_at
 from .reading import Pixels, Size, Source, as_image, as_pixels, covering, crop_to, inside, pad_to, read_image, resized
+from .views import ImageViews
 
 PAD_AT_MOST = 8  # pixels, and a quarter, that auto adds around an image instead of enlarging it
 
@@ -73,6 +74,10 @@ class ImagePreprocessing:
         lines = pixels.permute(0, 2, 3, 1).flatten(2).float()  # (n, H, W·C)
         lines.sub_(mean.repeat(width)).div_(std.repeat(width))
         return lines.view(n, height, width, channels).permute(0, 3, 1, 2)  # (n, C, H, W)
+
+    def views(self) -> ImageViews:
+        """How two views of each image are made."""
+        return ImageViews(self.mean, self.std)
 
     def examples(self, sources: Sequence[Any]) -> Split:
         """Images without targets: paths of image files or of folders of them, PIL images, or arrays of pixels.

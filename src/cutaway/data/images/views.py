@@ -25,7 +25,7 @@ SIGMA = (0.1, 2.0)  # of the blur, in pixels
 LARGE = 64  # pixels to a side from which on images are blurred
 
 
-class Views:
+class ImageViews:
     """Two views of each image of a batch that is normalised by `mean` and `std` of its channels."""
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ...errors import DataError
-from ...spec import Classes, SeriesSpec
+from ...spec import Classes, SeriesSpec, Views
 from ..assembly import Origin, assemble
 from ..images.dataset import image_dataset
 from ..series.signals import SeriesPreprocessing
@@ -100,7 +100,7 @@ def open_mnist1d(request: Request) -> DataSet:
         raise DataError(f"{file} holds {len(series):,} series and {len(numbers):,} labels.")
     labels = checked_labels(numbers, len(DIGITS), file)
     indices = complete_split(labels, DIGITS, _consecutive(count, len(labels) - count), request.settings)
-    spec = SeriesSpec(series.shape[1], 1, Classes(DIGITS))
+    spec = SeriesSpec(series.shape[1], 1, Views(DIGITS) if Views in request.targets else Classes(DIGITS))
     preprocessing = SeriesPreprocessing.fitted(spec, series[indices["train"]])
     splits = {
         split: TensorSplit(

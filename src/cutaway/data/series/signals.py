@@ -18,8 +18,9 @@ from torch import Tensor
 from ... import spec as specs
 from ...errors import DataError, Problem
 from ...files import read_bytes
-from ...spec import SeriesSpec
+from ...spec import Classes, SeriesSpec, Views
 from ..sets import TensorSplit
+from .views import SeriesViews
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class SeriesPreprocessing:
         """Series (n, T, F) to float32 of the same shape: mean 0 and standard deviation 1 in training."""
         return torch.from_numpy((series - np.array(self.mean)) / np.array(self.std)).float()
 
+    def views(self) -> SeriesViews:
+        """How two views of each series are made."""
+        return SeriesViews()
+
     def examples(self, sources: Sequence[Any]) -> TensorSplit:
         """Series without targets: arrays (T,) or (T, F), or paths of text files with one series on each line.
 
@@ -57,7 +62,8 @@ class SeriesPreprocessing:
 
         Raises DataError as `examples` does, and for a class that training did not know.
         """
-        classes = self.spec.target.classes
+        assert isinstance(self.spec.target, Classes | Views), "what is learned of whole series"
+        classes = self.spec.target.names
         rows = _lines(Path(source))
         problems = [
             Problem(name, f"{words[0]!r} is none of the classes {', '.join(classes)}")

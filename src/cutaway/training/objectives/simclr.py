@@ -1,4 +1,4 @@
-"""SimCLR: a network learns without labels, by telling which two views are of one image.
+"""SimCLR: a network learns without labels, by telling which two views are of one image, or of one series.
 
 After T. Chen, S. Kornblith, M. Norouzi, G. Hinton, A simple framework for contrastive learning of visual
 representations, 2020. <https://arxiv.org/abs/2002.05709>
@@ -6,10 +6,10 @@ representations, 2020. <https://arxiv.org/abs/2002.05709>
     ℓ(i, j) = −log( exp(s_ij / τ) / Σ_{k ≠ i} exp(s_ik / τ) ),   s_ij the cosine similarity of z_i and z_j
     z = W₂ ReLU(W₁ h),   h what the network's head sees of a view (its features)
 
-Of the 2N views of a batch of N images, two are of each image (`data.images.views`); the mean of ℓ(i, j) over all of
-them from either side is the loss (NT-Xent, `nn.losses.nt_xent`). W₁ is the projection, which is thrown away when
-training is over, and W₂ the network's own head with as many outputs as views are compared by: a network that takes the
-weights gets a new one. τ is `temperature`.
+Of the 2N views of a batch of N images, two are of each image (`data.images.views`; of series, `data.series.views`); the
+mean of ℓ(i, j) over all of them from either side is the loss (NT-Xent, `nn.losses.nt_xent`). W₁ is the projection,
+which is thrown away when training is over, and W₂ the network's own head with as many outputs as views are compared by:
+a network that takes the weights gets a new one. τ is `temperature`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ...data.images.preprocessing import ImagePreprocessing
-from ...data.images.views import Views
+from ...data.series.signals import SeriesPreprocessing
 from ...data.sets import DataSet, Split
 from ...errors import ModelError, SettingError
 from ...nn.losses import nt_xent
 from ...nn.modes import resting
-from ...spec import Views as ViewsTarget
+from ...spec import Views
 from ...tasks.task import Task
 from ..layers import PROJECTION, auxiliary, heads
 from ..placement import Placement
@@ -53,9 +53,9 @@ class SimCLR(Supervised):
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
         """Raise SettingError for what contrastive pre-training cannot have."""
-        if not isinstance(data.spec.target, ViewsTarget):
+        if not isinstance(data.spec.target, Views):
             raise SettingError(
-                "objective=simclr makes views of images in class folders, or without classes, and this is "
+                "objective=simclr makes views of images and of series with one class each, and this is "
                 f"{data.spec.kind} data that asks for {data.spec.target.column}: leave it out."
             )
         if settings.tta:
@@ -85,15 +85,14 @@ class SimCLR(Supervised):
 
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
         super().__init__(model, task, settings, train, data)
-        preprocessing = data.preprocessing
-        assert isinstance(preprocessing, ImagePreprocessing), "views are of images"
-        self.views = Views(preprocessing.mean, preprocessing.std)
+        assert isinstance(data.preprocessing, ImagePreprocessing | SeriesPreprocessing), "views are of these"
+        self.views = data.preprocessing.views()
         self.head, self.temperature = head_of(model), settings.temperature or TEMPERATURE
         self.scores = self._scores
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
         """What comes of a batch."""
-        views = torch.cat(self.views(inputs[0], random))  # (2N, C, H, W)
+        views = torch.cat(self.views(inputs[0], random))  # (2N, C, H, W), or (2N, T, F)
         h = self.model.features(views)  # type: ignore[operator]  # (2N, D)
         z: Tensor = self.head(self.model.get_submodule(PROJECTION)(h))  # (2N, dim)
         one, other = z.chunk(2)
