@@ -24,7 +24,7 @@ def train(recipe: dict[str, Any]) -> dict[str, Any]:
     """The gain in accuracy as a row of results: the mean over the seeds, with Student's interval of the paired gains.
 
     `first` is the pre-training, each table of `then` a fine-tuning, the first of which gives the value; `model` and its
-    settings are those of all.
+    settings are those of all. Each table of `probes` is a training of the head alone, which there is none of without.
     """
     with tempfile.TemporaryDirectory() as folder:
         before, shared = recipe["first"], {f"model.{k}": v for k, v in recipe["settings"].get("model", {}).items()}
@@ -34,6 +34,10 @@ def train(recipe: dict[str, Any]) -> dict[str, Any]:
         if "knn_accuracy" in (own := first.evaluate()):
             told.append(["nearest neighbours, all labels", own["knn_accuracy"].value, "accuracy"])
         rows = []
+        for probe in recipe.get("probes", ()):
+            runs = [_tuned(recipe, probe, first, folder, seed) for seed in recipe["seeds"]]
+            told.append([probe["name"], statistics.mean(run.evaluate()["accuracy"].value for run in runs), "accuracy"])
+            seconds += sum(float(run.about["seconds"]) for run in runs)
         for stage in recipe["then"]:
             found = list(_compared(recipe, stage, first, shared, Path(folder) / f"then-{len(rows)}"))
             rows.append(_student([taught - untaught for taught, untaught, _ in found]))
@@ -56,6 +60,11 @@ def train(recipe: dict[str, Any]) -> dict[str, Any]:
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "machine": f"{about['machine']['threads']} threads, cpu, PyTorch {torch.__version__}",
     }
+
+
+def _tuned(recipe: dict[str, Any], stage: dict[str, Any], first: Run, folder: str, seed: int) -> Run:
+    given = flatten(stage["settings"]) | {"seed": seed, "split_seed": seed, "weights": str(first.folder)}
+    return cutaway.train(recipe["model"], stage["data"], out=Path(folder) / f"{stage['name']}-{seed}", **given)
 
 
 def _compared(
