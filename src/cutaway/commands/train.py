@@ -151,7 +151,7 @@ def lines(run: Run) -> list[str]:
         f"{result['split']} {name} [bold]{figure(watch, found['value'])}[/] "
         f"({between}{plural(result['count'], 'example')}){compared}",
         f"{plural(about['epochs_done'], 'epoch')} in {about['seconds']:.1f} s: {about['stopped']}"
-        + (f"; best epoch {about['best']['epoch']}" if about["best"]["epoch"] else "")
+        + (f"; best epoch {epoch}" if (epoch := about["best"]["epoch"]) and not about["settings"].get("tasks") else "")
         + (f"; kept is {_mean(about['average'], about['best']['metric'])}" if about.get("average") else ""),
     ]
     if about["summary"]:

@@ -81,6 +81,11 @@ class DataSettings:
     workers: int | None = setting(
         None, "processes that read image files, threads for audio and video; 0 reads in this one", low=0, high=256
     )
+    tasks: str | None = setting(
+        None,
+        "continual learning: a sequence of tasks, each learned for epochs passes; permuted:10 is ten tasks, each with "
+        "the pixels (or columns) in another order, drawn by split_seed; classes:2 has two classes a task",
+    )
     flip: bool = setting(False, "augmentation: mirror half of the training images left to right")
     crop: int = setting(
         0, "augmentation: pad training images by so many pixels and cut out a random window", low=0, high=512

@@ -105,6 +105,8 @@ def _groups(found: Preset, given: Mapping[str, Any]) -> tuple[TrainSettings, Dat
     own = {**found.card.settings, **(found.card.fine_tuning if given.get("weights") else {})}
     if "batch_size" in given and "batch_tokens" not in given:
         own.pop("batch_tokens", None)  # of the card; what is typed wins, and the one stands instead of the other
+    if given.get("tasks"):
+        own.pop("patience", None)
     if given.get("objective") in LEARNED_BY:
         own = {key: value for key, value in own.items() if key not in SUPERVISED}
     flat = {**own, **{k: v for k, v in given.items() if not k.startswith("model.")}}

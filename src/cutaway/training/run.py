@@ -45,6 +45,7 @@ from .missing_links import links_said
 from .placement import Placement, find_place
 from .sampled import texts_of
 from .schemas import read_run, source_of
+from .sequence import over_tasks
 
 FILLED = 5  # tokens that are named for a gap, or files that a note names
 
@@ -151,16 +152,16 @@ class Run:
     ) -> dict[str, Metric]:
         """Metrics with their 95 % intervals on the run's own test split, or on other labelled data of the same kind:
         a path, or the test split of a named set. What is not the run's own goes through the run's own preprocessing.
-        `num_beams` and `length_penalty` are for runs that write sequences, and else those of its settings. An `attack`,
-        fgsm or pgd (of so many steps), changes each pixel of an image by at most `eps` of its range 0 to 1, so that the
-        model errs (`nn.adversarial`).
+        `num_beams` and `length_penalty` are for runs that write sequences, and else those of its settings. An `attack`
+        (of so many steps) changes each pixel of an image by at most `eps` of its range, 0 to 1 (`nn.adversarial`).
         """
         self._reject_beams(num_beams, length_penalty)
         if source is not None and not hasattr(source, "edge_index"):
             reject_object(source, "a path or the name of a data set")
+        tasks = None
         if source is None:
-            splits = self.data().splits
-            split = splits.get("test") or splits.get("val")
+            data = self.data()
+            split, tasks = data.splits.get("test") or data.splits.get("val"), data.tasks
             if split is None:
                 raise DataError("This run kept no test split.", fix="Name labelled data: cutaway evaluate RUN DATA.")
         elif str(source) in NAMED:
@@ -169,11 +170,13 @@ class Run:
             split = self.preprocessing.labelled(source)
             if isinstance(self.spec.target, Transcript):
                 reject_crowded(self.model, split)
-        assert split.target is not None, "labelled splits have targets"
+        model = self.place.model(self.model, learns=False)
         if attack is not None:
-            model = self.place.model(self.model, learns=False)
-            split = AttackedSplit(split, model, self.task, self.preprocessing, self.place, attack, eps, attack_steps)
-        return self.task.metrics(*self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty))
+            given = (model, self.task, self.preprocessing, self.place, attack, eps, attack_steps)
+            split, tasks = AttackedSplit(split, *given), None
+        results = self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty)
+        more, _ = over_tasks(tasks, model, self.task, split, self.place, self.folder, results)
+        return {**self.task.metrics(*results), **more}
 
     def _prepared_anew(self, data: DataSet) -> Split:
         """The test split of another data set, from what its examples were before that set prepared them.
@@ -217,11 +220,9 @@ class Run:
         split = named if named is not None else self._examples(sources)
         if isinstance(split, LinkSplit):
             return links_said(self.place.model(self.model, learns=False), self.task, split, self.place)
-        results = (
-            self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty)
-            if len(split)
-            else None
-        )
+        results = None
+        if len(split):
+            results = self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty)
         if results and (rows_of := getattr(self.task, "rows", None)) is not None:
             found: list[dict[str, Any]] = rows_of(results.outputs, split, self.preprocessing)
             return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..settings import setting
 
-OBJECTIVES = ("supervised", "simclr")
+OBJECTIVES = ("supervised", "simclr", "ewc", "rehearsal", "joint")
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw", "muon")
 SCHEDULES = ("constant", "step", "cosine", "warmup-cosine", "noam", "one-cycle", "wsd", "linear")
 
@@ -18,13 +18,16 @@ class TrainSettings:
     objective: str = setting(
         "supervised",
         "what is learned from: supervised takes the data's targets; simclr is contrastive pre-training, which tells "
-        "two views of an image or series from those of others, without labels, for weights=RUN of another training",
+        "two views of an image or series from those of others, without labels, for weights=RUN of another training; of "
+        "a sequence of tasks, ewc holds weights that mattered to earlier ones, rehearsal learns stored examples of "
+        "them again, and joint learns all tasks at once",
         choices=OBJECTIVES,
     )
     epochs: int = setting(
         20,
-        "passes over the training split; a forecast is learned in 400 steps at least, in batches of 16 where its "
-        "windows are too few for that, unless epochs, max_steps or batch_size is given",
+        "passes over the training split, of a sequence of tasks over each of them; a forecast is learned in 400 steps "
+        "at least, in batches of 16 where its windows are too few for that, unless epochs, max_steps or batch_size is "
+        "given",
         low=1,
     )
     max_steps: int | None = setting(
@@ -137,6 +140,13 @@ class TrainSettings:
     teacher_weight: float = setting(
         0.7, "distillation: weight of the teacher's probabilities, against that of the labels", low=0.0, high=1.0
     )
+    ewc_lambda: float = setting(
+        1000.0, "elastic weight consolidation: strength of the penalty that holds weights of earlier tasks", low=0.0
+    )
+    fisher_samples: int = setting(
+        500, "elastic weight consolidation: training examples of a task that its Fisher information is taken of", low=1
+    )
+    buffer: int = setting(20, "rehearsal: examples that are stored of each class of each task", low=1)
     attack: str | None = setting(
         None, "adversarial training: learn from images that are changed so that the model errs", choices=("fgsm", "pgd")
     )

@@ -44,6 +44,7 @@ VIEWS = (
     "latent",
     "graph",
     "attribution",
+    "adversarial",
     "gradients",
     "time",
 )
