@@ -61,6 +61,7 @@ bench: .venv/.installed-test
 docs: .venv/.installed-test
 	$(BIN)/python docs/make.py
 	$(BIN)/python docs/draw_convolution.py
+	$(BIN)/python docs/draw_activations.py
 	$(BIN)/python docs/draw_spring.py
 
 clean:

@@ -29,6 +29,7 @@ PLANE = ("epochs=60", "lr=0.02", "model.hidden_dims=8,8", "model.activation=tanh
 BOOK = ("max_steps=2000", "batch_size=16", "length=64", "lr=3e-3", "model.layers=2", "model.heads=4", "model.dim=64")
 RUNS = {
     "spirals": ("mlp", "spirals", *PLANE),
+    "wave": ("mlp", "wave", "epochs=60", "lr=0.05", "batch_size=32", "model.hidden_dims=16", *PLANE[3:5]),
     "digits": ("lenet5-modern", "digits", "epochs=8"),
     "book": ("gpt2", "help.txt", *BOOK),
     "sounds": ("lstm", "sounds/", "epochs=15"),
@@ -40,6 +41,7 @@ PICTURES: dict[str, tuple[str, ...]] = {
     "curves": ("digits",),
     "results": ("digits",),
     "boundary": ("spirals",),
+    "function": ("wave",),
     "backprop": ("spirals",),
     "filters": ("digits",),
     "features": ("digits",),

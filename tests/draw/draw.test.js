@@ -41,6 +41,20 @@ test("a run of one epoch, or one whose loss was never finite, can be drawn", () 
   }
 });
 
+test("dots alone have no line, and what has no name is not named", () => {
+  const points = [...Array(40).keys()].map((i) => [i, i % 7]);
+  const unnamed = [...Array(30)].map(() => ({ name: "", split: "train", points }));
+  for (const width of WIDTHS) {
+    const spec = { title: "y over x", x: "x", format: "number", log: false, zero: false, mark: null };
+    const dotted = lines({ ...spec, series: [{ name: "training", split: "train", dots: true, points }] }, width).svg;
+    assert.equal(all(dotted, "path").filter((path) => /\bcurve\b/.test(path.attributes.class)).length, 0);
+    assert.equal(all(dotted, "circle").length, points.length);
+    const many = lines({ ...spec, series: unnamed }, width).svg;
+    assert.equal(all(many, "path").filter((path) => /\bcurve\b/.test(path.attributes.class)).length, unnamed.length);
+    assert.equal(all(many, "text").filter((text) => /\blabel\b/.test(text.attributes.class ?? "")).length, 0);
+  }
+});
+
 test("a matrix has a target for every cell, in rows of its size, within its width", () => {
   for (const n of [2, 10, 100]) {
     const names = [...Array(n).keys()].map((i) => `class ${i}`);

@@ -7,7 +7,7 @@ import { number, tick, written } from "./format.js";
 import { apart, around, linear, logarithmic } from "./scale.js";
 
 /**
- * @typedef {{ name: string, split?: string, points: [number, number | null][] }} Series
+ * @typedef {{ name: string, split?: string, dots?: boolean, points: [number, number | null][] }} Series
  *   `split`: train, val or test, which have their colours; without it a series has one by its place in the list
  * @typedef {{ title: string, x: string, x_format?: string, format: string, log: boolean, log_x?: boolean, zero: boolean,
  *   series: Series[], mark: { x: number, label: string } | null, ring?: Ring }} Lines
@@ -36,7 +36,8 @@ export function lines(spec, width) {
   const y = spec.log ? logarithmic(domain, span) : linear(domain, span);
   const left = 14 + Math.max(...y.ticks.map((t) => textWidth(written(t, spec.format), 12)));
   const names = Math.max(0, ...series.map((s) => textWidth(s.name, 13, 600) + (s.split === undefined ? SHORT + 6 : 0)));
-  const below = series.length > 1 && (series.length * LINE > chart - 76 || names > Math.max(120, width * 0.3));
+  const named = series.filter((s) => s.name !== "").length;
+  const below = named > 1 && (named * LINE > chart - 76 || names > Math.max(120, width * 0.3));
   const right = width - 10 - (below ? 8 : names);
   const xs = [...new Set(series.flatMap((s) => s.points.map(([at]) => at)))].sort((a, b) => a - b);
   const x = spec.log_x ? alongPowers(xs, left, right) : along(xs, left, right);
@@ -119,11 +120,12 @@ function coloured(element, { split }, i, what) {
 }
 
 /**
- * One curve, broken where a value is missing; with dots where they are few enough to be seen as such.
+ * One curve, broken where a value is missing; with dots where they are few enough to be seen as such. Or dots alone.
  * @param {Series} series @param {number} i @param {Scale} x @param {Scale} y
  */
 function curve(series, i, x, y) {
   const { split, points } = series;
+  if (series.dots) return marks(series, i, points, x, y);
   let path = "";
   let drawing = false;
   for (const [at, value] of points) {
@@ -131,11 +133,22 @@ function curve(series, i, x, y) {
     drawing = value !== null;
   }
   const style = split === undefined ? "" : ` split-${split}`;
-  const dots = points.length > 24 ? [] : points.flatMap(([at, v]) => (v === null ? [] : [[x(at), y(v)]]));
   return [
     coloured(svg("path", { class: `curve${style}`, d: path }), series, i, "stroke"),
-    ...dots.map(([cx, cy]) => coloured(svg("circle", { class: `dot${style}`, cx, cy, r: 2.5 }), series, i, "fill")),
+    ...marks(series, i, points.length > 24 ? [] : points, x, y),
   ];
+}
+
+/**
+ * A dot at each point.
+ * @param {Series} series @param {number} i @param {[number, number | null][]} points @param {Scale} x @param {Scale} y
+ */
+function marks(series, i, points, x, y) {
+  const style = series.split === undefined ? "" : ` split-${series.split}`;
+  const found = points.flatMap(([at, v]) => (v === null ? [] : [[x(at), y(v)]]));
+  return found.map(([cx, cy]) =>
+    coloured(svg("circle", { class: `dot${style}`, cx, cy, r: series.dots ? 1.5 : 2.5 }), series, i, "fill"),
+  );
 }
 
 /**
@@ -143,8 +156,8 @@ function curve(series, i, x, y) {
  * @param {Series} series @param {number} i @param {number} x @param {number} y
  */
 function label({ name, split }, i, x, y) {
-  if (split !== undefined) return [svg("text", { class: `label split-${split}`, x, y }, name)];
   if (name === "") return [];
+  if (split !== undefined) return [svg("text", { class: `label split-${split}`, x, y }, name)];
   return [sample({ name, split, points: [] }, i, x, y - 4, SHORT), svg("text", { class: "label", x: x + SHORT + 6, y }, name)];
 }
 

@@ -28,6 +28,7 @@ VIEWS = (
     "curves",
     "results",
     "boundary",
+    "function",
     "backprop",
     "filters",
     "features",

@@ -1,4 +1,4 @@
-"""Two features of a table as a plane: its axes in the person's own units, and the inputs of the points on it."""
+"""Two features of a table as a plane, or one as a line: axes in the person's own units, and the points' inputs."""
 
 from __future__ import annotations
 
@@ -68,6 +68,24 @@ class Plane:
         return inputs.flatten(0, 1)
 
 
+@dataclass(frozen=True)
+class Line:
+    """Where the model is asked along one feature: all other inputs are held fast."""
+
+    axis: Feature
+    base: Tensor  # (F,) what the inputs are held at
+    held: tuple[str, ...]  # the other columns, each with its value in words
+    bounds: tuple[float, float]
+    points: Shown  # of each split: places (n, 1), targets (n,)
+
+    def grid(self, size: int) -> tuple[Tensor, Tensor]:
+        """Values (size,) from end to end in the person's units, and the inputs (size, F) of these places."""
+        x = torch.linspace(*self.bounds, size, dtype=torch.float64)
+        inputs = self.base.repeat(size, 1)
+        inputs[:, self.axis.place] = self.axis.inputs(x).to(inputs)
+        return x, inputs
+
+
 def features(subject: Subject) -> list[Feature]:
     """What can be an axis: columns of numbers, or, where nothing is known of them, the inputs themselves."""
     given = subject.preprocessing
@@ -81,21 +99,37 @@ def features(subject: Subject) -> list[Feature]:
 def plane(subject: Subject) -> Plane:
     """The plane of the two features that `features=A,B` names, else of the first two."""
     axes = _asked(features(subject), subject.options)
-    parts = subject.data.splits if subject.data is not None else {}
-    places = {f.place for f in axes}
-    if parts:
-        training = _inputs(parts.get("train", next(iter(parts.values()))), HELD)
-        shown: Shown = {name: _shown(parts[name], axes) for name in ("train", "test") if name in parts}
-    else:
-        training = subject.inputs[0]
-        target = subject.target if subject.task is not None else None
-        shown = {"examples": (_at(training, axes), target)}
-    base, held = _held(subject, training, places)
+    training, shown = _around(subject, axes)
+    base, held = _held(subject, training, {f.place for f in axes})
     everywhere = torch.cat([at for at, _ in shown.values()]).double()
     low, high = everywhere.amin(0), everywhere.amax(0)
     beyond = MARGIN * (high - low).where(high > low, torch.ones(2, dtype=torch.float64))
     bounds = tuple(zip((low - beyond).tolist(), (high + beyond).tolist(), strict=True))
     return Plane(axes, base, held, (bounds[0], bounds[1]), shown)
+
+
+def line(subject: Subject) -> Line:
+    """The feature that `feature=A` names, else the first one, over the range of the examples."""
+    by_name = {f.name: f for f in features(subject)}
+    name = subject.options.get("feature") or next(iter(by_name))
+    if name not in by_name:
+        raise UnknownName("column of numbers", name, by_name)
+    axis = by_name[name]
+    training, shown = _around(subject, (axis,))
+    base, held = _held(subject, training, {axis.place})
+    everywhere = torch.cat([at for at, _ in shown.values()]).double()
+    low, high = float(everywhere.min()), float(everywhere.max())
+    return Line(axis, base, held, (low, high) if high > low else (low - 1, high + 1), shown)
+
+
+def _around(subject: Subject, axes: tuple[Feature, ...]) -> tuple[Tensor, Shown]:
+    """Inputs that what is held is taken from, (n, F), and the examples that are shown."""
+    parts = subject.data.splits if subject.data is not None else {}
+    if not parts:
+        target = subject.target if subject.task is not None else None
+        return subject.inputs[0], {"examples": (_at(subject.inputs[0], axes), target)}
+    training = _inputs(parts.get("train", next(iter(parts.values()))), HELD)
+    return training, {name: _shown(parts[name], axes) for name in ("train", "test") if name in parts}
 
 
 def _asked(known: list[Feature], options: Mapping[str, str]) -> tuple[Feature, Feature]:
@@ -163,11 +197,11 @@ def _inputs(split: Split, most: int) -> Tensor:
     return next(iter(split.batches([torch.arange(min(most, len(split)))]))).inputs[0]
 
 
-def _shown(split: Split, axes: tuple[Feature, Feature]) -> tuple[Tensor, Tensor | None]:
+def _shown(split: Split, axes: tuple[Feature, ...]) -> tuple[Tensor, Tensor | None]:
     inputs = _inputs(split, POINTS)
     return _at(inputs, axes), None if split.target is None else split.target[: len(inputs)]
 
 
-def _at(inputs: Tensor, axes: tuple[Feature, Feature]) -> Tensor:
-    """The places (n, 2) of inputs (n, F), in the person's units."""
+def _at(inputs: Tensor, axes: tuple[Feature, ...]) -> Tensor:
+    """The places, (n, 2) or (n, 1), of inputs (n, F), in the person's units."""
     return torch.stack([f.values(inputs[:, f.place].double()) for f in axes], 1)

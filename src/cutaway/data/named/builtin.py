@@ -24,6 +24,7 @@ from .catalogue import Request
 TOY_POINTS = 1000
 TOY_NOISE = {"moons": 0.15, "circles": 0.08, "spirals": 0.03}
 TOY_SEED = 0
+WAVE_NOISE = 0.1
 TOYS = ("xor", *TOY_NOISE)  # what `noise` and `count` are for
 
 
@@ -53,6 +54,12 @@ def open_toy(request: Request) -> DataSet:
     noise, count = drawn_with(request.name, request.settings)
     points, labels = getattr(toys, request.name)(count, noise, TOY_SEED)
     return _table(request, pl.DataFrame({"x1": points[:, 0], "x2": points[:, 1], request.named.target: labels}))
+
+
+def open_wave(request: Request) -> DataSet:
+    """A curve over one number."""
+    x, y = toys.wave(TOY_POINTS, WAVE_NOISE, TOY_SEED)
+    return _table(request, pl.DataFrame({"x": x, request.named.target: y}))
 
 
 def open_xor(request: Request) -> DataSet:
@@ -125,4 +132,5 @@ OPENERS = {
     "moons": open_toy,
     "circles": open_toy,
     "spirals": open_toy,
+    "wave": open_wave,
 }

@@ -135,6 +135,15 @@ NAMED: dict[str, NamedSet] = {
         licence=_OURS,
         citation="after K. J. Lang, M. J. Witbrock, Learning to tell two spirals apart, 1988",
     ),
+    "wave": NamedSet(
+        title="A curve over one number, to see how a network is made of its neurons",
+        kind="table",
+        task="regression",
+        sizes="1 000 points of y = sin(2x) + x/3, with noise of 0.1",
+        licence=_OURS,
+        citation="ours",
+        target="y",
+    ),
     "mnist": NamedSet(
         title="MNIST: handwritten digits",
         kind="image",

@@ -1,4 +1,4 @@
-"""Two-dimensional toys with two or three classes, and the truth table of XOR, to watch small networks on."""
+"""Two-dimensional toys with two or three classes, a curve, and the truth table of XOR, to watch small networks on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 Points = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]  # (n, 2), (n,)
+
+
+def wave(count: int, noise: float, seed: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """y = sin(2x) + x/3 at x drawn evenly from −3 to 3, with noise; x and y, (n,) each."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-3, 3, count)
+    return x, np.sin(2 * x) + x / 3 + noise * rng.standard_normal(count)
 
 
 def xor() -> Points:

@@ -1,0 +1,135 @@
+"""The function that a network has learned of one number, and the neurons that add up to it.
+
+Of a network with one hidden layer, ŷ(x) = b + Σ_j w_j g(v_j x + c_j): each neuron is a bend or a step, and enough of
+them come as near to any continuous function on an interval as one likes (G. Cybenko, Approximation by superpositions of
+a sigmoidal function, 1989, <https://doi.org/10.1007/BF02551274>; K. Hornik, 1991). That says that the weights exist,
+not that training finds them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..draw import make
+from ..draw.description import Drawing, View, table
+from ..draw.words import number, plural
+from ..models.contract import Dense
+from ..nn.modes import resting
+from ..spec import Value
+from .looking import dense_layers_of, linear_of, seeing, target_of
+from .plane import Line, features, line
+from .subject import Subject
+
+SAYS = "the function that was learned of one number of a table, and the neurons that add up to it"
+READ = (
+    "The curve is what the model says at every value of the one number, dots are examples. Below it, of a network with "
+    "one hidden layer, each line is one neuron times its weight: added up, with the bias, they are the curve. Take a "
+    "wider layer, and there are more of them to make it of."
+)
+MISLEADS = (
+    "Of a table with more columns it is one slice: the others are held at the mean or the commonest value of training, "
+    "and an example may lie off the curve because its own are others. Beyond the examples the curve shows what the "
+    "formula says there, not what was learned. Neurons are not parts that mean something each: others would add up to "
+    "the same curve."
+)
+OPTIONS = {"feature": "the column that is the axis, as age"}
+
+POINTS = 121  # of a curve
+NEURONS = 32  # that are drawn: those that move the curve most
+
+
+def suits(subject: Subject) -> bool:
+    """Networks that say a number, of a table with a column of numbers."""
+    return (
+        subject.kind == "table"
+        and subject.inputs[0].ndim == 2
+        and isinstance(target_of(subject), Value)
+        and bool(features(subject))
+    )
+
+
+def view(subject: Subject) -> View:
+    """The curve with the examples, and the neurons of a single hidden layer."""
+    target, on = target_of(subject), line(subject)
+    assert isinstance(target, Value)
+    x, said, neurons = _asked(subject, on)
+    curve = said * target.scale + target.mean
+    drawings = [_curve(on, target, x, curve)]
+    summary = f"Over {on.axis.name} from {number(on.bounds[0])} to {number(on.bounds[1])} the model says "
+    summary += f"{number(float(curve.min()))} to {number(float(curve.max()))} ({target.column})."
+    if neurons is not None:
+        drawings.append(_neurons(on, x, neurons * target.scale))
+        summary += f" {plural(neurons.shape[1], 'neuron')} add up to it."
+    if on.held:
+        summary += f" Held: {', '.join(on.held[:8])}{' …' if len(on.held) > 8 else ''}."
+    return View(
+        id="function",
+        title="The function that was learned",
+        says=f"What the model says of {target.column} at every {on.axis.name}, and what its neurons add to that.",
+        summary=summary,
+        table=table(
+            {on.axis.name: "number", target.column: "number"},
+            [[_short(a), _short(b)] for a, b in zip(x.tolist(), curve.tolist())][:: POINTS // 20],
+        ),
+        drawings=drawings,
+    )
+
+
+def _asked(subject: Subject, on: Line) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Values (n,), the outputs there (n,), and what each neuron of a single hidden layer adds, (n, width)."""
+    model = subject.model
+    x, inputs = on.grid(POINTS)
+    found: dict[str, Tensor] = {}
+
+    def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
+        found[name] = output.detach().clone()
+
+    hidden = _only_hidden(subject)
+    dtype = next(model.parameters()).dtype
+    with resting(model), torch.no_grad(), seeing(model, see, [hidden[0].gives] if hidden else []):
+        said = model(inputs.to(dtype))[:, 0].double()
+    if hidden is None:
+        return x, said, None
+    weight = linear_of(model, hidden[1]).weight.detach().double()[0]  # (width,)
+    return x, said, found[hidden[0].gives].double() * weight
+
+
+def _only_hidden(subject: Subject) -> tuple[Dense, Dense] | None:
+    """The hidden layer and the head of a network that has just these."""
+    layers = list(dense_layers_of(subject.model).values())
+    return (layers[0], layers[1]) if len(layers) == 2 else None
+
+
+def _curve(on: Line, target: Value, x: Tensor, curve: Tensor) -> Drawing:
+    series: list[dict[str, Any]] = [
+        {
+            "name": {"train": "training", "test": "test"}.get(name, name),
+            "split": {"train": "train", "test": "val"}.get(name, "val"),
+            "dots": True,
+            "points": sorted(_points(at[:, 0], was.double() * target.scale + target.mean)),
+        }
+        for name, (at, was) in on.points.items()
+        if was is not None
+    ]
+    series.append({"name": "model", "split": "test", "points": _points(x, curve)})
+    return make.lines(f"{target.column} over {on.axis.name}", on.axis.name, series, zero=False)
+
+
+def _neurons(on: Line, x: Tensor, each: Tensor) -> Drawing:
+    """What each neuron adds to the curve, about its own mean: those that move it most."""
+    each = each - each.mean(0)
+    most = each.std(0).argsort(descending=True)[:NEURONS].sort().values.tolist()
+    which = f"the {len(most)} that move it most" if len(most) < each.shape[1] else "each times its weight"
+    series = [{"name": "", "split": "train", "points": _points(x, each[:, j])} for j in most]
+    return make.lines(f"Its neurons: {which}", on.axis.name, series, zero=False)
+
+
+def _points(x: Tensor, y: Tensor) -> list[list[float]]:
+    return [[_short(a), _short(b)] for a, b in zip(x.tolist(), y.tolist())]
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.5g}")
