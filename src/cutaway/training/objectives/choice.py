@@ -36,7 +36,7 @@ def reject_for_objective(settings: TrainSettings, data: DataSet) -> None:
     objective = OBJECTIVES[settings.objective]
     objective.reject(settings, data)
     reject_for_tasks(settings, data)
-    if settings.snapshots and (objective.added is not Supervised.added or settings.lora):
+    if settings.snapshots and (objective.adds or settings.lora):
         raise SettingError(
             f"snapshots={settings.snapshots} keeps copies of a model as it will be, and objective=simclr and lora add "
             "to it until training ends: leave snapshots out."

@@ -48,6 +48,8 @@ def head_of(model: nn.Module) -> nn.Linear:
 class SimCLR(Supervised):
     """The NT-Xent loss of two views of each image; the targets are not looked at."""
 
+    adds = True
+
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
         """Raise SettingError for what contrastive pre-training cannot have."""

@@ -34,6 +34,7 @@ class Supervised:
     a model; what the model needs to learn by it is `added` to the model, and gone when training is over.
     """
 
+    adds = False  # whether the model has more modules while it learns
     at_once = False  # whether the tasks of a sequence are learned together
 
     @classmethod
