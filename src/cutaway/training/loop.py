@@ -171,8 +171,6 @@ class Trainer:
         state = self.state
         if self.sequence.ends(state.epoch):
             self.objective.end_task(self.train, self.place, state.epoch)
-            if self.place.writes:
-                self.sequence.keep(self.checkpoints, state.epoch, self.weights())
         every_example_seen = self.settings.sampling == "shuffle"
         perceptron = self.task.loss_name == "perceptron"
         converged = perceptron and every_example_seen and state.mistakes == state.mistakes_before
@@ -248,6 +246,8 @@ class Trainer:
         self._reject_broken_weights()
         scores = self.validate(self.val) if self.val is not None else {}
         row = add_row(state, scores)
+        if self.sequence.ends(state.epoch) and self.place.writes:
+            self.sequence.keep(self.checkpoints, state.epoch, self.weights())
         converged = self.next_epoch()
         if not scores or self.sequence.count > 1 or self._is_better(scores):  # of tasks the last weights are kept
             state.best_epoch = state.epoch

@@ -43,6 +43,12 @@ def reject_for_objective(settings: TrainSettings, data: DataSet) -> None:
         )
 
 
+def epochs_of(settings: TrainSettings, data: DataSet) -> int:
+    """The epochs of the whole training: of tasks that are learned one after another, those of all."""
+    tasks = None if OBJECTIVES[settings.objective].at_once else data.tasks
+    return settings.epochs * (tasks.count if tasks is not None else 1)
+
+
 def learning(model: nn.Module, spec: Spec, settings: TrainSettings) -> list[str]:
     """Add to the model what only learning needs, which is there until `learned`; a sentence on it, where it is much.
 
