@@ -39,7 +39,8 @@ _LAZY = {
 }
 
 __all__ = [
-    "CutawayError", "Run", "Vectors", "card", "create_model", "inspect", "list_models", "load", "look", "search", "train",
+    "CutawayError", "Run", "Vectors", "card", "create_model", "inspect", "list_models", "load", "look", "search",
+    "train",
 ]  # fmt: skip
 
 

@@ -18,8 +18,8 @@ from ..errors import CutawayError, SettingError, UnknownName, nearest, short, vi
 from ..settings import RENAMED
 
 COMMANDS = (
-    "examples", "list", "show", "data", "check", "train", "search", "evaluate", "predict", "generate", "report", "inspect",
-    "studio", "verify", "convert",
+    "examples", "list", "show", "data", "check", "train", "search", "evaluate", "predict", "generate", "report",
+    "inspect", "studio", "verify", "convert",
 )  # fmt: skip
 
 WITH_SETTINGS = ("check", "train", "search", "inspect", "show")  # as key=value

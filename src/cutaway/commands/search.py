@@ -80,7 +80,9 @@ def _reject_twice(words: list[str]) -> None:
             continue
         if key in typed and typed[key] != value:
             both = f"{key}={short(typed[key])} and {key}={short(value)}"
-            raise SettingError(f"{key} is given twice, {both}: what is searched is not fixed as well. Give one of them.")
+            raise SettingError(
+                f"{key} is given twice, {both}: what is searched is not fixed as well. Give one of them."
+            )
         typed[key] = value
 
 

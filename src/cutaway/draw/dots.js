@@ -1,17 +1,17 @@
-// A mark for each of many things by two numbers, on axes of their own; those that none beats are joined by steps.
+// A mark for each of many things by two numbers, on axes of their own; some of them joined by steps.
 
 import { heading, xAxis, yAxis } from "./axes.js";
 import { canvas, shorten, svg, textWidth, tint } from "./dom.js";
 import { tick, written } from "./format.js";
-import { around, linear, logarithmic } from "./scale.js";
+import { around, linear, logarithmic, ticks } from "./scale.js";
 import { sign } from "./scatter.js";
 
 /**
- * `categories` are names that x is the number of. `front` are places joined by steps, from left to right, that level
- * reaching to the right edge; `chosen` is the number of the dot with a ring and a name.
+ * `categories` are names that x is the number of. `steps` are places joined by steps, from left to right, the
+ * last level reaching to the right edge, and `steps_name` is what they are; `chosen` is the number of the dot with a ring and a name.
  * @typedef {{ x: number, y: number, group: number, tip: string[] }} Dot
  * @typedef {{ title: string, x: string, x_format: string, y: string, format: string, log_x: boolean, dots: Dot[],
- *   groups: string[], categories?: string[], front?: [number, number][], chosen?: number | null, name?: string }} Dots
+ *   groups: string[], categories?: string[], steps?: [number, number][], steps_name?: string, chosen?: number | null, name?: string }} Dots
  * @typedef {import("./scale.js").Scale} Scale
  */
 
@@ -32,8 +32,8 @@ export function dots(spec, width) {
   const left = 14 + Math.max(...y.ticks.map((value) => textWidth(tick(value, spec.format), 12)));
   const right = width - 14;
   const x = across(spec, left + 10, right - 6);
-  const front = spec.front ?? [];
-  const steps = front.map(([at, value], i) => `${i ? `H${x(at).toFixed(1)}V` : `M${x(at).toFixed(1)} `}${y(value).toFixed(1)}`);
+  const joined = spec.steps ?? [];
+  const steps = joined.map(([at, value], i) => `${i ? `H${x(at).toFixed(1)}V` : `M${x(at).toFixed(1)} `}${y(value).toFixed(1)}`);
   const chosen = typeof spec.chosen === "number" ? all[spec.chosen] : undefined;
   const key = legend(spec, width, chart);
   const drawing = canvas(
@@ -43,7 +43,7 @@ export function dots(spec, width) {
     svg("text", { class: "tick", x: 0, y: 38 }, `↑ ${spec.y}`),
     yAxis(y, left, right, spec.format),
     categories ? named(x, categories, bottom, spec.x) : xAxis(x, bottom, `${spec.x}${spec.log_x ? ", log scale" : ""} →`, spec.x_format),
-    front.length ? svg("path", { class: "curve", d: `${steps.join("")}H${right}` }) : null,
+    joined.length ? svg("path", { class: "curve", d: `${steps.join("")}H${right}` }) : null,
     ...all.map((dot) => {
       const { colour, path } = sign(dot.group, R);
       return tint(svg("path", { class: "spot", d: path, transform: `translate(${x(dot.x)} ${y(dot.y)})` }), colour);
@@ -70,7 +70,11 @@ export function dots(spec, width) {
 function across({ dots: all, categories, log_x: log }, from, to) {
   if (categories) return linear([-0.5, categories.length - 0.5], [from, to]);
   const values = all.map((dot) => dot.x);
-  if (log && values.every((value) => value > 0)) return logarithmic(around(values, { log: true }), [from, to]);
+  if (log && values.every((value) => value > 0)) {
+    const scale = logarithmic(around(values, { log: true }), [from, to]);
+    if (scale.ticks.length < 3) scale.ticks = ticks(scale.domain[0], scale.domain[1], Math.max(2, (to - from) / 110));
+    return scale;
+  }
   return linear(around(values), [from, to], Math.max(2, (to - from) / 110));
 }
 
@@ -106,12 +110,12 @@ function ring(x, y, name, right, bottom) {
  * What the marks mean, where there are several kinds, and the steps.
  * @param {Dots} spec @param {number} width @param {number} top
  */
-function legend({ groups, dots: all, front }, width, top) {
+function legend({ groups, dots: all, steps, steps_name }, width, top) {
   const there = groups.flatMap((name, group) => (all.some((dot) => dot.group === group) ? [{ name, group }] : []));
   /** @type {Element[]} */
   const parts = [];
   let [x, y] = [0, top + 14];
-  const entries = [...(there.length > 1 ? there : []), ...(front?.length ? [{ name: "Pareto front", group: -1 }] : [])];
+  const entries = [...(there.length > 1 ? there : []), ...(steps?.length ? [{ name: steps_name ?? "", group: -1 }] : [])];
   for (const { name, group } of entries) {
     const wide = 24 + textWidth(name, 12) + 18;
     if (x > 0 && x + wide > width) [x, y] = [0, y + LINE];

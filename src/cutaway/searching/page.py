@@ -55,10 +55,11 @@ def head(found: Search) -> View:
     about, best, name = found.about, found.best, metric(found.metric)[0]
     states = [row["state"] for row in found.trials]
     said = ", ".join(f"{count(states.count(state))} {state}" for state in STATES if state in states)
+    took = duration(sum(row["seconds"] for row in found.trials))
     says = (
-        f"{plural(len(states), 'trial')} of {about['model']} on {about['data_name']}, drawn by {about['search']['sampler']}: "
-        f"{said}. They took {duration(sum(row['seconds'] for row in found.trials))}, and were compared on the validation "
-        f"split ({plural(about['splits']['val'], 'example')}) alone."
+        f"{plural(len(states), 'trial')} of {about['model']} on {about['data_name']}, drawn by "
+        f"{about['search']['sampler']}: {said}. They took {took}, and were compared on the validation split "
+        f"({plural(about['splits']['val'], 'example')}) alone."
     )
     drawings: list[Drawing] = []
     summary = "No trial has been trained to its end yet."
@@ -79,8 +80,8 @@ def head(found: Search) -> View:
         opened = len(about["tested"])
         times = "once, for the winner" if opened == 1 else f"{opened} times, as the search went on after a winner"
         sentences = [
-            f"The winner was trained once more, as a run of its own, in {BEST}/, where its report is. The test split was "
-            f"opened {times}."
+            f"The winner was trained once more, as a run of its own, in {BEST}/, where its report is. The test split "
+            f"was opened {times}."
         ]
         again = run.get("best") or {}
         if again.get("value") is not None and again["value"] != best[found.metric]:
@@ -111,26 +112,40 @@ def front(found: Search) -> View:
     if len(ends) > 1:
         cheap = ends[0]
         worth = (
-            f" From the cheapest on it to the best, {name} goes from {scored(found, cheap)} with {_count(cheap['macs'])} "
-            f"MACs to {scored(found, ends[-1])} with {_count(ends[-1]['macs'])}."
+            f" From the cheapest on it to the best, {name} goes from {scored(found, cheap)} with "
+            f"{_count(cheap['macs'])} MACs to {scored(found, ends[-1])} with {_count(ends[-1]['macs'])}."
         )
-    drawing = dots(
-        f"{capital(name)} and multiply-adds",
-        ("MACs of an example", "count", True),
-        (f"validation {name}", format),
-        [(row["macs"], row[found.metric], row) for row in known],
-        front=[[row["macs"], row[found.metric]] for row in ends],
-        chosen=next((i for i, row in enumerate(known) if row["trial"] == best.get("trial")), None),
-        name=f"trial {best.get('trial')}",
+
+    def drawing(rows: Sequence[Row]) -> Drawing:
+        there = {row["trial"] for row in rows}
+        return dots(
+            f"{capital(name)} and multiply-adds",
+            ("MACs of an example", "count", True),
+            (f"validation {name}", format),
+            [(row["macs"], row[found.metric], row) for row in rows],
+            steps=[[row["macs"], row[found.metric]] for row in ends if row["trial"] in there],
+            steps_name="Pareto front",
+            chosen=next((i for i, row in enumerate(rows) if row["trial"] == best.get("trial")), None),
+            name=f"trial {best.get('trial')}",
+        )
+
+    better = sorted(known, key=lambda row: row[found.metric], reverse=found.higher_is_better)[: (len(known) + 1) // 2]
+    options = [("the better half", better), ("all", known)]
+    shown = make.choice(
+        "",
+        "trials",
+        [{"name": said, "drawings": [drawing(rows)]} for said, rows in options],
+        start=int(not spread(found)),
     )
     heads = {"trial": "count", f"validation {name}": format, "MACs": "count", "parameters": "count"}
     return View(
         id="front",
         title="What accuracy costs" if found.metric == "accuracy" else f"What {name} costs",
-        says=f"Each mark is a trial that was trained to its end. On the steps, no other has {more} {name} for as few MACs.",
+        says=f"Each mark is a trial that was trained to its end. On the steps, no other has {more} {name} for as few "
+        "MACs.",
         summary=f"{plural(len(ends), 'trial')} of {plural(len(known), 'finished trial')} on the front.{worth}",
         table=table(heads, [[row["trial"], row[found.metric], row["macs"], row["parameters"]] for row in ends]),
-        drawings=[drawing] if known else [],
+        drawings=[shown] if known else [],
         misleads="The front is of one training each: with another seed, neighbours on it may change places.",
     )
 
@@ -139,38 +154,38 @@ def so_far(found: Search) -> View:
     """The best metric after each trial."""
     name, format = metric(found.metric)
     rows = [row for row in found.trials if row["state"] != REJECTED]
-    better = max if found.higher_is_better else min
-    best: list[list[Any]] = []
+    steps: list[list[float]] = []
     for n, row in enumerate(rows, 1):
-        values = [value for value in (best[-1][1] if best else None, _finished(found, row)) if value is not None]
-        best.append([n, better(values) if values else None])
-    reached = next((n for n, value in best if value == best[-1][1]), None)
-    tries = {"name": "each trial", "points": [[n, _finished(found, row)] for n, row in enumerate(rows, 1)]}
-    lines = make.lines(
-        f"Best validation {name} so far",
-        "trials",
-        [{"name": "best so far", "points": best}],
-        format=format,
-        zero=False,
+        value = _finished(found, row)
+        if value is not None and (
+            not steps or (value > steps[-1][1] if found.higher_is_better else value < steps[-1][1])
+        ):
+            steps.append([n, value])
+    scores = [(n, row[found.metric], row) for n, row in enumerate(rows, 1) if row[found.metric] is not None]
+    drawing = dots(
+        f"Validation {name}, trial after trial",
+        ("trials", "count", False),
+        (f"validation {name}", format),
+        scores,
+        steps=steps,
+        steps_name="best so far",
     )
     cost = sum(row["work"] for row in rows)
     return View(
         id="so-far",
         title="How the search went",
-        says="After each trial, the best that was found by then. A curve that still rises asks for more trials.",
-        summary=f"The best was there after {plural(reached or 0, 'trial')} of {count(len(rows))}. The forward passes of all "
-        f"trainings took {written(cost, 'number')} multiply-adds.",
-        table=table(
-            {"trials": "count", "this one": format, "best so far": format},
-            [[n, value, best[n - 1][1]] for n, value in tries["points"]],
-        ),
-        drawings=[lines],
+        says="Each mark is a trial, at the metric that it had when it ended; the steps are the best that was found by "
+        "then. Steps that still rise ask for more trials.",
+        summary=f"The best was there after {plural(int(steps[-1][0]), 'trial')} of {count(len(rows))}. The forward "
+        f"passes of all trainings took {written(cost, 'number')} multiply-adds.",
+        table=table({"trials": "count", f"best {name} so far": format}, [[int(n), value] for n, value in steps]),
+        drawings=[drawing],
     )
 
 
 def what_mattered(found: Search) -> View:
     """How much of the metric's variance each setting explains, and the metric over each."""
-    name, format = metric(found.metric)
+    name = metric(found.metric)[0]
     fractions = found.importances()
     drawings: list[Drawing] = []
     if fractions:
@@ -191,15 +206,15 @@ def what_mattered(found: Search) -> View:
     return View(
         id="importance",
         title="What mattered",
-        says=f"Above, which settings the {name} followed, by fANOVA over the finished trials; below, the trials by one of "
-        "them.",
+        says=f"Above, which settings the {name} followed, by fANOVA over the finished trials; below, the trials by one "
+        "of them.",
         summary=f"{first} explains most, {written(fractions[first], 'fraction')} of the variance."
         if first
         else "Too few trials ended, or all alike, to say which setting mattered.",
         table=table({"setting": "text", "importance": "fraction"}, [[k, v] for k, v in fractions.items()]),
         drawings=drawings,
-        misleads="Importance is about this space and these trials: a setting that was searched in a narrow range cannot "
-        "matter, and a sampler that learns looks seldom where things are bad.",
+        misleads="Importance is about this space and these trials: a setting that was searched in a narrow range "
+        "cannot matter, and a sampler that learns looks seldom where things are bad.",
     )
 
 
@@ -210,6 +225,7 @@ def _slice(found: Search, key: str) -> Drawing:
     rows = [row for row in found.trials if row[found.metric] is not None and row["state"] in (FINISHED, PRUNED)]
     drawn = {t.number: t.params[key] for t in found.study.get_trials(deepcopy=False) if key in t.params}
     if isinstance(one, Choice):
+        places: list[tuple[float, float, Row]]
         places = [(one.options.index(drawn[row["trial"]]), row[found.metric], row) for row in rows]
         categories = [option.removeprefix("nor_") for option in one.options]
         return dots(key, (key, "text", False), (f"validation {name}", format), places, categories=categories)
@@ -232,7 +248,8 @@ def cells(row: Row) -> View:
         says="The softmax of α, the weight of each operation on each edge of the cell: each edge takes the largest.",
         summary=f"{skips} of 6 edges take skip_connect. The cell of trial {row['trial']}: {row['model.arch']}",
         table=table(
-            {"edge": "text", **dict.fromkeys(operations, "number")}, [[one["edge"], *v] for one, v in zip(weights, values)]
+            {"edge": "text", **dict.fromkeys(operations, "number")},
+            [[one["edge"], *v] for one, v in zip(weights, values)],
         ),
         drawings=[
             make.matrix("Weights", values, ("edge", edges), ("operation", operations), scale="amount", format="number")
@@ -244,7 +261,12 @@ def trials(found: Search) -> View:
     """Every trial."""
     name, format = metric(found.metric)
     keys = list(found.about["space"])
-    heads = {"trial": "count", "": "text", f"validation {name}": format, **dict.fromkeys(keys, "text")}
+    heads = {
+        "trial": "count",
+        "": "text",
+        f"validation {name}": format,
+        **{key.removeprefix("model."): "text" for key in keys},
+    }
     heads |= {"epochs": "count", "MACs": "count", "parameters": "count", "seconds": "number", "why": "text"}
     sign = -1 if found.higher_is_better else 1
 
@@ -266,7 +288,9 @@ def trials(found: Search) -> View:
         id="trials",
         title="Every trial",
         says="The best first; then those that were ended early and those that were not trained.",
-        summary="; ".join(f"{count(states.count(state))} {state}: {MEANT[state]}" for state in STATES if state in states),
+        summary="; ".join(
+            f"{count(states.count(state))} {state}: {MEANT[state]}" for state in STATES if state in states
+        ),
         table=table(heads, rows),
         drawings=[{"kind": "prose", "table": table(heads, rows)}],
     )
@@ -297,6 +321,13 @@ def dots(
     }
 
 
+def spread(found: Search) -> bool:
+    """Whether the worse half of the finished trials lies so low that the better one could not be told apart there."""
+    values = sorted((row[found.metric] for row in found.finished), reverse=found.higher_is_better)
+    half = values[: (len(values) + 1) // 2]
+    return bool(abs(values[-1] - values[0]) > 3 * abs(half[-1] - half[0]))
+
+
 def command(found: Search) -> str:
     """What was typed, or would be."""
     about = found.about
@@ -321,5 +352,3 @@ def _count(value: int | None) -> str:
 
 def _finished(found: Search, row: Row) -> float | None:
     return row[found.metric] if row["state"] == FINISHED else None
-
-

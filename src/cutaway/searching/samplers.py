@@ -86,8 +86,8 @@ class RegularizedEvolution(optuna.samplers.BaseSampler):
 
     E. Real, A. Aggarwal, Y. Huang, Q. V. Le, Regularized evolution for image classifier architecture search, AAAI 2019,
     algorithm 1. <https://arxiv.org/abs/1802.01548> The population is a queue of the last P finished trials, the first P
-    of which are random; the parent is the best of S that are drawn from it with replacement, and the child is the parent
-    with one setting drawn anew among its other values.
+    of which are random; the parent is the best of S that are drawn from it with replacement, and the child is the
+    parent with one setting drawn anew among its other values.
     """
 
     def __init__(self, space: Mapping[str, BaseDistribution], population: int, tournament: int, seed: int) -> None:
@@ -140,7 +140,7 @@ def drawn(one: BaseDistribution, source: random.Random, unlike: Any = None) -> A
 def pruner_for(name: str, epochs: int) -> optuna.pruners.BasePruner:
     """The pruner of that name, for trials of so many epochs."""
     if name == "median":
-        return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=max(1, epochs // 5))
+        return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=max(2, epochs // 5))
     if name == "hyperband":
         return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=max(epochs, 2), reduction_factor=3)
     return optuna.pruners.NopPruner()

@@ -9,19 +9,27 @@ from ..settings import setting
 
 SAMPLERS = ("tpe", "random", "grid", "nsga2", "evolution", "darts")
 PRUNERS = ("median", "hyperband", "none")
-FOR_SAMPLERS = {"population": ("evolution", "nsga2"), "tournament": ("evolution",), "darts_epochs": ("darts",), "darts_lr": ("darts",), "darts_order": ("darts",)}
+FOR_SAMPLERS = {
+    "population": ("evolution", "nsga2"),
+    "tournament": ("evolution",),
+    "darts_epochs": ("darts",),
+    "darts_lr": ("darts",),
+    "darts_order": ("darts",),
+}
 
 
 @dataclass(frozen=True)
 class SearchSettings:
     """How a search draws, and when it ends."""
 
-    trials: int = setting(20, "trainings in all, by all processes; those that are rejected untrained do not count", low=1)
+    trials: int = setting(
+        20, "trainings in all, by all processes; those that are rejected untrained do not count", low=1
+    )
     sampler: str = setting(
         "tpe",
         "how settings are drawn: tpe learns from the trials before, random does not, grid takes every combination of "
-        "listed values, nsga2 searches the front of metric and MACs, evolution changes one setting of a good trial, darts "
-        "learns the cells of cellnet by gradient",
+        "listed values, nsga2 searches the front of metric and MACs, evolution changes one setting of a good trial, "
+        "darts learns the cells of cellnet by gradient",
         choices=SAMPLERS,
     )
     pruner: str = setting(
@@ -35,7 +43,9 @@ class SearchSettings:
     )
     max_parameters: int | None = setting(None, "most parameters: what has more is rejected untrained", low=1)
     population: int = setting(20, "evolution and nsga2: trials that new ones descend from", low=2)
-    tournament: int = setting(5, "evolution: trials of the population, drawn at random, the best of which is changed", low=1)
+    tournament: int = setting(
+        5, "evolution: trials of the population, drawn at random, the best of which is changed", low=1
+    )
     darts_epochs: int = setting(20, "darts: passes over the training split of the network of all operations", low=1)
     darts_lr: float = setting(3e-4, "darts: learning rate of the weights of operations", low=0.0)
     darts_order: int = setting(

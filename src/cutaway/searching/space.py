@@ -189,7 +189,7 @@ def is_searched(key: str, raw: Any, kind: Any) -> bool:
     if not isinstance(raw, str):
         return False
     number, of_lists = _is_number(kind), _is_list(kind)
-    if _is_cells(key, raw) or "|" in raw and not _is_cell(key):
+    if _is_cells(key, raw) or ("|" in raw and not _is_cell(key)):
         return True
     if number and ".." in raw:
         return True
@@ -232,7 +232,9 @@ def _range(key: str, raw: str, whole: bool) -> Range:
         why = "is empty: it begins above its end" if low > high else "is one number"
         raise SettingError(f"{key}={short(raw)} {why}. A range is low..high, with low below high.")
     if found[3] and low <= 0:
-        raise SettingError(f"{key}={short(raw)} cannot be: a logarithm needs ends above 0. Leave :log out, or raise low.")
+        raise SettingError(
+            f"{key}={short(raw)} cannot be: a logarithm needs ends above 0. Leave :log out, or raise low."
+        )
     return Range(low, high, bool(found[3]), whole)
 
 

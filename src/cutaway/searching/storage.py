@@ -67,7 +67,9 @@ def new_search_folder(out: str | Path | None, name: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FileError(f"{folder} could not be made: {error.strerror}. Give a folder that can be written to.") from error
+        raise FileError(
+            f"{folder} could not be made: {error.strerror}. Give a folder that can be written to."
+        ) from error
     if not (folder / ABOUT).is_file() and any(entry.name not in (TURN, STUDY) for entry in folder.iterdir()):
         raise FileError(f"{folder} exists already, is no search, and nothing in it is overwritten. Give another --out.")
     return folder
@@ -90,6 +92,7 @@ def read_about(folder: str | Path) -> dict[str, Any]:
 def open_study(folder: Path, directions: Sequence[Any], pruner: optuna.pruners.BasePruner) -> optuna.Study:
     """The study in a folder, new or as it stands. Raises FileError where its storage cannot be read."""
     path = folder / STUDY
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # it would tell of itself beside what is told here
 
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(path, timeout=WAIT, check_same_thread=False)

@@ -49,7 +49,7 @@ from .storage import (
 )
 from .trial import DIVERGED, FINISHED, PRUNED, REJECTED, Limits, Opened, Outcome, Trials, effective
 
-GIVE_UP = 100  # draws one after another that are rejected untrained
+GIVE_UP = 50  # draws one after another that are rejected untrained
 PROBES = 20  # draws, one of which must fit the data, before anything is begun
 
 
@@ -143,8 +143,8 @@ def _planned(model: str | None, source: Any, given: Mapping[str, Any], space: Ma
     """The plan of what was typed. Raises what a person can fix."""
     if model is None or source is None:
         raise SettingError(
-            "A model, data and a range are needed: cutaway search MODEL DATA lr=1e-4..1e-1:log. `cutaway list` shows the "
-            "models."
+            "A model, data and a range are needed: cutaway search MODEL DATA lr=1e-4..1e-1:log. `cutaway list` shows "
+            "the models."
         )
     reject_module(model)
     if not isinstance(source, str | Path):
@@ -328,7 +328,9 @@ class _AtWork:
         macs = [t.user_attrs[OUTCOME]["macs"] for t in last if t.user_attrs[OUTCOME]["macs"]]
         least = [f"{min(values):,} {what}" for values, what in ((macs, "MACs"), (parameters, "parameters")) if values]
         said = f" The smallest had {' and '.join(least)}." if least else ""
-        raise SettingError(f"None of {GIVE_UP} draws can be trained: {why.rstrip('.')}.{said} Widen the space or limits.")
+        raise SettingError(
+            f"None of {GIVE_UP} draws can be trained: {why.rstrip('.')}.{said} Widen the space or limits."
+        )
 
     def _run(self, trial: optuna.Trial) -> None:
         """Train one trial, and keep what it came to."""
@@ -385,9 +387,7 @@ def _clear(folder: Path) -> None:
 # --- the winner -------------------------------------------------------------------------------------------------------
 
 
-def _crown(
-    folder: Path, plan: Plan, study: optuna.Study, about: dict[str, Any], progress: SearchProgress
-) -> None:
+def _crown(folder: Path, plan: Plan, study: optuna.Study, about: dict[str, Any], progress: SearchProgress) -> None:
     """Train the best trial's settings as a run in best/, which opens the test split; where it is there already, leave
     it."""
     metric = str(about["metric"])
@@ -395,8 +395,8 @@ def _crown(
     best = best_of(finished, metric, metric in HIGHER_IS_BETTER)
     if best is None:
         raise SettingError(
-            "No trial was trained to its end: every one was ended early, or its loss was no number. Widen the space, or "
-            "take pruner=none."
+            "No trial was trained to its end: every one was ended early, or its loss was no number. Widen the space, "
+            "or take pruner=none."
         )
     try:
         with locked(folder):
@@ -434,4 +434,3 @@ def _write_page(folder: Path) -> None:
     found = Search(folder)
     if found.trials:
         write_search_report(found)
-

@@ -1,4 +1,4 @@
-"""One trial: settings that were drawn, fitted, counted, and trained as `train` trains, without a look at the test split.
+"""One trial: settings that were drawn, fitted, counted, trained as `train` trains, without a look at the test split.
 
 Nothing of it is kept but what it came to. The winner is trained once more, as a run: from the same settings and seed
 the same weights come, on one machine.
@@ -27,7 +27,7 @@ from ..settings import as_text
 from ..training.checkpoint import State
 from ..training.checks import FOR_OPTIMIZERS, FOR_SCHEDULES
 from ..training.fitting import reject_step_beyond_memory
-from ..training.loop import Trainer
+from ..training.loop import Trainer, reject_unfit
 from ..training.prepared import Prepared, prepare
 from ..training.progress import Progress
 from ..training.session import settle_length
@@ -97,6 +97,7 @@ class Trials:
         ready = prepare(self.preset.name, self.source, settings, opened=self.opened)
         if "val" not in ready.data.splits:
             raise _no_validation()
+        reject_unfit(ready.settings, ready.data.splits["train"])
         settle_length(ready, settings)
         return ready
 
@@ -136,8 +137,8 @@ class Trials:
 
 
 def costs(ready: Prepared, model: nn.Module | None = None) -> dict[str, int | None]:
-    """Parameters, and multiply-adds of one example, of the model that is ready, or of another for the same data. Torch's
-    random state is left as it was."""
+    """Parameters, and multiply-adds of one example, of the model that is ready, or of another for the same data.
+    Torch's random state is left as it was."""
     model = model or ready.model
     with torch.random.fork_rng(devices=[]):
         dtype = next(model.parameters()).dtype
@@ -146,13 +147,13 @@ def costs(ready: Prepared, model: nn.Module | None = None) -> dict[str, int | No
     return {"macs": layers.multiply_adds if layers.complete else None, "parameters": layers.parameters}
 
 
-def _train(
-    ready: Prepared, checkpoints: Path, judge: Callable[[int, float], bool], counted: Outcome
-) -> Outcome:
+def _train(ready: Prepared, checkpoints: Path, judge: Callable[[int, float], bool], counted: Outcome) -> Outcome:
     def on_row(state: State) -> None:
         last = state.history[-1]
         score = last.get(f"val_{trainer.monitor}")
-        if last["epoch"] == state.epoch and score is not None and not judge(state.epoch, score):
+        if last["epoch"] != state.epoch or score is None:  # within an epoch
+            return
+        if not judge(state.epoch, score) and state.epoch < ready.settings.epochs:
             raise _Pruned
 
     trainer = Trainer(
