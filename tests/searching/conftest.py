@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("optuna", reason="Optuna is an extra")
-
-import cutaway
 from cutaway.searching.progress import SearchProgress
 from cutaway.searching.result import Search
 from cutaway.searching.study import search
@@ -53,6 +50,3 @@ def small(tmp_path: Path) -> Callable[..., Search]:
 def alike(found: Search) -> list[dict[str, Any]]:
     """The trials without the time that they took, and without the numbers, which killed ones leave gaps in."""
     return [{k: v for k, v in row.items() if k not in ("seconds", "trial")} for row in found.trials]
-
-
-__all__ = ["FIXED", "SPACE", "Stop", "Stopping", "alike", "cutaway"]
