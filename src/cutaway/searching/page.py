@@ -272,7 +272,7 @@ def trials(found: Search) -> View:
 
     def rank(row: Row) -> tuple[Any, ...]:
         value = row[found.metric]
-        return (STATES.index(row["state"]), value is None, sign * (value or 0.0), row["trial"])
+        return (STATES.index(row["state"]), value is None, sign * (value or 0.0), row["macs"] or 0, row["trial"])
 
     rows = [
         [
@@ -290,7 +290,8 @@ def trials(found: Search) -> View:
         says="The best first; then those that were ended early and those that were not trained.",
         summary="; ".join(
             f"{count(states.count(state))} {state}: {MEANT[state]}" for state in STATES if state in states
-        ),
+        )
+        + ".",
         table=table(heads, rows),
         drawings=[{"kind": "prose", "table": table(heads, rows)}],
     )

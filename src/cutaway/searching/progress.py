@@ -11,6 +11,7 @@ from ..draw.words import count, number, percent
 from ..errors import short, visible
 from ..tasks.metrics import HIGHER_IS_BETTER
 from ..terms import metric
+from .result import best_of
 from .trial import DIVERGED, FINISHED, PRUNED, REJECTED
 
 if TYPE_CHECKING:
@@ -84,19 +85,21 @@ class SearchProgress:
 
     def said(self, row: Mapping[str, Any]) -> str:
         """A trial in a line."""
+        if row["state"] == REJECTED:
+            return f"{row['trial']:>5}  rejected: {short(row['why'], 64)}"
         score = scored(self._metric, row[self._metric]) if row[self._metric] is not None else ""
         if row["state"] != FINISHED:
             score = f"{row['state']} {score}".strip()
         told = ("trial", "state", self._metric, "epochs", "seconds", "macs", "parameters", "work", "why", "cell")
         drawn = " ".join(f"{key.removeprefix('model.')}={as_said(row[key])}" for key in row if key not in told)
-        why = f" ({short(row['why'], 60)})" if row["state"] in (REJECTED, DIVERGED) else ""
+        why = f" ({short(row['why'], 60)})" if row["state"] == DIVERGED else ""
         best = " *" if row["trial"] == self._best_number() else ""
         return f"{row['trial']:>5}  {score + best:<10}  {drawn}{why}"
 
     def _best_number(self) -> int | None:
-        sign = -1 if self._metric in HIGHER_IS_BETTER else 1
         finished = [row for row in self._rows if row["state"] == FINISHED]
-        return min(finished, key=lambda row: sign * row[self._metric])["trial"] if finished else None
+        best = best_of(finished, self._metric, self._metric in HIGHER_IS_BETTER)
+        return best["trial"] if best else None
 
     def _update(self, doing: str) -> None:
         if not self._bar:
