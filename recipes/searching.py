@@ -37,6 +37,7 @@ def cells(recipe: dict[str, Any]) -> dict[str, Any]:
                     recipe["data"],
                     space=recipe["space"],
                     out=Path(folder) / f"{way}-{seed}",
+                    **recipe["how"],
                     **how,
                     **own,
                 )

@@ -117,6 +117,7 @@ def test_a_grid_has_every_combination_once() -> None:
         ("mlp", {"optimizer": "adam,sgdd"}, SettingError, "optimizer=sgdd cannot be"),
         ("mlp", {"optimizer": "adam,adam"}, SettingError, "is one value, and nothing to search"),
         ("mlp", {"optimizer": "adam,"}, SettingError, "is an empty choice"),
+        ("mlp", {"split_seed": "0..9"}, SettingError, "split_seed=0..9 cannot be searched: trials are compared by"),
         ("mlp", {"lr": "0.1"}, SettingError, "Nothing is searched"),
         ("mlp", {"model.arch": "cells"}, UnknownName, "no setting of mlp named 'arch'"),
     ],

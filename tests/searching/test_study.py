@@ -35,16 +35,17 @@ def resumed(folder: Path, **given: Any) -> Search:
 
 @pytest.mark.parametrize("sampler", ["tpe", "random", "nsga2", "evolution"])
 def test_the_same_seed_gives_the_same_trials(small: Small, sampler: str) -> None:
-    more = {"population": 2} if sampler in ("nsga2", "evolution") else {}
+    more = {"trials": 3, **({"population": 2} if sampler in ("nsga2", "evolution") else {})}
     one, two = (small(name, sampler=sampler, **more) for name in ("one", "two"))
     assert alike(one) == alike(two)
-    assert len(one.trials) == 4
-    other = small("other", sampler=sampler, seed=1, **more)
-    assert [row["lr"] for row in other.trials] != [row["lr"] for row in one.trials]
+    assert len(one.trials) == 3
+    if sampler == "random":
+        other = small("other", sampler=sampler, seed=1, **more)
+        assert [row["lr"] for row in other.trials] != [row["lr"] for row in one.trials]
 
 
 def test_a_search_that_broke_off_goes_on_to_the_same_trials(small: Small, tmp_path: Path) -> None:
-    whole = small("whole", trials=5, sampler="tpe")
+    whole = small("whole", trials=5)
     with pytest.raises(Stop):
         small("broken", Stopping(2), trials=5)
     half = Search(tmp_path / "broken")
@@ -91,6 +92,7 @@ def start(folder: Path, *more: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ})
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_a_search_that_is_killed_loses_no_finished_trial(tmp_path: Path) -> None:
     folder = tmp_path / "killed"
@@ -116,6 +118,7 @@ def test_a_search_that_is_killed_loses_no_finished_trial(tmp_path: Path) -> None
     assert again.run.evaluate()["accuracy"].value >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_two_processes_share_one_folder(tmp_path: Path) -> None:
     folder = tmp_path / "shared"
@@ -245,11 +248,11 @@ def test_a_combination_that_cannot_be_is_rejected_and_another_is_drawn(small: Sm
 
 def test_pruning_ends_what_is_behind(small: Small) -> None:
     found = small(
-        space={"lr": "1e-7..1e-1:log"}, pruner="median", sampler="random", epochs=6, trials=14, optimizer="adam"
+        space={"lr": "1e-7..1e-1:log"}, pruner="median", sampler="random", epochs=5, trials=11, optimizer="adam"
     )
     pruned = [row for row in found.trials if row["state"] == "pruned"]
     assert pruned
-    assert all(1 < row["epochs"] < 6 for row in pruned)
+    assert all(1 < row["epochs"] < 5 for row in pruned)
     assert found.best is not None
     assert found.best["state"] == "finished"
 
@@ -351,6 +354,30 @@ def test_a_path_of_any_letters_holds_a_search(tmp_path: Path) -> None:
     found = search("mlp", "iris", {**FIXED, "trials": 1}, space=SPACE, out=out, progress=SearchProgress(shown=False))
     assert (out / "study.db").is_file()
     assert len(Search(out).trials) == len(found.trials) == 1
+
+
+def test_a_table_of_ones_own_is_found_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [f"{n},{n % 7},{'even' if n % 2 else 'odd'}" for n in range(60)]
+    (tmp_path / "numbers.csv").write_text("\n".join(["a,b,parity", *rows]))
+    monkeypatch.chdir(tmp_path)
+    given = {**FIXED, "trials": 1, "target": "parity", "lr": "1e-3..1e-1"}
+    found = search("mlp", "numbers.csv", given, progress=SearchProgress(shown=False))
+    assert found.folder == Path("runs/search-mlp-numbers-1")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert len(resumed(tmp_path / found.folder, trials=2).trials) == 2
+    with (tmp_path / "numbers.csv").open("a") as file:
+        file.write("\n61,5,even")
+    with pytest.raises(SettingError, match="another fingerprint"):
+        resumed(tmp_path / found.folder, trials=3)
+
+
+def test_a_fixed_number_is_kept_to_the_last_digit(small: Small) -> None:
+    found = small(trials=1, weight_decay=0.012345678901234567)
+    assert found.about["fixed"]["weight_decay"] == repr(0.012345678901234567)
+    assert found.run.about["settings"]["weight_decay"] == 0.012345678901234567
+    assert len(resumed(found.folder, trials=2).trials) == 2
 
 
 def test_without_optuna_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

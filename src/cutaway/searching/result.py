@@ -92,7 +92,7 @@ class Search:
         """What fraction of the variance of the metric each searched setting explains by itself: fANOVA.
 
         F. Hutter, H. Hoos, K. Leyton-Brown, An efficient approach for assessing hyperparameter importance, ICML 2014.
-        Of all trials that have a metric, as Optuna computes it; empty where fewer than four finished, or all alike.
+        Of the finished trials, as Optuna computes it; empty where fewer than four finished, or all came out alike.
         """
         values = {row[self.metric] for row in self.finished}
         if len(self.finished) < 4 or len(values) < 2:

@@ -31,6 +31,7 @@ NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})(:log)?")
 CELLS = "cells"
 DIGITS = 4  # significant ones, of a number that is drawn
+COMPARED_BY = ("monitor", "objective", "val", "test", "fold", "folds", "split_seed", "target")  # never searched
 FEW = 1000  # values of a whole number that a grid takes
 
 
@@ -151,6 +152,11 @@ def space_of(found: Preset, typed: Mapping[str, Any], fixed: Mapping[str, Any]) 
         if key in fixed:
             raise SettingError(
                 f"{key} is both searched ({key}={_said(raw)}) and fixed ({key}={_said(fixed[key])}): give one of them."
+            )
+        if key in COMPARED_BY:
+            raise SettingError(
+                f"{key}={_said(raw)} cannot be searched: trials are compared by what {key} says, and must have it in "
+                "common. Give one value."
             )
         if _is_cells(key, raw):
             if found.module is not cellnet:

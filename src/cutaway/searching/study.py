@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,26 +14,22 @@ import torch
 from optuna.trial import FrozenTrial, TrialState
 
 from .. import __version__
-from ..data.opening import reject_object
 from ..errors import ModelError, SettingError, short
 from ..files import write_json
-from ..models.registry import Preset, preset
 from ..report.writing import report_on
-from ..settings import as_text, build
+from ..settings import as_text
 from ..tasks.metrics import HIGHER_IS_BETTER
 from ..training.batches import mix
-from ..training.checks import reject_module
 from ..training.folder import RunInUse, locked
 from ..training.prepared import Prepared
 from ..training.progress import Progress
 from ..training.session import fit
 from . import darts
 from .page import write_search_report
+from .plan import Plan, planned, resumed
 from .progress import SearchProgress
 from .result import Search, best_of, rows_of
 from .samplers import Proposed, distributions, drawn, pruner_for, sampler_for
-from .settings import SearchSettings, reject_idle
-from .space import Space, sort_settings, space_of
 from .storage import (
     ABOUT,
     BEST,
@@ -59,33 +55,6 @@ class SearchInterrupted(KeyboardInterrupt):
     command = "search"  # that goes on
 
 
-@dataclass
-class Plan:
-    """What a search is: read from what was typed, or from its folder."""
-
-    found: Preset
-    source: str
-    space: Space
-    fixed: dict[str, Any]
-    settings: SearchSettings
-    how: dict[str, Any]  # what was typed of the settings
-
-    @property
-    def seed(self) -> int:
-        """Of the draws: that of the trainings, where it is fixed."""
-        return int(self.fixed.get("seed", 0))
-
-    def document(self) -> dict[str, Any]:
-        """What two searches that share a folder must have in common, but for the number of trials."""
-        return {
-            "model": self.found.name,
-            "data": self.source,
-            "space": self.space.texts(),
-            "fixed": {key: as_text(value) for key, value in self.fixed.items()},
-            "search": {key: value for key, value in asdict(self.settings).items() if key != "trials"},
-        }
-
-
 def search(
     model: str | None,
     source: Any,
@@ -102,9 +71,9 @@ def search(
     """
     progress = progress or SearchProgress()
     if resume is not None:
-        plan, folder = _resumed(Path(resume), model, source, given, space, out), Path(resume)
+        plan, folder = resumed(Path(resume), model, source, given, space, out), Path(resume)
     else:
-        plan, folder = _planned(model, source, given, space), None
+        plan, folder = planned(model, source, given, space), None
     with contextlib.ExitStack() as held:
         held.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(torch.get_num_threads())  # said outright, as `train` says it
@@ -136,70 +105,11 @@ def search(
     return Search(folder)
 
 
-# --- what is searched -------------------------------------------------------------------------------------------------
-
-
-def _planned(model: str | None, source: Any, given: Mapping[str, Any], space: Mapping[str, Any] | None) -> Plan:
-    """The plan of what was typed. Raises what a person can fix."""
-    if model is None or source is None:
-        raise SettingError(
-            "A model, data and a range are needed: cutaway search MODEL DATA lr=1e-4..1e-1:log. `cutaway list` shows "
-            "the models."
-        )
-    reject_module(model)
-    if not isinstance(source, str | Path):
-        reject_object(source, "a path or the name of a data set")
-        raise SettingError("A search reads its data anew when it goes on: give a path or the name of a data set.")
-    found = preset(model)
-    how, searched, fixed = sort_settings(found, given)
-    for key in space or {}:
-        if key in how or key in SearchSettings.__dataclass_fields__:
-            raise SettingError(f"{key} says how to search, and is not searched.")
-        if key in searched:
-            raise SettingError(f"{key} is given twice: once in space, and once beside it.")
-    settings = build(SearchSettings, how)
-    reject_idle(settings, how)
-    searched |= space or {}
-    whole = space_of(found, searched, fixed)
-    if settings.sampler == "darts":
-        darts.reject_space(whole)
-    if settings.sampler == "grid":
-        whole.grid()  # which rejects what has no end
-    return Plan(found, str(source), whole, dict(fixed), settings, dict(how))
-
-
-def _resumed(
-    folder: Path,
-    model: str | None,
-    source: Any,
-    given: Mapping[str, Any],
-    space: Mapping[str, Any] | None,
-    out: str | Path | None,
-) -> Plan:
-    """The plan of a search that goes on: its own, with more trials where these are given."""
-    about = read_about(folder)
-    if out is not None and Path(out).resolve() != folder.resolve():
-        raise SettingError(f"A search is resumed where it stands, in {folder}: leave --out out.")
-    for what, now, then in (("model", model, about["model"]), ("data", source, about["data"])):
-        if now is not None and str(now) != then:
-            raise SettingError(f"This search's {what} is {then}, not {now}. Leave MODEL and DATA out with --resume.")
-    for key, value in {**given, **(space or {})}.items():
-        if key != "trials":
-            raise SettingError(
-                f"{key}={short(value if isinstance(value, str) else as_text(value))} cannot change when a search is "
-                "resumed, as its trials could not be compared; trials can. For another space, begin another search."
-            )
-    how = {**about["typed"], **given}
-    found = preset(about["model"])
-    settings = build(SearchSettings, {**about["search"], "trials": given.get("trials", about["trials"])})
-    whole = space_of(found, about["space"], about["fixed"])
-    return Plan(found, about["data"], whole, dict(about["fixed"]), settings, how)
+# --- before the first trial -------------------------------------------------------------------------------------------
 
 
 def _probe(plan: Plan, trials: Trials) -> Prepared:
     """Model and data of some draw, so that what cannot be is said before anything is begun."""
-    import random
-
     source, error = random.Random(plan.seed), None
     for _ in range(PROBES):
         parts = {name: drawn(one, source) for name, one in distributions(plan.space).items()}
@@ -410,7 +320,8 @@ def _crown(folder: Path, plan: Plan, study: optuna.Study, about: dict[str, Any],
             given = {**plan.fixed, **effective(given, plan.fixed, plan.found)}
             begun = tested and tested[-1] == best["trial"] and (run / "checkpoints" / "last.safetensors").is_file()
             if not begun:
-                write_json(folder / ABOUT, read_about(folder) | {"tested": [*tested, best["trial"]]})
+                with turn(folder):
+                    write_json(folder / ABOUT, read_about(folder) | {"tested": [*tested, best["trial"]]})
             if begun:
                 winner = fit(None, None, {}, resume=run, progress=Progress(shown=progress.shown))
             else:
