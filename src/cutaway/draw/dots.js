@@ -4,7 +4,7 @@ import { heading, xAxis, yAxis } from "./axes.js";
 import { canvas, shorten, svg, textWidth, tint } from "./dom.js";
 import { tick, written } from "./format.js";
 import { around, linear, logarithmic, ticks } from "./scale.js";
-import { sign } from "./scatter.js";
+import { sign } from "./sign.js";
 
 /**
  * `categories` are names that x is the number of. `steps` are places joined by steps, from left to right, the
