@@ -26,7 +26,7 @@ from cutaway.commands.words import flatten
 from cutaway.errors import CutawayError
 from cutaway.terms import METRICS
 
-from . import distillation, drawing, minilm, pretraining, robustness, spring, word_vectors
+from . import distillation, drawing, minilm, pretraining, robustness, searching, spring, word_vectors
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "results.json"
@@ -179,6 +179,8 @@ KINDS = {
     "word in context": spring.train,
     "drawing": drawing.train,
     "robustness": robustness.train,
+    "architecture search": searching.cells,
+    "search": searching.settings,
 }
 
 if __name__ == "__main__":
