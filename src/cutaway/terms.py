@@ -10,6 +10,7 @@ METRICS = {
     "knn_accuracy": ("kNN accuracy", "fraction"),
     "macro_f1": ("macro F1", "fraction"),
     "rmse": ("RMSE", "number"),
+    "mse": ("MSE", "number"),
     "mae": ("MAE", "number"),
     "r2": ("R²", "number"),
     "mase": ("MASE", "number"),

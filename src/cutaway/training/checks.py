@@ -36,7 +36,10 @@ FOR_OPTIMIZERS = {
     "eps": ("adagrad", "rmsprop", "adadelta", "adam", "adamw", "muon"),
     "alpha": ("rmsprop",),
 }
-FOR_OBJECTIVES: dict[str, tuple[str, ...]] = {}
+FOR_OBJECTIVES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("ways", "shots", "queries"), ("maml", "prototypes")),
+    **dict.fromkeys(("inner_lr", "inner_steps", "first_order"), ("maml",)),
+}
 FOR_SCHEDULES = {
     "warmup": ("warmup-cosine", "noam", "wsd"),
     "gamma": ("step",),

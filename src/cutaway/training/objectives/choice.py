@@ -14,11 +14,17 @@ from ..placement import Placement
 from ..settings import TrainSettings
 from .adversarial import AdversarialTraining
 from .distillation import Distillation, Teacher
+from .few_shot import MAML, Prototypes
 from .simclr import SimCLR
 from .supervised import Supervised
 
 # By the name of `objective`; distillation and adversarial training are supervised learning with a setting of their own.
-OBJECTIVES: dict[str, type[Supervised]] = {"supervised": Supervised, "simclr": SimCLR}
+OBJECTIVES: dict[str, type[Supervised]] = {
+    "supervised": Supervised,
+    "simclr": SimCLR,
+    "maml": MAML,
+    "prototypes": Prototypes,
+}
 
 
 def reject_for_objective(settings: TrainSettings, data: DataSet) -> None:

@@ -38,6 +38,11 @@ class Supervised:
         """Raise SettingError for data, or for another setting, that this objective cannot have."""
 
     @classmethod
+    def learned_from(cls, data: DataSet, settings: TrainSettings) -> DataSet:
+        """The data as this objective learns from it."""
+        return data
+
+    @classmethod
     def added(cls, model: nn.Module) -> dict[str, nn.Module]:
         """The modules, by name, that the model has while it learns and loses afterwards; ModelError where it has no
         place for them."""

@@ -1,1 +1,0 @@
-"""Searching: settings and architectures, drawn, trained and compared on the validation split."""
