@@ -86,8 +86,8 @@ def _reject_few(split: str, rows: Rows, labels: Rows, classes: Sequence[str], se
     if len(present) < settings.ways:
         raise SettingError(
             f"ways={settings.ways} cannot be: the {split} split has {len(present)} "
-            f"class{'es' if len(present) != 1 else ''} ({', '.join(classes[k] for k in present[:5])}). Give fewer ways, "
-            "or val and test that leave more."
+            f"class{'es' if len(present) != 1 else ''} ({', '.join(classes[k] for k in present[:5])}). "
+            "Give fewer ways, or val and test that leave more."
         )
     wanted, least = settings.shots + settings.queries, int(counts.argmin())
     if counts[least] < wanted:
@@ -120,10 +120,11 @@ class EpisodeSplit(Split):
 
     def again(self, target: Episodes) -> EpisodeSplit:
         """As many episodes of another form. Raises SettingError or DataError where it has too little for them."""
-        labels = np.concatenate([np.full(len(rows), k) for k, rows in self.of_class.items()])
-        asked = DataSettings(ways=target.ways, shots=target.shots, queries=target.queries)
-        _reject_few("test", np.arange(len(labels)), labels, self.classes, asked)
-        return EpisodeSplit(self.examples, target, self.count, self.classes)
+        return labelled_episodes(self.examples, target, self.classes, self.count)
+
+    def alone(self) -> Split:
+        """The examples by themselves."""
+        return Alone(self.examples)
 
     def drawn(self, episode: int, seed: int | None = None) -> tuple[list[int], Tensor]:
         """The classes of an episode, (ways,), and its examples (n,): the support class by class, then the queries."""
@@ -168,3 +169,43 @@ def in_episodes(splits: dict[str, Split], target: object, classes: Sequence[str]
     if not isinstance(target, Episodes):
         return splits
     return {name: EpisodeSplit(split, target, COUNTS[name], classes) for name, split in splits.items()}
+
+
+def labelled_episodes(
+    examples: Split, target: Episodes, classes: Sequence[str], count: int = COUNTS["test"]
+) -> EpisodeSplit:
+    """Episodes of labelled examples. Raises SettingError or DataError where they are too few for them."""
+    assert examples.target is not None, "episodes are of labelled examples"
+    labels = examples.target.cpu().numpy()
+    asked = DataSettings(ways=target.ways, shots=target.shots, queries=target.queries)
+    _reject_few("test", np.arange(len(labels)), labels, classes, asked)
+    return EpisodeSplit(examples, target, count, classes)
+
+
+class Alone(Split):
+    """Examples of episodes one by one, without targets: the network has no answer to a single one."""
+
+    target = None
+
+    def __init__(self, examples: Split) -> None:
+        self.examples = examples
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """The batches of these examples."""
+        for inputs, target in self.examples.batches(order, seed):
+            yield Batch(inputs, target.new_empty(len(target), 0))
+
+    def name(self, i: int) -> str:
+        """What a person calls example i."""
+        return self.examples.name(i)
+
+    def image(self, i: int) -> Image.Image | None:
+        """Example i as it was given."""
+        return self.examples.image(i)
+
+    def row(self, i: int) -> dict[str, str] | None:
+        """Example i as the columns that the person gave, where it is a row."""
+        return self.examples.row(i)

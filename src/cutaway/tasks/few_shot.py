@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -37,18 +38,21 @@ class FewShot:
         x (E · n, …) holds the examples of one episode after another, and target (E, n), of which the part of the
         support is looked at alone, what each is: the support comes first.
         """
-        told, ways = self.target, self.target.ways
-        if told.inner_lr is None:
-            features: Tensor = model.features(x)  # type: ignore[operator]
-            h = features.reshape(len(target), told.size, -1)  # (E, n, D)
-            centres = prototypes(h[:, : told.support], target[:, : told.support], ways)  # (E, ways, D)
-            return nearness(h[:, told.support :], centres)
-        episodes = x.reshape(len(target), told.size, *x.shape[1:])  # (E, n, …)
-        support, queries = episodes[:, : told.support], episodes[:, told.support :]
-        y = target[:, : told.support]
-        return adapted_answers(
-            model, support, y, queries, self.inner_loss, told.inner_lr, told.inner_steps, first_order
-        )
+        episodes = x.reshape(len(target), self.target.size, *x.shape[1:])  # (E, n, …)
+        support, queries = episodes[:, : self.target.support], episodes[:, self.target.support :]
+        return self.told(model, support, target[:, : self.target.support], queries, first_order)
+
+    def told(self, model: nn.Module, support: Tensor, y: Tensor, queries: Tensor, first_order: bool = False) -> Tensor:
+        """The outputs (E, Q, K) for queries (E, Q, …), of a support (E, M, …) that y (E, M) says the classes or values
+        of, however many of each."""
+        told = self.target
+        if told.inner_lr is not None:
+            lr, steps = told.inner_lr, told.inner_steps
+            return adapted_answers(model, support, y, queries, self.inner_loss, lr, steps, first_order)
+        together = torch.cat([support, queries], 1)  # (E, n, …)
+        h: Tensor = model.features(together.flatten(0, 1))  # type: ignore[operator]
+        h = h.view(*together.shape[:2], -1)  # (E, n, D)
+        return nearness(h[:, y.shape[1] :], prototypes(h[:, : y.shape[1]], y, told.ways))
 
     def inner_loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """The mean loss of outputs (M, K) of one episode's support, ()."""

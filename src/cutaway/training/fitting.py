@@ -81,6 +81,8 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
     few, more = TRIED
     target = ready.data.spec.target  # images of each example in a step
     views = 2 if isinstance(target, Views) else target.size if isinstance(target, Episodes) else 1
+    if isinstance(target, Episodes) and target.inner_lr is not None:
+        views += 2 * target.inner_steps * target.support  # about: the backward pass on the support is kept too
     whole = isinstance(split, NodeSplit) and not split.neighbours  # whose graph goes through it for the fewest too
     if len(largest) <= more or whole:
         return views * kept(len(largest)), len(largest)

@@ -5,8 +5,10 @@ Santoro, S. Bartunov, M. Botvinick, D. Wierstra, T. Lillicrap, Meta-learning wit
 2016, section 4.1 <https://arxiv.org/abs/1605.06065>, and in those who followed, drawings are brought to 28 × 28 and
 inverted, and for episodes each training character turned by 90°, 180° and 270° is a class of its own.
 
-Papers draw 1 200 of all 1 623 characters at random to train on. Here no alphabet is in two splits, which is harder: the
-characters of a test alphabet have not even a sister in training.
+Papers draw 1 200 of all 1 623 characters at random to train on. Of the whole set the split here is its author's: no
+alphabet is in two splits, which is harder, as the characters of a test alphabet have not even a sister in training.
+The two small sets have eight alphabets, and which of them were tested would decide the score: of these, characters are
+drawn at random.
 """
 
 from __future__ import annotations
@@ -63,8 +65,8 @@ NAMED = {
 
 
 def open_omniglot(request: Request) -> DataSet:
-    """Omniglot, or the two small background sets where the whole is not there. For episodes the alphabets are split;
-    else each character is a class, and its drawings are."""
+    """Omniglot, or the two small background sets where the whole is not there. For episodes the alphabets of
+    the whole are split, or the characters of the part; else each character is a class, and its drawings are."""
     place, settings = request.place, request.settings
     whole = all((place / file).is_file() for file in WHOLE)
     files = WHOLE if whole else PART
@@ -78,10 +80,13 @@ def open_omniglot(request: Request) -> DataSet:
         )
     splits = None
     if Episodes in request.targets:
-        alphabets = np.unique([name.split("/")[0] for name in classes], return_inverse=True)
-        given = {"train": np.arange(first), "test": np.arange(first, len(labels))} if whole else None
-        splits, _ = class_split(labels, classes, given, settings, alphabets[1])
-        notes.append(_alphabets(labels, classes, splits))
+        given, alphabets = None, None
+        if whole:
+            given = {"train": np.arange(first), "test": np.arange(first, len(labels))}
+            alphabets = np.unique([name.split("/")[0] for name in classes], return_inverse=True)[1]
+        splits, _ = class_split(labels, classes, given, settings, alphabets)
+        if whole:
+            notes.append(_alphabets(labels, classes, splits))
         settings = replace(settings, fold=None, max_samples=None)
         pixels, labels, classes, splits["train"] = turned(pixels, labels, classes, splits["train"])
         notes.append("Each training character turned by 90°, 180° and 270° is a class of its own.")

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ...spec import Episodes, TableSpec, Value
 from ..assembly import Origin, assemble
-from ..episodes import COUNTS
+from ..episodes import COUNTS, Alone
 from ..kinds import reject_changed
 from ..sets import Batch, DataSet, Split
 from ..settings import DataSettings
@@ -65,6 +65,10 @@ class SinusoidSplit(Split):
     def again(self, target: Episodes) -> SinusoidSplit:
         """As many episodes of another form."""
         return SinusoidSplit(self.count, target.size, self.as_read, target=target)
+
+    def alone(self) -> Split:
+        """Points by themselves."""
+        return Alone(SinusoidSplit(self.count, 1, self.as_read, row=True))
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """The batches of these examples, drawn by the seed."""

@@ -57,7 +57,7 @@ class Prototypes(Supervised):
 class MAML(Prototypes):
     """The loss of queries after gradient descent on the support."""
 
-    numbers = True
+    numbers, weighable = True, False
 
     @classmethod
     def learned_from(cls, data: DataSet, settings: TrainSettings) -> DataSet:

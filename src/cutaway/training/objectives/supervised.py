@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -32,6 +32,8 @@ class Supervised:
     An objective of another kind is a subclass with a `loss` of its own. What it cannot have it rejects, before there is
     a model; what the model needs to learn by it is `added` to the model, and gone when training is over.
     """
+
+    weighable: ClassVar[bool] = True  # whether what a step keeps can be watched: not within torch.func
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
