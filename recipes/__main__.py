@@ -26,7 +26,7 @@ from cutaway.commands.words import flatten
 from cutaway.errors import CutawayError
 from cutaway.terms import METRICS
 
-from . import drawing, minilm, pretraining, spring, word_vectors
+from . import drawing, minilm, pretraining, sinusoids, spring, word_vectors
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "results.json"
@@ -172,6 +172,7 @@ KINDS = {
     "pre-training": pretraining.train,
     "word in context": spring.train,
     "drawing": drawing.train,
+    "sinusoids": sinusoids.train,
 }
 
 if __name__ == "__main__":
