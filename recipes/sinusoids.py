@@ -29,7 +29,7 @@ from cutaway.training.run import Run
 STEPS = (0, 1, 5, 10)
 RATES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 TOGETHER = 50  # sinusoids that are adapted to at a time
-SHOWN, GRID = 5, 101  # the test sinusoid that is drawn, and the places that it is drawn at
+SHOWN, GRID = 5, 51  # the test sinusoid that is drawn, and the places that it is drawn at
 
 
 def train(recipe: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ..data.preprocessing import preprocessing_from_json
 from ..data.sets import DataSet, Preprocessing, Split, in_units
 from ..data.settings import DataSettings
 from ..data.text.fitting import AUTO
-from ..data.text.masked import GAP
+from ..data.text.masked import GAP, MaskedPreprocessing
 from ..data.text.tokenizers import KINDS
 from ..errors import DataError, FileError, SettingError
 from ..files import as_path, read_json, reject_address
@@ -172,7 +172,7 @@ class Run:
                 reject_crowded(self.model, split)
         assert split.target is not None, "labelled splits have targets"
         if episodes:
-            return evaluated(self, split, episodes)
+            return evaluated(self.place.model(self.model, learns=False), self.place, self.spec, split, episodes)
         if attack is not None:
             model = self.place.model(self.model, learns=False)
             split = AttackedSplit(split, model, self.task, self.preprocessing, self.place, attack, eps, attack_steps)
@@ -213,13 +213,15 @@ class Run:
             sources = list(sources)
         self._reject_tensors(sources)
         if isinstance(self.spec.target, Episodes):
-            return told_by(self, sources, support)
+            model = self.place.model(self.model, learns=False)
+            return told_by(model, self.place, self.preprocessing, sources, support)
         if support is not None:
             raise SettingError(f"A support is for few-shot learning, and {self.folder} learned its own classes.")
         if isinstance(self.spec.target, Context):
             return self._neighbours(sources)
         if isinstance(self.spec.target, Masked) and any(GAP in str(source) for source in sources):
-            return filled(self, sources)
+            assert isinstance(self.preprocessing, MaskedPreprocessing)
+            return filled(self.place.model(self.model, learns=False), self.place, self.preprocessing, sources)
         if isinstance(self.spec.target, Noise):
             raise DataError(
                 f"{self.about['model']} predicts noise and says nothing of an image: `cutaway generate RUN` draws new "

@@ -5,33 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..data.folders import IMAGES, class_folders
-from ..data.sets import Split
+from ..data.sets import Preprocessing, Split
 from ..errors import DataError, SettingError
-from ..spec import Classes, Episodes, ImageSpec
+from ..spec import Classes, Episodes, ImageSpec, Spec
 from ..tasks.classification import Classification
 from ..tasks.few_shot import FewShot
 from ..tasks.metrics import Metric
 from .evaluation import at_once, results_of
-
-if TYPE_CHECKING:
-    from .run import Run
+from .placement import Placement
 
 
-def evaluated(run: Run, split: Split, asked: dict[str, int]) -> dict[str, Metric]:
-    """The metrics of episodes of a split with other ways, shots, queries or inner_steps than in training.
+def evaluated(model: nn.Module, place: Placement, spec: Spec, split: Split, asked: dict[str, int]) -> dict[str, Metric]:
+    """The metrics of episodes of a split with other ways, shots, queries or inner_steps than in training, by a model at
+    its place.
 
     Raises SettingError where the run, or the split, cannot have them.
     """
-    target, said = run.spec.target, " ".join(f"{key}={value}" for key, value in asked.items())
+    target, said = spec.target, " ".join(f"{key}={value}" for key, value in asked.items())
     if not isinstance(target, Episodes):
         raise SettingError(
-            f"{said} is for episodes, and this run learned the {target.column} of {run.spec.kind} data: leave it out."
+            f"{said} is for episodes, and this run learned the {target.column} of {spec.kind} data: leave it out."
         )
     for key, least in (("ways", 2), ("shots", 1), ("queries", 1), ("inner_steps", 0)):
         if asked.get(key, least) < least:
@@ -41,26 +40,27 @@ def evaluated(run: Run, split: Split, asked: dict[str, int]) -> dict[str, Metric
     _reject_ways(target, asked.get("ways", target.ways))
     told = replace(target, **asked)  # type: ignore[arg-type]  # they are numbers
     again: Split = split.again(told)  # type: ignore[attr-defined]  # splits of episodes have it
-    task, model = FewShot(told), run.place.model(run.model, learns=False)
-    spec: Any = replace(run.spec, target=told)  # type: ignore[arg-type]
-    return task.metrics(*results_of(model, again, run.place, at_once(None, spec), task))
+    other: Any = replace(spec, target=told)  # type: ignore[arg-type]
+    task = FewShot(told)
+    return task.metrics(*results_of(model, again, place, at_once(None, other), task))
 
 
 @torch.no_grad()
-def told_by(run: Run, sources: Sequence[Any], support: str | Path | None) -> list[dict[str, Any]]:
+def told_by(
+    model: nn.Module, place: Placement, preprocessing: Preprocessing, sources: Sequence[Any], support: str | Path | None
+) -> list[dict[str, Any]]:
     """One row an image: which class of the support it is of, a folder of class folders with a few images each.
 
     Batch normalization that takes the statistics of the running batch takes those of support and images together.
     Raises DataError where there is no support, or it does not suit the run.
     """
-    target, spec, task = run.spec.target, run.spec, run.task
+    target, spec = preprocessing.spec.target, preprocessing.spec
     assert isinstance(target, Episodes)
-    assert isinstance(task, FewShot)
     if not isinstance(spec, ImageSpec):
-        raise DataError(f"{run.folder} learned sinusoids, each from points of its own: `cutaway evaluate` judges it.")
+        raise DataError("This run learned sinusoids, each from points of its own: `cutaway evaluate` judges it.")
     if support is None:
         raise DataError(
-            f"{run.folder} learned to tell new classes by a few examples of each, and none are given.",
+            "This run learned to tell new classes by a few examples of each, and none are given.",
             fix="Give a folder with a folder for each class: cutaway predict RUN IMAGE --support FOLDER.",
         )
     folder = Path(support).expanduser()
@@ -70,21 +70,20 @@ def told_by(run: Run, sources: Sequence[Any], support: str | Path | None) -> lis
         )
     by_class, _ = class_folders(folder, IMAGES)
     _reject_ways(target, len(by_class), folder)
-    known = run.preprocessing.examples([file for files in by_class.values() for file in files])
-    asked = run.preprocessing.examples(sources)
-    y = torch.tensor([k for k, files in enumerate(by_class.values()) for _ in files], device=run.place.device)
-    x, queries = _images(run, known), _images(run, asked)
-    model = run.place.model(run.model, learns=False)
+    known = preprocessing.examples([file for files in by_class.values() for file in files])
+    asked = preprocessing.examples(sources)
+    y = torch.tensor([k for k, files in enumerate(by_class.values()) for _ in files], device=place.device)
+    x, queries = _images(place, known), _images(place, asked)
     told = FewShot(replace(target, ways=len(by_class)))
     outputs = told.told(model, x[None], y[None], torch.cat([x, queries])[None])[0, len(x) :].float().cpu()
     rows = Classification(Classes(tuple(by_class))).predictions(outputs)
     return [{"input": asked.name(i), **row} for i, row in enumerate(rows)]
 
 
-def _images(run: Run, split: Split) -> Tensor:
+def _images(place: Placement, split: Split) -> Tensor:
     """All images of a split, (n, C, H, W)."""
     (batch,) = split.batches([torch.arange(len(split))])
-    inputs, _ = run.place.batch(batch)
+    inputs, _ = place.batch(batch)
     return inputs[0]
 
 
