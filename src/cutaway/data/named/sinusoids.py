@@ -11,6 +11,7 @@ mean over all of them.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -122,9 +123,10 @@ def open_sinusoids(request: Request) -> DataSet:
     }
     notes = ["Sinusoids are drawn anew in every epoch of training; those of validation and test are always the same."]
     preprocessing = TablePreprocessing(TableSpec(("x",), target), (numeric,))
-    # A seed and counts are all there is to know of them.
-    origin = Origin(request.name, request.name, f"sinusoids of {counts}", notes)
-    return assemble(origin, DataSettings(), f"{counts}", preprocessing, splits)
+    # How they are drawn is all there is to know of them; their values could be other in the last bit elsewhere.
+    said = f"sinusoids {AMPLITUDES} {PHASES} {INPUTS} {counts} {points}"
+    digest = hashlib.sha256(said.encode()).hexdigest()
+    return assemble(Origin(request.name, request.name, digest, notes), DataSettings(), digest, preprocessing, splits)
 
 
 OPENERS = {"sinusoids": open_sinusoids}
