@@ -14,6 +14,7 @@ METRICS = {
     "backward_transfer": ("backward transfer", "fraction"),
     "macro_f1": ("macro F1", "fraction"),
     "rmse": ("RMSE", "number"),
+    "mse": ("MSE", "number"),
     "mae": ("MAE", "number"),
     "r2": ("R²", "number"),
     "mase": ("MASE", "number"),

@@ -97,6 +97,9 @@ class DataSettings:
     mixup: float = setting(
         0.0, "augmentation: blend pairs of examples, the fraction from Beta(mixup, mixup)", low=0.0, high=10.0
     )
+    ways: int = setting(5, "few-shot learning: classes of an episode, each of them new", low=2)
+    shots: int = setting(1, "few-shot learning: labelled examples of each class of an episode, its support", low=1)
+    queries: int = setting(5, "few-shot learning: other examples of each class, by which an episode is judged", low=1)
     text: str | None = setting(None, "the column that holds the text, where a table is to be read as text")
     pairs: bool = setting(
         False, "sequence-to-sequence: the file holds parallel data, a tab between source and target; or two files, a,b"

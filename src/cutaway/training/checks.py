@@ -41,6 +41,8 @@ FOR_OBJECTIVES: dict[str, tuple[str, ...]] = {
     "ewc_lambda": ("ewc",),
     "fisher_samples": ("ewc",),
     "buffer": ("rehearsal",),
+    **dict.fromkeys(("ways", "shots", "queries"), ("maml", "prototypes")),
+    **dict.fromkeys(("inner_lr", "inner_steps", "first_order"), ("maml",)),
 }
 FOR_SCHEDULES = {
     "warmup": ("warmup-cosine", "noam", "wsd"),

@@ -28,7 +28,7 @@ from .checks import (
     reject_without_effect,
 )
 from .crowded import leave_out_crowded
-from .objectives.choice import learning
+from .objectives.choice import OBJECTIVES, learning
 from .objectives.distillation import Teacher
 from .placement import Placement, find_place
 from .resolved import Resolved, model_settings, resolve, settle
@@ -72,6 +72,7 @@ def prepare(
 
     data = opened(source, asked.data, asked.sizes, learned_of(found.targets, asked.training.objective))
     reject_for_data(asked.training, data, asked.joint_vocab)
+    data = OBJECTIVES[asked.training.objective].learned_from(data, asked.training)
     data.notes += padding_notes(data.splits["train"], asked.training)
 
     own = model_settings(asked, data)

@@ -134,6 +134,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "lenet5": {"in_channels": 1, "num_classes": 10, "image_size": 32},
     "lenet5-modern": {"in_channels": 1, "num_classes": 10, "image_size": 32},
     "simplecnn": {"widths": (32, 64)},
+    "conv4": {"width": 64, "downsampling": "max"},
+    "conv4-strided": {"width": 64, "downsampling": "stride"},
     "alexnet": _ALEXNET | {"form": "2014", "widths": (64, 192, 384, 256, 256)},
     "alexnet-2012": _ALEXNET | {"form": "2012", "widths": (96, 256, 384, 384, 256)},
     "googlenet": _GOOGLENET | {"norm": "batch", "large_kernel": 3, "auxiliary_pool": "equal", "dropout": 0.2},

@@ -16,6 +16,7 @@ from ..settings import TrainSettings
 from .adversarial import AdversarialTraining
 from .distillation import Distillation, Teacher
 from .ewc import EWC
+from .few_shot import MAML, Prototypes
 from .joint import Joint
 from .rehearsal import Rehearsal
 from .simclr import SimCLR
@@ -28,6 +29,8 @@ OBJECTIVES: dict[str, type[Supervised]] = {
     "ewc": EWC,
     "rehearsal": Rehearsal,
     "joint": Joint,
+    "maml": MAML,
+    "prototypes": Prototypes,
 }
 
 

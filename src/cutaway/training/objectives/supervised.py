@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -36,10 +36,16 @@ class Supervised:
 
     adds = False  # whether the model has more modules while it learns
     at_once = False  # whether the tasks of a sequence are learned together
+    weighable: ClassVar[bool] = True  # whether what a step keeps can be watched: not within torch.func
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
         """Raise SettingError for data, or for another setting, that this objective cannot have."""
+
+    @classmethod
+    def learned_from(cls, data: DataSet, settings: TrainSettings) -> DataSet:
+        """The data as this objective learns from it."""
+        return data
 
     @classmethod
     def added(cls, model: nn.Module) -> dict[str, nn.Module]:
