@@ -23,6 +23,7 @@ from .trial import DIVERGED, FINISHED, PRUNED, REJECTED
 if TYPE_CHECKING:
     from .result import Row, Search
 
+SEVERAL = 3  # finished trials from which on there is something to compare
 STATES = (FINISHED, PRUNED, DIVERGED, REJECTED)
 MEANT = {
     FINISHED: "trained to the end",
@@ -40,9 +41,8 @@ def write_search_report(found: Search) -> None:
 def describe(found: Search) -> Page:
     """The whole page of a search that has trials."""
     views = [head(found)]
-    if found.finished:
-        views += [front(found), so_far(found)]
-        views += [what_mattered(found)]
+    if len(found.finished) >= SEVERAL:
+        views += [front(found), so_far(found), what_mattered(found)]
     views += [cells(row) for row in found.finished[-1:] if CELL in row]
     views.append(trials(found))
     about = found.about
@@ -241,12 +241,13 @@ def cells(row: Row) -> View:
     operations = list(cellnet.OPERATIONS)
     edges = [one["edge"] for one in weights]
     values = [[one[o] for o in operations] for one in weights]
-    skips = sum(max(operations, key=lambda o: one[o]) == "skip_connect" for one in weights)
+    idle = sum(not max(operations, key=lambda o: one[o]).startswith("nor_conv") for one in weights)
     return View(
         id="weights",
         title="What the gradient came to",
         says="The softmax of α, the weight of each operation on each edge of the cell: each edge takes the largest.",
-        summary=f"{skips} of 6 edges take skip_connect. The cell of trial {row['trial']}: {row['model.arch']}",
+        summary=f"{idle} of 6 edges take an operation without weights. The cell of trial {row['trial']}: "
+        f"{row['model.arch']}",
         table=table(
             {"edge": "text", **dict.fromkeys(operations, "number")},
             [[one["edge"], *v] for one, v in zip(weights, values)],
