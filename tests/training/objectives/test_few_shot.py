@@ -243,3 +243,24 @@ def test_what_normalization_remembers_is_left_alone(tmp_path: Path) -> None:
     assert isinstance(norm, nn.BatchNorm2d)
     assert norm.running_mean is not None
     assert norm.running_mean.abs().max() == 0  # MAML takes the batch's statistics, and never the remembered ones
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_goes_on_from_weights_of_another_training(
+    runs: dict[str, Run], shapes: Path, tmp_path: Path, kind: str
+) -> None:
+    first = cutaway.train(
+        "conv4-strided", shapes, out=tmp_path / "first", max_steps=2, tensorboard=False, **{"model.width": 8}
+    )
+    run = trained(shapes, tmp_path / "run", kind, weights=str(first.folder), max_steps=2, epochs=2)
+    assert run.about["weights"]["new"] == ["head"]
+    assert run.about["settings"]["freeze_epochs"] == 0
+    tuned = prepare("conv4-strided", str(shapes), {"weights": str(runs[kind].folder), "model.width": 8})
+    assert tuned.taken is not None
+    assert tuned.taken.new == ("head",)
+
+
+@pytest.mark.parametrize("given", [{"freeze": ("convs*", "norms*")}, {"freeze_epochs": 1}])
+def test_prototypes_are_of_what_learns(runs: dict[str, Run], shapes: Path, tmp_path: Path, given: Any) -> None:
+    with pytest.raises(SettingError, match="objective=prototypes learns what the head sees"):
+        trained(shapes, tmp_path / "run", "prototypes", weights=str(runs["prototypes"].folder), **given)

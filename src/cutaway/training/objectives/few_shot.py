@@ -11,11 +11,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
-from ...data.sets import DataSet
+from ...data.sets import DataSet, Split
 from ...errors import SettingError
 from ...spec import Episodes
+from ...tasks.task import Task
+from ..layers import backbone
 from ..settings import TrainSettings
 from .supervised import Learned, Supervised
 
@@ -45,6 +47,15 @@ class Prototypes(Supervised):
         for key, why in asks.items():
             if getattr(settings, key):
                 raise SettingError(f"{key}={getattr(settings, key)} {why}: leave it out with {said}.")
+
+    def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
+        super().__init__(model, task, settings, train, data)
+        learning = {name for name, p in model.named_parameters() if p.requires_grad}
+        if not self.numbers and (settings.freeze_epochs or not learning & backbone(model)):
+            raise SettingError(
+                "objective=prototypes learns what the head sees, and freeze or freeze_epochs leaves nothing of that to "
+                "learn: leave them out."
+            )
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
         """What comes of a batch of episodes."""
