@@ -98,11 +98,12 @@ def open_study(folder: Path, directions: Sequence[Any], pruner: optuna.pruners.B
         return sqlite3.connect(path, timeout=WAIT, check_same_thread=False)
 
     try:
-        # Through a function and no address, as a path may have signs in it that mean something there.
-        storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect, "poolclass": NullPool})
-        return optuna.create_study(
-            storage=storage, study_name=NAME, directions=directions, pruner=pruner, load_if_exists=True
-        )
+        with turn(folder):  # two that made the tables at once would spoil each other's
+            # Through a function and no address, as a path may have signs in it that mean something there.
+            storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect, "poolclass": NullPool})
+            return optuna.create_study(
+                storage=storage, study_name=NAME, directions=directions, pruner=pruner, load_if_exists=True
+            )
     except Exception as error:
         if isinstance(error, MemoryError):
             raise

@@ -262,7 +262,8 @@ class _AtWork:
         outcome = self.trials.run(given, trial_folder(self.folder, trial.number), judge)
         outcome.work += work
         outcome.seconds = round(outcome.seconds + seconds, 3)
-        self._tell(trial, outcome)
+        with turn(self.folder):  # nobody looks who was killed between the end of a trial and what is kept of it
+            self._tell(trial, outcome)
 
     def _propose(self, trial: optuna.Trial) -> tuple[float, float]:
         """Let DARTS find the cell of a trial; the multiply-adds and the seconds that it took."""
