@@ -25,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (M, K) and targets (M,) to their mean, ()
@@ -65,13 +66,14 @@ def adapted_answers(
     own = dict(model.named_parameters())
 
     def answer(parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
-        outputs: Tensor = functional_call(model, dict(parameters), (x,))
-        return outputs
+        outputs: Tensor | tuple[Tensor, ...] = functional_call(model, dict(parameters), (x,))
+        return outputs if isinstance(outputs, Tensor) else outputs[0]  # those of auxiliary heads come after
 
     def episode(x: Tensor, y: Tensor, queries: Tensor) -> Tensor:
         return answer(adapted(answer, own, x, y, loss, lr, steps, first_order), queries)
 
-    with statistics_of_the_batch(model):
+    # Fused attention has no second derivative in PyTorch.
+    with statistics_of_the_batch(model), sdpa_kernel(SDPBackend.MATH):
         answers: Tensor = vmap(episode, randomness="different")(support, y, queries)
     return answers
 

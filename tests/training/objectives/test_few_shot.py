@@ -16,9 +16,11 @@ from torch import Tensor, nn
 import cutaway
 from cutaway.commands import main
 from cutaway.errors import CutawayError, DataError, ModelError, SettingError
-from cutaway.spec import Episodes
+from cutaway.models.registry import preset
+from cutaway.spec import Episodes, ImageSpec
 from cutaway.tasks.few_shot import FewShot
 from cutaway.training.estimate import estimate
+from cutaway.training.layers import auxiliary, heads
 from cutaway.training.prepared import prepare
 from cutaway.training.run import Run
 
@@ -264,3 +266,16 @@ def test_it_goes_on_from_weights_of_another_training(
 def test_prototypes_are_of_what_learns(runs: dict[str, Run], shapes: Path, tmp_path: Path, given: Any) -> None:
     with pytest.raises(SettingError, match="objective=prototypes learns what the head sees"):
         trained(shapes, tmp_path / "run", "prototypes", weights=str(runs["prototypes"].folder), **given)
+
+
+@pytest.mark.parametrize("name", ["vit-tiny/16", "cnn-attention", "googlenet"])
+def test_attention_and_auxiliary_heads_are_learned_through(name: str) -> None:
+    found, told = preset(name), Episodes(2, 1, 1, inner_lr=0.1)
+    side = found.image_sizes(found.config).choose(None, (32, 32))[0]
+    model = found.build(found.configure(ImageSpec(1, side, side, told))).train()
+    task, target = FewShot(told), torch.tensor([[0, 1, 0, 1]])
+    task.loss(task.asked(model, torch.randn(4, 1, side, side), target), target).backward()  # type: ignore[no-untyped-call]
+    head = model.get_submodule(next(name for name in heads(model) if not auxiliary(name)))
+    slopes = [p.grad for p in head.parameters()]
+    assert slopes
+    assert all(slope is not None and slope.isfinite().all() for slope in slopes)
