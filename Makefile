@@ -63,6 +63,7 @@ docs: .venv/.installed-test
 	$(BIN)/python docs/draw_convolution.py
 	$(BIN)/python docs/draw_activations.py
 	$(BIN)/python docs/draw_spring.py
+	$(BIN)/python docs/draw_sinusoids.py
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -26,7 +26,17 @@ from cutaway.commands.words import flatten
 from cutaway.errors import CutawayError
 from cutaway.terms import METRICS
 
-from . import distillation, drawing, minilm, pretraining, spring, word_vectors
+from . import (
+    distillation,
+    drawing,
+    minilm,
+    pretraining,
+    robustness,
+    searching,
+    sinusoids,
+    spring,
+    word_vectors,
+)
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "results.json"
@@ -178,6 +188,10 @@ KINDS = {
     "distillation": distillation.train,
     "word in context": spring.train,
     "drawing": drawing.train,
+    "robustness": robustness.train,
+    "architecture search": searching.cells,
+    "search": searching.settings,
+    "sinusoids": sinusoids.train,
 }
 
 if __name__ == "__main__":

@@ -51,8 +51,9 @@ ALLOWED = {
     "views": {"draw", *BELOW},
     "report": {"views", "draw", *BELOW},
     "studio": {"report", "views", "draw", *BELOW},
-    "api": {"report", "views", "draw", *BELOW},
-    "commands": {"api", "studio", "report", "views", "draw", *BELOW},
+    "searching": {"report", "views", "draw", *BELOW},
+    "api": {"searching", "report", "views", "draw", *BELOW},
+    "commands": {"api", "searching", "studio", "report", "views", "draw", *BELOW},
 }
 NOT_THESE = {"nn": FOUNDATION - {"errors"}}
 

@@ -19,7 +19,7 @@ from .errors import CutawayError
 
 if TYPE_CHECKING:
     from . import inspect
-    from .api import load, look, train
+    from .api import load, look, search, train
     from .interop.word_vectors import Vectors
     from .models.registry import card, create_model, list_models
     from .training.run import Run
@@ -33,11 +33,15 @@ _LAZY = {
     "load": "api",
     "look": "api",
     "Run": "training.run",
+    "search": "api",
     "train": "api",
     "Vectors": "interop.word_vectors",
 }
 
-__all__ = ["CutawayError", "Run", "Vectors", "card", "create_model", "inspect", "list_models", "load", "look", "train"]
+__all__ = [
+    "CutawayError", "Run", "Vectors", "card", "create_model", "inspect", "list_models", "load", "look", "search",
+    "train",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

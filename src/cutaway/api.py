@@ -1,4 +1,4 @@
-"""The Python interface: train, load, look. The command line says the same."""
+"""The Python interface: train, search, load, look. The command line says the same."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import html
 import json
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from torch import nn
 
@@ -24,11 +24,15 @@ from .interop.huggingface.reading import is_folder
 from .models.saving import CONFIG
 from .nn.modes import resting
 from .report.writing import report_on
+from .searching.extra import need_optuna
 from .training.run import Run
 from .training.session import fit
 from .views.named import open_subject
 from .views.page import describe
 from .views.subject import Subject
+
+if TYPE_CHECKING:
+    from .searching.result import Search
 
 MARK = " · Cutaway</title>"  # by which a page that was written here is known
 HEAD = 4096  # bytes within which it stands
@@ -57,6 +61,33 @@ def train(
     run = fit(model, source, settings, out=out, resume=resume, overwrite=overwrite)
     report_on(run)
     return run
+
+
+def search(
+    model: str | None = None,
+    data: str | os.PathLike[str] | None = None,
+    *,
+    space: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    **settings: Any,
+) -> Search:
+    """Search among settings of `model` on `data`, choose by the validation split, and give what was found.
+
+        found = cutaway.search("mlp", "digits", space={"lr": "1e-4..1e-1:log"}, trials=40)
+        found.best["accuracy"]  # of the best trial, on the validation split
+        found.run.evaluate()    # the winner, a run like any other
+
+    `space` holds ranges, low..high or low..high:log, and choices, a list or A,B; a setting that is written so may stand
+    beside it too. `settings` are those of `cutaway search --help` and of `train`, which are fixed. `out` is the folder,
+    which may hold the same search already, and `resume` one to go on with: what was killed, or what other processes are
+    at. Raises CutawayError for what a person can fix, KeyboardInterrupt when stopped; finished trials are kept.
+    """
+    need_optuna()
+    from .searching.study import search as run_search
+
+    source = os.fspath(data) if isinstance(data, os.PathLike) else data
+    return run_search(model, source, settings, space=space, out=out, resume=resume)
 
 
 @overload

@@ -16,6 +16,7 @@ from .targets import Boxes as Boxes
 from .targets import Classes as Classes
 from .targets import Context as Context
 from .targets import Drawn as Drawn
+from .targets import Episodes as Episodes
 from .targets import Horizon as Horizon
 from .targets import Image as Image
 from .targets import Links as Links
@@ -41,7 +42,7 @@ class TableSpec:
 
     kind: ClassVar[str] = "table"
     columns: tuple[str, ...]  # a name for each of the F numbers
-    target: Simple
+    target: Simple | Episodes
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -212,6 +212,35 @@ class Views(Answer):
 
 
 @dataclass(frozen=True)
+class Episodes(Answer):
+    """Which of `ways` classes an example is of, each known from `shots` examples alone; or, with no ways, the value of
+    a function that is known at `shots` points. One example is an episode: its support, class by class, and then as many
+    queries of each class, by which it is judged."""
+
+    ways: int
+    shots: int
+    queries: int  # of each class
+    inner_lr: float | None = None  # of what is learned from the support by gradient descent; none compares features
+    inner_steps: int = 1
+    column: str = "class in an episode"
+
+    @property
+    def outputs(self) -> int:
+        """How many values the model's head gives: one for each class, or one."""
+        return self.ways or 1
+
+    @property
+    def support(self) -> int:
+        """The examples of an episode that are labelled."""
+        return self.outputs * self.shots
+
+    @property
+    def size(self) -> int:
+        """All examples of an episode."""
+        return self.outputs * (self.shots + self.queries)
+
+
+@dataclass(frozen=True)
 class Transcript(Answer):
     """A target that is what is said, as characters, without a word on when: token k + 1 is `alphabet[k]`, and token 0
     is the blank, which stands for no character at all."""
@@ -268,7 +297,7 @@ class Links(Answer):
 
 
 Simple = Classes | Value  # one answer for a whole example
-OfWhole = Simple | Image | Noise | Views  # what is learned of an example as a whole, or the whole of it
+OfWhole = Simple | Image | Noise | Views | Episodes  # what is learned of an example as a whole, or the whole of it
 Target = OfWhole | Tags | Mask | Boxes | Links | NextToken | Masked | Context | Tokens | Horizon | Transcript
 TARGETS: dict[str, type[Target]] = {
     "classes": Classes,
@@ -283,6 +312,7 @@ TARGETS: dict[str, type[Target]] = {
     "image": Image,
     "noise": Noise,
     "views": Views,
+    "episodes": Episodes,
     "transcript": Transcript,
     "spelled": Spelled,
     "boxes": Boxes,

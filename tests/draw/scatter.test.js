@@ -5,7 +5,8 @@ import "./page.js";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { fitted, scatter, sign } from "../../src/cutaway/draw/scatter.js";
+import { fitted, scatter } from "../../src/cutaway/draw/scatter.js";
+import { sign } from "../../src/cutaway/draw/sign.js";
 import { all, texts } from "./page.js";
 
 const WIDTHS = [320, 400, 880, 2000];

@@ -9,12 +9,14 @@ from torch import nn
 from cutaway.interop.oracles import oracle_for
 from cutaway.interop.oracles.compare import compare
 from cutaway.interop.oracles.lenet import PaperLeNet5
-from cutaway.models import lenet5, lenet5_modern, simplecnn
+from cutaway.models import conv4, lenet5, lenet5_modern, simplecnn
 
 CASES: list[tuple[str, nn.Module]] = [
     ("lenet5", lenet5.Model(lenet5.Config(in_channels=3, num_classes=4))),
     ("lenet5-modern", lenet5_modern.Model(lenet5_modern.Config(in_channels=3, num_classes=2, image_size=21))),
     ("simplecnn", simplecnn.Model(simplecnn.Config(in_channels=1, num_classes=1, widths=(5, 7)))),
+    ("conv4", conv4.Model(conv4.Config(in_channels=3, num_classes=2, width=6))),
+    ("conv4-strided", conv4.Model(conv4.Config(in_channels=2, num_classes=1, width=5, downsampling="stride"))),
 ]
 
 

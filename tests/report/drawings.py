@@ -148,6 +148,34 @@ def scored() -> list[Drawing]:
     ]
 
 
+def dots() -> list[Drawing]:
+    """Trials by cost, with a front; and by one of several names, one of them markup."""
+    places = [{"x": 10 * 2**i, "y": 1 - 0.5**i, "group": i % 2, "tip": [f"trial {i}, {HOSTILE}"]} for i in range(9)]
+    shared = {"kind": "dots", "y": "validation accuracy", "format": "fraction", "groups": ["finished", HOSTILE]}
+    front: Drawing = {
+        **shared,
+        "title": "Accuracy and cost",
+        "x": "MACs",
+        "x_format": "count",
+        "log_x": True,
+        "dots": places,
+        "steps": [[place["x"], place["y"]] for place in places[::2]],
+        "steps_name": "Pareto front",
+        "chosen": 8,
+        "name": "trial 8",
+    }
+    named: Drawing = {
+        **shared,
+        "title": "optimizer",
+        "x": "optimizer",
+        "x_format": "text",
+        "log_x": False,
+        "categories": ["adam", HOSTILE, "nesterov"],
+        "dots": [{**place, "x": i % 3} for i, place in enumerate(places)],
+    }
+    return [front, named]
+
+
 def view(name: str, *drawings: Drawing, **more: Any) -> View:
     """A view with these drawings."""
     return {
@@ -171,5 +199,6 @@ def everything() -> Page:
         view("overlay", overlay()),
         view("curves", curves()),
         view("scores", *scored(), columns()),
+        view("trials", *dots()),
     ]
     return {"title": "Inside", "views": views, "colophon": "Made by a test."}

@@ -82,6 +82,28 @@ def test_weights_are_those_of_train_bit_for_bit(model: str, source: str, given: 
         assert math.isclose(val[live.step], float(last[-1][last[0].index("val_loss")]), rel_tol=1e-9)
 
 
+@pytest.mark.parametrize("objective", ["ewc", "rehearsal"])
+def test_tasks_are_learned_one_after_another_as_train_does(objective: str, tmp_path: Path) -> None:
+    given = {
+        "tasks": "classes:5",
+        "objective": objective,
+        "max_samples": "200",
+        "epochs": "1",
+        "model.hidden_dims": "8",
+    }
+    given |= {"fisher_samples": "10"} if objective == "ewc" else {"buffer": "3"}
+    run = cutaway.train("mlp", "digits", out=tmp_path / "run", **given, schedule="constant", tensorboard=False)
+    kept = cutaway.training.checkpoint.load_weights(run.folder / "checkpoints" / "last.safetensors")
+    folder = tmp_path / "held"
+    live = epochs(opened(folder, "mlp", "digits", **given), 2)
+    assert equal(weights(live), kept)
+    assert not list(folder.glob("*.safetensors"))  # nothing is written while it is held
+    remembered = {name: value.clone() for name, value in live.trainer.objective.remembered().items()}
+    live.change("model.dropout", "0.3")  # another trainer, which goes on from what the first remembers
+    assert equal(live.trainer.objective.remembered(), remembered)
+    assert bool(remembered) == (objective == "ewc")
+
+
 @pytest.mark.parametrize(("model", "source", "given", "steps"), [
     ("mlp", "moons", {"model.hidden_dims": "3", "count": "1000"}, 450),
     ("mlp", "moons", {"model.hidden_dims": "3", "count": "500", "batch_size": "17"}, 450),

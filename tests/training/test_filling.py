@@ -8,7 +8,8 @@ import torch
 import cutaway
 from cutaway.data.text.masked import GAP
 from cutaway.errors import DataError
-from cutaway.training.run import FILLED, Run
+from cutaway.training.filling import FILLED
+from cutaway.training.run import Run
 
 
 @pytest.fixture(scope="module")

@@ -18,16 +18,17 @@ from ..errors import CutawayError, SettingError, UnknownName, nearest, short, vi
 from ..settings import RENAMED
 
 COMMANDS = (
-    "examples", "list", "show", "data", "check", "train", "evaluate", "predict", "generate", "report", "inspect",
-    "studio", "verify", "convert",
+    "examples", "list", "show", "data", "check", "train", "search", "evaluate", "predict", "generate", "report",
+    "inspect", "studio", "verify", "convert",
 )  # fmt: skip
 
-WITH_SETTINGS = ("check", "train", "inspect", "show")  # as key=value
+WITH_SETTINGS = ("check", "train", "search", "inspect", "show")  # as key=value
 MEANT = {  # what other tools call it
     "export": "convert", "eval": "evaluate", "test": "evaluate", "score": "evaluate", "fit": "train",
     "resume": "train --resume", "infer": "predict", "classify": "predict", "sample": "generate",
     "ls": "list", "models": "list", "info": "show", "summary": "show", "describe": "show", "datasets": "data",
     "demo": "examples", "explain": "inspect", "visualize": "inspect", "plot": "report", "ui": "studio",
+    "tune": "search", "sweep": "search", "optimize": "search", "hpo": "search", "nas": "search",
 }  # fmt: skip
 
 USAGE = """\
@@ -65,7 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         resumable = error.args[0] if error.args else None
         print(
-            f"\nInterrupted. Go on with: cutaway train --resume {resumable}" if resumable else "\nInterrupted.",
+            f"\nInterrupted. Go on with: cutaway {getattr(error, 'command', 'train')} --resume {resumable}"
+            if resumable
+            else "\nInterrupted.",
             file=sys.stderr,
         )
         return 130

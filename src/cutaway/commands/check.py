@@ -105,6 +105,7 @@ def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
 
     from ..draw.words import plural
     from ..inspect.layers import alike, names_of
+    from ..training.objectives.choice import epochs_of
     from .output import console
 
     out, data, cost = console(), found["data"], found["cost"]
@@ -134,7 +135,7 @@ def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
             parameters = sum(row.parameters for _, inside in others for row in inside)
             table.add_row(names_of(others), "the same", "", f"{parameters:,}")
     out.print(table)
-    epochs, updates = ready.settings.epochs, ready.settings.max_steps
+    epochs, updates = epochs_of(ready.settings, ready.data), ready.settings.max_steps
     in_all = epochs * cost["steps"] if updates is None else min(updates, epochs * cost["steps"])
     asked = plural(epochs, "epoch") if updates is None else plural(in_all, "update")
     out.print(

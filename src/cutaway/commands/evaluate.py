@@ -21,6 +21,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--eps", metavar="E", type=float, default=0.03, help="how far a pixel may move, of 0 to 1 (default: 0.03)"
     )
     parser.add_argument("--attack-steps", metavar="N", type=int, default=20, help="steps of pgd (default: 20)")
+    for key, what in (
+        ("ways", "classes of an episode"),
+        ("shots", "labelled examples of each class"),
+        ("queries", "other examples of each class"),
+        ("inner-steps", "steps of gradient descent on the support, of objective=maml"),
+    ):
+        parser.add_argument(f"--{key}", metavar="N", type=int, help=f"few-shot learning: {what}, unless as in training")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -32,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from .tables import print_table
     from .train import figure
 
+    asked = {key: getattr(args, key) for key in ("ways", "shots", "queries", "inner_steps")}
     metrics = Run(args.run).evaluate(
         args.data,
         num_beams=args.num_beams,
@@ -39,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
         attack=args.attack,
         eps=args.eps,
         attack_steps=args.attack_steps,
+        **{key: value for key, value in asked.items() if value is not None},
     )
     if args.json:
         emit_json({name: m.to_json() for name, m in metrics.items()})

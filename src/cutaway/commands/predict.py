@@ -38,6 +38,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "each line that was given; of a run that learned masks or boxes, FILE-pictures/ beside it has the images with "
         "them drawn in, and FILE-masks/ the masks",
     )
+    parser.add_argument(
+        "--support", metavar="FOLDER", help="few-shot learning: class folders with a few images of each class"
+    )
     parser.add_argument("--overwrite", action="store_true", help="let --out replace a file that exists")
     beam_search(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -65,7 +68,9 @@ def run(args: argparse.Namespace) -> int:
     folders = _folders(opened, args)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        rows = opened.predict(args.inputs, num_beams=args.num_beams, length_penalty=args.length_penalty)
+        rows = opened.predict(
+            args.inputs, num_beams=args.num_beams, length_penalty=args.length_penalty, support=args.support
+        )
     for warning in caught:
         note(f"note: {warning.message}")
     if args.out:

@@ -1,15 +1,16 @@
-"""cutaway report: the run's page, written again."""
+"""cutaway report: the page of a run, or of a search, written again."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-SUMMARY = "write a run's report.html again"
+SUMMARY = "write the report.html of a run or a search again"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed."""
-    parser.add_argument("run", metavar="RUN", help="a run's folder")
+    parser.add_argument("run", metavar="RUN", help="the folder of a run, or of a search")
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
 
 
@@ -20,6 +21,12 @@ def run(args: argparse.Namespace) -> int:
     from ..training.run import Run
     from .output import console, note, open_page
 
+    if (Path(args.run) / "search.json").is_file():
+        path = _of_search(args.run)
+        console().print(str(path), markup=False)
+        if args.open:
+            open_page(path)
+        return 0
     run = Run(args.run)
     try:
         with locked(run.folder):
@@ -31,3 +38,19 @@ def run(args: argparse.Namespace) -> int:
     if args.open:
         open_page(path)
     return 0
+
+
+def _of_search(folder: str) -> Path:
+    """Write the page of a search, of the trials that there are by now. Raises FileError where there is none."""
+    from ..errors import FileError
+    from ..searching.extra import need_optuna
+
+    need_optuna()
+    from ..searching.page import write_search_report
+    from ..searching.result import Search
+
+    found = Search(folder)
+    if not found.trials:
+        raise FileError(f"No trial of {folder} has ended yet: there is nothing to show.")
+    write_search_report(found)
+    return found.report

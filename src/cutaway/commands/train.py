@@ -58,11 +58,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def _settings() -> list[str]:
     """Every setting with its default, its sentence and what is allowed."""
     from ..data.settings import DataSettings
-    from ..settings import describe
     from ..training.settings import TrainSettings
 
+    return described((TrainSettings, "training"), (DataSettings, "data"))
+
+
+def described(*groups: tuple[type, str]) -> list[str]:
+    """The settings of some groups, each with its title, as `--help` prints them."""
+    from ..settings import describe
+
     lines = []
-    for group, title in ((TrainSettings, "training"), (DataSettings, "data")):
+    for group, title in groups:
         lines.append(f"\n  {title}")
         for s in describe(group):
             allowed = s.allowed or s.type
@@ -84,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     from .output import console, emit_json, note, open_page
 
     names, given = sort_words(args.words, names=2)
-    _reject_options(given)
+    reject_options(given)
     model, data = [*names, None, None][:2]
     result = train(model, data, out=args.out, resume=args.resume, overwrite=args.overwrite, **given)
     if args.open:
@@ -103,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _reject_options(given: dict[str, Any]) -> None:
+def reject_options(given: dict[str, Any]) -> None:
     """Raise SettingError for what is typed as a setting and is an option, the model or the data."""
     for key in given:
         if key in NO_SETTINGS:
@@ -151,7 +157,7 @@ def lines(run: Run) -> list[str]:
         f"{result['split']} {name} [bold]{figure(watch, found['value'])}[/] "
         f"({between}{plural(result['count'], 'example')}){compared}",
         f"{plural(about['epochs_done'], 'epoch')} in {about['seconds']:.1f} s: {about['stopped']}"
-        + (f"; best epoch {about['best']['epoch']}" if about["best"]["epoch"] else "")
+        + (f"; best epoch {epoch}" if (epoch := about["best"]["epoch"]) and not about["settings"].get("tasks") else "")
         + (f"; kept is {_mean(about['average'], about['best']['metric'])}" if about.get("average") else ""),
     ]
     if about["summary"]:

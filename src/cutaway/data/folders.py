@@ -111,9 +111,9 @@ def reject_flat(path: Path) -> None:
             )
 
 
-def find(path: Path, kind: FileKind, least: int = 2) -> Found[Any]:
+def find(path: Path, kind: FileKind, least: int = 2, apart: bool = False) -> Found[Any]:
     """The classes and files of a folder, none opened. Raises DataError where they cannot be learned from: fewer than
-    `least` classes, for one."""
+    `least` classes, for one, or, unless classes of splits are to be `apart`, some without training files."""
     split_folders = _split_folders(path, kind)
     homes = split_folders or {"": path}
     found = {split: class_folders(folder, kind) for split, folder in homes.items()}
@@ -125,7 +125,7 @@ def find(path: Path, kind: FileKind, least: int = 2) -> Found[Any]:
         )
     for split, (by_class, _) in found.items():
         for name in by_class:
-            if name not in train:
+            if name not in train and not apart:
                 raise DataError(
                     f"{homes[split] / name} is a class without training {kind.plural}: there is no "
                     f"{homes['train'] / name}.",
@@ -134,7 +134,7 @@ def find(path: Path, kind: FileKind, least: int = 2) -> Found[Any]:
     files: list[Path] = []
     labels: list[int] = []
     splits: dict[str, Rows] = {}
-    classes = tuple(train)
+    classes = tuple(dict.fromkeys([*train, *(name for by_class, _ in found.values() for name in by_class)]))
     for split, (by_class, _) in found.items():
         start = len(files)
         for name, of_class in by_class.items():

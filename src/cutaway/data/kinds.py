@@ -21,6 +21,7 @@ _PIXELS = ("image_size", "resize", "color", "memory", "workers")
 _TOKENS = ("tokenizer", "vocab_size", "min_count", "lower", "length")
 
 
+OF_EPISODES = ("ways", "shots", "queries")
 OF_CAPTIONS = _TOKENS  # of images, for those with captions alone
 
 
@@ -47,14 +48,14 @@ KINDS = {
         "tables",
         "open_table",
         "tables",
-        ("target", "ignore", "types", "group", "missing", "scale", "mixup", "noise", "count", *_FORM),
+        ("target", "ignore", "types", "group", "missing", "scale", "mixup", "noise", "count", *OF_EPISODES, *_FORM),
         {None: "preprocessing.TablePreprocessing"},
     ),
     "image": Kind(
         "images",
         "open_folder",
         "images",
-        (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup", "missing", *OF_CAPTIONS),
+        (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup", "missing", *OF_EPISODES, *OF_CAPTIONS),
         {
             None: "preprocessing.ImagePreprocessing",
             "masks": "mask_preprocessing.MaskPreprocessing",

@@ -20,6 +20,7 @@ from .named.opening import NAMED, open_named
 from .sets import DataSet
 from .settings import DataSettings
 from .tables.opening import TABLE_SUFFIXES
+from .task_sequence import in_tasks
 
 GRAPH_FILES = ("nodes.csv", "edges.csv")
 PAIRS = "as pairs of sequences with pairs=true, where each of its lines has a tab"
@@ -109,11 +110,16 @@ def is_file(path: Path) -> bool:
 def open_data(
     source: Any, settings: DataSettings, sizes: ImageSizes = ANY_SIZE, targets: tuple[type[Target], ...] = ()
 ) -> DataSet:
-    """Read `source`, split it, fit the preprocessing on its training split.
+    """Read `source`, split it, fit the preprocessing on its training split; in tasks, where there are to be some.
 
     `sizes` are those of images that the model takes, `targets` what it learns, where it says so.
     Raises UnknownName, DataError (with every bad row or file in `problems`) or SettingError.
     """
+    data = _opened(source, settings, sizes, targets)
+    return in_tasks(data, settings.tasks, settings.split_seed) if settings.tasks else data
+
+
+def _opened(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets) -> DataSet:
     kind = kind_of(source, settings)
     reject_settings_for_others(settings, kind)
     if isinstance(source, str | Path) and str(source) in NAMED:

@@ -94,6 +94,32 @@ class Preprocessing(Protocol):
         ...
 
 
+class Tasks(Protocol):
+    """Tasks that the examples of every split are divided into, to be learned one after another (`task_sequence`)."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a person calls each."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        ...
+
+    def of(self, split: Split) -> Tensor:
+        """The task of each example, (n,), from 0."""
+        ...
+
+    def original(self, split: Split) -> Tensor:
+        """Which example of the data each was made of, (n,): several tasks may have one."""
+        ...
+
+    def seen(self, split: Split, task: int) -> Split:
+        """The examples of the tasks up to that one."""
+        ...
+
+
 class TensorSplit:
     """A split that lies in memory as one tensor of model-ready inputs."""
 
@@ -222,6 +248,7 @@ class DataSet:
     augment: Augment | None = None  # varies a training batch (inputs, target, generator), where a setting asks for it
     licence: str = ""
     distributions: Callable[[], list[dict[str, Any]]] = list  # how a table's columns are spread; counted when asked for
+    tasks: Tasks | None = None  # that the examples are divided into, to be learned one after another
 
     @property
     def findings(self) -> list[str]:

@@ -81,6 +81,11 @@ class DataSettings:
     workers: int | None = setting(
         None, "processes that read image files, threads for audio and video; 0 reads in this one", low=0, high=256
     )
+    tasks: str | None = setting(
+        None,
+        "continual learning: a sequence of tasks, each learned for epochs passes; permuted:10 is ten tasks, each with "
+        "the pixels (or columns) in another order, drawn by split_seed; classes:2 has two classes a task",
+    )
     flip: bool = setting(False, "augmentation: mirror half of the training images left to right")
     crop: int = setting(
         0, "augmentation: pad training images by so many pixels and cut out a random window", low=0, high=512
@@ -92,6 +97,9 @@ class DataSettings:
     mixup: float = setting(
         0.0, "augmentation: blend pairs of examples, the fraction from Beta(mixup, mixup)", low=0.0, high=10.0
     )
+    ways: int = setting(5, "few-shot learning: classes of an episode, each of them new", low=2)
+    shots: int = setting(1, "few-shot learning: labelled examples of each class of an episode, its support", low=1)
+    queries: int = setting(5, "few-shot learning: other examples of each class, by which an episode is judged", low=1)
     text: str | None = setting(None, "the column that holds the text, where a table is to be read as text")
     pairs: bool = setting(
         False, "sequence-to-sequence: the file holds parallel data, a tab between source and target; or two files, a,b"

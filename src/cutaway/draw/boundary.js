@@ -7,7 +7,7 @@ import { number, percent, tick } from "./format.js";
 import { key as keyTo, KEY_HIGH } from "./key.js";
 import { classImage, decoded, levelImage, MOST, valueAt, zeroLine } from "./level.js";
 import { linear } from "./scale.js";
-import { sign } from "./scatter.js";
+import { sign } from "./sign.js";
 import { wire, wireTargets } from "./wires.js";
 
 /**

@@ -8,6 +8,7 @@ drawings. A drawing is a dictionary whose `kind` names its module in draw/, wher
     heat      a square matrix of counts, shaded by the fraction of the row
     rows      named rows with bars, or with dots and intervals, in columns
     points    one dot for each example, what was said over what it was
+    dots      a mark for each of many things by two numbers, some joined by steps
     histogram counts between edges, coloured by sign
     fractions one bar cut into named parts
     gallery   examples with their images or their columns

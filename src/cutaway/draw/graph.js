@@ -4,7 +4,7 @@ import { heading } from "./axes.js";
 import { amount } from "./colour.js";
 import { canvas, lined, shorten, svg, textWidth, tint } from "./dom.js";
 import { number } from "./format.js";
-import { sign } from "./scatter.js";
+import { sign } from "./sign.js";
 import { seen } from "./tokens.js";
 
 /**

@@ -5,6 +5,7 @@
 export { boundary } from "./boundary.js";
 export { columns } from "./columns.js";
 export { convolve } from "./convolve.js";
+export { dots } from "./dots.js";
 export { equation } from "./equation.js";
 export { figure } from "./figure.js";
 export { gallery } from "./gallery.js";

@@ -23,6 +23,7 @@ from ..views.run.masks import masks
 from ..views.run.outcome import figure, metrics_rows, noun, result, trust, worst
 from ..views.run.scores import calibration, discrimination, importance
 from ..views.run.speech import words
+from ..views.run.tasks import over_time
 from ..views.run.values import residuals
 
 # Each document that can be absent, and what would be seen of it.
@@ -45,6 +46,8 @@ def describe(documents: Documents) -> Page:
         views.append(missing(run, absent))
     if metrics:
         views.append(curves(run, metrics))
+    if evaluation and evaluation.get("tasks"):
+        views.append(over_time(evaluation["tasks"], evaluation["split"]))
     if evaluation and evaluation.get("classes"):
         views += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["split"])]
     if evaluation and evaluation.get("masks"):

@@ -171,7 +171,7 @@ class Live:
             self._validate_now()
         self.trainer.next_epoch()
         self._seen, self._running = (0.0, 0.0), None
-        if self.settings.schedule != "constant" and self.state.epoch >= self.settings.epochs:
+        if self.settings.schedule != "constant" and self.state.epoch >= self.trainer.sequence.epochs:
             self._go_on_beyond()
 
     def _go_on_beyond(self) -> None:
@@ -179,7 +179,7 @@ class Live:
         self.ended = True
         self.trainer.settings = dataclasses.replace(self.settings, schedule="constant")
         self.notes.append(
-            f"The schedule of {self.settings.epochs} epochs has come to its end. "
+            f"The schedule of {self.trainer.sequence.epochs} epochs has come to its end. "
             f"Play goes on at the constant rate lr={as_text(self.settings.lr)}."
         )
 
@@ -292,6 +292,7 @@ class Live:
         old, self.ready = self.trainer, dataclasses.replace(ready, settings=self.settings)
         self.trainer = self._trainer(self.ready)
         self.trainer.state, self.trainer.objective.carried = old.state, old.objective.carried
+        self.trainer.objective.remember(old.objective.remembered())
         for new, before in zip(self.trainer.optimizers, old.optimizers):
             new.load_state_dict(before.state_dict())
         if self.trainer.average and old.average:
@@ -326,7 +327,7 @@ class Live:
             if row.get("val_loss") is not None:
                 self.curves.measured(row["step"], row["val_loss"])
         trainer.state.history = []  # the curves hold it, in bounds
-        finished = self.state.epoch >= self.settings.epochs
+        finished = self.state.epoch >= trainer.sequence.epochs
         if self.settings.schedule != "constant" and finished:
             self._go_on_beyond()
             self.ended = False

@@ -28,6 +28,7 @@ SAME = (
     "It takes the same {step:,} steps: the weights in its checkpoints/last are these, bit for bit, on this machine and "
     "with as many threads. As its model it keeps the epoch that was best on the validation split."
 )
+TASKS = "Of a sequence of tasks each has whole epochs, and this stopped where it was: the studio does it again."
 BY_HAND = (
     "What was changed by hand while it trained is no setting of a command: the studio does it again, at the same steps."
 )
@@ -38,6 +39,8 @@ def same_again(live: Live, opening: Opening, source: str, shared: str) -> dict[s
     data is called, `shared` the command that opens the studio's state."""
     if live.log or opening.run is not None:
         return {"command": shared, "python": "", "says": BY_HAND if live.log else "It goes on from the run's weights."}
+    if live.ready.data.tasks is not None:
+        return {"command": shared, "python": "", "says": TASKS}
     given = {**USUAL, **opening.given, "max_steps": str(max(1, live.step))}
     words = ["cutaway", "train", opening.model, source, *(f"{key}={value}" for key, value in given.items())]
     keywords = [f"        {key!r}: {value!r}," for key, value in given.items()]

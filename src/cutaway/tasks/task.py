@@ -12,6 +12,7 @@ from ..spec import (
     Boxes,
     Classes,
     Context,
+    Episodes,
     Horizon,
     Image,
     ImageSpec,
@@ -33,6 +34,7 @@ from .captioning import Captioning
 from .classification import Classification
 from .contrastive import Contrastive
 from .detection import Detection
+from .few_shot import FewShot
 from .forecasting import Forecasting
 from .image_generation import Denoising, LikelihoodBound
 from .language import Language
@@ -62,12 +64,17 @@ KINDS: dict[type[Target], Any] = {
     Spelled: Spelling,
     Boxes: Detection,
     Views: Contrastive,
+    Episodes: FewShot,
     Links: LinkPrediction,
 }
 
 
 # What an objective (`training/objectives/`) makes of any data that has it, whatever the model learns otherwise.
-LEARNED_BY: dict[str, tuple[type[Target], ...]] = {"simclr": (Views,)}
+LEARNED_BY: dict[str, tuple[type[Target], ...]] = {
+    "simclr": (Views,),
+    "maml": (Episodes,),
+    "prototypes": (Episodes,),
+}
 
 
 class Task(Protocol):
@@ -82,6 +89,7 @@ class Task(Protocol):
     whose metric of record is another than `watch` names it as its `headline`. One that says of an example more than
     one row, or less, has `rows(kept, split, preprocessing)`, what `predict` writes in place of `predictions`; and one
     whose answer can be drawn over an image has `answers(outputs)`, the answer for each, for the preprocessing to draw.
+    One whose answers are not simply the model's outputs for a batch has `asked(model, x, target)`, which gives them.
     """
 
     name: str

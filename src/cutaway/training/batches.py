@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..data.lengths import bucketed, padding
 from ..data.sets import DataSet, Split
+from ..data.task_sequence import part_of
 from .evaluation import planned
 from .placement import Placement
 from .settings import TrainSettings
@@ -16,8 +17,14 @@ from .settings import TrainSettings
 WORTH_SAYING = 0.01  # fraction of padding from which on it is told
 
 
-def batches_of(split: Split, settings: TrainSettings, place: Placement, epoch: int) -> list[Tensor]:
-    """The example numbers of each training batch of an epoch, the same whenever it is asked."""
+def batches_of(
+    split: Split, settings: TrainSettings, place: Placement, epoch: int, among: Tensor | None = None
+) -> list[Tensor]:
+    """The example numbers of each training batch of an epoch, the same whenever it is asked; those `among` which it
+    draws, where these are not all."""
+    if among is not None:
+        batches = batches_of(part_of(split, among), settings, place, epoch)
+        return [among[index] for index in batches]
     generator, size = torch.Generator().manual_seed(mix(settings.seed, epoch)), settings.batch_size or len(split)
     if hasattr(split, "plan"):
         return planned(split, size, generator, settings.batch_tokens)[place.rank :: place.processes]

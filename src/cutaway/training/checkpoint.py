@@ -5,6 +5,7 @@ No pickle: optimizer state is flattened to named tensors, the rest is JSON in th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,10 @@ def save_checkpoint(
     optimizers: list[Optimizer],
     average: Average | None,
     carried: tuple[Tensor, ...] = (),
+    remembered: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Write everything to `path`, whole or not at all. `carried` is the state that a recurrent model goes on from.
+    """Write everything to `path`, whole or not at all. `carried` is the state that a recurrent model goes on from,
+    `remembered` what the objective has of earlier tasks.
 
     Raises FileError where it cannot be written.
     """
@@ -64,6 +67,7 @@ def save_checkpoint(
                 f"optimizer.{i}.{parameter}.{k}": torch.as_tensor(v) for k, v in values.items() if v is not None
             }
     tensors |= {f"carried.{i}": part for i, part in enumerate(carried)}
+    tensors |= {f"remembered.{k}": v for k, v in (remembered or {}).items()}
     tensors["random.cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
         tensors |= {f"random.cuda.{i}": s for i, s in enumerate(torch.cuda.get_rng_state_all())}
@@ -72,8 +76,9 @@ def save_checkpoint(
 
 def load_checkpoint(
     path: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None
-) -> tuple[State, tuple[Tensor, ...]]:
-    """Put everything back in place and give where training stands, and the state that a recurrent model goes on from.
+) -> tuple[State, tuple[Tensor, ...], dict[str, Tensor]]:
+    """Put everything back in place and give where training stands, the state that a recurrent model goes on from, and
+    what the objective remembers.
 
     Raises FileError where the file is damaged or of another run.
     """
@@ -92,7 +97,8 @@ def load_checkpoint(
     if cuda and torch.cuda.is_available():
         torch.cuda.set_rng_state_all([cuda[k] for k in sorted(cuda, key=int)])
     carried, device = _under("carried.", tensors), next(model.parameters()).device
-    return state, tuple(carried[k].to(device) for k in sorted(carried, key=int))
+    remembered = {k: v.to(device) for k, v in _under("remembered.", tensors).items()}
+    return state, tuple(carried[k].to(device) for k in sorted(carried, key=int)), remembered
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:

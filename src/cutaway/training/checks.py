@@ -27,6 +27,7 @@ from .layers import NORMS, depths, frozen
 from .objectives.choice import reject_for_objective
 from .optimizers import bytes_to_learn
 from .placement import find_device, free_memory
+from .sequence import reject_loss_for_tasks
 from .settings import TrainSettings
 from .tokens import words_of
 
@@ -36,7 +37,13 @@ FOR_OPTIMIZERS = {
     "eps": ("adagrad", "rmsprop", "adadelta", "adam", "adamw", "muon"),
     "alpha": ("rmsprop",),
 }
-FOR_OBJECTIVES: dict[str, tuple[str, ...]] = {}
+FOR_OBJECTIVES: dict[str, tuple[str, ...]] = {
+    "ewc_lambda": ("ewc",),
+    "fisher_samples": ("ewc",),
+    "buffer": ("rehearsal",),
+    **dict.fromkeys(("ways", "shots", "queries"), ("maml", "prototypes")),
+    **dict.fromkeys(("inner_lr", "inner_steps", "first_order"), ("maml",)),
+}
 FOR_SCHEDULES = {
     "warmup": ("warmup-cosine", "noam", "wsd"),
     "gamma": ("step",),
@@ -115,6 +122,7 @@ def reject_for_task(
         raise SettingError(f"attack={settings.attack} and {other} are not learned by together: give one of them.")
     if settings.attack:
         Attack(model, task, data.preprocessing, settings.attack, settings.attack_eps, settings.attack_steps)
+    reject_loss_for_tasks(settings, data, task)
     if settings.compile and carries(model, data.splits["train"]):
         raise SettingError(
             f"compile=true compiles what answers for one batch by itself, and {preset.name} carries its state from "

@@ -24,10 +24,11 @@ from ..tasks.separability import linearly_separable
 from ..tasks.task import headline_of
 from . import shown
 from .checkpoint import State
-from .evaluation import at_once, results_of
+from .evaluation import Results, at_once, results_of
 from .loop import CONVERGED
 from .prepared import Prepared
 from .same import instructions
+from .sequence import over_tasks
 
 SEPARATED_AT_MOST = 100_000  # numbers in the training split: a linear programme on more takes minutes
 
@@ -92,8 +93,9 @@ def path_of(source: str) -> str | None:
     return ",".join(str(Path(one).expanduser().resolve()) for one in source.split(","))
 
 
-def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
-    """The document evaluation.json: metrics, details, the worst mistakes and other examples of one split."""
+def evaluation(ready: Prepared, name: str, folder: Path) -> dict[str, Any]:
+    """The document evaluation.json of the run in that folder: metrics, details, the worst mistakes and other examples
+    of one split."""
     split, task = ready.data.splits[name], ready.task
     assert split.target is not None
     size = at_once(ready.settings.eval_batch_size, ready.data.spec)
@@ -114,12 +116,15 @@ def evaluation(ready: Prepared, name: str) -> dict[str, Any]:
     train_target = ready.data.splits["train"].target
     assert train_target is not None
     fractions = getattr(ready.data.preprocessing, "fractions", None)
+    found = Results(outputs, target)
+    more, tasks = over_tasks(ready.data.tasks, ready.model, task, split, ready.place, folder, found)
     return {
         "split": name,
         "count": len(split),
         "watch": headline_of(task),
-        "metrics": {k: m.to_json() for k, m in task.metrics(outputs, target).items()},
+        "metrics": {k: m.to_json() for k, m in {**task.metrics(outputs, target), **more}.items()},
         **task.details(outputs, target),
+        **tasks,
         "baseline": task.baseline(train_target, target),
         **(task.beside(outputs, ready.data.splits["train"], split) if hasattr(task, "beside") else {}),
         **shown.details(ready, split, outputs, target),

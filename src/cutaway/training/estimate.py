@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..data.sets import Batch, Split
+from .fitting import kept_by_a_step
 from .loop import Trainer
 from .prepared import Prepared
 from .progress import Progress
@@ -69,7 +70,7 @@ def estimate(ready: Prepared) -> Estimate:
     for i, batch in enumerate(source):
         outputs = max(outputs, _passing(trainer, batch))
         before = time.perf_counter()
-        if i == 0:
+        if i == 0 and trainer.objective.weighable:
             with torch.autograd.graph.saved_tensors_hooks(weigh, lambda x: x):
                 trainer.step([batch], steps=len(batches))
         else:
@@ -90,7 +91,8 @@ def estimate(ready: Prepared) -> Estimate:
         seconds_per_step=timed[len(timed) // 2] * ready.settings.accumulate,
         weights=sum(parameters.values()) + buffers,
         learning=sum(parameters.values()) + remembered,
-        activations=sum(size for pointer, size in kept.items() if pointer not in parameters),
+        activations=sum(size for pointer, size in kept.items() if pointer not in parameters)
+        or kept_by_a_step(ready)[0],
         outputs=outputs,
         data=_held(list(ready.data.splits.values())),
     )

@@ -13,7 +13,7 @@ from ..generation.ctc import transcribe
 from ..generation.decoding import decode_likely
 from ..models.contract import Advances
 from ..nn.modes import resting
-from ..spec import ImageSpec, Mask, Spec, Spelled, Tokens
+from ..spec import Episodes, ImageSpec, Mask, Spec, Spelled, Tokens
 from ..tasks.task import Task
 from .placement import Placement
 from .tokens import words_of
@@ -57,6 +57,7 @@ def results_of(
     """
     keep, keep_target = getattr(task, "keep", None), getattr(task, "keep_target", None)
     words = words_of(model, task)
+    asked: Callable[..., Tensor] | None = getattr(task, "asked", None)
     answers: Callable[..., Tensor] = model.features if getattr(task, "of_features", False) else model  # type: ignore[assignment]
     plan = batches_in_order(split, batch_size, tokens)
     state, outputs, targets = None, [], []
@@ -69,6 +70,8 @@ def results_of(
                     answer = _kept(keep, words.outputs(inputs), target, own)
                 elif carries(model, split):
                     answer, state = model.advance(*inputs, going_on(state, len(target)))  # type: ignore[operator]
+                elif asked is not None:
+                    answer = asked(model, inputs[0], target)
                 else:
                     answer = answers(*inputs)
                 answer = _precise(answer)
@@ -93,7 +96,9 @@ def mirrored(model: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> Tensor
 
 def at_once(asked: int | None, spec: Spec, usual: int = AT_ONCE) -> int:
     """How many examples are evaluated together: what is asked for, else the usual number, and fewer where they are
-    large images and each of their pixels has an answer."""
+    large images and each of their pixels has an answer, or episodes, which have many examples each."""
+    if isinstance(spec.target, Episodes) and not asked:
+        return max(1, AT_ONCE // spec.target.size)
     if asked or not isinstance(spec, ImageSpec) or not isinstance(spec.target, Mask):
         return asked or usual
     return max(1, min(usual, PIXELS // (spec.height * spec.width)))

@@ -18,7 +18,7 @@ from ..data.sets import Batch
 from ..errors import SettingError
 from ..models.images import answers_of
 from ..models.memory import in_bytes, size_of
-from ..spec import ImageSpec, TableSpec, Tokens, Views
+from ..spec import Episodes, ImageSpec, TableSpec, Tokens, Views
 from .batches import batches_of
 from .optimizers import bytes_to_learn
 from .placement import Placement, free_memory
@@ -79,7 +79,10 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
         return kept_for_backward(place.model(ready.model), on_device, place, most * count / len(largest))
 
     few, more = TRIED
-    views = 2 if isinstance(ready.data.spec.target, Views) else 1  # of each example in a step
+    target = ready.data.spec.target  # images of each example in a step
+    views = 2 if isinstance(target, Views) else target.size if isinstance(target, Episodes) else 1
+    if isinstance(target, Episodes) and target.inner_lr is not None:
+        views += 2 * target.inner_steps * target.support  # about: the backward pass on the support is kept too
     whole = isinstance(split, NodeSplit) and not split.neighbours  # whose graph goes through it for the fewest too
     if len(largest) <= more or whole:
         return views * kept(len(largest)), len(largest)

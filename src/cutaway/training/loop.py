@@ -29,7 +29,7 @@ from ..tasks.metrics import HIGHER_IS_BETTER
 from ..tasks.task import Task
 from ..terms import metric
 from .average import Average, LastEpochs, lent
-from .batches import batches_of, mix, reach
+from .batches import mix, reach
 from .broken import first_broken
 from .checkpoint import State, load_checkpoint, save_checkpoint, save_weights
 from .evaluation import AT_ONCE, at_once, results_of
@@ -88,6 +88,7 @@ class Trainer:
         self.last_epochs = LastEpochs(checkpoints, settings.average_epochs) if settings.average_epochs else None
         self.mean: Mean | None = None  # of the weights after the last epochs, where that was asked for and is made
         self.objective = objective_for(self.model, data, task, settings, self.train, place, teacher)
+        self.sequence = self.objective.sequence
         self.updates = reach(self.train, settings, place)[1] if settings.max_steps else math.inf  # where training ends
         at = moments(self._in_all()[0], settings.snapshots) if settings.snapshots and place.writes else frozenset()
         self.snapshots = Snapshots(checkpoints.parent, at)
@@ -125,7 +126,7 @@ class Trainer:
         if state.update == 0:
             self.snapshots.keep(0, self.weights)
         with self._stoppable():
-            while not state.stopped and state.epoch < settings.epochs and state.update < self.updates:
+            while not state.stopped and state.epoch < self.sequence.epochs and state.update < self.updates:
                 for last in self.epoch():
                     state.seconds = time.perf_counter() - began
                     self.progress.step(state, self.train_loss)
@@ -157,7 +158,7 @@ class Trainer:
         steps = self._enter_phase(math.ceil(len(batches) / settings.accumulate))
         if state.batch == 0:
             self.objective.carried = ()
-        self.progress.epoch(state.epoch, settings.epochs, len(batches), state.batch)
+        self.progress.epoch(state.epoch, self.sequence.epochs, len(batches), state.batch)
         self.plan = batches
         remaining = self.train.batches(batches[state.batch :], seed=mix(settings.seed, state.epoch))
         for group in _grouped(remaining, settings.accumulate):
@@ -166,8 +167,10 @@ class Trainer:
             yield state.batch == len(batches)
 
     def next_epoch(self) -> bool:
-        """Begin the next epoch; whether the one before it was the perceptron rule's last, without a mistake."""
+        """End the epoch and begin the next; whether it was the perceptron rule's last, without a mistake."""
         state = self.state
+        if self.sequence.ends(state.epoch):
+            self.objective.end_task(self.train, self.place, state.epoch)
         every_example_seen = self.settings.sampling == "shuffle"
         perceptron = self.task.loss_name == "perceptron"
         converged = perceptron and every_example_seen and state.mistakes == state.mistakes_before
@@ -181,16 +184,16 @@ class Trainer:
         """Let the head alone learn, or all that is not frozen, as the epoch asks; how many updates are of that phase,
         if each of its epochs has as many as this one.
 
-        Each phase has a schedule of its own, so that what was taken from a file is warmed up to as well.
+        Each phase has a schedule of its own, so that what was taken from a file is warmed up to as well; a task is one.
         """
         state, alone = self.state, self.settings.freeze_epochs or 0
-        if state.epoch == alone and state.batch == 0:
+        if state.batch == 0 and (state.epoch == alone or self.sequence.begins(state.epoch)):
             state.phase_update, state.phase_seconds = state.update, state.seconds
         heads_only = state.epoch < alone
         let_learn(self.model, self._learnable, self._frozen | backbone(self.model) if heads_only else self._frozen)
         if not heads_only and self.updates < math.inf:
             return int(self.updates) - state.phase_update
-        return an_epoch * (alone if heads_only else self.settings.epochs - alone)
+        return an_epoch * (alone if heads_only else self.sequence.each - alone)
 
     def step(self, group: list[Batch], steps: int) -> None:
         """One update: the gradient of the mean loss over the batches of `group`, then the optimizers' step.
@@ -243,8 +246,10 @@ class Trainer:
         self._reject_broken_weights()
         scores = self.validate(self.val) if self.val is not None else {}
         row = add_row(state, scores)
+        if self.sequence.ends(state.epoch) and self.place.writes:
+            self.sequence.keep(self.checkpoints, state.epoch, self.weights())
         converged = self.next_epoch()
-        if not scores or self._is_better(scores):
+        if not scores or self.sequence.count > 1 or self._is_better(scores):  # of tasks the last weights are kept
             state.best_epoch = state.epoch
             state.best_score, state.best_loss = scores.get(self.monitor), scores.get("loss")
             save_weights(self.checkpoints / "best.safetensors", self.weights())
@@ -286,12 +291,13 @@ class Trainer:
     # --- what a step needs ------------------------------------------------------------------------------------
 
     def validate(self, split: Split) -> dict[str, float]:
-        """Loss and quick metrics on a split, and the one that is monitored, with the averaged weights where there are
-        some; or what the objective says of it, where it judges by itself."""
+        """Loss and quick metrics on a split, of tasks on those so far, and the one that is monitored, with the averaged
+        weights where there are some; or what the objective says of it, where it judges by itself."""
         settings = self.settings
         if self.objective.scores is not None:
             with self.average.applied() if self.average else nullcontext():
                 return self.objective.scores(split, self.place)
+        split = self.sequence.seen(split, self.state.epoch)
         size = at_once(settings.eval_batch_size, self.spec, max(AT_ONCE, settings.batch_size))
         tokens = 0 if settings.eval_batch_size else settings.batch_tokens
         with self.average.applied() if self.average else nullcontext():
@@ -325,12 +331,13 @@ class Trainer:
 
     def batches_of(self, epoch: int) -> list[Tensor]:
         """The example numbers of each batch of an epoch, the same whenever it is asked."""
-        return batches_of(self.train, self.settings, self.place, epoch)
+        return self.objective.batches(self.train, self.settings, self.place, epoch)
 
     def _in_all(self) -> tuple[int, int]:
         """The updates of the whole training, where nothing ends it early, and those of an epoch: its first."""
-        an_epoch = math.ceil(len(self.batches_of(0)) / self.settings.accumulate)
-        return (int(self.updates) if self.settings.max_steps else self.settings.epochs * an_epoch), an_epoch
+        firsts = range(0, self.sequence.epochs, self.sequence.each)
+        by_task = [math.ceil(len(self.batches_of(epoch)) / self.settings.accumulate) for epoch in firsts]
+        return (int(self.updates) if self.settings.max_steps else self.sequence.each * sum(by_task)), by_task[0]
 
     def _share_done(self, steps: int) -> float:
         """How far the phase is, in [0, 1]: by updates or by the time budget, whichever is further."""
@@ -345,7 +352,9 @@ class Trainer:
     def resume(self) -> None:
         """Go on from the last checkpoint."""
         last = self.checkpoints / "last.safetensors"
-        self.state, self.objective.carried = load_checkpoint(last, self.model, self.optimizers, self.average)
+        parts = load_checkpoint(last, self.model, self.optimizers, self.average)
+        self.state, self.objective.carried, remembered = parts
+        self.objective.remember(remembered)
 
     def checkpoint_now(self) -> None:
         """Write the checkpoint. What is not finite is rejected first, so that the last one stays good."""
@@ -353,8 +362,8 @@ class Trainer:
         self._reject_broken_weights()
         if self.place.writes:
             last = self.checkpoints / "last.safetensors"
-            carried = self.objective.carried
-            save_checkpoint(last, self.state, self.model, self.optimizers, self.average, carried)
+            learned = self.objective.carried, self.objective.remembered()
+            save_checkpoint(last, self.state, self.model, self.optimizers, self.average, *learned)
         self._saved = time.perf_counter()
 
     def look(self) -> None:

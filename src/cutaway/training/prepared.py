@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from .checks import (
     reject_without_effect,
 )
 from .crowded import leave_out_crowded
-from .objectives.choice import learning
+from .objectives.choice import OBJECTIVES, learning
 from .objectives.distillation import Teacher
 from .placement import Placement, find_place
 from .resolved import Resolved, model_settings, resolve, settle
@@ -53,18 +53,26 @@ class Prepared:
     taken: Taken | None = None  # the weights that the model begins with, where it does with those of a file
 
 
-def prepare(model: str, source: Any, given: Mapping[str, Any], resumed: bool = False) -> Prepared:
+def prepare(
+    model: str,
+    source: Any,
+    given: Mapping[str, Any],
+    resumed: bool = False,
+    opened: Callable[..., DataSet] = open_data,
+) -> Prepared:
     """Open the data, fit the model's config to it, build the model from the seed, choose task and place.
 
     `given` is the flat list of settings, a model's own as `model.KEY`. The weights of a run that is `resumed` are in
-    its checkpoint, and none are taken from the file that it began with. Raises what a person can fix.
+    its checkpoint, and none are taken from the file that it began with. Data that many trainings share is `opened`
+    once, by what stands in `open_data`'s place. Raises what a person can fix.
     """
     reject_module(model)
     found = preset(model)
     asked = resolve(found, source, given, resumed)
 
-    data = open_data(source, asked.data, asked.sizes, learned_of(found.targets, asked.training.objective))
+    data = opened(source, asked.data, asked.sizes, learned_of(found.targets, asked.training.objective))
     reject_for_data(asked.training, data, asked.joint_vocab)
+    data = OBJECTIVES[asked.training.objective].learned_from(data, asked.training)
     data.notes += padding_notes(data.splits["train"], asked.training)
 
     own = model_settings(asked, data)

@@ -26,7 +26,7 @@ from ..interop.hub import fetch, is_hub
 from ..models.contract import Advances
 from ..models.registry import Preset
 from ..settings import as_text, build, keys, short, unknown_setting
-from ..spec import Horizon, ImageSizes
+from ..spec import Episodes, Horizon, ImageSizes
 from ..tasks.task import LEARNED_BY
 from .layers import frozen, heads
 from .placement import find_device, reject_without_compiler
@@ -105,6 +105,8 @@ def _groups(found: Preset, given: Mapping[str, Any]) -> tuple[TrainSettings, Dat
     own = {**found.card.settings, **(found.card.fine_tuning if given.get("weights") else {})}
     if "batch_size" in given and "batch_tokens" not in given:
         own.pop("batch_tokens", None)  # of the card; what is typed wins, and the one stands instead of the other
+    if given.get("tasks"):
+        own.pop("patience", None)
     if given.get("objective") in LEARNED_BY:
         own = {key: value for key, value in own.items() if key not in SUPERVISED}
     flat = {**own, **{k: v for k, v in given.items() if not k.startswith("model.")}}
@@ -176,7 +178,8 @@ def settle(
     settings, weights = _long_enough(asked, data), asked.training.weights
     alone, decay = settings.freeze_epochs, settings.layer_decay
     if alone is None:
-        alone = 1 if taken and taken.new and settings.epochs > 1 else 0
+        episodes = isinstance(data.spec.target, Episodes)  # to whose classes no head stays
+        alone = 1 if taken and taken.new and settings.epochs > 1 and not episodes else 0
     if alone and not weights:
         raise SettingError(
             f"freeze_epochs={alone} keeps the backbone as it begins, and without weights it begins at random: "

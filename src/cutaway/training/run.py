@@ -33,7 +33,7 @@ from ..interop.word_vectors import Vectors
 from ..models.registry import preset
 from ..models.saving import load_model
 from ..settings import build, keys
-from ..spec import ANY_SIZE, Context, ImageSizes, Links, Masked, Noise, Transcript
+from ..spec import ANY_SIZE, Context, Episodes, ImageSizes, Links, Masked, Noise, Transcript
 from ..tasks.contrastive import Contrastive
 from ..tasks.metrics import Metric
 from ..tasks.sequences import SequenceToSequence
@@ -41,12 +41,13 @@ from ..tasks.task import Task, learned_of, task_for
 from .attacks import AttackedSplit
 from .crowded import leave_out_crowded, reject_crowded
 from .evaluation import Results, at_once, mirrored, results_of
+from .filling import filled
 from .missing_links import links_said
 from .placement import Placement, find_place
 from .sampled import texts_of
 from .schemas import read_run, source_of
-
-FILLED = 5  # tokens that are named for a gap, or files that a note names
+from .sequence import over_tasks
+from .supported import evaluated, told_by
 
 
 class Run:
@@ -148,19 +149,21 @@ class Run:
         attack: str | None = None,
         eps: float = 0.03,
         attack_steps: int = 20,
+        **episodes: int,
     ) -> dict[str, Metric]:
         """Metrics with their 95 % intervals on the run's own test split, or on other labelled data of the same kind:
         a path, or the test split of a named set. What is not the run's own goes through the run's own preprocessing.
-        `num_beams` and `length_penalty` are for runs that write sequences, and else those of its settings. An `attack`,
-        fgsm or pgd (of so many steps), changes each pixel of an image by at most `eps` of its range 0 to 1, so that the
-        model errs (`nn.adversarial`).
+        `num_beams` and `length_penalty` are for runs that write sequences, and else those of its settings. An `attack`
+        (of so many steps) changes each pixel of an image by at most `eps` of its range, 0 to 1 (`nn.adversarial`).
+        Of few-shot learning, `episodes` are other ways, shots, queries or inner_steps.
         """
         self._reject_beams(num_beams, length_penalty)
         if source is not None and not hasattr(source, "edge_index"):
             reject_object(source, "a path or the name of a data set")
+        tasks = None
         if source is None:
-            splits = self.data().splits
-            split = splits.get("test") or splits.get("val")
+            data = self.data()
+            split, tasks = data.splits.get("test") or data.splits.get("val"), data.tasks
             if split is None:
                 raise DataError("This run kept no test split.", fix="Name labelled data: cutaway evaluate RUN DATA.")
         elif str(source) in NAMED:
@@ -169,11 +172,15 @@ class Run:
             split = self.preprocessing.labelled(source)
             if isinstance(self.spec.target, Transcript):
                 reject_crowded(self.model, split)
-        assert split.target is not None, "labelled splits have targets"
+        model = self.place.model(self.model, learns=False)
+        if episodes:
+            return evaluated(model, self.place, self.spec, split, episodes)
         if attack is not None:
-            model = self.place.model(self.model, learns=False)
-            split = AttackedSplit(split, model, self.task, self.preprocessing, self.place, attack, eps, attack_steps)
-        return self.task.metrics(*self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty))
+            given = (model, self.task, self.preprocessing, self.place, attack, eps, attack_steps)
+            split, tasks = AttackedSplit(split, *given), None
+        results = self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty)
+        more, _ = over_tasks(tasks, model, self.task, split, self.place, self.folder, results)
+        return {**self.task.metrics(*results), **more}
 
     def _prepared_anew(self, data: DataSet) -> Split:
         """The test split of another data set, from what its examples were before that set prepared them.
@@ -191,23 +198,34 @@ class Run:
         return adopted(data.splits["test"], data.preprocessing)
 
     def predict(
-        self, sources: Sequence[Any], *, num_beams: int | None = None, length_penalty: float | None = None
+        self,
+        sources: Sequence[Any],
+        *,
+        num_beams: int | None = None,
+        length_penalty: float | None = None,
+        support: str | Path | None = None,
     ) -> list[dict[str, Any]]:
         """One row an example, in words and units, for new files or rows, prepared as the training split was.
 
         What the training split did not know, such as a category, is warned of. Of a run that learned pairs a file has a
         row for every line, in its order, with nothing said of an empty one; `num_beams` and `length_penalty`
-        are as in `evaluate`.
+        are as in `evaluate`. Of few-shot learning, `support` is a folder of class folders that tells the classes.
         """
         self._reject_beams(num_beams, length_penalty)
         sources = [sources] if isinstance(sources, str | os.PathLike | Mapping) else sources
         if isinstance(sources, Iterator):  # what is looked at here would be gone from it
             sources = list(sources)
         self._reject_tensors(sources)
+        if isinstance(self.spec.target, Episodes):
+            model = self.place.model(self.model, learns=False)
+            return told_by(model, self.place, self.preprocessing, sources, support)
+        if support is not None:
+            raise SettingError(f"A support is for few-shot learning, and {self.folder} learned its own classes.")
         if isinstance(self.spec.target, Context):
             return self._neighbours(sources)
         if isinstance(self.spec.target, Masked) and any(GAP in str(source) for source in sources):
-            return self._filled(sources)
+            assert isinstance(self.preprocessing, MaskedPreprocessing)
+            return filled(self.place.model(self.model, learns=False), self.place, self.preprocessing, sources)
         if isinstance(self.spec.target, Noise):
             raise DataError(
                 f"{self.about['model']} predicts noise and says nothing of an image: `cutaway generate RUN` draws new "
@@ -217,11 +235,9 @@ class Run:
         split = named if named is not None else self._examples(sources)
         if isinstance(split, LinkSplit):
             return links_said(self.place.model(self.model, learns=False), self.task, split, self.place)
-        results = (
-            self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty)
-            if len(split)
-            else None
-        )
+        results = None
+        if len(split):
+            results = self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty)
         if results and (rows_of := getattr(self.task, "rows", None)) is not None:
             found: list[dict[str, Any]] = rows_of(results.outputs, split, self.preprocessing)
             return found
@@ -359,29 +375,6 @@ class Run:
         split = self.data().splits["train"]
         assert isinstance(split, LinkSplit)
         return split.whole()
-
-    @torch.no_grad()
-    def _filled(self, texts: Sequence[Any]) -> list[dict[str, Any]]:
-        """One row a text: for each of its gaps the likeliest tokens, with their probabilities.
-
-        Raises DataError for a text without a gap among others that have one.
-        """
-        text = self.preprocessing
-        assert isinstance(text, MaskedPreprocessing)
-        if whole := [given for given in texts if GAP not in str(given)]:
-            raise DataError(f"{str(whole[0])!r} has no gap ({GAP}).", fix="Fill gaps and score texts apart.")
-        model, others = self.place.model(self.model, learns=False), torch.from_numpy(text.masking.others)
-        rows = []
-        for given in texts:
-            ids = text.with_gaps(str(given))
-            outputs = model(ids[None].to(self.place.device), None)[0].float().cpu()  # (T, V)
-            p, best = outputs[ids == text.masking.mask].softmax(1)[:, others].topk(min(FILLED, len(others)), 1)
-            gaps = [
-                ", ".join(f"{text.tokenizer.tokens[others[i]]} {p:.3f}" for i, p in zip(*gap))
-                for gap in zip(best.tolist(), p.tolist())
-            ]
-            rows.append({"input": str(given), "filled": "; ".join(gaps)})
-        return rows
 
     def results(
         self, split: Split, decodes: bool = False, num_beams: int | None = None, length_penalty: float | None = None

@@ -102,6 +102,7 @@ EVALUATION = {
     "importance?": {
         "metric": str, "rows": int, "repeats": int, "columns": [{"name": str, **SURE}],
     },
+    "tasks?": {"names": [str], "accuracy": [[FIGURE]]},
     "boxes?": {"per_class": [{"name": str, "count": int, "map": FIGURE, "map_50": FIGURE}]},
     "values?": {"column": str, "actual": [NUMBER], "predicted": [NUMBER]},
     "baselines?": [{"key": str, "name": str, "difference": METRIC, "mae": METRIC, "mase": METRIC, "rmse": METRIC}],

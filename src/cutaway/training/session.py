@@ -36,6 +36,7 @@ from .progress import Progress
 from .run import Run
 from .same import differences, take_threads
 from .schemas import source_of
+from .sequence import reject_other_epochs
 
 # A run that had stopped goes on where one of these is changed.
 HOW_LONG = ("epochs", "max_steps", "minutes", "patience")
@@ -89,6 +90,7 @@ def fit(
         notes += reject_step_beyond_memory(ready)
         if earlier:
             earlier.reject_other(ready.data, "or train anew.")
+            reject_other_epochs(ready.settings, ready.data, before)
             _reject_other_files(before, ready)
             notes += differences(before, ready.place)
             folder = earlier.folder
@@ -191,7 +193,7 @@ def finish(
     if status == "finished" and not _unlabelled(ready):
         about["summary"] = documents.summary(ready, state)
         name = "test" if "test" in ready.data.splits else "val" if "val" in ready.data.splits else "train"
-        write_json(folder / "evaluation.json", documents.evaluation(ready, name))
+        write_json(folder / "evaluation.json", documents.evaluation(ready, name, folder))
     write_json(folder / "run.json", about)
 
 

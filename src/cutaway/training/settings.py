@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..settings import setting
 
-OBJECTIVES = ("supervised", "simclr")
+OBJECTIVES = ("supervised", "simclr", "maml", "prototypes", "ewc", "rehearsal", "joint")
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw", "muon")
 SCHEDULES = ("constant", "step", "cosine", "warmup-cosine", "noam", "one-cycle", "wsd", "linear")
 
@@ -18,13 +18,17 @@ class TrainSettings:
     objective: str = setting(
         "supervised",
         "what is learned from: supervised takes the data's targets; simclr is contrastive pre-training, which tells "
-        "two views of an image or series from those of others, without labels, for weights=RUN of another training",
+        "two views of an image or series from those of others, without labels, for weights=RUN of another training; "
+        "maml and prototypes learn to tell new classes apart by a few examples, in episodes; of a sequence of tasks, "
+        "ewc holds weights that mattered to earlier ones, rehearsal learns stored examples of them again, and joint "
+        "learns all tasks at once",
         choices=OBJECTIVES,
     )
     epochs: int = setting(
         20,
-        "passes over the training split; a forecast is learned in 400 steps at least, in batches of 16 where its "
-        "windows are too few for that, unless epochs, max_steps or batch_size is given",
+        "passes over the training split, of a sequence of tasks over each of them; a forecast is learned in 400 steps "
+        "at least, in batches of 16 where its windows are too few for that, unless epochs, max_steps or batch_size is "
+        "given",
         low=1,
     )
     max_steps: int | None = setting(
@@ -35,7 +39,9 @@ class TrainSettings:
     )
     minutes: float | None = setting(None, "time budget: training and its schedule end by then; 0 sets none", low=0.0)
     batch_size: int = setting(
-        64, "mini-batch: examples in a step; 0 takes them all (full-batch gradient descent)", low=0
+        64,
+        "mini-batch: examples in a step, episodes of few-shot learning; 0 takes them all (full-batch gradient descent)",
+        low=0,
     )
     batch_tokens: int = setting(
         0, "tokens in a step, padding among them, instead of batch_size: long texts then come in smaller batches", low=0
@@ -137,6 +143,18 @@ class TrainSettings:
     teacher_weight: float = setting(
         0.7, "distillation: weight of the teacher's probabilities, against that of the labels", low=0.0, high=1.0
     )
+    inner_lr: float = setting(0.4, "maml: learning rate of what is learned from the support of an episode", low=0.0)
+    inner_steps: int = setting(1, "maml: steps of gradient descent on the support of an episode", low=1)
+    first_order: bool = setting(
+        False, "maml: take the gradient on the support for a constant, which saves its second derivatives"
+    )
+    ewc_lambda: float = setting(
+        1000.0, "elastic weight consolidation: strength of the penalty that holds weights of earlier tasks", low=0.0
+    )
+    fisher_samples: int = setting(
+        500, "elastic weight consolidation: training examples of a task that its Fisher information is taken of", low=1
+    )
+    buffer: int = setting(20, "rehearsal: examples that are stored of each class of each task", low=1)
     attack: str | None = setting(
         None, "adversarial training: learn from images that are changed so that the model errs", choices=("fgsm", "pgd")
     )

@@ -45,6 +45,7 @@ VIEWS = (
     "latent",
     "graph",
     "attribution",
+    "adversarial",
     "gradients",
     "time",
 )

@@ -12,6 +12,7 @@ from .run.links import links
 from .run.masks import masks
 from .run.outcome import metrics_rows, result, worst
 from .run.speech import words
+from .run.tasks import over_time
 from .run.values import residuals
 from .subject import Subject
 
@@ -42,6 +43,8 @@ def view(subject: Subject) -> View:
     evaluation = documents.evaluation
     assert evaluation is not None, "a run that suits has been tested"
     parts: list[View] = []
+    if evaluation.get("tasks"):
+        parts.append(over_time(evaluation["tasks"], evaluation["split"]))
     if evaluation.get("classes"):
         parts += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["split"])]
     if evaluation.get("masks"):

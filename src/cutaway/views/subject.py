@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -173,6 +173,9 @@ def _data_of(run: Run) -> DataSet:
 
 def with_examples(subject: Subject, split: Split, rows: Sequence[int]) -> Subject:
     """The subject with these examples of a split."""
+    alone: Callable[[], Split] | None = getattr(split, "alone", None)  # of episodes, their examples
+    split = alone() if alone else split
+    rows = rows[: len(split)]
     index = torch.as_tensor(list(rows), dtype=torch.int64)
     batch = next(iter(split.batches([index])))
     dtype = next((p.dtype for p in subject.model.parameters() if p.is_floating_point()), torch.float32)

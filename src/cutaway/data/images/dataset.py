@@ -13,8 +13,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ...spec import ImageSizes, ImageSpec, Mask, Target
+from ...spec import Episodes, ImageSizes, ImageSpec, Mask, Target
 from ..assembly import Origin, assemble
+from ..episodes import class_split, in_episodes
 from ..kinds import reject_changed
 from ..sets import Batch, DataSet, Split, TensorSplit
 from ..settings import DataSettings
@@ -46,10 +47,24 @@ def image_dataset(
     its training examples. `sizes` are those that the model takes, `targets` what it learns, where it says so.
     """
     reject_changed(settings, ("missing",), "is for boxes, masks and captions, and these images have classes")
-    indices = complete_split(labels, classes, splits, settings)
+    indices, said = split_of(labels, classes, splits, settings, targets)
     learned = partial(target_of, classes, targets=targets, settings=settings)
     preprocessing, held, notes = images_at_hand(pixels, labels, indices, learned, settings, sizes)
-    return assemble(origin, settings, indices, preprocessing, held, notes)
+    held = in_episodes(held, preprocessing.spec.target, classes)
+    return assemble(origin, settings, indices, preprocessing, held, [*said, *notes])
+
+
+def split_of(
+    labels: Rows,
+    classes: Sequence[str],
+    given: Mapping[str, Rows] | None,
+    settings: DataSettings,
+    targets: tuple[type[Target], ...],
+) -> tuple[dict[str, Rows], list[str]]:
+    """Train, val and test, and sentences on them: by example, or, where episodes are learned, by class."""
+    if Episodes in targets:
+        return class_split(labels, classes, given, settings)
+    return complete_split(labels, classes, given, settings), []
 
 
 def images_at_hand(

@@ -7,15 +7,16 @@ from functools import partial
 from pathlib import Path
 
 from ...errors import Problem
-from ...spec import ANY_SIZE, Drawn, ImageSizes, Target, Views
+from ...spec import ANY_SIZE, Drawn, Episodes, ImageSizes, Target, Views
 from ..assembly import Origin, assemble
+from ..episodes import EpisodeSplit, in_episodes
 from ..folders import IMAGES, absent_notes, find, find_flat, fingerprint_of, has_captions, is_flat, reject_flat
 from ..kinds import reject_changed
 from ..sets import DataSet, Split
 from ..settings import DataSettings
-from ..splits import complete_split
 from . import boxes, masks
 from .box_opening import open_boxes
+from .dataset import split_of
 from .drawing import DrawnSplit, target_of
 from .file_split import Progress
 from .files import look_at
@@ -48,15 +49,16 @@ def open_folder(
     flat = is_flat(path, IMAGES)
     if flat and needs_classes:
         reject_flat(path)
-    found = find_flat(path, IMAGES) if flat else find(path, IMAGES, least=2 if needs_classes else 1)
+    least, apart = 2 if needs_classes else 1, Episodes in targets
+    found = find_flat(path, IMAGES) if flat else find(path, IMAGES, least, apart)
     seen = look_at(found.files)
-    indices = complete_split(found.labels, found.classes, found.splits, settings)
+    indices, said = split_of(found.labels, found.classes, found.splits, settings, targets)
     learned = partial(target_of, found.classes, targets=targets, settings=settings)
     preprocessing, splits, enlarged = prepared(found, seen, indices, learned, settings, sizes)
-    spec = preprocessing.spec
+    spec, splits = preprocessing.spec, in_episodes(splits, preprocessing.spec.target, found.classes)
     fingerprint = fingerprint_of(found.names, [s.digest for s in seen])
     origin = Origin(path.resolve().name, str(path), fingerprint, found.notes)
-    absent = absent_notes(found.labels, found.classes, indices, "no images")
+    absent = absent_notes(found.labels, found.classes, indices, "no images") if not apart else said
     notes = [*absent, *image_notes(found, seen, indices, spec.channels), enlarged]
     if draws and len({s.facts.size for s in seen}) > 1:
         notes.append(f"The images have several sizes: the middle of each is drawn at {spec.height}×{spec.width}.")
@@ -66,5 +68,6 @@ def open_folder(
 def verify(split: Split, progress: Progress | None = None) -> list[Problem]:
     """Every file of a split that cannot be decoded, with its cause. What is in memory has been decoded already."""
     read = split.images if isinstance(split, DrawnSplit) else split
+    read = split.examples if isinstance(split, EpisodeSplit) else read
     damaged: Callable[[Progress | None], list[Problem]] | None = getattr(read, "damaged", None)
     return damaged(progress) if damaged is not None else []

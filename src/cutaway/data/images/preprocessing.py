@@ -20,9 +20,10 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError
-from ...spec import Classes, Drawn, ImageSpec, Views
+from ...spec import Classes, Drawn, Episodes, ImageSpec, Views
 from ..adopted import relabelled
-from ..folders import IMAGES, is_flat, labelled
+from ..episodes import labelled_episodes
+from ..folders import IMAGES, find, is_flat, labelled
 from ..sets import Preprocessing, Split
 from .drawing import drawn
 from .file_split import FileSplit
@@ -100,6 +101,11 @@ class ImagePreprocessing:
         Raises DataError where it holds none, or a class that training did not know.
         """
         target, path = self.spec.target, Path(source).expanduser()
+        if isinstance(target, Episodes):  # of classes that need not be those of training
+            found = find(path, IMAGES)
+            look_at(found.files)
+            examples = FileSplit(found.files, torch.from_numpy(found.labels), self, found.names)
+            return labelled_episodes(examples, target, found.classes)
         assert isinstance(target, Classes | Drawn | Views), "what is learned of images in class folders"
         if not target.names and is_flat(path, IMAGES):
             files = image_files(path)

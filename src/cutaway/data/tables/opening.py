@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from ...errors import DataError
-from ...spec import TableSpec
+from ...spec import Episodes, TableSpec
 from ..assembly import Origin, assemble
 from ..kinds import reject_changed
 from ..sets import DataSet
@@ -67,6 +67,7 @@ def table_dataset(
         train = splits["train"]
         splits["train"] = draw(train, settings.max_samples, seed=settings.split_seed, strata=labels.classes(train))
     preprocessing = _fit(cells, types, labels, splits["train"], settings, table.form)
+    assert not isinstance(preprocessing.spec.target, Episodes), "rows have a target each"
     check_taught(labels, preprocessing.spec.target, splits)
 
     by_split = {split: {column: c.gather(rows) for column, c in cells.items()} for split, rows in splits.items()}
@@ -169,5 +170,6 @@ def _fit(
 
 
 def _table_split(labels: Labels, cells: Cells, preprocessing: TablePreprocessing, rows: Rows) -> TableSplit:
+    assert not isinstance(preprocessing.spec.target, Episodes)
     target = labels.tensor(preprocessing.spec.target, rows)
     return TableSplit(preprocessing.encode(cells), target, lambda i: (labels.table, int(rows[i])))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError, Problem
-from ...spec import TableSpec
+from ...spec import Episodes, TableSpec
 from ..adopted import relabelled
 from ..sets import Preprocessing, Split, TensorSplit
 from ..splits import Rows
@@ -77,6 +77,10 @@ class TablePreprocessing:
         or with a class that training did not know."""
         table = read_table(Path(source).expanduser(), self.written)
         target = self.spec.target
+        if isinstance(target, Episodes):
+            raise DataError(
+                "A table says of no row which episode it is of.", fix="Evaluate on the run's own: cutaway evaluate RUN."
+            )
         self._require([target.column], table)
         return self._as_split(table, read_targets(table, target.column, target))
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...models import lenet5, lenet5_modern, simplecnn
+from ...models import conv4, lenet5, lenet5_modern, simplecnn
 from . import Oracle, images
 
 
@@ -138,9 +138,23 @@ def sequential_cnn(config: simplecnn.Config) -> Oracle:
     return Oracle(module, images(3, config.in_channels, 19, 12), key_map)
 
 
+def sequential_conv4(config: conv4.Config) -> Oracle:
+    """PyTorch's layers in a row, for 28×28 pixels."""
+    layers: list[nn.Module] = []
+    strided = config.downsampling == "stride"
+    for inputs in (config.in_channels, *3 * (config.width,)):
+        layers += [nn.Conv2d(inputs, config.width, 3, 2 if strided else 1, 1), nn.BatchNorm2d(config.width), nn.ReLU()]
+        layers.append(nn.Identity() if strided else nn.MaxPool2d(2))
+    module = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(config.width, config.num_classes))
+    places = {f"convs.{i}": 4 * i for i in range(4)} | {f"norms.{i}": 4 * i + 1 for i in range(4)} | {"head": 18}
+    return Oracle(module, images(3, config.in_channels, 28, 28), _keys(module, places))
+
+
 def _keys(module: nn.Sequential, places: dict[str, int]) -> dict[str, str]:
     """Our state-dict keys → those of the sequence, from our layers' names → their places in it."""
     return {f"{name}.{key}": f"{i}.{key}" for name, i in places.items() for key in module[i].state_dict()}
 
 
-ORACLES = {"lenet5": paper_lenet5, "lenet5-modern": sequential_lenet5, "simplecnn": sequential_cnn}
+ORACLES = {"lenet5": paper_lenet5, "lenet5-modern": sequential_lenet5, "simplecnn": sequential_cnn} | dict.fromkeys(
+    conv4.PRESETS, sequential_conv4
+)

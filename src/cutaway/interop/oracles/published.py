@@ -91,6 +91,7 @@ _DENSENET = {"growth_rate": 32, "bottleneck": True, "compression": 0.5, "stem": 
     "num_classes": 1000,
 }
 _DENSE_CIFAR = _DENSENET | {"growth_rate": 12, "stem": "cifar", "num_classes": 10}
+_CELL = "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|nor_conv_3x3~0|nor_conv_3x3~1|nor_conv_3x3~2|"
 _CONVNEXT = {"layers": (3, 3, 27, 3), "patch_size": 4, "layer_scale": 1e-6, "num_classes": 1000}
 _R3D = {"layers": (2, 2, 2, 2)}
 _VIT = {"image_size": 224, "patch_size": 16, "pooling": "token", "dropout": 0.0, "num_classes": 1000}
@@ -133,11 +134,15 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "lenet5": {"in_channels": 1, "num_classes": 10, "image_size": 32},
     "lenet5-modern": {"in_channels": 1, "num_classes": 10, "image_size": 32},
     "simplecnn": {"widths": (32, 64)},
+    "conv4": {"width": 64, "downsampling": "max"},
+    "conv4-strided": {"width": 64, "downsampling": "stride"},
     "alexnet": _ALEXNET | {"form": "2014", "widths": (64, 192, 384, 256, 256)},
     "alexnet-2012": _ALEXNET | {"form": "2012", "widths": (96, 256, 384, 384, 256)},
     "googlenet": _GOOGLENET | {"norm": "batch", "large_kernel": 3, "auxiliary_pool": "equal", "dropout": 0.2},
     "googlenet-2014": _GOOGLENET | {"norm": "response", "large_kernel": 5, "auxiliary_pool": "5x5", "dropout": 0.4},
     "inception-v3": {"auxiliary": True, "dropout": 0.5, "stem": "imagenet", "width": 32, "num_classes": 1000},
+    "cellnet": {"arch": _CELL, "cells": 5, "channels": 16},
+    "cellnet-small": {"arch": _CELL, "cells": 1, "channels": 8},
     "cnn-attention": {"widths": (48, 96, 192), "heads": 4},
     "airbench94": {"widths": (64, 256, 256)},
     "cnn1d": {"channels": 25},

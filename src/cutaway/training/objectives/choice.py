@@ -11,25 +11,45 @@ from ...spec import Spec
 from ...tasks.task import Task
 from ..adaptation import adapted
 from ..placement import Placement
+from ..sequence import reject_for_tasks
 from ..settings import TrainSettings
 from .adversarial import AdversarialTraining
 from .distillation import Distillation, Teacher
+from .ewc import EWC
+from .few_shot import MAML, Prototypes
+from .joint import Joint
+from .rehearsal import Rehearsal
 from .simclr import SimCLR
 from .supervised import Supervised
 
 # By the name of `objective`; distillation and adversarial training are supervised learning with a setting of their own.
-OBJECTIVES: dict[str, type[Supervised]] = {"supervised": Supervised, "simclr": SimCLR}
+OBJECTIVES: dict[str, type[Supervised]] = {
+    "supervised": Supervised,
+    "simclr": SimCLR,
+    "ewc": EWC,
+    "rehearsal": Rehearsal,
+    "joint": Joint,
+    "maml": MAML,
+    "prototypes": Prototypes,
+}
 
 
 def reject_for_objective(settings: TrainSettings, data: DataSet) -> None:
     """Raise SettingError for data, or for a setting, that the objective cannot have."""
     objective = OBJECTIVES[settings.objective]
     objective.reject(settings, data)
+    reject_for_tasks(settings, data)
     if settings.snapshots and (objective.adds or settings.lora):
         raise SettingError(
             f"snapshots={settings.snapshots} keeps copies of a model as it will be, and objective=simclr and lora add "
             "to it until training ends: leave snapshots out."
         )
+
+
+def epochs_of(settings: TrainSettings, data: DataSet) -> int:
+    """The epochs of the whole training: of tasks that are learned one after another, those of all."""
+    tasks = None if OBJECTIVES[settings.objective].at_once else data.tasks
+    return settings.epochs * (tasks.count if tasks is not None else 1)
 
 
 def learning(model: nn.Module, spec: Spec, settings: TrainSettings) -> list[str]:

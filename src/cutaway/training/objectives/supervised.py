@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -14,6 +14,7 @@ from ...models.images import answers_of
 from ...tasks.task import Task
 from ..evaluation import carries, going_on
 from ..placement import Placement
+from ..sequence import Sequence
 from ..settings import TrainSettings
 from ..tokens import words_of
 
@@ -34,10 +35,17 @@ class Supervised:
     """
 
     adds = False  # whether the model has more modules while it learns
+    at_once = False  # whether the tasks of a sequence are learned together
+    weighable: ClassVar[bool] = True  # whether what a step keeps can be watched: not within torch.func
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
         """Raise SettingError for data, or for another setting, that this objective cannot have."""
+
+    @classmethod
+    def learned_from(cls, data: DataSet, settings: TrainSettings) -> DataSet:
+        """The data as this objective learns from it."""
+        return data
 
     @classmethod
     def added(cls, model: nn.Module) -> dict[str, nn.Module]:
@@ -48,6 +56,7 @@ class Supervised:
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
         self.model, self.task, self.settings, self.data = model, task, settings, data
         self.network = contract_of(model)
+        self.sequence = Sequence(data.tasks, train, settings.epochs, self.at_once)
         self.forward: Callable[..., Tensor] = torch.compile(model) if settings.compile else model
         self.words = words_of(model, task, settings.loss_chunk, compiled=settings.compile)
         self.scores: Callable[[Split, Placement], dict[str, float]] | None = None  # of a split, where it judges itself
@@ -64,6 +73,20 @@ class Supervised:
         loss = self.task.loss(outputs, target)
         beside = (self.network.auxiliary_weight * self.task.loss(a, target) for a in auxiliary)
         return Learned(loss, sum(beside, loss), outputs)
+
+    def batches(self, train: Split, settings: TrainSettings, place: Placement, epoch: int) -> list[Tensor]:
+        """The example numbers of each batch of an epoch, the same whenever it is asked."""
+        return self.sequence.batches(train, settings, place, epoch)
+
+    def end_task(self, train: Split, place: Placement, epoch: int) -> None:
+        """What is to be done when the task that ends with that epoch, of several, has been learned."""
+
+    def remembered(self) -> dict[str, Tensor]:
+        """What goes on from task to task beside the weights, by name, for the checkpoint."""
+        return {}
+
+    def remember(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what a checkpoint has: `remembered`."""
 
     def _answers(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The model's outputs for a batch, those of auxiliary heads after them.

@@ -24,7 +24,8 @@ def curves(run: dict[str, Any], metrics: list[dict[str, Cell]]) -> View:
     """How loss, metrics and learning rate went, epoch by epoch."""
     names = list(metrics[0])
     epochs = _epochs(metrics)
-    best = (run.get("best") or {}).get("epoch")
+    tasks = run["settings"].get("tasks")  # of which the last weights are kept, whatever was best
+    best = None if tasks else (run.get("best") or {}).get("epoch")
     drawings: list[Drawing] = []
     for key in dict.fromkeys(n.split("_", 1)[1] for n in names if n.startswith(tuple(CURVES))):
         name, format = metric(key)
@@ -43,7 +44,9 @@ def curves(run: dict[str, Any], metrics: list[dict[str, Cell]]) -> View:
             "Training loss is the mean since the point before, in which the weights still move; validation is of the "
         )
         says += "weights at that moment."
-    if best:
+    if tasks:
+        says += " Validation is on the tasks so far. The weights after the last task were kept."
+    elif best:
         mean = run.get("average")
         kept = f"the mean after epochs {count(mean['first'])} to {count(mean['last'])} was kept" if mean else ""
         says += f" The dashed line is epoch {count(best)}{f'; {kept}' if kept else ', whose weights were kept'}."

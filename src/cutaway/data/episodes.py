@@ -1,0 +1,211 @@
+"""Episodes of few-shot learning: of classes that are all new, a few examples to learn from and others to be judged by.
+
+After O. Vinyals, C. Blundell, T. Lillicrap, K. Kavukcuoglu, D. Wierstra, Matching networks for one shot learning, 2016,
+section 2.2 <https://arxiv.org/abs/1606.04080>. Examples are split by class, so that no class of a test episode was seen
+in training, nor one of validation. Episodes of training are drawn anew in every epoch; those of another split are the
+same each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from ..errors import DataError, SettingError, listed
+from ..spec import Episodes
+from .kinds import reject_changed
+from .sets import Batch, Split
+from .settings import DataSettings
+from .splits import Array, Rows, draw, drawn_splits, fractions_left
+
+COUNTS = {"train": 1000, "val": 200, "test": 1000}  # episodes of an epoch, and of an evaluation
+AS_READ = 0  # the seed of what is drawn when nothing is learned
+GAP = 4  # pixels between what is known of a class and what is asked, in an episode's image
+
+
+def class_split(
+    labels: Rows,
+    classes: Sequence[str],
+    given: Mapping[str, Rows] | None,
+    settings: DataSettings,
+    groups: Array | None = None,
+) -> tuple[dict[str, Rows], list[str]]:
+    """The examples of train, val and test, each class in one of them, and sentences on how that came about.
+
+    `given` are the splits that the data comes with: they stand where no class is in two of them, else their examples
+    are put together and split anew. Classes of one of `groups` (one for each class) stay together. A split has as many
+    classes as an episode, at least. Raises SettingError or DataError where one would have fewer, and for a class with
+    too few examples.
+    """
+    reject_changed(settings, ("mixup",), "blends images and their classes, and classes of an episode are told apart")
+    given = given or {"train": np.arange(len(labels))}
+    of = {name: np.unique(labels[rows]) for name, rows in given.items()}
+    notes = []
+    if shared := [pair for pair in combinations(of, 2) if np.intersect1d(of[pair[0]], of[pair[1]]).size]:
+        notes.append(
+            f"The {listed([*dict.fromkeys(name for pair in shared for name in pair)], 'and')} splits of this data have "
+            "classes in common: for episodes its examples are put together and split by class."
+        )
+        given = {"train": np.sort(np.concatenate(list(given.values())))}
+        of = {"train": np.unique(labels[given["train"]])}
+    split = {**_drawn(of["train"], given, settings, groups), **{n: of[n] for n in of if n != "train"}}
+    rows = np.concatenate(list(given.values()))
+    indices = {name: np.sort(rows[np.isin(labels[rows], own)]) for name, own in split.items()}
+    if settings.max_samples is not None:
+        train = indices["train"]
+        indices["train"] = draw(train, settings.max_samples, seed=settings.split_seed, strata=labels[train])
+    for name in indices:
+        _reject_few(name, indices[name], labels, classes, settings)
+    said = ", ".join(f"{len(split[name])} {name}" for name in indices)
+    return indices, [*notes, f"Classes are split, none is in two splits: {said}."]
+
+
+def _drawn(train: Rows, given: Mapping[str, Rows], settings: DataSettings, groups: Array | None) -> dict[str, Rows]:
+    """The classes of each split that is not given, drawn from those of the training split."""
+    val, test = fractions_left(settings, given)
+    least = settings.ways / len(train) if groups is None else 0.0
+    val, test = (max(fraction, least) if fraction else 0.0 for fraction in (val, test))
+    if val + test + least > 1 + 1e-9:
+        parts = 1 + bool(val) + bool(test)
+        raise SettingError(
+            f"ways={settings.ways} cannot be: an episode has so many classes, no class is in two splits, and "
+            f"{len(train)} classes are not {parts} times as many. Give fewer ways, or val=0."
+        )
+    own = None if groups is None else groups[train]
+    return {n: train[rows] for n, rows in drawn_splits(len(train), settings, val=val, test=test, groups=own).items()}
+
+
+def _reject_few(split: str, rows: Rows, labels: Rows, classes: Sequence[str], settings: DataSettings) -> None:
+    """Raise SettingError where a split has fewer classes than an episode, or a class fewer examples."""
+    present, counts = np.unique(labels[rows], return_counts=True)
+    if len(present) < settings.ways:
+        raise SettingError(
+            f"ways={settings.ways} cannot be: the {split} split has {len(present)} "
+            f"class{'es' if len(present) != 1 else ''} ({', '.join(classes[k] for k in present[:5])}). "
+            "Give fewer ways, or val and test that leave more."
+        )
+    wanted, least = settings.shots + settings.queries, int(counts.argmin())
+    if counts[least] < wanted:
+        raise DataError(
+            f"The class {classes[present[least]]!r} has {counts[least]} examples in the {split} split, and an episode "
+            f"takes {wanted} of each class: shots={settings.shots} and queries={settings.queries}.",
+            fix="Give fewer of these, or leave classes out that have too few"
+            f"{f' ({(counts < wanted).sum()} have)' if (counts < wanted).sum() > 1 else ''}.",
+        )
+
+
+class EpisodeSplit(Split):
+    """Episodes of a split of examples that have classes: example i is an episode, drawn by the seed and by i.
+
+    A batch of E episodes has inputs (E · n, …), n examples of each episode one after another, and targets (E, n): the
+    class within the episode.
+    """
+
+    def __init__(self, examples: Split, target: Episodes, count: int, classes: Sequence[str]) -> None:
+        assert examples.target is not None, "episodes are of labelled examples"
+        self.examples, self.episodes, self.count, self.classes = examples, target, count, classes
+        labels = examples.target.cpu().numpy()
+        self.of_class = {int(k): np.flatnonzero(labels == k) for k in np.unique(labels)}
+        within = torch.arange(target.ways)
+        own = torch.cat([within.repeat_interleave(target.shots), within.repeat_interleave(target.queries)])
+        self.target = own.repeat(count, 1)  # (count, n)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def again(self, target: Episodes) -> EpisodeSplit:
+        """As many episodes of another form. Raises SettingError or DataError where it has too little for them."""
+        return labelled_episodes(self.examples, target, self.classes, self.count)
+
+    def alone(self) -> Split:
+        """The examples by themselves."""
+        return Alone(self.examples)
+
+    def drawn(self, episode: int, seed: int | None = None) -> tuple[list[int], Tensor]:
+        """The classes of an episode, (ways,), and its examples (n,): the support class by class, then the queries."""
+        rng = np.random.default_rng((AS_READ if seed is None else seed, episode))
+        target = self.episodes
+        classes = rng.choice(list(self.of_class), target.ways, replace=False).tolist()
+        each = target.shots + target.queries
+        rows = np.stack([rng.choice(self.of_class[k], each, replace=False) for k in classes])  # (ways, each)
+        support, queries = rows[:, : target.shots], rows[:, target.shots :]
+        return classes, torch.from_numpy(np.concatenate([support.ravel(), queries.ravel()]))
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """The batches of these episodes, drawn by the seed."""
+        plan = list(order)
+        rows = [torch.cat([self.drawn(i, seed)[1] for i in index.tolist()]) for index in plan]
+        for index, (inputs, _) in zip(plan, self.examples.batches(rows, seed)):
+            yield Batch(inputs, self.target[index])
+
+    def name(self, i: int) -> str:
+        """The episode's number and its classes."""
+        return f"episode {i}: {', '.join(self.classes[k] for k in self.drawn(i)[0])}"
+
+    def image(self, i: int) -> Image.Image | None:
+        """The episode: a row for each class, its support and then its queries."""
+        target, rows = self.episodes, self.drawn(i)[1]
+        side = max(8, *(max(image.size) for image in (self.examples.image(int(k)) for k in rows) if image))
+        support = rows[: target.support].view(target.ways, -1)  # (ways, shots)
+        queries = rows[target.support :].view(target.ways, -1)  # (ways, queries)
+        size = ((target.shots + target.queries) * side + GAP, target.ways * side)
+        whole = Image.new("RGB", size, "white")
+        for row, known, asked in zip(range(target.ways), support.tolist(), queries.tolist()):
+            for column, k in enumerate([*known, *asked]):
+                image = self.examples.image(k)
+                if image is not None:
+                    left = column * side + (GAP if column >= target.shots else 0)
+                    whole.paste(image.convert("RGB").resize((side, side)), (left, row * side))
+        return whole
+
+
+def in_episodes(splits: dict[str, Split], target: object, classes: Sequence[str]) -> dict[str, Split]:
+    """The splits as episodes, where those are the target; else as they are."""
+    if not isinstance(target, Episodes):
+        return splits
+    return {name: EpisodeSplit(split, target, COUNTS[name], classes) for name, split in splits.items()}
+
+
+def labelled_episodes(
+    examples: Split, target: Episodes, classes: Sequence[str], count: int = COUNTS["test"]
+) -> EpisodeSplit:
+    """Episodes of labelled examples. Raises SettingError or DataError where they are too few for them."""
+    assert examples.target is not None, "episodes are of labelled examples"
+    labels = examples.target.cpu().numpy()
+    asked = DataSettings(ways=target.ways, shots=target.shots, queries=target.queries)
+    _reject_few("test", np.arange(len(labels)), labels, classes, asked)
+    return EpisodeSplit(examples, target, count, classes)
+
+
+class Alone(Split):
+    """Examples of episodes one by one, without targets: the network has no answer to a single one."""
+
+    target = None
+
+    def __init__(self, examples: Split) -> None:
+        self.examples = examples
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """The batches of these examples."""
+        for inputs, target in self.examples.batches(order, seed):
+            yield Batch(inputs, target.new_empty(len(target), 0))
+
+    def name(self, i: int) -> str:
+        """What a person calls example i."""
+        return self.examples.name(i)
+
+    def image(self, i: int) -> Image.Image | None:
+        """Example i as it was given."""
+        return self.examples.image(i)
+
+    def row(self, i: int) -> dict[str, str] | None:
+        """Example i as the columns that the person gave, where it is a row."""
+        return self.examples.row(i)

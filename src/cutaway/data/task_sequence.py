@@ -1,0 +1,183 @@
+"""A sequence of tasks out of one data set with classes: what is learned one after another, in continual learning.
+
+    permuted:K   task t has every example, its pixels (or columns) in another order π_t; π_1 leaves them as they are
+    classes:C    task t has the examples of C classes, in the order of the classes
+
+Permuted tasks have the same classes (domain-incremental; after I. J. Goodfellow, M. Mirza, D. Xiao, A. Courville,
+Y. Bengio, An empirical investigation of catastrophic forgetting in gradient-based neural networks, 2013
+<https://arxiv.org/abs/1312.6211>). Tasks of classes are answered by one head over all classes, which is not told the
+task (class-incremental; G. M. van de Ven, A. S. Tolias, Three scenarios for continual learning, 2019
+<https://arxiv.org/abs/1904.07734>).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+from PIL.Image import Image
+from torch import Tensor
+
+from ..errors import SettingError, listed
+from ..settings import short
+from ..spec import Classes, ImageSpec, Spec, TableSpec
+from .sets import Batch, DataSet, SequenceSplit, Split
+
+FORMS = "permuted:10 (ten tasks, the pixels of each in another order) or classes:2 (two classes a task)"
+MOST = 1000
+
+
+@dataclass(frozen=True)
+class TaskSequence:
+    """The tasks, and which examples each has."""
+
+    names: tuple[str, ...]
+    classes: int = 0  # of a task; 0 where every task has all of them, and the examples in another order of pixels
+
+    @property
+    def count(self) -> int:
+        """How many tasks there are."""
+        return len(self.names)
+
+    def of(self, split: Split) -> Tensor:
+        """The task of each example, (n,), from 0."""
+        if isinstance(split, PermutedSplit):
+            return torch.arange(self.count).repeat_interleave(len(split.base))
+        assert split.target is not None, "tasks are of examples with targets"
+        return split.target.cpu() // self.classes
+
+    def original(self, split: Split) -> Tensor:
+        """Which example of the data each was made of, (n,): permuted tasks have the same ones."""
+        return torch.arange(len(split)) % (len(split.base) if isinstance(split, PermutedSplit) else len(split))
+
+    def seen(self, split: Split, task: int) -> Split:
+        """The examples of the tasks up to that one."""
+        rows = (self.of(split) <= task).nonzero()[:, 0]
+        return split if len(rows) == len(split) else part_of(split, rows)
+
+
+class PermutedSplit(Split):
+    """Every example of a split once for each task, its places in the task's order; task after task."""
+
+    def __init__(self, base: Split, orders: Tensor) -> None:
+        """`orders` (tasks, places) has for each place the one that its value is taken from."""
+        assert base.target is not None, "tasks are of examples with targets"
+        self.base, self.orders, self.target = base, orders, base.target.repeat(len(orders))
+
+    def __len__(self) -> int:
+        return len(self.orders) * len(self.base)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """The batches of the split, permuted; all channels of an image in the same order."""
+        wanted = [index.cpu() for index in order]
+        for index, batch in zip(wanted, self.base.batches((index % len(self.base) for index in wanted), seed)):
+            x, *rest = batch.inputs
+            channels = x.shape[1] if x.ndim > 2 else 1
+            flat = x.reshape(len(x), channels, -1)  # (N, C, places)
+            orders = self.orders[index // len(self.base)].to(x.device)[:, None].expand(-1, channels, -1)
+            yield Batch((flat.gather(2, orders).view(x.shape), *rest), batch.target)
+
+    def name(self, i: int) -> str:
+        """The example's name, and its task."""
+        return f"{self.base.name(i % len(self.base))}, task {i // len(self.base) + 1}"
+
+    def image(self, i: int) -> Image | None:
+        """The image as the person gave it, before it was permuted."""
+        return self.base.image(i % len(self.base))
+
+    def row(self, i: int) -> dict[str, str] | None:
+        """The row as the person gave it."""
+        return self.base.row(i % len(self.base))
+
+
+class Some(Split):
+    """Some of the examples of a split."""
+
+    def __init__(self, base: Split, rows: Tensor) -> None:
+        assert base.target is not None, "a part to learn from, or to be judged by, has targets"
+        self.base, self.rows, self.target = base, rows, base.target[rows.to(base.target.device)]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """The batches of those."""
+        return self.base.batches((self.rows[index] for index in order), seed)
+
+    def name(self, i: int) -> str:
+        """The example's name."""
+        return self.base.name(int(self.rows[i]))
+
+
+def part_of(split: Split, rows: Tensor) -> Split:
+    """Some of the examples of a split, by their numbers."""
+    return split.part(rows) if isinstance(split, SequenceSplit) else Some(split, rows)
+
+
+def in_tasks(data: DataSet, asked: str, seed: int) -> DataSet:
+    """The data as the tasks that are `asked` for; `seed` draws the orders of permuted ones.
+
+    Raises SettingError where it cannot be divided so.
+    """
+    said = f"tasks={short(asked)}"
+    found = re.fullmatch(r"(permuted|classes):(\d{1,6})", asked)
+    if found is None:
+        raise SettingError(f"{said} cannot be: give {FORMS}.")
+    form, number, target = found[1], int(found[2]), data.spec.target
+    if type(target) is not Classes or (data.spec.kind == "graph" and not getattr(data.spec, "graph_level", False)):
+        raise SettingError(
+            f"{said} makes tasks of examples with classes, and this is {data.spec.kind} data that asks for "
+            f"{target.column}{' of nodes' if data.spec.kind == 'graph' else ''}: leave it out."
+        )
+    train = data.splits["train"]
+    if hasattr(train, "plan") and not isinstance(train, SequenceSplit):
+        raise SettingError(
+            f"{said} takes examples one by one, which {data.spec.kind} data does not give: leave it out."
+        )
+    made = _permuted(data, said, number, seed) if form == "permuted" else _of_classes(data, said, number)
+    assert made.tasks is not None
+    filled = made.tasks.of(made.splits["train"]).bincount(minlength=made.tasks.count)
+    if empty := [name for name, n in zip(made.tasks.names, filled.tolist()) if not n]:
+        raise SettingError(f"{said} leaves no training example to {listed(empty[:5], 'and')}: give more data.")
+    return replace(made, notes=[*data.notes, f"{said}: {made.tasks.count} tasks, learned one after another."])
+
+
+def _permuted(data: DataSet, said: str, count: int, seed: int) -> DataSet:
+    if not isinstance(data.spec, ImageSpec | TableSpec):
+        raise SettingError(
+            f"{said} reorders the pixels of images or the columns of tables, and this is {data.spec.kind} data: "
+            "tasks=classes:2 takes its classes two by two."
+        )
+    if not 2 <= count <= MOST:
+        raise SettingError(f"{said} is no sequence of tasks: give permuted:2 to permuted:{MOST}.")
+    if data.augment is not None:
+        raise SettingError(
+            f"{said} puts pixels where no image has them, and augmentation (flip, crop and the like) moves or blends "
+            "them as in an image: leave one of them out."
+        )
+    places, generator = _places(data.spec), torch.Generator().manual_seed(seed)
+    orders = torch.stack(
+        [torch.arange(places), *(torch.randperm(places, generator=generator) for _ in range(count - 1))]
+    )
+    splits = {name: cast(Split, PermutedSplit(split, orders)) for name, split in data.splits.items()}
+    names = ("as it is", *(f"order {t + 1}" for t in range(1, count)))
+    return replace(data, splits=splits, tasks=TaskSequence(names))
+
+
+def _of_classes(data: DataSet, said: str, number: int) -> DataSet:
+    names = data.spec.target.classes
+    divisors = [n for n in range(1, len(names)) if len(names) % n == 0]
+    if number not in divisors:
+        ways = listed([f"classes:{n}" for n in divisors], "or")
+        why = "leaves one task" if number == len(names) else "does not divide them"
+        raise SettingError(f"{said} cannot be: there are {len(names)} classes, and it {why}. Give {ways}.")
+    tasks = tuple(" ".join(names[i : i + number]) for i in range(0, len(names), number))
+    return replace(data, tasks=TaskSequence(tasks, number))
+
+
+def _places(spec: Spec) -> int:
+    """The pixels of an image, or the columns of a table, as the model is given them."""
+    return spec.height * spec.width if isinstance(spec, ImageSpec) else int(spec.shape[0])

@@ -1,0 +1,132 @@
+// A mark for each of many things by two numbers, on axes of their own; some of them joined by steps.
+
+import { heading, xAxis, yAxis } from "./axes.js";
+import { canvas, shorten, svg, textWidth, tint } from "./dom.js";
+import { tick, written } from "./format.js";
+import { around, linear, logarithmic, ticks } from "./scale.js";
+import { sign } from "./sign.js";
+
+/**
+ * `categories` are names that x is the number of. `steps` are places joined by steps, from left to right, the
+ * last level reaching to the right edge, and `steps_name` is what they are; `chosen` is the number of the dot with a ring and a name.
+ * @typedef {{ x: number, y: number, group: number, tip: string[] }} Dot
+ * @typedef {{ title: string, x: string, x_format: string, y: string, format: string, log_x: boolean, dots: Dot[],
+ *   groups: string[], categories?: string[], steps?: [number, number][], steps_name?: string, chosen?: number | null, name?: string }} Dots
+ * @typedef {import("./scale.js").Scale} Scale
+ */
+
+const BELOW = 46; // pixels for the x axis
+const LINE = 18; // of the key
+const R = 4.5;
+
+/**
+ * @param {Dots} spec @param {number} width
+ * @returns {import("./explore.js").Drawn}
+ */
+export function dots(spec, width) {
+  const { dots: all, categories } = spec;
+  const chart = Math.round(Math.max(230, Math.min(width * 0.6, 380)));
+  const bottom = chart - BELOW;
+  const most = spec.format === "fraction" ? 1 : Infinity;
+  const y = linear(around(all.map((dot) => dot.y), { most }), [bottom - 8, 58]);
+  const left = 14 + Math.max(...y.ticks.map((value) => textWidth(tick(value, spec.format), 12)));
+  const right = width - 14;
+  const x = across(spec, left + 10, right - 6);
+  const joined = spec.steps ?? [];
+  const steps = joined.map(([at, value], i) => `${i ? `H${x(at).toFixed(1)}V` : `M${x(at).toFixed(1)} `}${y(value).toFixed(1)}`);
+  const chosen = typeof spec.chosen === "number" ? all[spec.chosen] : undefined;
+  const key = legend(spec, width, chart);
+  const drawing = canvas(
+    width,
+    key.bottom,
+    heading(spec.title),
+    svg("text", { class: "tick", x: 0, y: 38 }, `↑ ${spec.y}`),
+    yAxis(y, left, right, spec.format),
+    categories ? named(x, categories, bottom, spec.x) : xAxis(x, bottom, `${spec.x}${spec.log_x ? ", log scale" : ""} →`, spec.x_format),
+    joined.length ? svg("path", { class: "curve", d: `${steps.join("")}H${right}` }) : null,
+    ...all.map((dot) => {
+      const { colour, path } = sign(dot.group, R);
+      return tint(svg("path", { class: "spot", d: path, transform: `translate(${x(dot.x)} ${y(dot.y)})` }), colour);
+    }),
+    ...(chosen ? ring(x(chosen.x), y(chosen.y), spec.name ?? "", right, bottom) : []),
+    ...key.parts,
+  );
+  const order = [...all].sort((a, b) => a.x - b.x || a.y - b.y);
+  const targets = order.map((dot) => ({
+    box: [x(dot.x) - 6, y(dot.y) - 6, 12, 12],
+    tip: [
+      ...dot.tip,
+      `${spec.x} ${categories ? categories[dot.x] : written(dot.x, spec.x_format)}`,
+      `${spec.y} ${written(dot.y, spec.format)}`,
+    ],
+  }));
+  return { svg: drawing, targets, columns: 0 };
+}
+
+/**
+ * @param {Dots} spec @param {number} from @param {number} to
+ * @returns {Scale}
+ */
+function across({ dots: all, categories, log_x: log }, from, to) {
+  if (categories) return linear([-0.5, categories.length - 0.5], [from, to]);
+  const values = all.map((dot) => dot.x);
+  if (log && values.every((value) => value > 0)) {
+    const scale = logarithmic(around(values, { log: true }), [from, to]);
+    if (scale.ticks.length < 3) scale.ticks = ticks(scale.domain[0], scale.domain[1], Math.max(2, (to - from) / 110));
+    return scale;
+  }
+  return linear(around(values), [from, to], Math.max(2, (to - from) / 110));
+}
+
+/**
+ * Names below, where x is the number of one.
+ * @param {Scale} x @param {string[]} categories @param {number} bottom @param {string} name
+ */
+function named(x, categories, bottom, name) {
+  const room = Math.abs(x(1) - x(0)) - 6;
+  const [from, to] = x.domain.map(x);
+  return svg(
+    "g",
+    {},
+    svg("line", { class: "axis", x1: from, x2: to, y1: bottom, y2: bottom }),
+    ...categories.map((category, i) =>
+      svg("text", { class: "tick", x: x(i), y: bottom + 18, "text-anchor": "middle" }, shorten(category, room, 12)),
+    ),
+    svg("text", { class: "tick", x: to, y: bottom + 36, "text-anchor": "end" }, name),
+  );
+}
+
+/**
+ * A ring around a dot, with its name where there is room.
+ * @param {number} x @param {number} y @param {string} name @param {number} right @param {number} bottom
+ */
+function ring(x, y, name, right, bottom) {
+  const before = x + 16 + textWidth(name, 12) > right;
+  const place = { x: before ? x - 11 : x + 11, y: y + 20 > bottom ? y - 10 : y + 20, "text-anchor": before ? "end" : "start" };
+  return [svg("circle", { class: "ring", cx: x, cy: y, r: R + 4 }), svg("text", { class: "name", ...place }, name)];
+}
+
+/**
+ * What the marks mean, where there are several kinds, and the steps.
+ * @param {Dots} spec @param {number} width @param {number} top
+ */
+function legend({ groups, dots: all, steps, steps_name }, width, top) {
+  const there = groups.flatMap((name, group) => (all.some((dot) => dot.group === group) ? [{ name, group }] : []));
+  /** @type {Element[]} */
+  const parts = [];
+  let [x, y] = [0, top + 14];
+  const entries = [...(there.length > 1 ? there : []), ...(steps?.length ? [{ name: steps_name ?? "", group: -1 }] : [])];
+  for (const { name, group } of entries) {
+    const wide = 24 + textWidth(name, 12) + 18;
+    if (x > 0 && x + wide > width) [x, y] = [0, y + LINE];
+    if (group < 0) {
+      parts.push(svg("path", { class: "curve", d: `M${x} ${y}h8v-5h8` }));
+    } else {
+      const { colour, path } = sign(group, R);
+      parts.push(tint(svg("path", { class: "spot", d: path, transform: `translate(${x + 7} ${y - 4})` }), colour));
+    }
+    parts.push(svg("text", { class: "tick", x: x + 22, y }, name));
+    x += wide;
+  }
+  return { parts, bottom: entries.length ? y + 10 : top };
+}

@@ -1,0 +1,1 @@
+"""Searching: settings and architectures, drawn, trained and compared on the validation split."""

@@ -1,0 +1,116 @@
+"""What a search is: read from what was typed, or from its folder, and written so that two can be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..data.opening import reject_object
+from ..errors import SettingError, short
+from ..files import exists
+from ..models.registry import Preset, preset
+from ..settings import as_text, build
+from ..training.checks import reject_module
+from ..training.documents import path_of
+from . import darts
+from .settings import SearchSettings, reject_idle
+from .space import Space, sort_settings, space_of
+from .storage import read_about
+
+
+@dataclass
+class Plan:
+    """What a search is: read from what was typed, or from its folder."""
+
+    found: Preset
+    source: str
+    space: Space
+    fixed: dict[str, Any]
+    settings: SearchSettings
+    how: dict[str, Any]  # what was typed of the settings
+
+    @property
+    def seed(self) -> int:
+        """Of the draws: that of the trainings, where it is fixed."""
+        return int(self.fixed.get("seed", 0))
+
+    def document(self) -> dict[str, Any]:
+        """What two searches that share a folder must have in common, but for the number of trials."""
+        return {
+            "model": self.found.name,
+            "data": self.source,
+            "space": self.space.texts(),
+            "fixed": {key: exact(value) for key, value in self.fixed.items()},
+            "search": {key: value for key, value in asdict(self.settings).items() if key != "trials"},
+        }
+
+
+def planned(model: str | None, source: Any, given: Mapping[str, Any], space: Mapping[str, Any] | None) -> Plan:
+    """The plan of what was typed. Raises what a person can fix."""
+    if model is None or source is None:
+        raise SettingError(
+            "A model, data and a range are needed: cutaway search MODEL DATA lr=1e-4..1e-1:log. `cutaway list` shows "
+            "the models."
+        )
+    reject_module(model)
+    if not isinstance(source, str | Path):
+        reject_object(source, "a path or the name of a data set")
+        raise SettingError("A search reads its data anew when it goes on: give a path or the name of a data set.")
+    found = preset(model)
+    how, searched, fixed = sort_settings(found, given)
+    for key in space or {}:
+        if key in how or key in SearchSettings.__dataclass_fields__:
+            raise SettingError(f"{key} says how to search, and is not searched.")
+        if key in searched:
+            raise SettingError(f"{key} is given twice: once in space, and once beside it.")
+    settings = build(SearchSettings, how)
+    reject_idle(settings, how)
+    searched |= space or {}
+    whole = space_of(found, searched, fixed)
+    if settings.sampler == "darts":
+        darts.reject_space(whole)
+    if settings.sampler == "grid":
+        whole.grid()  # which rejects what has no end
+    return Plan(found, located(str(source)), whole, dict(fixed), settings, dict(how))
+
+
+def resumed(
+    folder: Path,
+    model: str | None,
+    source: Any,
+    given: Mapping[str, Any],
+    space: Mapping[str, Any] | None,
+    out: str | Path | None,
+) -> Plan:
+    """The plan of a search that goes on: its own, with more trials where these are given."""
+    about = read_about(folder)
+    if out is not None and Path(out).resolve() != folder.resolve():
+        raise SettingError(f"A search is resumed where it stands, in {folder}: leave --out out.")
+    located_now = None if source is None else located(str(source))
+    for what, now, then in (("model", model, about["model"]), ("data", located_now, about["data"])):
+        if now is not None and now != then:
+            raise SettingError(f"This search's {what} is {then}, not {now}. Leave MODEL and DATA out with --resume.")
+    for key, value in {**given, **(space or {})}.items():
+        if key != "trials":
+            raise SettingError(
+                f"{key}={short(value if isinstance(value, str) else as_text(value))} cannot change when a search is "
+                "resumed, as its trials could not be compared; trials can. For another space, begin another search."
+            )
+    how = {**about["typed"], **given}
+    found = preset(about["model"])
+    settings = build(SearchSettings, {**about["search"], "trials": given.get("trials", about["trials"])})
+    whole = space_of(found, about["space"], about["fixed"])
+    return Plan(found, about["data"], whole, dict(about["fixed"]), settings, how)
+
+
+def exact(value: Any) -> str:
+    """A fixed value as text that is read back to the same one."""
+    return repr(value) if isinstance(value, float) else as_text(value)
+
+
+def located(source: str) -> str:
+    """A source as it is seen from everywhere: the whole path, where it is one."""
+    there = all(exists(Path(one).expanduser()) for one in source.split(","))
+    return (path_of(source) or source) if there else source  # what is nowhere is told of as it was typed

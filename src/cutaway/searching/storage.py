@@ -1,0 +1,136 @@
+"""A search's folder, which several processes share and none can spoil: search.json, study.db, and who works on what.
+
+    search.json   what is searched, and how
+    study.db      every trial, in Optuna's SQLite storage
+    trials/N/     what trial N writes while it trains; held by the process that trains it, and gone in the end
+    best/         the winner, a run like any other
+    report.html   the page
+
+A trial is drawn in turn, by one process at a time. A trial that is said to run and that nobody holds was killed: it is
+put aside as failed, and what it was to try is drawn again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.pool import NullPool
+
+from ..errors import FileError
+from ..files import read_json, reject_address
+from ..training.folder import RunInUse, locked
+
+try:
+    import fcntl
+except ImportError:  # no such locks on this system: one process alone
+    fcntl = None  # type: ignore[assignment]
+
+ABOUT, STUDY, TRIALS, BEST, REPORT, TURN = "search.json", "study.db", "trials", "best", "report.html", ".turn"
+NAME = "search"  # of the study
+WAIT = 120.0  # seconds that SQLite waits for another process's transaction
+OUTCOME, DRAW, CELL = "outcome", "draw", "cell"  # what is kept of a trial beside its values
+
+
+@contextlib.contextmanager
+def turn(folder: Path) -> Iterator[None]:
+    """Wait until no other process draws, and keep others from it. What a process held is free when it ends."""
+    try:
+        handle = os.open(folder / TURN, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise FileError(f"{folder} cannot be written to: {error.strerror}. Check its permissions.") from error
+    try:
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # a file system without locks: better no lock than no search
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def new_search_folder(out: str | Path | None, name: str) -> Path:
+    """The folder of a search: `out`, or the next free runs/search-NAME-N. Raises FileError where it holds anything else
+    than a search."""
+    if out is None:
+        for n in range(1, 1_000_000):
+            with contextlib.suppress(FileExistsError):
+                folder = Path("runs") / f"search-{name}-{n}"
+                folder.mkdir(parents=True)
+                return folder
+    folder = Path(out or "")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(
+            f"{folder} could not be made: {error.strerror}. Give a folder that can be written to."
+        ) from error
+    if not (folder / ABOUT).is_file() and any(entry.name not in (TURN, STUDY) for entry in folder.iterdir()):
+        raise FileError(f"{folder} exists already, is no search, and nothing in it is overwritten. Give another --out.")
+    return folder
+
+
+def read_about(folder: str | Path) -> dict[str, Any]:
+    """search.json of a folder. Raises FileError where it is no search."""
+    path = Path(folder) / ABOUT
+    if not path.is_file():
+        reject_address(folder)
+        raise FileError(
+            f"{folder} is no search: it has no {ABOUT}. `cutaway search` makes them, and --resume takes such a folder."
+        )
+    about = read_json(path)
+    if not isinstance(about, dict) or not {"model", "data", "space", "fixed", "search"} <= set(about):
+        raise FileError(f"{path} is not what a search writes: it was edited or cut short. Take it from a copy.")
+    return about
+
+
+def open_study(folder: Path, directions: Sequence[Any], pruner: optuna.pruners.BasePruner) -> optuna.Study:
+    """The study in a folder, new or as it stands. Raises FileError where its storage cannot be read."""
+    path = folder / STUDY
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # it would tell of itself beside what is told here
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(path, timeout=WAIT, check_same_thread=False)
+
+    try:
+        with turn(folder):  # two that made the tables at once would spoil each other's
+            # Through a function and no address, as a path may have signs in it that mean something there.
+            storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect, "poolclass": NullPool})
+            return optuna.create_study(
+                storage=storage, study_name=NAME, directions=directions, pruner=pruner, load_if_exists=True
+            )
+    except Exception as error:
+        if isinstance(error, MemoryError):
+            raise
+        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FileError(f"{path} could not be read ({cause}). It may be damaged: take it from a copy.") from error
+
+
+def trial_folder(folder: Path, number: int) -> Path:
+    """Where a trial works."""
+    return folder / TRIALS / str(number)
+
+
+def put_aside_killed(study: optuna.Study, folder: Path) -> list[FrozenTrial]:
+    """Mark trials as failed that are said to run and that nobody holds; those that somebody does. Call it in turn."""
+    running = []
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        held = trial_folder(folder, trial.number)
+        if held.is_dir() and _is_held(held):
+            running.append(trial)
+        else:
+            study.tell(trial.number, state=TrialState.FAIL)
+    return running
+
+
+def _is_held(folder: Path) -> bool:
+    try:
+        with locked(folder):
+            return False
+    except RunInUse:
+        return True

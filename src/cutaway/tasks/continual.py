@@ -1,0 +1,72 @@
+"""What is left of a task after others were learned: average accuracy, forgetting, backward transfer.
+
+    R[t, j]  the accuracy on task j after task t was learned, of T tasks
+
+    average accuracy    ACC = 1/T Σ_j R[T, j]
+    backward transfer   BWT = 1/(T−1) Σ_{j<T} R[T, j] − R[j, j]
+    forgetting          F = 1/(T−1) Σ_{j<T} max_{t<T} R[t, j] − R[T, j]
+
+The first two after D. Lopez-Paz, M. Ranzato, Gradient episodic memory for continual learning, 2017, equations 2 and 3
+<https://arxiv.org/abs/1706.08840>; forgetting after A. Chaudhry, P. K. Dokania, T. Ajanthan, P. H. S. Torr, Riemannian
+walk for incremental learning, 2018, section 3.2 <https://arxiv.org/abs/1801.10112>.
+
+Each is a sum over examples, so that its interval follows from how much they differ (the normal approximation). What one
+image gives in several tasks is added up first: permuted tasks are not asked of other images.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .metrics import Z95, Metric
+
+
+def accuracies(right: Tensor, task: Tensor) -> Tensor:
+    """R, (times, tasks), of which examples were `right` at each time, (times, n), and the `task` of each, (n,)."""
+    count = int(task.max()) + 1
+    sums = torch.zeros(len(right), count, dtype=torch.float64).index_add_(1, task, right.double())
+    return sums / task.bincount(minlength=count)
+
+
+def metrics(right: Tensor, task: Tensor, original: Tensor) -> dict[str, Metric]:
+    """The metrics with their 95 % intervals; average accuracy alone where the end is the only time.
+
+    `right` (times, n) bool, `task` (n,), and `original` (n,): which example of the data each was made of.
+    """
+    right, found = right.double(), accuracies(right, task)  # (times, tasks)
+    times, count = found.shape
+    share = 1 / task.bincount(minlength=count).double()[task]  # (n,): of each example in its task's accuracy
+    metrics = {"average_accuracy": _sum_of(right[-1] * share / count, task, original)}
+    if times == count > 1:
+        earlier, scale = task < count - 1, share / (count - 1)
+        best = found[:-1].argmax(0)[task]  # (n,)
+        at_best, at_first = right.gather(0, best[None])[0], right.gather(0, task[None])[0]
+        metrics["forgetting"] = _sum_of((at_best - right[-1]) * scale * earlier, task, original)
+        metrics["backward_transfer"] = _sum_of((right[-1] - at_first) * scale * earlier, task, original)
+    return metrics
+
+
+def details(right: Tensor, task: Tensor, names: tuple[str, ...]) -> dict[str, Any]:
+    """What the report draws: {"tasks": {"names", "accuracy"}}, R as rows of times."""
+    return {"tasks": {"names": list(names), "accuracy": accuracies(right, task).tolist()}}
+
+
+def _sum_of(parts: Tensor, task: Tensor, original: Tensor) -> Metric:
+    """The sum of what each example adds, (n,), with its interval. Images are drawn anew, each with all that is made of
+    it, and where each is of one task, within that task."""
+    images, index = original.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+    added = torch.zeros(len(images), dtype=torch.float64).index_add_(0, index, parts)
+    stratum = torch.zeros(len(images), dtype=torch.int64)
+    if len(images) == len(task):
+        stratum[index] = task
+    variance = 0.0
+    for of in range(int(stratum.max()) + 1):
+        those = added[stratum == of]
+        variance += len(those) * float(those.var()) if len(those) > 1 else math.inf
+    value = float(added.sum())
+    half = Z95 * math.sqrt(variance)
+    return Metric(value, value - half, value + half)

@@ -1,0 +1,82 @@
+"""Meta-learning: a network learns so that it can tell new classes by a few examples, one episode after another.
+
+MAML (C. Finn, P. Abbeel, S. Levine, 2017 <https://arxiv.org/abs/1703.03400>) learns weights from which a step or a few
+of gradient descent on the support of an episode lead to a small loss on its queries; prototypical networks (J. Snell,
+K. Swersky, R. S. Zemel, 2017 <https://arxiv.org/abs/1703.05175>) learn features whose means over the support of a class
+its queries are nearest to. The equations are in `nn.few_shot`, what an episode is in `data.episodes`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from torch import Generator, Tensor, nn
+
+from ...data.sets import DataSet, Split
+from ...errors import SettingError
+from ...spec import Episodes
+from ...tasks.task import Task
+from ..layers import backbone
+from ..settings import TrainSettings
+from .supervised import Learned, Supervised
+
+
+class Prototypes(Supervised):
+    """The loss of queries by their distances to prototypes. The network's head is not asked."""
+
+    numbers = False  # whether functions can be learned
+
+    @classmethod
+    def reject(cls, settings: TrainSettings, data: DataSet) -> None:
+        """Raise SettingError for what few-shot learning cannot have."""
+        said, target = f"objective={settings.objective}", data.spec.target
+        if not isinstance(target, Episodes):
+            raise SettingError(
+                f"{said} learns from episodes of classes, of images in class folders, and this is {data.spec.kind} "
+                f"data that asks for {target.column}: leave it out."
+            )
+        if not target.ways and not cls.numbers:
+            raise SettingError(f"{said} tells classes apart, and {data.name} are numbers: take objective=maml.")
+        asks = {
+            "compile": "compiles the whole model, and episodes ask it in another way",
+            "tta": "averages the answers to an image and to its mirror image, and episodes are not mirrored",
+            "teacher": "tells classes that stay, and those of an episode are new",
+            "lora": "adapts weights that others learned, and here all are learned to be adapted",
+        }
+        for key, why in asks.items():
+            if getattr(settings, key):
+                raise SettingError(f"{key}={getattr(settings, key)} {why}: leave it out with {said}.")
+
+    def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
+        super().__init__(model, task, settings, train, data)
+        learning = {name for name, p in model.named_parameters() if p.requires_grad}
+        if not self.numbers and (settings.freeze_epochs or not learning & backbone(model)):
+            raise SettingError(
+                "objective=prototypes learns what the head sees, and nothing of that learns here: leave freeze and "
+                "freeze_epochs out, or take a network with more than a head."
+            )
+
+    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
+        """What comes of a batch of episodes."""
+        asked: Any = self.task
+        outputs: Tensor = asked.asked(self.model, inputs[0], target, self.settings.first_order)
+        loss = self.task.loss(outputs, target)
+        return Learned(loss, loss, outputs)
+
+
+class MAML(Prototypes):
+    """The loss of queries after gradient descent on the support."""
+
+    numbers, weighable = True, False
+
+    @classmethod
+    def learned_from(cls, data: DataSet, settings: TrainSettings) -> DataSet:
+        """The data with a target that says how an episode is learned, which evaluation needs too."""
+        if not isinstance(data.spec.target, Episodes):
+            return data
+        inner = {"inner_lr": settings.inner_lr, "inner_steps": settings.inner_steps}
+        target = dataclasses.replace(data.spec.target, **inner)  # type: ignore[arg-type]
+        spec: Any = dataclasses.replace(data.spec, target=target)
+        preprocessing: Any = data.preprocessing
+        return dataclasses.replace(data, spec=spec, preprocessing=dataclasses.replace(preprocessing, spec=spec))

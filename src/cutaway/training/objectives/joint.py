@@ -1,0 +1,28 @@
+"""Joint training: all tasks of a sequence at once, which is as good as learning one after another can become."""
+
+from __future__ import annotations
+
+from ...data.sets import DataSet
+from ...errors import SettingError
+from ..settings import TrainSettings
+from .supervised import Supervised
+
+
+def reject_without_tasks(settings: TrainSettings, data: DataSet, does: str) -> None:
+    """Raise SettingError where there is no sequence of tasks to learn; `does` says what the objective is for."""
+    if data.tasks is None:
+        raise SettingError(
+            f"objective={settings.objective} {does}, and there are no tasks: give tasks=permuted:10 or "
+            "tasks=classes:2, or leave it out."
+        )
+
+
+class Joint(Supervised):
+    """The task's loss, of examples of all tasks in every batch."""
+
+    at_once = True
+
+    @classmethod
+    def reject(cls, settings: TrainSettings, data: DataSet) -> None:
+        """Raise SettingError where there are no tasks."""
+        reject_without_tasks(settings, data, "learns all tasks at once")

@@ -1,0 +1,67 @@
+"""Rehearsal: some examples of earlier tasks are stored, and learned again beside those of the running one.
+
+After A. Robins, Catastrophic forgetting, rehearsal and pseudorehearsal, Connection Science 7, 1995
+<https://doi.org/10.1080/09540099550039318>; as experience replay with small memories in A. Chaudhry et al., On tiny
+episodic memories in continual learning, 2019 <https://arxiv.org/abs/1902.10486>.
+
+Stored are the first `buffer` examples, in an order drawn at random, of every class of each task that is over. To each
+batch of the running task as many stored ones are added (so that a step has twice `batch_size`), each as often as the
+others. Both follow from the seed, the task and the epoch alone, as the batches of any training do: a run that is
+resumed stores the same.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Generator, Tensor
+
+from ...data.sets import DataSet, Split
+from ...errors import SettingError
+from ..batches import mix
+from ..placement import Placement
+from ..settings import TrainSettings
+from .joint import reject_without_tasks
+from .supervised import Supervised
+
+
+class Rehearsal(Supervised):
+    """The task's loss, of the running task's examples and of stored ones."""
+
+    @classmethod
+    def reject(cls, settings: TrainSettings, data: DataSet) -> None:
+        """Raise SettingError where there are no tasks, or fewer examples than are to be stored."""
+        reject_without_tasks(settings, data, "stores examples of the tasks before")
+        train = data.splits["train"]
+        assert data.tasks is not None
+        assert train.target is not None
+        most = int((data.tasks.of(train) * (int(train.target.max()) + 1) + train.target.cpu()).bincount().max())
+        if settings.buffer > most:
+            raise SettingError(
+                f"buffer={settings.buffer} is more than a class of a task has: at most {most:,} training examples. "
+                f"buffer={most} stores them all, as joint training has them."
+            )
+
+    def batches(self, train: Split, settings: TrainSettings, place: Placement, epoch: int) -> list[Tensor]:
+        """The batches of the epoch's task, each with as many stored examples after it."""
+        new, stored = super().batches(train, settings, place, epoch), self.stored(train, self.sequence.task(epoch))
+        if not len(stored):
+            return new
+        count, random = sum(map(len, new)), Generator().manual_seed(mix(settings.seed, epoch, 1, place.rank))
+        turns = [stored[torch.randperm(len(stored), generator=random)] for _ in range(math.ceil(count / len(stored)))]
+        old = torch.split(torch.cat(turns)[:count], [len(batch) for batch in new])
+        return [torch.cat(both) for both in zip(new, old)]
+
+    def stored(self, train: Split, task: int) -> Tensor:
+        """The numbers of the examples that are stored when that task begins."""
+        assert self.sequence.of is not None
+        assert train.target is not None
+        found = [torch.empty(0, dtype=torch.int64)]
+        for earlier in range(task):
+            rows = (self.sequence.of == earlier).nonzero()[:, 0]
+            random = Generator().manual_seed(mix(self.settings.seed, earlier))
+            rows = rows[torch.randperm(len(rows), generator=random)]
+            target = train.target[rows].cpu()
+            found += [rows[target == k][: self.settings.buffer] for k in range(int(train.target.max()) + 1)]
+        return torch.cat(found)

@@ -1,0 +1,248 @@
+"""View 23: how little of an image has to change until a classifier errs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from ..data.images.preprocessing import ImagePreprocessing
+from ..draw import make
+from ..draw.description import Drawing, View, table
+from ..draw.words import number, percent
+from ..errors import SettingError
+from ..generation.images import as_images
+from ..models.images import answers_of
+from ..nn.adversarial import Bounds, fgsm, pgd
+from ..nn.modes import resting
+from ..spec import Classes
+from ..tasks.classification import Classification
+from .looking import whole
+from .numbers import image_url
+from .subject import Subject
+
+SAYS = "adversarial examples: how little of an image has to change until a classifier errs, by FGSM and PGD"
+READ = (
+    "Each pixel, from 0 to 1, may move by ε at most. FGSM moves all of them by ε at once, along the sign of the loss's "
+    "gradient; PGD takes many small steps and stays within ε. The slider goes through ε: the image as it is, what is "
+    "added to it (grey is nothing, white and black are ±ε, so that it is drawn larger than it is by the factor beside "
+    "it), and the sum, with what the model says of it. The curves are the probabilities of the classes over ε; where "
+    "the first line is crossed, the model errs. A network that was trained on such images (attack=pgd) holds out "
+    "longer, and what has to be added then looks more like the other class."
+)
+MISLEADS = (
+    "An attack that finds nothing proves nothing: a stronger one may. A class can become likely again at a larger ε, "
+    "as a step of FGSM can be too long. How far a person sees a change hangs on the image: ε = 0.1 is plain on a photo "
+    "and hardly matters on a digit. One image says little of others; `cutaway evaluate RUN --attack pgd --eps 0.1` "
+    "tells the accuracy over the test split."
+)
+OPTIONS = {
+    "example": "which image, counted from 0",
+    "eps": "the largest change of a pixel, of its range 0 to 1; 0.3 for grey images and 0.03 for colours unless given",
+    "steps": "steps of PGD; 20 unless given",
+}
+
+POINTS = 13  # values of ε, from 0 on
+CURVES = 5  # classes that have a curve
+STEPS, MOST_STEPS = 20, 1000
+GREY, COLOURS = 0.3, 0.03  # ε at most, unless it is given
+METHODS = {"fgsm": "FGSM", "pgd": "PGD"}
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """One image changed by one method at every ε."""
+
+    pixels: Tensor  # (E, C, H, W) in 0…1
+    p: Tensor  # (E, K): the probabilities of the classes
+
+    @property
+    def said(self) -> list[int]:
+        """The likeliest class at each ε."""
+        found: list[int] = self.p.argmax(1).tolist()
+        return found
+
+    def errs_at(self, actual: int) -> int | None:
+        """The first ε, by its place, at which the answer is not that class."""
+        return next((i for i, k in enumerate(self.said) if k != actual), None)
+
+
+def suits(subject: Subject) -> bool:
+    """Whether it is a classifier of images that has learned from some, by a loss that has probabilities."""
+    return (
+        isinstance(subject.preprocessing, ImagePreprocessing)
+        and type(subject.preprocessing.spec.target) is Classes
+        and isinstance(subject.task, Classification)
+        and subject.task.loss_name in ("cross_entropy", "map")
+    )
+
+
+def view(subject: Subject) -> View:
+    """One image under both attacks. Raises SettingError for options that cannot be."""
+    given, task = subject.preprocessing, subject.task
+    assert isinstance(given, ImagePreprocessing), "as it suits"
+    assert isinstance(task, Classification), "as it suits"
+    i = whole(subject.options, "example", 0, subject.count)
+    steps = whole(subject.options, "steps", STEPS, MOST_STEPS + 1)
+    if not steps:
+        raise SettingError("steps=0 cannot be: PGD takes at least one step.")
+    grid = torch.linspace(0, _largest(subject.options, GREY if given.spec.channels == 1 else COLOURS), POINTS)
+    x = subject.inputs[0][i : i + 1]  # (1, C, H, W)
+    with torch.no_grad():
+        first = int(task.decide(answers_of(subject.model(x))[0])[0])
+    actual = int(subject.target[i]) if subject.target is not None else first
+    found = _attacked(subject, given, task, x, actual, grid, steps)
+    names = task.target.names
+    likely = torch.stack([one.p.max(0).values for one in found.values()]).max(0).values  # anywhere on the way
+    order: list[int] = likely.argsort(descending=True, stable=True).tolist()
+    classes = [actual, *[k for k in order if k != actual][: CURVES - 1]]  # the same for all, and in the same colours
+    known = subject.target is not None
+    shown = f"a {names[actual]}" if known else f"which the model takes for {names[actual]}"
+    return View(
+        id="adversarial",
+        title="Adversarial examples",
+        says=f"{subject.name(i)}, {shown}, changed by at most ε in each pixel so that the model errs.",
+        summary=_summary(found, names, actual, grid, known=known),
+        table=_table(found, names, actual, grid),
+        drawings=[
+            _slider(found, names, actual, grid),
+            *(_curves(METHODS[how], one, names, classes, grid) for how, one in found.items()),
+        ],
+    )
+
+
+def _largest(options: Mapping[str, str], usual: float) -> float:
+    """The option eps as a number. Raises SettingError."""
+    typed = options.get("eps")
+    if typed is None:
+        return usual
+    try:
+        eps = float(typed)
+    except ValueError:
+        eps = -1.0
+    if not 0 < eps <= 1:
+        raise SettingError(f"eps={typed} cannot be: it must be above 0 and at most 1, the whole range of a pixel.")
+    return eps
+
+
+def _attacked(
+    subject: Subject,
+    given: ImagePreprocessing,
+    task: Classification,
+    x: Tensor,
+    actual: int,
+    grid: Tensor,
+    steps: int,
+) -> dict[str, Attacked]:
+    """The image (1, C, H, W) at every ε of the grid, by each method; all ε go through the model together."""
+    mean, std = (torch.tensor(v, dtype=x.dtype).view(1, -1, 1, 1) for v in (given.mean, given.std))
+    many, target = x.expand(len(grid), -1, -1, -1), torch.full((len(grid),), actual)
+    bounds = Bounds(grid.to(x.dtype).view(-1, 1, 1, 1) / std, -mean / std, (1 - mean) / std)
+
+    def loss(images: Tensor) -> Tensor:
+        return task.loss(answers_of(subject.model(images))[0], target)
+
+    with resting(subject.model):
+        changed = {
+            "fgsm": fgsm(loss, many, bounds),
+            "pgd": pgd(loss, many, bounds, steps, Generator().manual_seed(0)),
+        }
+        with torch.no_grad():
+            outputs = {how: answers_of(subject.model(images))[0] for how, images in changed.items()}
+    found = {}
+    for how, images in changed.items():
+        p = task.probabilities(outputs[how])
+        assert p is not None, "as it suits"
+        found[how] = Attacked((images * std + mean).clamp(0, 1), p)
+    return found
+
+
+def _slider(found: dict[str, Attacked], names: tuple[str, ...], actual: int, grid: Tensor) -> Drawing:
+    """The image, what is added, and the sum, at each ε; it begins where PGD first succeeds."""
+    options = []
+    for e, eps in enumerate(grid.tolist()):
+        tiles = []
+        for how, one in found.items():
+            plain, group = one.pixels[0], METHODS[how]
+            factor = f"× {number(round(0.5 / eps, 1))}" if eps else "nothing"
+            # Grey is no change; ±ε are white and black.
+            added = 0.5 + (one.pixels[e] - plain) * (0.5 / eps if eps else 0.0)
+            tiles += [
+                _tile(group, f"as it is: {_answer(one, names, 0)}", plain),
+                _tile(group, f"change, drawn {factor}", added),
+                _tile(group, f"changed: {_answer(one, names, e)}", one.pixels[e]),
+            ]
+        drawing = make.tiles("", tiles, pixel=6)
+        options.append(
+            {"name": f"ε = {number(round(eps, 4))}, {number(round(255 * eps, 1))} of 255 levels", "drawings": [drawing]}
+        )
+    start = found["pgd"].errs_at(actual)
+    return make.choice(
+        "The image, what is added to it, and the sum", "ε", options, slider=True,
+        start=len(grid) - 1 if start is None else max(start, 1),
+    )  # fmt: skip
+
+
+def _answer(one: Attacked, names: tuple[str, ...], e: int) -> str:
+    said = one.said[e]
+    return f"{names[said]}, {percent(float(one.p[e, said]))}"
+
+
+def _tile(group: str, label: str, pixels: Tensor) -> dict[str, Any]:
+    levels = (pixels.clamp(0, 1) * 255).round().to(torch.uint8)[None]
+    return {"label": label, "image": image_url(as_images(levels)[0]), "group": group, "tip": [group, label]}
+
+
+def _curves(called: str, one: Attacked, names: tuple[str, ...], classes: list[int], grid: Tensor) -> Drawing:
+    """Those classes, and where the model first errs."""
+    at = one.errs_at(classes[0])
+    mark = {"x": float(grid[at]), "label": f"says {names[one.said[at]]}"} if at else None
+    return make.lines(
+        f"What the model says along ε, {called}",
+        "ε",
+        [
+            {"name": names[k], "points": [[round(eps, 6), float(p)] for eps, p in zip(grid.tolist(), one.p[:, k])]}
+            for k in classes
+        ],
+        format="fraction",
+        mark=mark,
+    )
+
+
+def _table(found: dict[str, Attacked], names: tuple[str, ...], actual: int, grid: Tensor) -> Any:
+    columns = {"ε": "number"}
+    for called in METHODS.values():
+        columns |= {
+            f"{called} says": "text",
+            f"probability by {called}": "fraction",
+            f"of {names[actual]}, {called}": "fraction",
+        }
+    rows = []
+    for e, eps in enumerate(grid.tolist()):
+        row: list[Any] = [round(eps, 6)]
+        for one in found.values():
+            said = one.said[e]
+            row += [names[said], float(one.p[e, said]), float(one.p[e, actual])]
+        rows.append(row)
+    return table(columns, rows)
+
+
+def _summary(found: dict[str, Attacked], names: tuple[str, ...], actual: int, grid: Tensor, *, known: bool) -> str:
+    plain = found["fgsm"]
+    words = [f"As it is, the model says {_answer(plain, names, 0)}."]
+    if known and plain.said[0] != actual:
+        return f"{words[0]} That is wrong already: it is {names[actual]}."
+    for how, one in found.items():
+        at = one.errs_at(actual)
+        if at is None:
+            words.append(f"{METHODS[how]} changes nothing of the answer up to ε = {number(round(float(grid[-1]), 4))}.")
+        else:
+            eps = float(grid[at])
+            words.append(
+                f"{METHODS[how]} has it say {names[one.said[at]]} from ε = {number(round(eps, 4))} on, "
+                f"{number(round(255 * eps, 1))} of 255 levels."
+            )
+    return " ".join(words)

@@ -1,0 +1,180 @@
+"""Meta-gradients against finite differences and against a double backward by hand; prototypes against a loop."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from cutaway.nn.few_shot import adapted_answers, nearness, prototypes, statistics_of_the_batch
+
+E, WAYS, SHOTS, QUERIES, LR = 3, 3, 2, 4, 0.5
+Case = tuple[nn.Sequential, Tensor, Tensor, Tensor, Tensor]
+
+
+def case(seed: int = 0) -> Case:
+    """A smooth network, and three episodes: support, what it is of, queries, and what they are of; float64."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, WAYS)).double()
+    y = torch.arange(WAYS).repeat_interleave(SHOTS).expand(E, -1)
+    support = torch.randn(E, WAYS * SHOTS, 4, dtype=torch.float64)
+    queries = torch.randn(E, QUERIES, 4, dtype=torch.float64)
+    return model, support, y, queries, torch.randint(WAYS, (E, QUERIES))
+
+
+def outer(given: Case, steps: int, first_order: bool = False) -> Tensor:
+    """The loss of the queries after adaptation."""
+    model, support, y, queries, target = given
+    answers = adapted_answers(model, support, y, queries, F.cross_entropy, LR, steps, first_order)
+    return F.cross_entropy(answers.flatten(0, 1), target.flatten())
+
+
+def by_hand(given: Case, steps: int, first_order: bool) -> Tensor:
+    """The same loss, one episode after another, each gradient taken by autograd with a graph of its own."""
+    model, support, y, queries, target = given
+    total = torch.zeros((), dtype=torch.float64)
+    for x, labels, asked, wanted in zip(support, y, queries, target):
+        weights: dict[str, Tensor] = dict(model.named_parameters())
+        for _ in range(steps):
+            loss = F.cross_entropy(functional_call(model, weights, (x,)), labels)
+            slopes = torch.autograd.grad(loss, list(weights.values()), create_graph=not first_order)
+            weights = {name: w - LR * slope for (name, w), slope in zip(weights.items(), slopes)}
+        total = total + F.cross_entropy(functional_call(model, weights, (asked,)), wanted)
+    return total / E
+
+
+def gradient(loss: Tensor, model: nn.Module) -> Tensor:
+    """The gradient of all parameters, as one vector."""
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("first_order", [False, True])
+def test_the_gradient_is_that_of_a_double_backward_by_hand(steps: int, first_order: bool) -> None:
+    given = case()
+    found, expected = outer(given, steps, first_order), by_hand(given, steps, first_order)
+    assert torch.allclose(found, expected, rtol=0, atol=1e-12)
+    assert torch.allclose(gradient(found, given[0]), gradient(expected, given[0]), rtol=0, atol=1e-12)
+
+
+def test_the_second_order_gradient_is_that_of_finite_differences_and_the_first_is_not() -> None:
+    given = case(1)
+    model = given[0]
+    second, first = (gradient(outer(given, 2, order), model) for order in (False, True))
+    found, eps = [], 1e-5
+    with torch.no_grad():
+        for p in model.parameters():
+            for i in range(p.numel()):
+                sides = []
+                for sign in (1, -1):
+                    p.view(-1)[i] += sign * eps
+                    sides.append(outer(given, 2))
+                    p.view(-1)[i] -= sign * eps
+                found.append((sides[0] - sides[1]) / (2 * eps))
+    differences = torch.stack(found)
+    assert torch.allclose(second, differences, rtol=0, atol=1e-8)
+    assert (first - differences).abs().max() > 1e-3
+
+
+def test_without_steps_the_network_answers_as_it_is() -> None:
+    model, support, y, queries, _ = case()
+    found = adapted_answers(model, support, y, queries, F.cross_entropy, LR, 0, False)
+    assert torch.allclose(found, model(queries), rtol=0, atol=1e-12)
+
+
+def test_order_within_the_support_does_not_matter_and_order_of_episodes_goes_along() -> None:
+    model, support, y, queries, _ = case()
+    whole = adapted_answers(model, support, y, queries, F.cross_entropy, LR, 2, False)
+    order = torch.randperm(WAYS * SHOTS)
+    again = adapted_answers(model, support[:, order], y[:, order], queries, F.cross_entropy, LR, 2, False)
+    assert torch.allclose(whole, again, rtol=0, atol=1e-12)
+    back = adapted_answers(model, support.flip(0), y, queries.flip(0), F.cross_entropy, LR, 2, False)
+    assert torch.allclose(whole.flip(0), back, rtol=0, atol=1e-12)
+    alone = adapted_answers(model, support[:1], y[:1], queries[:1], F.cross_entropy, LR, 2, False)
+    assert torch.allclose(whole[:1], alone, rtol=0, atol=1e-12)
+
+
+def test_permuting_the_classes_with_the_head_permutes_the_answers() -> None:
+    model, support, y, queries, _ = case()
+    whole = adapted_answers(model, support, y, queries, F.cross_entropy, LR, 2, False)
+    new = torch.tensor([2, 0, 1])  # class k is class new[k] now
+    head = model[2]
+    assert isinstance(head, nn.Linear)
+    with torch.no_grad():
+        head.weight.copy_(head.weight[new.argsort()])
+        head.bias.copy_(head.bias[new.argsort()])
+    again = adapted_answers(model, support, new[y], queries, F.cross_entropy, LR, 2, False)
+    assert torch.allclose(whole, again[:, :, new], rtol=0, atol=1e-12)
+
+
+def test_batch_normalization_takes_the_batch_and_remembers_nothing() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, WAYS)).double()
+    _, support, y, queries, _ = case()
+    for mode in (True, False):
+        model.train(mode)
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        found = adapted_answers(model, support, y, queries, F.cross_entropy, LR, 1, False)
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+        assert model[1].training is mode
+        assert model[1].track_running_stats
+        model.train()
+        weights: dict[str, Tensor] = dict(model.named_parameters())
+        loss = F.cross_entropy(functional_call(model, weights, (support[0],)), y[0])
+        slopes = torch.autograd.grad(loss, list(weights.values()))
+        moved = {name: w - LR * g for (name, w), g in zip(weights.items(), slopes)}
+        assert torch.allclose(found[0], functional_call(model, moved, (queries[0],)), rtol=0, atol=1e-12)
+        model.load_state_dict(before)
+
+
+def test_an_error_within_leaves_the_statistics_as_they_were() -> None:
+    norm = nn.BatchNorm1d(2).eval()
+    with pytest.raises(ValueError, match="Expected more than 1 value"), statistics_of_the_batch(norm):
+        norm(torch.randn(1, 2))
+    assert not norm.training
+    assert norm.track_running_stats
+
+
+def naive(support: Tensor, y: Tensor, queries: Tensor) -> Tensor:
+    """Log-probabilities of prototypical networks (E, Q, K), number by number."""
+    found = torch.zeros(*queries.shape[:2], WAYS, dtype=torch.float64)
+    for e, q in itertools.product(range(len(queries)), range(queries.shape[1])):
+        scores = []
+        for k in range(WAYS):
+            members = [support[e, m] for m in range(support.shape[1]) if int(y[e, m]) == k]
+            centre = sum(members[1:], members[0]) / len(members)
+            scores.append(-sum((float(a) - float(b)) ** 2 for a, b in zip(queries[e, q], centre)))
+        total = sum(torch.tensor(scores, dtype=torch.float64).exp())
+        for k in range(WAYS):
+            found[e, q, k] = torch.tensor(scores[k], dtype=torch.float64) - torch.as_tensor(total).log()
+    return found
+
+
+def episode(draw: Callable[..., int], seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Features of a support with at least one example of each class, their classes, and queries."""
+    generator = torch.Generator().manual_seed(seed)
+    more = draw(st.integers(0, 4))
+    y = torch.cat([torch.arange(WAYS), torch.randint(WAYS, (more,), generator=generator)]).expand(2, -1)
+    support, queries = (torch.randn(2, n, 3, generator=generator, dtype=torch.float64) for n in (y.shape[1], 4))
+    return support, y, queries
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data(), st.integers(0, 2**31))
+def test_prototypes_are_those_of_a_loop_in_any_order(data: st.DataObject, seed: int) -> None:
+    support, y, queries = episode(data.draw, seed)
+    logits = nearness(queries, prototypes(support, y, WAYS))
+    assert torch.allclose(logits.log_softmax(2), naive(support, y, queries), rtol=0, atol=1e-10)
+    order = torch.randperm(y.shape[1], generator=torch.Generator().manual_seed(seed))
+    again = nearness(queries, prototypes(support[:, order], y[:, order], WAYS))
+    assert torch.allclose(logits, again, rtol=0, atol=1e-12)
+    new = torch.tensor([1, 2, 0])
+    renamed = nearness(queries, prototypes(support, new[y], WAYS))
+    assert torch.allclose(logits, renamed[:, :, new], rtol=0, atol=1e-12)
