@@ -26,7 +26,7 @@ Cli = Callable[..., Answer]
 Row = dict[str, Any]
 
 SMALL = ("epochs=1", "tensorboard=false", "--out", "r")
-ACCURACY = {"accuracy", "balanced_accuracy", "macro_f1", "loss"}
+ACCURACY = {"accuracy", "balanced_accuracy", "macro_f1", "calibration_error", "loss"}
 
 
 @pytest.fixture(scope="session")
