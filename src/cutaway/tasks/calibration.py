@@ -55,7 +55,12 @@ def calibration(
 def calibration_error(likely: Likely, outputs: Tensor, target: Tensor) -> Metric:
     """The expected calibration error, with its interval by resampling, of outputs that have probabilities."""
     said, so = _said(likely, outputs, target)
-    return bootstrap(lambda rows: _error(said[rows], so[rows]), len(said))
+    bins, apart = np.searchsorted(EDGES[1:-1], said), so - said
+
+    def error(rows: NDArray[np.int64]) -> float:
+        return float(np.abs(np.bincount(bins[rows], weights=apart[rows], minlength=BINS)).sum() / len(rows))
+
+    return bootstrap(error, len(said))
 
 
 def fitted_temperature(logits: Tensor, target: Tensor) -> float | None:
@@ -111,8 +116,3 @@ def _said(likely: Likely, outputs: Tensor, target: Tensor) -> tuple[Numbers, NDA
         said.append(chosen)
         so.append(k == was)
     return torch.cat(said).clamp(0, 1).cpu().numpy(), torch.cat(so).cpu().numpy()
-
-
-def _error(said: Numbers, so: NDArray[np.bool_]) -> float:
-    apart = np.bincount(np.searchsorted(EDGES[1:-1], said), weights=so - said, minlength=BINS)
-    return float(np.abs(apart).sum() / len(said))

@@ -89,7 +89,8 @@ def details(ready: Prepared, split: Split, outputs: Tensor, target: Tensor) -> d
     found: dict[str, Any] = {}
     task, preprocessing = ready.task, ready.data.preprocessing
     if isinstance(task, Classification):
-        found |= scores(task, outputs, target, _held_out(ready, split))
+        likely = task.probabilities(outputs[:1]) is not None
+        found |= scores(task, outputs, target, _held_out(ready, split) if likely else None)
     if isinstance(preprocessing, TablePreprocessing) and isinstance(split, TensorSplit):
         found |= _importance(ready, preprocessing, split)
     if isinstance(preprocessing, Reading) and isinstance(ready.data.spec.target, NextToken):

@@ -64,7 +64,7 @@ def learning(model: nn.Module, spec: Spec, settings: TrainSettings) -> list[str]
 
 def learned(model: nn.Module, settings: TrainSettings) -> None:
     """Make the model as it was made again, without what only learning needed."""
-    for name in OBJECTIVES[settings.objective].added(model):
+    for name in OBJECTIVES[settings.objective].adds:
         delattr(model, name)
     merge(model)
 

@@ -48,7 +48,7 @@ def head_of(model: nn.Module) -> nn.Linear:
 class SimCLR(Supervised):
     """The NT-Xent loss of two views of each image; the targets are not looked at."""
 
-    adds = True
+    adds = (PROJECTION,)
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:

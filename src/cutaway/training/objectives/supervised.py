@@ -34,7 +34,7 @@ class Supervised:
     a model; what the model needs to learn by it is `added` to the model, and gone when training is over.
     """
 
-    adds = False  # whether the model has more modules while it learns
+    adds: ClassVar[tuple[str, ...]] = ()  # the modules that the model has while it learns, by name: those of `added`
     at_once = False  # whether the tasks of a sequence are learned together
     weighable: ClassVar[bool] = True  # whether what a step keeps can be watched: not within torch.func
 
