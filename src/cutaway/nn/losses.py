@@ -84,6 +84,12 @@ def binary_cross_entropy(
     return losses
 
 
+def of_both(outputs: Tensor) -> Tensor:
+    """The logits of both classes, (N, 2), where the outputs are the one of class 1 against class 0, (N, 1); of more
+    classes the outputs (N, K) as they are."""
+    return torch.cat([torch.zeros_like(outputs), outputs], 1) if outputs.shape[1] == 1 else outputs
+
+
 def distillation(outputs: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     """T² KL( softmax(v / T) ‖ softmax(z / T) ), from logits z (N, K) and those of the teacher v (N, K), to (N,).
 

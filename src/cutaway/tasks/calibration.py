@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..nn.losses import of_both
 from .metrics import Metric, bootstrap
 
 BINS = 10
@@ -69,8 +70,7 @@ def fitted_temperature(logits: Tensor, target: Tensor) -> float | None:
     None where none does: where no answer is wrong, ever smaller ones are better, and where answers are worse than none
     ever larger ones. The cross-entropy is convex in 1 / T, and its derivative, Σ (Σ_k p_k z_k − z_y), is halved in on.
     """
-    z = logits.detach().cpu().double()
-    z = torch.cat([torch.zeros_like(z), z], 1) if z.shape[1] == 1 else z  # (n, K)
+    z = of_both(logits.detach().cpu().double())  # (n, K)
     right = z.gather(1, target.cpu()[:, None])[:, 0]  # (n,)
 
     def rises(temperature: float) -> bool:

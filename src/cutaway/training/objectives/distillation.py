@@ -22,7 +22,7 @@ from torch import Generator, Tensor, nn
 from ...data.sets import DataSet, Split
 from ...errors import SettingError
 from ...models.saving import WEIGHTS
-from ...nn.losses import distillation
+from ...nn.losses import distillation, of_both
 from ...spec import Classes
 from ...tasks.task import Task
 from ..evaluation import at_once, results_of
@@ -115,10 +115,5 @@ class Distillation(Supervised):
         """What comes of a batch."""
         loss, total, outputs = super().loss(inputs, target, index, random)
         assert outputs is not None, "classes are answered at once"
-        beside = distillation(_both(outputs), _both(self.teacher.logits(inputs, index)), self.temperature).sum()
+        beside = distillation(of_both(outputs), of_both(self.teacher.logits(inputs, index)), self.temperature).sum()
         return Learned(loss, (1 - self.weight) * total + self.weight * beside, outputs)
-
-
-def _both(outputs: Tensor) -> Tensor:
-    """The logits of both classes, (N, 2), where the outputs are the one of class 1 against class 0, (N, 1)."""
-    return torch.cat([torch.zeros_like(outputs), outputs], 1) if outputs.shape[1] == 1 else outputs
