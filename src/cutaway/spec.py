@@ -27,6 +27,7 @@ from .targets import Noise as Noise
 from .targets import OfTokens as OfTokens
 from .targets import OfWhole as OfWhole
 from .targets import Simple as Simple
+from .targets import Solution as Solution
 from .targets import Spelled as Spelled
 from .targets import Tags as Tags
 from .targets import Target as Target

@@ -102,6 +102,18 @@ class NextToken(OfTokens):
 
 
 @dataclass(frozen=True)
+class Solution(NextToken):
+    """The target is the solution of a problem of the kind `problem`, token by token after the question, up to `end`. It
+    is written in one of `forms`; the first is the one by which a model is judged."""
+
+    order: ClassVar[str] = ""
+    column: str = "solution"
+    problem: str = ""
+    forms: tuple[str, ...] = ()
+    end: int = 2
+
+
+@dataclass(frozen=True)
 class Masked(OfTokens):
     """The targets are the tokens that were hidden: masked-language modelling. `mask` stands for a hidden token."""
 
@@ -305,6 +317,7 @@ TARGETS: dict[str, type[Target]] = {
     "tags": Tags,
     "mask": Mask,
     "next": NextToken,
+    "solution": Solution,
     "masked": Masked,
     "context": Context,
     "tokens": Tokens,

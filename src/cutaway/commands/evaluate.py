@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .options import beam_search
+from .options import beam_search, method_of, thinking
 
 SUMMARY = "a run's metrics with 95 % intervals, on its test split or other data"
 
@@ -28,6 +28,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("inner-steps", "steps of gradient descent on the support, of objective=maml"),
     ):
         parser.add_argument(f"--{key}", metavar="N", type=int, help=f"few-shot learning: {what}, unless as in training")
+    thinking(parser)
+    parser.add_argument(
+        "--samples", metavar="N", type=int, help="problems: chains of each that are drawn; 1 unless given"
+    )
+    parser.add_argument("--temperature", metavar="T", type=float, help="problems: 0 takes the likeliest tokens (0.7)")
+    parser.add_argument("--seed", metavar="N", type=int, help="problems: of what is drawn; 0 unless given")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -47,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
         attack=args.attack,
         eps=args.eps,
         attack_steps=args.attack_steps,
+        method=method_of(args, "samples", "temperature", "seed"),
         **{key: value for key, value in asked.items() if value is not None},
     )
     if args.json:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CutawayError, DataError, Problem, SettingError
-from . import images
-from .options import beam_search
+from . import images, thoughts
+from .options import THINKING, beam_search, thinking
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +37,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         default="",
         help="what the text begins with; without one it begins as texts do: after the model's own token for that, "
-        "else after a line's end or a full stop. Of pairs: the sequence that becomes another; of captions: an image",
+        "else after a line's end or a full stop. Of pairs: the sequence that becomes another; of captions: an image; "
+        "of problems: the problem, as '4 9 10 13'",
     )
     parser.add_argument("--prompts", metavar="FILE", help="a text for each line of this file, which is its prompt")
     parser.add_argument(
@@ -89,6 +90,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--samples", metavar="N", type=int, help="how many texts of each prompt; 1 unless given")
     beam_search(parser)
+    thinking(parser)
     images.arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -96,7 +98,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write text as it is drawn, or, for a run that learned pairs, what the prompt becomes."""
     from ..data.text.running import RunningPreprocessing
-    from ..spec import Drawn, NextToken, Tokens
+    from ..spec import Drawn, NextToken, Solution, Tokens
     from ..training.run import Run
 
     opened = Run(args.run)
@@ -104,6 +106,10 @@ def run(args: argparse.Namespace) -> int:
         return images.draw(opened, args, TEXT)
     if given := [key for key in (*images.OPTIONS, images.OVERWRITE) if getattr(args, key) is not None]:
         raise SettingError(f"{images.flag(given[0])} is for images, and this run draws none: leave it out.")
+    if isinstance(opened.spec.target, Solution):
+        return thoughts.think(opened, args)
+    if given := [key for key in THINKING if getattr(args, key) is not None]:
+        raise SettingError(f"{images.flag(given[0])} is for problems, and this run solves none: leave it out.")
     if isinstance(opened.spec.target, Tokens):
         return _transduce(opened, args)
     text = opened.preprocessing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 
 def beam_search(parser: argparse.ArgumentParser) -> None:
@@ -19,3 +20,33 @@ def beam_search(parser: argparse.ArgumentParser) -> None:
         type=float,
         help="length penalty of beam search: a larger one prefers longer answers",
     )
+
+
+THINKING = ("method", "breadth", "proposals", "depth", "threshold", "budget")  # of problems alone
+
+
+def thinking(parser: argparse.ArgumentParser) -> None:
+    """How solutions of problems are looked for; as `generation.thoughts.Method` has it unless given."""
+    parser.add_argument(
+        "--method",
+        choices=("greedy", "sample", "consistency", "likelihood", "verifier", "tree", "depth-first"),
+        help="problems: how a solution is looked for. A chain of thought, greedy (usual) or a sample; of several "
+        "(--samples) the answer of most (self-consistency), the likeliest, or the first that a verifier finds right; a "
+        "tree of thoughts, breadth first (tree) or depth-first with backtracking",
+    )
+    for key, kind, what in (
+        ("breadth", int, "tree: thoughts that are kept at each depth (5)"),
+        ("proposals", int, "tree, depth-first: tries for thoughts after each (8)"),
+        ("depth", int, "tree, depth-first: steps (3)"),
+        ("threshold", float, "depth-first: a thought of less value is not gone on from (0.1)"),
+        ("budget", int, "depth-first: thoughts that are gone on from, at most (100)"),
+    ):
+        parser.add_argument(f"--{key}", metavar="N" if kind is int else "V", type=kind, help=what)
+
+
+def method_of(args: argparse.Namespace, *also: str) -> Any:
+    """The method that was asked for, `also` with these options; None where nothing was."""
+    from ..generation.thoughts import Method
+
+    asked = {key: getattr(args, key) for key in (*THINKING, *also) if getattr(args, key) is not None}
+    return Method(**asked) if asked else None

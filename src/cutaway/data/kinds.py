@@ -70,7 +70,7 @@ KINDS = {
         "text",
         (
             *("text", "target", "missing", "group", "stateful", "documents", "special_tokens", "window", "subsample"),
-            *("mask_prob", "whole_words"),
+            *("mask_prob", "whole_words", "form"),
             *_TOKENS,
             *_FORM,
         ),
@@ -80,6 +80,7 @@ KINDS = {
             "running": "running_preprocessing.RunningPreprocessing",
             "masked": "masked.MaskedPreprocessing",
             "context": "context.ContextPreprocessing",
+            "problems": "problems.ProblemPreprocessing",
         },
         asks=("targets",),
     ),

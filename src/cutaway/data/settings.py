@@ -137,6 +137,11 @@ class DataSettings:
         "language modelling: no step reaches from one document of the corpus into another: files of a folder, or, of a "
         "single file, what stands between blank lines",
     )
+    form: tuple[str, ...] = setting(
+        (),
+        "problems: how solutions are written, comma-separated, the first being the form by which a model is judged; of "
+        "addition plain, reversed or scratchpad, of numbers that make a target steps, value, answer",
+    )
     mask_prob: float = setting(
         0.15, "masking probability: fraction of the tokens that a masked language model predicts", low=0.01, high=0.9
     )

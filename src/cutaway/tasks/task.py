@@ -21,6 +21,7 @@ from ..spec import (
     Masked,
     NextToken,
     Noise,
+    Solution,
     Spec,
     Spelled,
     Tags,
@@ -41,6 +42,7 @@ from .language import Language
 from .link_prediction import LinkPrediction
 from .masked import MaskedLanguage
 from .metrics import Metric
+from .problem_solving import ProblemSolving
 from .regression import Regression
 from .segmentation import Segmentation
 from .sequences import SequenceToSequence
@@ -54,6 +56,7 @@ KINDS: dict[type[Target], Any] = {
     Tags: Tagging,
     Mask: Segmentation,
     NextToken: Language,
+    Solution: ProblemSolving,
     Masked: MaskedLanguage,
     Context: WordVectors,
     Tokens: SequenceToSequence,

@@ -9,8 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from ..data.sets import IGNORED, Split
+from ..data.text.problems import ProblemSplit
 from ..generation.ctc import transcribe
 from ..generation.decoding import decode_likely
+from ..generation.thinker import solved
+from ..generation.thoughts import GREEDY, Method
 from ..models.contract import Advances
 from ..nn.modes import resting
 from ..spec import Episodes, ImageSpec, Mask, Spec, Spelled, Tokens
@@ -41,6 +44,7 @@ def results_of(
     decodes: bool = False,
     num_beams: int = 1,
     length_penalty: float = 0.6,
+    method: Method = GREEDY,
     tokens: int = 0,
     ticked: Callable[[int], None] = lambda n: None,
 ) -> Results:
@@ -50,7 +54,8 @@ def results_of(
     `keep` is asked what of a batch's outputs to keep; sequences of different lengths are padded, with NaN and with
     targets that are ignored. With `decodes` a task that asks for it is given the sequences that the model writes by
     itself too, with so many `num_beams` and that `length_penalty` (`generation.decoding`); one that transcribes is
-    given what is read out of the outputs, or spelled, by greedy search unless it `decodes`. `tokens` bounds a batch as
+    given what is read out of the outputs, or spelled, by greedy search unless it `decodes`; one of problems is given
+    the solutions that a search by `method` writes (`generation.thoughts`). `tokens` bounds a batch as
     in `batches_in_order`. `ticked` is told how many examples each batch held. The outputs of models that predict tokens
     are held for some texts at a time. The model is left in the mode that it was in, each layer in its own: a frozen
     batch norm answers as in evaluation while the others learn.
@@ -66,6 +71,8 @@ def results_of(
             inputs, target = place.batch(batch)
             with place.autocast():
                 own = _written(model, inputs, split, index, task, num_beams, length_penalty) if decodes else ()
+                if decodes and isinstance(split, ProblemSplit):
+                    own = solved(model, split.preprocessing, [split.problem(i) for i in index.tolist()], method)
                 if keep is not None and words is not None:
                     answer = _kept(keep, words.outputs(inputs), target, own)
                 elif carries(model, split):

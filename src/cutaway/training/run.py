@@ -24,11 +24,14 @@ from ..data.sets import DataSet, Preprocessing, Split, in_units
 from ..data.settings import DataSettings
 from ..data.text.fitting import AUTO
 from ..data.text.masked import GAP, MaskedPreprocessing
+from ..data.text.problems import ProblemPreprocessing
 from ..data.text.tokenizers import KINDS
 from ..errors import DataError, FileError, SettingError
 from ..files import as_path, read_json, reject_address
 from ..generation import images
 from ..generation.sampling import Settings as Sampled
+from ..generation.thinker import think
+from ..generation.thoughts import GREEDY, Found, Method
 from ..interop.word_vectors import Vectors
 from ..models.registry import preset
 from ..models.saving import load_model
@@ -38,6 +41,7 @@ from ..tasks.contrastive import Contrastive
 from ..tasks.metrics import Metric
 from ..tasks.sequences import SequenceToSequence
 from ..tasks.task import Task, learned_of, task_for
+from .asked import reject_beams, reject_method, reject_tensors
 from .attacks import AttackedSplit
 from .crowded import leave_out_crowded, reject_crowded
 from .evaluation import Results, at_once, mirrored, results_of
@@ -149,15 +153,18 @@ class Run:
         attack: str | None = None,
         eps: float = 0.03,
         attack_steps: int = 20,
+        method: Method | None = None,
         **episodes: int,
     ) -> dict[str, Metric]:
         """Metrics with their 95 % intervals on the run's own test split, or on other labelled data of the same kind:
         a path, or the test split of a named set. What is not the run's own goes through the run's own preprocessing.
         `num_beams` and `length_penalty` are for runs that write sequences, and else those of its settings. An `attack`
         (of so many steps) changes each pixel of an image by at most `eps` of its range, 0 to 1 (`nn.adversarial`).
-        Of few-shot learning, `episodes` are other ways, shots, queries or inner_steps.
+        Of problems, `method` is how solutions are looked for (`generation.thoughts`), by one greedy chain unless it is
+        given. Of few-shot learning, `episodes` are other ways, shots, queries or inner_steps.
         """
-        self._reject_beams(num_beams, length_penalty)
+        reject_beams(self.spec, num_beams, length_penalty)
+        reject_method(self.preprocessing, method)
         if source is not None and not hasattr(source, "edge_index"):
             reject_object(source, "a path or the name of a data set")
         tasks = None
@@ -178,7 +185,7 @@ class Run:
         if attack is not None:
             given = (model, self.task, self.preprocessing, self.place, attack, eps, attack_steps)
             split, tasks = AttackedSplit(split, *given), None
-        results = self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty)
+        results = self.results(split, True, num_beams, length_penalty, method)
         more, _ = over_tasks(tasks, model, self.task, split, self.place, self.folder, results)
         return {**self.task.metrics(*results), **more}
 
@@ -211,11 +218,11 @@ class Run:
         row for every line, in its order, with nothing said of an empty one; `num_beams` and `length_penalty`
         are as in `evaluate`. Of few-shot learning, `support` is a folder of class folders that tells the classes.
         """
-        self._reject_beams(num_beams, length_penalty)
+        reject_beams(self.spec, num_beams, length_penalty)
         sources = [sources] if isinstance(sources, str | os.PathLike | Mapping) else sources
         if isinstance(sources, Iterator):  # what is looked at here would be gone from it
             sources = list(sources)
-        self._reject_tensors(sources)
+        reject_tensors(sources, self.spec)
         if isinstance(self.spec.target, Episodes):
             model = self.place.model(self.model, learns=False)
             return told_by(model, self.place, self.preprocessing, sources, support)
@@ -267,10 +274,18 @@ class Run:
                 f"{self.about['model']} learned the {self.spec.target.column} of {self.spec.kind} data, and writes no "
                 "sequence of a source: runs that learned pairs of sequences or captions do."
             )
-        self._reject_tensors(sources)
+        reject_tensors(sources, self.spec)
         split = self._examples([sources] if isinstance(sources, str | os.PathLike) else list(sources))
         model = self.place.model(self.model, learns=False)
         return texts_of(model, split, self.place, self.task, samples, seed, longest, settings)
+
+    def think(self, problems: Sequence[str], method: Method = GREEDY) -> list[Found]:
+        """The search for a solution of each problem, with every thought on the way, of a run that learned problems.
+        Raises DataError for what is no problem, or has no solution; SettingError for a method that it cannot have."""
+        reject_method(self.preprocessing, method)
+        assert isinstance(self.preprocessing, ProblemPreprocessing)
+        asked = self.preprocessing.examples(problems).problems
+        return think(self.place.model(self.model, learns=False), self.preprocessing, asked, method)
 
     def sample(
         self,
@@ -377,9 +392,14 @@ class Run:
         return split.whole()
 
     def results(
-        self, split: Split, decodes: bool = False, num_beams: int | None = None, length_penalty: float | None = None
+        self,
+        split: Split,
+        decodes: bool = False,
+        num_beams: int | None = None,
+        length_penalty: float | None = None,
+        method: Method | None = None,
     ) -> Results:
-        """The model's answers for a split, with its targets; `decodes` as in `results_of`, `num_beams` and
+        """The model's answers for a split, with its targets; `decodes` and `method` as in `results_of`, `num_beams` and
         `length_penalty` too, which are those of the run's settings unless they are given."""
         settings, task = self.about["settings"], self.task
         model = self.place.model(self.model, learns=False)
@@ -401,6 +421,7 @@ class Run:
             decodes=decodes,
             num_beams=num_beams if num_beams is not None else settings.get("num_beams", 1),
             length_penalty=length_penalty if length_penalty is not None else settings.get("length_penalty", 0.6),
+            method=method or GREEDY,
             tokens=settings.get("batch_tokens", 0),
         )
 
@@ -414,29 +435,3 @@ class Run:
         if reject_longer is not None and context is not None:
             reject_longer(context)
         return split
-
-    def _reject_tensors(self, sources: Any) -> None:
-        """Raise DataError for what `predict` does not prepare: tensors, data sets and models."""
-        takes = f"`predict` takes a list of files, or of new examples, of {self.spec.kind} data"
-        if isinstance(sources, Tensor | nn.Module | torch.utils.data.Dataset) or not hasattr(sources, "__iter__"):
-            strange = sources
-        else:
-            strange = next((x for x in sources if isinstance(x, Tensor | nn.Module)), None)
-        if strange is not None and not hasattr(strange, "edge_index"):
-            raise DataError(
-                f"{takes}, and prepares them as the training data was; this is a {type(strange).__name__}.",
-                fix="What is prepared already goes to the model itself: run.model(x).",
-            )
-
-    def _reject_beams(self, num_beams: int | None, length_penalty: float | None) -> None:
-        """Raise SettingError for settings of decoding, where the run decodes nothing, or has no such setting."""
-        if length_penalty is not None and type(self.spec.target) is Transcript:
-            raise SettingError(
-                "length_penalty is for what is written token after token, and this run says a character or none at "
-                "every frame: leave it out."
-            )
-        if (num_beams is not None or length_penalty is not None) and not self.spec.target.written:
-            raise SettingError(
-                "num_beams and length_penalty are for runs that learned pairs of sequences or captions, and this one "
-                f"learned the {self.spec.target.column} of {self.spec.kind} data: leave them out."
-            )

@@ -1,0 +1,242 @@
+"""Numbers that make a target: Countdown, and the game of 24, which is Countdown with the target 24.
+
+S. Yao et al., Tree of thoughts: deliberate problem solving with large language models, 2023
+<https://arxiv.org/abs/2305.10601>, whose writing of a step this is. Three forms:
+
+    answer 4 9 10 13 => 24 : (13 - 9) * (10 - 4)
+    steps 4 9 10 13 => 24 :
+        13 - 9 = 4 (left: 4 4 10)
+        10 - 4 = 6 (left: 4 6)
+        4 * 6 = 24 (left: 24)
+
+What steps are worth is asked in place of the end of a line, and answered by one token:
+
+        13 - 9 = 4 (left: 4 4 10) ? sure                            or impossible
+
+A number is one token. What is left is written in rising order, so that a state has one name.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from fractions import Fraction
+from functools import lru_cache
+from random import Random
+
+from ...errors import DataError
+from .arithmetic import MOST, SIGNS, State, Step, reached, result, solvable, steps
+from .problem import Verdict
+
+ARROW = "=>"
+TRIES = 20  # to find a wrong step that would lead to the target
+WRONG = 0.4  # how often a step that is to be valued is no right one; of the others every second leads to the target
+LARGEST, COUNTS = 13, (2, 3, 4)  # of the numbers that are given, and how many there can be
+TOKEN = re.compile(r"\d+|=>|\(left:|[a-z]+|\n|\S")
+LINE = re.compile(r"(\d+) ([-+*/]) (\d+) = (\d+) \(left: ((?:\d+ )*\d+)\)")
+
+
+class Countdown:
+    """Make the target of the numbers, each used once, with + − × ÷."""
+
+    name = "countdown"
+    forms: tuple[str, ...] = ("steps", "value", "answer")
+    usual: tuple[str, ...] = forms
+    vocabulary: tuple[str, ...] = (
+        *forms,
+        ARROW,
+        "?",
+        "sure",
+        "impossible",
+        "(left:",
+        *SIGNS,
+        "=",
+        ":",
+        "(",
+        ")",
+        "\n",
+        *map(str, range(MOST + 1)),
+    )
+    chain, valued, question, sure, impossible = "steps", "value", "?", "sure", "impossible"
+
+    def cut(self, text: str) -> list[str]:
+        """Numbers, signs, words and ends of lines."""
+        return TOKEN.findall(text)
+
+    def join(self, tokens: list[str]) -> str:
+        """With blanks between them, but within brackets and at the ends of lines."""
+        text = " ".join(tokens)
+        return re.sub(r" ?\n ?", "\n", text).replace("( ", "(").replace(" )", ")")
+
+    def read(self, text: str) -> str:
+        """`4 9 10 13`, for 24, or `4 9 10 13 => 57`; numbers in any order, from 1 to 13."""
+        numbers, arrow, target = text.partition("=>")
+        found, aim = numbers.replace(",", " ").split(), target.strip() if arrow else "24"
+        if not all(re.fullmatch(r"[0-9]{1,4}", n) for n in [*found, aim]) or len(found) not in COUNTS:
+            raise DataError(
+                f"{text!r} is no problem of this kind.",
+                fix="Give two to four whole numbers with blanks between them, as 4 9 10 13, which are to make 24; "
+                "another target follows an arrow: 4 9 10 13 => 57.",
+            )
+        state = tuple(sorted(map(int, found)))
+        if not all(1 <= n <= LARGEST for n in state) or not 1 <= int(aim) <= MOST:
+            raise DataError(
+                f"{text!r} has numbers that the model has no tokens or no training for.",
+                fix=f"Give numbers from 1 to {LARGEST}, and a target from 1 to {MOST}.",
+            )
+        if not solvable(state, int(aim)):
+            raise DataError(f"{aim} cannot be made of {numbers.strip()}: all ways were tried, fractions among them.")
+        return problem_of(state, int(aim))
+
+    def ask(self, problem: str, form: str) -> str:
+        """With the form before it and a colon after it; steps begin on a line of their own."""
+        return f"{form} {problem} :" + ("\n" if form == self.chain else "")
+
+    def example(self, problem: str, form: str, random: Random) -> tuple[str, str]:
+        """Each step is drawn from those that still lead to the target. What is to be valued are some such steps and one
+        more, of which the wrong ones are such as a model writes that wants the target: see `temptation`."""
+        state, target = parsed(problem)
+        if form != self.valued:
+            chain = drawn(state, target, random)
+            return self.ask(problem, form), expression(chain, state) if form == "answer" else "\n".join(map(str, chain))
+        chain = drawn(state, target, random)[: random.randrange(len(state) - 1)]
+        state = chain[-1].left if chain else state
+        kind = random.random()
+        if kind < WRONG:
+            line, sure = str(temptation(state, target, random)), False
+        else:
+            able = [s for s in steps(state) if (target in reached(s.left)) is (kind < (1 + WRONG) / 2)]
+            step = random.choice(able or steps(state))
+            line, sure = str(step), target in reached(step.left)
+        return self.ask(problem, self.chain) + "\n".join([*map(str, chain), line]) + f" {self.question}", (
+            self.sure if sure else self.impossible
+        )
+
+    def judge(self, problem: str, form: str, written: str) -> Verdict:
+        """Steps are done again one by one; an expression is computed in fractions."""
+        state, target = parsed(problem)
+        if form == "answer":
+            return _judged(written, state, target)
+        if form == self.valued:
+            raise ValueError("what steps are worth is asked within a search, and is no solution")
+        lines = written.strip("\n").split("\n") if written.strip() else []
+        last = LINE.fullmatch(lines[-1]) if lines else None
+        answer = last[5] if last else ""
+        right = answer == str(target)
+        for k, line in enumerate(lines, 1):
+            why = _fault(line, state)
+            if why:
+                return Verdict(False, answer, right, len(lines), k, why)
+            state = _left(line)
+        solved = state == (target,)
+        why = "" if solved else f"ends with {' '.join(map(str, state))}, not with {target}"
+        return Verdict(solved, answer, right, len(lines), None if solved else len(lines), why)
+
+
+def problem_of(state: State, target: int) -> str:
+    """A problem in its own writing."""
+    return f"{' '.join(map(str, state))} {ARROW} {target}"
+
+
+@lru_cache(maxsize=1 << 16)
+def parsed(problem: str) -> tuple[State, int]:
+    """The numbers of a problem, in rising order, and its target."""
+    numbers, _, target = problem.partition(ARROW)
+    return tuple(map(int, numbers.split())), int(target)
+
+
+def drawn(state: State, target: int, random: Random) -> list[Step]:
+    """A chain of steps to the target, which must be one that can be reached."""
+    chain: list[Step] = []
+    while len(state) > 1:
+        step = random.choice([s for s in steps(state) if target in reached(s.left)])
+        chain.append(step)
+        state = step.left
+    return chain
+
+
+def temptation(state: State, target: int, random: Random) -> Step:
+    """A step that is wrong: its result, or what it says is left, is not so. Every second one leaves what would lead to
+    the target, which is how a model errs that has learned to end with it."""
+    step = random.choice(steps(state))
+    wanted, found = random.random() < 0.5, step
+    for _ in range(TRIES):
+        a, sign, b, c, left = step
+        rest = list(state)
+        rest.remove(a)
+        rest.remove(b)
+        kind = random.randrange(3)
+        if kind == 0:
+            c = random.choice((max(0, c + random.randint(-10, 10)), random.randint(0, 40)))
+        elif kind == 1 and rest:
+            rest[random.randrange(len(rest))] = random.choice((a, b, c, random.randint(1, LARGEST)))
+        else:
+            a = random.randint(1, LARGEST)
+            made = result(a, sign, b)
+            c = int(made) if made is not None and made.denominator == 1 and 0 <= made <= MOST else c
+        left = tuple(sorted([*rest, c]))
+        found = Step(a, sign, b, c, left)
+        if _fault(str(found), state) and (not wanted or target in reached(left)):
+            break
+    return found if _fault(str(found), state) else found._replace(result=found.result + 1)
+
+
+def expression(chain: list[Step], state: State) -> str:
+    """The steps as one expression, with brackets around what was made before."""
+    known = [(n, str(n)) for n in state]
+    for step in chain:
+        sides = []
+        for number in (step.a, step.b):
+            k = next(k for k, (n, _) in enumerate(known) if n == number)
+            sides.append(known.pop(k)[1])
+        known.append((step.result, f"({sides[0]} {step.sign} {sides[1]})"))
+    return known[0][1].removeprefix("(").removesuffix(")") if chain else known[0][1]
+
+
+def _fault(line: str, state: State) -> str:
+    """What is wrong with a step from the state; nothing where it is right."""
+    found = LINE.fullmatch(line)
+    if not found:
+        return f"{line!r} is no step"
+    a, b, c, left = int(found[1]), int(found[3]), int(found[4]), found[5].split()
+    rest = Counter(state)
+    rest.subtract((a, b))
+    if min(rest.values()) < 0:
+        return f"{a} and {b} are not both left of {' '.join(map(str, state))}"
+    if result(a, found[2], b) != c:
+        return f"{a} {found[2]} {b} is not {c}"
+    if Counter(map(int, left)) != +(rest + Counter([c])):
+        return f"not {' '.join(left)} are left"
+    return ""
+
+
+def _left(line: str) -> State:
+    found = LINE.fullmatch(line)
+    assert found is not None
+    return tuple(sorted(map(int, found[5].split())))
+
+
+def _judged(written: str, state: State, target: int) -> Verdict:
+    """The verdict on an expression, which must have each number once."""
+    numbers = Counter(map(int, re.findall(r"\d+", written)))
+    if numbers != Counter(state):
+        return Verdict(False, written, False, 1, 1, f"does not use {' '.join(map(str, state))}, each once")
+    try:
+        value = _computed(ast.parse(written.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
+        return Verdict(False, written, False, 1, 1, "is no expression that can be computed")
+    solved = value == target
+    return Verdict(solved, written, solved, 1, None if solved else 1, "" if solved else f"makes {value}, not {target}")
+
+
+def _computed(node: ast.expr) -> Fraction:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return Fraction(node.value)
+    signs: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+    if not isinstance(node, ast.BinOp) or type(node.op) not in signs:
+        raise ValueError(node)
+    found = result(_computed(node.left), signs[type(node.op)], _computed(node.right))
+    if found is None:
+        raise ZeroDivisionError
+    return found

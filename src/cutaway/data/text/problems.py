@@ -1,0 +1,192 @@
+"""Problems with written solutions as text: the model learns what follows the question, and nothing of the question.
+
+Of the ids 0 is padding, 1 unknown, 2 ends a solution, and from 3 on stand the tokens of the kind of problem
+(`data.problems`). One problem can have many solutions: which one is learned from is drawn anew in every epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import spec as specs
+from ...errors import DataError
+from ...spec import Solution, TextSpec
+from ..lengths import bucketed
+from ..problems.kinds import PROBLEMS
+from ..problems.problem import Problem
+from ..sets import IGNORED, Batch, Split
+
+PADDING, UNKNOWN, END = 0, 1, 2
+FIRST = 3  # the id of the first token of the vocabulary
+AS_READ = 0  # the seed of the solutions where nothing is to vary
+
+
+class ProblemSplit(Split):
+    """Problems, each in every one of the forms: example i is problem i // forms in form i % forms.
+
+    A batch has inputs (N, T) and a mask, and targets (N, T) that are IGNORED up to the question's end.
+    """
+
+    def __init__(self, preprocessing: ProblemPreprocessing, problems: Sequence[str], forms: Sequence[str]) -> None:
+        self.preprocessing, self.problems, self.forms = preprocessing, problems, forms
+        self.kind = preprocessing.kind
+
+    def __len__(self) -> int:
+        return len(self.problems) * len(self.forms)
+
+    @cached_property
+    def target(self) -> Tensor:  # type: ignore[override]  # for it takes as long as an epoch, and few ask
+        """Of all examples, (n, T), as they are read."""
+        return next(iter(self.batches([torch.arange(len(self))]))).target
+
+    def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
+        """Batches of one form, as far as that goes: those are of nearly equal length."""
+        return bucketed(self._lengths, batch_size, generator, tokens)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """With the solutions that the seed draws."""
+        for index in order:
+            pairs = [self.example(i, AS_READ if seed is None else seed) for i in index.tolist()]
+            yield Batch(*self.preprocessing.batch(pairs))
+
+    def example(self, i: int, seed: int = AS_READ) -> tuple[str, str]:
+        """The text that asks, and a solution."""
+        return self.kind.example(self.problem(i), self.form(i), Random(f"{seed} {i}"))
+
+    def problem(self, i: int) -> str:
+        """The problem of an example."""
+        return self.problems[i // len(self.forms)]
+
+    def form(self, i: int) -> str:
+        """Its form."""
+        return self.forms[i % len(self.forms)]
+
+    def name(self, i: int) -> str:
+        """The text that asks."""
+        return " ".join(self.kind.ask(self.problem(i), self.form(i)).split())
+
+    def row(self, i: int) -> dict[str, str] | None:
+        """The problem."""
+        return {"problem": self.problem(i)}
+
+    @cached_property
+    def _lengths(self) -> Tensor:
+        """The tokens of each example, about: those of the first of its form, (n,)."""
+        each = [sum(len(self.kind.cut(text)) for text in self.example(k)) for k in range(len(self.forms))]
+        return torch.tensor(each).repeat(len(self.problems))
+
+
+class AskedSplit(ProblemSplit):
+    """Problems of a person's own, without targets."""
+
+    target = None  # type: ignore[assignment]
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """The questions alone."""
+        for index in order:
+            ids, mask = self.preprocessing.asked([self.problem(i) for i in index.tolist()])
+            yield Batch((ids, mask), torch.empty(len(ids), 0))
+
+
+@dataclass(frozen=True)
+class ProblemPreprocessing:
+    """How problems and solutions become ids, and ids text again."""
+
+    spec: TextSpec
+
+    @property
+    def kind(self) -> Problem:
+        """The kind of problem."""
+        assert isinstance(self.spec.target, Solution)
+        return PROBLEMS[self.spec.target.problem]
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """The forms that are learned."""
+        assert isinstance(self.spec.target, Solution)
+        return self.spec.target.forms
+
+    @property
+    def form(self) -> str:
+        """The form that solutions are judged in."""
+        return self.forms[0]
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """The id of each token."""
+        return {token: FIRST + k for k, token in enumerate(self.kind.vocabulary)}
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text."""
+        return [self.ids.get(token, UNKNOWN) for token in self.kind.cut(text)]
+
+    def words(self, ids: Iterable[int]) -> str:
+        """The text of ids, up to the end of the solution; padding is left out."""
+        tokens = []
+        for i in ids:
+            if i == END:
+                break
+            if i >= UNKNOWN:
+                tokens.append(self.kind.vocabulary[i - FIRST] if i >= FIRST else "?")
+        return self.kind.join(tokens)
+
+    def batch(self, pairs: Sequence[tuple[str, str]]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        """Questions with their solutions: ids and mask (N, T), and the token after each, (N, T)."""
+        rows = [(self.encode(asked), [*self.encode(solution), END]) for asked, solution in pairs]
+        longest = max(len(asked) + len(solution) - 1 for asked, solution in rows)
+        ids = torch.zeros(len(rows), longest, dtype=torch.int64)
+        target = torch.full((len(rows), longest), IGNORED)
+        for k, (asked, solution) in enumerate(rows):
+            whole = torch.tensor(asked + solution)
+            ids[k, : len(whole) - 1] = whole[:-1]
+            target[k, len(asked) - 1 : len(whole) - 1] = whole[len(asked) :]
+        return (ids, ids != PADDING), target
+
+    def asked(self, problems: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Questions alone, ids and mask (N, T)."""
+        rows = [self.encode(self.kind.ask(problem, self.form)) for problem in problems]
+        ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.int64)
+        for k, row in enumerate(rows):
+            ids[k, : len(row)] = torch.tensor(row)
+        return ids, ids != PADDING
+
+    def examples(self, sources: Sequence[Any]) -> ProblemSplit:
+        """Problems that a person typed. Raises DataError for one that is none, or has no solution."""
+        sources = [sources] if isinstance(sources, str) else list(sources)
+        return AskedSplit(self, [self.kind.read(str(one)) for one in sources], (self.form,))
+
+    def labelled(self, source: str | Path) -> ProblemSplit:
+        """A text file with a problem on each line, each of which is solved by computing."""
+        path = Path(source).expanduser()
+        if not path.is_file():
+            raise DataError(f"There is no file {str(source)!r}, seen from {Path.cwd()}.")
+        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        if not lines:
+            raise DataError(f"{path} holds no problem.", fix="Write one on each line.")
+        return ProblemSplit(self, [self.kind.read(line) for line in lines], (self.form,))
+
+    def adopted(self, split: Split, theirs: Any) -> ProblemSplit:
+        """The problems of another set of the same kind."""
+        if not isinstance(split, ProblemSplit) or split.kind.name != self.kind.name:
+            raise DataError(f"These are other problems than the {self.kind.name} that this run learned.")
+        return ProblemSplit(self, split.problems, (self.form,))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal object back."""
+        return {"kind": "text", "form": "problems", "spec": specs.to_json(self.spec)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> ProblemPreprocessing:
+        """The object that `to_json` wrote. Raises KeyError, TypeError or ValueError where the document is not one."""
+        found = cls(specs.read_as(data["spec"], TextSpec, Solution))
+        if len(found.kind.vocabulary) + FIRST != found.spec.vocab_size:
+            raise ValueError("problems of this kind are written with other tokens now")
+        return found

@@ -1,0 +1,244 @@
+"""A language model as a thinker: it proposes steps by writing them, and is asked what they are worth.
+
+No token is read or written twice. All branches go on from the cache of what stands before them; where several of the
+tries after a thought begin alike, they are one row until they part: of k tries at a place m that draw the same token go
+on as one, counted m times. What steps are worth is asked after them too, and costs one token. `Spent` counts what the
+model computed for each problem: every token that was read, and every one that was written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from ..data.problems.problem import Branches, Verdict
+from ..data.text.problems import END, ProblemPreprocessing
+from ..errors import ModelError, SettingError
+from ..models.contract import Extends
+from ..nn.cache import Cache
+from ..nn.modes import resting
+from .thoughts import Found, Method, Thought, search
+
+LINE = "\n"
+UNLIKELY = (0, 1)  # padding and unknown, which are never written
+
+
+@dataclass
+class Spent:
+    """What was computed for one problem."""
+
+    read: int = 0  # tokens of the problem, and one for each value that was asked
+    written: int = 0  # tokens of thoughts
+
+    @property
+    def tokens(self) -> int:
+        """All of them."""
+        return self.read + self.written
+
+
+@dataclass(eq=False)
+class Held:
+    """What it takes to go on from a thought."""
+
+    spent: Spent
+    generator: torch.Generator | None
+    question: str
+    cache: Cache | None  # which has read all tokens up to this thought, but for the last one
+    row: int
+    last: int  # the token that is to be read next
+    ended: bool = False  # whether the model said that the solution ends here
+    count: int = 1  # how many tries led to this very thought
+
+
+@dataclass(eq=False)
+class _Branch:
+    """A beginning of a thought that is being written."""
+
+    parent: int
+    row: int
+    count: int  # tries
+    tokens: tuple[int, ...] = ()
+    log_p: float = 0.0
+
+
+class LanguageThinker:
+    """Proposals and values of a model that goes on from a cache."""
+
+    def __init__(
+        self, model: nn.Module, preprocessing: ProblemPreprocessing, *, temperature: float = 0.7, seed: int = 0
+    ) -> None:
+        if not isinstance(model, Extends):
+            raise ModelError(
+                f"{type(model).__name__} keeps no cache that branches could share: take one that does: gpt2."
+            )
+        self.model, self.preprocessing, self.kind = model, preprocessing, preprocessing.kind
+        self.temperature, self.seed = temperature, seed
+        self.device = next(model.parameters()).device
+        self.context: int = model.config.context_length  # type: ignore[union-attr, assignment]
+
+    def roots(self, problems: Sequence[str]) -> list[Thought]:
+        """The thoughts that searches begin with, one for each problem; its text is the problem."""
+        ids, mask = (x.to(self.device) for x in self.preprocessing.asked(problems))  # (N, T)
+        lengths = mask.sum(1)
+        before = mask & (torch.arange(ids.shape[1], device=self.device) < lengths[:, None] - 1)
+        cache = self._extend(ids[:, :-1], before[:, :-1], None)[1]
+        last = ids.gather(1, lengths[:, None] - 1)[:, 0].tolist()
+        found = []
+        for k, problem in enumerate(problems):
+            generator = torch.Generator().manual_seed(self.seed + k)
+            held = Held(Spent(read=int(lengths[k])), generator, problem, cache, k, last[k])
+            found.append(Thought(problem, held=held))
+        return found
+
+    def propose(self, thoughts: Sequence[Thought], count: int, whole: bool = False) -> list[list[Thought]]:
+        """Different next lines, or whole solutions, out of `count` tries after each thought."""
+        stops = {END} if whole else {END, self.preprocessing.ids.get(LINE, END)}
+        found: list[list[Thought]] = [[] for _ in thoughts]
+        if not thoughts:
+            return found
+        held: list[Held] = [thought.held for thought in thoughts]
+        cache = _gathered([(one.cache, one.row) for one in held])
+        pending = torch.tensor([one.last for one in held], device=self.device)
+        branches = [_Branch(k, k, count) for k in range(len(thoughts))]
+        over: list[tuple[_Branch, bool]] = []
+        logits, cache = self._extend(pending[:, None], None, cache)
+        for _ in range(self.context - cache.length + 1):
+            branches = self._drawn(logits, branches, held)
+            for branch in branches:
+                held[branch.parent].spent.written += 1
+            full = cache.length >= self.context
+            going = [b for b in branches if b.tokens[-1] not in stops and not full]
+            stopped = [b for b in branches if b.tokens[-1] in stops or full]
+            # Rows that have ended stay in the cache, before those that go on, until all have.
+            rows = torch.tensor([b.row for b, _ in over] + [b.row for b in (*stopped, *going)], device=self.device)
+            if len(rows) != len(cache) or not torch.equal(rows, torch.arange(len(rows), device=self.device)):
+                cache = cache.select(rows)
+            over += [(b, b.tokens[-1] in stops) for b in stopped]
+            for k, branch in enumerate([*(b for b, _ in over), *going]):
+                branch.row = k
+            branches = going
+            if not branches:
+                break
+            tokens = torch.zeros(len(rows), dtype=torch.int64, device=self.device)
+            tokens[len(over) :] = torch.tensor([b.tokens[-1] for b in branches], device=self.device)
+            real = torch.arange(len(rows), device=self.device) >= len(over)
+            logits, cache = self._extend(tokens[:, None], real[:, None], cache)
+        for branch, ended in over:
+            parent = thoughts[branch.parent]
+            own = held[branch.parent]
+            text = self.preprocessing.words(branch.tokens)
+            after = Held(
+                own.spent, own.generator, own.question, cache, branch.row, branch.tokens[-1], count=branch.count
+            )
+            after.ended = branch.tokens[-1] == END or not ended
+            found[branch.parent].append(Thought(text, parent, branch.log_p, held=after))
+        return found
+
+    def value(self, thoughts: Sequence[Thought]) -> list[float]:
+        """How likely the model finds `sure` rather than `impossible`, asked after each in place of the end of its line:
+        one token more for each thought."""
+        kind = self.kind
+        if not isinstance(kind, Branches):
+            raise SettingError(f"{kind.name} is not solved in steps that could be valued.")
+        if not thoughts:
+            return []
+        held: list[Held] = [thought.held for thought in thoughts]
+        for one in held:
+            one.spent.read += 1
+        question, sure, impossible = (self.preprocessing.ids[t] for t in (kind.question, kind.sure, kind.impossible))
+        tokens = torch.full((len(held), 1), question, device=self.device)
+        logits, _ = self._extend(tokens, None, _gathered([(one.cache, one.row) for one in held]))
+        likely: list[float] = logits[:, [sure, impossible]].double().softmax(1)[:, 0].tolist()
+        return likely
+
+    def finish(self, thought: Thought) -> str | None:
+        """The solution's answer, where the model ended it."""
+        if thought.parent is None or not thought.held.ended:
+            return None
+        return self.kind.judge(thought.held.question, self.preprocessing.form, thought.solution()).answer
+
+    def _drawn(self, logits: Tensor, branches: list[_Branch], held: list[Held]) -> list[_Branch]:
+        """What each of the branches becomes: one for each different token that its tries draw."""
+        rows = torch.tensor([b.row for b in branches], device=logits.device)
+        chosen = logits[rows].double()  # (B, V)
+        chosen[:, UNLIKELY] = -torch.inf
+        log_p = chosen.log_softmax(1)
+        found = []
+        if self.temperature == 0:
+            best = log_p.argmax(1).tolist()
+            drawn = [Counter({token: branch.count}) for token, branch in zip(best, branches)]
+        else:
+            reached = (log_p / self.temperature).softmax(1).cumsum(1)
+            most = max(b.count for b in branches)
+            numbers = torch.zeros(len(branches), most, dtype=torch.float64)
+            for k, branch in enumerate(branches):
+                own = held[branch.parent].generator
+                numbers[k, : branch.count] = torch.rand(branch.count, dtype=torch.float64, generator=own)
+            places = torch.searchsorted(reached, numbers.to(reached.device) * reached[:, -1:], right=True).tolist()
+            drawn = [Counter(row[: branch.count]) for row, branch in zip(places, branches)]
+        for k, (branch, tokens) in enumerate(zip(branches, drawn)):
+            for token, count in tokens.items():
+                found.append(
+                    _Branch(
+                        branch.parent, branch.row, count, (*branch.tokens, token), branch.log_p + log_p[k, token].item()
+                    )
+                )
+        return found
+
+    @torch.no_grad()
+    def _extend(self, tokens: Tensor, mask: Tensor | None, cache: Cache | None) -> tuple[Tensor, Cache]:
+        with resting(self.model):
+            logits, cache = self.model.extend(tokens, mask, cache)
+        return logits.float() if logits.dtype != torch.float64 else logits, cache
+
+
+def think(
+    model: nn.Module, preprocessing: ProblemPreprocessing, problems: Sequence[str], method: Method
+) -> list[Found]:
+    """Search for a solution of each problem."""
+    temperature = 0.0 if method.method == "greedy" else method.temperature
+    thinker = LanguageThinker(model, preprocessing, temperature=temperature, seed=method.seed)
+
+    def verified(thought: Thought) -> bool:
+        return preprocessing.kind.judge(thought.held.question, preprocessing.form, thought.solution()).solved
+
+    return search(thinker, thinker.roots(problems), method, verified)
+
+
+def solved(
+    model: nn.Module, preprocessing: ProblemPreprocessing, problems: Sequence[str], method: Method
+) -> tuple[Tensor, Tensor, list[Verdict]]:
+    """What a search writes for each problem, ids (N, L), −1 after their ends; the tokens that it computed, (N,); and
+    what is true of what it wrote."""
+    found = think(model, preprocessing, problems, method)
+    verdicts = [
+        preprocessing.kind.judge(problem, preprocessing.form, one.solution) for problem, one in zip(problems, found)
+    ]
+    rows = [torch.tensor(preprocessing.encode(one.solution), dtype=torch.int64) for one in found]
+    device = next(model.parameters()).device
+    written = pad_sequence(rows, batch_first=True, padding_value=-1).to(device)
+    spent = torch.tensor([one.root.held.spent.tokens for one in found], device=device)
+    return written, spent, verdicts
+
+
+def _gathered(places: list[tuple[Cache | None, int]]) -> Cache:
+    """One cache of rows out of several, without what is padding in all of them."""
+    groups: dict[int, tuple[Cache, list[int], list[int]]] = {}
+    for k, (cache, row) in enumerate(places):
+        assert cache is not None
+        _, rows, order = groups.setdefault(id(cache), (cache, [], []))
+        rows.append(row)
+        order.append(k)
+    parts = [
+        cache.packed(torch.tensor(rows, device=cache.layers[0].known()[0].device)) for cache, rows, _ in groups.values()
+    ]
+    whole = Cache.joined(parts)
+    now = torch.tensor([k for _, _, own in groups.values() for k in own])  # where each stands that should be k-th
+    if torch.equal(now, torch.arange(len(now))):
+        return whole
+    return whole.select(now.argsort().to(whole.layers[0].known()[0].device))

@@ -1,0 +1,163 @@
+"""Problems: which can be solved at all, that every solution given is right, and that a wrong one is found out."""
+
+from __future__ import annotations
+
+import csv
+from itertools import combinations_with_replacement
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cutaway.data.problems.addition import Addition
+from cutaway.data.problems.arithmetic import MOST, reached, solvable, steps
+from cutaway.data.problems.countdown import Countdown, parsed, problem_of
+from cutaway.data.problems.kinds import PROBLEMS
+from cutaway.data.problems.problem import Branches
+from cutaway.errors import DataError
+
+HANDS = list(combinations_with_replacement(range(1, 14), 4))
+COUNTDOWN, ADDITION = Countdown(), Addition()
+states = st.lists(st.integers(1, 13), min_size=2, max_size=4).map(lambda n: tuple(sorted(n)))
+
+
+def test_the_solver_finds_exactly_the_published_number_of_hands() -> None:
+    assert len(HANDS) == 1820
+    assert sum(solvable(hand) for hand in HANDS) == 1362
+
+
+def test_the_solvable_hands_are_those_of_the_list(shared_data: Path) -> None:
+    with (shared_data / "game24" / "24.csv").open() as file:
+        listed = {tuple(sorted(map(int, row["Puzzles"].split()))) for row in csv.DictReader(file)}
+    assert listed == {hand for hand in HANDS if solvable(hand)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(states)
+def test_whole_numbers_reach_nothing_that_fractions_do_not(state: tuple[int, ...]) -> None:
+    assert all(solvable(state, target) for target in list(reached(state))[:20])
+    for step in steps(state):
+        assert len(step.left) == len(state) - 1
+        assert all(0 <= n <= MOST for n in step.left)
+
+
+@settings(max_examples=60, deadline=None)
+@given(states, st.integers(0, 1 << 30))
+def test_every_solution_that_is_given_is_right(state: tuple[int, ...], seed: int) -> None:
+    random = Random(seed)
+    problem = problem_of(state, random.choice(sorted(reached(state) - {0}) or [0]))
+    for form in ("steps", "answer"):
+        asked, solution = COUNTDOWN.example(problem, form, random)
+        assert asked == COUNTDOWN.ask(problem, form)
+        assert COUNTDOWN.judge(problem, form, solution).solved, (problem, form, solution)
+        assert set(COUNTDOWN.cut(asked + solution)) <= {*COUNTDOWN.vocabulary}
+        assert COUNTDOWN.join(COUNTDOWN.cut(solution)) == solution
+
+
+@settings(max_examples=200, deadline=None)
+@given(states, st.integers(0, 1 << 30))
+def test_steps_are_worth_something_where_they_are_right_and_a_solution_follows(
+    state: tuple[int, ...], seed: int
+) -> None:
+    random = Random(seed)
+    target = random.choice(sorted(reached(state) - {0}) or [0])
+    asked, answer = COUNTDOWN.example(problem_of(state, target), "value", random)
+    question, *lines = asked.removesuffix(" ?").split("\n")
+    assert question == COUNTDOWN.ask(problem_of(state, target), "steps").strip()
+    assert set(COUNTDOWN.cut(asked + answer)) <= {*COUNTDOWN.vocabulary}
+    left: tuple[int, ...] = state
+    faults = []
+    for line in lines:
+        able = {str(step): step.left for step in steps(left)}
+        # Numbers may stand in another order than in a step of our own: judged, not compared.
+        verdict = COUNTDOWN.judge(problem_of(left, target), "steps", line)
+        faults.append(verdict.why and not verdict.why.startswith("ends with"))
+        left = able.get(line, tuple(sorted(map(int, line.partition("(left: ")[2].strip(")").split()))))
+    assert not any(faults[:-1])
+    assert (answer == "sure") is (not faults[-1] and target in reached(left))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 999), st.integers(0, 999))
+def test_every_sum_that_is_given_is_right(a: int, b: int) -> None:
+    problem = ADDITION.read(f"{a} + {b}")
+    for form in ADDITION.forms:
+        asked, solution = ADDITION.example(problem, form, Random(0))
+        verdict = ADDITION.judge(problem, form, solution)
+        assert verdict.solved
+        assert verdict.answer == str(a + b)
+        assert set(ADDITION.cut(asked + solution)) <= {*ADDITION.vocabulary}
+        wrong = solution[:-1] + str((int(solution[-1]) + 1) % 10)
+        assert not ADDITION.judge(problem, form, wrong).solved
+
+
+@pytest.mark.parametrize(
+    ("written", "step", "why"),
+    [
+        ("13 - 9 = 4 (left: 4 4 10)\n10 - 4 = 5 (left: 4 5)\n4 * 5 = 24 (left: 24)", 2, "10 - 4 is not 5"),
+        ("13 - 8 = 5 (left: 4 5 10)", 1, "13 and 8 are not both left"),
+        ("13 - 9 = 4 (left: 4 4 11)", 1, "not 4 4 11 are left"),
+        ("13 - 9 = 4 (left: 4 4 10)\n10 - 4 = 6", 2, "is no step"),
+        ("13 - 9 = 4 (left: 4 4 10)\n10 - 4 = 6 (left: 4 6)\n4 + 6 = 10 (left: 10)", 3, "ends with 10, not with 24"),
+        ("", 0, "ends with 4 9 10 13"),
+    ],
+)
+def test_the_first_wrong_step_is_named(written: str, step: int, why: str) -> None:
+    verdict = COUNTDOWN.judge("4 9 10 13 => 24", "steps", written)
+    assert not verdict.solved
+    assert verdict.wrong == step
+    assert why in verdict.why
+
+
+def test_a_right_answer_by_a_wrong_step_is_no_solution() -> None:
+    written = "13 - 9 = 4 (left: 4 4 10)\n10 - 4 = 5 (left: 4 5)\n4 * 5 = 24 (left: 24)"
+    verdict = COUNTDOWN.judge("4 9 10 13 => 24", "steps", written)
+    assert verdict.right
+    assert not verdict.solved
+
+
+@pytest.mark.parametrize(
+    ("written", "solved"),
+    [
+        ("(13 - 9) * (10 - 4)", True),
+        ("(13 - 9) * (9 - 4)", False),
+        ("13 - 9 * (10 - 4)", False),
+        ("(13 - 9) * (10 - 4", False),
+        ("4 / (9 - 9) + 10", False),
+        ("__import__('os')", False),
+        ("", False),
+    ],
+)
+def test_an_expression_is_computed_and_must_use_each_number_once(written: str, solved: bool) -> None:
+    assert COUNTDOWN.judge("4 9 10 13 => 24", "answer", written).solved is solved
+
+
+@pytest.mark.parametrize(
+    "text", ["1 1 1 1", "hello", "", "1 2 3 4 5", "7", "4 9 10 14", "4 9 10 13 => x", "1 2 => 999"]
+)
+def test_what_is_no_problem_is_told_so(text: str) -> None:
+    with pytest.raises(DataError):
+        COUNTDOWN.read(text)
+
+
+def test_an_unsolvable_hand_is_refused_because_all_ways_were_tried() -> None:
+    with pytest.raises(DataError, match="24 cannot be made of 1 1 1 1: all ways were tried"):
+        COUNTDOWN.read("1 1 1 1")
+    assert parsed(COUNTDOWN.read("13, 4, 10, 9")) == ((4, 9, 10, 13), 24)
+
+
+@pytest.mark.parametrize("text", ["12", "1000+1", "a+b", "1+2+3", "-1+2"])
+def test_what_is_no_sum_is_told_so(text: str) -> None:
+    with pytest.raises(DataError, match="Give one, as 128"):
+        ADDITION.read(text)
+
+
+def test_steps_of_countdown_can_be_searched_and_digits_of_a_sum_cannot() -> None:
+    assert isinstance(COUNTDOWN, Branches)
+    assert not isinstance(ADDITION, Branches)
+
+
+def test_kinds_are_known_by_their_names() -> None:
+    assert {name: kind.name for name, kind in PROBLEMS.items()} == {"addition": "addition", "countdown": "countdown"}
