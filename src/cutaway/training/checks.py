@@ -41,9 +41,12 @@ FOR_OBJECTIVES: dict[str, tuple[str, ...]] = {
     "ewc_lambda": ("ewc",),
     "fisher_samples": ("ewc",),
     "buffer": ("rehearsal",),
+    "group_size": ("star", "grpo"),
+    "kl_weight": ("grpo",),
     **dict.fromkeys(("ways", "shots", "queries"), ("maml", "prototypes")),
     **dict.fromkeys(("inner_lr", "inner_steps", "first_order"), ("maml",)),
 }
+TEMPERED = ("simclr", "star", "grpo")  # objectives with a temperature
 FOR_SCHEDULES = {
     "warmup": ("warmup-cosine", "noam", "wsd"),
     "gamma": ("step",),
@@ -226,10 +229,11 @@ def _without_effect(
             yield key, "it is for low-rank adaptation, which lora=8 asks for. Give that too, or leave it out"
     if "teacher_weight" in asked and settings.teacher is None:
         yield "teacher_weight", "it is for distillation, which teacher=RUN asks for. Give that too, or leave it out"
-    if "temperature" in asked and settings.teacher is None and settings.objective != "simclr":
+    if "temperature" in asked and settings.teacher is None and settings.objective not in TEMPERED:
         yield (
             "temperature",
-            "it is for distillation (teacher=RUN) and objective=simclr. Give one of them too, or leave it out",
+            f"it is for distillation (teacher=RUN) and objective={listed(TEMPERED, 'or')}. Give one of them too, or "
+            "leave it out",
         )
     if "length_penalty" in asked and settings.num_beams == 1:
         yield (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..settings import setting
 
-OBJECTIVES = ("supervised", "simclr", "maml", "prototypes", "ewc", "rehearsal", "joint")
+OBJECTIVES = ("supervised", "simclr", "maml", "prototypes", "ewc", "rehearsal", "joint", "star", "grpo")
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw", "muon")
 SCHEDULES = ("constant", "step", "cosine", "warmup-cosine", "noam", "one-cycle", "wsd", "linear")
 
@@ -21,7 +21,8 @@ class TrainSettings:
         "two views of an image or series from those of others, without labels, for weights=RUN of another training; "
         "maml and prototypes learn to tell new classes apart by a few examples, in episodes; of a sequence of tasks, "
         "ewc holds weights that mattered to earlier ones, rehearsal learns stored examples of them again, and joint "
-        "learns all tasks at once",
+        "learns all tasks at once; of problems, star (expert iteration) and grpo (policy gradients) learn from a "
+        "network's own solutions, which are verified",
         choices=OBJECTIVES,
     )
     epochs: int = setting(
@@ -136,8 +137,8 @@ class TrainSettings:
     )
     temperature: float | None = setting(
         None,
-        "what logits are divided by in distillation, auto 4, and cosine similarities in simclr, auto 0.5; a larger one "
-        "evens probabilities out",
+        "what logits are divided by in distillation, auto 4, and in drawing solutions for star and grpo, auto 1, and "
+        "cosine similarities in simclr, auto 0.5; a larger one evens probabilities out",
         low=0.01,
     )
     teacher_weight: float = setting(
@@ -153,6 +154,10 @@ class TrainSettings:
     )
     fisher_samples: int = setting(
         500, "elastic weight consolidation: training examples of a task that its Fisher information is taken of", low=1
+    )
+    group_size: int = setting(8, "star, grpo: solutions that are drawn of each problem", low=2)
+    kl_weight: float = setting(
+        0.04, "grpo: weight of the Kullback-Leibler divergence from the network as it was at first", low=0.0
     )
     buffer: int = setting(20, "rehearsal: examples that are stored of each class of each task", low=1)
     attack: str | None = setting(

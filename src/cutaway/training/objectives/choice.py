@@ -17,9 +17,11 @@ from .adversarial import AdversarialTraining
 from .distillation import Distillation, Teacher
 from .ewc import EWC
 from .few_shot import MAML, Prototypes
+from .grpo import GRPO
 from .joint import Joint
 from .rehearsal import Rehearsal
 from .simclr import SimCLR
+from .star import ExpertIteration
 from .supervised import Supervised
 
 # By the name of `objective`; distillation and adversarial training are supervised learning with a setting of their own.
@@ -31,6 +33,8 @@ OBJECTIVES: dict[str, type[Supervised]] = {
     "joint": Joint,
     "maml": MAML,
     "prototypes": Prototypes,
+    "star": ExpertIteration,
+    "grpo": GRPO,
 }
 
 

@@ -1,0 +1,82 @@
+"""GRPO: policy gradients with rewards that are verified, relative to a group of tries at the same problem.
+
+After Z. Shao et al., DeepSeekMath: pushing the limits of mathematical reasoning in open language models, 2024, section
+4.1 <https://arxiv.org/abs/2402.03300>. Of G tries at a problem, try i with the reward r_i, 1 where it is right, else 0:
+
+    A_i = (r_i − mean(r)) / std(r)
+    loss = −(1/G) Σ_i (1/|y_i|) Σ_t [ ρ_it A_i − β D_it ],   ρ_it = p_θ(y_it) / [p_θ(y_it)]
+    D_it = p_ref(y_it) / p_θ(y_it) − ln(p_ref(y_it) / p_θ(y_it)) − 1
+
+[·] is a constant: tries are drawn by the network as it is, and each is learned from once, so that the clipping of ρ,
+which is 1, never acts. p_ref is the network as it was when training began. β is `kl_weight`. A group whose tries are
+all right or all wrong has A = 0 and teaches nothing but to stay near p_ref.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+
+import torch
+from torch import Generator, Tensor, nn
+
+from ...data.sets import IGNORED, DataSet, Split
+from ...nn.modes import resting
+from ...tasks.task import Task
+from ..settings import TrainSettings
+from .supervised import Learned
+from .tries import OwnAnswers, Tries
+
+
+class GRPO(OwnAnswers):
+    """Tries that are better than the others of their group become likelier, worse ones less likely."""
+
+    def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
+        super().__init__(model, task, settings, train, data)
+        self.beta = settings.kl_weight
+        self.reference = copy.deepcopy(model).requires_grad_(False)
+
+    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
+        """What comes of a batch of problems; their given solutions are not looked at."""
+        assert index is not None
+        tries = self.tries(index, random)
+        real = tries.target != IGNORED  # (M, T)
+        log_p = _log_p(self.forward(tries.ids, tries.mask), tries.target)  # (M, T)
+        with torch.no_grad(), resting(self.reference):
+            other = _log_p(self.reference(tries.ids, tries.mask), tries.target) - log_p.detach()
+        ratio = (log_p - log_p.detach()).exp()
+        gain = ratio * advantages(tries)[:, None]
+        if self.beta:
+            apart = other + log_p.detach() - log_p  # ln(p_ref / p_θ), with the gradient of ln p_θ
+            gain = gain - self.beta * (apart.exp() - apart - 1)
+        each = (gain * real).sum(1) / real.sum(1)  # (M,)
+        loss = -(each * tries.count).sum() / tries.count.sum()
+        return Learned(self.failed(tries, target), loss * self.task.count(target))
+
+    def remembered(self) -> dict[str, Tensor]:
+        """p_ref, for the checkpoint."""
+        return dict(self.reference.state_dict())
+
+    def remember(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what a checkpoint has."""
+        if tensors:
+            self.reference.load_state_dict(tensors)
+
+
+def advantages(tries: Tries) -> Tensor:
+    """A of each, (M,): 0 in groups whose tries are all right or all wrong."""
+    groups = int(tries.problem.max()) + 1
+    zeros = tries.reward.new_zeros(groups)
+    total = zeros.index_add(0, tries.problem, tries.count)
+    mean = zeros.index_add(0, tries.problem, tries.count * tries.reward) / total  # (N,)
+    std = (mean * (1 - mean) * total / (total - 1).clamp(min=1)).sqrt()  # of rewards that are 0 or 1
+    mean, std = mean[tries.problem], std[tries.problem]
+    return torch.where(std > 0, (tries.reward - mean) / std.clamp(min=1e-6), 0.0)
+
+
+def _log_p(outputs: Tensor, target: Tensor) -> Tensor:
+    """ln p of each token of the target (M, T) by logits (M, T, V); 0 where it is IGNORED."""
+    real = target != IGNORED
+    precise = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+    found = precise.log_softmax(2).gather(2, target.where(real, 0)[:, :, None])[:, :, 0]
+    return found * real

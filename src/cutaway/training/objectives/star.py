@@ -1,0 +1,37 @@
+"""Expert iteration: a network learns from those of its own solutions that are right.
+
+After E. Zelikman, Y. Wu, J. Mu, N. D. Goodman, STaR: bootstrapping reasoning with reasoning, 2022
+<https://arxiv.org/abs/2203.14465>:
+
+    D = {(x, y) : y ~ p_θ(· | x), y solves x},   θ ← θ − η ∇ −(1/n) Σ_{D} ln p_θ(token of y | x, those before it)
+
+There the solutions of all problems are drawn, the network is trained on those that are right from where it first began,
+and so on in turn; here each batch's are drawn by the network as it is, and learned from at once. Different solutions of
+a problem count alike however often they were drawn, so that seldom ones are not forgotten. Problems that no try solved
+teach nothing; there is no rationalization, which shows the answer.
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from ...data.sets import IGNORED
+from .supervised import Learned
+from .tries import OwnAnswers
+
+
+class ExpertIteration(OwnAnswers):
+    """Cross-entropy of the network's own right solutions."""
+
+    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
+        """What comes of a batch of problems; their given solutions are not looked at."""
+        assert index is not None
+        tries = self.tries(index, random)
+        right = tries.reward > 0
+        failed = self.failed(tries, target)
+        if not right.any():
+            return Learned(failed, 0.0 * self.forward(*inputs).sum())
+        outputs = self.forward(tries.ids[right], tries.mask[right])  # (R, T, V)
+        loss = F.cross_entropy(outputs.flatten(0, 1), tries.target[right].flatten(), ignore_index=IGNORED)
+        return Learned(failed, loss * self.task.count(target))

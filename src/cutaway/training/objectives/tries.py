@@ -1,0 +1,115 @@
+"""What a network writes for a batch of problems by itself, and which of it is right: what it then learns from.
+
+The tries are drawn as `generation.thinker` draws chains: those that are equal are one row that counts them. The seed
+follows from the place in training alone, so that a run that is resumed draws the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor, nn
+
+from ...data.sets import IGNORED, DataSet, Split
+from ...data.text.problems import END, PADDING, ProblemSplit
+from ...errors import ModelError, SettingError
+from ...generation.thinker import LanguageThinker
+from ...generation.thoughts import Thought
+from ...models.contract import Extends
+from ...tasks.task import Task
+from ..placement import Placement
+from ..settings import TrainSettings
+from .supervised import Supervised
+
+VALIDATED = 200  # problems of validation that are solved after each epoch, at most
+
+
+class Tries(NamedTuple):
+    """Different solutions of some problems, M in all."""
+
+    ids: Tensor  # (M, T), the problem and the solution but for its last token
+    mask: Tensor  # (M, T), True where a token is real
+    target: Tensor  # (M, T), the solution's tokens at the places before them, IGNORED elsewhere
+    problem: Tensor  # (M,), the problem of each
+    count: Tensor  # (M,), how many tries wrote it
+    reward: Tensor  # (M,), 1 where it is right, else 0
+
+
+class OwnAnswers(Supervised):
+    """What objectives share that learn from a network's own solutions. The loss that is told, of training and of
+    validation, is the fraction of tries that are wrong."""
+
+    name: str
+
+    @classmethod
+    def reject(cls, settings: TrainSettings, data: DataSet) -> None:
+        """Raise SettingError where there is nothing to be verified, or nothing that could be right."""
+        if not isinstance(data.splits["train"], ProblemSplit):
+            raise SettingError(
+                f"objective={settings.objective} learns from solutions that are verified by computing, and "
+                f"{data.source} is {data.spec.kind} data without a verifier: take addition, countdown or game24."
+            )
+        if settings.weights is None:
+            raise SettingError(
+                f"objective={settings.objective} learns from the right ones of a network's own solutions, and one that "
+                "has learned nothing writes none: begin with a run that has, weights=RUN."
+            )
+        if settings.compile:
+            raise SettingError(
+                f"compile=true compiles the whole model, and objective={settings.objective} asks it token by token: "
+                "leave it out."
+            )
+
+    def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
+        super().__init__(model, task, settings, train, data)
+        if not isinstance(model, Extends):
+            raise ModelError(
+                f"objective={settings.objective} draws solutions from a cache, and {type(model).__name__} keeps none: "
+                "take gpt2."
+            )
+        assert isinstance(train, ProblemSplit)
+        self.problems, self.group = train, settings.group_size
+        self.temperature = settings.temperature or 1.0
+        self.words = None
+        self.scores = self._scores
+
+    def tries(self, index: Tensor, random: Generator) -> Tries:
+        """`group_size` tries at the problem of each example of that `index` (N,)."""
+        seed = int(torch.randint(1 << 62, (), generator=random, device=random.device))
+        preprocessing, problems = self.problems.preprocessing, [self.problems.problem(i) for i in index.tolist()]
+        thinker = LanguageThinker(self.model, preprocessing, temperature=self.temperature, seed=seed)
+        rows: list[tuple[list[int], list[int], int, Thought, bool]] = []
+        for k, thoughts in enumerate(thinker.propose(thinker.roots(problems), self.group, whole=True)):
+            asked = preprocessing.encode(preprocessing.kind.ask(problems[k], preprocessing.form))
+            for thought in thoughts:
+                solution = [*preprocessing.encode(thought.text), *([END] if thought.held.last == END else [])]
+                right = preprocessing.kind.judge(problems[k], preprocessing.form, thought.text).solved
+                rows.append((asked, solution, k, thought, right))
+        device, longest = thinker.device, max(len(asked) + len(solution) - 1 for asked, solution, *_ in rows)
+        ids = torch.full((len(rows), longest), PADDING)
+        target = torch.full((len(rows), longest), IGNORED)
+        for place, (asked, solution, *_) in enumerate(rows):
+            whole = torch.tensor(asked + solution)
+            ids[place, : len(whole) - 1] = whole[:-1]
+            target[place, len(asked) - 1 : len(whole) - 1] = whole[len(asked) :]
+        told = torch.tensor([(k, thought.held.count, right) for _, _, k, thought, right in rows], device=device)
+        ids = ids.to(device)
+        return Tries(ids, ids != PADDING, target.to(device), told[:, 0], told[:, 1].float(), told[:, 2].float())
+
+    def failed(self, tries: Tries, target: Tensor) -> Tensor:
+        """The fraction of tries that are wrong, summed as the loss of `target` is, ()."""
+        return (1 - (tries.reward * tries.count).sum() / tries.count.sum()) * self.task.count(target)
+
+    def _scores(self, split: Split, place: Placement) -> dict[str, float]:
+        """The fraction of problems that a greedy chain does not solve."""
+        assert isinstance(split, ProblemSplit)
+        preprocessing = split.preprocessing
+        problems = list(dict.fromkeys(split.problems))[:VALIDATED]
+        thinker = LanguageThinker(self.model, preprocessing, temperature=0.0)
+        chains = thinker.propose(thinker.roots(problems), 1, whole=True)
+        right = [
+            preprocessing.kind.judge(problem, preprocessing.form, own[0].text).solved
+            for problem, own in zip(problems, chains)
+        ]
+        return {"loss": 1 - sum(right) / len(right)}
