@@ -24,6 +24,7 @@ from . import (
     speech,
     startup,
     studio,
+    thoughts,
     vision,
     words,
 )
@@ -43,6 +44,7 @@ GROUPS: dict[str, Callable[[], list[tuple[Pair, float]]]] = {
     "feeding": feeding.rows,
     "sounds": sounds.rows,
     "speech": speech.rows,
+    "thoughts": thoughts.rows,
     "startup": startup.rows,
     "studio": studio.rows,
 }
@@ -61,8 +63,9 @@ Ours beside a peer in one run, in turn; medians, and the median of the ratios of
 
 The peers: of the loops, a bare PyTorch loop on the same tensors with the same model and fused AdamW; of image networks
 (steps, memory, inference), torchvision's with the same weights, as its builder gives it, and PyTorch's SGD with its
-defaults; of reading, torchvision's `ImageFolder`, transforms and `DataLoader` with as many workers; of sounds, `scipy`
-by hand; of prefix beam search, a plain loop over a dictionary of beginnings; of the language model, a bare
+defaults; of reading, torchvision's `ImageFolder`, transforms and `DataLoader` with as many workers; of thoughts, the
+same search with nothing shared between branches, by our `generate` and by transformers'; of sounds, `scipy` by hand;
+of prefix beam search, a plain loop over a dictionary of beginnings; of the language model, a bare
 loop around `nn.LSTM` with the same batches, carried state and clipping; of
 lengths, the same network on the batch padded to its longest; of text, the `tokenizers` library alone; of Transformers
 (steps, memory, generation, sentences), transformers' networks with the same weights, its own loss by labels, its own

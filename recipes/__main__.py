@@ -31,6 +31,7 @@ from . import (
     drawing,
     minilm,
     pretraining,
+    reasoning,
     robustness,
     searching,
     sinusoids,
@@ -192,6 +193,9 @@ KINDS = {
     "architecture search": searching.cells,
     "search": searching.settings,
     "sinusoids": sinusoids.train,
+    "addition": reasoning.addition,
+    "thoughts": reasoning.thoughts,
+    "own answers": reasoning.own_answers,
 }
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def beam_search(parser: argparse.ArgumentParser) -> None:
     )
 
 
-THINKING = ("method", "breadth", "proposals", "depth", "threshold", "budget")  # of problems alone
+THINKING = ("method", "form", "breadth", "proposals", "depth", "threshold", "budget")  # of problems alone
 
 
 def thinking(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +33,9 @@ def thinking(parser: argparse.ArgumentParser) -> None:
         help="problems: how a solution is looked for. A chain of thought, greedy (usual) or a sample; of several "
         "(--samples) the answer of most (self-consistency), the likeliest, or the first that a verifier finds right; a "
         "tree of thoughts, breadth first (tree) or depth-first with backtracking",
+    )
+    parser.add_argument(
+        "--form", metavar="FORM", help="problems: how solutions are written, where a run learned several forms"
     )
     for key, kind, what in (
         ("breadth", int, "tree: thoughts that are kept at each depth (5)"),

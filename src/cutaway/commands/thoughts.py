@@ -20,6 +20,7 @@ SHOWN = 12  # thoughts of each depth of a tree
 def think(run: Run, args: argparse.Namespace) -> int:
     """Look for a solution and print it, with the thoughts that led there and what they cost."""
     from ..data.text.problems import ProblemPreprocessing
+    from ..generation.thinker import form_of
     from ..generation.thoughts import GREEDY
     from .output import emit_json, write
 
@@ -30,8 +31,8 @@ def think(run: Run, args: argparse.Namespace) -> int:
         raise SettingError("This run solves problems: give one with --prompt, as 4 9 10 13 or 128+367.")
     method = method_of(args, "samples", "temperature", "seed") or GREEDY
     (found,) = run.think([args.prompt], method)
-    preprocessing = run.preprocessing
-    assert isinstance(preprocessing, ProblemPreprocessing)
+    assert isinstance(run.preprocessing, ProblemPreprocessing)
+    preprocessing = run.preprocessing.in_form(form_of(run.preprocessing, method))
     verdict = preprocessing.kind.judge(found.root.text, preprocessing.form, found.solution)
     spent = found.root.held.spent
     if args.json:

@@ -140,7 +140,7 @@ class DataSettings:
     form: tuple[str, ...] = setting(
         (),
         "problems: how solutions are written, comma-separated, the first being the form by which a model is judged; of "
-        "addition plain, reversed or scratchpad, of numbers that make a target steps, value, answer",
+        "addition plain, reversed or scratchpad, of numbers that make a target steps, tree, answer",
     )
     mask_prob: float = setting(
         0.15, "masking probability: fraction of the tokens that a masked language model predicts", low=0.01, high=0.9

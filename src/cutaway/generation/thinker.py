@@ -22,7 +22,7 @@ from ..errors import ModelError, SettingError
 from ..models.contract import Extends
 from ..nn.cache import Cache
 from ..nn.modes import resting
-from .thoughts import Found, Method, Thought, search
+from .thoughts import CHAINS, Found, Method, Thought, search
 
 LINE = "\n"
 UNLIKELY = (0, 1)  # padding and unknown, which are never written
@@ -79,6 +79,8 @@ class LanguageThinker:
         self.model, self.preprocessing, self.kind = model, preprocessing, preprocessing.kind
         self.temperature, self.seed = temperature, seed
         self.device = next(model.parameters()).device
+        asking = getattr(self.kind, "question", None)  # which we ask
+        self.never = [*UNLIKELY, *([preprocessing.ids[asking]] if asking is not None else [])]
         self.context: int = model.config.context_length  # type: ignore[union-attr, assignment]
 
     def roots(self, problems: Sequence[str]) -> list[Thought]:
@@ -99,8 +101,12 @@ class LanguageThinker:
         """Different next lines, or whole solutions, out of `count` tries after each thought."""
         stops = {END} if whole else {END, self.preprocessing.ids.get(LINE, END)}
         found: list[list[Thought]] = [[] for _ in thoughts]
-        if not thoughts:
+        able = [thought for thought in thoughts if self._room(thought.held)]
+        if not able:
             return found
+        if len(able) < len(thoughts):
+            proposed = dict(zip(map(id, able), self.propose(able, count, whole)))
+            return [proposed.get(id(thought), []) for thought in thoughts]
         held: list[Held] = [thought.held for thought in thoughts]
         cache = _gathered([(one.cache, one.row) for one in held])
         pending = torch.tensor([one.last for one in held], device=self.device)
@@ -141,32 +147,42 @@ class LanguageThinker:
 
     def value(self, thoughts: Sequence[Thought]) -> list[float]:
         """How likely the model finds `sure` rather than `impossible`, asked after each in place of the end of its line:
-        one token more for each thought."""
+        one token more for each thought. 0 where there is no room for it."""
         kind = self.kind
         if not isinstance(kind, Branches):
             raise SettingError(f"{kind.name} is not solved in steps that could be valued.")
-        if not thoughts:
-            return []
-        held: list[Held] = [thought.held for thought in thoughts]
+        asked = [thought for thought in thoughts if self._room(thought.held)]
+        if not asked:
+            return [0.0] * len(thoughts)
+        held: list[Held] = [thought.held for thought in asked]
         for one in held:
             one.spent.read += 1
         question, sure, impossible = (self.preprocessing.ids[t] for t in (kind.question, kind.sure, kind.impossible))
         tokens = torch.full((len(held), 1), question, device=self.device)
         logits, _ = self._extend(tokens, None, _gathered([(one.cache, one.row) for one in held]))
-        likely: list[float] = logits[:, [sure, impossible]].double().softmax(1)[:, 0].tolist()
-        return likely
+        likely = dict(zip(map(id, asked), logits[:, [sure, impossible]].double().softmax(1)[:, 0].tolist()))
+        return [likely.get(id(thought), 0.0) for thought in thoughts]
 
     def finish(self, thought: Thought) -> str | None:
-        """The solution's answer, where the model ended it."""
-        if thought.parent is None or not thought.held.ended:
+        """The solution's answer, where the model ended it, or no step can follow."""
+        if thought.parent is None or not (thought.held.ended or self._last(thought.text)):
             return None
         return self.kind.judge(thought.held.question, self.preprocessing.form, thought.solution()).answer
+
+    def _last(self, line: str) -> bool:
+        """Whether no step can follow this one, in a tree."""
+        return isinstance(self.kind, Branches) and self.preprocessing.form == self.kind.tree and self.kind.ended(line)
+
+    def _room(self, held: Held) -> bool:
+        """Whether the model can read one more token than its cache has."""
+        assert held.cache is not None
+        return int(held.cache.reality()[held.row].sum()) < self.context
 
     def _drawn(self, logits: Tensor, branches: list[_Branch], held: list[Held]) -> list[_Branch]:
         """What each of the branches becomes: one for each different token that its tries draw."""
         rows = torch.tensor([b.row for b in branches], device=logits.device)
         chosen = logits[rows].double()  # (B, V)
-        chosen[:, UNLIKELY] = -torch.inf
+        chosen[:, self.never] = -torch.inf
         log_p = chosen.log_softmax(1)
         found = []
         if self.temperature == 0:
@@ -197,10 +213,18 @@ class LanguageThinker:
         return logits.float() if logits.dtype != torch.float64 else logits, cache
 
 
+def form_of(preprocessing: ProblemPreprocessing, method: Method) -> str:
+    """The form that a search by this method writes in."""
+    if method.method in CHAINS:
+        return method.form or preprocessing.form
+    return str(getattr(preprocessing.kind, "tree", method.form or preprocessing.form))
+
+
 def think(
     model: nn.Module, preprocessing: ProblemPreprocessing, problems: Sequence[str], method: Method
 ) -> list[Found]:
     """Search for a solution of each problem."""
+    preprocessing = preprocessing.in_form(form_of(preprocessing, method))
     temperature = 0.0 if method.method == "greedy" else method.temperature
     thinker = LanguageThinker(model, preprocessing, temperature=temperature, seed=method.seed)
 
@@ -215,9 +239,9 @@ def solved(
 ) -> tuple[Tensor, Tensor, list[Verdict]]:
     """What a search writes for each problem, ids (N, L), −1 after their ends; the tokens that it computed, (N,); and
     what is true of what it wrote."""
-    found = think(model, preprocessing, problems, method)
+    found, form = think(model, preprocessing, problems, method), form_of(preprocessing, method)
     verdicts = [
-        preprocessing.kind.judge(problem, preprocessing.form, one.solution) for problem, one in zip(problems, found)
+        preprocessing.kind.judge(problem, form, one.solution) for problem, one in zip(problems, found)
     ]
     rows = [torch.tensor(preprocessing.encode(one.solution), dtype=torch.int64) for one in found]
     device = next(model.parameters()).device

@@ -75,6 +75,7 @@ class Method:
     """How a solution is looked for. Raises SettingError, by name, for what cannot be."""
 
     method: str = "greedy"
+    form: str | None = None  # how solutions are written, where a run learned several; the first of them unless given
     samples: int = 1  # chains of each problem
     breadth: int = 5  # thoughts that are kept at each depth of a tree
     proposals: int = 8  # tries for thoughts after each

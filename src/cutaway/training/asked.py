@@ -53,11 +53,12 @@ def reject_method(preprocessing: Preprocessing, method: Method | None) -> None:
             f"{preprocessing.spec.target.column} of {preprocessing.spec.kind} data: leave it out."
         )
     if method.method in CHAINS:
+        preprocessing.in_form(method.form)
         return
     kind, forms = preprocessing.kind, preprocessing.forms
-    if not isinstance(kind, Branches) or not {kind.chain, kind.valued} <= {*forms} or preprocessing.form != kind.chain:
+    if not isinstance(kind, Branches) or kind.tree not in forms:
         raise SettingError(
-            f"method={method.method} needs a run that was trained to write steps and to value them, and this one "
-            f"learned {kind.name} in the form {', '.join(forms)}: train with form=steps,value on countdown or "
-            "game24, or look for a solution by chains (greedy, sample, consistency, likelihood, verifier)."
+            f"method={method.method} needs a run that was trained to propose steps and to value them, and this one "
+            f"learned {kind.name} in the form {', '.join(forms)}: train with form=steps,tree on countdown or game24, or "
+            "look for a solution by chains (greedy, sample, consistency, likelihood, verifier)."
         )

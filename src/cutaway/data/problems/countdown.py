@@ -1,7 +1,7 @@
 """Numbers that make a target: Countdown, and the game of 24, which is Countdown with the target 24.
 
 S. Yao et al., Tree of thoughts: deliberate problem solving with large language models, 2023
-<https://arxiv.org/abs/2305.10601>, whose writing of a step this is. Three forms:
+<https://arxiv.org/abs/2305.10601>, whose writing of a step this is. Its forms:
 
     answer 4 9 10 13 => 24 : (13 - 9) * (10 - 4)
     steps 4 9 10 13 => 24 :
@@ -9,9 +9,11 @@ S. Yao et al., Tree of thoughts: deliberate problem solving with large language 
         10 - 4 = 6 (left: 4 6)
         4 * 6 = 24 (left: 24)
 
-What steps are worth is asked in place of the end of a line, and answered by one token:
+In a tree steps need not lead to the target, and what they are worth is asked in place of the end of a line:
 
-        13 - 9 = 4 (left: 4 4 10) ? sure                            or impossible
+    tree 4 9 10 13 => 24 :
+        13 - 4 = 9 (left: 9 9 10)
+        10 - 9 = 1 (left: 1 9) ? impossible                         or sure
 
 A number is one token. What is left is written in rising order, so that a state has one name.
 """
@@ -31,7 +33,7 @@ from .problem import Verdict
 
 ARROW = "=>"
 TRIES = 20  # to find a wrong step that would lead to the target
-WRONG = 0.4  # how often a step that is to be valued is no right one; of the others every second leads to the target
+GOOD, WRONG = 0.5, 0.2  # how often a step in a tree leads to the target, and how often the last one is wrong
 LARGEST, COUNTS = 13, (2, 3, 4)  # of the numbers that are given, and how many there can be
 TOKEN = re.compile(r"\d+|=>|\(left:|[a-z]+|\n|\S")
 LINE = re.compile(r"(\d+) ([-+*/]) (\d+) = (\d+) \(left: ((?:\d+ )*\d+)\)")
@@ -41,7 +43,7 @@ class Countdown:
     """Make the target of the numbers, each used once, with + − × ÷."""
 
     name = "countdown"
-    forms: tuple[str, ...] = ("steps", "value", "answer")
+    forms: tuple[str, ...] = ("steps", "tree", "answer")
     usual: tuple[str, ...] = forms
     vocabulary: tuple[str, ...] = (
         *forms,
@@ -58,7 +60,7 @@ class Countdown:
         "\n",
         *map(str, range(MOST + 1)),
     )
-    chain, valued, question, sure, impossible = "steps", "value", "?", "sure", "impossible"
+    tree, question, sure, impossible = "tree", "?", "sure", "impossible"
 
     def cut(self, text: str) -> list[str]:
         """Numbers, signs, words and ends of lines."""
@@ -91,35 +93,33 @@ class Countdown:
 
     def ask(self, problem: str, form: str) -> str:
         """With the form before it and a colon after it; steps begin on a line of their own."""
-        return f"{form} {problem} :" + ("\n" if form == self.chain else "")
+        return f"{form} {problem} :" + ("" if form == "answer" else "\n")
 
     def example(self, problem: str, form: str, random: Random) -> tuple[str, str]:
-        """Each step is drawn from those that still lead to the target. What is to be valued are some such steps and one
-        more, of which the wrong ones are such as a model writes that wants the target: see `temptation`."""
+        """Each step of a solution is drawn from those that still lead to the target. In a tree any steps are written,
+        good and bad, and it is learned what the last is worth; now and then that one is a `temptation`."""
         state, target = parsed(problem)
-        if form != self.valued:
+        asked = self.ask(problem, form)
+        if form != self.tree:
             chain = drawn(state, target, random)
-            return self.ask(problem, form), expression(chain, state) if form == "answer" else "\n".join(map(str, chain))
-        chain = drawn(state, target, random)[: random.randrange(len(state) - 1)]
-        state = chain[-1].left if chain else state
-        kind = random.random()
-        if kind < WRONG:
-            line, sure = str(temptation(state, target, random)), False
-        else:
-            able = [s for s in steps(state) if (target in reached(s.left)) is (kind < (1 + WRONG) / 2)]
+            return asked, expression(chain, state) if form == "answer" else "\n".join(map(str, chain))
+        lines, wrong = [], random.random() < WRONG
+        for _ in range(random.randint(1, len(state) - 1) - wrong):
+            able = [s for s in steps(state) if target in reached(s.left)] if random.random() < GOOD else []
             step = random.choice(able or steps(state))
-            line, sure = str(step), target in reached(step.left)
-        return self.ask(problem, self.chain) + "\n".join([*map(str, chain), line]) + f" {self.question}", (
-            self.sure if sure else self.impossible
-        )
+            lines.append(str(step))
+            state = step.left
+        if wrong:
+            lines.append(str(temptation(state, target, random)))
+            return asked + "\n".join(lines) + f" {self.question}", self.impossible
+        said = self.sure if target in reached(state) else self.impossible
+        return asked, "\n".join(lines) + f" {self.question} {said}"
 
     def judge(self, problem: str, form: str, written: str) -> Verdict:
         """Steps are done again one by one; an expression is computed in fractions."""
         state, target = parsed(problem)
         if form == "answer":
             return _judged(written, state, target)
-        if form == self.valued:
-            raise ValueError("what steps are worth is asked within a search, and is no solution")
         lines = written.strip("\n").split("\n") if written.strip() else []
         last = LINE.fullmatch(lines[-1]) if lines else None
         answer = last[5] if last else ""
@@ -132,6 +132,11 @@ class Countdown:
         solved = state == (target,)
         why = "" if solved else f"ends with {' '.join(map(str, state))}, not with {target}"
         return Verdict(solved, answer, right, len(lines), None if solved else len(lines), why)
+
+    def ended(self, line: str) -> bool:
+        """Whether one number is left."""
+        found = LINE.fullmatch(line.strip())
+        return found is not None and " " not in found[5]
 
 
 def problem_of(state: State, target: int) -> str:

@@ -61,8 +61,11 @@ class Problem(Protocol):
 class Branches(Protocol):
     """A kind of problem whose steps can be searched: a model can be asked what the steps so far are worth."""
 
-    chain: str  # the form that is written step by step
-    valued: str  # the form in which steps are judged
+    tree: str  # the form in which any steps are proposed, and judged
     question: str  # the token that asks, in place of the end of a line
     sure: str  # the token that follows where the steps are right and a solution can follow them
     impossible: str  # and the one where not
+
+    def ended(self, line: str) -> bool:
+        """Whether no step can follow this one."""
+        ...

@@ -7,7 +7,7 @@ Of the ids 0 is padding, 1 unknown, 2 ends a solution, and from 3 on stand the t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ... import spec as specs
-from ...errors import DataError
+from ...errors import DataError, SettingError
 from ...spec import Solution, TextSpec
 from ..lengths import bucketed
 from ..problems.kinds import PROBLEMS
@@ -118,6 +118,15 @@ class ProblemPreprocessing:
     def form(self) -> str:
         """The form that solutions are judged in."""
         return self.forms[0]
+
+    def in_form(self, form: str | None) -> ProblemPreprocessing:
+        """The same, with solutions written in another of its forms. Raises SettingError for one that it has not."""
+        if form is None or form == self.form:
+            return self
+        if form not in self.forms:
+            raise SettingError(f"form={form} was not learned: this run writes {', '.join(self.forms)}.")
+        target = replace(self.spec.target, forms=(form, *(f for f in self.forms if f != form)))  # type: ignore[arg-type]
+        return replace(self, spec=replace(self.spec, target=target))
 
     @cached_property
     def ids(self) -> dict[str, int]:
