@@ -106,10 +106,11 @@ def test_examples_of_a_run_are_coloured_by_class(digits_run: Run) -> None:
 
 
 def test_umap_is_drawn_where_it_is_asked_for(digits_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embeddings, "umap", embeddings.pca)  # which the library itself takes half a minute for
+    monkeypatch.setattr(embeddings, "umap", embeddings.tsne)  # which the library itself takes half a minute for
     (drawing,) = scatters(embeddings.view(open_run(digits_run, options={"plane": "umap"})))
     assert [place["name"] for place in drawing["places"]] == ["PCA", "t-SNE", "UMAP"]
-    assert "distances between them" in drawing["places"][2]["x"]
+    assert "distances between them mean nothing" in drawing["places"][2]["note"]
+    assert "note" not in drawing["places"][0]
     with pytest.raises(UnknownName, match="umap"):
         embeddings.view(open_run(digits_run, options={"plane": "umab"}))
 

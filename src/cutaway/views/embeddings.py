@@ -43,7 +43,7 @@ OPTIONS: dict[str, str] = {
     "word": "the word that is followed through the layers: word=spring",
     "plane": "a third plane, by UMAP, in about half a minute, with the extra cutaway[umap]: plane=umap",
 }
-BETWEEN = "UMAP: neither sizes of clusters nor distances between them mean anything"  # said along its axis
+BETWEEN = "Sizes of clusters and distances between them mean nothing."  # said below the drawing
 
 WORDS, EXAMPLES = 500, 500  # that are shown at most
 COST = 20e9  # MACs that may be spent on examples
@@ -294,7 +294,7 @@ def _part(
         "groups": groups,
         "places": [
             {"name": name, **spring.axes(plane.explained), "at": _rounded(plane.places)}
-            | ({"x": BETWEEN} if name == "UMAP" else {})
+            | ({"note": BETWEEN} if plane.explained is None else {})
             for name, plane in planes.items()
         ],
         "measures": [
