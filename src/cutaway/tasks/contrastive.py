@@ -12,6 +12,7 @@ The class with the largest w_c is the answer. Classes are used for this alone.
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -60,7 +61,8 @@ class Contrastive(Classification):
         rows = max(1, AT_ONCE // len(known))
         for start in range(0, len(x), rows):
             some = slice(start, start + rows)
-            near, which = (x[some] @ known.T).topk(min(K, len(known)), 1)  # (n, k)
+            with torch.autocast(x.device.type, enabled=False):  # bfloat16 has too few digits to tell who is nearer
+                near, which = (x[some] @ known.T).topk(min(K, len(known)), 1)  # (n, k)
             votes[some].scatter_add_(1, classes[which], ((near - 1) / TEMPERATURE).exp())
         return (votes / votes.sum(1, keepdim=True)).clamp(min=1e-6).log()
 
