@@ -26,6 +26,7 @@ from .targets import NextToken as NextToken
 from .targets import Noise as Noise
 from .targets import OfTokens as OfTokens
 from .targets import OfWhole as OfWhole
+from .targets import Patches as Patches
 from .targets import Simple as Simple
 from .targets import Solution as Solution
 from .targets import Spelled as Spelled
@@ -33,6 +34,7 @@ from .targets import Tags as Tags
 from .targets import Target as Target
 from .targets import Tokens as Tokens
 from .targets import Transcript as Transcript
+from .targets import Unlabelled as Unlabelled
 from .targets import Value as Value
 from .targets import Views as Views
 

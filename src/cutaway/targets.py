@@ -209,18 +209,32 @@ class Noise(Drawn):
 
 
 @dataclass(frozen=True)
-class Views(Answer):
-    """The image or series itself: learned by telling which two views are of one. `names` are the classes, where there
-    are some, by which what was learned is judged."""
+class Unlabelled(Answer):
+    """The example itself, which a network learns from without labels. `names` are the classes, where there are some, by
+    which what was learned is judged."""
 
     names: tuple[str, ...] = ()
-    dim: int = 128  # numbers that a view is told by
-    column: str = "views"
+    dim: int = 128  # numbers that the head gives
 
     @property
     def outputs(self) -> int:
-        """How many values the model's head gives: those that views are compared by."""
+        """How many values the model's head gives: no answer, but what learning goes on with."""
         return self.dim
+
+
+@dataclass(frozen=True)
+class Views(Unlabelled):
+    """The image or series itself: learned by telling which two views are of one, by the numbers that the head gives."""
+
+    column: str = "views"
+
+
+@dataclass(frozen=True)
+class Patches(Unlabelled):
+    """The image itself: learned by telling patches of it that are masked from the others, of each of which the head
+    gives the numbers that a decoder takes."""
+
+    column: str = "masked patches"
 
 
 @dataclass(frozen=True)
@@ -309,7 +323,9 @@ class Links(Answer):
 
 
 Simple = Classes | Value  # one answer for a whole example
-OfWhole = Simple | Image | Noise | Views | Episodes  # what is learned of an example as a whole, or the whole of it
+OfWhole = (
+    Simple | Image | Noise | Views | Patches | Episodes
+)  # what is learned of an example as a whole, or the whole of it
 Target = OfWhole | Tags | Mask | Boxes | Links | NextToken | Masked | Context | Tokens | Horizon | Transcript
 TARGETS: dict[str, type[Target]] = {
     "classes": Classes,
@@ -325,6 +341,7 @@ TARGETS: dict[str, type[Target]] = {
     "image": Image,
     "noise": Noise,
     "views": Views,
+    "patches": Patches,
     "episodes": Episodes,
     "transcript": Transcript,
     "spelled": Spelled,

@@ -88,6 +88,18 @@ test("the point that is pointed at is tied to its neighbours and says who they a
   assert.equal(all(scatter(given, 700).svg, "line").length, 0);
 });
 
+test("what is said of a place stands below it, on as many lines as it takes, above the key", () => {
+  const note = "Sizes of clusters and distances between them mean nothing.";
+  const noted = { ...spec(6), places: [{ ...spec(6).places[1], note }] };
+  for (const width of WIDTHS) {
+    const drawn = scatter(noted, width).svg;
+    const lines = texts(drawn, "text").filter((one) => one && note.includes(one));
+    assert.equal(lines.join(" "), note);
+    assert.ok(width > 400 || lines.length > 1);
+    assert.ok(!texts(scatter(spec(6), width).svg, "text").some((one) => one && note.includes(one)));
+  }
+});
+
 test("places and measures are chosen from lists, where there is a choice", () => {
   const drawn = scatter(spec(6), 700);
   const found = drawn.controls.map(({ key, value, options }) => [key, value, options.map((option) => option.name)]);

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
 from cutaway.errors import SettingError
-from cutaway.inspect.projection import MEASURES, components, neighbours, pca, tsne
+from cutaway.inspect.projection import MEASURES, components, neighbours, pca, tsne, umap
 
 
 def vectors(n: int, d: int, seed: int = 0) -> torch.Tensor:
@@ -77,6 +82,65 @@ def test_twins_are_no_harm() -> None:
     plane = tsne(x)
     assert plane is not None
     assert bool(plane.places.isfinite().all())
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """In umap-learn's place, which compiles for half a minute: what it is asked, and where it begins for an answer."""
+    asked: list[dict[str, Any]] = []
+
+    class UMAP:
+        def __init__(self, **given: Any) -> None:
+            asked.append(given)
+
+        def fit_transform(self, x: Any) -> Any:
+            assert len(x) == len(asked[-1]["init"])
+            assert threading.current_thread() is not threading.main_thread()  # in which t-SNE would be slow afterwards
+            return asked[-1]["init"]
+
+    monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=UMAP))
+    return asked
+
+
+@pytest.mark.parametrize("n", [5, 6, 40])
+def test_umap_is_asked_with_a_seed_and_begins_at_pca(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = stand_in(monkeypatch)
+    x = vectors(n, 4)
+    plane = umap(x, seed=3)
+    assert plane is not None
+    assert asked[0]["random_state"] == 3
+    assert asked[0]["n_neighbors"] == min(15, n - 1)
+    flat = pca(x).places
+    torch.testing.assert_close(plane.places, flat / flat[:, 0].std(), atol=1e-3, rtol=0)
+    assert all(width > 0 for width in umap(vectors(n, 1)).places.std(0))  # type: ignore[union-attr]
+
+
+def test_umap_of_few_vectors_or_of_one_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = stand_in(monkeypatch)
+    assert umap(vectors(4, 3)) is None
+    assert umap(torch.ones(9, 4)) is None
+    assert not asked
+
+
+def test_without_umap_learn_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "umap", None)
+    with pytest.raises(SettingError, match=r"pip install 'cutaway\[umap\]'"):
+        umap(vectors(9, 3))
+
+
+@pytest.mark.slow
+def test_umap_keeps_groups_apart_and_is_the_same_every_time() -> None:
+    pytest.importorskip("umap.umap_", reason="needs umap-learn, the extra cutaway[umap]")
+    x = torch.cat([vectors(20, 8), vectors(20, 8, 1) + 40])
+    plane, again = umap(x), umap(x)
+    assert plane is not None
+    assert again is not None
+    near = torch.cdist(plane.places, plane.places).fill_diagonal_(torch.inf).argmin(1)
+    assert bool(((near < 20) == (torch.arange(40) < 20)).all())
+    assert torch.equal(again.places, plane.places)
+    for twins in (vectors(6, 3).repeat(3, 1), vectors(7, 1)):
+        found = umap(twins)
+        assert found is not None
+        assert bool(found.places.isfinite().all())
 
 
 def test_neighbours_are_the_nearest_and_never_oneself() -> None:

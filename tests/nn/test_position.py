@@ -13,7 +13,7 @@ from torch import Tensor
 from cutaway.errors import ModelError
 from cutaway.interop.oracles.operators import make_torchvision_importable
 from cutaway.nn.attention import causal_mask, combined, scaled_dot_product
-from cutaway.nn.position import RelativeBias, distance_buckets, rotary, rotation, sinusoids
+from cutaway.nn.position import RelativeBias, distance_buckets, grid_sinusoids, rotary, rotation, sinusoids
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -54,6 +54,15 @@ def test_far_positions_keep_their_digits() -> None:
     far = torch.tensor([100_003])
     assert sinusoids(far, 2)[0, 0].item() == pytest.approx(math.sin(100_003), abs=1e-7)
     assert sinusoids(far.float(), 2, torch.bfloat16).dtype == torch.bfloat16
+
+
+def test_places_of_a_map_are_told_by_row_and_by_column() -> None:
+    found = grid_sinusoids(3, 4, 7, like=torch.empty(0, dtype=torch.float64)).unflatten(0, (3, 4))
+    places = torch.arange(4)
+    for row in range(3):
+        for column in range(4):
+            assert torch.equal(found[row, column, :3], sinusoids(places, 3, torch.float64)[row])
+            assert torch.equal(found[row, column, 3:], sinusoids(places, 4, torch.float64)[column])
 
 
 # --- rotary -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 import cutaway
-from cutaway.errors import SettingError
+from cutaway.errors import SettingError, UnknownName
 from cutaway.training.run import Run
 from cutaway.views import embeddings, spring
 from cutaway.views.embeddings import _worth
@@ -103,6 +103,16 @@ def test_examples_of_a_run_are_coloured_by_class(digits_run: Run) -> None:
     assert all(point["image"].startswith("data:image/png") for point in drawing["points"])
     assert "of the same class" in found["summary"]
     assert "% of the variance" in drawing["places"][0]["x"].replace("\u202f", " ")
+
+
+def test_umap_is_drawn_where_it_is_asked_for(digits_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embeddings, "umap", embeddings.tsne)  # which the library itself takes half a minute for
+    (drawing,) = scatters(embeddings.view(open_run(digits_run, options={"plane": "umap"})))
+    assert [place["name"] for place in drawing["places"]] == ["PCA", "t-SNE", "UMAP"]
+    assert "distances between them mean nothing" in drawing["places"][2]["note"]
+    assert "note" not in drawing["places"][0]
+    with pytest.raises(UnknownName, match="umap"):
+        embeddings.view(open_run(digits_run, options={"plane": "umab"}))
 
 
 def test_vectors_are_what_the_head_sees(digits_run: Run) -> None:

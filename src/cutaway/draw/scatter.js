@@ -8,11 +8,11 @@ import { seen } from "./tokens.js";
 
 /**
  * Every one of `places` puts all points somewhere, `at` in units of its own, the same across as up; `x` and `y` name its
- * axes. Every one of `measures` says who is near: `of` has the numbers of each point's neighbours, nearest first,
+ * axes, and a `note` stands below. Every one of `measures` says who is near: `of` has the numbers of each point's neighbours, nearest first,
  * `values` how near they are. `paths` are points joined by a line in that order. A `group` is the number of a name in
  * `groups`. `labels`: names stand beside points where they have room. `point` is the one chosen at first.
  * @typedef {{ label: string, group: number | null, tip?: string[], image?: string | null, key?: string }} Point
- * @typedef {{ name: string, x: string, y: string, at: [number, number][] }} Places
+ * @typedef {{ name: string, x: string, y: string, note?: string, at: [number, number][] }} Places
  * @typedef {{ name: string, of: number[][], values: number[][] }} Measure
  * @typedef {{ title: string, points: Point[], groups: string[], places: Places[], measures: Measure[], labels: boolean,
  *   paths?: number[][], point?: number | null }} Scatter
@@ -40,7 +40,7 @@ export function scatter(spec, width, state = {}) {
   const words = measures.length > 0 ? neighbours(spec, near, chosen) : "";
   const axes = places.some((one) => one.y);
   const strip = illustrated ? Math.min(72, Math.floor(width / 7)) : 0;
-  const { x: across, y: up } = places[place] ?? { x: "", y: "" };
+  const { x: across, y: up, note = "" } = places[place] ?? { x: "", y: "" };
   const most = words ? lined(longest(spec, near), width, 5).length : 0;
   const said = words ? lined(words, width, most) : [];
   const room = words ? most * LINE + 6 : 0; // the same whatever is said, so that nothing moves
@@ -72,7 +72,8 @@ export function scatter(spec, width, state = {}) {
     return line(d, points[path[0]]?.group ?? null);
   });
   const under = frame.y + frame.height;
-  const key = legend(groups, points, width, under + (across ? 42 : 24));
+  const below = note ? lined(note, width, 3) : [];
+  const key = legend(groups, points, width, under + (across ? 42 : 24 + below.length * LINE));
   const drawing = canvas(
     width,
     key.bottom,
@@ -86,6 +87,7 @@ export function scatter(spec, width, state = {}) {
     ...first,
     ...labels.map(({ text, x, y, strong }) => svg("text", { class: strong ? "name strong" : "name", x, y }, text)),
     across ? svg("text", { class: "tick", x: width, y: under + 18, "text-anchor": "end" }, `${across} →`) : null,
+    ...below.map((line, n) => svg("text", { class: "tick", x: 0, y: under + 18 + n * LINE }, line)),
     up ? svg("text", { class: "tick", x: 0, y: frame.y - 6 }, `↑ ${up}`) : null,
     ...key.elements,
   );

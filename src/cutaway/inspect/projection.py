@@ -3,12 +3,15 @@
 PCA turns the axes so that the first holds as much of the variance as one can, the second as much of the rest
 (K. Pearson, 1901, <https://doi.org/10.1080/14786440109462720>). t-SNE looks for places in the plane whose neighbours
 are those of the vectors (L. van der Maaten, G. Hinton, Visualizing data using t-SNE, 2008,
-<https://jmlr.org/papers/v9/vandermaaten08a.html>), by scikit-learn's implementation. Both are the same every time.
+<https://jmlr.org/papers/v9/vandermaaten08a.html>), by scikit-learn's implementation. UMAP does so for the graph of
+nearest neighbours (L. McInnes, J. Healy, J. Melville, UMAP: uniform manifold approximation and projection for dimension
+reduction, 2018, <https://arxiv.org/abs/1802.03426>), by the authors' umap-learn, an extra. All are the same every time.
 """
 
 from __future__ import annotations
 
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +23,8 @@ from ..nn.attention import Score, cosine, dot, scaled_dot
 MEASURES: dict[str, Score] = {"cosine": cosine, "dot product": dot, "dot product / √d": scaled_dot}
 PERPLEXITY = 30.0  # how many neighbours t-SNE minds, about; less where there are few vectors
 FIRST = 50  # components that t-SNE is given at most, as its paper does
-LEAST = 5  # vectors that t-SNE needs for there to be neighbours and others
+LEAST = 5  # vectors that t-SNE and UMAP need for there to be neighbours and others
+GRAPH = 15  # neighbours of each vector in UMAP's graph at most, as the authors' library has it
 
 
 @dataclass(frozen=True)
@@ -55,18 +59,14 @@ def pca(x: Tensor) -> Plane:
 def tsne(x: Tensor, seed: int = 0) -> Plane | None:
     """The plane in which neighbours of vectors (n, d) stay neighbours. None where there are fewer than five vectors,
     or all are the same."""
-    if len(x) < LEAST:
-        return None
-    given, _ = components(x, min(FIRST, *x.shape))
-    spread = float(given[:, 0].std())
-    if not spread > 0:
+    given, start = _begun(x)
+    if given is None:
         return None
     from sklearn.manifold import TSNE
 
-    start = torch.nn.functional.pad(given[:, :2], (0, max(0, 2 - given.shape[1]))) / spread * 1e-4
     found = TSNE(
         perplexity=min(PERPLEXITY, (len(x) - 1) / 3),
-        init=start.float().numpy(),
+        init=(1e-4 * start).float().numpy(),
         learning_rate="auto",
         max_iter=500,
         method="exact" if len(x) < 4 * LEAST else "barnes_hut",
@@ -75,8 +75,51 @@ def tsne(x: Tensor, seed: int = 0) -> Plane | None:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of means of nothing, where vectors are the same
-        places = found.fit_transform((given / spread).float().numpy())
+        places = found.fit_transform(given.float().numpy())
     return Plane(torch.from_numpy(places).double())
+
+
+def umap(x: Tensor, seed: int = 0) -> Plane | None:
+    """The plane that UMAP gives vectors (n, d). None where there are fewer than five, or all are the same.
+
+    Raises SettingError where umap-learn is not installed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it goes without TensorFlow
+            from umap import UMAP
+    except ImportError as error:
+        raise SettingError(
+            f"UMAP needs umap-learn, which is not here ({error}): pip install 'cutaway[umap]'."
+        ) from error
+    given, start = _begun(x)
+    if given is None:
+        return None
+    # The library divides by the width of where it begins, which is 0 of vectors of one number along the second axis.
+    start = start + 1e-4 * torch.randn(start.shape, generator=torch.Generator().manual_seed(seed))
+    found = UMAP(
+        n_neighbors=min(GRAPH, len(x) - 1),
+        init=start.float().numpy(),
+        random_state=seed,
+        n_jobs=1,
+    )
+    # In a thread of its own: numba leaves the processor so that t-SNE takes 30 times as long in the same thread.
+    with warnings.catch_warnings(), ThreadPoolExecutor(1) as thread:
+        warnings.simplefilter("ignore")  # of vectors that are the same
+        places = thread.submit(found.fit_transform, given.float().numpy()).result()
+    return Plane(torch.from_numpy(places).double())
+
+
+def _begun(x: Tensor) -> tuple[Tensor | None, Tensor]:
+    """Vectors (n, d) by their first components, as wide as 1 along the first, and the two that a search for places
+    begins at, (n, 2); None where there are few vectors or all are the same."""
+    if len(x) < LEAST:
+        return None, x
+    given, _ = components(x, min(FIRST, *x.shape))
+    spread = float(given[:, 0].std())
+    if not spread > 0:
+        return None, given
+    given = given / spread
+    return given, torch.nn.functional.pad(given[:, :2], (0, max(0, 2 - given.shape[1])))
 
 
 def neighbours(x: Tensor, measure: str, count: int = 5) -> tuple[Tensor, Tensor]:
@@ -89,4 +132,4 @@ def neighbours(x: Tensor, measure: str, count: int = 5) -> tuple[Tensor, Tensor]
     return near.indices, near.values
 
 
-__all__ = ["MEASURES", "Plane", "components", "neighbours", "pca", "tsne"]
+__all__ = ["MEASURES", "Plane", "components", "neighbours", "pca", "tsne", "umap"]

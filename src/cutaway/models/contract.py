@@ -169,6 +169,15 @@ class Encodes(Protocol):
 
 
 @runtime_checkable
+class EncodesPatches(Protocol):
+    """A network of images that answers for some of their patches, and computes no others: masked autoencoding."""
+
+    def encode_patches(self, x: Tensor, kept: Tensor) -> Tensor:
+        """What leaves the last block of the patches `kept` (N, K) of images (N, C, H, W), by their numbers in the token
+        grid: (N, K, D), normalized, with the tokens before those of patches before them."""
+
+
+@runtime_checkable
 class Residual(Protocol):
     """A network of blocks that add what they compute to what comes in."""
 

@@ -20,7 +20,7 @@ from torch import nn
 
 from ..errors import ModelError, SettingError, UnknownName, listed, short
 from ..settings import as_text, parse
-from ..spec import Classes, Episodes, ImageSizes, ImageSpec, Spec, Target, Views
+from ..spec import Classes, Episodes, ImageSizes, ImageSpec, Spec, Target, Unlabelled
 from .card import Card, PresetCard
 from .contract import Network
 from .memory import FRACTION, reject_too_large
@@ -179,7 +179,9 @@ class Preset:
 
     def _reject_target(self, spec: Spec) -> None:
         """Raise ModelError, naming the models that can, where the model cannot learn what the data asks for."""
-        alike = isinstance(spec.target, Views | Episodes) and Classes in self.targets  # as what tells classes apart
+        alike = (
+            isinstance(spec.target, Unlabelled | Episodes) and Classes in self.targets
+        )  # as what tells classes apart
         if not isinstance(spec.target, self.targets) and not alike:
             kind = type(spec.target)  # or a form of it, which the data takes for a model that learns that
             able = [p for p in presets().values() if spec.kind in p.takes]

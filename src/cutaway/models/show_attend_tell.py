@@ -35,7 +35,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..nn.position import sinusoids
+from ..nn.position import grid_sinusoids
 from ..spec import ImageSpec, Tokens
 from .card import Card, Divergence, Published
 from .contract import Network, TokenGrid
@@ -122,11 +122,8 @@ class ShowAttendTell(Network):
         x = images
         for i, stage in enumerate(self.stages):
             x = stage(F.max_pool2d(x, 2) if i > 0 else x)
-        rows, columns, width = x.shape[2], x.shape[3], x.shape[1]
-        down = sinusoids(torch.arange(rows, device=x.device), width // 2, x.dtype)  # (H', D/2)
-        across = sinusoids(torch.arange(columns, device=x.device), width - width // 2, x.dtype)  # (W', D/2)
-        where = torch.cat([down[:, None].expand(-1, columns, -1), across[None].expand(rows, -1, -1)], -1)  # (H', W', D)
-        a: Tensor = x.flatten(2).transpose(1, 2) + where.flatten(0, 1)  # (N, L, D)
+        where = grid_sinusoids(x.shape[2], x.shape[3], x.shape[1], like=x)  # (L, D)
+        a: Tensor = x.flatten(2).transpose(1, 2) + where  # (N, L, D)
         return a
 
     def features(self, images: Tensor, target_so_far: Tensor) -> Tensor:

@@ -184,10 +184,11 @@ class ViT(Network):
         nn.init.trunc_normal_(self.head.weight, std=0.02)
         nn.init.zeros_(self.head.bias)
 
-    def tokens(self, x: Tensor) -> Tensor:
+    def tokens(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
         """What leaves the last block: (N, T, D), a token for each patch, row by row, the class token before them.
 
-        Raises ModelError where the sides of the images are not multiples of the patch.
+        With `kept` (N, K) the blocks are given those patches alone, by their numbers: (N, K, D), the class token before
+        them. Raises ModelError where the sides of the images are not multiples of the patch.
         """
         reject_small(x, self.config.least_size, "vit")
         reject_broken_patches(x, self.config.patch_size, "vit")
@@ -198,6 +199,10 @@ class ViT(Network):
             z = torch.cat([self.class_token.expand(len(z), -1, -1), z], dim=1)  # (N, 1 + T, D)
         # Without a class token z would stay transposed in memory, and every normalization would copy it again.
         z = z.contiguous() + interpolate_positions(self.positions, self.config.tokens_before, grid)
+        if kept is not None:
+            first = torch.arange(self.config.tokens_before, device=z.device).expand(len(z), -1)
+            which = torch.cat([first, kept + self.config.tokens_before], dim=1)  # (N, 1 + K)
+            z = z.gather(1, which[..., None].expand(-1, -1, z.shape[2]))  # (N, 1 + K, D)
         z = self.dropout(z)
         for block in self.blocks:
             z = block(z)  # (N, T, D)
@@ -207,6 +212,11 @@ class ViT(Network):
         """What the head sees, (N, D): the class token, normalized, or the mean of the normalized patches."""
         z = self.tokens(x)
         y: Tensor = self.norm(z[:, 0]) if self.config.pooling == "token" else self.norm(z).mean(1)
+        return y
+
+    def encode_patches(self, x: Tensor, kept: Tensor) -> Tensor:
+        """The normalized tokens of the patches `kept` (N, K) alone, (N, K, D), the class token before them."""
+        y: Tensor = self.norm(self.tokens(x, kept))
         return y
 
     def forward(self, x: Tensor) -> Tensor:

@@ -30,6 +30,15 @@ def sinusoids(positions: Tensor, dim: int, dtype: torch.dtype | None = None) -> 
     return pairs[..., :dim].to(dtype or torch.get_default_dtype())
 
 
+def grid_sinusoids(rows: int, columns: int, dim: int, like: Tensor) -> Tensor:
+    """Where each place of a map is, row by row: (rows·columns, dim), the first half of the numbers PE of the row, the
+    others that of the column, of the device and the type of `like`."""
+    down = sinusoids(torch.arange(rows, device=like.device), dim // 2, like.dtype)  # (rows, dim/2)
+    across = sinusoids(torch.arange(columns, device=like.device), dim - dim // 2, like.dtype)  # (columns, dim/2)
+    grid = torch.cat([down[:, None].expand(-1, columns, -1), across[None].expand(rows, -1, -1)], -1)
+    return grid.flatten(0, 1)  # (rows·columns, dim)
+
+
 def rotation(positions: Tensor, dim: int, dtype: torch.dtype | None = None) -> Rotation:
     """Cosine and sine of the angles p / 10000^{2i/d} of `positions` (T,) or (N, T): (T, d/2) or (N, 1, T, d/2) each.
 

@@ -1,9 +1,9 @@
-"""Contrastive learning, judged by neighbours: what examples have been learned to be like.
+"""Learning without labels, judged by neighbours: what examples have been learned to be like.
 
-A network that learned to tell views of images apart (`training/objectives/simclr.py`) answers no question by itself.
-Whether what its head sees (its features) tells classes apart is shown by the k training images that are nearest, as in
-Z. Wu, Y. Xiong, S. X. Yu, D. Lin, Unsupervised feature learning via non-parametric instance discrimination, 2018,
-section 3.4 <https://arxiv.org/abs/1805.01978>:
+A network that learned to tell views of images apart, or masked patches from the others (`training/objectives/simclr.py`
+and `mae.py`), answers no question by itself. Whether what its head sees (its features) tells classes apart is shown by
+the k training images that are nearest, as in Z. Wu, Y. Xiong, S. X. Yu, D. Lin, Unsupervised feature learning via
+non-parametric instance discrimination, 2018, section 3.4 <https://arxiv.org/abs/1805.01978>:
 
     w_c = Σ_{i among the k nearest of class c} exp(s_i / τ),   s the cosine similarity, τ = 0.07
 
@@ -12,10 +12,11 @@ The class with the largest w_c is the answer. Classes are used for this alone.
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..spec import Classes, Views
+from ..spec import Classes, Unlabelled
 from .classification import Classification
 from .metrics import Metric
 
@@ -35,7 +36,7 @@ class Contrastive(Classification):
     OPTIONS: tuple[str, ...] = ("loss",)
     of_features = True  # what is kept is made of what the head sees
 
-    def __init__(self, target: Views, loss: str = "nt_xent") -> None:
+    def __init__(self, target: Unlabelled, loss: str = "nt_xent") -> None:
         super().__init__(Classes(target.names, "class"), "cross_entropy")
         self.loss_name = loss
         self._known: tuple[Tensor, Tensor] | None = None
@@ -60,7 +61,8 @@ class Contrastive(Classification):
         rows = max(1, AT_ONCE // len(known))
         for start in range(0, len(x), rows):
             some = slice(start, start + rows)
-            near, which = (x[some] @ known.T).topk(min(K, len(known)), 1)  # (n, k)
+            with torch.autocast(x.device.type, enabled=False):  # bfloat16 has too few digits to tell who is nearer
+                near, which = (x[some] @ known.T).topk(min(K, len(known)), 1)  # (n, k)
             votes[some].scatter_add_(1, classes[which], ((near - 1) / TEMPERATURE).exp())
         return (votes / votes.sum(1, keepdim=True)).clamp(min=1e-6).log()
 
@@ -76,3 +78,14 @@ class Contrastive(Classification):
 
     def _plain(self, outputs: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(outputs, target, reduction="none")
+
+
+class MaskedPatches(Contrastive):
+    """The same of a network that learned to tell masked patches from the others."""
+
+    NOUN = "masked patches"
+    name = "masked autoencoding"
+    LOSSES: tuple[str, ...] = ("mse",)
+
+    def __init__(self, target: Unlabelled, loss: str = "mse") -> None:
+        super().__init__(target, loss)

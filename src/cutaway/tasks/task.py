@@ -21,6 +21,7 @@ from ..spec import (
     Masked,
     NextToken,
     Noise,
+    Patches,
     Solution,
     Spec,
     Spelled,
@@ -33,7 +34,7 @@ from ..spec import (
 )
 from .captioning import Captioning
 from .classification import Classification
-from .contrastive import Contrastive
+from .contrastive import Contrastive, MaskedPatches
 from .detection import Detection
 from .few_shot import FewShot
 from .forecasting import Forecasting
@@ -67,6 +68,7 @@ KINDS: dict[type[Target], Any] = {
     Spelled: Spelling,
     Boxes: Detection,
     Views: Contrastive,
+    Patches: MaskedPatches,
     Episodes: FewShot,
     Links: LinkPrediction,
 }
@@ -75,6 +77,7 @@ KINDS: dict[type[Target], Any] = {
 # What an objective (`training/objectives/`) makes of any data that has it, whatever the model learns otherwise.
 LEARNED_BY: dict[str, tuple[type[Target], ...]] = {
     "simclr": (Views,),
+    "mae": (Patches,),
     "maml": (Episodes,),
     "prototypes": (Episodes,),
 }

@@ -44,6 +44,7 @@ FOR_OBJECTIVES: dict[str, tuple[str, ...]] = {
     "group_size": ("star", "grpo"),
     "kl_weight": ("grpo",),
     **dict.fromkeys(("ways", "shots", "queries"), ("maml", "prototypes")),
+    **dict.fromkeys(("mask_ratio", "decoder_dim", "norm_pix_loss"), ("mae",)),
     **dict.fromkeys(("inner_lr", "inner_steps", "first_order"), ("maml",)),
 }
 TEMPERED = ("simclr", "star", "grpo")  # objectives with a temperature

@@ -21,7 +21,7 @@ from ..errors import FileError, SettingError, visible
 from ..files import write_csv, write_json
 from ..interop.huggingface.adapters import write_adapter
 from ..models.saving import save_model
-from ..spec import Views
+from ..spec import Unlabelled
 from . import documents
 from .batches import reach
 from .board import Board
@@ -199,7 +199,7 @@ def finish(
 
 def _unlabelled(ready: Prepared) -> bool:
     """Whether there are no classes that what was learned could be judged by."""
-    return isinstance(ready.data.spec.target, Views) and len(ready.data.spec.target.names) < 2
+    return isinstance(ready.data.spec.target, Unlabelled) and len(ready.data.spec.target.names) < 2
 
 
 def _finite(score: float | None) -> float | None:

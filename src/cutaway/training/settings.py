@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..settings import setting
 
-OBJECTIVES = ("supervised", "simclr", "maml", "prototypes", "ewc", "rehearsal", "joint", "star", "grpo")
+OBJECTIVES = ("supervised", "simclr", "mae", "maml", "prototypes", "ewc", "rehearsal", "joint", "star", "grpo")
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw", "muon")
 SCHEDULES = ("constant", "step", "cosine", "warmup-cosine", "noam", "one-cycle", "wsd", "linear")
 
@@ -19,6 +19,7 @@ class TrainSettings:
         "supervised",
         "what is learned from: supervised takes the data's targets; simclr is contrastive pre-training, which tells "
         "two views of an image or series from those of others, without labels, for weights=RUN of another training; "
+        "mae is masked autoencoding, which tells patches of an image that a Vision Transformer is not shown, likewise; "
         "maml and prototypes learn to tell new classes apart by a few examples, in episodes; of a sequence of tasks, "
         "ewc holds weights that mattered to earlier ones, rehearsal learns stored examples of them again, and joint "
         "learns all tasks at once; of problems, star (expert iteration) and grpo (policy gradients) learn from a "
@@ -143,6 +144,11 @@ class TrainSettings:
     )
     teacher_weight: float = setting(
         0.7, "distillation: weight of the teacher's probabilities, against that of the labels", low=0.0, high=1.0
+    )
+    mask_ratio: float = setting(0.75, "mae: fraction of the patches of an image that are masked", low=0.01, high=0.99)
+    decoder_dim: int = setting(128, "mae: numbers in a token of the decoder, which learning alone needs", low=8)
+    norm_pix_loss: bool = setting(
+        True, "mae: bring each masked patch to mean 0 and standard deviation 1 before it is compared"
     )
     inner_lr: float = setting(0.4, "maml: learning rate of what is learned from the support of an episode", low=0.0)
     inner_steps: int = setting(1, "maml: steps of gradient descent on the support of an episode", low=1)

@@ -38,6 +38,7 @@ from .layers import HEAD, LAYERS, auxiliary, heads
 FITTED = ("in_channels", "in_features", "num_classes", "target_vocab_size", "image_size", "auxiliary")
 # And what the data asks for: no setting that goes along with weights.
 ASKED = ("vocab_size", "head", "pooling", "tie_weights", "horizon", "known_future", "steps", "graph_level", "output")
+UNLABELLED = ("views", "patches")  # the kinds of target that are learned without labels
 TOKENIZERS = ("tokenizer.json", "preprocessing.json")  # files beside weights that may hold a tokenizer
 
 
@@ -84,7 +85,7 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
     found = contract_of(model).adapt_state(found)
     own = model.state_dict()
     of_text = bool(getattr(getattr(model, "config", None), "vocab_size", 0))
-    new = tuple(heads(model)) if _told_views(file) else _new(own, found, heads(model), of_text)
+    new = tuple(heads(model)) if _of_no_labels(file) else _new(own, found, heads(model), of_text)
     wanted = {key: value for key, value in own.items() if not _belongs(key, new)}
     # An auxiliary head in the file that the model was built without is no loss: it answers in training alone. Nor is
     # the head of another kind that a model of text had.
@@ -199,10 +200,10 @@ def _is_hugging(file: Path) -> bool:
     return file.name in (WEIGHTS, INDEX) and is_folder(file.parent)
 
 
-def _told_views(file: Path) -> bool:
-    """Whether the weights beside are of a network that told views of images apart: its head answered nothing else."""
+def _of_no_labels(file: Path) -> bool:
+    """Whether the weights beside are of a network that learned without labels: its head answers no question."""
     beside = file.parent / TOKENIZERS[1]
-    return beside.is_file() and read_json(beside).get("spec", {}).get("target", {}).get("kind") == "views"
+    return beside.is_file() and read_json(beside).get("spec", {}).get("target", {}).get("kind") in UNLABELLED
 
 
 def _tokenizer_beside(file: Path) -> Path | None:

@@ -14,11 +14,11 @@ from ..data.sets import IGNORED
 from ..draw.description import Drawing, Table, View, table
 from ..draw.words import count, number, percent, plural
 from ..inspect.layers import layer_table
-from ..inspect.projection import MEASURES, neighbours, pca, tsne
+from ..inspect.projection import MEASURES, neighbours, pca, tsne, umap
 from ..nn.modes import resting
 from ..spec import OF_TOKENS, Classes, Value
 from . import spring
-from .looking import batch_of, spread_over
+from .looking import batch_of, chosen, spread_over
 from .numbers import image_url
 from .subject import Subject
 
@@ -26,18 +26,24 @@ SAYS = "words and examples as the model sees them: PCA and t-SNE, nearest neighb
 READ = (
     "Each mark is a vector with many numbers, brought to a plane: what lies together is alike to the model. Point at a "
     "mark and lines tie it to its nearest neighbours in the whole space, which need not be those in the plane. PCA "
-    "keeps the directions of most variance, and its axes say how much; t-SNE keeps neighbourhoods. In the last "
-    "drawings one word is followed through the blocks: it begins as one vector and becomes as many as it has senses."
+    "keeps the directions of most variance, and its axes say how much; t-SNE keeps neighbourhoods, and so does UMAP, "
+    "where it is asked for. In the last drawings one word is followed through the blocks: it begins as one vector and "
+    "becomes as many as it has senses."
 )
 MISLEADS = (
     "In t-SNE sizes of clusters and distances between them mean nothing, and clusters can appear in noise (Wattenberg, "
-    "Viégas and Johnson 2016, https://doi.org/10.23915/distill.00002). PCA shows only the fraction of the variance "
-    "that its axes name: what lies together may be far apart along the rest. The dot product favours long vectors, so "
-    "that frequent words are everybody's neighbours. Vectors of a Transformer all lean one way, which makes any two "
-    "cosines look alike (Ethayarajh 2019, https://arxiv.org/abs/1909.00512): compare cosines with each other, not with "
-    "0."
+    "Viégas and Johnson 2016, https://doi.org/10.23915/distill.00002). In UMAP they mean no more: order at large is "
+    "that of where it begins, here PCA (Kobak and Linderman 2021, https://doi.org/10.1038/s41587-020-00809-z). PCA "
+    "shows only the fraction of the variance that its axes name: what lies together may be far apart along the rest. "
+    "The dot product favours long vectors, so that frequent words are everybody's neighbours. Vectors of a Transformer "
+    "all lean one way, which makes any two cosines look alike (Ethayarajh 2019, https://arxiv.org/abs/1909.00512): "
+    "compare cosines with each other, not with 0."
 )
-OPTIONS: dict[str, str] = {"word": "the word that is followed through the layers: word=spring"}
+OPTIONS: dict[str, str] = {
+    "word": "the word that is followed through the layers: word=spring",
+    "plane": "a third plane, by UMAP, in about half a minute, with the extra cutaway[umap]: plane=umap",
+}
+BETWEEN = "Sizes of clusters and distances between them mean nothing."  # said below the drawing
 
 WORDS, EXAMPLES = 500, 500  # that are shown at most
 COST = 20e9  # MACs that may be spent on examples
@@ -57,7 +63,8 @@ def suits(subject: Subject) -> bool:
 
 
 def view(subject: Subject) -> View:
-    """Examples, words, and one word. Raises SettingError for a word that does not stand twice in the examples."""
+    """Examples, words, and one word. Raises SettingError for a word that does not stand twice in the examples, and
+    where UMAP is asked for and not installed."""
     parts = [part for part in (_examples(subject), _words(subject), _one_word(subject)) if part is not None]
     drawings = [drawing for drawn, _, _ in parts for drawing in drawn]
     said = " ".join(words for _, words, _ in parts if words)
@@ -109,7 +116,7 @@ def _words(subject: Subject) -> Part | None:
     points = [{"label": label, "group": None, "tip": [f"token {i}"]} for label, i in zip(labels, shown)]
     most = f", {count(len(shown))} of {count(len(ids))}: those of the examples, then the first of the vocabulary"
     more = most if len(shown) < len(ids) else ""
-    return _part(f"Words{more}", points, [], vectors, labels=True, what="word")
+    return _part(subject, f"Words{more}", points, [], vectors, labels=True, what="word")
 
 
 def _worth(subject: Subject, written: list[str], size: int) -> list[int]:
@@ -159,7 +166,7 @@ def _examples(subject: Subject) -> Part | None:
     title = f"{plural(len(points), what)} as the head sees them"
     valued = isinstance(getattr(many.spec, "target", None), Value)
     alike = "in the same third of the values" if valued else "of the same class"
-    return _part(title, points, groups, vectors[finite], labels=False, what=what, alike=alike)
+    return _part(subject, title, points, groups, vectors[finite], labels=False, what=what, alike=alike)
 
 
 def _nodes(subject: Subject, split: LinkSplit) -> Part:
@@ -171,7 +178,8 @@ def _nodes(subject: Subject, split: LinkSplit) -> Part:
     names = split.node_names()
     points = [{"label": names[i], "group": None} for i in shown]
     some = f"{plural(len(shown), 'node')}{f' of {count(len(z))}' if len(shown) < len(z) else ''}"
-    return _part(f"{some} as the decoder sees them", points, [], z[shown], labels=len(shown) <= NAMED, what="node")
+    title = f"{some} as the decoder sees them"
+    return _part(subject, title, points, [], z[shown], labels=len(shown) <= NAMED, what="node")
 
 
 def _affordable(subject: Subject) -> int:
@@ -262,6 +270,7 @@ def _images(subject: Subject, which: Sequence[int]) -> dict[int, str]:
 
 
 def _part(
+    subject: Subject,
     title: str,
     points: list[dict[str, Any]],
     groups: list[str],
@@ -273,7 +282,10 @@ def _part(
 ) -> Part:
     """A drawing of vectors (n, dim), the neighbours of each, and what there is to see."""
     flat = pca(vectors)
-    planes = [("PCA", flat), *([("t-SNE", found)] if (found := tsne(vectors)) is not None else [])]
+    found = {"PCA": flat, "t-SNE": tsne(vectors)}
+    if chosen(subject.options, "plane", ["umap"], "plane"):
+        found["UMAP"] = umap(vectors)
+    planes = {name: plane for name, plane in found.items() if plane is not None}
     near = {name: neighbours(vectors, name, NEAR) for name in MEASURES}
     drawing: Drawing = {
         "kind": "scatter",
@@ -281,7 +293,9 @@ def _part(
         "points": points,
         "groups": groups,
         "places": [
-            {"name": name, **spring.axes(plane.explained), "at": _rounded(plane.places)} for name, plane in planes
+            {"name": name, **spring.axes(plane.explained), "at": _rounded(plane.places)}
+            | ({"note": BETWEEN} if plane.explained is None else {})
+            for name, plane in planes.items()
         ],
         "measures": [
             {"name": name, "of": indices.tolist(), "values": _rounded(values)}

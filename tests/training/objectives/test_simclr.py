@@ -124,6 +124,8 @@ def test_neighbours_vote_as_scikit_learns_do() -> None:
     assert outputs.argmax(1).tolist() == library.predict(asked).tolist()
     expected = library.predict_proba(asked)
     assert np.allclose(outputs.exp(), expected.clip(1e-6), rtol=1e-4, atol=1e-5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(task.keep(asked, labels[:40]), outputs)
 
 
 def test_it_is_evaluated_and_predicts_by_neighbours(run: Run) -> None:

@@ -16,7 +16,7 @@ import torch
 from PIL import Image as Pillow
 from torch import Tensor
 
-from ...spec import Boxes, Classes, Drawn, Episodes, Image, Mask, Noise, Tokens, Views
+from ...spec import Boxes, Classes, Drawn, Episodes, Image, Mask, Noise, Patches, Tokens, Views
 from ..kinds import reject_changed
 from ..sets import Batch, Split
 from ..settings import DataSettings
@@ -28,16 +28,16 @@ TIME, NOISE = range(2)  # what is drawn for each example
 
 Shape = tuple[int, int, int]  # of an image, (C, H, W)
 OfImages = (
-    Classes | Tokens | Image | Noise | Views | Episodes
+    Classes | Tokens | Image | Noise | Views | Patches | Episodes
 )  # what can be learned of images in class folders, or with captions
 ImageTarget = OfImages | Mask | Boxes
 
 
 def target_of(
     classes: Sequence[str], shape: Shape, targets: tuple[type, ...], settings: DataSettings
-) -> Classes | Image | Noise | Views | Episodes:
+) -> Classes | Image | Noise | Views | Patches | Episodes:
     """What is to be learned of images (C, H, W): their class, unless `targets` say that images are drawn, that views
-    of them are told apart, or that new classes are, in episodes.
+    of them are told apart, masked patches from the others, or new classes, in episodes.
 
     Raises SettingError for settings that are for classes.
     """
@@ -45,6 +45,9 @@ def target_of(
         for key in ("mixup", "cutout", "flip", "crop", "color_jitter"):
             reject_changed(settings, (key,), "varies a batch, and here views of each image are made (views)")
         return Views(tuple(classes))
+    if Patches in targets:
+        reject_changed(settings, ("mixup",), "blends images and their classes, and here no class is learned")
+        return Patches(tuple(classes))
     if Episodes in targets:
         return Episodes(settings.ways, settings.shots, settings.queries)
     for target in (Image, Noise):

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from ...errors import Problem
-from ...spec import ANY_SIZE, Drawn, Episodes, ImageSizes, Target, Views
+from ...spec import ANY_SIZE, Drawn, Episodes, ImageSizes, Target, Unlabelled
 from ..assembly import Origin, assemble
 from ..episodes import EpisodeSplit, in_episodes
 from ..folders import IMAGES, absent_notes, find, find_flat, fingerprint_of, has_captions, is_flat, reject_flat
@@ -29,7 +29,7 @@ def open_folder(
 ) -> DataSet:
     """Read a folder of class folders: look at every file, split, fit the preprocessing on the training split. One of
     images with masks, boxes or captions is read as such; `targets` are what is to be learned, where something says it.
-    Models that draw images, or tell views of them apart, learn from a folder of images without classes too.
+    Models that draw images, or learn without labels, learn from a folder of images without classes too.
 
     Images are brought to a size that the model takes (`sizes`): their own, where all have one of at most 512. They are
     held in memory where that takes no more than settings.memory, and are read anew in every epoch where it does.
@@ -45,7 +45,7 @@ def open_folder(
         return open_captions(path, settings, sizes)
     reject_changed(settings, ("missing",), "is for boxes, masks and captions, and these are images alone")
     draws = any(issubclass(target, Drawn) for target in targets)
-    needs_classes = not (draws or Views in targets)
+    needs_classes = not (draws or any(issubclass(target, Unlabelled) for target in targets))
     flat = is_flat(path, IMAGES)
     if flat and needs_classes:
         reject_flat(path)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ... import spec as specs
 from ...errors import DataError
-from ...spec import Classes, Drawn, Episodes, ImageSpec, Views
+from ...spec import Classes, Drawn, Episodes, ImageSpec, Unlabelled
 from ..adopted import relabelled
 from ..episodes import labelled_episodes
 from ..folders import IMAGES, find, is_flat, labelled
@@ -106,7 +106,7 @@ class ImagePreprocessing:
             look_at(found.files)
             examples = FileSplit(found.files, torch.from_numpy(found.labels), self, found.names)
             return labelled_episodes(examples, target, found.classes)
-        assert isinstance(target, Classes | Drawn | Views), "what is learned of images in class folders"
+        assert isinstance(target, Classes | Drawn | Unlabelled), "what is learned of images in class folders"
         if not target.names and is_flat(path, IMAGES):
             files = image_files(path)
             labels, names = [0] * len(files), [file.name for file in files]

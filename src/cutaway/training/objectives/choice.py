@@ -19,6 +19,7 @@ from .ewc import EWC
 from .few_shot import MAML, Prototypes
 from .grpo import GRPO
 from .joint import Joint
+from .mae import MAE
 from .rehearsal import Rehearsal
 from .simclr import SimCLR
 from .star import ExpertIteration
@@ -28,6 +29,7 @@ from .supervised import Supervised
 OBJECTIVES: dict[str, type[Supervised]] = {
     "supervised": Supervised,
     "simclr": SimCLR,
+    "mae": MAE,
     "ewc": EWC,
     "rehearsal": Rehearsal,
     "joint": Joint,
@@ -45,8 +47,8 @@ def reject_for_objective(settings: TrainSettings, data: DataSet) -> None:
     reject_for_tasks(settings, data)
     if settings.snapshots and (objective.adds or settings.lora):
         raise SettingError(
-            f"snapshots={settings.snapshots} keeps copies of a model as it will be, and objective=simclr and lora add "
-            "to it until training ends: leave snapshots out."
+            f"snapshots={settings.snapshots} keeps copies of a model as it will be, and objective=simclr, "
+            "objective=mae and lora add to it until training ends: leave snapshots out."
         )
 
 
@@ -61,7 +63,7 @@ def learning(model: nn.Module, spec: Spec, settings: TrainSettings) -> list[str]
 
     Raises ModelError or SettingError where the model has no place for it.
     """
-    for name, module in OBJECTIVES[settings.objective].added(model).items():
+    for name, module in OBJECTIVES[settings.objective].added(model, spec).items():
         model.add_module(name, module)
     return adapted(model, spec, settings) if settings.lora else []
 

@@ -22,13 +22,12 @@ from ...data.series.signals import SeriesPreprocessing
 from ...data.sets import DataSet, Split
 from ...errors import ModelError, SettingError
 from ...nn.losses import nt_xent
-from ...nn.modes import resting
-from ...spec import Views
+from ...spec import Spec, Views
 from ...tasks.task import Task
 from ..layers import PROJECTION, auxiliary, heads
-from ..placement import Placement
 from ..settings import TrainSettings
-from .supervised import Learned, Supervised
+from .pretraining import Pretraining
+from .supervised import Learned
 
 TEMPERATURE = 0.5  # unless another is asked for
 
@@ -45,10 +44,11 @@ def head_of(model: nn.Module) -> nn.Linear:
     return head
 
 
-class SimCLR(Supervised):
+class SimCLR(Pretraining):
     """The NT-Xent loss of two views of each image; the targets are not looked at."""
 
     adds = (PROJECTION,)
+    least = 2
 
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
@@ -58,18 +58,7 @@ class SimCLR(Supervised):
                 "objective=simclr makes views of images and of series with one class each, and this is "
                 f"{data.spec.kind} data that asks for {data.spec.target.column}: leave it out."
             )
-        if settings.tta:
-            raise SettingError(
-                "tta=true averages the answers to an image and to its mirror image, and views have none."
-            )
-        if settings.compile:
-            raise SettingError(
-                "compile=true compiles the whole model, and objective=simclr asks its parts: leave it out."
-            )
-        if settings.teacher:
-            raise SettingError(
-                "objective=simclr learns without labels, and a teacher tells classes: leave one of them out."
-            )
+        super().reject(settings, data)
         fewest = min(settings.batch_size or len(data.splits["train"]), len(data.splits["train"]))
         if fewest < 2:
             raise SettingError(
@@ -78,7 +67,7 @@ class SimCLR(Supervised):
             )
 
     @classmethod
-    def added(cls, model: nn.Module) -> dict[str, nn.Module]:
+    def added(cls, model: nn.Module, spec: Spec) -> dict[str, nn.Module]:
         """W₁ and the ReLU, as wide as what the head sees. Raises ModelError for a model whose head is not linear."""
         dim = head_of(model).in_features
         return {PROJECTION: nn.Sequential(nn.Linear(dim, dim), nn.ReLU())}
@@ -88,7 +77,6 @@ class SimCLR(Supervised):
         assert isinstance(data.preprocessing, ImagePreprocessing | SeriesPreprocessing), "views are of these"
         self.views = data.preprocessing.views()
         self.head, self.temperature = head_of(model), settings.temperature or TEMPERATURE
-        self.scores = self._scores
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
         """What comes of a batch."""
@@ -98,18 +86,3 @@ class SimCLR(Supervised):
         one, other = z.chunk(2)
         loss = nt_xent(one, other, self.temperature).sum()
         return Learned(loss, loss, z)
-
-    @torch.no_grad()
-    def _scores(self, split: Split, place: Placement) -> dict[str, float]:
-        """The loss on a split, of views that are the same each time, in batches as large as in training: how hard it is
-        to tell an image's views from the others' depends on how many others there are."""
-        random, total, counted = Generator(place.device).manual_seed(0), 0.0, 0
-        size = self.settings.batch_size or len(split)
-        plan = [index for index in torch.split(torch.arange(len(split)), size) if len(index) > 1]  # one has no others
-        with resting(self.model):
-            for batch in split.batches(plan):
-                inputs, target = place.batch(batch)
-                with place.autocast():
-                    total += self.loss(inputs, target, None, random).loss.item()
-                counted += len(target)
-        return {"loss": total / counted if counted else float("nan")}

@@ -11,6 +11,7 @@ from torch import Generator, Tensor, nn
 from ...data.sets import DataSet, Split
 from ...models.contract import contract_of
 from ...models.images import answers_of
+from ...spec import Spec
 from ...tasks.task import Task
 from ..evaluation import carries, going_on
 from ..placement import Placement
@@ -48,9 +49,9 @@ class Supervised:
         return data
 
     @classmethod
-    def added(cls, model: nn.Module) -> dict[str, nn.Module]:
-        """The modules, by name, that the model has while it learns and loses afterwards; ModelError where it has no
-        place for them."""
+    def added(cls, model: nn.Module, spec: Spec) -> dict[str, nn.Module]:
+        """The modules, by name, that the model has while it learns from such data and loses afterwards; ModelError
+        where it has no place for them."""
         return {}
 
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:

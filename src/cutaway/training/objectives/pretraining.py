@@ -1,0 +1,55 @@
+"""Pre-training without labels: what its objectives have in common, whatever they make of an example."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Generator, nn
+
+from ...data.sets import DataSet, Split
+from ...errors import SettingError
+from ...nn.modes import resting
+from ...tasks.task import Task
+from ..placement import Placement
+from ..settings import TrainSettings
+from .supervised import Supervised
+
+
+class Pretraining(Supervised):
+    """A loss that looks at no target, and is validated by what it draws itself."""
+
+    least: ClassVar[int] = 1  # examples of a batch that has a loss
+
+    @classmethod
+    def reject(cls, settings: TrainSettings, data: DataSet) -> None:
+        """Raise SettingError for what is of labels, or of the whole model's answers."""
+        said = f"objective={settings.objective}"
+        if settings.tta:
+            raise SettingError(
+                "tta=true averages the answers to an image and to its mirror image, and "
+                f"{data.spec.target.column} have none."
+            )
+        if settings.compile:
+            raise SettingError(f"compile=true compiles the whole model, and {said} asks its parts: leave it out.")
+        if settings.teacher:
+            raise SettingError(f"{said} learns without labels, and a teacher tells classes: leave one of them out.")
+
+    def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
+        super().__init__(model, task, settings, train, data)
+        self.scores = self._scores
+
+    @torch.no_grad()
+    def _scores(self, split: Split, place: Placement) -> dict[str, float]:
+        """The loss on a split, of what is drawn the same each time, in batches as large as in training: how hard it is
+        to tell an image's views from the others' depends on how many others there are."""
+        random, total, counted = Generator(place.device).manual_seed(0), 0.0, 0
+        size = self.settings.batch_size or len(split)
+        plan = [index for index in torch.split(torch.arange(len(split)), size) if len(index) >= self.least]
+        with resting(self.model):
+            for batch in split.batches(plan):
+                inputs, target = place.batch(batch)
+                with place.autocast():
+                    total += self.loss(inputs, target, None, random).loss.item()
+                counted += len(target)
+        return {"loss": total / counted if counted else float("nan")}
