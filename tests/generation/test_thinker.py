@@ -22,8 +22,9 @@ from cutaway.nn.cache import Cache
 from cutaway.spec import Solution, TextSpec
 
 SIZE = len(Countdown.vocabulary) + FIRST
-PREPROCESSING = ProblemPreprocessing(TextSpec(SIZE, 60, Solution(SIZE, problem="countdown", forms=("steps", "value"))))
+PREPROCESSING = ProblemPreprocessing(TextSpec(SIZE, 60, Solution(SIZE, problem="countdown", forms=("steps", "tree"))))
 PROBLEMS = ["4 9 10 13 => 24", "3 8 => 24", "1 2 3 4 => 24"]
+NEVER = [0, 1, PREPROCESSING.ids["?"]]  # which we ask
 TREE = Method("tree", breadth=3, proposals=6)
 
 
@@ -48,7 +49,7 @@ def model() -> Any:
     torch.manual_seed(0)
     made: Any = create_model("gpt2", vocab_size=SIZE, context_length=60, dim=32, layers=2, heads=2, dropout=0.0)
     optimizer = torch.optim.AdamW(made.parameters(), lr=1e-2)
-    split = ProblemSplit(PREPROCESSING, PROBLEMS, ("steps", "value"))
+    split = ProblemSplit(PREPROCESSING, PROBLEMS, ("steps", "tree"))
     for seed in range(150):
         (batch,) = split.batches([torch.arange(len(split))], seed=seed)
         loss = F.cross_entropy(made(*batch.inputs).flatten(0, 1), batch.target.flatten(), ignore_index=IGNORED)
@@ -69,12 +70,12 @@ def test_probabilities_are_those_of_the_whole_text_read_at_once(model: Any) -> N
     counted = 0
     for one in think(model, PREPROCESSING, PROBLEMS, TREE):
         counted += len(one.thoughts)
-        asked = PREPROCESSING.encode(PREPROCESSING.kind.ask(one.root.text, "steps"))
+        asked = PREPROCESSING.encode(PREPROCESSING.kind.ask(one.root.text, "tree"))
         for thought in one.thoughts:
             before = [i for t in thought.path()[:-1] for i in tokens_of(t)]
             own = tokens_of(thought)
             logits = whole_logits(model, [*asked, *before, *own])
-            logits[:, :2] = -torch.inf
+            logits[:, NEVER] = -torch.inf
             log_p = logits.log_softmax(1)
             start = len(asked) + len(before)
             expected = sum(float(log_p[start - 1 + k, token]) for k, token in enumerate(own))
@@ -91,7 +92,7 @@ def tokens_of(thought: Thought) -> list[int]:
 def test_values_are_those_of_the_whole_text_read_at_once(model: Any) -> None:
     sure, impossible = (PREPROCESSING.ids[token] for token in ("sure", "impossible"))
     for one in think(model, PREPROCESSING, PROBLEMS, TREE):
-        asked = PREPROCESSING.encode(PREPROCESSING.kind.ask(one.root.text, "steps"))
+        asked = PREPROCESSING.encode(PREPROCESSING.kind.ask(one.root.text, "tree"))
         for thought in one.thoughts:
             ids = [*asked, *(i for t in thought.path() for i in tokens_of(t))][:-1]  # without the end of the line
             logits = whole_logits(model, [*ids, PREPROCESSING.ids["?"]])[-1]
@@ -103,7 +104,7 @@ def test_no_token_is_read_twice_and_every_one_is_counted(model: Any, method: Met
     counting = Counting(model)
     (one,) = think(counting, PREPROCESSING, PROBLEMS[:1], method)
     # The different beginnings of all that was read: of the question, and of every thought that was gone on from.
-    asked = PREPROCESSING.encode(PREPROCESSING.kind.ask(one.root.text, "steps"))
+    asked = PREPROCESSING.encode(PREPROCESSING.kind.ask(one.root.text, "tree"))
     beginnings = {tuple(asked[:n]) for n in range(1, len(asked) + 1)}
     parents = {id(t.parent) for t in one.thoughts}
     for thought in one.thoughts:
@@ -139,7 +140,7 @@ def test_a_greedy_chain_is_what_greedy_generation_writes(model: Any) -> None:
         (one,) = think(model, PREPROCESSING, [problem], Method("greedy"))
         asked = torch.tensor([PREPROCESSING.encode(PREPROCESSING.kind.ask(problem, "steps"))])
         room = 60 - asked.shape[1]
-        drawn = generate(model, asked, room, temperature=0.0, never=(0, 1), ends=(END,))[0]
+        drawn = generate(model, asked, room, temperature=0.0, never=NEVER, ends=(END,))[0]
         ids = [i for i in drawn.tolist() if i not in (NONE, END)]
         (chain,) = one.thoughts
         assert PREPROCESSING.encode(chain.text)[: len(ids)] == ids
@@ -159,7 +160,7 @@ def test_tries_are_drawn_as_likely_as_the_model_says(model: Any) -> None:
     thinker = LanguageThinker(model, PREPROCESSING, temperature=1.0)
     (proposed,) = thinker.propose(thinker.roots(PROBLEMS[:1]), tries)
     asked = PREPROCESSING.encode(PREPROCESSING.kind.ask(PROBLEMS[0], "steps"))
-    p = whole_logits(model, asked)[-1].index_fill(0, torch.tensor([0, 1]), -torch.inf).softmax(0)
+    p = whole_logits(model, asked)[-1].index_fill(0, torch.tensor(NEVER), -torch.inf).softmax(0)
     first = Counter[int]()
     for thought in proposed:
         first[tokens_of(thought)[0]] += thought.held.count

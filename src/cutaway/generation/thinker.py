@@ -240,9 +240,7 @@ def solved(
     """What a search writes for each problem, ids (N, L), −1 after their ends; the tokens that it computed, (N,); and
     what is true of what it wrote."""
     found, form = think(model, preprocessing, problems, method), form_of(preprocessing, method)
-    verdicts = [
-        preprocessing.kind.judge(problem, form, one.solution) for problem, one in zip(problems, found)
-    ]
+    verdicts = [preprocessing.kind.judge(problem, form, one.solution) for problem, one in zip(problems, found)]
     rows = [torch.tensor(preprocessing.encode(one.solution), dtype=torch.int64) for one in found]
     device = next(model.parameters()).device
     written = pad_sequence(rows, batch_first=True, padding_value=-1).to(device)

@@ -59,6 +59,6 @@ def reject_method(preprocessing: Preprocessing, method: Method | None) -> None:
     if not isinstance(kind, Branches) or kind.tree not in forms:
         raise SettingError(
             f"method={method.method} needs a run that was trained to propose steps and to value them, and this one "
-            f"learned {kind.name} in the form {', '.join(forms)}: train with form=steps,tree on countdown or game24, or "
-            "look for a solution by chains (greedy, sample, consistency, likelihood, verifier)."
+            f"learned {kind.name} in the form {', '.join(forms)}: train with form=steps,tree on countdown or game24, "
+            "or look for a solution by chains (greedy, sample, consistency, likelihood, verifier)."
         )

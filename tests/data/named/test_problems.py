@@ -52,7 +52,7 @@ def test_sums_are_different_ones_in_each_split() -> None:
 
 
 def test_only_the_solution_is_learned_and_which_one_changes_with_the_seed() -> None:
-    split = opened("game24", form=("steps", "value"))["train"]
+    split = opened("game24", form=("steps", "tree"))["train"]
     preprocessing = split.preprocessing
     (batch,) = split.batches([torch.tensor([0, 1])], seed=5)
     ids, mask = batch.inputs

@@ -40,8 +40,6 @@ class OwnAnswers(Supervised):
     """What objectives share that learn from a network's own solutions. The loss that is told, of training and of
     validation, is the fraction of tries that are wrong."""
 
-    name: str
-
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
         """Raise SettingError where there is nothing to be verified, or nothing that could be right."""
