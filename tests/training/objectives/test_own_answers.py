@@ -56,7 +56,7 @@ def test_tries_are_the_networks_own_and_are_judged(run: Run) -> None:
     objective, _, _ = objective_of(run, ExpertIteration, group_size=6)
     tries = objective.tries(torch.arange(16), Generator().manual_seed(3))
     kind, preprocessing = objective.problems.kind, objective.problems.preprocessing
-    assert torch.equal(torch.zeros(16).index_add(0, tries.problem, tries.count), torch.full((16,), 6.0))
+    assert torch.equal(torch.zeros(16).index_add(0, tries.problem, tries.times), torch.full((16,), 6.0))
     assert 0 < tries.reward.mean() < 1
     for k in range(len(tries.ids)):
         solution = tries.target[k][tries.target[k] != IGNORED].tolist()
@@ -68,7 +68,7 @@ def test_tries_are_the_networks_own_and_are_judged(run: Run) -> None:
         assert END not in solution[:-1]
     again = objective.tries(torch.arange(16), Generator().manual_seed(3))
     assert all(torch.equal(one, other) for one, other in zip(tries, again))
-    assert not torch.equal(tries.count, objective.tries(torch.arange(16), Generator().manual_seed(4)).count)
+    assert not torch.equal(tries.times, objective.tries(torch.arange(16), Generator().manual_seed(4)).times)
 
 
 def test_expert_iteration_learns_the_right_ones_alone(run: Run) -> None:
@@ -88,7 +88,7 @@ def test_expert_iteration_learns_the_right_ones_alone(run: Run) -> None:
         gradients(objective.model, found.total / count), gradients(objective.model, total / tokens), strict=True
     ):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
-    wrong = 1 - float((tries.reward * tries.count).sum() / tries.count.sum())
+    wrong = 1 - float((tries.reward * tries.times).sum() / tries.times.sum())
     assert found.loss.item() / count == pytest.approx(wrong)
 
 
@@ -128,7 +128,7 @@ def test_the_gradient_is_that_of_the_equation_written_out(run: Run, beta: float)
             advantage = float(advantages(tries)[k])  # held to statistics below
             divergence = (reference - log_p).exp() - (reference - log_p) - 1
             # The gradient of ρ is that of ln p where it is 1.
-            total = total - tries.count[k] * (advantage * log_p - beta * divergence).mean() / (16 * 5)
+            total = total - tries.times[k] * (advantage * log_p - beta * divergence).mean() / (16 * 5)
     count = objective.task.count(target)
     for one, other in zip(
         gradients(objective.model, found.total / count), gradients(objective.model, total), strict=True

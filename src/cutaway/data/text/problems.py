@@ -125,7 +125,8 @@ class ProblemPreprocessing:
             return self
         if form not in self.forms:
             raise SettingError(f"form={form} was not learned: this run writes {', '.join(self.forms)}.")
-        target = replace(self.spec.target, forms=(form, *(f for f in self.forms if f != form)))  # type: ignore[arg-type]
+        assert isinstance(self.spec.target, Solution)
+        target = replace(self.spec.target, forms=(form, *(f for f in self.forms if f != form)))
         return replace(self, spec=replace(self.spec, target=target))
 
     @cached_property

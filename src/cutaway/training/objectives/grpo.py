@@ -50,7 +50,7 @@ class GRPO(OwnAnswers):
             apart = other + log_p.detach() - log_p  # ln(p_ref / p_θ), with the gradient of ln p_θ
             gain = gain - self.beta * (apart.exp() - apart - 1)
         each = (gain * real).sum(1) / real.sum(1)  # (M,)
-        loss = -(each * tries.count).sum() / tries.count.sum()
+        loss = -(each * tries.times).sum() / tries.times.sum()
         return Learned(self.failed(tries, target), loss * self.task.count(target))
 
     def remembered(self) -> dict[str, Tensor]:
@@ -67,8 +67,8 @@ def advantages(tries: Tries) -> Tensor:
     """A of each, (M,): 0 in groups whose tries are all right or all wrong."""
     groups = int(tries.problem.max()) + 1
     zeros = tries.reward.new_zeros(groups)
-    total = zeros.index_add(0, tries.problem, tries.count)
-    mean = zeros.index_add(0, tries.problem, tries.count * tries.reward) / total  # (N,)
+    total = zeros.index_add(0, tries.problem, tries.times)
+    mean = zeros.index_add(0, tries.problem, tries.times * tries.reward) / total  # (N,)
     std = (mean * (1 - mean) * total / (total - 1).clamp(min=1)).sqrt()  # of rewards that are 0 or 1
     mean, std = mean[tries.problem], std[tries.problem]
     return torch.where(std > 0, (tries.reward - mean) / std.clamp(min=1e-6), 0.0)

@@ -32,7 +32,7 @@ class Tries(NamedTuple):
     mask: Tensor  # (M, T), True where a token is real
     target: Tensor  # (M, T), the solution's tokens at the places before them, IGNORED elsewhere
     problem: Tensor  # (M,), the problem of each
-    count: Tensor  # (M,), how many tries wrote it
+    times: Tensor  # (M,), how many tries wrote it
     reward: Tensor  # (M,), 1 where it is right, else 0
 
 
@@ -97,7 +97,7 @@ class OwnAnswers(Supervised):
 
     def failed(self, tries: Tries, target: Tensor) -> Tensor:
         """The fraction of tries that are wrong, summed as the loss of `target` is, ()."""
-        return (1 - (tries.reward * tries.count).sum() / tries.count.sum()) * self.task.count(target)
+        return (1 - (tries.reward * tries.times).sum() / tries.times.sum()) * self.task.count(target)
 
     def _scores(self, split: Split, place: Placement) -> dict[str, float]:
         """The fraction of problems that a greedy chain does not solve."""
