@@ -35,7 +35,7 @@ def test_a_tree_is_printed_with_what_it_cost(cli: Cli, runs: dict[str, str], tmp
     found = json.loads(cli(*asked, "--json").out)
     assert found["problem"] == "4 9 10 13 => 24"
     assert found["tokens"] > 8
-    assert 1 <= len(found["thoughts"])
+    assert len(found["thoughts"]) >= 1
     assert all(0 <= thought["value"] <= 1 for thought in found["thoughts"])
     assert {thought["parent"] for thought in found["thoughts"]} - {None} <= {*range(len(found["thoughts"]))}
 
