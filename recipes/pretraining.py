@@ -13,11 +13,11 @@ import torch
 
 import cutaway
 from cutaway.commands.words import flatten
-from cutaway.data.named.opening import where
-from cutaway.errors import FileError
+from cutaway.data.opening import open_data
+from cutaway.data.settings import DataSettings
 from cutaway.training.run import Run
 
-SENTENCES = "sst2 sentences"  # of the training split, a document each, without their labels
+UNLABELLED = ("sst2", "names")  # sets whose training texts can be learned from without their labels: `first.unlabelled`
 
 
 def train(recipe: dict[str, Any]) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def train(recipe: dict[str, Any]) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory() as folder:
         before, shared = recipe["first"], {f"model.{k}": v for k, v in recipe["settings"].get("model", {}).items()}
-        source = before["data"] if before["data"] != SENTENCES else _sentences(Path(folder))
+        source = before.get("data") or _texts(before["unlabelled"], Path(folder))
         first = cutaway.train(recipe["model"], source, out=Path(folder) / "first", **shared, **before["settings"])
         seconds, told = float(first.about["seconds"]), []
         if "knn_accuracy" in (own := first.evaluate()):
@@ -72,7 +72,7 @@ def _compared(
 ) -> Iterator[tuple[float, float, float]]:
     """For each seed the accuracy with pre-training and without it, and the seconds that both took."""
     for seed in recipe["seeds"]:
-        given = flatten(stage["settings"]) | {"seed": seed, "split_seed": seed}
+        given = {"seed": seed, "split_seed": seed} | flatten(stage["settings"])
         if first.about["data"]["kind"] == "text":  # cut in the same way, so that nothing but the weights differs
             given["tokenizer"] = str(first.folder)
         runs = [
@@ -89,11 +89,10 @@ def _student(gains: list[float]) -> dict[str, float]:
     return student(gains)
 
 
-def _sentences(folder: Path) -> str:
-    """A file of the sentences that SST-2 trains on, with an empty line between them."""
-    place = where("sst2")
-    if place is None:
-        raise FileError("The files of sst2 are not here.")
-    lines = (place / "train.tsv").read_text(encoding="utf-8").splitlines()
-    (folder / "sentences.txt").write_text("\n\n".join(line.rpartition("\t")[0] for line in lines), encoding="utf-8")
-    return str(folder / "sentences.txt")
+def _texts(name: str, folder: Path) -> str:
+    """A file of the texts that the set trains on, with an empty line between them and no labels."""
+    assert name in UNLABELLED, name
+    split = open_data(name, DataSettings()).splits["train"]
+    rows = [split.row(i) for i in range(len(split))]
+    (folder / "texts.txt").write_text("\n\n".join(row["text"] for row in rows if row is not None), encoding="utf-8")
+    return str(folder / "texts.txt")

@@ -17,9 +17,10 @@ from cutaway.data.sets import IGNORED
 from cutaway.spec import Classes, Horizon, Tags, Value
 from cutaway.tasks.classification import Classification
 from cutaway.tasks.forecasting import Forecasting
-from cutaway.tasks.metrics import Metric
+from cutaway.tasks.metrics import HIGHER_IS_BETTER, Metric
 from cutaway.tasks.regression import Regression
 from cutaway.tasks.tagging import Tagging
+from cutaway.tasks.task import KINDS
 
 FEW = settings(max_examples=25, deadline=None, derandomize=True)
 VERY_FEW = settings(FEW, max_examples=6)  # metrics that are resampled one by one
@@ -166,3 +167,16 @@ def test_metrics_of_forecasts(pairs: list[tuple[float, float]], absent: set[int]
     actual, predicted = 5 * was.numpy()[there], 5 * said.numpy()[there]
     assert metrics["rmse"].value == pytest.approx(sk.root_mean_squared_error(actual, predicted), rel=1e-9, abs=1e-9)
     assert metrics["mae"].value == pytest.approx(sk.mean_absolute_error(actual, predicted), rel=1e-9, abs=1e-9)
+
+
+def test_every_metric_that_can_decide_has_a_direction() -> None:
+    """A new metric must be put on one side: one that nobody put would be minimized."""
+    lower = {
+        "loss", "perplexity", "bits_per_token", "bits_per_dimension", "rmse", "mae", "mse", "token_error", "word_error",
+        "character_error", "sequence_error",
+    }  # fmt: skip
+    for kind in KINDS.values():
+        named = getattr(kind, "monitors", ())
+        assert set(named) <= lower | HIGHER_IS_BETTER, kind
+        assert getattr(kind, "headline", "loss") in lower | HIGHER_IS_BETTER, kind
+    assert not lower & HIGHER_IS_BETTER

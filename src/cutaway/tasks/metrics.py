@@ -19,7 +19,7 @@ HIGHER_IS_BETTER = frozenset(
         *("mean_iou", "pixel_accuracy"),
         *("map", "map_50", "map_75"),
         *("auc", "average_precision", "mrr"),
-        "exact_match",
+        *("exact_match", "solved", "answer_accuracy", "token_accuracy"),
     )
 )
 Z95 = 1.959963984540054  # the normal curve holds 95 % within ± this many standard deviations

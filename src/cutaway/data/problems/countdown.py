@@ -173,7 +173,7 @@ def temptation(state: State, target: int, random: Random) -> Step:
         rest.remove(b)
         kind = random.randrange(3)
         if kind == 0:
-            c = random.choice((max(0, c + random.randint(-10, 10)), random.randint(0, 40)))
+            c = random.choice((min(MOST, max(0, c + random.randint(-10, 10))), random.randint(0, 40)))
         elif kind == 1 and rest:
             rest[random.randrange(len(rest))] = random.choice((a, b, c, random.randint(1, LARGEST)))
         else:
@@ -184,7 +184,7 @@ def temptation(state: State, target: int, random: Random) -> Step:
         found = Step(a, sign, b, c, left)
         if _fault(str(found), state) and (not wanted or target in reached(left)):
             break
-    return found if _fault(str(found), state) else found._replace(result=found.result + 1)
+    return found if _fault(str(found), state) else found._replace(result=(found.result + 1) % MOST)
 
 
 def expression(chain: list[Step], state: State) -> str:
