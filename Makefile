@@ -64,6 +64,7 @@ docs: .venv/.installed-test
 	$(BIN)/python docs/draw_activations.py
 	$(BIN)/python docs/draw_spring.py
 	$(BIN)/python docs/draw_sinusoids.py
+	$(BIN)/python docs/draw_thoughts.py
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
