@@ -51,7 +51,8 @@ class Held:
     cache: Cache | None  # which has read all tokens up to this thought, but for the last one
     row: int
     last: int  # the token that is to be read next
-    ended: bool = False  # whether the model said that the solution ends here
+    ended: bool = False  # whether the model said that the solution ends here, or there is no room for more
+    full: bool = False  # whether not even the last token can be read
     count: int = 1  # how many tries led to this very thought
 
 
@@ -128,6 +129,7 @@ class LanguageThinker:
             tokens[len(over) :] = torch.tensor([b.tokens[-1] for b in branches], device=self.device)
             real = torch.arange(len(rows), device=self.device) >= len(over)
             logits, cache = self._extend(tokens[:, None], real[:, None], cache)
+        read = cache.reality().sum(1).tolist() if over else []
         for branch, ended in over:
             parent = thoughts[branch.parent]
             own = held[branch.parent]
@@ -135,26 +137,27 @@ class LanguageThinker:
             after = Held(
                 own.spent, own.generator, own.question, cache, branch.row, branch.tokens[-1], count=branch.count
             )
-            after.ended = branch.tokens[-1] == END or not ended
+            after.full = read[branch.row] >= self.context
+            after.ended = branch.tokens[-1] == END or not ended or after.full
             found[branch.parent].append(Thought(text, parent, branch.log_p, held=after))
         return found
 
     def value(self, thoughts: Sequence[Thought]) -> list[float]:
         """How likely the model finds `sure` rather than `impossible`, asked after each in place of the end of its line:
-        one token more for each thought."""
+        one token more for each thought. One that leaves no room for the question is worth nothing."""
         kind = self.kind
         if not isinstance(kind, Branches):
             raise SettingError(f"{kind.name} is not solved in steps that could be valued.")
-        if not thoughts:
-            return []
-        held: list[Held] = [thought.held for thought in thoughts]
+        held: list[Held] = [thought.held for thought in thoughts if not thought.held.full]
+        if not held:
+            return [0.0] * len(thoughts)
         for one in held:
             one.spent.read += 1
         question, sure, impossible = (self.preprocessing.ids[t] for t in (kind.question, kind.sure, kind.impossible))
         tokens = torch.full((len(held), 1), question, device=self.device)
         logits, _ = self._extend(tokens, None, _gathered([(one.cache, one.row) for one in held]))
-        likely: list[float] = logits[:, [sure, impossible]].double().softmax(1)[:, 0].tolist()
-        return likely
+        likely = iter(logits[:, [sure, impossible]].double().softmax(1)[:, 0].tolist())
+        return [0.0 if thought.held.full else next(likely) for thought in thoughts]
 
     def finish(self, thought: Thought) -> str | None:
         """The solution's answer, where the model ended it."""
