@@ -75,6 +75,14 @@ export function choice(spec, fill) {
     controls.replaceChildren(player.button, made.element);
   }
 
+  element.addEventListener("choose", (event) => {
+    const { label, name } = /** @type {CustomEvent} */ (event).detail;
+    const wanted = label === spec.label ? spec.options.findIndex((option) => option.name === name) : -1;
+    if (wanted < 0) return;
+    play(false);
+    choose(wanted);
+    element.scrollIntoView({ block: "nearest" });
+  });
   draw();
   return {
     element,

@@ -45,6 +45,7 @@ export function drawView(view, level = "h2") {
   show(drawings);
   const body = html("div", { class: "body" }, figures, words, details.element);
   const section = html("section", { id, class: "view", "aria-labelledby": `${id}-title` }, header, body);
+  link(section);
   updates.set(section, (next) => {
     for (const [element, text] of /** @type {[HTMLElement, string][]} */ ([
       [heading, next.title],
@@ -65,6 +66,28 @@ export function drawView(view, level = "h2") {
  */
 export function updateView(section, view) {
   updates.get(section)?.(view);
+}
+
+/**
+ * Let a drawing open an option of a choice, by its label and the option's name, and know which one is open.
+ * @param {Element} section
+ */
+function link(section) {
+  section.addEventListener("act", (event) => {
+    const { choose } = /** @type {CustomEvent} */ (event).detail;
+    if (!choose) return;
+    event.stopPropagation();
+    const wish = () => new CustomEvent("choose", { detail: choose });
+    for (const one of section.querySelectorAll(".choice")) one.dispatchEvent(wish());
+  });
+  section.addEventListener("chosen", (event) => {
+    const { label, name } = /** @type {CustomEvent} */ (event).detail;
+    for (const element of section.querySelectorAll("figure.thoughts .stage")) {
+      const stage = /** @type {import("./stage.js").Stage} */ (element);
+      stage.state[label] = name;
+      stage.redraw();
+    }
+  });
 }
 
 /**

@@ -124,6 +124,11 @@ class ProblemPreprocessing:
         """The id of each token."""
         return {token: FIRST + k for k, token in enumerate(self.kind.vocabulary)}
 
+    @property
+    def names(self) -> list[str]:
+        """Every token by its id."""
+        return ["(padding)", "(unknown)", "(end)", *self.kind.vocabulary]
+
     def encode(self, text: str) -> list[int]:
         """The ids of a text."""
         return [self.ids.get(token, UNKNOWN) for token in self.kind.cut(text)]
