@@ -94,7 +94,7 @@ function link(section) {
  * A place that shows drawings, and keeps those that it showed before, by kind and title, for when they come again.
  * @param {HTMLElement} place @param {string} summary id of the words that describe them
  */
-function filled(place, summary) {
+export function filled(place, summary) {
   /** @type {Map<string, Item>} */
   const made = new Map();
   return (/** @type {Drawing[]} */ drawings) => {

@@ -7,13 +7,15 @@ import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torch import nn
+
 from ..data.text.problems import ProblemPreprocessing, ProblemSplit
 from ..draw import make
 from ..draw.description import Drawing, Table, View, table
 from ..draw.words import count, number, plural
 from ..errors import SettingError
 from ..generation.thinker import think
-from ..generation.thoughts import CHAINS, Found, Method
+from ..generation.thoughts import Found, Method
 from ..models.contract import Extends
 from ..settings import parse
 from ..training.asked import reject_method
@@ -108,11 +110,15 @@ def view(subject: Subject) -> View:
     )
 
 
-def searched(subject: Subject, problem: str, method: Method) -> tuple[Found, list[Step], Drawing]:
-    """The search for a solution of one problem, its steps, and their drawing alone."""
-    assert isinstance(subject.preprocessing, ProblemPreprocessing)
-    (found,) = think(subject.model, subject.preprocessing, [problem], method)
-    steps = steps_of(found, subject.preprocessing, method)
+def searched(model: nn.Module, preprocessing: ProblemPreprocessing, problem: str) -> tuple[Found, list[Step], Drawing]:
+    """The usual search for a solution of one problem, its steps, and their drawing alone. Raises ModelError for a model
+    that keeps no cache."""
+    method = usual(preprocessing)
+    (found,) = think(model, preprocessing, [problem], method)
+    steps = steps_of(found, preprocessing, method)
+    for step in steps:
+        if step.log_p is None:
+            step.log_p = float(as_written(model, step.before, step.tokens, looks=False).own().sum())
     return found, steps, drawing(found, steps, method)
 
 
@@ -167,20 +173,14 @@ def _opened(subject: Subject, steps: list[Step], start: int | None, layers: Sequ
 
 def _summary(found: Found, steps: list[Step], preprocessing: ProblemPreprocessing, method: Method) -> str:
     """What was searched and what it cost, whether it was solved, and whether values know right from wrong."""
-    spent = found.root.held.spent
-    kept = sum(step.kept for step in steps)
-    how = "A tree" if method.method == "tree" else "Depth first" if method.method == "depth-first" else "Chains"
-    words = [f"{how}: {plural(len(steps), 'step')}, {kept} kept, for {plural(spent.tokens, 'token')}."]
-    if method.method in CHAINS:
-        chains = f"{plural(len(found.thoughts), 'chain')} by method={method.method}"
-        words = [f"{chains}, with {plural(len(steps), 'step')}, for {plural(spent.tokens, 'token')}."]
-    verdict = preprocessing.kind.judge(found.root.text, preprocessing.form, found.solution)
-    if found.best is None:
-        words.append("No solution was finished.")
-    elif verdict.solved:
-        words.append("Solved.")
+    cost = f"for {plural(found.root.held.spent.tokens, 'token')}"
+    how = {"tree": "A tree", "depth-first": "Depth first"}.get(method.method)
+    if how is not None:
+        words = [f"{how}: {plural(len(steps), 'step')}, {sum(step.kept for step in steps)} kept, {cost}."]
     else:
-        words.append(f"Not solved: step {verdict.wrong}: {verdict.why}.")
+        chains = f"{plural(len(found.thoughts), 'chain')} by method={method.method}"
+        words = [f"{chains}, with {plural(len(steps), 'step')}, {cost}."]
+    words.append(told(found, preprocessing))
     wrong = sum(step.truth == "wrong" for step in steps)
     if wrong:
         words.append(f"{count(wrong)} of {plural(len(steps), 'step')} {'is' if wrong == 1 else 'are'} wrong.")
@@ -192,6 +192,17 @@ def _summary(found: Found, steps: list[Step], preprocessing: ProblemPreprocessin
             f"others {number(sum(bad) / len(bad))}."
         )
     return " ".join(words)
+
+
+def told(found: Found, preprocessing: ProblemPreprocessing) -> str:
+    """Whether a solution was found, and if not the first step that is wrong, and why."""
+    if found.best is None:
+        return "No solution was finished."
+    verdict = preprocessing.kind.judge(found.root.text, preprocessing.form, found.solution)
+    if verdict.solved:
+        return "Solved."
+    where = f"step {verdict.wrong}: " if verdict.steps > 1 else ""
+    return f"Not solved: {where}{verdict.why}." if verdict.why else "Not solved."
 
 
 def _numbers(steps: list[Step]) -> Table:
