@@ -287,7 +287,7 @@ def test_a_click_on_a_step_opens_it_and_the_list_marks_it(browser: Any, subject:
         select = tab.tab.locator(".choice select").first
         names = select.locator("option").all_inner_texts()
         stage = tab.tab.locator("figure.thoughts .stage")
-        assert tab.tab.evaluate("document.querySelectorAll('figure.thoughts .step.chosen').length") == 1
+        assert tab.tab.evaluate("document.querySelectorAll('figure.thoughts .card.chosen').length") == 1
         second = names[1].split(": ", 1)[1]
         stage.locator("svg text.cell", has_text=second).first.click()
         tab.until("document.querySelector('.choice select').selectedIndex !== 0")
@@ -295,7 +295,7 @@ def test_a_click_on_a_step_opens_it_and_the_list_marks_it(browser: Any, subject:
         assert chosen.split(": ", 1)[1] == second
         select.select_option(names[0])
         tab.until(f"document.querySelector('figure.tokens figcaption').textContent === 'Step {names[0].split(':')[0]}'")
-        assert tab.tab.evaluate("document.querySelectorAll('figure.thoughts .step.chosen').length") == 1
+        assert tab.tab.evaluate("document.querySelectorAll('figure.thoughts .card.chosen').length") == 1
         assert tab.wrong() == []
         assert tab.wider_than_window() == 0
         tab.tab.close()

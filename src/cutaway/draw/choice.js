@@ -11,6 +11,7 @@ import { html } from "./dom.js";
  */
 
 const WHOLE = 6000; // milliseconds that a slider takes from end to end, where its steps can still be followed
+const SOON = 150; // milliseconds until what was chosen from elsewhere is drawn and comes into sight
 const [FASTEST, SLOWEST] = [120, 900]; // milliseconds for a step
 
 /**
@@ -81,7 +82,7 @@ export function choice(spec, fill) {
     if (wanted < 0) return;
     play(false);
     choose(wanted);
-    element.scrollIntoView({ block: "nearest" });
+    setTimeout(() => element.scrollIntoView({ block: "nearest" }), SOON);
   });
   draw();
   return {

@@ -19,13 +19,13 @@ import { number } from "./format.js";
 
 const HIGH = 28; // pixels of a step's box
 const STEP = 34; // from one to the next
-const BETWEEN = 44; // pixels between columns, for the lines
+const BETWEEN = 38; // pixels between columns, for the lines
 const WIDEST = 420; // pixels of a column
 const LEAST = 150; // pixels of a column; where there are fewer, an outline
 const MOST = 10; // steps of a column that are shown at first
 const INDENT = 16;
 const SIGN = 22; // pixels for the sign before the words
-const NUMBER = 36; // for a number after them
+const NUMBER = 34; // for a number after them
 const LINE = 20; // of the key
 
 /**
@@ -85,7 +85,7 @@ function columns(spec, { top, asks, each, depth, moment, state }) {
     const x = left(d);
     const many = `${column.length} step${column.length === 1 ? "" : "s"}, ${kept} ${spec.kept}`;
     boxes.push(label(`step ${d}`, x, top, each, many));
-    boxes.push(...heads(column.map(({ node }) => node), x, top, each, textWidth(`step ${d}  ${many}`, 12, 600)));
+    boxes.push(...heads(nodes, x, top, each, textWidth(`step ${d}  ${many}`, 12, 600)));
     const line = cut ? column[kept].node.place : Infinity; // the place from which on they are pruned
     const fold = state.all ? Infinity : MOST;
     let hidden = 0;
@@ -194,7 +194,7 @@ function asking(question, { x, y, width }) {
  */
 function heads(nodes, x, y, width, taken) {
   const valued = nodes.some(({ value }) => value !== null);
-  const logs = !valued || nodes.some((node) => roomy(node, width));
+  const logs = !valued || roomy(nodes, width);
   const names = [...(valued ? ["value"] : []), ...(logs ? ["log p"] : [])];
   if (taken + 8 + names.length * NUMBER > width) return [];
   return names.map((name, k) =>
@@ -220,15 +220,15 @@ function label(text, x, y, width, more) {
 function box(node, { x, y, width }, spec, state) {
   const { value, log_p: p, path, kept } = node;
   const chosen = (state[spec.label] ?? spec.chosen) === node.name;
-  const [weight, words] = [path ? 600 : 400, path ? "cell label" : kept ? "cell" : "cell soft"];
-  const logs = p === null || (value !== null && !roomy(node, width)) ? null : minus(p);
+  const [weight, words] = [path ? 600 : 400, path ? "cell label" : kept ? "cell" : "tick"];
+  const logs = p === null || (value !== null && !roomy(spec.nodes, width)) ? null : minus(p);
   const numbers = [value === null ? null : value.toFixed(2), logs].filter((said) => said !== null);
   const room = width - SIGN - 8 - numbers.length * NUMBER;
-  const look = `step${path ? " of-answer" : kept ? "" : " pruned"}${chosen ? " chosen card" : ""}`;
-  const foot = { x: x + 3, y: y + HIGH - 5, height: 3, rx: 1 };
+  const look = `card${path ? " of-answer" : kept ? " kept" : ""}${chosen ? " chosen" : ""}`;
+  const foot = { class: "bar split-test", opacity: 0.55, x: x + 3, y: y + HIGH - 5, height: 3, rx: 1 };
   return [
     svg("rect", { class: look, x: x + 1, y: y + 1, width: width - 2, height: HIGH - 2, rx: 4 }),
-    ...(value === null ? [] : [svg("rect", { class: "worth", ...foot, width: Math.max(0.5, value * (width - 6)) })]),
+    ...(value === null ? [] : [svg("rect", { ...foot, width: Math.max(0.5, value * (width - 6)) })]),
     sign(node.truth, x + 12, y + HIGH / 2 - 1),
     svg("text", { class: words, x: x + SIGN, y: y + 17 }, shorten(node.text, room, 12, weight)),
     ...numbers.map((said, k) =>
@@ -242,9 +242,13 @@ function minus(value) {
   return value.toFixed(1).replace("-0.0", "0.0").replace("-", "−");
 }
 
-/** @param {Node} node @param {number} width */
-function roomy({ text }, width) {
-  return textWidth(text, 12, 600) <= width - SIGN - 8 - 2 * NUMBER;
+/**
+ * Whether two numbers fit after the words of all that was kept; where they do, those of others are shortened.
+ * @param {Node[]} nodes @param {number} width
+ */
+function roomy(nodes, width) {
+  const room = width - SIGN - 8 - 2 * NUMBER;
+  return nodes.every(({ text, kept }) => !kept || textWidth(text, 12, 600) <= room);
 }
 
 /** @param {Thoughts} spec @param {Node} node @param {number} k @param {Place} place */

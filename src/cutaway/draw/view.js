@@ -74,19 +74,18 @@ export function updateView(section, view) {
  */
 function link(section) {
   section.addEventListener("act", (event) => {
-    const { choose } = /** @type {CustomEvent} */ (event).detail;
-    if (!choose) return;
+    const { choose: detail } = /** @type {CustomEvent} */ (event).detail;
+    if (!detail) return;
     event.stopPropagation();
-    const wish = () => new CustomEvent("choose", { detail: choose });
-    for (const one of section.querySelectorAll(".choice")) one.dispatchEvent(wish());
+    section.querySelectorAll(".choice").forEach((one) => one.dispatchEvent(new CustomEvent("choose", { detail })));
   });
   section.addEventListener("chosen", (event) => {
     const { label, name } = /** @type {CustomEvent} */ (event).detail;
-    for (const element of section.querySelectorAll("figure.thoughts .stage")) {
+    section.querySelectorAll(".thoughts .stage").forEach((element) => {
       const stage = /** @type {import("./stage.js").Stage} */ (element);
       stage.state[label] = name;
       stage.redraw();
-    }
+    });
   });
 }
 
