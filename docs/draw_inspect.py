@@ -27,6 +27,15 @@ COLOURS = 256  # of a picture: what tells the shades apart, at a third of the si
 # What is trained, by name; the data with a dot or a slash in its name is written by `cutaway examples`.
 PLANE = ("epochs=60", "lr=0.02", "model.hidden_dims=8,8", "model.activation=tanh", "model.dropout=0", "snapshots=12")
 BOOK = ("max_steps=2000", "batch_size=16", "length=64", "lr=3e-3", "model.layers=2", "model.heads=4", "model.dim=64")
+PUZZLES = (
+    "form=steps,tree",
+    "epochs=36",
+    "lr=4e-3",
+    "model.layers=2",
+    "model.heads=4",
+    "model.dim=96",
+    "model.dropout=0",
+)
 RUNS = {
     "spirals": ("mlp", "spirals", *PLANE),
     "wave": ("mlp", "wave", "epochs=60", "lr=0.05", "batch_size=32", "model.hidden_dims=16", *PLANE[3:5]),
@@ -34,6 +43,7 @@ RUNS = {
     "book": ("gpt2", "help.txt", *BOOK),
     "sounds": ("lstm", "sounds/", "epochs=15"),
     "karate": ("gat", "karate", "epochs=60"),
+    "puzzles": ("gpt2", "game24", "batch_size=64", *PUZZLES),
 }
 # What is photographed of each view: a run or a preset, and what is asked of it.
 PICTURES: dict[str, tuple[str, ...]] = {
@@ -49,6 +59,7 @@ PICTURES: dict[str, tuple[str, ...]] = {
     "arithmetic": ("digits",),
     "normalization": ("resnet20",),
     "attention": ("book", "Return the number of nodes of the graph, and the number of edges of the graph."),
+    "thoughts": ("puzzles", "3 3 8 13"),
     "positions": ("book",),
     "embeddings": ("digits",),
     "gates": ("sounds",),

@@ -24,7 +24,7 @@ from cutaway.spec import Solution, TextSpec
 SIZE = len(Countdown.vocabulary) + FIRST
 PREPROCESSING = ProblemPreprocessing(TextSpec(SIZE, 60, Solution(SIZE, problem="countdown", forms=("steps", "tree"))))
 PROBLEMS = ["4 9 10 13 => 24", "3 8 => 24", "1 2 3 4 => 24"]
-NEVER = [0, 1, PREPROCESSING.ids["?"]]  # which we ask
+NEVER = PREPROCESSING.never
 TREE = Method("tree", breadth=3, proposals=6)
 
 
@@ -173,3 +173,31 @@ def test_tries_are_drawn_as_likely_as_the_model_says(model: Any) -> None:
 def test_a_model_without_a_cache_is_refused() -> None:
     with pytest.raises(ModelError, match="LSTM keeps no cache that branches could share"):
         LanguageThinker(create_model("lstm", vocab_size=SIZE, embedding_dim=8, hidden_dim=8), PREPROCESSING)
+
+
+class Breaking(Counting):
+    """A model that ends every third line."""
+
+    def extend(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> tuple[Tensor, Cache]:
+        """Logits (N, V), and the cache."""
+        logits, cache = super().extend(tokens, mask, cache)
+        logits[:, PREPROCESSING.ids["\n"]] = logits.logsumexp(1) - 0.7
+        return logits, cache
+
+
+@pytest.mark.parametrize("context", [14, 20, 33])
+def test_where_the_context_ends_a_thought_ends_and_is_worth_nothing(context: int) -> None:
+    torch.manual_seed(0)
+    inner: Any = create_model("gpt2", vocab_size=SIZE, context_length=context, dim=8, layers=1, heads=1)
+    lines = 0
+    for seed in range(4):
+        method = Method("tree", breadth=1, proposals=12, depth=40, temperature=1.0, seed=seed)
+        (one,) = think(Breaking(inner.double().eval()), PREPROCESSING, PROBLEMS[1:2], method)
+        asked = len(PREPROCESSING.encode(PREPROCESSING.kind.ask(one.root.text, "steps")))
+        lengths = [asked + sum(len(tokens_of(t)) for t in thought.path()) for thought in one.thoughts]
+        assert max(lengths) == context + 1
+        for length, thought in zip(lengths, one.thoughts):
+            assert (thought.value == 0.0) is (length == context + 1)
+            assert thought.held.ended or length <= context
+            lines += length == context + 1 and thought.text.endswith("\n")
+    assert lines, "a line can end where the context does"

@@ -16,7 +16,9 @@ import cutaway
 from cutaway.commands import main
 from cutaway.errors import SettingError
 from cutaway.files import read_json
-from cutaway.studio.building import build_side
+from cutaway.generation.thoughts import Method
+from cutaway.models.registry import presets
+from cutaway.studio.building import build_side, learners_of
 from cutaway.studio.live import Live
 from cutaway.studio.saving import same_again, save
 from cutaway.studio.state import Opening
@@ -110,6 +112,33 @@ def test_gaps_are_filled_and_pairs_are_answered() -> None:
     Path("5").write_text("a file")
     assert isinstance(trying(pairs, text="5")["said"], str)
     assert way_to_try(build_side(Opening("gcn", "karate", {}))) is None
+
+
+def test_a_problem_is_solved_as_the_run_solves_it_and_one_without_a_solution_is_said() -> None:
+    small = {"model.layers": "1", "model.heads": "1", "model.dim": "8", "batch_size": "8", "max_samples": "16"}
+    opening = Opening("gpt2", "game24", small)
+    live = opened(opening, 2)
+    assert way_to_try(build_side(opening))["kind"] == "problem"
+    before = weights(live)
+    found = trying(live, text=" 13 10,9 4")
+    assert all(map(torch.equal, before, weights(live))), "trying changes nothing"
+    assert found["drawing"]["question"] == "4 9 10 13 => 24"
+    run = cutaway.load(save(live, opening, ""))
+    method = Method("tree", breadth=3, samples=8, budget=30)
+    (expected,) = run.think(["4 9 10 13"], method)
+    assert [node["text"] for node in found["drawing"]["nodes"]] == [t.text.strip() for t in expected.thoughts]
+    assert found["said"] == expected.solution.strip("\n")
+    assert found["notes"][0].startswith("Not solved: step 1: ")
+    assert "24 cannot be made of 1 1 1 1" in trying(live, text="1 1 1 1")["error"]
+    assert "is no problem of this kind" in trying(live, text="hello")["error"]
+    assert trying(live, text="  ") == {}
+    assert {"gpt2", "lstm"} <= set(learners_of(live.ready, list(presets().values())))
+    assert "bert-base-uncased" not in learners_of(live.ready, list(presets().values()))
+
+
+def test_a_network_without_a_cache_says_that_it_cannot_search() -> None:
+    live = opened(Opening("gru", "addition", {"model.hidden_dim": "8", "max_samples": "64"}), 1)
+    assert "keeps no cache" in trying(live, text="128+367")["error"]
 
 
 def test_what_is_saved_is_a_whole_run_and_training_goes_on_as_if_it_was_not() -> None:

@@ -11,6 +11,7 @@ import { html } from "./dom.js";
  */
 
 const WHOLE = 6000; // milliseconds that a slider takes from end to end, where its steps can still be followed
+const SOON = 150; // milliseconds until what was chosen from elsewhere is drawn and comes into sight
 const [FASTEST, SLOWEST] = [120, 900]; // milliseconds for a step
 
 /**
@@ -75,6 +76,14 @@ export function choice(spec, fill) {
     controls.replaceChildren(player.button, made.element);
   }
 
+  element.addEventListener("choose", (event) => {
+    const { label, name } = /** @type {CustomEvent} */ (event).detail;
+    const wanted = label === spec.label ? spec.options.findIndex((option) => option.name === name) : -1;
+    if (wanted < 0) return;
+    play(false);
+    choose(wanted);
+    setTimeout(() => element.scrollIntoView({ block: "nearest" }), SOON);
+  });
   draw();
   return {
     element,

@@ -23,6 +23,7 @@ drawings. A drawing is a dictionary whose `kind` names its module in draw/, wher
     tree      blocks within blocks, one line each with bars; a click opens a line
     choice    one of several drawings, chosen from a list or along a slider
     tokens    words in the order in which they are read, shaded by a number, or by what a chosen one attends to
+    thoughts  the steps that a search for a solution proposed, in columns by depth, with what is true of each
     scatter   a mark for each example or word near those like it, and its nearest neighbours
     graph     nodes and the links between them, as wide as what travels along them
 

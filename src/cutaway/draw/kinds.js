@@ -20,6 +20,7 @@ export { points } from "./points.js";
 export { rows } from "./rows.js";
 export { scatter } from "./scatter.js";
 export { fractions } from "./fractions.js";
+export { thoughts } from "./thoughts.js";
 export { tiles } from "./tiles.js";
 export { tokens } from "./tokens.js";
 export { tree } from "./tree.js";

@@ -99,9 +99,10 @@ def _kinds(drawings: list[Drawing]) -> Iterator[str]:
 
 @functools.cache
 def _bare(text: str) -> str:
-    """A module without its comments, which have lines of their own, and without indents: a third less to carry."""
+    """A module without its comments, which have lines of their own or follow a statement's end, and without indents: a
+    third less to carry."""
     text = re.sub(r"^\s*/\*\*.*?\*/\n", "", text, flags=re.MULTILINE | re.DOTALL)
-    lines = (line.strip() for line in text.splitlines())
+    lines = (re.sub(r"(?<=[;,{]) // .*", "", line.strip()) for line in text.splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 

@@ -45,6 +45,7 @@ export function drawView(view, level = "h2") {
   show(drawings);
   const body = html("div", { class: "body" }, figures, words, details.element);
   const section = html("section", { id, class: "view", "aria-labelledby": `${id}-title` }, header, body);
+  link(section);
   updates.set(section, (next) => {
     for (const [element, text] of /** @type {[HTMLElement, string][]} */ ([
       [heading, next.title],
@@ -68,10 +69,31 @@ export function updateView(section, view) {
 }
 
 /**
+ * Let a drawing open an option of a choice, by its label and the option's name, and know which one is open.
+ * @param {Element} section
+ */
+function link(section) {
+  section.addEventListener("act", (event) => {
+    const { choose: detail } = /** @type {CustomEvent} */ (event).detail;
+    if (!detail) return;
+    event.stopPropagation();
+    section.querySelectorAll(".choice").forEach((one) => one.dispatchEvent(new CustomEvent("choose", { detail })));
+  });
+  section.addEventListener("chosen", (event) => {
+    const { label, name } = /** @type {CustomEvent} */ (event).detail;
+    section.querySelectorAll(".thoughts .stage").forEach((element) => {
+      const stage = /** @type {import("./stage.js").Stage} */ (element);
+      stage.state[label] = name;
+      stage.redraw();
+    });
+  });
+}
+
+/**
  * A place that shows drawings, and keeps those that it showed before, by kind and title, for when they come again.
  * @param {HTMLElement} place @param {string} summary id of the words that describe them
  */
-function filled(place, summary) {
+export function filled(place, summary) {
   /** @type {Map<string, Item>} */
   const made = new Map();
   return (/** @type {Drawing[]} */ drawings) => {

@@ -25,7 +25,6 @@ from ..nn.modes import resting
 from .thoughts import CHAINS, Found, Method, Thought, search
 
 LINE = "\n"
-UNLIKELY = (0, 1)  # padding and unknown, which are never written
 
 
 @dataclass
@@ -51,7 +50,8 @@ class Held:
     cache: Cache | None  # which has read all tokens up to this thought, but for the last one
     row: int
     last: int  # the token that is to be read next
-    ended: bool = False  # whether the model said that the solution ends here
+    ended: bool = False  # whether the model said that the solution ends here, or there is no room for more
+    full: bool = False  # whether not even the last token can be read
     count: int = 1  # how many tries led to this very thought
 
 
@@ -79,8 +79,7 @@ class LanguageThinker:
         self.model, self.preprocessing, self.kind = model, preprocessing, preprocessing.kind
         self.temperature, self.seed = temperature, seed
         self.device = next(model.parameters()).device
-        asking = getattr(self.kind, "question", None)  # which we ask
-        self.never = [*UNLIKELY, *([preprocessing.ids[asking]] if asking is not None else [])]
+        self.never = preprocessing.never
         self.context: int = model.config.context_length  # type: ignore[union-attr, assignment]
 
     def roots(self, problems: Sequence[str]) -> list[Thought]:
@@ -101,12 +100,8 @@ class LanguageThinker:
         """Different next lines, or whole solutions, out of `count` tries after each thought."""
         stops = {END} if whole else {END, self.preprocessing.ids.get(LINE, END)}
         found: list[list[Thought]] = [[] for _ in thoughts]
-        able = [thought for thought in thoughts if self._room(thought.held)]
-        if not able:
+        if not thoughts:
             return found
-        if len(able) < len(thoughts):
-            proposed = dict(zip(map(id, able), self.propose(able, count, whole)))
-            return [proposed.get(id(thought), []) for thought in thoughts]
         held: list[Held] = [thought.held for thought in thoughts]
         cache = _gathered([(one.cache, one.row) for one in held])
         pending = torch.tensor([one.last for one in held], device=self.device)
@@ -134,6 +129,7 @@ class LanguageThinker:
             tokens[len(over) :] = torch.tensor([b.tokens[-1] for b in branches], device=self.device)
             real = torch.arange(len(rows), device=self.device) >= len(over)
             logits, cache = self._extend(tokens[:, None], real[:, None], cache)
+        read = cache.reality().sum(1).tolist() if over else []
         for branch, ended in over:
             parent = thoughts[branch.parent]
             own = held[branch.parent]
@@ -141,7 +137,8 @@ class LanguageThinker:
             after = Held(
                 own.spent, own.generator, own.question, cache, branch.row, branch.tokens[-1], count=branch.count
             )
-            after.ended = branch.tokens[-1] == END or not ended
+            after.full = read[branch.row] >= self.context
+            after.ended = branch.tokens[-1] == END or not ended or after.full
             found[branch.parent].append(Thought(text, parent, branch.log_p, held=after))
         return found
 
@@ -151,7 +148,7 @@ class LanguageThinker:
         kind = self.kind
         if not isinstance(kind, Branches):
             raise SettingError(f"{kind.name} is not solved in steps that could be valued.")
-        asked = [thought for thought in thoughts if self._room(thought.held)]
+        asked = [thought for thought in thoughts if not thought.held.full]
         if not asked:
             return [0.0] * len(thoughts)
         held: list[Held] = [thought.held for thought in asked]
@@ -172,11 +169,6 @@ class LanguageThinker:
     def _last(self, line: str) -> bool:
         """Whether no step can follow this one, in a tree."""
         return isinstance(self.kind, Branches) and self.preprocessing.form == self.kind.tree and self.kind.ended(line)
-
-    def _room(self, held: Held) -> bool:
-        """Whether the model can read one more token than its cache has."""
-        assert held.cache is not None
-        return int(held.cache.reality()[held.row].sum()) < self.context
 
     def _drawn(self, logits: Tensor, branches: list[_Branch], held: list[Held]) -> list[_Branch]:
         """What each of the branches becomes: one for each different token that its tries draw."""

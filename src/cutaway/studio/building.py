@@ -15,7 +15,7 @@ from ..data.settings import DataSettings
 from ..errors import CutawayError, ModelError, SettingError
 from ..models.registry import Preset, preset
 from ..settings import as_text, build, keys, parse
-from ..spec import Context, Masked, NextToken, Target
+from ..spec import Context, Masked, NextToken, Solution, Target
 from ..training.prepared import Prepared, prepare
 from ..training.run import Run
 from ..training.schemas import source_of
@@ -93,7 +93,9 @@ def learners_of(ready: Prepared, names: list[Preset]) -> list[str]:
     """The models that could learn from this data. Text that runs on has the target that the model asks for."""
     spec = ready.data.spec
     targets: tuple[type[Target], ...] = (type(spec.target),)
-    if isinstance(spec.target, RUNNING):
+    if isinstance(spec.target, Solution):
+        targets = (NextToken,)
+    elif isinstance(spec.target, RUNNING):
         targets = RUNNING
     return [p.name for p in names if spec.kind in p.takes and set(p.targets) & set(targets)]
 

@@ -1,5 +1,6 @@
 """What the model makes of something of a person's own, as it stands at this moment of its training: a text, an image,
-the beginning of a text. It goes the way that `cutaway predict` and `cutaway generate` go, with their preprocessing.
+the beginning of a text, a problem. It goes the way that `cutaway predict` and `cutaway generate` go, with their
+preprocessing.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import torch
 from torch import Tensor
 
 from ..data.text.masked import GAP, MaskedPreprocessing
+from ..data.text.problems import ProblemPreprocessing
 from ..data.text.running_preprocessing import RunningPreprocessing
 from ..errors import CutawayError, DataError, SettingError
 from ..generation.pieces import Pieces, as_text
 from ..generation.sampling import probabilities
 from ..generation.text import context_of, stream
-from ..spec import Classes, ImageSpec, Mask, Masked, NextToken, PairSpec, Tags, TextSpec, Value
+from ..spec import Classes, ImageSpec, Mask, Masked, NextToken, PairSpec, Solution, Tags, TextSpec, Value
 from ..training.evaluation import results_of
+from ..views.thoughts import searched, told
 from .building import Built
 
 LIKELIEST = 10  # classes or tokens that are shown
@@ -31,8 +34,8 @@ DARK = 0.5  # mean brightness below which images are drawn light on dark
 
 
 def way_to_try(built: Built) -> dict[str, Any] | None:
-    """How something can be tried on this model: {"kind": "image", "text", "masked", "next" or "pairs"} and what belongs
-    to it; None where there is no way to type or draw it."""
+    """How something can be tried on this model: {"kind": "image", "text", "masked", "next", "problem" or "pairs"} and
+    what belongs to it; None where there is no way to type or draw it."""
     spec, data = built.ready.data.spec, built.ready.data
     if isinstance(spec, ImageSpec) and isinstance(spec.target, Mask):
         return None
@@ -42,6 +45,8 @@ def way_to_try(built: Built) -> dict[str, Any] | None:
     if isinstance(spec, PairSpec):
         return {"kind": "pairs", "like": _first_row(data.splits["train"], "source")}
     if isinstance(spec, TextSpec):
+        if isinstance(spec.target, Solution):
+            return {"kind": "problem", "like": _first_row(data.splits["train"], "problem")}
         if isinstance(spec.target, NextToken):
             return {"kind": "next", "like": ""}
         if isinstance(spec.target, Masked):
@@ -65,7 +70,8 @@ def tried(built: Built, asked: Mapping[str, Any], folder: Path) -> dict[str, Any
                 return _next(built, text, asked)
             if not text.strip():
                 return {}
-            return _filled(built, text) if way["kind"] == "masked" else _said(built, text)
+            ways = {"masked": _filled, "problem": _solved}
+            return ways.get(way["kind"], _said)(built, text)
     except CutawayError as error:
         return {"error": str(error)}
 
@@ -124,6 +130,16 @@ def _filled(built: Built, text: str) -> dict[str, Any]:
     outputs = ready.model(ids[None].to(ready.place.device), None)[0].float().cpu()  # (T, V)
     gaps = outputs[ids == found.masking.mask].softmax(1)[:, others]
     return {"answers": _likeliest(gaps[0], [found.tokenizer.tokens[i] for i in others])}
+
+
+def _solved(built: Built, text: str) -> dict[str, Any]:
+    """The search for a solution of a problem, as it is drawn, and whether it was found."""
+    preprocessing = built.ready.data.preprocessing
+    assert isinstance(preprocessing, ProblemPreprocessing)
+    (problem,) = preprocessing.examples([text]).problems
+    found, _, drawing = searched(built.ready.model, preprocessing, problem)
+    solution, verdict = found.solution.strip("\n"), told(found, preprocessing)
+    return {"said": solution or "–", "notes": [verdict], "drawing": drawing}
 
 
 # --- a language model ----------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ VIEWS = (
     "normalization",
     "attention",
     "caption",
+    "thoughts",
     "positions",
     "embeddings",
     "gates",

@@ -20,7 +20,8 @@ from .network import layers_of
 from .sayings import options_of, sayings
 from .subject import Subject
 
-PASSES = {"attribution": 40, "field": 8, "denoising": 90}  # how often a view runs the model, about, where that is often
+# How often a view runs the model, about, where that is often.
+PASSES = {"attribution": 40, "field": 8, "denoising": 90, "thoughts": 8}
 WORK = 60e9  # MACs that a view may take without being asked for by name
 SHOWN = 40  # examples that the head names, at most
 SAID = 120  # letters of what is said of one

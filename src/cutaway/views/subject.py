@@ -14,6 +14,7 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from ..data.sets import DataSet, Preprocessing, Split
+from ..data.text.problems import ProblemPreprocessing
 from ..data.text.tokenizers import PRETRAINED
 from ..errors import DataError, FileError, ModelError
 from ..inspect.example import example_inputs, example_shape, kind_taken
@@ -114,6 +115,8 @@ class Subject:
     def vocabulary(self, side: int = 0) -> list[str]:
         """Every token as it is written, by its id; none where there is no tokenizer. `side` as in `tokens`."""
         given = self.preprocessing
+        if isinstance(given, ProblemPreprocessing):
+            return given.names
         writes = self.spec is not None and self.spec.target.written
         name = ("source_tokenizer", "target_tokenizer")[side] if writes else "tokenizer"
         tokenizer = getattr(given, name, None)

@@ -162,3 +162,33 @@ def test_steps_of_countdown_can_be_searched_and_digits_of_a_sum_cannot() -> None
 
 def test_kinds_are_known_by_their_names() -> None:
     assert {name: kind.name for name, kind in PROBLEMS.items()} == {"addition": "addition", "countdown": "countdown"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(states, st.integers(0, 1 << 30))
+def test_steps_so_far_are_judged_one_by_one(state: tuple[int, ...], seed: int) -> None:
+    random = Random(seed)
+    target = random.choice(sorted(reached(state)))
+    problem = problem_of(state, target)
+    lines, left = [], state
+    while len(left) > 1:
+        step = random.choice(steps(left))
+        lines.append(str(step))
+        left = step.left
+        found = COUNTDOWN.so_far(problem, "\n".join(lines))
+        assert (found.wrong, found.why, found.last) == (None, "", "")
+        assert found.leads is (target in reached(left))
+    assert found.leads is COUNTDOWN.judge(problem, "steps", "\n".join(lines)).solved
+    place = random.randrange(len(lines))
+    whole = lines[place].replace("= ", "= 9")
+    wrong = COUNTDOWN.so_far(problem, "\n".join([*lines[:place], whole, *lines[place + 1 :]]))
+    assert wrong.wrong == place + 1
+    assert wrong.why
+    assert not wrong.leads
+    assert bool(wrong.last) is (place == len(lines) - 1)  # those after it are right, taking what it says is left
+    assert COUNTDOWN.so_far(problem, "") == COUNTDOWN.so_far(problem, "\n")
+
+
+def test_a_line_that_is_no_step_leaves_what_was_left() -> None:
+    found = COUNTDOWN.so_far("1 2 3 4 => 24", "I think\n3 * 4 = 12 (left: 1 2 12)")
+    assert (found.wrong, found.why, found.last) == (1, "'I think' is no step", "")

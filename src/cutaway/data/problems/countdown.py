@@ -29,7 +29,7 @@ from random import Random
 
 from ...errors import DataError
 from .arithmetic import MOST, SIGNS, State, Step, reached, result, solvable, steps
-from .problem import Verdict
+from .problem import Standing, Verdict
 
 ARROW = "=>"
 TRIES = 20  # to find a wrong step that would lead to the target
@@ -60,6 +60,7 @@ class Countdown:
         "\n",
         *map(str, range(MOST + 1)),
     )
+    stepwise: tuple[str, ...] = ("steps", "tree")
     tree, question, sure, impossible = "tree", "?", "sure", "impossible"
 
     def cut(self, text: str) -> list[str]:
@@ -120,15 +121,14 @@ class Countdown:
         state, target = parsed(problem)
         if form == "answer":
             return _judged(written, state, target)
-        lines = written.strip("\n").split("\n") if written.strip() else []
+        lines = _lines(written)
         last = LINE.fullmatch(lines[-1]) if lines else None
         answer = last[5] if last else ""
         right = answer == str(target)
-        for k, line in enumerate(lines, 1):
-            why = _fault(line, state)
-            if why:
-                return Verdict(False, answer, right, len(lines), k, why)
-            state = _left(line)
+        found = self.so_far(problem, written)
+        if found.wrong is not None:
+            return Verdict(False, answer, right, len(lines), found.wrong, found.why)
+        state = _left(lines[-1]) if lines else state
         solved = state == (target,)
         why = "" if solved else f"ends with {' '.join(map(str, state))}, not with {target}"
         return Verdict(solved, answer, right, len(lines), None if solved else len(lines), why)
@@ -137,6 +137,18 @@ class Countdown:
         """Whether one number is left."""
         found = LINE.fullmatch(line.strip())
         return found is not None and " " not in found[5]
+
+    def so_far(self, problem: str, written: str) -> Standing:
+        """Steps are done again one by one, each from what the one before it says is left; then all that could follow
+        are tried, in whole numbers."""
+        state, target = parsed(problem)
+        wrong, first, why = None, "", ""
+        for k, line in enumerate(_lines(written), 1):
+            why = _fault(line, state)
+            if why and wrong is None:
+                wrong, first = k, why
+            state = _left(line) if LINE.fullmatch(line) else state
+        return Standing(wrong, first, wrong is None and target in reached(state), why)
 
 
 def problem_of(state: State, target: int) -> str:
@@ -214,6 +226,11 @@ def _fault(line: str, state: State) -> str:
     if Counter(map(int, left)) != +(rest + Counter([c])):
         return f"not {' '.join(left)} are left"
     return ""
+
+
+def _lines(written: str) -> list[str]:
+    """The steps that are written."""
+    return written.strip("\n").split("\n") if written.strip() else []
 
 
 def _left(line: str) -> State:

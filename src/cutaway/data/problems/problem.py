@@ -24,6 +24,16 @@ class Verdict:
     why: str = ""  # what is wrong, in words
 
 
+@dataclass(frozen=True)
+class Standing:
+    """What is true of the steps so far, which need not be all of a solution."""
+
+    wrong: int | None = None  # the number, from 1, of the first step that is wrong
+    why: str = ""  # what is wrong, in words
+    leads: bool = False  # whether all are right and others to a solution can follow, or the solution is reached
+    last: str = ""  # what is wrong with the last step by itself, taking for true what those before it say
+
+
 class Problem(Protocol):
     """A kind of problem."""
 
@@ -61,6 +71,7 @@ class Problem(Protocol):
 class Branches(Protocol):
     """A kind of problem whose steps can be searched: a model can be asked what the steps so far are worth."""
 
+    stepwise: tuple[str, ...]  # the forms that are written step by step
     tree: str  # the form in which any steps are proposed, and judged
     question: str  # the token that asks, in place of the end of a line
     sure: str  # the token that follows where the steps are right and a solution can follow them
@@ -68,4 +79,8 @@ class Branches(Protocol):
 
     def ended(self, line: str) -> bool:
         """Whether no step can follow this one."""
+        ...
+
+    def so_far(self, problem: str, written: str) -> Standing:
+        """What is true of the steps so far."""
         ...

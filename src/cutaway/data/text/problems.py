@@ -119,6 +119,12 @@ class ProblemPreprocessing:
         """The form that solutions are judged in."""
         return self.forms[0]
 
+    @property
+    def never(self) -> list[int]:
+        """The ids that are no part of a solution, and are not written: what stands for no token, and what asks."""
+        asking = getattr(self.kind, "question", None)
+        return [PADDING, UNKNOWN, *([self.ids[asking]] if asking is not None else [])]
+
     def in_form(self, form: str | None) -> ProblemPreprocessing:
         """The same, with solutions written in another of its forms. Raises SettingError for one that it has not."""
         if form is None or form == self.form:
@@ -133,6 +139,11 @@ class ProblemPreprocessing:
     def ids(self) -> dict[str, int]:
         """The id of each token."""
         return {token: FIRST + k for k, token in enumerate(self.kind.vocabulary)}
+
+    @property
+    def names(self) -> list[str]:
+        """Every token by its id."""
+        return ["(padding)", "(unknown)", "(end)", *self.kind.vocabulary]
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text."""

@@ -2,13 +2,15 @@
 
 import { html } from "../draw/dom.js";
 import { percent } from "../draw/format.js";
+import { filled } from "../draw/view.js";
 import { failing, throttled } from "./controls.js";
 import { put } from "./player.js";
 
 /**
- * @typedef {{ kind: "image" | "text" | "masked" | "next" | "pairs", like?: string, dark?: boolean }} Way
+ * @typedef {{ kind: "image" | "text" | "masked" | "next" | "pairs" | "problem", like?: string, dark?: boolean }} Way
  * @typedef {{ answers?: { name: string, probability?: number, score?: number }[], said?: string, column?: string,
- *   samples?: string[], prompt?: string, seen?: string, notes?: string[], error?: string }} Tried
+ *   samples?: string[], prompt?: string, seen?: string, notes?: string[], error?: string,
+ *   drawing?: import("../draw/view.js").Drawing }} Tried
  * @typedef {{ text?: string, temperature?: number, count?: number, image?: number }} Asked
  */
 
@@ -17,7 +19,7 @@ const PEN = 22;
 const ASKS = {
   text: "Type a text: what does the model say of it?", pairs: "Type a source: what does it become?",
   masked: "Type a text with [MASK] where a word is hidden", next: "The beginning of a text, to be gone on with",
-  image: "Draw, or drop an image here",
+  image: "Draw, or drop an image here", problem: "Type a problem: watch how the model solves it",
 }; // prettier-ignore
 
 /**
@@ -163,6 +165,8 @@ export function tryPanel(told) {
         written.hidden = image;
         drawn.hidden = !image;
         sampling.hidden = way.kind !== "next";
+        root.classList.toggle("tall", way.kind === "problem");
+        area.rows = way.kind === "problem" ? 1 : 3;
         put(label, ASKS[way.kind]);
         area.placeholder = way.like ?? "";
         area.value = page.try ?? "";
@@ -180,6 +184,24 @@ export function tryPanel(told) {
       return anew;
     },
   };
+}
+
+/** @typedef {import("../draw/view.js").Drawing} Drawing */
+/** @type {WeakMap<HTMLElement, { figure: HTMLElement, show: (drawings: Drawing[]) => void }>} */
+const figures = new WeakMap();
+
+/**
+ * The place of a drawing beside what is said, which stays as it was left while the model learns on.
+ * @param {HTMLElement} place @param {Drawing} drawing
+ */
+function figureOf(place, drawing) {
+  let made = figures.get(place);
+  if (!made) {
+    const figure = html("div", { class: "figures" });
+    figures.set(place, (made = { figure, show: filled(figure, "try-text") }));
+  }
+  made.show([drawing]);
+  return made.figure;
 }
 
 /**
@@ -206,6 +228,7 @@ function answer(place, name, tried) {
     ...(samples.length > 0 ? [html("p", { class: "hint" }, samples.length > 1 ? "Samples" : "The likeliest text")] : []),
     ...samples.map((text) => html("blockquote", {}, html("span", { class: "prompt" }, tried?.prompt ?? ""), text)),
     ...notes.map((note) => html("p", { class: "hint" }, note)),
+    ...(tried?.drawing ? [figureOf(place, tried.drawing)] : []),
   );
 }
 

@@ -1,0 +1,237 @@
+"""View 24: a problem as it is solved in writing: the steps that were proposed, and what the network saw at each."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from ..data.text.problems import ProblemPreprocessing, ProblemSplit
+from ..draw import make
+from ..draw.description import Drawing, Table, View, table
+from ..draw.words import count, number, plural
+from ..errors import SettingError
+from ..generation.thinker import form_of, think
+from ..generation.thoughts import Found, Method
+from ..models.contract import Extends
+from ..settings import parse
+from ..training.asked import reject_method
+from .as_written import Written, as_written, drawing_of, numbers_of
+from .grown import SAYS_OF, THOUGHT, Step, drawing, steps_of
+from .looking import chosen, whole
+from .looks import names_of
+from .subject import Subject
+
+SAYS = "a problem solved in writing: the tree or the chains of thoughts, and what the network saw as it wrote each"
+READ = (
+    "A column holds the steps of one depth, those of the answer first, then by value; a line leads to each from the "
+    "one that it follows. The bar at its foot is the value that the model gave it; what is under the cut was pruned. "
+    "Signs say what is true, which is computed here and which the model is not told. Click a step to see the "
+    "probability of each of its tokens, what else could have been written there, and where each head looked just "
+    "before. A token of low probability is where the search branched. log p is the sum over the tokens of a step; the "
+    "table counts the tries that led to each."
+)
+MISLEADS = (
+    "A value is the model's own opinion, one token of it, and can be sure of a wrong step: compare it with the signs. "
+    "What is written need not be how the network came by its answer: it can know the end before it writes the steps, "
+    "or go on rightly after a wrong one (Turpin et al. 2023, https://arxiv.org/abs/2305.04388; Lanham et al. 2023, "
+    "https://arxiv.org/abs/2307.13702). Attention is what was taken, not what mattered. Probabilities are the model's "
+    "at temperature 1, tries are drawn at another; another seed grows another tree, and one tree says little of how "
+    "often a method succeeds: `cutaway evaluate` does."
+)
+OPTIONS: dict[str, str] = {
+    "example": "which of the problems, counted from 0",
+    "method": "how a solution is looked for, as of `cutaway generate`: tree where the run can, else greedy",
+    "breadth": "thoughts that are kept at each depth of a tree; 3 unless said",
+    "proposals": "tries for thoughts after each; 8 unless said",
+    "depth": "steps of a tree; 3 unless said",
+    "threshold": "depth first: a thought of less value is not gone on from",
+    "budget": "depth first: thoughts that are gone on from, at most; 30 unless said",
+    "samples": "chains that are drawn; 8 unless said",
+    "temperature": "of the tries; 0.7 unless said",
+    "seed": "of the tries; 0 unless said",
+    "thought": "which step is opened first, by its number, from 1",
+    "layer": "of a deep model: the layer whose heads are shown one by one, by its module's name",
+}
+USUAL = {"breadth": 3, "samples": 8, "budget": 30}  # where a page has less room than a search
+HEADS = 24  # that are shown one by one; of more the mean of each layer
+NUMBERS = 120_000  # attention weights on the page
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """The steps that can be opened, and why not all."""
+
+    steps: list[Step]
+    written: list[Written]
+    maps: list[str]  # layers whose heads are shown one by one
+    why: str
+
+
+def suits(subject: Subject) -> bool:
+    """Whether it solves problems in writing, and keeps a cache that thoughts can share."""
+    return isinstance(subject.preprocessing, ProblemPreprocessing) and isinstance(subject.model, Extends)
+
+
+def view(subject: Subject) -> View:
+    """One problem. Raises UnknownName and SettingError for options that cannot be."""
+    preprocessing = subject.preprocessing
+    assert isinstance(preprocessing, ProblemPreprocessing), "suits() asks for problems"
+    assert isinstance(subject.split, ProblemSplit), "problems are always at hand, as they are made"
+    problem = subject.split.problem(subject.rows[whole(subject.options, "example", 0, subject.count)])
+    method = _method(subject, preprocessing)
+    layers = list(names_of(subject.model))
+    layer = chosen(subject.options, "layer", layers, "layer with attention")
+    (found,) = think(subject.model, preprocessing, [problem], method)
+    preprocessing = preprocessing.in_form(form_of(preprocessing, method))
+    steps = steps_of(found, preprocessing, method)
+    start = whole(subject.options, "thought", 0, len(steps) + 1) or None
+    opened = _opened(subject, steps, start, [layer] if layer else layers)
+    options = [
+        {"name": step.name, "drawings": [drawing_of(one, preprocessing.names, opened.maps, f"Step {step.number}")]}
+        for step, one in zip(opened.steps, opened.written)
+    ]
+    first = next((k for k, step in enumerate(opened.steps) if step.number == start), 0)
+    return View(
+        id="thoughts",
+        title="Thoughts",
+        says=(
+            f"How the network solves {problem} in writing: every step that it proposed, what it was found worth and "
+            "whether it is right; click one to see what the network saw as it wrote it."
+        ),
+        summary=f"{_summary(found, steps, preprocessing, method)} {opened.why}",
+        table=_numbers(steps),
+        drawings=[
+            drawing(found, steps, method, opened.steps, opened.steps[first] if options else None),
+            *([make.choice("One step as it was written", THOUGHT, options, start=first)] if options else []),
+        ],
+    )
+
+
+def searched(model: nn.Module, preprocessing: ProblemPreprocessing, problem: str) -> tuple[Found, list[Step], Drawing]:
+    """The usual search for a solution of one problem, its steps, and their drawing alone. Raises ModelError for a model
+    that keeps no cache."""
+    method = usual(preprocessing)
+    (found,) = think(model, preprocessing, [problem], method)
+    preprocessing = preprocessing.in_form(form_of(preprocessing, method))
+    steps = steps_of(found, preprocessing, method)
+    for step in steps:
+        if step.log_p is None:
+            step.log_p = float(
+                as_written(model, step.before, step.tokens, preprocessing.never, looks=False).own().sum()
+            )
+    return found, steps, drawing(found, steps, method)
+
+
+def usual(preprocessing: ProblemPreprocessing) -> Method:
+    """A tree, where the run can grow one; else the likeliest chain. Less wide than a search that is to succeed."""
+    tree = Method("tree", breadth=USUAL["breadth"], samples=USUAL["samples"], budget=USUAL["budget"])
+    try:
+        reject_method(preprocessing, tree)
+    except SettingError:
+        return dataclasses.replace(tree, method="greedy")
+    return tree
+
+
+def _method(subject: Subject, preprocessing: ProblemPreprocessing) -> Method:
+    """As the options have it."""
+    hints = typing.get_type_hints(Method)
+    asked = {key: parse(key, value, hints[key]) for key, value in subject.options.items() if key in hints}
+    method = dataclasses.replace(usual(preprocessing), **asked)
+    reject_method(preprocessing, method)
+    return method
+
+
+def _opened(subject: Subject, steps: list[Step], start: int | None, layers: Sequence[str]) -> _Opened:
+    """As many steps as there is room for: those of the answer, those that were kept, then the others by value. Those of
+    chains are told their log p here."""
+    wanted = sorted(
+        steps, key=lambda s: (s.number != start, not s.path, not s.kept, -(s.thought.value or 0.0), s.number)
+    )
+    heads = sum(count for name, count in names_of(subject.model).items() if name in layers)
+    asked = "layer" in subject.options
+    maps = list(layers) if heads <= HEADS or asked else []
+    shown: list[tuple[Step, Written]] = []
+    assert isinstance(subject.preprocessing, ProblemPreprocessing)
+    room, never = NUMBERS, subject.preprocessing.never
+    for step in wanted:
+        written = as_written(subject.model, step.before, step.tokens, never, looks=room > 0)
+        if step.log_p is None:
+            step.log_p = float(written.own().sum())
+        room -= numbers_of(written, maps)
+        if not shown or room > 0:
+            shown.append((step, written))
+    shown.sort(key=lambda pair: (not pair[0].path, pair[0].number))
+    why = "All steps can be opened."
+    if len(shown) < len(steps):
+        why = (
+            f"{len(shown)} of {plural(len(steps), 'step')} can be opened, as a page has room for so many: those of the "
+            "answer, those that were kept, then those of the largest value; thought= opens another."
+        )
+    if not maps and heads:
+        why += f" Of {count(heads)} heads the mean of each layer is shown; layer= shows those of one."
+    return _Opened([step for step, _ in shown], [one for _, one in shown], maps, why)
+
+
+def _summary(found: Found, steps: list[Step], preprocessing: ProblemPreprocessing, method: Method) -> str:
+    """What was searched and what it cost, whether it was solved, and whether values know right from wrong."""
+    cost = f"for {plural(found.root.held.spent.tokens, 'token')}"
+    how = {"tree": "A tree", "depth-first": "Depth first"}.get(method.method)
+    if how is not None:
+        words = [f"{how}: {plural(len(steps), 'step')}, {sum(step.kept for step in steps)} kept, {cost}."]
+    else:
+        chains = f"{plural(len(found.thoughts), 'chain')} by method={method.method}"
+        words = [f"{chains}, with {plural(len(steps), 'step')}, {cost}."]
+    words.append(told(found, preprocessing))
+    wrong = sum(step.truth == "wrong" for step in steps)
+    if wrong:
+        words.append(f"{count(wrong)} of {plural(len(steps), 'step')} {'is' if wrong == 1 else 'are'} wrong.")
+    good = [step.thought.value for step in steps if step.truth in ("open", "solved") and step.thought.value is not None]
+    bad = [s.thought.value for s in steps if s.truth not in ("open", "solved") and s.thought.value is not None]
+    if good and bad:
+        words.append(
+            f"The mean value of steps after which a solution can follow is {number(sum(good) / len(good))}, of the "
+            f"others {number(sum(bad) / len(bad))}."
+        )
+    return " ".join(words)
+
+
+def told(found: Found, preprocessing: ProblemPreprocessing) -> str:
+    """Whether a solution was found, and if not the first step that is wrong, and why."""
+    if found.best is None:
+        return "No solution was finished."
+    verdict = preprocessing.kind.judge(found.root.text, preprocessing.form, found.solution)
+    if verdict.solved:
+        return "Solved."
+    where = f"step {verdict.wrong}: " if verdict.steps > 1 else ""
+    return f"Not solved: {where}{verdict.why}." if verdict.why else "Not solved."
+
+
+def _numbers(steps: list[Step]) -> Table:
+    columns = {
+        "step": "count",
+        "after": "text",
+        "text": "text",
+        "value": "number",
+        "log p": "number",
+        "tries": "count",
+        "kept": "text",
+        "what is true": "text",
+    }
+    rows = [
+        [
+            step.number,
+            "the problem" if step.parent is None else str(step.parent.number),
+            step.text,
+            step.thought.value if step.thought.value is not None else "",
+            step.log_p,
+            step.count,
+            "answer" if step.path else "kept" if step.kept else "pruned",
+            SAYS_OF[step.truth] + (f": {step.why}" if step.why else ""),
+        ]
+        for step in steps
+    ]
+    return table(columns, rows)
