@@ -36,8 +36,10 @@ HELD_OUT = 100  # multisets for validation, beside those of the test
 TARGETS = range(1, 101)  # of Countdown
 SUMS = {"train": 10_000, "val": 500, "test": 1_000}
 ROOM = 8  # tokens that a model can read beyond the longest solution: steps that a model writes can be longer
-NOT_THESE = ("val", "test", "fold", "split_seed", "target", "text", "missing", "group")
-NOT_THESE += ("tokenizer", "vocab_size", "length")
+NOT_THESE = (
+    *("val", "test", "fold", "split_seed", "target", "text", "missing", "group"),
+    *("tokenizer", "vocab_size", "length"),
+)
 
 _OURS = "none needed: it is computed here"
 
