@@ -11,6 +11,7 @@ from typing import Any
 
 import cutaway
 from cutaway.commands.words import flatten
+from cutaway.data.problems.problem import Branches
 from cutaway.data.text.problems import ProblemPreprocessing, ProblemSplit
 from cutaway.generation.thoughts import Method
 from cutaway.training.run import Run
@@ -129,7 +130,8 @@ class Errors:
 
     def __init__(self) -> None:
         self.chains = self.solved = self.ended_right = 0
-        self.steps: Counter[int] = Counter()
+        self.steps: Counter[int] = Counter()  # the first wrong one
+        self.lost: Counter[int] = Counter()  # the first after which no solution can follow
         self.examples: dict[str, list[dict[str, str]]] = {}
 
     def add(self, run: Run) -> None:
@@ -146,6 +148,11 @@ class Errors:
                 continue
             self.ended_right += verdict.right
             self.steps[verdict.wrong or 0] += 1
+            assert isinstance(preprocessing.kind, Branches)
+            lines = found.solution.split("\n")
+            so_far = ("\n".join(lines[:k]) for k in range(1, len(lines) + 1))
+            leads = [preprocessing.kind.so_far(problem, written).leads for written in so_far]
+            self.lost[leads.index(False) + 1] += 1
             own = self.examples.setdefault(_kind(verdict.why), [])
             if len(own) < SHOWN:
                 own.append(
@@ -159,6 +166,7 @@ class Errors:
             "solved": self.solved,
             "wrong_with_the_right_end": self.ended_right,
             "first_wrong_step": {str(k): n for k, n in sorted(self.steps.items())},
+            "first_lost_step": {str(k): n for k, n in sorted(self.lost.items())},
             "examples": self.examples,
         }
 

@@ -124,15 +124,16 @@ def test_no_token_is_read_twice_and_every_one_is_counted(model: Any, method: Met
 
 def test_a_search_is_the_same_alone_and_beside_others(model: Any) -> None:
     together = think(model, PREPROCESSING, PROBLEMS, TREE)
-    alone = think(model, PREPROCESSING, PROBLEMS[:1], TREE)
-    assert [t.solution() for t in alone[0].thoughts] == [t.solution() for t in together[0].thoughts]
-    assert alone[0].root.held.spent.tokens == together[0].root.held.spent.tokens
+    for problem, beside in zip(PROBLEMS, together):
+        (alone,) = think(model, PREPROCESSING, [problem], TREE)
+        assert [t.solution() for t in alone.thoughts] == [t.solution() for t in beside.thoughts]
+        assert alone.root.held.spent.tokens == beside.root.held.spent.tokens
     again = think(model, PREPROCESSING, PROBLEMS, TREE)
     assert [t.solution() for one in again for t in one.thoughts] == [
         t.solution() for one in together for t in one.thoughts
     ]
     other = think(model, PREPROCESSING, PROBLEMS[:1], Method("tree", breadth=3, proposals=6, seed=9))
-    assert [t.solution() for t in other[0].thoughts] != [t.solution() for t in alone[0].thoughts]
+    assert [t.solution() for t in other[0].thoughts] != [t.solution() for t in together[0].thoughts]
 
 
 def test_a_greedy_chain_is_what_greedy_generation_writes(model: Any) -> None:
