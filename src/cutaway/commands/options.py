@@ -29,10 +29,11 @@ def thinking(parser: argparse.ArgumentParser) -> None:
     """How solutions of problems are looked for; as `generation.thoughts.Method` has it unless given."""
     parser.add_argument(
         "--method",
+        metavar="METHOD",
         choices=("greedy", "sample", "consistency", "likelihood", "verifier", "tree", "depth-first"),
-        help="problems: how a solution is looked for. A chain of thought, greedy (usual) or a sample; of several "
-        "(--samples) the answer of most (self-consistency), the likeliest, or the first that a verifier finds right; a "
-        "tree of thoughts, breadth first (tree) or depth-first with backtracking",
+        help="problems: how a solution is looked for. A chain of thought: greedy (usual) or sample; of --samples "
+        "chains consistency (the answer that most give), likelihood, or verifier (the first that is right); a tree of "
+        "thoughts: tree (breadth first) or depth-first (with backtracking)",
     )
     parser.add_argument(
         "--form", metavar="FORM", help="problems: how solutions are written, where a run learned several forms"

@@ -17,6 +17,7 @@ LEARNS = {
     "tagging": ("Tags",),
     "semantic segmentation": ("Mask",),
     "language modelling": ("NextToken", "Masked", "Context"),
+    "problem solving": ("NextToken",),
     "forecasting": ("Horizon",),
     "sequence-to-sequence": ("Tokens",),
     "object detection": ("Boxes",),
@@ -43,6 +44,9 @@ BEGINNINGS: Mapping[tuple[str, str], dict[str, str]] = {
     ("text", "tagging"): {"model": "gru", "model.hidden_dim": "64", "lr": "0.005"},
     ("text", "language modelling"): {
         "model": "gpt2", **SMALL, "model.dropout": "0", "lr": "0.004", "batch_size": "16", "length": "64",
+    },
+    ("text", "problem solving"): {
+        "model": "gpt2", **SMALL, "model.dropout": "0", "lr": "0.004", "batch_size": "64",
     },
     ("graph", "classification"): {"model": "gcn"},
     ("graph", "regression"): {"model": "gine"},
