@@ -25,7 +25,7 @@ BESIDE = {
     "answer alone": (8, 4, "start"),
     "chain": (8, 4, "start"),
     "tree, b = 1": (-8, 4, "end"),
-    "tree, b = 5": (0, -10, "end"),
+    "tree, b = 5": (8, 4, "start"),
 }
 
 
@@ -60,7 +60,7 @@ def sums(scores: dict[str, list[list[float]]], examples: list[int]) -> Panel:
             panel.curve([(x, min(row)), (x, max(row))], COLOURS[form], width=4)
             panel.mark(x, statistics.mean(row), COLOURS[form])
         at = panel.at(places[-1], statistics.mean(rows[-1]))
-        panel.text(at[0] - 8, at[1] + (16 if form == "reversed" else -10), form, anchor="end", weight="bold")
+        panel.text(at[0] - 8, at[1] + (-10 if form == "plain" else 16), form, anchor="end", weight="bold")
     return panel
 
 
