@@ -119,6 +119,9 @@ def _judge(step: Step, problem: str, preprocessing: ProblemPreprocessing) -> Non
     written = preprocessing.words([*step.before, *step.tokens][_asked(step) :])
     if isinstance(kind, Branches) and preprocessing.form in kind.stepwise:
         last = step.tokens[-1] == END or (preprocessing.form == kind.tree and kind.ended(step.text))
+        if not step.text and not last:
+            step.truth, step.why = "wrong", "an empty line is no step"
+            return
         found = kind.so_far(problem, written)
         step.why = found.last
         step.truth = "wrong" if found.last else "after" if found.why else "open" if found.leads else "dead"
