@@ -22,9 +22,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 import cutaway
 from cutaway.data.named.problems import games
+from cutaway.data.problems.problem import Branches
 from cutaway.data.text.problems import END, ProblemPreprocessing
 from cutaway.generation.text import generate
-from cutaway.generation.thinker import think
+from cutaway.generation.thinker import LINE, form_of, think
 from cutaway.generation.thoughts import Method, Thought, search
 
 from .attention import theirs
@@ -45,8 +46,9 @@ class Apart:
 
     def __init__(self, model: nn.Module, preprocessing: ProblemPreprocessing, draw: Draw) -> None:
         self.model, self.preprocessing, self.draw = model, preprocessing, draw
-        self.line = preprocessing.ids["\n"]
-        self.values = [preprocessing.ids[token] for token in ("sure", "impossible")]
+        assert isinstance(preprocessing.kind, Branches)
+        self.kind, self.line = preprocessing.kind, preprocessing.ids[LINE]
+        self.values = [preprocessing.ids[token] for token in (self.kind.sure, self.kind.impossible)]
 
     def propose(self, thoughts: Sequence[Thought], count: int, whole: bool = False) -> list[list[Thought]]:
         """Different lines out of `count` tries after each."""
@@ -63,7 +65,7 @@ class Apart:
 
     def value(self, thoughts: Sequence[Thought]) -> list[float]:
         """The probability of `sure`, of one whole text after another."""
-        question = torch.tensor([self.preprocessing.ids["?"]])
+        question = torch.tensor([self.preprocessing.ids[self.kind.question]])
         found = []
         with torch.no_grad():
             for thought in thoughts:
@@ -72,8 +74,10 @@ class Apart:
         return found
 
     def finish(self, thought: Thought) -> str | None:
-        """The text, where the solution was ended."""
-        return thought.solution() if thought.parent is not None and thought.held[-1:] == (END,) else None
+        """The text, where the solution was ended, or no step can follow."""
+        if thought.parent is None or not (thought.held[-1:] == (END,) or self.kind.ended(thought.text)):
+            return None
+        return thought.solution()
 
     def _text(self, thought: Thought) -> Tensor:
         """All tokens up to the end of a thought, (T,)."""
@@ -90,21 +94,22 @@ def rows(runs: int = 3) -> list[tuple[Pair, float]]:
         run = cutaway.train("gpt2", "game24", out=Path(folder) / "run", **SETTINGS)
         model, preprocessing = run.model, run.preprocessing
     assert isinstance(preprocessing, ProblemPreprocessing)
+    tree = preprocessing.in_form(form_of(preprocessing, TREE))
     problems, peer = games()["test"], theirs("gpt2", model)
-    ends = [END, preprocessing.ids["\n"]]
+    ends = [END, tree.ids[LINE]]
 
     def together() -> None:
         think(model, preprocessing, problems[:TOGETHER], TREE)
 
     def ours(prompt: Tensor, count: int) -> Tensor:
-        each = [generate(model, prompt[None], ROOM, temperature=0.7, never=(0, 1), ends=ends)[0] for _ in range(count)]
-        return pad_sequence(each, batch_first=True)
+        drawing = {"temperature": 0.7, "never": tree.never, "ends": ends}
+        return pad_sequence([generate(model, prompt[None], ROOM, **drawing)[0] for _ in range(count)], batch_first=True)
 
     def transformers(prompt: Tensor, count: int) -> Tensor:
-        found: Tensor = peer.generate(
-            prompt[None], do_sample=True, temperature=0.7, top_k=0, num_return_sequences=count, max_new_tokens=ROOM,
-            eos_token_id=ends, pad_token_id=0, attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
-        )  # fmt: skip
+        drawing = {"do_sample": True, "temperature": 0.7, "top_k": 0, "suppress_tokens": tree.never}
+        room = {"max_new_tokens": ROOM, "eos_token_id": ends, "pad_token_id": 0}
+        mask = torch.ones(1, len(prompt), dtype=torch.int64)
+        found: Tensor = peer.generate(prompt[None], attention_mask=mask, num_return_sequences=count, **drawing, **room)
         return found[:, len(prompt) :]
 
     found = []
@@ -112,7 +117,7 @@ def rows(runs: int = 3) -> list[tuple[Pair, float]]:
 
         def one_by_one(draw: Draw = draw) -> None:
             for problem in problems[:ALONE]:
-                search(Apart(model, preprocessing, draw), [Thought(problem)], TREE)
+                search(Apart(model, tree, draw), [Thought(problem)], TREE)
 
         pair = race(f"tree of thoughts, b=5, one puzzle, beside {name}", together, one_by_one, runs, warm_up=1)
         scale = ALONE / TOGETHER

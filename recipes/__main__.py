@@ -8,7 +8,6 @@ Results are kept in docs/results.json and drawn as docs/results.md. Exit status 
 from __future__ import annotations
 
 import json
-import math
 import statistics
 import sys
 import tempfile
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from scipy.stats import t
 
 import cutaway
 from cutaway.commands.train import figure as metric_figure
@@ -38,6 +36,7 @@ from . import (
     spring,
     word_vectors,
 )
+from .intervals import student
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "results.json"
@@ -137,13 +136,6 @@ def once(recipe: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
             "machine": f"{about['machine']['threads']} threads, {about['machine']['device']}, "
             f"PyTorch {about['versions']['torch']}",
         }
-
-
-def student(scores: list[float]) -> dict[str, float]:
-    """The mean with Student's 95 % interval."""
-    mean = statistics.mean(scores)
-    half = float(t.ppf(0.975, len(scores) - 1)) * statistics.stdev(scores) / math.sqrt(len(scores))
-    return {"value": mean, "low": mean - half, "high": mean + half}
 
 
 def figure(metric: str, value: float) -> str:

@@ -14,6 +14,7 @@ import cutaway
 from cutaway.commands.words import flatten
 
 from . import minilm
+from .intervals import student
 
 
 def train(recipe: dict[str, Any]) -> dict[str, Any]:
@@ -22,8 +23,6 @@ def train(recipe: dict[str, Any]) -> dict[str, Any]:
     `teacher` is a model with its settings, `model` the student, which learns once by `settings` alone and once by
     those of `taught` too; both have the data and its split in common.
     """
-    from .__main__ import student
-
     with tempfile.TemporaryDirectory() as folder:
         given = flatten(recipe["teacher"]["settings"])
         if given.get("weights") == minilm.NAME:

@@ -17,6 +17,8 @@ from cutaway.data.opening import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.training.run import Run
 
+from .intervals import student
+
 UNLABELLED = ("sst2", "names")  # sets whose training texts can be learned from without their labels: `first.unlabelled`
 
 
@@ -40,7 +42,7 @@ def train(recipe: dict[str, Any]) -> dict[str, Any]:
             seconds += sum(float(run.about["seconds"]) for run in runs)
         for stage in recipe["then"]:
             found = list(_compared(recipe, stage, first, shared, Path(folder) / f"then-{len(rows)}"))
-            rows.append(_student([taught - untaught for taught, untaught, _ in found]))
+            rows.append(student([taught - untaught for taught, untaught, _ in found]))
             seconds += sum(s for *_, s in found)
             with_it, without = (statistics.mean(scores) for scores in list(zip(*found))[:2])
             told += [[f"{stage['name']}, with", with_it, "accuracy"], ["without", without, "accuracy"]]
@@ -81,12 +83,6 @@ def _compared(
         ]
         taught, untaught = (run.evaluate()["accuracy"].value for run in runs)
         yield taught, untaught, sum(float(run.about["seconds"]) for run in runs)
-
-
-def _student(gains: list[float]) -> dict[str, float]:
-    from .__main__ import student
-
-    return student(gains)
 
 
 def _texts(name: str, folder: Path) -> str:

@@ -16,6 +16,8 @@ from cutaway.data.text.problems import ProblemPreprocessing, ProblemSplit
 from cutaway.generation.thoughts import Method
 from cutaway.training.run import Run
 
+from .intervals import student
+
 SEVERAL = 20  # chains of a problem
 METHODS = {
     "answer alone": Method(form="answer"),
@@ -46,7 +48,7 @@ def addition(recipe: dict[str, Any]) -> dict[str, Any]:
                     print(form, count, seed, rows[-1][-1], flush=True)
     assert run is not None
     return {
-        **_student(scores[recipe["form"]][-1]),
+        **student(scores[recipe["form"]][-1]),
         **_about(recipe, run, seconds),
         "beside": [
             [f"{form}, {count:,} examples", statistics.mean(found), "solved"]
@@ -63,13 +65,13 @@ def thoughts(recipe: dict[str, Any]) -> dict[str, Any]:
     """One network a seed, asked by every method, as a row of results: what a tree of breadth 5 solves."""
     solved: dict[str, list[float]] = {name: [] for name in METHODS}
     tokens: dict[str, list[float]] = {name: [] for name in METHODS}
-    seconds, errors, runs = 0.0, Errors(), 0
+    seconds, errors = 0.0, Errors()
     with tempfile.TemporaryDirectory() as folder:
         for seed in recipe["seeds"]:
             run = cutaway.train(
                 recipe["model"], recipe["data"], out=Path(folder) / str(seed), seed=seed, **flatten(recipe["settings"])
             )
-            seconds, runs = seconds + run.about["seconds"], runs + 1
+            seconds += run.about["seconds"]
             for name, method in METHODS.items():
                 found = run.evaluate(method=method)
                 solved[name].append(found["solved"].value)
@@ -78,14 +80,14 @@ def thoughts(recipe: dict[str, Any]) -> dict[str, Any]:
             errors.add(run)
     pairs = (("chain", "answer alone"), ("tree, b = 1", "chain"), ("tree, b = 5", "tree, b = 1"))
     return {
-        **_student(solved["tree, b = 5"]),
+        **student(solved["tree, b = 5"]),
         **_about(recipe, run, seconds),
         "beside": [[name, statistics.mean(of), "solved"] for name, of in solved.items() if name != "tree, b = 5"],
         "count": 100,
         "split": "test puzzles",
         "methods": {name: {"solved": solved[name], "tokens": tokens[name]} for name in METHODS},
         "gains": {
-            f"{one} over {other}": _student([a - b for a, b in zip(solved[one], solved[other])]) for one, other in pairs
+            f"{one} over {other}": student([a - b for a, b in zip(solved[one], solved[other])]) for one, other in pairs
         },
         "errors": errors.to_json(),
     }
@@ -110,7 +112,7 @@ def own_answers(recipe: dict[str, Any]) -> dict[str, Any]:
                 after[stage["name"]].append(run.evaluate(method=Method())["solved"].value)
                 seconds += run.about["seconds"]
                 print(seed, before[-1], stage["name"], after[stage["name"]][-1], flush=True)
-    gains = {name: _student([a - b for a, b in zip(of, before)]) for name, of in after.items()}
+    gains = {name: student([a - b for a, b in zip(of, before)]) for name, of in after.items()}
     told = [["before", statistics.mean(before), "solved"]]
     for name, of in after.items():
         told.append([name, statistics.mean(of), "solved"])
@@ -199,9 +201,3 @@ def _about(recipe: dict[str, Any], run: Run, seconds: float) -> dict[str, Any]:
 
 def _points(gain: dict[str, float]) -> str:
     return " to ".join(f"{100 * gain[end]:+.1f}" for end in ("low", "high"))
-
-
-def _student(scores: list[float]) -> dict[str, float]:
-    from .__main__ import student
-
-    return student(scores)

@@ -15,6 +15,8 @@ from cutaway.models.cellnet import LARGEST, operations_of
 from cutaway.terms import metric as words_of
 from cutaway.training.run import Run
 
+from .intervals import student
+
 
 def cells(recipe: dict[str, Any]) -> dict[str, Any]:
     """The accuracy of cells found at random less that of cells that DARTS found at the same cost, as a row of results:
@@ -100,8 +102,6 @@ def _tested(run: Run) -> float:
 def _row(
     recipe: Mapping[str, Any], gains: list[float], beside: list[list[Any]], about: Mapping[str, Any], seconds: float
 ) -> dict[str, Any]:
-    from .__main__ import student
-
     return {
         "command": f"python -m recipes {recipe['name']}",
         **student(gains),

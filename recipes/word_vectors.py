@@ -16,11 +16,11 @@ from cutaway.errors import FileError
 from cutaway.interop.word_vectors import Vectors
 from cutaway.tasks.word_vectors import word_similarity
 
+from .intervals import student
+
 
 def train(recipe: dict[str, Any]) -> dict[str, Any]:
     """Ours and gensim's for each seed, as a row of results: means, and Student's interval of the mean of ours."""
-    from .__main__ import student
-
     pairs = Path(os.environ.get("CUTAWAY_DATA", "")) / "word_vectors" / "wordsim353.tsv"
     if not pairs.is_file():
         raise FileError("wordsim353.tsv is not in word_vectors/ of the folder that CUTAWAY_DATA names.")

@@ -323,9 +323,8 @@ class Links(Answer):
 
 
 Simple = Classes | Value  # one answer for a whole example
-OfWhole = (
-    Simple | Image | Noise | Views | Patches | Episodes
-)  # what is learned of an example as a whole, or the whole of it
+# What is learned of an example as a whole, or the whole of it.
+OfWhole = Simple | Image | Noise | Views | Patches | Episodes
 Target = OfWhole | Tags | Mask | Boxes | Links | NextToken | Masked | Context | Tokens | Horizon | Transcript
 TARGETS: dict[str, type[Target]] = {
     "classes": Classes,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from cutaway.interop.oracles.compare import BOUND, NOISE, difference
 from cutaway.models.vit import Config, ViT
@@ -17,35 +15,15 @@ from cutaway.spec import ImageSpec, Patches
 from cutaway.training.objectives.mae import BLOCKS, HEAD_DIM, MAE
 
 from ..training.objectives.masked import masking
+from .vit_names import as_transformers
 
 DIM = 2 * HEAD_DIM  # of the decoder
-RENAMES = (
-    (r"^class_token$", "vit.embeddings.cls_token"),
-    (r"^positions$", "vit.embeddings.position_embeddings"),
-    (r"^patches", "vit.embeddings.patch_embeddings.projection"),
-    (r"^blocks\.", "vit.layers."),
-    (r"^norm\.", "vit.layernorm."),
+DECODED = (
     (r"^head\.", "decoder.decoder_embed."),
     (r"^decoder\.blocks", "decoder.decoder_layers"),
     (r"^decoder\.norm\.", "decoder.decoder_norm."),
     (r"^decoder\.to_pixels", "decoder.decoder_pred"),
-    (r"norm1", "layernorm_before"),
-    (r"norm2", "layernorm_after"),
-    (r"attention\.out", "attention.o_proj"),
 )
-
-
-def as_transformers(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our tensors, weights or gradients, by transformers' names, with queries, keys and values apart."""
-    found = {}
-    for key, tensor in tensors.items():
-        for pattern, replacement in RENAMES:
-            key = re.sub(pattern, replacement, key)
-        if ".qkv." in key:
-            found |= {key.replace("qkv", f"{letter}_proj"): part for letter, part in zip("qkv", tensor.chunk(3))}
-        else:
-            found[key] = tensor
-    return found
 
 
 def both(channels: int, **given: Any) -> tuple[MAE, nn.Module]:
@@ -80,7 +58,7 @@ def both(channels: int, **given: Any) -> tuple[MAE, nn.Module]:
         )
     ).double()
     places = torch.cat([torch.zeros(1, DIM), grid_sinusoids(4, 4, DIM, like=torch.empty(0, dtype=torch.float64))])
-    theirs.load_state_dict({**as_transformers(model.state_dict()), "decoder.decoder_pos_embed": places[None]})
+    theirs.load_state_dict({**as_transformers(model.state_dict(), *DECODED), "decoder.decoder_pos_embed": places[None]})
     theirs.get_parameter("vit.embeddings.position_embeddings").requires_grad_()  # learned here
     return ours, theirs
 
@@ -100,7 +78,7 @@ def test_loss_and_gradients_are_transformers(channels: int, given: dict[str, Any
     found.backward()  # type: ignore[no-untyped-call]
     expected.backward()
     gradients = {k: p.grad for k, p in ours.model.named_parameters() if p.grad is not None}
-    mine = as_transformers(gradients)
+    mine = as_transformers(gradients, *DECODED)
     yours = {k: p.grad for k, p in theirs.named_parameters() if p.grad is not None}
     assert len(gradients) == len(list(ours.model.parameters()))
     assert mine.keys() == yours.keys()

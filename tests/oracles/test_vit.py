@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from cutaway.interop.names import torchvision_key
 from cutaway.interop.names.vit import TORCHVISION
 from cutaway.interop.oracles import oracle_for
 from cutaway.interop.oracles.compare import BOUND, NOISE, compare, difference
 from cutaway.models.vit import PRESETS, Config, ViT
+
+from .vit_names import as_transformers
 
 SMALL = Config(image_size=12, patch_size=4, dim=12, layers=2, heads=3, ffn_dim=20, num_classes=5)
 
@@ -61,30 +61,7 @@ def test_norms_exchanged_are_noticed() -> None:
 
 # --- transformers -------------------------------------------------------------------------------------------------
 
-RENAMES = (
-    (r"^class_token$", "vit.embeddings.cls_token"),
-    (r"^positions$", "vit.embeddings.position_embeddings"),
-    (r"^patches", "vit.embeddings.patch_embeddings.projection"),
-    (r"^blocks\.", "vit.layers."),
-    (r"^norm\.", "vit.layernorm."),
-    (r"^head\.", "classifier."),
-    (r"norm1", "layernorm_before"),
-    (r"norm2", "layernorm_after"),
-    (r"attention\.out", "attention.o_proj"),
-)
-
-
-def as_transformers(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our tensors, weights or gradients, by transformers' names, with queries, keys and values apart."""
-    found = {}
-    for key, tensor in tensors.items():
-        for pattern, replacement in RENAMES:
-            key = re.sub(pattern, replacement, key)
-        if ".qkv." in key:
-            found |= {key.replace("qkv", f"{letter}_proj"): part for letter, part in zip("qkv", tensor.chunk(3))}
-        else:
-            found[key] = tensor
-    return found
+HEAD = (r"^head\.", "classifier.")
 
 
 def both(config: Config) -> tuple[ViT, nn.Module]:
@@ -112,7 +89,7 @@ def both(config: Config) -> tuple[ViT, nn.Module]:
             attn_implementation="sdpa",  # its eager path takes the softmax in float32
         )
     ).double()
-    theirs.load_state_dict(as_transformers(ours.state_dict()), strict=True)
+    theirs.load_state_dict(as_transformers(ours.state_dict(), HEAD), strict=True)
     return ours, theirs
 
 
@@ -127,7 +104,7 @@ def test_outputs_and_gradients_are_transformers(channels: int) -> None:
     upstream = torch.randn(found.shape, dtype=found.dtype)
     found.backward(upstream)
     expected.backward(upstream)
-    ours_by_key = as_transformers({k: p.grad for k, p in ours.named_parameters() if p.grad is not None})
+    ours_by_key = as_transformers({k: p.grad for k, p in ours.named_parameters() if p.grad is not None}, HEAD)
     theirs_by_key = {k: p.grad for k, p in theirs.named_parameters() if p.grad is not None}
     assert ours_by_key.keys() == theirs_by_key.keys()
     largest = max(float(g.abs().max()) for g in theirs_by_key.values())
@@ -155,5 +132,5 @@ def test_keys_and_shapes_are_transformers_at_full_size() -> None:
     with torch.device("meta"):
         ours = ViT(PRESETS["vit-base/16"])
         theirs = transformers.ViTForImageClassification(transformers.ViTConfig(num_labels=1000))
-    shapes = {k: v.shape for k, v in as_transformers(ours.state_dict()).items()}
+    shapes = {k: v.shape for k, v in as_transformers(ours.state_dict(), HEAD).items()}
     assert shapes == {k: v.shape for k, v in theirs.state_dict().items()}

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         attack=args.attack,
         eps=args.eps,
         attack_steps=args.attack_steps,
-        method=method_of(args, "samples", "temperature", "seed"),
+        method=method_of(args),
         **{key: value for key, value in asked.items() if value is not None},
     )
     if args.json:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+
+from ..generation.thoughts import METHODS, Method
 
 
 def beam_search(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +24,7 @@ def beam_search(parser: argparse.ArgumentParser) -> None:
 
 
 THINKING = ("method", "form", "breadth", "proposals", "depth", "threshold", "budget")  # of problems alone
+DRAWING = ("samples", "temperature", "seed")  # of problems too
 
 
 def thinking(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +32,7 @@ def thinking(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--method",
         metavar="METHOD",
-        choices=("greedy", "sample", "consistency", "likelihood", "verifier", "tree", "depth-first"),
+        choices=METHODS,
         help="problems: how a solution is looked for. A chain of thought: greedy (usual) or sample; of --samples "
         "chains consistency (the answer that most give), likelihood, or verifier (the first that is right); a tree of "
         "thoughts: tree (breadth first) or depth-first (with backtracking)",
@@ -48,9 +50,7 @@ def thinking(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{key}", metavar="N" if kind is int else "V", type=kind, help=what)
 
 
-def method_of(args: argparse.Namespace, *also: str) -> Any:
-    """The method that was asked for, `also` with these options; None where nothing was."""
-    from ..generation.thoughts import Method
-
-    asked = {key: getattr(args, key) for key in (*THINKING, *also) if getattr(args, key) is not None}
+def method_of(args: argparse.Namespace) -> Method | None:
+    """The method that was asked for; None where nothing was."""
+    asked = {key: getattr(args, key) for key in (*THINKING, *DRAWING) if getattr(args, key) is not None}
     return Method(**asked) if asked else None

@@ -21,7 +21,7 @@ def think(run: Run, args: argparse.Namespace) -> int:
     """Look for a solution and print it, with the thoughts that led there and what they cost."""
     from ..data.text.problems import ProblemPreprocessing
     from ..generation.thinker import form_of
-    from ..generation.thoughts import GREEDY
+    from ..generation.thoughts import CHAINS, GREEDY
     from .output import emit_json, write
 
     for key in OTHERS:
@@ -29,7 +29,7 @@ def think(run: Run, args: argparse.Namespace) -> int:
             raise SettingError(f"{flag(key)} is not for problems, which this run solves: leave it out.")
     if not args.prompt:
         raise SettingError("This run solves problems: give one with --prompt, as 4 9 10 13 or 128+367.")
-    method = method_of(args, "samples", "temperature", "seed") or GREEDY
+    method = method_of(args) or GREEDY
     (found,) = run.think([args.prompt], method)
     assert isinstance(run.preprocessing, ProblemPreprocessing)
     preprocessing = run.preprocessing.in_form(form_of(run.preprocessing, method))
@@ -44,35 +44,35 @@ def think(run: Run, args: argparse.Namespace) -> int:
                 "first_wrong_step": verdict.wrong,
                 "why": verdict.why,
                 "tokens": spent.tokens,
-                "thoughts": [_document(t, found.thoughts) for t in found.thoughts],
+                "thoughts": _documents(found.thoughts),
             }
         )
         return 0
     write(f"{found.root.text}\n")
-    if method.method in ("tree", "depth-first"):
+    if method.method not in CHAINS:
         write("\n".join(_tree(found)) + "\n")
     text = found.solution.strip("\n") or "no solution was finished"
     write("".join(f"  {line}\n" for line in text.split("\n")))
-    said = (
-        "solved"
-        if verdict.solved
-        else f"not solved: step {verdict.wrong}: {verdict.why}"
-        if verdict.why
-        else "not solved"
-    )
+    said = "solved" if verdict.solved else "not solved"
+    if verdict.why:  # which nothing is that is solved
+        said += f": step {verdict.wrong}: {verdict.why}"
     write(f"{said}; {len(found.thoughts):,} thoughts, {spent.tokens:,} tokens\n")
     return 0
 
 
-def _document(thought: Thought, thoughts: list[Thought]) -> dict[str, Any]:
-    parent = thought.parent
-    return {
-        "text": thought.text.strip("\n"),
-        "parent": thoughts.index(parent) if parent is not None and parent.parent is not None else None,
-        "log_p": thought.log_p,
-        "value": thought.value,
-        "kept": thought.kept,
-    }
+def _documents(thoughts: list[Thought]) -> list[dict[str, Any]]:
+    """Each with the number of the one that it follows; None where that is the problem."""
+    numbers = {id(thought): k for k, thought in enumerate(thoughts)}
+    return [
+        {
+            "text": thought.text.strip("\n"),
+            "parent": numbers.get(id(thought.parent)),
+            "log_p": thought.log_p,
+            "value": thought.value,
+            "kept": thought.kept,
+        }
+        for thought in thoughts
+    ]
 
 
 def _tree(found: Found) -> list[str]:

@@ -47,9 +47,9 @@ class Held:
     """What it takes to go on from a thought."""
 
     spent: Spent
-    generator: torch.Generator | None
+    generator: torch.Generator
     question: str
-    cache: Cache | None  # which has read all tokens up to this thought, but for the last one
+    cache: Cache  # which has read all tokens up to this thought, but for the last one
     row: int
     last: int  # the token that is to be read next
     ended: bool = False  # whether the model said that the solution ends here, or there is no room for more
@@ -109,7 +109,7 @@ class LanguageThinker:
         cache = _gathered([(one.cache, one.row) for one in held])
         pending = torch.tensor([one.last for one in held], device=self.device)
         branches = [_Branch(k, k, count) for k in range(len(thoughts))]
-        over: list[tuple[_Branch, bool]] = []
+        over: list[_Branch] = []
         logits, cache = self._extend(pending[:, None], None, cache)
         for _ in range(self.context - cache.length + 1):
             branches = self._drawn(logits, branches, held)
@@ -119,11 +119,11 @@ class LanguageThinker:
             going = [b for b in branches if b.tokens[-1] not in stops and not full]
             stopped = [b for b in branches if b.tokens[-1] in stops or full]
             # Rows that have ended stay in the cache, before those that go on, until all have.
-            rows = torch.tensor([b.row for b, _ in over] + [b.row for b in (*stopped, *going)], device=self.device)
+            rows = torch.tensor([b.row for b in (*over, *stopped, *going)], device=self.device)
             if len(rows) != len(cache) or not torch.equal(rows, torch.arange(len(rows), device=self.device)):
                 cache = cache.select(rows)
-            over += [(b, b.tokens[-1] in stops) for b in stopped]
-            for k, branch in enumerate([*(b for b, _ in over), *going]):
+            over += stopped
+            for k, branch in enumerate((*over, *going)):
                 branch.row = k
             branches = going
             if not branches:
@@ -133,16 +133,13 @@ class LanguageThinker:
             real = torch.arange(len(rows), device=self.device) >= len(over)
             logits, cache = self._extend(tokens[:, None], real[:, None], cache)
         read = cache.reality().sum(1).tolist() if over else []
-        for branch, ended in over:
-            parent = thoughts[branch.parent]
-            own = held[branch.parent]
+        for branch in over:
+            own, last = held[branch.parent], branch.tokens[-1]
             text = self.preprocessing.words(branch.tokens)
-            after = Held(
-                own.spent, own.generator, own.question, cache, branch.row, branch.tokens[-1], count=branch.count
-            )
+            after = Held(own.spent, own.generator, own.question, cache, branch.row, last, count=branch.count)
             after.full = read[branch.row] >= self.context
-            after.ended = branch.tokens[-1] == END or not ended or after.full
-            found[branch.parent].append(Thought(text, parent, branch.log_p, held=after))
+            after.ended = last == END or last not in stops or after.full
+            found[branch.parent].append(Thought(text, thoughts[branch.parent], branch.log_p, held=after))
         return found
 
     def value(self, thoughts: Sequence[Thought]) -> list[float]:
@@ -179,7 +176,6 @@ class LanguageThinker:
         chosen = logits[rows].double()  # (B, V)
         chosen[:, self.never] = -torch.inf
         log_p = chosen.log_softmax(1)
-        found = []
         if self.temperature == 0:
             best = log_p.argmax(1).tolist()
             drawn = [Counter({token: branch.count}) for token, branch in zip(best, branches)]
@@ -192,20 +188,23 @@ class LanguageThinker:
                 numbers[k, : branch.count] = torch.rand(branch.count, dtype=torch.float64, generator=own)
             places = torch.searchsorted(reached, numbers.to(reached.device) * reached[:, -1:], right=True).tolist()
             drawn = [Counter(row[: branch.count]) for row, branch in zip(places, branches)]
-        for k, (branch, tokens) in enumerate(zip(branches, drawn)):
-            for token, count in tokens.items():
-                found.append(
-                    _Branch(
-                        branch.parent, branch.row, count, (*branch.tokens, token), branch.log_p + log_p[k, token].item()
-                    )
-                )
-        return found
+        return [
+            _Branch(b.parent, b.row, count, (*b.tokens, token), b.log_p + log_p[k, token].item())
+            for k, (b, tokens) in enumerate(zip(branches, drawn))
+            for token, count in tokens.items()
+        ]
 
     @torch.no_grad()
     def _extend(self, tokens: Tensor, mask: Tensor | None, cache: Cache | None) -> tuple[Tensor, Cache]:
         with resting(self.model):
             logits, cache = self.model.extend(tokens, mask, cache)
         return logits.float() if logits.dtype != torch.float64 else logits, cache
+
+
+def tokens_of(thought: Thought, preprocessing: ProblemPreprocessing) -> list[int]:
+    """The ids of a thought that was written, with the one that ended the solution."""
+    ids = preprocessing.encode(thought.text)
+    return [*ids, END] if thought.held.last == END else ids
 
 
 def form_of(preprocessing: ProblemPreprocessing, method: Method) -> str:
@@ -243,11 +242,10 @@ def solved(
     return written, spent, verdicts
 
 
-def _gathered(places: list[tuple[Cache | None, int]]) -> Cache:
+def _gathered(places: list[tuple[Cache, int]]) -> Cache:
     """One cache of rows out of several, without what is padding in all of them."""
     groups: dict[int, tuple[Cache, list[int], list[int]]] = {}
     for k, (cache, row) in enumerate(places):
-        assert cache is not None
         _, rows, order = groups.setdefault(id(cache), (cache, [], []))
         rows.append(row)
         order.append(k)

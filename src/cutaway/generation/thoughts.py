@@ -14,7 +14,7 @@ Searches run for many problems side by side: a thinker is given the thoughts of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -132,23 +132,15 @@ def breadth_first(thinker: Thinker, roots: Sequence[Thought], breadth: int, prop
     seen: list[list[Thought]] = [[] for _ in roots]
     for _ in range(depth):
         open_ = [[t for t in own if thinker.finish(t) is None] for own in kept]
-        proposed = _for_each(thinker.propose, open_, proposals)
-        flat = [[t for after in of_one for t in after] for of_one in proposed]
-        values = thinker.value([t for own in flat for t in own])
-        for thought, value in zip((t for own in flat for t in own), values, strict=True):
-            thought.value, thought.kept = value, False
-        for k, own in enumerate(flat):
-            seen[k] += own
-            done = [t for t in kept[k] if thinker.finish(t) is not None]
-            best = sorted([*done, *own], key=lambda t: -(t.value or 0.0))[:breadth]
-            for thought in best:
-                thought.kept = True
+        for k, new in enumerate(_proposed(thinker, open_, proposals)):
+            seen[k] += new
+            done = [t for t in kept[k] if t not in open_[k]]
+            best = sorted([*done, *new], key=lambda t: -(t.value or 0.0))[:breadth]
+            for thought in new:
+                thought.kept = thought in best
             kept[k] = best or kept[k]
-    found = []
-    for root, own, all_ in zip(roots, kept, seen):
-        finished = [t for t in own if thinker.finish(t) is not None]
-        found.append(Found(root, finished[0] if finished else None, all_))
-    return found
+    finished = ([t for t in own if thinker.finish(t) is not None] for own in kept)
+    return [Found(root, next(iter(own), None), all_) for root, own, all_ in zip(roots, finished, seen)]
 
 
 def depth_first(
@@ -163,13 +155,10 @@ def depth_first(
         going = [k for k, stack in enumerate(stacks) if stack and found[k] is None]
         if not going:
             break
-        tops = [stacks[k].pop() for k in going]
-        proposed = thinker.propose(tops, proposals)
-        values = iter(thinker.value([t for own in proposed for t in own]))
-        for k, own in zip(going, proposed):
+        tops = [[stacks[k].pop()] for k in going]
+        for k, own in zip(going, _proposed(thinker, tops, proposals)):
             for thought in own:
-                thought.value = next(values)
-                thought.kept = thought.value >= threshold
+                thought.kept = (thought.value or 0.0) >= threshold
             seen[k] += own
             for thought in sorted((t for t in own if t.kept), key=lambda t: t.value or 0.0):
                 if thinker.finish(thought) is not None:
@@ -202,9 +191,11 @@ def _chosen(
     return Found(root, best, chains)
 
 
-def _for_each(
-    propose: Callable[[Sequence[Thought], int], list[list[Thought]]], groups: list[list[Thought]], count: int
-) -> Iterator[list[list[Thought]]]:
-    """What is proposed after the thoughts of each problem, all asked for at once."""
-    proposed = iter(propose([t for own in groups for t in own], count))
-    return ([next(proposed) for _ in own] for own in groups)
+def _proposed(thinker: Thinker, groups: list[list[Thought]], count: int) -> list[list[Thought]]:
+    """What is proposed after the thoughts of each problem, with its value: all problems are asked about at once."""
+    proposed = iter(thinker.propose([t for own in groups for t in own], count))
+    found = [[t for _ in own for t in next(proposed)] for own in groups]
+    new = [t for own in found for t in own]
+    for thought, value in zip(new, thinker.value(new), strict=True):
+        thought.value = value
+    return found

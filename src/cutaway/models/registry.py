@@ -179,9 +179,8 @@ class Preset:
 
     def _reject_target(self, spec: Spec) -> None:
         """Raise ModelError, naming the models that can, where the model cannot learn what the data asks for."""
-        alike = (
-            isinstance(spec.target, Unlabelled | Episodes) and Classes in self.targets
-        )  # as what tells classes apart
+        # What tells classes apart can tell views, patches or the classes of an episode.
+        alike = isinstance(spec.target, Unlabelled | Episodes) and Classes in self.targets
         if not isinstance(spec.target, self.targets) and not alike:
             kind = type(spec.target)  # or a form of it, which the data takes for a model that learns that
             able = [p for p in presets().values() if spec.kind in p.takes]

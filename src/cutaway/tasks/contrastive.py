@@ -86,6 +86,3 @@ class MaskedPatches(Contrastive):
     NOUN = "masked patches"
     name = "masked autoencoding"
     LOSSES: tuple[str, ...] = ("mse",)
-
-    def __init__(self, target: Unlabelled, loss: str = "mse") -> None:
-        super().__init__(target, loss)

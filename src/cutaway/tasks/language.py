@@ -17,9 +17,10 @@ from torch import Tensor
 from ..data.sets import IGNORED
 from ..spec import Masked, NextToken
 from .metrics import Metric, bootstrap
+from .token_loss import TokenLoss
 
 
-class Language:
+class Language(TokenLoss):
     """Cross-entropy of the next token, perplexity, bits, and how often the likeliest token is the right one."""
 
     NOUN = "the next token"
@@ -33,20 +34,6 @@ class Language:
     def __init__(self, target: NextToken | Masked, label_smoothing: float = 0.0) -> None:
         self.target = target
         self.label_smoothing = label_smoothing
-
-    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The loss summed over the tokens of the batch, (), in one fused call."""
-        return F.cross_entropy(
-            outputs.flatten(0, 1),  # (N·T, V)
-            target.flatten(),
-            ignore_index=IGNORED,
-            reduction="sum",
-            label_smoothing=self.label_smoothing,
-        )
-
-    def count(self, target: Tensor) -> float:
-        """The tokens that were to be predicted."""
-        return (target != IGNORED).sum().item()
 
     def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
         """What is kept of the outputs, (N, T, 2) float32: each token's loss in nats without smoothing, and 1 where it

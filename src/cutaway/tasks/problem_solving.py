@@ -19,6 +19,7 @@ from ..data.problems.problem import Verdict
 from ..data.sets import IGNORED
 from ..spec import Solution
 from .metrics import Metric, bootstrap, proportion
+from .token_loss import TokenLoss
 
 # The columns of what evaluation keeps of an example; where a solution was written, there are more: the tokens that the
 # model read and wrote for it, what is true of it, and the ids.
@@ -27,7 +28,7 @@ WRITTEN = slice(WRONG + 1, None)
 NONE = -1  # after the end of what was written
 
 
-class ProblemSolving:
+class ProblemSolving(TokenLoss):
     """Cross-entropy of the solution's tokens; the fraction of problems that are solved."""
 
     NOUN = "the solution of a problem"
@@ -45,20 +46,6 @@ class ProblemSolving:
         """`words` writes ids as text."""
         self.target, self.label_smoothing = target, label_smoothing
         self.words = words or (lambda ids: " ".join(map(str, ids)))
-
-    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The loss summed over the solutions' tokens, ()."""
-        return F.cross_entropy(
-            outputs.flatten(0, 1),  # (N·T, V)
-            target.flatten(),
-            ignore_index=IGNORED,
-            reduction="sum",
-            label_smoothing=self.label_smoothing,
-        )
-
-    def count(self, target: Tensor) -> float:
-        """The solutions' tokens."""
-        return (target != IGNORED).sum().item()
 
     def keep(
         self,

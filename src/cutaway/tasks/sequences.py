@@ -22,6 +22,7 @@ from ..data.sets import IGNORED
 from ..spec import Tokens
 from .bleu import COUNTS, bleu_counts, bleu_metric, bleu_signature
 from .metrics import Metric, bootstrap, proportion
+from .token_loss import TokenLoss
 
 NONE = -1  # after the end of a decoded sequence
 NEVER = -2  # what an unknown token of a right answer becomes: nothing that is decoded equals it
@@ -34,7 +35,7 @@ Texts = Sequence[Sequence[str]]  # for each example all its right answers, as th
 Answers = Sequence[Sequence[Sequence[int]]]  # for each example all its right answers, as ids without `end`
 
 
-class SequenceToSequence:
+class SequenceToSequence(TokenLoss):
     """Cross-entropy of the next token; the fraction of tokens, and of whole sequences, that come out wrong."""
 
     NOUN = "sequences"
@@ -53,20 +54,6 @@ class SequenceToSequence:
         self.target = target
         self.label_smoothing = label_smoothing
         self.words = words or (lambda ids: " ".join(map(str, ids)))
-
-    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The loss summed over all tokens that are not IGNORED, ()."""
-        return F.cross_entropy(
-            outputs.flatten(0, 1),  # (N·S, V)
-            target.flatten(),
-            ignore_index=IGNORED,
-            reduction="sum",
-            label_smoothing=self.label_smoothing,
-        )
-
-    def count(self, target: Tensor) -> float:
-        """The tokens that are not IGNORED."""
-        return int((target != IGNORED).sum())
 
     def keep(
         self,

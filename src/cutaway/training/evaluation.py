@@ -70,9 +70,8 @@ def results_of(
         for index, batch in zip(plan, split.batches(plan)):
             inputs, target = place.batch(batch)
             with place.autocast():
-                own = _written(model, inputs, split, index, task, num_beams, length_penalty) if decodes else ()
-                if decodes and isinstance(split, ProblemSplit):
-                    own = solved(model, split.preprocessing, [split.problem(i) for i in index.tolist()], method)
+                asked_for = (num_beams, length_penalty, method)
+                own = _written(model, inputs, split, index, task, *asked_for) if decodes else ()
                 if keep is not None and words is not None:
                     answer = _kept(keep, words.outputs(inputs), target, own)
                 elif carries(model, split):
@@ -157,10 +156,14 @@ def _written(
     task: Task | None,
     num_beams: int,
     length_penalty: float,
+    method: Method,
 ) -> tuple[Any, ...]:
-    """Where sequences are the task: those that the model writes by itself for the sources of a batch, and all right
-    answers to each, where the split knows several; as ids, and as text, where they are sentences; and the scores of
-    what is written as log p. The last of the inputs is the target so far, and those before it are the source."""
+    """Where problems are the task, their solutions, as `solved` gives them. Where sequences are: those that the model
+    writes by itself for the sources of a batch, and all right answers to each, where the split knows several; as ids,
+    and as text, where they are sentences; and the scores of what is written as log p. The last of the inputs is the
+    target so far, and those before it are the source."""
+    if isinstance(split, ProblemSplit):
+        return solved(model, split.preprocessing, [split.problem(i) for i in index.tolist()], method)
     target = getattr(task, "target", None)
     if not isinstance(target, Tokens):
         return ()

@@ -12,7 +12,7 @@ from ..data.problems.problem import Branches
 from ..data.text.problems import END, ProblemPreprocessing
 from ..draw.description import Drawing
 from ..draw.words import plural
-from ..generation.thinker import LINE
+from ..generation.thinker import LINE, tokens_of
 from ..generation.thoughts import CHAINS, Found, Method, Thought
 
 CHAINS_SHOWN = 24
@@ -84,7 +84,7 @@ def _thoughts(found: Found, preprocessing: ProblemPreprocessing, asked: list[int
     for thought in found.thoughts:
         parent = steps.get(id(thought.parent))
         before = asked if parent is None else [*parent.before, *parent.tokens]
-        step = Step(len(steps) + 1, thought.text.strip(), parent, before, _tokens(thought, preprocessing), thought, 1)
+        step = Step(len(steps) + 1, thought.text.strip(), parent, before, tokens_of(thought, preprocessing), thought, 1)
         step.born, step.log_p, step.path = step.depth, thought.log_p, any(thought is one for one in answer)
         steps[id(thought)] = step
     return list(steps.values())
@@ -96,7 +96,7 @@ def _lines(found: Found, preprocessing: ProblemPreprocessing, asked: list[int]) 
     steps: list[Step] = []
     end = preprocessing.ids.get(LINE)
     for chain in chains:
-        tokens, parent, before = _tokens(chain, preprocessing), None, asked
+        tokens, parent, before = tokens_of(chain, preprocessing), None, asked
         cuts = [k + 1 for k, token in enumerate(tokens) if token == end]
         for start, stop in zip([0, *cuts], [*cuts, len(tokens)]):
             if own := tokens[start:stop]:
@@ -105,12 +105,6 @@ def _lines(found: Found, preprocessing: ProblemPreprocessing, asked: list[int]) 
                 steps.append(parent)
                 before = [*before, *own]
     return steps
-
-
-def _tokens(thought: Thought, preprocessing: ProblemPreprocessing) -> list[int]:
-    """The ids of a thought, with the one that ended it."""
-    ids = preprocessing.encode(thought.text)
-    return [*ids, END] if thought.held.last == END else ids
 
 
 def _judge(step: Step, problem: str, preprocessing: ProblemPreprocessing) -> None:

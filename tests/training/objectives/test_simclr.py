@@ -23,6 +23,7 @@ from cutaway.training.progress import Progress
 from cutaway.training.run import Run
 
 from ..conftest import stopping
+from .unlabelled import is_judged_by_neighbours, photographs
 
 GIVEN: dict[str, Any] = {
     "objective": "simclr", "max_samples": 96, "batch_size": 48, "epochs": 2, "tensorboard": False,
@@ -129,20 +130,11 @@ def test_neighbours_vote_as_scikit_learns_do() -> None:
 
 
 def test_it_is_evaluated_and_predicts_by_neighbours(run: Run) -> None:
-    metrics = run.evaluate()
-    assert {"knn_accuracy", "balanced_accuracy", "macro_f1"} <= metrics.keys()
-    assert "loss" not in metrics
-    assert 0 < metrics["knn_accuracy"].value <= 1
-    row = run.predict([np.zeros((8, 8), np.uint8)])[0]
-    assert row["class"] in run.spec.target.names  # type: ignore[union-attr]
+    is_judged_by_neighbours(run)
 
 
 def test_images_without_classes(tmp_path: Path) -> None:
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    pixels = np.random.default_rng(0).integers(0, 256, (30, 16, 16, 3), np.uint8)
-    for i, image in enumerate(pixels):
-        Image.fromarray(image).save(folder / f"{i}.png")
+    folder = photographs(tmp_path / "photos", 16, 16)
     given = {**GIVEN, "batch_size": 8, "epochs": 1}
     run = cutaway.train("simplecnn", folder, out=tmp_path / "run", **given)
     assert not (run.folder / "evaluation.json").exists()

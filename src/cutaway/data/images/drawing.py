@@ -27,9 +27,8 @@ TIME, NOISE = range(2)  # what is drawn for each example
 
 
 Shape = tuple[int, int, int]  # of an image, (C, H, W)
-OfImages = (
-    Classes | Tokens | Image | Noise | Views | Patches | Episodes
-)  # what can be learned of images in class folders, or with captions
+# What can be learned of images in class folders, or with captions.
+OfImages = Classes | Tokens | Image | Noise | Views | Patches | Episodes
 ImageTarget = OfImages | Mask | Boxes
 
 

@@ -32,9 +32,11 @@ HARD = """
 268d 88ac 138d 447a 17ad 19ad 334b 2577 39ad 2347 448c 126a 15cc 5668 778b 137a 339c 357a 4acd 23ac
 3466 5888 688c 2349 267b 59cc 127c 2456 558d 233a 348c 246b 2289 1567 58ab 449c 2566 249c 48bd 49ad
 """
+SCORED = ("val", "test")
 HELD_OUT = 100  # multisets for validation, beside those of the test
 TARGETS = range(1, 101)  # of Countdown
 SUMS = {"train": 10_000, "val": 500, "test": 1_000}
+LOOKED_AT = 200  # solutions in each form, for the length of the longest
 ROOM = 8  # tokens that a model can read beyond the longest solution: steps that a model writes can be longer
 NOT_THESE = (
     *("val", "test", "fold", "split_seed", "target", "text", "missing", "group"),
@@ -83,23 +85,19 @@ def sums() -> dict[str, Sequence[str]]:
 
 def countdowns() -> dict[str, Sequence[str]]:
     """All targets up to 100 that four numbers can make: for training of all numbers but those that are held out."""
-    held = held_out()
-    out = {state for of_split in held.values() for state in of_split}
-    train = _problems([state for state in _all() if state not in out])
-    Random(2).shuffle(train)
-    found: dict[str, Sequence[str]] = {"train": train}
-    for seed, (split, states) in enumerate(held.items()):
-        found[split] = Random(seed).sample(_problems(states), 1_000)
-    return found
+    found = {
+        split: [problem_of(state, target) for state in of for target in sorted(reached(state)) if target in TARGETS]
+        for split, of in _states().items()
+    }
+    Random(2).shuffle(found["train"])
+    return {"train": found["train"], **{split: Random(k).sample(found[split], 1_000) for k, split in enumerate(SCORED)}}
 
 
 def games() -> dict[str, Sequence[str]]:
     """The target 24."""
-    held = held_out()
-    out = {state for of_split in held.values() for state in of_split}
-    train = [state for state in _all() if 24 in reached(state) and state not in out]
-    Random(2).shuffle(train)
-    return {split: [problem_of(s, 24) for s in states] for split, states in {"train": train, **held}.items()}
+    found = {split: [problem_of(s, 24) for s in of if 24 in reached(s)] for split, of in _states().items()}
+    Random(2).shuffle(found["train"])
+    return {**found}
 
 
 def open_problems(request: Request) -> DataSet:
@@ -120,9 +118,9 @@ def open_problems(request: Request) -> DataSet:
     target = Solution(vocab_size, problem=kind, forms=tuple(forms))
     preprocessing = ProblemPreprocessing(TextSpec(vocab_size, 1, target))
     longest = max(
-        sum(map(len, map(preprocessing.encode, ProblemSplit(preprocessing, train, [form]).example(i))))
-        for form in forms
-        for i in range(min(len(train), 200))
+        sum(len(preprocessing.encode(text)) for text in split.example(i))
+        for split in (ProblemSplit(preprocessing, train, [form]) for form in forms)
+        for i in range(min(len(train), LOOKED_AT))
     )
     preprocessing = ProblemPreprocessing(TextSpec(vocab_size, longest + ROOM, target))
     splits = {
@@ -135,14 +133,16 @@ def open_problems(request: Request) -> DataSet:
     return assemble(Origin(request.name, request.name, digest, notes), settings, digest, preprocessing, splits)
 
 
+def _states() -> dict[str, list[State]]:
+    """The multisets of four numbers of each split: for training all but those that are held out."""
+    held = held_out()
+    out = {state for of_split in held.values() for state in of_split}
+    return {"train": [state for state in _all() if state not in out], **held}
+
+
 def _all() -> list[State]:
     """All multisets of four numbers."""
     return list(combinations_with_replacement(range(1, LARGEST + 1), 4))
-
-
-def _problems(states: Sequence[State]) -> list[str]:
-    """With every target that each can make."""
-    return [problem_of(state, target) for state in states for target in sorted(reached(state)) if target in TARGETS]
 
 
 SETS = {"addition": ("addition", sums), "countdown": ("countdown", countdowns), "game24": ("countdown", games)}

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ... import spec as specs
 from ...errors import DataError, SettingError
@@ -161,22 +162,12 @@ class ProblemPreprocessing:
 
     def batch(self, pairs: Sequence[tuple[str, str]]) -> tuple[tuple[Tensor, Tensor], Tensor]:
         """Questions with their solutions: ids and mask (N, T), and the token after each, (N, T)."""
-        rows = [(self.encode(asked), [*self.encode(solution), END]) for asked, solution in pairs]
-        longest = max(len(asked) + len(solution) - 1 for asked, solution in rows)
-        ids = torch.zeros(len(rows), longest, dtype=torch.int64)
-        target = torch.full((len(rows), longest), IGNORED)
-        for k, (asked, solution) in enumerate(rows):
-            whole = torch.tensor(asked + solution)
-            ids[k, : len(whole) - 1] = whole[:-1]
-            target[k, len(asked) - 1 : len(whole) - 1] = whole[len(asked) :]
-        return (ids, ids != PADDING), target
+        return padded([(self.encode(asked), [*self.encode(solution), END]) for asked, solution in pairs])
 
     def asked(self, problems: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Questions alone, ids and mask (N, T)."""
-        rows = [self.encode(self.kind.ask(problem, self.form)) for problem in problems]
-        ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.int64)
-        for k, row in enumerate(rows):
-            ids[k, : len(row)] = torch.tensor(row)
+        rows = [torch.tensor(self.encode(self.kind.ask(problem, self.form))) for problem in problems]
+        ids = pad_sequence(rows, batch_first=True, padding_value=PADDING)
         return ids, ids != PADDING
 
     def examples(self, sources: Sequence[Any]) -> ProblemSplit:
@@ -211,3 +202,12 @@ class ProblemPreprocessing:
         if len(found.kind.vocabulary) + FIRST != found.spec.vocab_size:
             raise ValueError("problems of this kind are written with other tokens now")
         return found
+
+
+def padded(rows: Sequence[tuple[list[int], list[int]]]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """Questions with their solutions, as ids: ids and mask (N, T), and the token after each, (N, T), IGNORED up to the
+    question's end."""
+    inputs = [torch.tensor([*asked, *solution[:-1]]) for asked, solution in rows]
+    targets = [torch.tensor([*[IGNORED] * (len(asked) - 1), *solution]) for asked, solution in rows]
+    ids = pad_sequence(inputs, batch_first=True, padding_value=PADDING)
+    return (ids, ids != PADDING), pad_sequence(targets, batch_first=True, padding_value=IGNORED)

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from ...data.sets import IGNORED, DataSet, Split
-from ...data.text.problems import END, PADDING, ProblemSplit
+from ...data.sets import DataSet, Split
+from ...data.text.problems import ProblemSplit, padded
 from ...errors import ModelError, SettingError
-from ...generation.thinker import LanguageThinker
-from ...generation.thoughts import Thought
+from ...generation.thinker import LanguageThinker, solved, tokens_of
+from ...generation.thoughts import GREEDY
 from ...models.contract import Extends
 from ...tasks.task import Task
 from ..placement import Placement
@@ -77,23 +77,17 @@ class OwnAnswers(Supervised):
         seed = int(torch.randint(1 << 62, (), generator=random, device=random.device))
         preprocessing, problems = self.problems.preprocessing, [self.problems.problem(i) for i in index.tolist()]
         thinker = LanguageThinker(self.model, preprocessing, temperature=self.temperature, seed=seed)
-        rows: list[tuple[list[int], list[int], int, Thought, bool]] = []
+        rows, told = [], []
         for k, thoughts in enumerate(thinker.propose(thinker.roots(problems), self.group, whole=True)):
             asked = preprocessing.encode(preprocessing.kind.ask(problems[k], preprocessing.form))
             for thought in thoughts:
-                solution = [*preprocessing.encode(thought.text), *([END] if thought.held.last == END else [])]
+                rows.append((asked, tokens_of(thought, preprocessing)))
                 right = preprocessing.kind.judge(problems[k], preprocessing.form, thought.text).solved
-                rows.append((asked, solution, k, thought, right))
-        device, longest = thinker.device, max(len(asked) + len(solution) - 1 for asked, solution, *_ in rows)
-        ids = torch.full((len(rows), longest), PADDING)
-        target = torch.full((len(rows), longest), IGNORED)
-        for place, (asked, solution, *_) in enumerate(rows):
-            whole = torch.tensor(asked + solution)
-            ids[place, : len(whole) - 1] = whole[:-1]
-            target[place, len(asked) - 1 : len(whole) - 1] = whole[len(asked) :]
-        told = torch.tensor([(k, thought.held.count, right) for _, _, k, thought, right in rows], device=device)
-        ids = ids.to(device)
-        return Tries(ids, ids != PADDING, target.to(device), told[:, 0], told[:, 1].float(), told[:, 2].float())
+                told.append((k, thought.held.count, right))
+        (ids, mask), target = padded(rows)
+        of, times, reward = torch.tensor(told, device=thinker.device).unbind(1)
+        ids, mask, target = (x.to(thinker.device) for x in (ids, mask, target))
+        return Tries(ids, mask, target, of, times.float(), reward.float())
 
     def failed(self, tries: Tries, target: Tensor) -> Tensor:
         """The fraction of tries that are wrong, summed as the loss of `target` is, ()."""
@@ -102,12 +96,6 @@ class OwnAnswers(Supervised):
     def _scores(self, split: Split, place: Placement) -> dict[str, float]:
         """The fraction of problems that a greedy chain does not solve."""
         assert isinstance(split, ProblemSplit)
-        preprocessing = split.preprocessing
         problems = list(dict.fromkeys(split.problems))[:VALIDATED]
-        thinker = LanguageThinker(self.model, preprocessing, temperature=0.0)
-        chains = thinker.propose(thinker.roots(problems), 1, whole=True)
-        right = [
-            preprocessing.kind.judge(problem, preprocessing.form, own[0].text).solved
-            for problem, own in zip(problems, chains)
-        ]
-        return {"loss": 1 - sum(right) / len(right)}
+        _, _, verdicts = solved(self.model, split.preprocessing, problems, GREEDY)
+        return {"loss": 1 - sum(verdict.solved for verdict in verdicts) / len(verdicts)}
