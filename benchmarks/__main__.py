@@ -63,15 +63,16 @@ Ours beside a peer in one run, in turn; medians, and the median of the ratios of
 
 The peers: of the loops, a bare PyTorch loop on the same tensors with the same model and fused AdamW; of image networks
 (steps, memory, inference), torchvision's with the same weights, as its builder gives it, and PyTorch's SGD with its
-defaults; of reading, torchvision's `ImageFolder`, transforms and `DataLoader` with as many workers; of thoughts, the
-same search with nothing shared between branches, by our `generate` and by transformers'; of sounds, `scipy` by hand;
-of prefix beam search, a plain loop over a dictionary of beginnings; of the language model, a bare
-loop around `nn.LSTM` with the same batches, carried state and clipping; of
-lengths, the same network on the batch padded to its longest; of text, the `tokenizers` library alone; of Transformers
-(steps, memory, generation, sentences), transformers' networks with the same weights, its own loss by labels, its own
-`generate` with its cache, fused attention and fused AdamW; of LoRA, the same network with all its weights learning, and
-PEFT's adapters of transformers' network; of graphs,
-PyTorch Geometric's layers with their cached normalization; of word vectors, gensim with as many workers; of starting,
+defaults; of the networks of applications, what their catalogue names as oracle (transformers, torchvision, diffusers,
+PyTorch Geometric) with the same weights and fused AdamW; of reading, torchvision's `ImageFolder`, transforms and
+`DataLoader` with as many workers; of feeding, the steps of training that the batches are read for; of thoughts, the
+same search with nothing shared between branches, by our `generate` and by transformers'; of sounds, `scipy` by hand; of
+prefix beam search, a plain loop over a dictionary of beginnings; of the language model, a bare loop around `nn.LSTM`
+with the same batches, carried state and clipping; of lengths, the same network on the batch padded to its longest; of
+text, the `tokenizers` library alone; of Transformers (steps, memory, generation, sentences), transformers' networks
+with the same weights, its own loss by labels, its own `generate` with its cache, fused attention and fused AdamW; of
+LoRA, the same network with all its weights learning, and PEFT's adapters of transformers' network; of graphs, PyTorch
+Geometric's layers with their cached normalization; of word vectors, gensim with as many workers; of starting,
 `python -c "import torch"`; of the studio, the same training in the same process while nobody watches, and the loop of
 `cutaway train`.
 Ours infers with batch normalization folded into the layers before it, where there is any.

@@ -36,10 +36,12 @@ class Counting(torch.nn.Module):
         self.inner, self.config = model, model.config
         self.read = 0
 
-    def extend(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> tuple[Tensor, Cache]:
-        """Logits (N, V), and the cache."""
+    def extend(
+        self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None, *, every: bool = False
+    ) -> tuple[Tensor, Cache]:
+        """Logits (N, V) or (N, T, V), and the cache."""
         self.read += int(torch.ones_like(tokens).sum() if mask is None else mask.sum())
-        found: tuple[Tensor, Cache] = self.inner.extend(tokens, mask, cache)
+        found: tuple[Tensor, Cache] = self.inner.extend(tokens, mask, cache, every=every)
         return found
 
 
@@ -179,10 +181,12 @@ def test_a_model_without_a_cache_is_refused() -> None:
 class Breaking(Counting):
     """A model that ends every third line."""
 
-    def extend(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> tuple[Tensor, Cache]:
-        """Logits (N, V), and the cache."""
-        logits, cache = super().extend(tokens, mask, cache)
-        logits[:, PREPROCESSING.ids["\n"]] = logits.logsumexp(1) - 0.7
+    def extend(
+        self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None, *, every: bool = False
+    ) -> tuple[Tensor, Cache]:
+        """Logits (N, V) or (N, T, V), and the cache."""
+        logits, cache = super().extend(tokens, mask, cache, every=every)
+        logits[..., PREPROCESSING.ids["\n"]] = logits.logsumexp(-1) - 0.7
         return logits, cache
 
 

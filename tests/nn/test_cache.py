@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.models.registry import create_model
 from cutaway.nn.cache import FIRST, Cache, LayerCache
 from cutaway.nn.position import rotation
 from tests.models.blocks import CACHED, CROSSING, DIM, block
@@ -179,35 +178,3 @@ def test_rows_that_grow_by_different_pieces_are_the_rows_alone(data: st.DataObje
             read[row] += piece[row]
         chosen = data.draw(st.lists(st.integers(0, len(order_of) - 1), min_size=1, max_size=4))
         cache, order_of = cache.select(torch.tensor(chosen)), [order_of[i] for i in chosen]
-
-
-# --- branches -----------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    pieces=st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=1, max_size=8),
-    rows=st.lists(st.integers(0, 2), min_size=1, max_size=5),
-    seed=st.integers(0, 1 << 20),
-)
-def test_rows_without_their_padding_and_of_several_caches_go_on_as_alone(
-    pieces: list[list[bool]], rows: list[int], seed: int
-) -> None:
-    torch.manual_seed(seed)
-    model = create_model("gpt2", vocab_size=9, context_length=32, dim=8, layers=2, heads=2).double().eval()
-    tokens = torch.randint(9, (3, len(pieces) + 1))
-    real = torch.cat([torch.ones(3, 1, dtype=torch.bool), torch.tensor(pieces).T], 1)  # each row has a token
-    cache = None
-    with torch.no_grad():
-        for k in range(tokens.shape[1]):
-            _, cache = model.extend(tokens[:, k : k + 1], real[:, k : k + 1], cache)  # type: ignore[operator]
-        _, other = model.extend(tokens[:1, :2])  # type: ignore[operator]
-        joined = Cache.joined([cache.packed(torch.tensor(rows)), other.packed(torch.tensor([0]))])
-        assert joined.length == max(2, int(real[rows].sum(1).max()))
-        new = torch.randint(9, (len(rows) + 1, 1))
-        found, _ = model.extend(new, None, joined)  # type: ignore[operator]
-        for k, row in enumerate(rows):
-            alone = model(torch.cat([tokens[row][real[row]], new[k]])[None])[0, -1]
-            torch.testing.assert_close(found[k], alone, rtol=1e-10, atol=1e-12)
-        alone = model(torch.cat([tokens[0, :2], new[-1]])[None])[0, -1]
-        torch.testing.assert_close(found[-1], alone, rtol=1e-10, atol=1e-12)

@@ -1,9 +1,10 @@
 """A language model as a thinker: it proposes steps by writing them, and is asked what they are worth.
 
-No token is read or written twice. All branches go on from the cache of what stands before them; where several of the
-tries after a thought begin alike, they are one row until they part: of k tries at a place m that draw the same token go
-on as one, counted m times. What steps are worth is asked after them too, and costs one token. `Spent` counts what the
-model computed for each problem: every token that was read, and every one that was written.
+No token is read or written twice. The branches of a problem share one row of a cache (`nn.tree_cache`), in which each
+sees what stands before it; where several of the tries after a thought begin alike, they are one branch until they part:
+of k tries at a place m that draw the same token go on as one, counted m times. What steps are worth is asked after them
+too, and costs one token. `Spent` counts what the model computed for each problem: every token that was read, and every
+one that was written.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ..errors import ModelError, SettingError
 from ..models.contract import Extends
 from ..nn.cache import Cache
 from ..nn.modes import resting
+from ..nn.tree_cache import Path, TreeCache, gathered
 from .thoughts import CHAINS, Found, Method, Thought, search
 
 LINE = "\n"
@@ -49,8 +51,7 @@ class Held:
     spent: Spent
     generator: torch.Generator
     question: str
-    cache: Cache  # which has read all tokens up to this thought, but for the last one
-    row: int
+    path: Path  # which has read all tokens up to this thought, but for the last one
     last: int  # the token that is to be read next
     ended: bool = False  # whether the model said that the solution ends here, or there is no room for more
     full: bool = False  # whether not even the last token can be read
@@ -61,8 +62,8 @@ class Held:
 class _Branch:
     """A beginning of a thought that is being written."""
 
-    parent: int
-    row: int
+    parent: int  # the thought that it goes on from
+    at: int  # the branch that it goes on from
     count: int  # tries
     tokens: tuple[int, ...] = ()
     log_p: float = 0.0
@@ -89,13 +90,14 @@ class LanguageThinker:
         ids, mask = (x.to(self.device) for x in self.preprocessing.asked(problems))  # (N, T)
         lengths = mask.sum(1)
         before = mask & (torch.arange(ids.shape[1], device=self.device) < lengths[:, None] - 1)
-        cache = self._extend(ids[:, :-1], before[:, :-1], None)[1]
+        tree = TreeCache.of(self._extend(ids[:, :-1], before[:, :-1])[1])
         last = ids.gather(1, lengths[:, None] - 1)[:, 0].tolist()
         found = []
         for k, problem in enumerate(problems):
             # By its own text, so that a problem is solved alike whatever stands beside it.
             generator = torch.Generator().manual_seed((self.seed + zlib.crc32(problem.encode()) * STRIDE) % 2**63)
-            held = Held(Spent(read=int(lengths[k])), generator, problem, cache, k, last[k])
+            path = Path(tree, k, tree.seen[k, 0])
+            held = Held(Spent(read=int(lengths[k])), generator, problem, path, last[k])
             found.append(Thought(problem, held=held))
         return found
 
@@ -106,40 +108,27 @@ class LanguageThinker:
         if not thoughts:
             return found
         held: list[Held] = [thought.held for thought in thoughts]
-        cache = _gathered([(one.cache, one.row) for one in held])
-        pending = torch.tensor([one.last for one in held], device=self.device)
+        tree, rows, seen = gathered([one.path for one in held])
         branches = [_Branch(k, k, count) for k in range(len(thoughts))]
-        over: list[_Branch] = []
-        logits, cache = self._extend(pending[:, None], None, cache)
-        for _ in range(self.context - cache.length + 1):
-            branches = self._drawn(logits, branches, held)
-            for branch in branches:
-                held[branch.parent].spent.written += 1
-            full = cache.length >= self.context
-            going = [b for b in branches if b.tokens[-1] not in stops and not full]
-            stopped = [b for b in branches if b.tokens[-1] in stops or full]
-            # Rows that have ended stay in the cache, before those that go on, until all have.
-            rows = torch.tensor([b.row for b in (*over, *stopped, *going)], device=self.device)
-            if len(rows) != len(cache) or not torch.equal(rows, torch.arange(len(rows), device=self.device)):
-                cache = cache.select(rows)
-            over += stopped
-            for k, branch in enumerate((*over, *going)):
-                branch.row = k
-            branches = going
-            if not branches:
-                break
-            tokens = torch.zeros(len(rows), dtype=torch.int64, device=self.device)
-            tokens[len(over) :] = torch.tensor([b.tokens[-1] for b in branches], device=self.device)
-            real = torch.arange(len(rows), device=self.device) >= len(over)
-            logits, cache = self._extend(tokens[:, None], real[:, None], cache)
-        read = cache.reality().sum(1).tolist() if over else []
-        for branch in over:
-            own, last = held[branch.parent], branch.tokens[-1]
-            text = self.preprocessing.words(branch.tokens)
-            after = Held(own.spent, own.generator, own.question, cache, branch.row, last, count=branch.count)
-            after.full = read[branch.row] >= self.context
-            after.ended = last == END or last not in stops or after.full
-            found[branch.parent].append(Thought(text, thoughts[branch.parent], branch.log_p, held=after))
+        tokens = [one.last for one in held]
+        while branches:
+            of = [rows[branch.parent] for branch in branches]
+            logits, seen = self._read(tree, of, seen[[branch.at for branch in branches]], tokens)
+            full = (seen.sum(1) >= self.context).tolist()
+            going = []
+            for branch in self._drawn(logits, branches, held):
+                own, last = held[branch.parent], branch.tokens[-1]
+                own.spent.written += 1
+                if last not in stops and not full[branch.at]:
+                    going.append(branch)
+                    continue
+                path = Path(tree, of[branch.at], seen[branch.at])
+                after = Held(own.spent, own.generator, own.question, path, last, count=branch.count)
+                after.full = full[branch.at]
+                after.ended = last == END or last not in stops or after.full
+                text = self.preprocessing.words(branch.tokens)
+                found[branch.parent].append(Thought(text, thoughts[branch.parent], branch.log_p, held=after))
+            branches, tokens = going, [branch.tokens[-1] for branch in going]
         return found
 
     def value(self, thoughts: Sequence[Thought]) -> list[float]:
@@ -155,9 +144,13 @@ class LanguageThinker:
         for one in held:
             one.spent.read += 1
         question, sure, impossible = (self.preprocessing.ids[t] for t in (kind.question, kind.sure, kind.impossible))
-        tokens = torch.full((len(held), 1), question, device=self.device)
-        logits, _ = self._extend(tokens, None, _gathered([(one.cache, one.row) for one in held]))
-        likely = dict(zip(map(id, asked), logits[:, [sure, impossible]].double().softmax(1)[:, 0].tolist()))
+        likely: dict[int, float] = {}
+        for tree in {one.path.cache: None for one in held}:
+            own = [thought for thought in asked if thought.held.path.cache is tree]
+            paths = [thought.held.path for thought in own]
+            seen = pad_sequence([path.seen for path in paths], batch_first=True)
+            logits, _ = self._read(tree, [path.row for path in paths], seen, [question] * len(own))
+            likely |= zip(map(id, own), logits[:, [sure, impossible]].double().softmax(1)[:, 0].tolist())
         return [likely.get(id(thought), 0.0) for thought in thoughts]
 
     def finish(self, thought: Thought) -> str | None:
@@ -171,9 +164,8 @@ class LanguageThinker:
         return isinstance(self.kind, Branches) and self.preprocessing.form == self.kind.tree and self.kind.ended(line)
 
     def _drawn(self, logits: Tensor, branches: list[_Branch], held: list[Held]) -> list[_Branch]:
-        """What each of the branches becomes: one for each different token that its tries draw."""
-        rows = torch.tensor([b.row for b in branches], device=logits.device)
-        chosen = logits[rows].double()  # (B, V)
+        """What each of the branches becomes, by its logits (B, V): one for each different token that its tries draw."""
+        chosen = logits.double()  # (B, V)
         chosen[:, self.never] = -torch.inf
         log_p = chosen.log_softmax(1)
         if self.temperature == 0:
@@ -189,15 +181,37 @@ class LanguageThinker:
             places = torch.searchsorted(reached, numbers.to(reached.device) * reached[:, -1:], right=True).tolist()
             drawn = [Counter(row[: branch.count]) for row, branch in zip(places, branches)]
         return [
-            _Branch(b.parent, b.row, count, (*b.tokens, token), b.log_p + log_p[k, token].item())
+            _Branch(b.parent, k, count, (*b.tokens, token), b.log_p + log_p[k, token].item())
             for k, (b, tokens) in enumerate(zip(branches, drawn))
             for token, count in tokens.items()
         ]
 
+    def _read(self, tree: TreeCache, rows: list[int], seen: Tensor, tokens: list[int]) -> tuple[Tensor, Tensor]:
+        """Read a token after each of some texts, in those rows of the tree, which have `seen` (B, S) of it so far:
+        logits of what comes after it, (B, V), and what each has seen then, (B, S')."""
+        counts = Counter[int]()
+        columns = []  # of each text, its place among those of its row
+        for row in rows:
+            columns.append(counts[row])
+            counts[row] += 1
+        at = (torch.tensor(rows, device=self.device), torch.tensor(columns, device=self.device))
+        shape = (len(tree), max(columns) + 1)
+        before = torch.zeros(*shape, tree.length, dtype=torch.bool, device=self.device)
+        before[(*at, slice(seen.shape[1]))] = seen
+        ids = torch.zeros(shape, dtype=torch.int64, device=self.device)
+        ids[at] = torch.tensor(tokens, device=self.device)
+        real = torch.zeros(shape, dtype=torch.bool, device=self.device)
+        real[at] = True
+        tree.after(before)
+        logits, _ = self._extend(ids, real, tree, every=True)
+        return logits[at], tree.seen[at]
+
     @torch.no_grad()
-    def _extend(self, tokens: Tensor, mask: Tensor | None, cache: Cache | None) -> tuple[Tensor, Cache]:
+    def _extend(
+        self, tokens: Tensor, mask: Tensor | None, cache: Cache | None = None, every: bool = False
+    ) -> tuple[Tensor, Cache]:
         with resting(self.model):
-            logits, cache = self.model.extend(tokens, mask, cache)
+            logits, cache = self.model.extend(tokens, mask, cache, every=every)
         return logits.float() if logits.dtype != torch.float64 else logits, cache
 
 
@@ -240,20 +254,3 @@ def solved(
     written = pad_sequence(rows, batch_first=True, padding_value=-1).to(device)
     spent = torch.tensor([one.root.held.spent.tokens for one in found], device=device)
     return written, spent, verdicts
-
-
-def _gathered(places: list[tuple[Cache, int]]) -> Cache:
-    """One cache of rows out of several, without what is padding in all of them."""
-    groups: dict[int, tuple[Cache, list[int], list[int]]] = {}
-    for k, (cache, row) in enumerate(places):
-        _, rows, order = groups.setdefault(id(cache), (cache, [], []))
-        rows.append(row)
-        order.append(k)
-    parts = [
-        cache.packed(torch.tensor(rows, device=cache.layers[0].known()[0].device)) for cache, rows, _ in groups.values()
-    ]
-    whole = Cache.joined(parts)
-    now = torch.tensor([k for _, _, own in groups.values() for k in own])  # where each stands that should be k-th
-    if torch.equal(now, torch.arange(len(now))):
-        return whole
-    return whole.select(now.argsort().to(whole.layers[0].known()[0].device))

@@ -122,8 +122,11 @@ class Network(nn.Module):
 class Extends(Protocol):
     """A language model that goes on from a KV cache."""
 
-    def extend(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> tuple[Tensor, Cache]:
-        """Logits after the last token (N, vocab_size) of tokens (N, T), and the cache that knows them now."""
+    def extend(
+        self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None, *, every: bool = False
+    ) -> tuple[Tensor, Cache]:
+        """Logits after the last of tokens (N, T), (N, vocab_size), or after `every` one of them, (N, T, vocab_size);
+        and the cache that knows them now."""
 
 
 @runtime_checkable

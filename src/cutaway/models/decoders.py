@@ -80,18 +80,21 @@ class Decoder(Network):
         `cache` the tokens go on where it ends. Raises ModelError beyond the context."""
         raise NotImplementedError
 
-    def extend(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> tuple[Tensor, Cache]:
-        """Logits of the token after the last real one of each row, (N, vocab_size), and the cache, which knows
-        `tokens` (N, T) now. Without a cache the tokens are the beginning."""
+    def extend(
+        self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None, *, every: bool = False
+    ) -> tuple[Tensor, Cache]:
+        """Logits of the token after the last real one of each row, (N, vocab_size), or after `every` one, (N, T,
+        vocab_size), and the cache, which knows `tokens` (N, T) now. Without a cache the tokens are the beginning."""
         mask = real_places(mask, tokens.shape)
         if cache is None:
             cache = Cache(self.config.layers, self.config.context_length)
-        return self.head(last_real(self.hidden(tokens, mask, cache), mask)), cache
+        z = self.hidden(tokens, mask, cache)
+        return self.head(z if every else last_real(z, mask)), cache
 
     def place(self, tokens: Tensor, mask: Tensor | None, cache: Cache | None) -> tuple[Tensor, Tensor | None, bool]:
         """The positions of the tokens, (T,) or (N, T), and what their attention is told: a mask or none, and whether it
         is causal. Raises ModelError beyond the context."""
-        length, context = tokens.shape[1] + (cache.length if cache is not None else 0), self.config.context_length
+        length, context = tokens.shape[1] if cache is None else cache.longest(tokens), self.config.context_length
         if length > context:
             raise ModelError(
                 f"{self.limit} {context:,} tokens, and these are {length:,}: give fewer, or a larger "

@@ -5,10 +5,7 @@ Memory is taken before it is needed and written in place: a token costs what it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from .masks import causal_mask
@@ -104,41 +101,9 @@ class Cache:
         found.source_mask = None if self.source_mask is None else self.source_mask[rows]
         return found
 
-    def packed(self, rows: Tensor) -> Cache:
-        """The cache of the examples `rows`, each with its real tokens alone, at the beginning of its row."""
-        if self.real is None:
-            return self.select(rows)
-        real = self.real[rows]  # (n, length)
-        counts = real.sum(1)
-        width = int(counts.max())
-        places = (~real).long().argsort(dim=1, stable=True)[:, :width]  # real ones first, in their order
-        found = Cache(0)
-        for layer in self.layers:
-            one = LayerCache(layer.capacity)
-            keys, values = layer.known()  # (N, heads, length, d)
-            # Advanced indices stand first: (n, width, heads, d).
-            one.append(keys[rows[:, None], :, places].transpose(1, 2), values[rows[:, None], :, places].transpose(1, 2))
-            found.layers.append(one)
-        found.length = width
-        found.real = torch.arange(width, device=rows.device) < counts[:, None]
-        if bool(found.real.all()):
-            found.real = None
-        return found
-
-    @classmethod
-    def joined(cls, caches: Sequence[Cache]) -> Cache:
-        """The examples of several caches, one after another, padding after the shorter ones."""
-        if len(caches) == 1:
-            return caches[0]
-        found, width = cls(0), max(cache.length for cache in caches)
-        for layers in zip(*(cache.layers for cache in caches)):
-            one = LayerCache(layers[0].capacity)
-            keys, values = zip(*(layer.known() for layer in layers))
-            one.append(*(torch.cat([F.pad(x, (0, 0, 0, width - x.shape[2])) for x in side]) for side in (keys, values)))
-            found.layers.append(one)
-        real = [F.pad(cache.reality(), (0, width - cache.length)) for cache in caches]
-        found.length, found.real = width, torch.cat(real)
-        return found
+    def longest(self, tokens: Tensor) -> int:
+        """The tokens of the longest text when `tokens` (N, T) are read, padding among them."""
+        return self.length + tokens.shape[1]
 
     def reality(self) -> Tensor:
         """Which tokens are real, (N, length)."""

@@ -1,0 +1,93 @@
+"""Keys and values of texts that part: each row of the cache is a tree of tokens, and every token is kept once.
+
+A token sees those that stand before it in its own text, whatever else its row holds: tree attention, as in X. Miao et
+al., SpecInfer, 2023 <https://arxiv.org/abs/2305.09781>, section 4.2. Nothing is copied where a text parts in two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from .cache import Cache, LayerCache
+
+
+class Path(NamedTuple):
+    """A text in a tree: where it stands, and which of the tokens there are its own."""
+
+    cache: TreeCache
+    row: int
+    seen: Tensor  # (length when it was read,), True for its tokens
+
+
+class TreeCache(Cache):
+    """A cache of which each row is a tree. What tokens come after is said by `after`, before they are read."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__(layers)
+        self.seen = torch.empty(0, 0, 0, dtype=torch.bool)  # (N, T, length): what the last tokens see, and themselves
+        self._before: Tensor | None = None
+
+    @classmethod
+    def of(cls, cache: Cache) -> TreeCache:
+        """The tree of what a cache has read: each row is one text so far."""
+        found = cls(0)
+        found.layers, found.length = cache.layers, cache.length
+        found.seen = cache.reality()[:, None]
+        return found
+
+    def after(self, before: Tensor) -> None:
+        """Say that each of the next tokens (N, T) comes after the tokens `before` (N, T, length), in their order."""
+        self._before = before
+
+    def longest(self, tokens: Tensor) -> int:
+        """The tokens of the longest text when these are read."""
+        assert self._before is not None, "what the tokens come after is to be said first"
+        return int(self._before.sum(2).max()) + 1
+
+    def read(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None, bool]:
+        """The positions of `tokens` (N, T), which are read next, and what they see, (N, 1, T, S). Padding among them
+        sees itself, and nothing else ever sees it."""
+        assert self._before is not None, "what the tokens come after is to be said first"
+        before, self._before = self._before, None
+        itself = torch.eye(tokens.shape[1], dtype=torch.bool, device=tokens.device).expand(len(tokens), -1, -1)
+        self.length += tokens.shape[1]
+        self.seen = torch.cat([before, itself], 2)
+        return before.sum(2), self.seen[:, None], False
+
+
+def gathered(paths: Sequence[Path]) -> tuple[TreeCache, list[int], Tensor]:
+    """One cache of these texts, without any token that none of them has; the row of each, and what it has seen there,
+    (n, length). Texts of one row stay in one row."""
+    numbers: dict[tuple[int, int], int] = {}
+    rows = [numbers.setdefault((id(path.cache), path.row), len(numbers)) for path in paths]
+    seen = pad_sequence([path.seen for path in paths], batch_first=True)  # (n, S)
+    of = torch.tensor(rows, device=seen.device)
+    kept = torch.zeros(len(numbers), seen.shape[1], device=seen.device).index_add_(0, of, seen.float()) > 0  # (N, S)
+    counts = kept.sum(1)
+    width = int(counts.max())
+    places = (~kept).byte().argsort(dim=1, stable=True)[:, :width]  # (N, width): the kept ones first, in their order
+    caches = {id(path.cache): path.cache for path in paths}
+    moved = []  # of each cache, its rows, where they stand now, and their places
+    for key, cache in caches.items():
+        old, new = zip(*((row, now) for (own, row), now in numbers.items() if own == key))
+        now = torch.tensor(new, device=seen.device)
+        moved.append((torch.tensor(old, device=seen.device), now, places[now].clamp(max=cache.length - 1)))
+    found = TreeCache(0)
+    for layers in zip(*(cache.layers for cache in caches.values())):
+        one = LayerCache()
+        parts: list[Tensor] = []
+        for side in zip(*(layer.known() for layer in layers)):  # the keys of all caches, then the values
+            whole = side[0].new_empty(len(numbers), width, side[0].shape[1], side[0].shape[3])
+            for x, (old, new, at) in zip(side, moved):
+                whole[new] = x[old[:, None], :, at]  # advanced indices stand first: (n, width, heads, d)
+            parts.append(whole.transpose(1, 2))
+        one.append(*parts)
+        found.layers.append(one)
+    found.length = width
+    own = seen.gather(1, places[of]) & (torch.arange(width, device=seen.device) < counts[of, None])
+    return found, rows, own
