@@ -74,9 +74,8 @@ def gathered(paths: Sequence[Path]) -> tuple[TreeCache, list[int], Tensor]:
     caches = {id(path.cache): path.cache for path in paths}
     moved = []  # of each cache, its rows, where they stand now, and their places
     for key, cache in caches.items():
-        old, new = zip(*((row, now) for (own, row), now in numbers.items() if own == key))
-        now = torch.tensor(new, device=seen.device)
-        moved.append((torch.tensor(old, device=seen.device), now, places[now].clamp(max=cache.length - 1)))
+        old, new = torch.tensor([(row, now) for (own, row), now in numbers.items() if own == key], device=seen.device).T
+        moved.append((old, new, places[new].clamp(max=cache.length - 1)))
     found = TreeCache(0)
     for layers in zip(*(cache.layers for cache in caches.values())):
         one = LayerCache()
