@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from torch import nn
 
+from .distributed.environment import rank
 from .draw.description import Page, View
 from .draw.page import page
 from .errors import FileError, SettingError, UnknownName, short
@@ -55,11 +56,13 @@ def train(
     `out` is the run's folder, which is new unless `overwrite` lets it be a run, whose files are replaced; `resume` goes
     on with a run where it stands. `settings` are those of `cutaway train --help`; a model's own go as
     `**{"model.hidden_dims": (64, 64)}`.
+    Of processes that torchrun started each calls this, and the first alone writes.
     Raises CutawayError for what a person can fix, KeyboardInterrupt (the checkpoint is written) when stopped.
     """
     source = str(data) if isinstance(data, str | Path) else data
     run = fit(model, source, settings, out=out, resume=resume, overwrite=overwrite)
-    report_on(run)
+    if rank() == 0:
+        report_on(run)
     return run
 
 

@@ -17,6 +17,8 @@ class CutawayError(Exception):
     """What a person can fix. `str(error)` is one paragraph: what, where, how to fix it. Of a word of more than 300
     characters, such as a setting of thousands of digits, it has the ends alone."""
 
+    silent = False  # whether another process tells it
+
     def __str__(self) -> str:
         return re.sub(r"\S{301,}", lambda word: short(word[0]), super().__str__())
 
@@ -75,6 +77,10 @@ class FileError(CutawayError, OSError):
 
 class TrainingError(CutawayError, ArithmeticError):
     """Training that cannot go on: a loss or gradient that is not finite, for one."""
+
+
+class LostProcess(CutawayError, RuntimeError):
+    """One of several processes that trained together did not come, or is gone."""
 
 
 def visible(text: str) -> str:

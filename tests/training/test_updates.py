@@ -32,7 +32,7 @@ def test_epochs_are_as_many_as_the_updates_take(
     make_trainer: Make, updates: int, epochs: int, accumulate: int, expected: tuple[int, int]
 ) -> None:
     trainer = make_trainer(max_steps=updates, epochs=epochs, accumulate=accumulate)  # an epoch has 6 batches
-    assert reach(trainer.train, trainer.settings, trainer.place) == expected
+    assert reach(trainer.train, trainer.settings) == expected
     trainer.fit()
     assert (trainer.state.epoch, trainer.state.update) == expected
     assert list(dict.fromkeys(row["epoch"] for row in trainer.state.history)) == list(range(1, expected[0] + 1))

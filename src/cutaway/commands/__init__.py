@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from .. import __version__
+from ..distributed.environment import rank
 from ..errors import CutawayError, SettingError, UnknownName, nearest, short, visible
 from ..settings import RENAMED
 
@@ -61,9 +62,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(words)
     except CutawayError as error:
-        print(_paragraph(f"cutaway: {error}"), file=sys.stderr)
+        if not error.silent:
+            print(_paragraph(f"cutaway: {error}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt as error:
+        if rank() > 0:  # of the processes that torchrun started the first tells it
+            return 130
         resumable = error.args[0] if error.args else None
         print(
             f"\nInterrupted. Go on with: cutaway {getattr(error, 'command', 'train')} --resume {resumable}"

@@ -87,12 +87,15 @@ def _wrapped(left: str, right: str) -> list[str]:
 def run(args: argparse.Namespace) -> int:
     """Train, then say in a few lines what was reached and where it is."""
     from ..api import train
+    from ..distributed.environment import rank
     from .output import console, emit_json, note, open_page
 
     names, given = sort_words(args.words, names=2)
     reject_options(given)
     model, data = [*names, None, None][:2]
     result = train(model, data, out=args.out, resume=args.resume, overwrite=args.overwrite, **given)
+    if rank() > 0:  # the first of the processes that torchrun started tells it
+        return 0
     if args.open:
         open_page(result.folder / "report.html")
     if args.json:

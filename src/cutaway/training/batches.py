@@ -1,4 +1,5 @@
-"""Which examples make which batch of an epoch: it follows from the seed and the epoch alone. And what they weigh."""
+"""Which examples make which batch of an epoch: it follows from the seed and the epoch alone, however many processes
+share each batch. And what they weigh."""
 
 from __future__ import annotations
 
@@ -11,41 +12,38 @@ from ..data.lengths import bucketed, padding
 from ..data.sets import DataSet, Split
 from ..data.task_sequence import part_of
 from .evaluation import planned
-from .placement import Placement
 from .settings import TrainSettings
 
 WORTH_SAYING = 0.01  # fraction of padding from which on it is told
 
 
-def batches_of(
-    split: Split, settings: TrainSettings, place: Placement, epoch: int, among: Tensor | None = None
-) -> list[Tensor]:
-    """The example numbers of each training batch of an epoch, the same whenever it is asked; those `among` which it
-    draws, where these are not all."""
+def batches_of(split: Split, settings: TrainSettings, epoch: int, among: Tensor | None = None) -> list[Tensor]:
+    """The example numbers of each training batch of an epoch, the same whenever and wherever it is asked; those `among`
+    which it draws, where these are not all."""
     if among is not None:
-        batches = batches_of(part_of(split, among), settings, place, epoch)
+        batches = batches_of(part_of(split, among), settings, epoch)
         return [among[index] for index in batches]
     generator, size = torch.Generator().manual_seed(mix(settings.seed, epoch)), settings.batch_size or len(split)
     if hasattr(split, "plan"):
-        return planned(split, size, generator, settings.batch_tokens)[place.rank :: place.processes]
+        return planned(split, size, generator, settings.batch_tokens)
     if settings.sampling == "balanced":
         order = balanced_order(_target_of(split), generator)
     else:
         order = torch.randperm(len(split), generator=generator)
-    batches = list(place.shard(order).split(size))  # type: ignore[no-untyped-call]
+    batches = list(order.split(size))  # type: ignore[no-untyped-call]
     if len(batches) > 1 and len(batches[-1]) == 1 < size:
         # One example has no variance for batch norm to divide by: it joins the batch before it.
         batches[-2:] = [torch.cat(batches[-2:])]
     return batches
 
 
-def reach(split: Split, settings: TrainSettings, place: Placement, epochs: int | None = None) -> tuple[int, int]:
+def reach(split: Split, settings: TrainSettings, epochs: int | None = None) -> tuple[int, int]:
     """How many epochs the updates that are asked for take, of at most `epochs` (those of the settings, unless given),
     and how many updates those are: the last epoch may be left early."""
     wanted, most = settings.max_steps or 1, epochs or settings.epochs
     epoch = updates = 0
     while updates < wanted and epoch < most:
-        updates += math.ceil(len(batches_of(split, settings, place, epoch)) / settings.accumulate)
+        updates += math.ceil(len(batches_of(split, settings, epoch)) / settings.accumulate)
         epoch += 1
     return epoch, min(updates, wanted)
 

@@ -5,7 +5,7 @@ No pickle: optimizer state is flattened to named tensors, the rest is JSON in th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,9 +52,11 @@ def save_checkpoint(
     average: Average | None,
     carried: tuple[Tensor, ...] = (),
     remembered: Mapping[str, Tensor] | None = None,
+    random: Sequence[Mapping[str, Tensor]] = (),
 ) -> None:
     """Write everything to `path`, whole or not at all. `carried` is the state that a recurrent model goes on from,
-    `remembered` what the objective has of earlier tasks.
+    `remembered` what the objective has of earlier tasks, `random` the random state of each process, this one's alone
+    unless given.
 
     Raises FileError where it cannot be written.
     """
@@ -68,17 +70,17 @@ def save_checkpoint(
             }
     tensors |= {f"carried.{i}": part for i, part in enumerate(carried)}
     tensors |= {f"remembered.{k}": v for k, v in (remembered or {}).items()}
-    tensors["random.cpu"] = torch.get_rng_state()
-    if torch.cuda.is_available():
-        tensors |= {f"random.cuda.{i}": s for i, s in enumerate(torch.cuda.get_rng_state_all())}
+    for rank, states in enumerate(random or [random_state()]):
+        tensors |= {f"{_random(rank)}{name}": state for name, state in states.items()}
     write_tensors(path, tensors, {"state": asdict(state)})
 
 
 def load_checkpoint(
-    path: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None
+    path: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None, rank: int = 0
 ) -> tuple[State, tuple[Tensor, ...], dict[str, Tensor]]:
-    """Put everything back in place and give where training stands, the state that a recurrent model goes on from, and
-    what the objective remembers.
+    """Put everything back in place, the random state as the process of that `rank` had it, and give where training
+    stands, the state that a recurrent model goes on from, and what the objective remembers. A process that there was
+    not draws from a new beginning.
 
     Raises FileError where the file is damaged or of another run.
     """
@@ -92,13 +94,30 @@ def load_checkpoint(
         state = State(**meta["state"])
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         raise FileError(f"{path} is not a checkpoint of this model and these settings: {error}") from error
-    torch.set_rng_state(tensors["random.cpu"])
-    cuda = _under("random.cuda.", tensors)
+    random = _under(_random(rank), tensors)
+    if random:
+        torch.set_rng_state(random["cpu"])
+    else:
+        torch.manual_seed(rank + torch.initial_seed() + state.update)
+    cuda = _under("cuda.", random)
     if cuda and torch.cuda.is_available():
         torch.cuda.set_rng_state_all([cuda[k] for k in sorted(cuda, key=int)])
     carried, device = _under("carried.", tensors), next(model.parameters()).device
     remembered = {k: v.to(device) for k, v in _under("remembered.", tensors).items()}
     return state, tuple(carried[k].to(device) for k in sorted(carried, key=int)), remembered
+
+
+def random_state() -> dict[str, Tensor]:
+    """PyTorch's random state in this process, by device."""
+    found = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        found |= {f"cuda.{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
+    return found
+
+
+def _random(rank: int) -> str:
+    """What the names of a process's random state begin with."""
+    return f"random.{rank}." if rank else "random."
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:

@@ -65,9 +65,11 @@ def results_of(
     asked: Callable[..., Tensor] | None = getattr(task, "asked", None)
     answers: Callable[..., Tensor] = model.features if getattr(task, "of_features", False) else model  # type: ignore[assignment]
     plan = batches_in_order(split, batch_size, tokens)
+    shared = place.processes > 1 and not carries(model, split)
+    read = plan[place.rank :: place.processes] if shared else plan  # by this process
     state, outputs, targets = None, [], []
     with resting(model):
-        for index, batch in zip(plan, split.batches(plan)):
+        for index, batch in zip(read, split.batches(read)):
             inputs, target = place.batch(batch)
             with place.autocast():
                 asked_for = (num_beams, length_penalty, method)
@@ -90,6 +92,10 @@ def results_of(
             outputs.append(answer.cpu())
             targets.append((keep_target(target) if keep_target else target).cpu())
             ticked(len(target))
+    if shared:  # each process has answered for some batches
+        of_each, count = place.together((outputs, targets)), place.processes
+        outputs = [of_each[k % count][0][k // count] for k in range(len(plan))]
+        targets = [of_each[k % count][1][k // count] for k in range(len(plan))]
     places = torch.split(torch.cat(plan).argsort().argsort(), [len(batch) for batch in plan])
     return Results(_joined(outputs, places, float("nan")), _joined(targets, places, IGNORED))
 

@@ -64,7 +64,7 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
     def width(batch: Tensor) -> int:
         return len(batch) * (int(lengths[batch].max()) if lengths is not None and len(lengths) == len(split) else 1)
 
-    largest = max(batches_of(split, ready.settings, place, epoch=0), key=width)
+    largest = max(batches_of(split, ready.settings, epoch=0), key=width)
     if lengths is not None and len(lengths) == len(split):
         largest = largest[lengths[largest].argsort(descending=True)]  # the longest is among the few that are tried
 

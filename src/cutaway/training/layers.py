@@ -64,6 +64,11 @@ def frozen(model: nn.Module, patterns: Sequence[str]) -> set[str]:
     return found
 
 
+def has_batch_norm(model: nn.Module) -> bool:
+    """Whether anything in the model is normalized by the statistics of a batch."""
+    return any(isinstance(module, NORMS) for module in model.modules())
+
+
 def let_learn(model: nn.Module, learnable: Collection[str], still: Collection[str]) -> None:
     """Let those of the `learnable` parameters learn that are not `still`, and hold the statistics of each batch norm
     that is still itself, or whose parameters all are. All else of the model is put into training mode."""

@@ -13,15 +13,18 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from ..data.sets import Augment, Batch, DataSet, Split
+from ..distributed.batch_norm import SynchronizedBatchNorm
+from ..distributed.gradients import parallel
 from ..errors import SettingError, TrainingError
 from ..models.contract import Network, contract_of
 from ..tasks.classification import Classification
@@ -31,13 +34,14 @@ from ..terms import metric
 from .average import Average, LastEpochs, lent
 from .batches import mix, reach
 from .broken import first_broken
-from .checkpoint import State, load_checkpoint, save_checkpoint, save_weights
+from .checkpoint import State, load_checkpoint, random_state, save_checkpoint, save_weights
 from .evaluation import AT_ONCE, at_once, results_of
-from .layers import backbone, frozen, let_learn
+from .layers import backbone, frozen, has_batch_norm, let_learn
 from .objectives.choice import objective_for
 from .objectives.distillation import Teacher
+from .objectives.supervised import Learned
 from .optimizers import build_optimizers
-from .placement import Placement
+from .placement import Placement, whole
 from .progress import Progress
 from .rows import add_row, is_cheap, is_due
 from .schedules import factor
@@ -89,11 +93,14 @@ class Trainer:
         self.mean: Mean | None = None  # of the weights after the last epochs, where that was asked for and is made
         self.objective = objective_for(self.model, data, task, settings, self.train, place, teacher)
         self.sequence = self.objective.sequence
-        self.updates = reach(self.train, settings, place)[1] if settings.max_steps else math.inf  # where training ends
+        self.updates = reach(self.train, settings)[1] if settings.max_steps else math.inf  # where training ends
         at = moments(self._in_all()[0], settings.snapshots) if settings.snapshots and place.writes else frozenset()
         self.snapshots = Snapshots(checkpoints.parent, at)
         self.state = State()
-        self.plan: list[Tensor] = []  # the example numbers of each batch of the running epoch
+        self.plan: list[Tensor] = []  # the example numbers of each batch of the running epoch, those of all processes
+        self._loss: Callable[..., Learned] = self.objective.loss
+        self._learning: frozenset[str] = frozenset()  # the parameters whose gradients processes add up
+        self._synchronized = place.processes > 1 and settings.sync_batchnorm and has_batch_norm(self.model)
         self._losses: list[Tensor] = []  # of the steps since the last look, still on the device
         self._inputs: tuple[Tensor, ...] = ()  # of the running step, to find the layer that broke
         self._asked_to_stop = False
@@ -103,7 +110,9 @@ class Trainer:
 
     def begin(self) -> None:
         """Give a model that is initialized from training images (`initialize_from`) up to 5 000 of them, as they are
-        without augmentation; unless it has its weights from a file."""
+        without augmentation; unless it has its weights from a file. Each process draws by itself from then on."""
+        if self.place.rank:
+            torch.manual_seed(mix(self.settings.seed, self.place.rank))
         if type(self.network).initialize_from is Network.initialize_from or self.settings.weights:
             return
         (batch,) = self.train.batches([torch.cat(self.batches_of(0))[:FIRST_IMAGES]])
@@ -119,8 +128,7 @@ class Trainer:
         Raises Interrupted (after a checkpoint) when asked to stop, TrainingError when a loss is not finite.
         """
         state, settings = self.state, self.settings
-        self._saved = time.perf_counter()
-        began = self._saved - state.seconds
+        began, self._saved = time.perf_counter() - state.seconds, state.seconds
         in_all, an_epoch = self._in_all()
         budget = 60 * (settings.minutes or 0)  # seconds; 0 is none
         if state.update == 0:
@@ -128,13 +136,13 @@ class Trainer:
         with self._stoppable():
             while not state.stopped and state.epoch < self.sequence.epochs and state.update < self.updates:
                 for last in self.epoch():
-                    state.seconds = time.perf_counter() - began
+                    state.seconds, asked_to_stop = self._agreed(time.perf_counter() - began)
                     self.progress.step(state, self.train_loss)
                     out_of_time = 0 < budget < state.seconds
                     ends = last or state.update >= self.updates or out_of_time
                     if not ends and is_due(state, in_all, an_epoch, budget):
                         self._add_row_within(an_epoch)
-                    if self._asked_to_stop:
+                    if asked_to_stop:
                         self.checkpoint_now()
                         raise Interrupted(self.checkpoints.parent)
                     if state.update >= self.updates:
@@ -142,7 +150,7 @@ class Trainer:
                     if out_of_time:
                         state.stopped = f"the time budget of {settings.minutes:g} minutes is used up"
                         break
-                    if time.perf_counter() - self._saved > 60 * settings.save_minutes:
+                    if state.seconds - self._saved > 60 * settings.save_minutes:
                         self.checkpoint_now()
                 self._end_epoch()
         all_of_them = f"{state.update:,} updates" if state.update == settings.max_steps else "epochs"
@@ -160,7 +168,8 @@ class Trainer:
             self.objective.carried = ()
         self.progress.epoch(state.epoch, self.sequence.epochs, len(batches), state.batch)
         self.plan = batches
-        remaining = self.train.batches(batches[state.batch :], seed=mix(settings.seed, state.epoch))
+        own = [self.place.share(index, self.objective.carries) for index in batches[state.batch :]]
+        remaining = self.train.batches(own, seed=mix(settings.seed, state.epoch))
         for group in _grouped(remaining, settings.accumulate):
             self.step(group, steps)
             self.snapshots.keep(state.update, self.weights)
@@ -191,12 +200,21 @@ class Trainer:
             state.phase_update, state.phase_seconds = state.update, state.seconds
         heads_only = state.epoch < alone
         let_learn(self.model, self._learnable, self._frozen | backbone(self.model) if heads_only else self._frozen)
+        self._add_up()
         if not heads_only and self.updates < math.inf:
             return int(self.updates) - state.phase_update
         return an_epoch * (alone if heads_only else self.sequence.each - alone)
 
+    def _add_up(self) -> None:
+        """Let processes add up the gradients of what learns now."""
+        learning = frozenset(name for name, p in self.model.named_parameters() if p.requires_grad)
+        if self.place.processes > 1 and learning != self._learning:
+            self._loss = self.objective.loss  # what added up those before is gone before another one is made
+            self._loss, self._learning = parallel(self.model, self.objective.loss), learning
+
     def step(self, group: list[Batch], steps: int) -> None:
-        """One update: the gradient of the mean loss over the batches of `group`, then the optimizers' step.
+        """One update: the gradient of the mean loss over the batches of `group`, which are this process's share of
+        them, then the optimizers' step.
 
         `steps` are the updates of the running phase.
         """
@@ -207,24 +225,28 @@ class Trainer:
                 parameters["lr"] = state.lr * parameters["scale"]
         for parameter in self._parameters:
             parameter.grad = None  # what zero_grad does, at a third of its cost
-        counted = sum(task.count(batch.target) for batch in group)
+        sizes = [len(index) for _, index in zip(group, self.plan[state.batch :])] if place.processes > 1 else []
+        weights = [place.weight(size, self.objective.carries) for size in sizes] or [1.0] * len(group)
+        (counted,) = place.total(sum(w * task.count(batch.target) for w, batch in zip(weights, group)))
         # Word vectors learn from sums; where nothing in a batch is to be learned, the sum is 0.
         divisor = 1.0 if getattr(task, "sums", False) or not counted else counted
-        while group:
+        for weight in weights:
             inputs, target = place.batch(group.pop(0))  # popped: a batch that was copied there is not kept here too
-            index = self.plan[state.batch] if self.plan else None
-            self._random.manual_seed(mix(settings.seed, state.epoch, state.batch))
+            index = place.share(self.plan[state.batch], self.objective.carries) if self.plan else None
+            own = (place.rank,) if place.processes > 1 else ()
+            self._random.manual_seed(mix(settings.seed, state.epoch, state.batch, *own))
             if self.augment:
                 varied, target = self.augment(inputs[0], target, self._random)
                 inputs = (varied, *inputs[1:])
             self._inputs = inputs
-            with place.autocast():
-                loss, total, outputs = self.objective.loss(inputs, target, index, self._random)
-            (total / divisor).backward()  # type: ignore[no-untyped-call]
-            self._losses.append(loss)
+            with self._adding_up(last=not group):
+                with place.autocast(), SynchronizedBatchNorm() if self._synchronized else nullcontext():
+                    loss, total, outputs = self._loss(inputs, target, index, self._random)
+                (total * (weight / divisor)).backward()  # type: ignore[no-untyped-call]
+            self._losses.append(loss if weight == 1 else loss * weight)
             state.batch += 1
             if task.loss_name == "perceptron" and isinstance(task, Classification) and outputs is not None:
-                state.mistakes += task.wrong_sides(outputs, target)
+                state.mistakes += round(place.total(weight * task.wrong_sides(outputs, target))[0])
         state.counted += counted
         if place.looks_at_every_step or state.update % LOOK_EVERY == 0:
             self.look()
@@ -252,7 +274,8 @@ class Trainer:
         if not scores or self.sequence.count > 1 or self._is_better(scores):  # of tasks the last weights are kept
             state.best_epoch = state.epoch
             state.best_score, state.best_loss = scores.get(self.monitor), scores.get("loss")
-            save_weights(self.checkpoints / "best.safetensors", self.weights())
+            if self.place.writes:
+                save_weights(self.checkpoints / "best.safetensors", self.weights())
         if self.last_epochs and self.place.writes:
             self.last_epochs.keep(state.epoch, self.model.state_dict())
         if converged:
@@ -297,6 +320,7 @@ class Trainer:
         if self.objective.scores is not None:
             with self.average.applied() if self.average else nullcontext():
                 return self.objective.scores(split, self.place)
+        self._share_statistics()
         split = self.sequence.seen(split, self.state.epoch)
         size = at_once(settings.eval_batch_size, self.spec, max(AT_ONCE, settings.batch_size))
         tokens = 0 if settings.eval_batch_size else settings.batch_tokens
@@ -314,8 +338,10 @@ class Trainer:
 
     def _mean_of(self, last: LastEpochs) -> Mean:
         """Write the mean weights after the last epochs, which are made of files alone, and score them."""
+        self.place.together(None)  # the first has written the last of them
         weights, first = last.mean(self.state.epoch)
-        save_weights(self.checkpoints / "average.safetensors", weights)
+        if self.place.writes:
+            save_weights(self.checkpoints / "average.safetensors", weights)
         with lent(self.model, weights):
             score = self.validate(self.val)[self.monitor] if self.val is not None else None
         return Mean(first, self.state.epoch, score)
@@ -331,13 +357,29 @@ class Trainer:
 
     def batches_of(self, epoch: int) -> list[Tensor]:
         """The example numbers of each batch of an epoch, the same whenever it is asked."""
-        return self.objective.batches(self.train, self.settings, self.place, epoch)
+        return self.objective.batches(self.train, self.settings, epoch)
 
     def _in_all(self) -> tuple[int, int]:
         """The updates of the whole training, where nothing ends it early, and those of an epoch: its first."""
         firsts = range(0, self.sequence.epochs, self.sequence.each)
         by_task = [math.ceil(len(self.batches_of(epoch)) / self.settings.accumulate) for epoch in firsts]
         return (int(self.updates) if self.settings.max_steps else self.sequence.each * sum(by_task)), by_task[0]
+
+    def _agreed(self, seconds: float) -> tuple[float, bool]:
+        """The seconds of the first process, by which all go, and whether any was asked to stop."""
+        own = (seconds if self.place.rank == 0 else 0.0, float(self._asked_to_stop))
+        seconds, asked = self.place.total(*own)
+        return seconds, asked > 0
+
+    def _adding_up(self, last: bool) -> AbstractContextManager[object]:
+        """The context of a batch after whose backward pass processes add their gradients up, if it is the last one of
+        an update."""
+        return nullcontext() if last or not isinstance(self._loss, DistributedDataParallel) else self._loss.no_sync()
+
+    def _share_statistics(self) -> None:
+        """Take over the first process's statistics of batch normalization, where each has its own."""
+        if not self._synchronized:
+            self.place.share_buffers(self.model)
 
     def _share_done(self, steps: int) -> float:
         """How far the phase is, in [0, 1]: by updates or by the time budget, whichever is further."""
@@ -352,24 +394,31 @@ class Trainer:
     def resume(self) -> None:
         """Go on from the last checkpoint."""
         last = self.checkpoints / "last.safetensors"
-        parts = load_checkpoint(last, self.model, self.optimizers, self.average)
-        self.state, self.objective.carried, remembered = parts
+        parts = load_checkpoint(last, self.model, self.optimizers, self.average, self.place.rank)
+        self.state, carried, remembered = parts
+        self.objective.carried = tuple(self.place.share(part, carries=True, dim=1) for part in carried)
         self.objective.remember(remembered)
 
     def checkpoint_now(self) -> None:
         """Write the checkpoint. What is not finite is rejected first, so that the last one stays good."""
         self.look()
         self._reject_broken_weights()
+        self._share_statistics()
+        of_each = self.place.together((self.objective.carried, random_state()))
         if self.place.writes:
             last = self.checkpoints / "last.safetensors"
-            learned = self.objective.carried, self.objective.remembered()
+            carried = tuple(whole(parts) for parts in zip(*(carried for carried, _ in of_each)))
+            learned = carried, self.objective.remembered(), [random for _, random in of_each]
             save_checkpoint(last, self.state, self.model, self.optimizers, self.average, *learned)
-        self._saved = time.perf_counter()
+        self._saved = self.state.seconds
 
     def look(self) -> None:
         """Bring the losses over from the device, and stop the run where one is not a number."""
-        for loss in self._losses:
-            self.state.loss_sum += loss.item()
+        losses = [loss.item() for loss in self._losses]
+        if self.place.processes > 1:
+            losses = [*self.place.total(sum(losses))]
+        for loss in losses:
+            self.state.loss_sum += loss
         self._losses.clear()
         if not math.isfinite(self.state.loss_sum):
             self._reject("the loss")
@@ -399,7 +448,7 @@ class Trainer:
         """Ctrl-C and SIGTERM end the run after the running step; a second Ctrl-C ends it at once."""
 
         def ask(number: int, frame: FrameType | None) -> None:
-            if self._asked_to_stop:
+            if self._asked_to_stop and number == signal.SIGINT:  # torchrun sends SIGTERM after what a person sends
                 raise KeyboardInterrupt
             self._asked_to_stop = True
 

@@ -1,7 +1,6 @@
-"""Where training happens: one seam for device, number format and shard of the work.
+"""Where training happens: one seam for device, number format and this process's part of the work.
 
-The loop asks this object alone; one process on one device is all that there is today, and no process group is
-ever started for it. Several processes need another object with these same answers, not a second loop.
+The loop asks this object alone. In a process that trains by itself it answers at once, and there is no process group.
 """
 
 from __future__ import annotations
@@ -9,12 +8,15 @@ from __future__ import annotations
 import contextlib
 import copy
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from ..data.sets import Batch, Split, TensorSplit
+from ..distributed import environment, group
 from ..errors import SettingError
 from ..models.memory import free_memory as free_on_machine
 from ..settings import short
@@ -23,12 +25,13 @@ from ..settings import short
 # slower: throughout, it costs ResNet-18, ResNet-50 and Inception-v3 3 % of a step more than with this bound. The plain
 # format throughout costs those and DenseNet-121 about 15 %.
 LARGE_KERNEL = 400_000
+T = TypeVar("T")
 HELD = 0.25  # fraction of a device's free memory up to which a split is held there
 
 
 @dataclass(frozen=True)
 class Placement:
-    """A device, the number format of the forward pass, and which shard of the work is this process's."""
+    """A device, the number format of the forward pass, and which part of the work is this process's."""
 
     device: torch.device
     dtype: torch.dtype  # of the weights
@@ -75,9 +78,41 @@ class Placement:
             return batch.inputs, batch.target  # it is here already
         return tuple(self._put(x) for x in batch.inputs), self._put(batch.target)
 
-    def shard(self, order: Tensor) -> Tensor:
-        """The examples of an epoch's order that are this process's."""
-        return order[self.rank :: self.processes]
+    def share(self, x: Tensor, carries: bool = False, dim: int = 0) -> Tensor:
+        """Of a batch's examples, which stand along `dim`, those that are this process's: every so-many-th. What they
+        count for says `weight`, since no process is left without any. A batch with fewer than there are processes is
+        every process's; where batches go on from one another (`carries`), the row that a process went on with stays its
+        own, and one whose rows have ended takes the first."""
+        count = x.shape[dim]
+        if self.processes == 1 or (count < self.processes and not carries):
+            return x
+        first = self.rank if self.rank < count else 0
+        return x.index_select(dim, torch.arange(first, count, self.processes, device=x.device))
+
+    def weight(self, count: int, carries: bool = False) -> float:
+        """What the `share` of a batch of so many examples counts for, so that over all processes each counts once."""
+        if count >= self.processes:
+            return 1.0
+        return float(self.rank < count) if carries else 1 / self.processes
+
+    def total(self, *numbers: float) -> tuple[float, ...]:
+        """Numbers summed over all processes."""
+        if self.processes == 1:
+            return numbers
+        return tuple(group.total(torch.tensor(numbers, dtype=torch.float64)).tolist())
+
+    def together(self, value: T) -> list[T]:
+        """What each process has, in the order of their ranks."""
+        return [value] if self.processes == 1 else group.from_all(value)
+
+    def from_first(self, *numbers: float) -> tuple[float, ...]:
+        """The numbers of the first process: of what processes measure, such as time, they go by one."""
+        return self.total(*(x if self.rank == 0 else 0.0 for x in numbers))
+
+    def share_buffers(self, model: nn.Module) -> None:
+        """Give the model's buffers, such as running means, the values that the first process has."""
+        if self.processes > 1:
+            group.send_from_first([*model.buffers()])
 
     def autocast(self) -> contextlib.AbstractContextManager[object]:
         """The context of the forward pass."""
@@ -90,6 +125,16 @@ class Placement:
         if x.is_floating_point() and x.dtype != self.dtype:
             x = x.to(self.dtype)
         return x.contiguous(memory_format=torch.channels_last) if self.channels_last and x.ndim == 4 else x
+
+
+def whole(parts: Sequence[Tensor]) -> Tensor:
+    """The states (layers, N, hidden) of a batch's examples, of the processes' shares (layers, n, hidden)."""
+    if len(parts) == 1:
+        return parts[0]
+    found = parts[0].new_empty(parts[0].shape[0], sum(part.shape[1] for part in parts), *parts[0].shape[2:])
+    for rank, part in enumerate(parts):
+        found[:, rank :: len(parts)] = part
+    return found
 
 
 def find_device(device: str) -> torch.device:
@@ -115,7 +160,9 @@ def find_place(device: str, precision: str, channels_last: bool | None, model: n
     )
     if channels_last is None:
         channels_last = any(isinstance(m, nn.Conv2d) for m in model.modules())
-    return Placement(found, dtype, torch.bfloat16 if half else None, channels_last)
+    if found.type == "cuda" and found.index is None and environment.launched():
+        found = torch.device("cuda", environment.local_rank())
+    return Placement(found, dtype, torch.bfloat16 if half else None, channels_last, *group.place())
 
 
 def free_memory(device: torch.device) -> int | None:

@@ -31,6 +31,7 @@ from .crowded import leave_out_crowded
 from .objectives.choice import OBJECTIVES, learning
 from .objectives.distillation import Teacher
 from .placement import Placement, find_place
+from .processes import reject_for_processes
 from .resolved import Resolved, model_settings, resolve, settle
 from .settings import TrainSettings
 from .weights import Taken, built_like, keep_origin, take_weights
@@ -93,6 +94,7 @@ def prepare(
     reject_for_task(asked.training, data_settings, data, found, network, task)
     teacher = Teacher(settings, data, task, mixed=data_settings.mixup > 0) if settings.teacher else None
     place = find_place(settings.device, settings.precision, settings.channels_last, network)
+    reject_for_processes(settings, data, place.processes)
     return Prepared(found, data, network, task, place, settings, data_settings, own, asked.sizes, teacher, taken)
 
 

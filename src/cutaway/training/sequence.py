@@ -57,11 +57,11 @@ class Sequence:
         """Whether a task ends with that epoch, and another one comes after it."""
         return epoch + 1 < self.epochs and (epoch + 1) % self.each == 0
 
-    def batches(self, train: Split, settings: TrainSettings, place: Placement, epoch: int) -> list[Tensor]:
+    def batches(self, train: Split, settings: TrainSettings, epoch: int) -> list[Tensor]:
         """The example numbers of each batch of an epoch, all of its task."""
         if self.of is None:
-            return batches_of(train, settings, place, epoch)
-        return batches_of(train, settings, place, epoch, (self.of == self.task(epoch)).nonzero()[:, 0])
+            return batches_of(train, settings, epoch)
+        return batches_of(train, settings, epoch, (self.of == self.task(epoch)).nonzero()[:, 0])
 
     def seen(self, split: Split, epoch: int) -> Split:
         """Those of the examples of a split whose tasks have been learned, or are being learned in that epoch."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
+import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -17,10 +18,15 @@ from ..data.opening import reject_object
 from ..data.sets import IN_MEMORY
 from ..data.text.fitting import AUTO
 from ..data.text.tokenizers import KINDS
-from ..errors import FileError, SettingError, visible
+from ..distributed import environment
+from ..distributed.group import by_first, joined
+from ..distributed.group import place as group_place
+from ..distributed.launch import Stopped, launch
+from ..errors import FileError, LostProcess, SettingError, visible
 from ..files import write_csv, write_json
 from ..interop.huggingface.adapters import write_adapter
 from ..models.saving import save_model
+from ..settings import as_text
 from ..spec import Unlabelled
 from . import documents
 from .batches import reach
@@ -32,6 +38,7 @@ from .folder import clear_leftovers, clear_run, locked, new_folder
 from .loop import Interrupted, Mean, Trainer, reject_unfit
 from .objectives.choice import learned
 from .prepared import Prepared, prepare
+from .processes import and_how_to_go_on, asked_for, run_of
 from .progress import Progress
 from .run import Run
 from .same import differences, take_threads
@@ -41,7 +48,11 @@ from .sequence import reject_other_epochs
 # A run that had stopped goes on where one of these is changed.
 HOW_LONG = ("epochs", "max_steps", "minutes", "patience")
 ADAPTER = "adapter"  # the folder beside the model that holds what LoRA has learned alone
-MAY_CHANGE = (*HOW_LONG, "save_minutes", "workers", "threads", "device", "tensorboard", "memory_fraction")
+MAY_CHANGE = (
+    *HOW_LONG, "save_minutes", "workers", "threads", "processes", "max_restarts", "device", "tensorboard",
+    "memory_fraction",
+)  # fmt: skip
+WORKER = "cutaway.training.worker"
 
 
 def fit(
@@ -56,12 +67,53 @@ def fit(
     """Train, and leave a run: its folder holds everything to repeat, resume, evaluate and predict.
 
     With `resume`, go on with that run: model, data and settings are its own, and only those of `MAY_CHANGE` may be
-    given. With `overwrite`, `out` may be a run, which is replaced. Meanwhile no other process can work on the run.
+    given. With `overwrite`, `out` may be a run, which is replaced. Meanwhile no other process can work on the run, but
+    those that share the work: where `processes` are asked for they are started here, and where torchrun has started
+    this one it joins the others.
     Raises Interrupted where the person stops it (the checkpoint is written), CutawayError for what they can fix.
     """
-    typed = given
     if model is not None:
         reject_module(model)
+    several = asked_for(given, Run(resume).about["settings"] if resume is not None else {})
+    if not environment.launched() and several.processes == 1:
+        return _fit(model, source, given, out, resume, progress, overwrite)
+    name = environment.launch_id() or uuid.uuid4().hex
+    try:
+        if environment.launched():
+            with joined():
+                begun = by_first(lambda: run_of(name, out)) if environment.restarts() and resume is None else None
+                if begun is not None:  # before the processes were started again
+                    return _fit(None, None, {}, None, begun, progress, overwrite=False)
+                return _fit(model, source, given, out, resume, progress, overwrite)
+        asked = {
+            "model": model,
+            "source": source,
+            "given": {key: value if isinstance(value, str) else as_text(value) for key, value in given.items()},
+            "out": None if out is None else str(out),
+            "resume": None if resume is None else str(resume),
+            "overwrite": overwrite,
+        }
+        return Run(launch(WORKER, asked, name, several.processes, several.max_restarts))
+    except LostProcess as lost:
+        raise and_how_to_go_on(lost, Path(resume) if resume is not None else run_of(name, out)) from None
+    except Stopped as stopped:
+        raise Interrupted(Path(str(stopped))) from None
+
+
+def _fit(
+    model: str | None,
+    source: Any,
+    given: Mapping[str, Any],
+    out: str | Path | None,
+    resume: str | Path | None,
+    progress: Progress | None,
+    overwrite: bool,
+) -> Run:
+    """Train in this process, which may be one of several: they do the same, and the first alone writes."""
+    rank, processes = group_place()
+    if processes > 1 or "processes" in given:
+        given = {**given, "processes": processes}
+    typed = given
     if source is not None and not hasattr(source, "edge_index"):
         reject_object(source)
     earlier = Run(resume) if resume is not None else None
@@ -73,11 +125,12 @@ def fit(
         notes: list[str] = []
         if earlier:
             _reject_folder(earlier.folder, out, overwrite)
-            held.enter_context(locked(earlier.folder))
-            before = earlier.about
+            by_first(lambda: held.enter_context(locked(earlier.folder)))
+            before = by_first(lambda: earlier.about)
+            as_many = before["settings"].get("processes", 1) == processes
             model, source, given = _resumed(before, model, source, given)
             given = earlier.with_own_tokenizer(given)
-            notes = [] if given.get("threads") else take_threads(before)
+            notes = [] if given.get("threads") or not as_many else take_threads(before)
         if model is None or source is None:
             raise SettingError(
                 "A model and data are needed: cutaway train MODEL DATA. `cutaway list` shows the models."
@@ -96,13 +149,18 @@ def fit(
             folder = earlier.folder
         else:
             name = f"{ready.preset.file_name}-{ready.data.name}"
-            folder = new_folder(out, name, overwrite, _inputs(ready))
-            held.enter_context(locked(folder))
-            clear_run(folder)
-            for sentence in ready.data.findings:  # before the time is spent, not after
-                print(visible(f"Found in the data: {sentence}"), file=sys.stderr, flush=True)
-        clear_leftovers(folder)
-        return _train(folder, ready, before, given, goes_on, notes, progress or Progress())
+
+            def begun() -> Path:
+                folder = new_folder(out, name, overwrite, _inputs(ready))
+                held.enter_context(locked(folder))
+                clear_run(folder)
+                for sentence in ready.data.findings:  # before the time is spent, not after
+                    print(visible(f"Found in the data: {sentence}"), file=sys.stderr, flush=True)
+                return folder
+
+            folder = by_first(begun)
+        by_first(lambda: clear_leftovers(folder))
+        return _train(folder, ready, before, given, goes_on, notes, progress or Progress(shown=rank == 0))
 
 
 def _train(
@@ -118,18 +176,22 @@ def _train(
     earlier sitting left it, and `notes` are what is to be said of this one."""
     settings = {**asdict(ready.data_settings), **asdict(ready.settings)}
     about = {**(before or documents.about(ready, given)), "settings": settings, "status": "running"}
+    about["launch"] = environment.launch_id()
     if before:
         about["machine"] = {**before["machine"], "threads": torch.get_num_threads()}
         about["notes"] = [*before.get("notes", ()), *notes]
-    write_json(folder / "run.json", about)
+    writes = ready.place.writes
+    if writes:
+        write_json(folder / "run.json", about)
 
-    with progress as bar, Board(folder, ready.settings.tensorboard) as board:
+    with progress as bar, Board(folder, ready.settings.tensorboard and writes) as board:
         for sentence in notes:
             bar.note(sentence)
 
         def on_row(state: State) -> None:
-            write_csv(folder / "metrics.csv", state.history)
-            board.write(state.history[-1])
+            if writes:
+                write_csv(folder / "metrics.csv", state.history)
+                board.write(state.history[-1])
 
         trainer = Trainer(
             ready.model, ready.data, ready.task, ready.settings, ready.place, folder / "checkpoints", bar,
@@ -142,14 +204,17 @@ def _train(
             trainer.state.resumed += 1
             if any(before["settings"].get(key) != settings[key] for key in HOW_LONG):
                 trainer.state.stopped = ""
-            if trainer.state.history:
+            if trainer.state.history and writes:
                 write_csv(folder / "metrics.csv", trainer.state.history)
         try:
             state = trainer.fit()
         except Interrupted:
-            finish(folder, about, ready, trainer.state, "interrupted")
+            if writes:
+                finish(folder, about, ready, trainer.state, "interrupted")
             raise
-    finish(folder, about, ready, state, "finished", trainer.mean)
+    if writes:  # and tests, by itself
+        ready.place = replace(ready.place, processes=1)
+        finish(folder, about, ready, state, "finished", trainer.mean)
     return Run(folder)
 
 
@@ -158,7 +223,7 @@ def settle_length(ready: Prepared, typed: Mapping[str, Any], cut: int = 0) -> No
     `typed`; `cut` is how many epochs may have been left early."""
     split, settings = ready.data.splits["train"], ready.settings
     if settings.max_steps and "epochs" not in typed:
-        epochs = reach(split, settings, ready.place, epochs=settings.max_steps)[0]  # an epoch has at least one
+        epochs = reach(split, settings, epochs=settings.max_steps)[0]  # an epoch has at least one
         ready.settings = replace(settings, epochs=max(epochs + cut, settings.freeze_epochs or 0))
 
 

@@ -198,6 +198,19 @@ class TrainSettings:
     device: str = setting(
         "auto", "where to train: auto, cpu, cuda, cuda:N, mps; auto takes the fastest device that is here"
     )
+    processes: int = setting(
+        1,
+        "distributed data parallel: processes on this machine that share each batch; torchrun starts them on several "
+        "machines. batch_size is that of all together",
+        low=1,
+        high=1024,
+    )
+    sync_batchnorm: bool = setting(
+        True, "batch normalization over the batches of all processes, as one process has them"
+    )
+    max_restarts: int = setting(
+        0, "of several processes: how often all are started again, from the last checkpoint, when one is lost", low=0
+    )
     precision: str = setting(
         "auto",
         "auto uses bfloat16 where the hardware has it",

@@ -20,7 +20,6 @@ from torch import Generator, Tensor
 from ...data.sets import DataSet, Split
 from ...errors import SettingError
 from ..batches import mix
-from ..placement import Placement
 from ..settings import TrainSettings
 from .joint import reject_without_tasks
 from .supervised import Supervised
@@ -43,12 +42,12 @@ class Rehearsal(Supervised):
                 f"buffer={most} stores them all, as joint training has them."
             )
 
-    def batches(self, train: Split, settings: TrainSettings, place: Placement, epoch: int) -> list[Tensor]:
+    def batches(self, train: Split, settings: TrainSettings, epoch: int) -> list[Tensor]:
         """The batches of the epoch's task, each with as many stored examples after it."""
-        new, stored = super().batches(train, settings, place, epoch), self.stored(train, self.sequence.task(epoch))
+        new, stored = super().batches(train, settings, epoch), self.stored(train, self.sequence.task(epoch))
         if not len(stored):
             return new
-        count, random = sum(map(len, new)), Generator().manual_seed(mix(settings.seed, epoch, 1, place.rank))
+        count, random = sum(map(len, new)), Generator().manual_seed(mix(settings.seed, epoch, 1, 0))
         turns = [stored[torch.randperm(len(stored), generator=random)] for _ in range(math.ceil(count / len(stored)))]
         old = torch.split(torch.cat(turns)[:count], [len(batch) for batch in new])
         return [torch.cat(both) for both in zip(new, old)]

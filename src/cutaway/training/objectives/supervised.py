@@ -75,9 +75,9 @@ class Supervised:
         beside = (self.network.auxiliary_weight * self.task.loss(a, target) for a in auxiliary)
         return Learned(loss, sum(beside, loss), outputs)
 
-    def batches(self, train: Split, settings: TrainSettings, place: Placement, epoch: int) -> list[Tensor]:
+    def batches(self, train: Split, settings: TrainSettings, epoch: int) -> list[Tensor]:
         """The example numbers of each batch of an epoch, the same whenever it is asked."""
-        return self.sequence.batches(train, settings, place, epoch)
+        return self.sequence.batches(train, settings, epoch)
 
     def end_task(self, train: Split, place: Placement, epoch: int) -> None:
         """What is to be done when the task that ends with that epoch, of several, has been learned."""

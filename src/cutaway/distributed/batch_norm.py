@@ -1,0 +1,76 @@
+"""Synchronized batch normalization: mean and variance are those of the whole batch, over all processes.
+
+S. Ioffe, C. Szegedy, Batch normalization, 2015 <https://arxiv.org/abs/1502.03167>, algorithm 1, with sums that run over
+all processes; so a network learns the same in one process and in many. PyTorch's own `SyncBatchNorm` is for GPUs alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from .group import total
+
+SIGNATURE = inspect.signature(F.batch_norm)
+
+
+class SynchronizedBatchNorm(TorchFunctionMode):
+    """Within this context every batch normalization that learns is synchronized, whichever module asks for it."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Another batch normalization in place of PyTorch's, and everything else as it is."""
+        if func is F.batch_norm:
+            given = SIGNATURE.bind(*args, **(kwargs or {})).arguments
+            if given.pop("training", False):
+                return batch_norm(**given)
+        return func(*args, **(kwargs or {}))
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """`input` (N, C, …) of this process normalized by the mean and the variance of each channel over the inputs of all.
+    Running means and variances, (C,), are brought up to date."""
+    x = input
+    dims = [d for d in range(x.ndim) if d != 1]
+    shape = [1, -1] + [1] * (x.ndim - 2)
+    count = total(torch.tensor(float(x.numel() // x.shape[1]), dtype=torch.float64)).to(x)
+    mean = _sum(x.sum(dims)) / count  # (C,)
+    centred = x - mean.view(shape)
+    variance = _sum(centred.square().sum(dims)) / count  # (C,)
+    with torch.no_grad():
+        if running_mean is not None and running_var is not None:
+            running_mean.lerp_(mean.to(running_mean), momentum)
+            running_var.lerp_((variance * count / (count - 1)).to(running_var), momentum)
+    y = centred * (variance + eps).rsqrt().view(shape)
+    if weight is not None:
+        y = y * weight.view(shape)
+    return y if bias is None else y + bias.view(shape)
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over all processes, whose gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return total(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return total(gradient.contiguous())
+
+
+def _sum(x: Tensor) -> Tensor:
+    y: Tensor = _Sum.apply(x)  # type: ignore[no-untyped-call]
+    return y

@@ -1,0 +1,32 @@
+"""One of several processes that train: python -m cutaway.training.worker FOLDER, as `distributed.launch` runs it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from ..distributed.environment import rank
+from ..distributed.launch import FOUND, STOPPED, failed, tell
+from ..errors import CutawayError
+from .session import fit
+
+
+def main(folder: Path) -> int:
+    """Train as the folder asks, and leave the run's folder or what went wrong there."""
+    try:
+        run = fit(**json.loads((folder / "asked.json").read_text()))
+    except CutawayError as error:
+        failed(folder, error)
+        return 2
+    except KeyboardInterrupt as error:
+        if rank() == 0 and error.args:
+            tell(folder, STOPPED, error.args[0])
+        return 130
+    if rank() == 0:
+        tell(folder, FOUND, run.folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,142 @@
+"""`processes=N`: started, stopped, killed and gone on with, as a person sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cutaway.files import read_json
+
+from .ranks import tensors
+
+GIVEN = ["max_samples=200", "batch_size=20", "epochs=4", "threads=1", "tensorboard=false", "seed=5", "save_minutes=0"]
+
+
+def cutaway(*words: object, torchrun: int = 0) -> subprocess.Popen[str]:
+    """The command, at work; under torchrun with so many processes."""
+    python = [sys.executable, "-m"]
+    runner = [*python, "torch.distributed.run", "--standalone", f"--nproc-per-node={torchrun}", "-m"]
+    return subprocess.Popen(
+        [*(runner if torchrun else python), "cutaway", *map(str, words)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80"},
+    )  # fmt: skip
+
+
+def said(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Its exit status, and what it printed."""
+    out, err = process.communicate(timeout=200)
+    return process.returncode, out, err
+
+
+def workers(process: subprocess.Popen[str]) -> list[int]:
+    """The processes that train, in the order of their start."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [pid for pid in map(int, children) if "worker" in Path(f"/proc/{pid}/cmdline").read_text()]
+
+
+def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+    """Until the file is there."""
+    while not path.exists() and process.poll() is None:
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of two processes that nobody stopped."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    status, out, err = said(cutaway("train", "lenet5-modern", "digits", *GIVEN, "processes=2", "--out", folder))
+    assert status == 0, err
+    assert "test accuracy" in out
+    assert (folder / "report.html").exists()
+    return folder
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_worker_that_is_killed_is_started_again_and_the_run_ends_bit_for_bit_as_without(
+    whole: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    training = cutaway("train", "lenet5-modern", "digits", *GIVEN, "processes=2", "max_restarts=1", "--out", run)
+    wait_for(run / "checkpoints" / "last.safetensors", training)
+    os.kill(workers(training)[-1], signal.SIGKILL)
+    status, _, err = said(training)
+    assert status == 0, err
+    about = read_json(run / "run.json")
+    assert about["resumed"] == 1
+    assert about["settings"]["processes"] == 2
+    ours, theirs = (tensors(folder / "model" / "model.safetensors") for folder in (run, whole))
+    assert all(ours[key].equal(value) for key, value in theirs.items())
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_worker_that_is_lost_is_told_once_and_the_run_goes_on_with_another_number(
+    whole: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    training = cutaway("train", "lenet5-modern", "digits", *GIVEN, "processes=2", "--out", run)
+    wait_for(run / "checkpoints" / "last.safetensors", training)
+    os.kill(workers(training)[-1], signal.SIGKILL)
+    status, _, err = said(training)
+    assert status == 2
+    assert err.count("cutaway:") == 1
+    assert f"cutaway train --resume {run}" in " ".join(err.split())
+    assert "Traceback" not in err
+    status, out, err = said(cutaway("train", "--resume", run, "processes=3"))
+    assert status == 0, err
+    assert "test accuracy" in out
+    about, expected = read_json(run / "run.json"), read_json(whole / "run.json")
+    assert about["settings"]["processes"] == 3
+    steps, whole_steps = ((folder / "metrics.csv").read_text().splitlines() for folder in (run, whole))
+    assert [row.split(",")[:3] for row in steps] == [row.split(",")[:3] for row in whole_steps]
+    assert about["best"]["value"] == pytest.approx(expected["best"]["value"], abs=0.15)
+
+
+def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    given = [word for word in GIVEN if not word.startswith("epochs")]
+    training = cutaway("train", "lenet5-modern", "digits", *given, "epochs=5000", "processes=2", "--out", run)
+    wait_for(run / "checkpoints" / "last.safetensors", training)
+    os.killpg(training.pid, signal.SIGINT)
+    status, _, err = said(training)
+    assert status == 130
+    assert err.strip().splitlines()[-1] == f"Interrupted. Go on with: cutaway train --resume {run}"
+    assert read_json(run / "run.json")["status"] == "interrupted"
+
+
+def test_torchrun_is_the_same(whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    status, out, err = said(cutaway("train", "lenet5-modern", "digits", *GIVEN, "--out", run, "--json", torchrun=2))
+    assert status == 0, err
+    assert json.loads(out)["run"] == str(run)  # one document: the first process alone speaks
+    ours, theirs = (tensors(folder / "model" / "model.safetensors") for folder in (run, whole))
+    assert all(ours[key].equal(value) for key, value in theirs.items())
+
+
+@pytest.mark.parametrize(
+    ("words", "torchrun", "expected"),
+    [
+        (["train", "lenet5-modern", "digits", "lr=fast", "processes=2"], 0, "lr=fast"),
+        (["train", "lenet5-modern", "nowhere.csv", "processes=2"], 0, "nowhere.csv"),
+        (["train", "lenet5-modern", "nowhere.csv"], 2, "nowhere.csv"),
+        (["train", "lenet5-modern", "digits", "processes=3"], 2, "torchrun has started 2"),
+        (["train", "lenet5-modern", "digits", "processes=0"], 0, "processes=0"),
+        (["train", "lenet5-modern", "digits", "objective=simclr", "processes=2"], 0, "objective=simclr"),
+    ],
+)
+def test_what_a_person_can_fix_is_told_once(words: list[str], torchrun: int, expected: str, tmp_path: Path) -> None:
+    status, out, err = said(cutaway(*words, "--out", tmp_path / "run", torchrun=torchrun))
+    own: Any = [line for line in err.splitlines() if line.startswith("cutaway:")]
+    assert (status if not torchrun else 2) == 2, err
+    assert len(own) == 1
+    assert expected in err
+    assert not out
+    assert torchrun or "Traceback" not in err
