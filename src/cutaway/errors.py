@@ -17,7 +17,7 @@ class CutawayError(Exception):
     """What a person can fix. `str(error)` is one paragraph: what, where, how to fix it. Of a word of more than 300
     characters, such as a setting of thousands of digits, it has the ends alone."""
 
-    silent = False  # whether another process tells it
+    silent: bool | None = None  # whether another process tells it; None where all have it and the first tells it
 
     def __str__(self) -> str:
         return re.sub(r"\S{301,}", lambda word: short(word[0]), super().__str__())

@@ -182,7 +182,7 @@ def test_a_run_taken_up_again_needs_the_file_no_more(
 
     def stopping(self: Trainer, group: Any, steps: int) -> None:
         step(self, group, steps)
-        self._asked_to_stop = self.state.update == 4
+        self._stop.asked = self.state.update == 4
 
     monkeypatch.setattr(Trainer, "step", stopping)
     with pytest.raises(Interrupted):

@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(words)
     except CutawayError as error:
-        if not error.silent:
+        if not (rank() > 0 if error.silent is None else error.silent):
             print(_paragraph(f"cutaway: {error}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt as error:

@@ -29,7 +29,7 @@ class Loss(nn.Module):
         return self.loss(*batch)
 
 
-def parallel(model: nn.Module, loss: Callable[..., Any]) -> DistributedDataParallel:
+def added_up(model: nn.Module, loss: Callable[..., Any]) -> DistributedDataParallel:
     """`loss` as it is, after whose backward pass each process has the sum of all gradients."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # broadcast_buffers has another name in newer versions

@@ -10,21 +10,16 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from ..data.sets import Augment, Batch, DataSet, Split
-from ..distributed.batch_norm import SynchronizedBatchNorm
-from ..distributed.gradients import parallel
 from ..errors import SettingError, TrainingError
 from ..models.contract import Network, contract_of
 from ..tasks.classification import Classification
@@ -36,25 +31,22 @@ from .batches import mix, reach
 from .broken import first_broken
 from .checkpoint import State, load_checkpoint, random_state, save_checkpoint, save_weights
 from .evaluation import AT_ONCE, at_once, results_of
-from .layers import backbone, frozen, has_batch_norm, let_learn
+from .layers import backbone, frozen, let_learn
 from .objectives.choice import objective_for
 from .objectives.distillation import Teacher
-from .objectives.supervised import Learned
 from .optimizers import build_optimizers
+from .parallel import strategy
 from .placement import Placement, whole
 from .progress import Progress
 from .rows import add_row, is_cheap, is_due
 from .schedules import factor
 from .settings import TrainSettings
 from .snapshots import Snapshots, moments
+from .stopping import Interrupted, Stop
 
 LOOK_EVERY = 50  # steps between looks at the loss where a look waits for the device
 FIRST_IMAGES = 5000  # that a model takes its initialization from, where it does so
 CONVERGED = "an epoch of the perceptron rule made no mistake"
-
-
-class Interrupted(KeyboardInterrupt):
-    """The person or the system asked the run to stop; a checkpoint was written. The message says how to go on."""
 
 
 class Trainer:
@@ -74,6 +66,7 @@ class Trainer:
     ) -> None:
         reject_unfit(settings, data.splits["train"])
         self.model = place.model(model)
+        self.strategy = strategy(self.model, place, settings)
         self.train = place.hold(data.splits["train"])
         self.val = place.hold(data.splits["val"]) if "val" in data.splits else None
         self.augment: Augment | None = data.augment
@@ -92,18 +85,16 @@ class Trainer:
         self.last_epochs = LastEpochs(checkpoints, settings.average_epochs) if settings.average_epochs else None
         self.mean: Mean | None = None  # of the weights after the last epochs, where that was asked for and is made
         self.objective = objective_for(self.model, data, task, settings, self.train, place, teacher)
+        self.strategy.learn(self.objective.loss)
         self.sequence = self.objective.sequence
         self.updates = reach(self.train, settings)[1] if settings.max_steps else math.inf  # where training ends
         at = moments(self._in_all()[0], settings.snapshots) if settings.snapshots and place.writes else frozenset()
         self.snapshots = Snapshots(checkpoints.parent, at)
         self.state = State()
         self.plan: list[Tensor] = []  # the example numbers of each batch of the running epoch, those of all processes
-        self._loss: Callable[..., Learned] = self.objective.loss
-        self._learning: frozenset[str] = frozenset()  # the parameters whose gradients processes add up
-        self._synchronized = place.processes > 1 and settings.sync_batchnorm and has_batch_norm(self.model)
         self._losses: list[Tensor] = []  # of the steps since the last look, still on the device
         self._inputs: tuple[Tensor, ...] = ()  # of the running step, to find the layer that broke
-        self._asked_to_stop = False
+        self._stop = Stop()
         self._random = torch.Generator(place.device)
 
     # --- the epochs -------------------------------------------------------------------------------------------
@@ -133,7 +124,7 @@ class Trainer:
         budget = 60 * (settings.minutes or 0)  # seconds; 0 is none
         if state.update == 0:
             self.snapshots.keep(0, self.weights)
-        with self._stoppable():
+        with self._stop.heard():
             while not state.stopped and state.epoch < self.sequence.epochs and state.update < self.updates:
                 for last in self.epoch():
                     state.seconds, asked_to_stop = self._agreed(time.perf_counter() - began)
@@ -200,17 +191,10 @@ class Trainer:
             state.phase_update, state.phase_seconds = state.update, state.seconds
         heads_only = state.epoch < alone
         let_learn(self.model, self._learnable, self._frozen | backbone(self.model) if heads_only else self._frozen)
-        self._add_up()
+        self.strategy.learn(self.objective.loss)
         if not heads_only and self.updates < math.inf:
             return int(self.updates) - state.phase_update
         return an_epoch * (alone if heads_only else self.sequence.each - alone)
-
-    def _add_up(self) -> None:
-        """Let processes add up the gradients of what learns now."""
-        learning = frozenset(name for name, p in self.model.named_parameters() if p.requires_grad)
-        if self.place.processes > 1 and learning != self._learning:
-            self._loss = self.objective.loss  # what added up those before is gone before another one is made
-            self._loss, self._learning = parallel(self.model, self.objective.loss), learning
 
     def step(self, group: list[Batch], steps: int) -> None:
         """One update: the gradient of the mean loss over the batches of `group`, which are this process's share of
@@ -239,10 +223,10 @@ class Trainer:
                 varied, target = self.augment(inputs[0], target, self._random)
                 inputs = (varied, *inputs[1:])
             self._inputs = inputs
-            with self._adding_up(last=not group):
-                with place.autocast(), SynchronizedBatchNorm() if self._synchronized else nullcontext():
-                    loss, total, outputs = self._loss(inputs, target, index, self._random)
-                (total * (weight / divisor)).backward()  # type: ignore[no-untyped-call]
+            with self.strategy.batch(last=not group):
+                with place.autocast():
+                    loss, total, outputs = self.strategy.loss(inputs, target, index, self._random)
+                (total * (weight / divisor)).backward()
             self._losses.append(loss if weight == 1 else loss * weight)
             state.batch += 1
             if task.loss_name == "perceptron" and isinstance(task, Classification) and outputs is not None:
@@ -320,7 +304,7 @@ class Trainer:
         if self.objective.scores is not None:
             with self.average.applied() if self.average else nullcontext():
                 return self.objective.scores(split, self.place)
-        self._share_statistics()
+        self.strategy.share_statistics()
         split = self.sequence.seen(split, self.state.epoch)
         size = at_once(settings.eval_batch_size, self.spec, max(AT_ONCE, settings.batch_size))
         tokens = 0 if settings.eval_batch_size else settings.batch_tokens
@@ -367,19 +351,9 @@ class Trainer:
 
     def _agreed(self, seconds: float) -> tuple[float, bool]:
         """The seconds of the first process, by which all go, and whether any was asked to stop."""
-        own = (seconds if self.place.rank == 0 else 0.0, float(self._asked_to_stop))
+        own = (seconds if self.place.rank == 0 else 0.0, float(self._stop.asked))
         seconds, asked = self.place.total(*own)
         return seconds, asked > 0
-
-    def _adding_up(self, last: bool) -> AbstractContextManager[object]:
-        """The context of a batch after whose backward pass processes add their gradients up, if it is the last one of
-        an update."""
-        return nullcontext() if last or not isinstance(self._loss, DistributedDataParallel) else self._loss.no_sync()
-
-    def _share_statistics(self) -> None:
-        """Take over the first process's statistics of batch normalization, where each has its own."""
-        if not self._synchronized:
-            self.place.share_buffers(self.model)
 
     def _share_done(self, steps: int) -> float:
         """How far the phase is, in [0, 1]: by updates or by the time budget, whichever is further."""
@@ -403,7 +377,7 @@ class Trainer:
         """Write the checkpoint. What is not finite is rejected first, so that the last one stays good."""
         self.look()
         self._reject_broken_weights()
-        self._share_statistics()
+        self.strategy.share_statistics()
         of_each = self.place.together((self.objective.carried, random_state()))
         if self.place.writes:
             last = self.checkpoints / "last.safetensors"
@@ -442,25 +416,6 @@ class Trainer:
             f"Training stopped {said}. {kept} Try a smaller rate (lr={self.settings.lr / 10:g}) or grad_clip=1; "
             "`cutaway check` shows values out of range."
         )
-
-    @contextmanager
-    def _stoppable(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM end the run after the running step; a second Ctrl-C ends it at once."""
-
-        def ask(number: int, frame: FrameType | None) -> None:
-            if self._asked_to_stop and number == signal.SIGINT:  # torchrun sends SIGTERM after what a person sends
-                raise KeyboardInterrupt
-            self._asked_to_stop = True
-
-        try:
-            before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # signals belong to the main thread: elsewhere nobody can press Ctrl-C
-            before = {}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from .checkpoint import State, load_weights
 from .checks import reject_module
 from .fitting import reject_step_beyond_memory
 from .folder import clear_leftovers, clear_run, locked, new_folder
-from .loop import Interrupted, Mean, Trainer, reject_unfit
+from .loop import Mean, Trainer, reject_unfit
 from .objectives.choice import learned
 from .prepared import Prepared, prepare
 from .processes import and_how_to_go_on, asked_for, run_of
@@ -44,6 +44,7 @@ from .run import Run
 from .same import differences, take_threads
 from .schemas import source_of
 from .sequence import reject_other_epochs
+from .stopping import Interrupted
 
 # A run that had stopped goes on where one of these is changed.
 HOW_LONG = ("epochs", "max_steps", "minutes", "patience")

@@ -1,0 +1,71 @@
+"""Strategies: what the processes of a training each hold of the model, and how their gradients come together.
+
+The loop asks one of these objects, and reads the same for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from torch import nn
+
+from ..distributed.batch_norm import SynchronizedBatchNorm
+from ..distributed.gradients import added_up
+from .layers import has_batch_norm
+from .placement import Placement
+from .settings import TrainSettings
+
+
+class Alone:
+    """One process, which has everything itself."""
+
+    def __init__(self, model: nn.Module, place: Placement, settings: TrainSettings) -> None:
+        self.model, self.place = model, place
+        self.loss: Callable[..., Any] = model  # of a batch
+
+    def learn(self, loss: Callable[..., Any]) -> None:
+        """From now on `loss` is learned from, by the parameters that have gradients now."""
+        self.loss = loss
+
+    def batch(self, last: bool) -> AbstractContextManager[object]:
+        """The context of a batch's forward and backward pass; whether it is the `last` one of an update, after which
+        gradients come together."""
+        return nullcontext()
+
+    def share_statistics(self) -> None:
+        """Let all processes have the same running statistics."""
+
+
+class Replicated(Alone):
+    """Distributed data parallel: each process holds the whole model and adds up the gradients of all."""
+
+    def __init__(self, model: nn.Module, place: Placement, settings: TrainSettings) -> None:
+        super().__init__(model, place, settings)
+        self.synchronized = settings.sync_batchnorm and has_batch_norm(model)
+        self._learning: frozenset[str] = frozenset()
+
+    def learn(self, loss: Callable[..., Any]) -> None:
+        """As above. What learns has changed where an epoch's phase has."""
+        learning = frozenset(name for name, p in self.model.named_parameters() if p.requires_grad)
+        if learning != self._learning:
+            self.loss = loss  # what added up those before is gone before another one is made
+            self.loss, self._learning = added_up(self.model, loss), learning
+
+    @contextmanager
+    def batch(self, last: bool) -> Iterator[None]:
+        """As above, with batch normalization over all processes, also where a backward pass computes it again."""
+        waiting = nullcontext() if last else self.loss.no_sync()  # type: ignore[attr-defined]
+        with waiting, SynchronizedBatchNorm() if self.synchronized else nullcontext():
+            yield
+
+    def share_statistics(self) -> None:
+        """Those of the first process, where each has its own."""
+        if not self.synchronized:
+            self.place.share_buffers(self.model)
+
+
+def strategy(model: nn.Module, place: Placement, settings: TrainSettings) -> Alone:
+    """How the processes share this model."""
+    return Alone(model, place, settings) if place.processes == 1 else Replicated(model, place, settings)
