@@ -53,6 +53,7 @@ def _as_one(rank: int, count: int, port: int, launch: str, work: Callable[..., N
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
         "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(2 if count == 4 else count),  # four are two machines
         "MASTER_ADDR": "localhost",
         "MASTER_PORT": str(port),
         "TORCHELASTIC_RUN_ID": launch,

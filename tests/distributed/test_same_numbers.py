@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from cutaway.distributed.group import joined, place
+from cutaway.distributed.parts import gathered
 from cutaway.models.saving import write_tensors
 from cutaway.training.loop import Trainer
 from cutaway.training.prepared import prepare
@@ -43,20 +44,22 @@ ALWAYS = {
 }  # fmt: skip
 
 
-def learn(data: Path, out: Path, names: list[str]) -> None:
+def learn(data: Path, out: Path, names: list[str], parallel: str = "ddp") -> None:
     """Train each case by 20 updates; write the gradient of the last, the weights, and what was told of the loss."""
     with joined():
         for name in names:
-            model, source, own = CASES[name]
-            given = {**own, **ALWAYS, "processes": place()[1]}
-            ready = prepare(model, str(data / source) if "." in source else source, given)
+            preset, source, own = CASES[name]
+            given = {**own, **ALWAYS, "processes": place()[1], **({"parallel": parallel} if place()[1] > 1 else {})}
+            ready = prepare(preset, str(data / source) if "." in source else source, given)
             trainer = Trainer(
                 ready.model, ready.data, ready.task, ready.settings, ready.place, out / name, Progress(shown=False)
             )
             trainer.begin()
             state = trainer.fit()
-            found = {f"weight.{k}": v for k, v in ready.model.state_dict().items()}
-            found |= {f"gradient.{k}": p.grad for k, p in ready.model.named_parameters() if p.grad is not None}
+            model = trainer.model
+            found = {f"weight.{k}": v for k, v in model.state_dict().items()}
+            found |= {f"gradient.{k}": p.grad for k, p in model.named_parameters() if p.grad is not None}
+            found = gathered(found, keep=True)
             found["losses"] = torch.tensor([row["train_loss"] for row in state.history], dtype=torch.float64)
             if ready.place.writes:
                 write_tensors(out / f"{name}.safetensors", found, {})
@@ -73,13 +76,21 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize(
-    ("count", "names"), [(2, [*CASES]), (3, ["mlp with batch norm", "lstm"]), (4, ["gpt2", "lstm"])]
+    ("count", "parallel", "names"),
+    [
+        (2, "ddp", [*CASES]),
+        (3, "ddp", ["mlp with batch norm", "lstm"]),
+        (4, "ddp", ["gpt2", "lstm"]),
+        (2, "fsdp", [*CASES]),
+        (3, "fsdp", ["lenet5-modern", "gpt2"]),
+        (4, "hsdp", ["mlp with batch norm", "gpt2", "transformer-tiny"]),
+    ],
 )
 def test_gradients_and_weights_after_20_updates_are_those_of_one_process(
-    alone: tuple[Path, Path], tmp_path: Path, count: int, names: list[str]
+    alone: tuple[Path, Path], tmp_path: Path, count: int, parallel: str, names: list[str]
 ) -> None:
     data, expected = alone
-    assert together(learn, data, tmp_path, names, count=count) == [0] * count
+    assert together(learn, data, tmp_path, names, parallel, count=count) == [0] * count
     for name in names:
         ours, one = tensors(tmp_path / f"{name}.safetensors"), tensors(expected / f"{name}.safetensors")
         assert set(ours) == set(one)

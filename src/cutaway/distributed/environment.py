@@ -30,6 +30,11 @@ def local_rank() -> int:
     return int(os.environ["LOCAL_RANK"]) if launched() else 0
 
 
+def local_world_size() -> int:
+    """How many processes were started on this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", world_size()))
+
+
 def restarts() -> int:
     """How often all of them were started again because one was lost."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) if launched() else 0

@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 class Loss(nn.Module):
     """The loss of a batch as a module, whose parameters are those of the model that it asks."""
 
-    def __init__(self, model: nn.Module, loss: Callable[..., Any]) -> None:
+    def __init__(self, model: nn.Module, loss: Callable[..., Any] | None = None) -> None:
         super().__init__()
         self.model, self.loss = model, loss
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from ..distributed.parts import like, load
 from ..models.saving import read_tensors, write_tensors
 
 
@@ -50,7 +51,7 @@ class Average:
     def load(self, weights: dict[str, Tensor]) -> None:
         """Go on from saved averages."""
         for key, value in weights.items():
-            self.weights[key].copy_(value)
+            self.weights[key].copy_(like(value, self.weights[key]))
 
 
 class LastEpochs:
@@ -63,6 +64,8 @@ class LastEpochs:
 
     def keep(self, epoch: int, weights: dict[str, Tensor]) -> None:
         """Write the weights after this epoch, counted from 1, and remove those that are too old."""
+        if not weights:  # another process writes them
+            return
         write_tensors(self._file(epoch), weights, {})
         self._file(epoch - self.epochs).unlink(missing_ok=True)
 
@@ -89,8 +92,8 @@ class LastEpochs:
 def lent(model: nn.Module, weights: dict[str, Tensor]) -> Iterator[None]:
     """Within this context the model has these weights, and its own again after it."""
     live = {k: v.detach().clone() for k, v in model.state_dict().items()}
-    model.load_state_dict(weights)
+    load(model, weights)
     try:
         yield
     finally:
-        model.load_state_dict(live)
+        load(model, live)

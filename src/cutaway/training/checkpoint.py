@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..distributed.parts import gathered, like, load
 from ..errors import FileError
 from ..models.saving import read_tensors, write_tensors
 from .average import Average
@@ -45,7 +46,7 @@ class State:
 
 
 def save_checkpoint(
-    path: Path,
+    path: Path | None,
     state: State,
     model: nn.Module,
     optimizers: list[Optimizer],
@@ -54,9 +55,9 @@ def save_checkpoint(
     remembered: Mapping[str, Tensor] | None = None,
     random: Sequence[Mapping[str, Tensor]] = (),
 ) -> None:
-    """Write everything to `path`, whole or not at all. `carried` is the state that a recurrent model goes on from,
-    `remembered` what the objective has of earlier tasks, `random` the random state of each process, this one's alone
-    unless given.
+    """Write everything to `path`, whole or not at all; of several processes those that have no path help alone.
+    `carried` is the state that a recurrent model goes on from, `remembered` what the objective has of earlier tasks,
+    `random` the random state of each process, this one's alone unless given.
 
     Raises FileError where it cannot be written.
     """
@@ -72,7 +73,9 @@ def save_checkpoint(
     tensors |= {f"remembered.{k}": v for k, v in (remembered or {}).items()}
     for rank, states in enumerate(random or [random_state()]):
         tensors |= {f"{_random(rank)}{name}": state for name, state in states.items()}
-    write_tensors(path, tensors, {"state": asdict(state)})
+    tensors = gathered(tensors, keep=path is not None)
+    if path is not None:
+        write_tensors(path, tensors, {"state": asdict(state)})
 
 
 def load_checkpoint(
@@ -86,7 +89,7 @@ def load_checkpoint(
     """
     tensors, meta = read_tensors(path)
     try:
-        model.load_state_dict(_under("model.", tensors))
+        load(model, _under("model.", tensors))
         if average is not None:
             average.load(_under("average.", tensors))
         for i, optimizer in enumerate(optimizers):
@@ -146,5 +149,7 @@ def _load_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
     # in memory as the weight does (channels last, for one).
     for weight, remembered in optimizer.state.items():
         for name, value in remembered.items():
+            if isinstance(value, Tensor) and value.shape == weight.shape:
+                remembered[name] = value = like(value, weight)
             if isinstance(value, Tensor) and value.shape == weight.shape and value.stride() != weight.stride():
                 remembered[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value)

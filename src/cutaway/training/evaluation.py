@@ -67,6 +67,8 @@ def results_of(
     plan = batches_in_order(split, batch_size, tokens)
     shared = place.processes > 1 and not carries(model, split)
     read = plan[place.rank :: place.processes] if shared else plan  # by this process
+    if len(read) * place.processes < len(plan):
+        read = [*read, plan[0]]  # where processes hold parts of the weights, all compute as often; its answer is left
     state, outputs, targets = None, [], []
     with resting(model):
         for index, batch in zip(read, split.batches(read)):

@@ -14,6 +14,7 @@ from ..settings import as_text, short
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+LARGE = 0.02  # fraction of the parameters from which on a layer is a block of its own
 HEAD = "head"  # the child that is the head, whatever it is made of
 PROJECTION = "projection"  # the child that stands before the head for as long as views of images are told apart
 NEARLY_ALL = (
@@ -67,6 +68,22 @@ def frozen(model: nn.Module, patterns: Sequence[str]) -> set[str]:
 def has_batch_norm(model: nn.Module) -> bool:
     """Whether anything in the model is normalized by the statistics of a batch."""
     return any(isinstance(module, NORMS) for module in model.modules())
+
+
+def blocks(model: nn.Module) -> list[nn.Module]:
+    """The parts of the model that compute one after another and hold most of its weights: a Transformer's blocks, and
+    of others the larger layers, or blocks of layers, of a `Sequential`. None stands in another."""
+    least = LARGE * sum(p.numel() for p in model.parameters())
+    found: list[nn.Module] = []
+    inside: set[nn.Module] = set()
+    for module in model.modules():
+        parts = module.children() if isinstance(module, nn.Sequential) else []
+        for one in [module] if is_block(module) else parts:
+            large = is_block(one) or sum(p.numel() for p in one.parameters()) >= least
+            if large and one not in inside and not isinstance(one, nn.Sequential):
+                found.append(one)
+                inside |= set(one.modules())
+    return found
 
 
 def let_learn(model: nn.Module, learnable: Collection[str], still: Collection[str]) -> None:

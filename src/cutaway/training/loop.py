@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.sets import Augment, Batch, DataSet, Split
+from ..distributed.parts import gathered, part
 from ..errors import SettingError, TrainingError
 from ..models.contract import Network, contract_of
 from ..tasks.classification import Classification
@@ -65,8 +66,8 @@ class Trainer:
         teacher: Teacher | None = None,
     ) -> None:
         reject_unfit(settings, data.splits["train"])
-        self.model = place.model(model)
-        self.strategy = strategy(self.model, place, settings)
+        self.strategy = strategy(place.model(model), place, settings)
+        self.model = self.strategy.model
         self.train = place.hold(data.splits["train"])
         self.val = place.hold(data.splits["val"]) if "val" in data.splits else None
         self.augment: Augment | None = data.augment
@@ -75,7 +76,7 @@ class Trainer:
         self.checkpoints, self.progress, self.on_row = checkpoints, progress, on_row
         self.monitor = settings.monitor or task.watch  # the validation metric that decides which weights are best
         self.higher_is_better = self.monitor in HIGHER_IS_BETTER
-        self.network = contract_of(model)
+        self.network = contract_of(self.model)
         self._learnable = {name for name, p in self.model.named_parameters() if p.requires_grad}
         self._frozen = frozen(self.model, settings.freeze)
         let_learn(self.model, self._learnable, self._frozen)
@@ -88,8 +89,8 @@ class Trainer:
         self.strategy.learn(self.objective.loss)
         self.sequence = self.objective.sequence
         self.updates = reach(self.train, settings)[1] if settings.max_steps else math.inf  # where training ends
-        at = moments(self._in_all()[0], settings.snapshots) if settings.snapshots and place.writes else frozenset()
-        self.snapshots = Snapshots(checkpoints.parent, at)
+        at = moments(self._in_all()[0], settings.snapshots) if settings.snapshots else frozenset()
+        self.snapshots = Snapshots(checkpoints.parent, at, place.writes)
         self.state = State()
         self.plan: list[Tensor] = []  # the example numbers of each batch of the running epoch, those of all processes
         self._losses: list[Tensor] = []  # of the steps since the last look, still on the device
@@ -235,8 +236,8 @@ class Trainer:
         if place.looks_at_every_step or state.update % LOOK_EVERY == 0:
             self.look()
         if settings.grad_clip:
-            norm = nn.utils.clip_grad_norm_(self._parameters, settings.grad_clip)
-            if place.looks_at_every_step and not math.isfinite(norm.item()):
+            norm = self.strategy.clip(self._parameters, settings.grad_clip)
+            if place.looks_at_every_step and not math.isfinite(norm):
                 self._reject("a gradient")
         for optimizer in self.optimizers:
             optimizer.step()
@@ -258,10 +259,11 @@ class Trainer:
         if not scores or self.sequence.count > 1 or self._is_better(scores):  # of tasks the last weights are kept
             state.best_epoch = state.epoch
             state.best_score, state.best_loss = scores.get(self.monitor), scores.get("loss")
+            weights = self.weights()
             if self.place.writes:
-                save_weights(self.checkpoints / "best.safetensors", self.weights())
-        if self.last_epochs and self.place.writes:
-            self.last_epochs.keep(state.epoch, self.model.state_dict())
+                save_weights(self.checkpoints / "best.safetensors", weights)
+        if self.last_epochs:
+            self.last_epochs.keep(state.epoch, gathered(self.model.state_dict(), self.place.writes))
         if converged:
             state.stopped = state.stopped or CONVERGED
         elif settings.patience and state.epoch - state.best_epoch >= settings.patience:
@@ -308,7 +310,7 @@ class Trainer:
         split = self.sequence.seen(split, self.state.epoch)
         size = at_once(settings.eval_batch_size, self.spec, max(AT_ONCE, settings.batch_size))
         tokens = 0 if settings.eval_batch_size else settings.batch_tokens
-        with self.average.applied() if self.average else nullcontext():
+        with self.average.applied() if self.average else nullcontext(), self.strategy.answering():
             outputs, target = results_of(
                 self.model, split, self.place, size, self.task, flip=settings.tta, tokens=tokens
             )
@@ -331,8 +333,8 @@ class Trainer:
         return Mean(first, self.state.epoch, score)
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights to keep: the averaged ones where there are some."""
-        return self.average.weights if self.average else self.model.state_dict()
+        """The weights to keep, in the process that writes: the averaged ones where there are some."""
+        return gathered(self.average.weights if self.average else self.model.state_dict(), self.place.writes)
 
     @property
     def train_loss(self) -> float:
@@ -379,11 +381,10 @@ class Trainer:
         self._reject_broken_weights()
         self.strategy.share_statistics()
         of_each = self.place.together((self.objective.carried, random_state()))
-        if self.place.writes:
-            last = self.checkpoints / "last.safetensors"
-            carried = tuple(whole(parts) for parts in zip(*(carried for carried, _ in of_each)))
-            learned = carried, self.objective.remembered(), [random for _, random in of_each]
-            save_checkpoint(last, self.state, self.model, self.optimizers, self.average, *learned)
+        path = self.checkpoints / "last.safetensors" if self.place.writes else None
+        carried = tuple(whole(parts) for parts in zip(*(carried for carried, _ in of_each)))
+        learned = carried, self.objective.remembered(), [random for _, random in of_each]
+        save_checkpoint(path, self.state, self.model, self.optimizers, self.average, *learned)
         self._saved = self.state.seconds
 
     def look(self) -> None:
@@ -399,7 +400,8 @@ class Trainer:
 
     def _reject_broken_weights(self) -> None:
         """A gradient that was not finite is in the weights one update later: none such is ever saved."""
-        if not all(torch.isfinite(p).all() for p in self._parameters):
+        broken = any(not torch.isfinite(part(p)).all() for p in self._parameters)
+        if self.place.total(float(broken))[0]:
             self._reject("a weight")
 
     def _reject(self, what: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from ..distributed.batch_norm import SynchronizedBatchNorm
 from ..distributed.gradients import added_up
@@ -23,6 +23,7 @@ class Alone:
 
     def __init__(self, model: nn.Module, place: Placement, settings: TrainSettings) -> None:
         self.model, self.place = model, place
+        self.synchronized = place.processes > 1 and settings.sync_batchnorm and has_batch_norm(model)
         self.loss: Callable[..., Any] = model  # of a batch
 
     def learn(self, loss: Callable[..., Any]) -> None:
@@ -35,7 +36,17 @@ class Alone:
         return nullcontext()
 
     def share_statistics(self) -> None:
-        """Let all processes have the same running statistics."""
+        """Take over the first process's running statistics, where each has its own."""
+        if not self.synchronized:
+            self.place.share_buffers(self.model)
+
+    def answering(self) -> AbstractContextManager[object]:
+        """The context in which the model answers outside of the loss."""
+        return nullcontext()
+
+    def clip(self, parameters: list[nn.Parameter], most: float) -> float | Tensor:
+        """Scale the gradients to a norm of at most `most`; the norm that they had."""
+        return nn.utils.clip_grad_norm_(parameters, most)
 
 
 class Replicated(Alone):
@@ -43,7 +54,6 @@ class Replicated(Alone):
 
     def __init__(self, model: nn.Module, place: Placement, settings: TrainSettings) -> None:
         super().__init__(model, place, settings)
-        self.synchronized = settings.sync_batchnorm and has_batch_norm(model)
         self._learning: frozenset[str] = frozenset()
 
     def learn(self, loss: Callable[..., Any]) -> None:
@@ -60,12 +70,13 @@ class Replicated(Alone):
         with waiting, SynchronizedBatchNorm() if self.synchronized else nullcontext():
             yield
 
-    def share_statistics(self) -> None:
-        """Those of the first process, where each has its own."""
-        if not self.synchronized:
-            self.place.share_buffers(self.model)
-
 
 def strategy(model: nn.Module, place: Placement, settings: TrainSettings) -> Alone:
     """How the processes share this model."""
-    return Alone(model, place, settings) if place.processes == 1 else Replicated(model, place, settings)
+    if place.processes == 1:
+        return Alone(model, place, settings)
+    if settings.parallel not in ("fsdp", "hsdp"):
+        return Replicated(model, place, settings)
+    from .sharded import Sharded  # what it imports takes a second
+
+    return Sharded(model, place, settings)

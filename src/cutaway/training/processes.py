@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from ..data.sets import DataSet
 from ..distributed import environment
 from ..errors import LostProcess, SettingError
 from ..files import read_json
+from ..models.contract import Network, contract_of
+from ..models.memory import Size
 from ..settings import build
+from .optimizers import bytes_to_learn
+from .placement import Placement, free_memory
 from .settings import TrainSettings
 
 # Others compare the examples of a whole batch, or remember what they have seen.
@@ -44,6 +52,51 @@ def reject_for_processes(settings: TrainSettings, data: DataSet, there: int) -> 
         what = f"objective={settings.objective}" if settings.objective not in SHARED else "a sequence of tasks"
         raise SettingError(
             f"processes={there} each see a part of a batch, and {what} is learned from whole ones: leave processes out."
+        )
+
+
+def settle_parallel(settings: TrainSettings, model: nn.Module, place: Placement) -> TrainSettings:
+    """The settings with the strategy that `auto` means: the whole model in each process where that fits there with all
+    that it needs to learn, or else a part of it.
+
+    Raises SettingError for a strategy that these processes, or this model, cannot have.
+    """
+    if settings.parallel == "auto" and place.processes > 1:
+        weights = [*model.parameters(), *model.buffers()]
+        size = Size(0, sum(x.nbytes for x in weights), sum(p.nbytes for p in model.parameters() if p.requires_grad))
+        sharing = environment.local_world_size() if place.device.type == "cpu" else 1  # that memory
+        most = (free_memory(place.device) or math.inf) / sharing * (settings.memory_fraction or math.inf)
+        (too_large,) = place.total(float(bytes_to_learn(size, settings) > most))
+        settings = replace(settings, parallel="fsdp" if too_large else "ddp")
+    if settings.parallel in ("ddp", "fsdp", "hsdp") and place.processes == 1:
+        raise SettingError(f"parallel={settings.parallel} is for several processes, and this is one: leave it out.")
+    if settings.parallel in ("fsdp", "hsdp"):
+        _reject_for_shards(settings, model)
+    within = environment.local_world_size()
+    if settings.parallel == "hsdp" and (place.processes % within or place.processes == within):
+        raise SettingError(
+            f"parallel=hsdp shards within each machine and copies between machines, and of {place.processes} processes "
+            f"{within} are on this one: take parallel=fsdp."
+        )
+    return settings
+
+
+def _reject_for_shards(settings: TrainSettings, model: nn.Module) -> None:
+    """Raise SettingError for what cannot be had of weights in parts."""
+    with_it = {
+        f"freeze_epochs={settings.freeze_epochs}": settings.freeze_epochs,
+        "compile=true": settings.compile,
+        "channels_last=true": settings.channels_last,
+        "a model that is initialized from training images": (
+            type(contract_of(model)).initialize_from is not Network.initialize_from and not settings.weights
+        ),
+        "sparse embeddings": any(isinstance(m, nn.Embedding) and m.sparse for m in model.modules()),
+        "optimizer=muon": settings.optimizer == "muon",
+    }
+    for what in (name for name, there in with_it.items() if there):
+        raise SettingError(
+            f"parallel={settings.parallel} holds every weight in parts, which {what} does not know: take parallel=ddp, "
+            "or leave it out."
         )
 
 

@@ -50,7 +50,7 @@ from .stopping import Interrupted
 HOW_LONG = ("epochs", "max_steps", "minutes", "patience")
 ADAPTER = "adapter"  # the folder beside the model that holds what LoRA has learned alone
 MAY_CHANGE = (
-    *HOW_LONG, "save_minutes", "workers", "threads", "processes", "max_restarts", "device", "tensorboard",
+    *HOW_LONG, "save_minutes", "workers", "threads", "processes", "parallel", "max_restarts", "device", "tensorboard",
     "memory_fraction",
 )  # fmt: skip
 WORKER = "cutaway.training.worker"
@@ -131,6 +131,7 @@ def _fit(
             as_many = before["settings"].get("processes", 1) == processes
             model, source, given = _resumed(before, model, source, given)
             given = earlier.with_own_tokenizer(given)
+            given["parallel"] = typed.get("parallel", "auto")
             notes = [] if given.get("threads") or not as_many else take_threads(before)
         if model is None or source is None:
             raise SettingError(

@@ -205,6 +205,12 @@ class TrainSettings:
         low=1,
         high=1024,
     )
+    parallel: str = setting(
+        "auto",
+        "strategy of several processes. ddp: each holds the whole model; fsdp: each a part of every weight, gradient "
+        "and what the optimizer keeps; hsdp: so within each machine; auto: ddp where that fits",
+        choices=("auto", "ddp", "fsdp", "hsdp"),
+    )
     sync_batchnorm: bool = setting(
         True, "batch normalization over the batches of all processes, as one process has them"
     )

@@ -24,13 +24,16 @@ def moments(updates: int, count: int) -> frozenset[int]:
 class Snapshots:
     """Keeps weights at some moments, each in a file of its own: RUN/snapshots/step-120.safetensors."""
 
-    def __init__(self, run_folder: Path, at: frozenset[int]) -> None:
-        self.folder, self.at = run_folder / FOLDER, at
+    def __init__(self, run_folder: Path, at: frozenset[int], writes: bool = True) -> None:
+        """`writes`: whether this process, of several, is the one that writes them."""
+        self.folder, self.at, self.writes = run_folder / FOLDER, at, writes
 
     def keep(self, update: int, weights: Callable[[], Mapping[str, Tensor]]) -> None:
         """Write the weights after that update, if they are to be kept. Written again, they are the same."""
         if update in self.at:
-            save_weights(self.folder / f"step-{update}.safetensors", dict(weights()))
+            found = dict(weights())
+            if self.writes:
+                save_weights(self.folder / f"step-{update}.safetensors", found)
 
 
 def kept(run_folder: Path) -> dict[int, Path]:

@@ -1,0 +1,60 @@
+"""Fully sharded data parallel: each process holds a part of every weight, its gradient and what the optimizer keeps.
+
+S. Rajbhandari et al., ZeRO: memory optimizations toward training trillion parameter models, 2019
+<https://arxiv.org/abs/1910.02054>, stage 3; PyTorch's `fully_shard` does it, with weights as DTensors of which each
+process has some rows. A block's whole weights are there while it computes, and gone after it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+
+from .environment import local_world_size
+from .gradients import Loss
+
+# What a loss says of its batch is looked at, never written to.
+warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+
+
+def mesh_of(device: torch.device, processes: int, hybrid: bool) -> DeviceMesh:
+    """The processes in a row; `hybrid`: in rows, one for each machine, whose processes hold one whole model together.
+    So the weights travel within machines, and between them gradients alone."""
+    if not hybrid:
+        return init_device_mesh(device.type, (processes,), mesh_dim_names=("shard",))
+    within = local_world_size()
+    return init_device_mesh(device.type, (processes // within, within), mesh_dim_names=("replicate", "shard"))
+
+
+def shard(model: nn.Module, mesh: DeviceMesh, blocks: list[nn.Module], dtype: torch.dtype | None) -> Loss:
+    """Shard the model, each of its `blocks` by itself and what is left together; the loss in which it computes with
+    whole weights, and after whose backward pass each process has its part of the sum of all gradients. The weights of
+    blocks travel as `dtype`, in which they compute; gradients are added in the weights' own."""
+    loss = Loss(model)
+    policy = MixedPrecisionPolicy(
+        param_dtype=dtype, reduce_dtype=next(model.parameters()).dtype, cast_forward_inputs=False
+    )
+    for block in blocks:
+        fully_shard(block, mesh=mesh, mp_policy=policy if dtype else MixedPrecisionPolicy())
+    fully_shard(loss, mesh=mesh)
+    for module in _sharded(loss):
+        module.set_gradient_divide_factor(1.0)  # a sum: the loss is divided by what is counted over all processes
+        module.set_force_sum_reduction_for_comms(True)
+        module.set_reduce_scatter_unused_params(True)  # not all of a model need take part in a batch
+    return loss
+
+
+def collect_gradients(loss: Loss, now: bool) -> None:
+    """Whether gradients come together after the next backward pass, or wait for a later one."""
+    for module in _sharded(loss):
+        module.set_requires_gradient_sync(now, recurse=False)
+        module.set_is_last_backward(now)
+
+
+def _sharded(loss: Loss) -> list[Any]:
+    return [module for module in loss.modules() if isinstance(module, FSDPModule)]

@@ -1,0 +1,54 @@
+"""Fully sharded data parallel, as a strategy of the training loop."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..distributed.batch_norm import SynchronizedBatchNorm
+from ..distributed.parts import whole
+from ..distributed.sharding import collect_gradients, mesh_of, shard
+from .layers import blocks
+from .parallel import Alone
+from .placement import Placement
+from .settings import TrainSettings
+
+
+class Sharded(Alone):
+    """Each process holds a part of every weight, and learns from a copy of the model."""
+
+    def __init__(self, model: nn.Module, place: Placement, settings: TrainSettings) -> None:
+        super().__init__(copy.deepcopy(model), place, settings)
+        if not place.writes:  # the model that was given is for the end, which is the first process's
+            model.to("meta")
+        mesh = mesh_of(place.device, place.processes, hybrid=settings.parallel == "hsdp")
+        self.root: Any = shard(self.model, mesh, blocks(self.model), place.autocast_dtype)
+        self.loss = self.root
+
+    def learn(self, loss: Callable[..., Any]) -> None:
+        """The same, by all processes."""
+        self.root.loss = loss
+
+    @contextmanager
+    def batch(self, last: bool) -> Iterator[None]:
+        """Until the last batch of an update gradients wait, whole, in each process."""
+        collect_gradients(self.root, last)
+        with SynchronizedBatchNorm() if self.synchronized else nullcontext():
+            yield
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """What stands outside of blocks is whole here; a block's weights come when it computes."""
+        self.root.unshard()
+        try:
+            yield
+        finally:
+            self.root.reshard()
+
+    def clip(self, parameters: list[nn.Parameter], most: float) -> float | Tensor:
+        """The norm is that of the whole gradient."""
+        return whole(nn.utils.clip_grad_norm_(parameters, most))
