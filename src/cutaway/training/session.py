@@ -131,7 +131,8 @@ def _fit(
             as_many = before["settings"].get("processes", 1) == processes
             model, source, given = _resumed(before, model, source, given)
             given = earlier.with_own_tokenizer(given)
-            given["parallel"] = typed.get("parallel", "auto")
+            if not as_many and "parallel" not in typed:
+                given["parallel"] = "auto"
             notes = [] if given.get("threads") or not as_many else take_threads(before)
         if model is None or source is None:
             raise SettingError(
