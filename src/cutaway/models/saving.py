@@ -27,7 +27,7 @@ from .. import __version__
 from ..errors import CutawayError, FileError
 from ..files import read_json, reject_irregular, replacing, write_json
 from .origin import origin_from_json, origin_of
-from .registry import Preset, presets
+from .registry import Preset, find
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 NO_DIGEST = "0" * 64  # stands in the file while its digest is computed
@@ -65,7 +65,7 @@ def load_model(folder: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, Any
             f"{folder / CONFIG} does not say what {WEIGHTS} beside it was written with: one of them was edited "
             "or comes from another model. Take both from one copy."
         )
-    found = presets().get(description["preset"])
+    found = find(description["preset"])
     if found is None:
         raise FileError(
             f"{folder} holds a model {description['preset']!r}, written by Cutaway {description['cutaway']}, that "
