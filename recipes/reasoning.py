@@ -96,8 +96,9 @@ def thoughts(recipe: dict[str, Any]) -> dict[str, Any]:
 def own_answers(recipe: dict[str, Any]) -> dict[str, Any]:
     """What a greedy chain solves before and after learning from its own solutions: the gain of the first objective.
 
-    Of a `record`, the row that there is, the scores of its seeds are taken, and only those after them are trained. The
-    row is kept after every seed, so that one that is killed loses none that is whole.
+    An objective may have fewer `seeds` than the recipe, the first of them. Of a `record`, the row that there is, the
+    scores are taken, and only the seeds after them are trained. The row is kept after every seed, so that whoever kills
+    it loses none that is whole.
     """
     record: dict[str, Any] = recipe["record"]
     names = [stage["name"] for stage in recipe["then"]]
@@ -111,6 +112,8 @@ def own_answers(recipe: dict[str, Any]) -> dict[str, Any]:
             solved["before"].append(first.evaluate(method=Method())["solved"].value)
             seconds += first.about["seconds"]
             for stage in recipe["then"]:
+                if seed not in stage.get("seeds", recipe["seeds"]):
+                    continue
                 given = flatten(stage["settings"]) | {"seed": seed, "weights": str(first.folder)}
                 out = Path(folder) / f"{seed}-{stage['name']}"
                 run = cutaway.train(recipe["model"], recipe["data"], out=out, **given)
@@ -124,12 +127,13 @@ def own_answers(recipe: dict[str, Any]) -> dict[str, Any]:
 
 
 def _learned(solved: dict[str, list[float]], names: list[str]) -> dict[str, Any]:
-    """The gain of each objective over what was solved before it, seed by seed, as a row of results."""
+    """The gain of each objective over what was solved before it, by those seeds that it has, as a row of results."""
     gains = {name: student([a - b for a, b in zip(solved[name], solved["before"])]) for name in names}
     told = [["before", statistics.mean(solved["before"]), "solved"]]
     for name in names:
         told.append([name, statistics.mean(solved[name]), "solved"])
-        told.append([f"gain of {name} ({_points(gains[name])})", gains[name]["value"], "accuracy_gain"])
+        runs = "" if len(solved[name]) == len(solved["before"]) else f", {len(solved[name])} runs"
+        told.append([f"gain of {name} ({_points(gains[name])}{runs})", gains[name]["value"], "accuracy_gain"])
     return {**gains[names[0]], "beside": told, "count": 100, "split": "test puzzles", "solved": solved}
 
 
