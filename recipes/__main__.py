@@ -126,23 +126,30 @@ def once(recipe: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
             if settings.get(key) == minilm.NAME:
                 settings[key] = str(minilm.folder())
         run = cutaway.train(recipe["model"], recipe["data"], out=Path(folder) / "run", **settings)
-        evaluation = json.loads((run.folder / "evaluation.json").read_text())
-        about, metric = run.about, recipe["metric"]
-        return {
-            "command": minilm.hidden(about["command"]),
-            **evaluation["metrics"][metric],
-            "split": evaluation["split"],
-            "count": evaluation["count"],
-            "beside": [
-                *([also.replace("_", " "), evaluation["metrics"][also]["value"]] for also in recipe.get("also", ())),
-                *([b["name"], b[metric]["value"]] for b in evaluation.get("baselines", ()) if metric in b),
-            ],
-            "parameters": about["parameters"],
-            "seconds": about["seconds"],
-            "date": f"{datetime.now(UTC):%Y-%m-%d}",
-            "machine": f"{about['machine']['threads']} threads, {about['machine']['device']}, "
-            f"PyTorch {about['versions']['torch']}",
-        }
+        return {"command": minilm.hidden(run.about["command"]), **row_of(recipe, run)}
+
+
+def row_of(recipe: dict[str, Any], run: cutaway.Run) -> dict[str, Any]:
+    """What a run reached as a row of results; with `beams`, what as many hypotheses of beam search do beside it."""
+    evaluation = json.loads((run.folder / "evaluation.json").read_text())
+    about, metric = run.about, recipe["metric"]
+    beams = {width: run.evaluate(num_beams=width)[metric].to_json() for width in recipe.get("beams", ())}
+    return {
+        **evaluation["metrics"][metric],
+        "split": evaluation["split"],
+        "count": evaluation["count"],
+        "beside": [
+            *([also.replace("_", " "), evaluation["metrics"][also]["value"]] for also in recipe.get("also", ())),
+            *([b["name"], b[metric]["value"]] for b in evaluation.get("baselines", ()) if metric in b),
+            *([f"num_beams={width}", found["value"]] for width, found in beams.items()),
+        ],
+        **({"beams": beams} if beams else {}),
+        "parameters": about["parameters"],
+        "seconds": about["seconds"],
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "machine": f"{about['machine']['threads']} threads, {about['machine']['device']}, "
+        f"PyTorch {about['versions']['torch']}",
+    }
 
 
 def figure(metric: str, value: float) -> str:
