@@ -38,18 +38,21 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "gcn": ("gcn", "karate", {"model.dropout": 0.0}),
 }  # fmt: skip
+WITHOUT_BLOCKS = ("lstm", "gcn", "lenet5-modern")
 ALWAYS = {
     "max_steps": 20, "precision": "float64", "seed": 3, "tensorboard": False, "optimizer": "adamw", "lr": 3e-3,
     "eps": 1e-3, "threads": 1, "device": "cpu", "save_minutes": 60,
 }  # fmt: skip
 
 
-def learn(data: Path, out: Path, names: list[str], parallel: str = "ddp") -> None:
+def learn(data: Path, out: Path, names: list[str], how: dict[str, Any]) -> None:
     """Train each case by 20 updates; write the gradient of the last, the weights, and what was told of the loss."""
     with joined():
         for name in names:
             preset, source, own = CASES[name]
-            given = {**own, **ALWAYS, "processes": place()[1], **({"parallel": parallel} if place()[1] > 1 else {})}
+            given = {**own, **ALWAYS, "processes": place()[1], **how}
+            if preset in WITHOUT_BLOCKS:
+                given.pop("recompute", None)
             ready = prepare(preset, str(data / source) if "." in source else source, given)
             trainer = Trainer(
                 ready.model, ready.data, ready.task, ready.settings, ready.place, out / name, Progress(shown=False)
@@ -71,26 +74,27 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     data, out = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("alone")
     (data / "text.txt").write_text(TEXT)
     (data / "pairs.tsv").write_text(PAIRS)
-    assert together(learn, data, out, [*CASES], count=1) == [0]
+    assert together(learn, data, out, [*CASES], {}, count=1) == [0]
     return data, out
 
 
 @pytest.mark.parametrize(
-    ("count", "parallel", "names"),
+    ("count", "how", "names"),
     [
-        (2, "ddp", [*CASES]),
-        (3, "ddp", ["mlp with batch norm", "lstm"]),
-        (4, "ddp", ["gpt2", "lstm"]),
-        (2, "fsdp", [*CASES]),
-        (3, "fsdp", ["lenet5-modern", "gpt2"]),
-        (4, "hsdp", ["mlp with batch norm", "gpt2", "transformer-tiny"]),
+        (2, {"parallel": "ddp"}, [*CASES]),
+        (3, {"parallel": "ddp", "recompute": "full"}, ["resnet20", "lstm"]),
+        (4, {"parallel": "ddp"}, ["gpt2", "lstm"]),
+        (2, {"parallel": "fsdp"}, [*CASES]),
+        (3, {"parallel": "fsdp", "recompute": "full"}, ["mlp with batch norm", "gpt2"]),
+        (4, {"parallel": "hsdp", "recompute": "selective"}, ["gpt2", "transformer-tiny"]),
     ],
+    ids=str,
 )
 def test_gradients_and_weights_after_20_updates_are_those_of_one_process(
-    alone: tuple[Path, Path], tmp_path: Path, count: int, parallel: str, names: list[str]
+    alone: tuple[Path, Path], tmp_path: Path, count: int, how: dict[str, Any], names: list[str]
 ) -> None:
     data, expected = alone
-    assert together(learn, data, tmp_path, names, parallel, count=count) == [0] * count
+    assert together(learn, data, tmp_path, names, how, count=count) == [0] * count
     for name in names:
         ours, one = tensors(tmp_path / f"{name}.safetensors"), tensors(expected / f"{name}.safetensors")
         assert set(ours) == set(one)

@@ -36,7 +36,6 @@ from .layers import backbone, frozen, let_learn
 from .objectives.choice import objective_for
 from .objectives.distillation import Teacher
 from .optimizers import build_optimizers
-from .parallel import strategy
 from .placement import Placement, whole
 from .progress import Progress
 from .rows import add_row, is_cheap, is_due
@@ -44,6 +43,7 @@ from .schedules import factor
 from .settings import TrainSettings
 from .snapshots import Snapshots, moments
 from .stopping import Interrupted, Stop
+from .strategies import strategy
 
 LOOK_EVERY = 50  # steps between looks at the loss where a look waits for the device
 FIRST_IMAGES = 5000  # that a model takes its initialization from, where it does so

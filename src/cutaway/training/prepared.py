@@ -32,6 +32,7 @@ from .objectives.choice import OBJECTIVES, learning
 from .objectives.distillation import Teacher
 from .placement import Placement, find_place
 from .processes import reject_for_processes, settle_parallel
+from .recompute import reject_for_recompute
 from .resolved import Resolved, model_settings, resolve, settle
 from .settings import TrainSettings
 from .weights import Taken, built_like, keep_origin, take_weights
@@ -95,6 +96,7 @@ def prepare(
     teacher = Teacher(settings, data, task, mixed=data_settings.mixup > 0) if settings.teacher else None
     place = find_place(settings.device, settings.precision, settings.channels_last, network)
     reject_for_processes(settings, data, place.processes)
+    reject_for_recompute(settings, network, OBJECTIVES[settings.objective].weighable)
     settings = settle_parallel(settings, network, place)
     if settings.parallel in ("fsdp", "hsdp"):  # weights in parts have rows that lie one after another
         place = replace(place, channels_last=False)

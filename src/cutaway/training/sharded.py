@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
 
-from ..distributed.batch_norm import SynchronizedBatchNorm
 from ..distributed.parts import whole
 from ..distributed.sharding import collect_gradients, mesh_of, shard
 from .layers import blocks
@@ -37,7 +36,7 @@ class Sharded(Alone):
     def batch(self, last: bool) -> Iterator[None]:
         """Until the last batch of an update gradients wait, whole, in each process."""
         collect_gradients(self.root, last)
-        with SynchronizedBatchNorm() if self.synchronized else nullcontext():
+        with super().batch(last), self.normalizing():
             yield
 
     @contextmanager
