@@ -14,7 +14,9 @@ from typing import Any
 import torch
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["cutaway.api", "sklearn.datasets", "torch._dynamo", "torch.distributed"])
+PROCESSES.set_forkserver_preload(
+    ["cutaway.api", "sklearn.datasets", "torch._dynamo", "torch.distributed", "cutaway.training.sharded"]
+)
 PATIENCE = 100  # seconds
 
 

@@ -30,7 +30,7 @@ from ..terms import metric
 from .average import Average, LastEpochs, lent
 from .batches import mix, reach
 from .broken import first_broken
-from .checkpoint import State, load_checkpoint, random_state, save_checkpoint, save_weights
+from .checkpoint import State, contents, load_checkpoint, newest, random_state, save_weights
 from .evaluation import AT_ONCE, at_once, results_of
 from .layers import backbone, frozen, let_learn
 from .objectives.choice import objective_for
@@ -136,6 +136,7 @@ class Trainer:
                         self._add_row_within(an_epoch)
                     if asked_to_stop:
                         self.checkpoint_now()
+                        self.strategy.saved()
                         raise Interrupted(self.checkpoints.parent)
                     if state.update >= self.updates:
                         break
@@ -145,6 +146,7 @@ class Trainer:
                     if state.seconds - self._saved > 60 * settings.save_minutes:
                         self.checkpoint_now()
                 self._end_epoch()
+        self.strategy.saved()
         all_of_them = f"{state.update:,} updates" if state.update == settings.max_steps else "epochs"
         state.stopped = state.stopped or f"all {all_of_them} are done"
         if self.last_epochs:
@@ -369,8 +371,7 @@ class Trainer:
 
     def resume(self) -> None:
         """Go on from the last checkpoint."""
-        last = self.checkpoints / "last.safetensors"
-        parts = load_checkpoint(last, self.model, self.optimizers, self.average, self.place.rank)
+        parts = load_checkpoint(self.checkpoints, self.model, self.optimizers, self.average, self.place.rank)
         self.state, carried, remembered = parts
         self.objective.carried = tuple(self.place.share(part, carries=True, dim=1) for part in carried)
         self.objective.remember(remembered)
@@ -381,10 +382,10 @@ class Trainer:
         self._reject_broken_weights()
         self.strategy.share_statistics()
         of_each = self.place.together((self.objective.carried, random_state()))
-        path = self.checkpoints / "last.safetensors" if self.place.writes else None
         carried = tuple(whole(parts) for parts in zip(*(carried for carried, _ in of_each)))
         learned = carried, self.objective.remembered(), [random for _, random in of_each]
-        save_checkpoint(path, self.state, self.model, self.optimizers, self.average, *learned)
+        tensors = contents(self.model, self.optimizers, self.average, *learned)
+        self.strategy.save(self.checkpoints, tensors, self.state)
         self._saved = self.state.seconds
 
     def look(self) -> None:
@@ -412,8 +413,9 @@ class Trainer:
         else:
             said = f"at update {state.update + 1}, in epoch {state.epoch + 1}: {what} is not finite"
             said += f", and the first values that are not stand in {where}" if where else ""
-        last = self.checkpoints / "last.safetensors"
-        kept = f"The last good checkpoint is {last}." if last.exists() else "There is no checkpoint yet."
+        self.strategy.saved()
+        last = newest(self.checkpoints)
+        kept = f"The last good checkpoint is {last}." if last else "There is no checkpoint yet."
         raise TrainingError(
             f"Training stopped {said}. {kept} Try a smaller rate (lr={self.settings.lr / 10:g}) or grad_clip=1; "
             "`cutaway check` shows values out of range."

@@ -32,7 +32,7 @@ from ..spec import Unlabelled
 from . import documents
 from .batches import reach
 from .board import Board
-from .checkpoint import State, load_weights
+from .checkpoint import State, load_weights, newest
 from .checks import reject_module
 from .fitting import reject_step_beyond_memory
 from .folder import clear_leftovers, clear_run, locked, new_folder
@@ -119,7 +119,7 @@ def _fit(
 ) -> Run:
     """Train in this process, which may be one of several: they do the same, and the first alone writes."""
     rank, processes = group_place()
-    if processes > 1 or "processes" in given:
+    if processes > 1 or "processes" in given or environment.launched():
         given = {**given, "processes": processes}
     typed = given
     if source is not None and not hasattr(source, "edge_index"):
@@ -143,7 +143,7 @@ def _fit(
             notes = [] if given.get("threads") or not as_many else take_threads(before)
         if model is None or source is None:
             raise SettingError(UNNAMED)
-        goes_on = earlier is not None and (earlier.folder / "checkpoints" / "last.safetensors").exists()
+        goes_on = earlier is not None and newest(earlier.folder / "checkpoints") is not None
         ready = prepare(model, source, given, resumed=goes_on)
         reject_unfit(ready.settings, ready.data.splits["train"])
         if not earlier or "max_steps" in typed:

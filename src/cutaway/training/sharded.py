@@ -5,12 +5,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from ..distributed.parts import whole
 from ..distributed.sharding import collect_gradients, mesh_of, shard
+from ..distributed.storage import Saver
+from .checkpoint import LAST, State
 from .layers import blocks
 from .parallel import Alone
 from .placement import Placement
@@ -27,6 +31,7 @@ class Sharded(Alone):
         mesh = mesh_of(place.device, place.processes, hybrid=settings.parallel == "hsdp")
         self.root: Any = shard(self.model, mesh, blocks(self.model), place.autocast_dtype)
         self.loss = self.root
+        self.saver = Saver()
 
     def learn(self, loss: Callable[..., Any]) -> None:
         """The same, by all processes."""
@@ -51,3 +56,11 @@ class Sharded(Alone):
     def clip(self, parameters: list[nn.Parameter], most: float) -> float | Tensor:
         """The norm is that of the whole gradient."""
         return whole(nn.utils.clip_grad_norm_(parameters, most))
+
+    def save(self, folder: Path, tensors: dict[str, Tensor], state: State) -> None:
+        """Each process writes the parts that it holds, while the loop goes on."""
+        self.saver.save(folder, LAST, tensors, {"state": asdict(state)})
+
+    def saved(self) -> None:
+        """As above."""
+        self.saver.wait()
