@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ..data.graphs.splits import NodeSplit
+from ..data.plans import Plan
 from ..data.sets import Batch
 from ..errors import SettingError
 from ..models.images import answers_of
@@ -65,12 +66,14 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
     has. The model is left as it was, and so is torch's random state. The few examples that are tried are not tried to
     the end where they keep more than their part of `most` bytes: they would take what is asked about."""
     split, place = ready.data.splits["train"], ready.place
-    lengths: Tensor | None = getattr(split, "lengths", None)
+    batches = batches_of(split, ready.settings, epoch=0)
+    lengths: Tensor | None = None if isinstance(batches, Plan) else getattr(split, "lengths", None)
 
     def width(batch: Tensor) -> int:
         return len(batch) * (int(lengths[batch].max()) if lengths is not None and len(lengths) == len(split) else 1)
 
-    largest = max(batches_of(split, ready.settings, epoch=0), key=width)
+    # Those of a plan, of which there may be millions, are alike but for the last.
+    largest = batches[0] if isinstance(batches, Plan) else max(batches, key=width)
     if lengths is not None and len(lengths) == len(split):
         largest = largest[lengths[largest].argsort(descending=True)]  # the longest is among the few that are tried
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from ..data.plans import Batches
 from ..data.sets import Augment, Batch, DataSet, Split
 from ..distributed.parts import gathered, part
 from ..errors import SettingError, TrainingError
@@ -92,7 +93,7 @@ class Trainer:
         at = moments(self._in_all()[0], settings.snapshots) if settings.snapshots else frozenset()
         self.snapshots = Snapshots(checkpoints.parent, at, place.writes)
         self.state = State()
-        self.plan: list[Tensor] = []  # the example numbers of each batch of the running epoch, those of all processes
+        self.plan: Batches = []  # the example numbers of each batch of the running epoch, those of all processes
         self._losses: list[Tensor] = []  # of the steps since the last look, still on the device
         self._inputs: tuple[Tensor, ...] = ()  # of the running step, to find the layer that broke
         self._stop = Stop()
@@ -107,7 +108,7 @@ class Trainer:
             torch.manual_seed(mix(self.settings.seed, self.place.rank))
         if type(self.network).initialize_from is Network.initialize_from or self.settings.weights:
             return
-        (batch,) = self.train.batches([torch.cat(self.batches_of(0))[:FIRST_IMAGES]])
+        (batch,) = self.train.batches([torch.cat([*self.batches_of(0)])[:FIRST_IMAGES]])
         (images, *_), _ = self.place.batch(batch)
         with torch.no_grad():
             self.network.initialize_from(images)
@@ -162,7 +163,7 @@ class Trainer:
             self.objective.carried = ()
         self.progress.epoch(state.epoch, self.sequence.epochs, len(batches), state.batch)
         self.plan = batches
-        own = [self.place.share(index, self.objective.carries) for index in batches[state.batch :]]
+        own = (self.place.share(index, self.objective.carries) for index in batches[state.batch :])
         remaining = self.train.batches(own, seed=mix(settings.seed, state.epoch))
         for group in _grouped(remaining, settings.accumulate):
             self.step(group, steps)
@@ -343,7 +344,7 @@ class Trainer:
         """The mean training loss of the running epoch."""
         return self.state.loss_sum / self.state.counted if self.state.counted else math.nan
 
-    def batches_of(self, epoch: int) -> list[Tensor]:
+    def batches_of(self, epoch: int) -> Batches:
         """The example numbers of each batch of an epoch, the same whenever it is asked."""
         return self.objective.batches(self.train, self.settings, epoch)
 
