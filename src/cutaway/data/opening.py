@@ -19,6 +19,7 @@ from .kinds import KINDS, reject_settings_for_others
 from .named.opening import NAMED, open_named
 from .sets import DataSet
 from .settings import DataSettings
+from .shards.tars import is_sharded, kind_of_shards
 from .tables.opening import TABLE_SUFFIXES
 from .task_sequence import in_tasks
 
@@ -66,6 +67,8 @@ def kind_of(source: Any, settings: DataSettings) -> str:
         raise UnknownName(
             "data set or path", str(source), NAMED, "`cutaway data` lists the sets; a path names your own files."
         )
+    if is_sharded(path):
+        return kind_of_shards(path).kind
     if path.is_dir():
         return _kind_of_folder(path)
     suffix = path.suffix.lower()

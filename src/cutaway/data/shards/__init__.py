@@ -1,0 +1,1 @@
+"""Data larger than memory: shards, their manifest, and what is known of them without reading them."""
