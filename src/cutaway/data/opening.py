@@ -69,10 +69,10 @@ def kind_of(source: Any, settings: DataSettings) -> str:
         raise UnknownName(
             "data set or path", str(source), NAMED, "`cutaway data` lists the sets; a path names your own files."
         )
-    if is_sharded(path):
-        return kind_of_shards(path).kind
     if path.is_dir():
         return _kind_of_folder(path)
+    if is_sharded(path):
+        return kind_of_shards(path).kind
     suffix = path.suffix.lower()
     if suffix in (".txt", ".conll", ".iob") or (suffix in TABLE_SUFFIXES and settings.text):
         return "text"
@@ -155,6 +155,8 @@ def read_otherwise(kind: str, takes: Sequence[str], targets: Targets) -> str:
 def _kind_of_folder(path: Path) -> str:
     if is_prepared(path):
         return read_manifest(path).kind
+    if is_sharded(path):
+        return kind_of_shards(path).kind
     names = [p.name for p in entries(path) if p.is_file()]
     if set(GRAPH_FILES) & set(names) or any(n.startswith("ind.") or n.endswith(("_A.txt", ".graphml")) for n in names):
         return "graph"

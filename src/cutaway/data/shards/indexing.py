@@ -7,7 +7,7 @@ kept in the cache for as long as their sizes and times stay the same.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from ..splits import SPLITS, Rows
 from ..tables.columns import natural_order
 from ..threads import in_threads
 from .index import Arrays, Index, kept_at
-from .members import FIX, Member, Members, Names
+from .manifest import AGAIN, is_prepared, read_manifest
+from .members import Member, Members, Names
 from .tars import examples, shards_of
 
 INDEX = "index.safetensors"  # beside the shards that `cutaway prepare` wrote
@@ -72,14 +73,15 @@ def read_shards(path: Path, looking: Looking, classes: bool = True, drop: bool =
 
 
 def index_of(path: Path, looking: Looking) -> tuple[Index, list[str]]:
-    """The index of these shards, and a sentence where it had to be made. Raises DataError where a shard is missing, or
-    is another than the index says."""
-    own = None if path.is_file() else Index.load(path / INDEX)
-    shards = [(name, shard) for name, shard in _named(path)]
-    if own is not None:
-        _reject_others(own, path, dict(shards))
+    """The index of these shards, and a sentence where it had to be made. Raises DataError where a shard that was
+    prepared is missing or of another size."""
+    if not path.is_file() and is_prepared(path):
+        read_manifest(path)  # every shard is there, in its size
+        own = Index.load(path / INDEX)
+        if own is None:
+            raise DataError(f"{path / INDEX} is missing or damaged: nothing says what stands where.", fix=AGAIN)
         return own, []
-    now = {name: [shard.stat().st_size, shard.stat().st_mtime_ns] for name, shard in shards}
+    now = {name: [shard.stat().st_size, shard.stat().st_mtime_ns] for name, shard in _named(path)}
     place = kept_at(path, looking.kind.kind)
     kept = Index.load(place)
     if kept is not None and kept.places == now:
@@ -173,20 +175,6 @@ def _named(path: Path) -> list[tuple[str, Path]]:
     """Every shard with its name in the folder, split by split."""
     shards = [shard for of_split in shards_of(path).values() for shard in of_split]
     return [(shard.name if path.is_file() else str(shard.relative_to(path)), shard) for shard in shards]
-
-
-def _reject_others(index: Index, path: Path, shards: Mapping[str, Path]) -> None:
-    """Raise DataError that names each shard that is missing, has another size than it was written with, or is new."""
-    problems = [Problem(str(path / name), "it is missing") for name in index.places if name not in shards]
-    for name, shard in shards.items():
-        if name not in index.places:
-            problems.append(Problem(str(shard), "the index does not know it"))
-        elif (size := shard.stat().st_size) != index.places[name][0]:
-            problems.append(
-                Problem(str(shard), f"it has {size:,} bytes, and was written with {index.places[name][0]:,}")
-            )
-    if problems:
-        raise DataError(f"The shards of {path} are not those that were prepared:", problems, FIX)
 
 
 def _complete(index: Index, path: Path, classes: bool, drop: bool) -> tuple[Index, str | None]:

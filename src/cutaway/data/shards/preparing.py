@@ -44,7 +44,8 @@ class Sharded:
         return getattr(import_module(f".{self.module}", __package__), name)
 
 
-SHARDED: dict[str, Sharded] = {}
+_MEDIA = Sharded("media", "prepare_media", "open_media")
+SHARDED: dict[str, Sharded] = {"image": _MEDIA, "audio": _MEDIA, "video": _MEDIA}
 
 
 def prepare_data(
