@@ -48,7 +48,11 @@ KINDS = {
         "tables",
         "open_table",
         "tables",
-        ("target", "ignore", "types", "group", "missing", "scale", "mixup", "noise", "count", *OF_EPISODES, *_FORM),
+        (
+            *("target", "ignore", "types", "group", "missing", "scale", "mixup", "noise", "count", "memory", "workers"),
+            *OF_EPISODES,
+            *_FORM,
+        ),
         {None: "preprocessing.TablePreprocessing"},
     ),
     "image": Kind(

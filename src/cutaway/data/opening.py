@@ -23,6 +23,7 @@ from .shards.manifest import is_prepared, read_manifest
 from .shards.preparing import open_prepared
 from .shards.tars import is_sharded, kind_of_shards
 from .tables.opening import TABLE_SUFFIXES
+from .tables.parquet import parquet_files
 from .task_sequence import in_tasks
 
 GRAPH_FILES = ("nodes.csv", "edges.csv")
@@ -164,6 +165,8 @@ def _kind_of_folder(path: Path) -> str:
         return "audio"
     if are_masks(path, (Mask,)) or is_boxes(path) or has_captions(path):
         return "image"
+    if parquet_files(path):
+        return "table"
     found = holds(path)
     if is_flat(path, IMAGES):  # for models that draw images; others reject it as they open it
         return IMAGES.kind

@@ -80,20 +80,19 @@ class Index:
     def save(self, path: Path) -> None:
         """Write it, whole or not at all."""
         problems = [[problem.where, problem.what] for problem in self.problems]
-        known = {"kind": self.kind, "classes": self.classes, "places": self.places, "problems": problems}
+        known = {"format": FORMAT, "kind": self.kind, "classes": self.classes, "places": self.places}
         arrays = self.arrays | {"names": self.names.data, "ends": self.names.ends}
         with replacing(path) as temporary:
-            save_file(arrays, temporary, {"format": FORMAT, "index": json.dumps(known)})
+            save_file(arrays, temporary, {"index": json.dumps({**known, "problems": problems})})
 
     @classmethod
     def load(cls, path: Path) -> Index | None:
         """The index in that file; None where there is none that can be read, and it is to be made anew."""
         try:
             with safe_open(path, "numpy") as file:
-                metadata = file.metadata() or {}
-                if metadata.get("format") != FORMAT:
+                known = json.loads((file.metadata() or {})["index"])
+                if known["format"] != FORMAT:
                     return None
-                known = json.loads(metadata["index"])
                 arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  # it is no mapping
             names = Names(arrays.pop("names"), arrays.pop("ends"))
             problems = tuple(Problem(where, what) for where, what in known["problems"])

@@ -82,7 +82,7 @@ class Shard:
         members = [example.media for example in found]
         names = Names.of(f"{self.name}/{member.name}" for member in members)
         label = np.array([example.label for example in found], np.int64)
-        own = {"label": label, "names": names.data, "lengths": np.diff(names.ends, prepend=0)}
+        own: Arrays = {"label": label, "names": names.data, "lengths": np.diff(names.ends, prepend=0)}
         return len(found), {**places_of(members, 0), **self.looking.pack(looks), **own}
 
 
@@ -237,7 +237,10 @@ def _index(kind: FileKind, classes: tuple[str, ...], jobs: dict[str, list[Shard]
     splits = [split for split, of_split in jobs.items() for _ in of_split]
     for number, (split, one) in enumerate(zip(splits, made)):
         count = one.shard.count
-        own = {"shard": np.full(count, number, np.int32), "split": np.full(count, SPLITS.index(split), np.uint8)}
+        own: Arrays = {
+            "shard": np.full(count, number, np.int32),
+            "split": np.full(count, SPLITS.index(split), np.uint8),
+        }
         parts.append({**one.found, **own})
     arrays = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     names = Names(arrays.pop("names"), np.cumsum(arrays.pop("lengths")))
