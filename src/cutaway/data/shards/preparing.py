@@ -43,7 +43,8 @@ class Sharded:
         return getattr(import_module(f".{self.module}", __package__), name)
 
 
-SHARDED = {"text": Sharded("text", "prepare_text", "open_text")}
+_MEDIA = Sharded("media", "prepare_media", "open_media")
+SHARDED = {"text": Sharded("text", "prepare_text", "open_text"), "image": _MEDIA, "audio": _MEDIA, "video": _MEDIA}
 
 
 def prepare_data(
