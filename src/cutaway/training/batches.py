@@ -37,6 +37,17 @@ def batches_of(split: Split, settings: TrainSettings, epoch: int, among: Tensor 
     return batches
 
 
+def largest_of(split: Split, settings: TrainSettings) -> Tensor:
+    """The example numbers of the batch of the first epoch that has most to compute, padding among it; the longest
+    example first, where examples have lengths."""
+    lengths: Tensor | None = getattr(split, "lengths", None)
+    batches = batches_of(split, settings, epoch=0)
+    if lengths is None or len(lengths) != len(split):
+        return max(batches, key=len)
+    largest = max(batches, key=lambda index: len(index) * int(lengths[index].max()))
+    return largest[lengths[largest].argsort(descending=True)]
+
+
 def reach(split: Split, settings: TrainSettings, epochs: int | None = None) -> tuple[int, int]:
     """How many epochs the updates that are asked for take, of at most `epochs` (those of the settings, unless given),
     and how many updates those are: the last epoch may be left early."""
