@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..data.lengths import bucketed, padding
-from ..data.plans import Batches
+from ..data.plans import Batches, Plan
 from ..data.sets import DataSet, Split
 from ..data.task_sequence import part_of
 from .evaluation import planned
@@ -36,6 +36,19 @@ def batches_of(split: Split, settings: TrainSettings, epoch: int, among: Tensor 
         # One example has no variance for batch norm to divide by: it joins the batch before it.
         batches[-2:] = [torch.cat(batches[-2:])]
     return batches
+
+
+def largest_of(split: Split, settings: TrainSettings) -> Tensor:
+    """The example numbers of the batch of the first epoch that has most to compute, padding among it; the longest
+    example first, where examples have lengths."""
+    lengths: Tensor | None = getattr(split, "lengths", None)
+    batches = batches_of(split, settings, epoch=0)
+    if isinstance(batches, Plan):  # there may be millions, alike but for the last
+        return batches[0]
+    if lengths is None or len(lengths) != len(split):
+        return max(batches, key=len)
+    largest = max(batches, key=lambda index: len(index) * int(lengths[index].max()))
+    return largest[lengths[largest].argsort(descending=True)]
 
 
 def reach(split: Split, settings: TrainSettings, epochs: int | None = None) -> tuple[int, int]:

@@ -18,13 +18,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ..data.graphs.splits import NodeSplit
-from ..data.plans import Plan
 from ..data.sets import Batch
 from ..errors import SettingError
 from ..models.images import answers_of
 from ..models.memory import in_bytes, size_of
 from ..spec import Episodes, ImageSpec, TableSpec, Tokens, Views
-from .batches import batches_of
+from .batches import largest_of
 from .layers import blocks
 from .optimizers import bytes_to_learn
 from .placement import Placement, free_memory
@@ -66,16 +65,7 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
     has. The model is left as it was, and so is torch's random state. The few examples that are tried are not tried to
     the end where they keep more than their part of `most` bytes: they would take what is asked about."""
     split, place = ready.data.splits["train"], ready.place
-    batches = batches_of(split, ready.settings, epoch=0)
-    lengths: Tensor | None = None if isinstance(batches, Plan) else getattr(split, "lengths", None)
-
-    def width(batch: Tensor) -> int:
-        return len(batch) * (int(lengths[batch].max()) if lengths is not None and len(lengths) == len(split) else 1)
-
-    # Those of a plan, of which there may be millions, are alike but for the last.
-    largest = batches[0] if isinstance(batches, Plan) else max(batches, key=width)
-    if lengths is not None and len(lengths) == len(split):
-        largest = largest[lengths[largest].argsort(descending=True)]  # the longest is among the few that are tried
+    largest = largest_of(split, ready.settings)
 
     def kept(count: int) -> int:
         if isinstance(ready.data.spec, ImageSpec | TableSpec):  # all alike: no file is read for it
