@@ -43,7 +43,7 @@ ALLOWED = {
     "textbook": {"nn"},
     "models": {"nn"},
     "data": set(),
-    "distributed": {"models"},
+    "distributed": {"models", "nn"},
     "tasks": {"data", "nn"},
     # interop: weights that others trained, to begin with; generation: what evaluation lets a model write
     "training": {"distributed", "interop", "generation", "tasks", "data", "models", "nn"},

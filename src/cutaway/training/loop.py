@@ -356,8 +356,8 @@ class Trainer:
 
     def _agreed(self, seconds: float) -> tuple[float, bool]:
         """The seconds of the first process, by which all go, and whether any was asked to stop."""
-        own = (seconds if self.place.rank == 0 else 0.0, float(self._stop.asked))
-        seconds, asked = self.place.total(*own)
+        own = (seconds if self.place.writes else 0.0, float(self._stop.asked))
+        seconds, asked = self.place.total_of_all(*own)
         return seconds, asked > 0
 
     def _share_done(self, steps: int) -> float:
@@ -403,7 +403,7 @@ class Trainer:
     def _reject_broken_weights(self) -> None:
         """A gradient that was not finite is in the weights one update later: none such is ever saved."""
         broken = any(not torch.isfinite(part(p)).all() for p in self._parameters)
-        if self.place.total(float(broken))[0]:
+        if self.place.total_of_all(float(broken))[0]:
             self._reject("a weight")
 
     def _reject(self, what: str) -> None:

@@ -98,12 +98,12 @@ def prepare(
     task = task_for(data.spec, loss, settings.label_smoothing, class_weights(data, settings), words)
     reject_for_task(asked.training, data_settings, data, found, network, task)
     teacher = Teacher(settings, data, task, mixed=data_settings.mixup > 0) if settings.teacher else None
-    place = find_place(settings.device, settings.precision, settings.channels_last, network)
-    reject_for_processes(settings, data, place.processes)
+    reject_for_processes(settings, data, network, found.name)
+    place = find_place(settings.device, settings.precision, settings.channels_last, network, settings.tensor_parallel)
     reject_for_recompute(settings, network, OBJECTIVES[settings.objective].weighable)
     settings = settle_parallel(settings, network, place)
-    if settings.parallel in ("fsdp", "hsdp"):  # weights in parts have rows that lie one after another
-        place = replace(place, channels_last=False)
+    if place.tensor > 1 or settings.parallel in ("fsdp", "hsdp"):
+        place = replace(place, channels_last=False)  # parts of weights have rows that lie one after another
     return Prepared(found, data, network, task, place, settings, data_settings, own, asked.sizes, teacher, taken)
 
 

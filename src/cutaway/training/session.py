@@ -52,8 +52,8 @@ from .stopping import Interrupted
 HOW_LONG = ("epochs", "max_steps", "minutes", "patience")
 ADAPTER = "adapter"  # the folder beside the model that holds what LoRA has learned alone
 MAY_CHANGE = (
-    *HOW_LONG, "save_minutes", "workers", "threads", "processes", "parallel", "recompute", "max_restarts", "device",
-    "tensorboard", "memory_fraction",
+    *HOW_LONG, "save_minutes", "workers", "threads", "processes", "parallel", "tensor_parallel", "recompute",
+    "max_restarts", "device", "tensorboard", "memory_fraction",
 )  # fmt: skip
 WORKER = "cutaway.training.worker"
 UNNAMED = "A model and data are needed: cutaway train MODEL DATA. `cutaway list` shows the models."
@@ -221,7 +221,7 @@ def _train(
                 finish(folder, about, ready, trainer.state, "interrupted")
             raise
     if writes:  # and tests, by itself
-        ready.place = replace(ready.place, processes=1)
+        ready.place = replace(ready.place, processes=1, tensor=1)
         finish(folder, about, ready, state, "finished", trainer.mean)
     return Run(folder)
 
