@@ -36,8 +36,8 @@ from ..settings import DataSettings
 from ..splits import SPLITS, complete_split
 from .index import Arrays, Index
 from .indexing import INDEX, Looking, places_of
-from .making import Made, Progress, begin, end, keep, make, reject_full
-from .manifest import Manifest
+from .making import Made, begin, end, keep, make, reject_full
+from .manifest import Manifest, Progress
 from .members import Names
 from .preparing import reject_settled
 from .settings import ShardSettings
