@@ -20,7 +20,7 @@ from .tables.columns import natural_order
 SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 CAPTIONS = "captions.tsv"  # what stands beside images that are described in words
 NAMED_AT_MOST = 3  # files that a note names
-Item = TypeVar("Item")  # a file, or a video in memory
+Item = TypeVar("Item", covariant=True)  # a file, or a video in memory
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Found(Generic[Item]):
 
     classes: tuple[str, ...]
     files: Sequence[Item]
-    names: list[str]  # what a person calls each
+    names: Sequence[str]  # what a person calls each
     labels: npt.NDArray[Any]  # (n,) the class of each file; (n, M, 5) its boxes
     splits: dict[str, Rows] | None = None  # the files of each split, where they come with one
     notes: Sequence[str] = ()

@@ -28,7 +28,7 @@ from .. import __version__
 from ..errors import CutawayError, FileError
 from ..files import read_json, reject_irregular, replacing, write_json
 from .origin import origin_from_json, origin_of
-from .registry import Preset, presets
+from .registry import Preset, find
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 LARGEST = 5_000_000_000  # bytes of a file of weights
@@ -68,7 +68,7 @@ def load_model(folder: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, Any
             f"{folder / CONFIG} does not say what {file.name} beside it was written with: one of them was edited "
             "or comes from another model. Take both from one copy."
         )
-    found = presets().get(description["preset"])
+    found = find(description["preset"])
     if found is None:
         raise FileError(
             f"{folder} holds a model {description['preset']!r}, written by Cutaway {description['cutaway']}, that "

@@ -7,7 +7,6 @@ ends bit for bit where the uninterrupted one ends.
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 import time
@@ -19,9 +18,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from ..data.plans import Batches
 from ..data.sets import Augment, Batch, DataSet, Split
 from ..distributed.parts import gathered, part
-from ..errors import SettingError, TrainingError
+from ..errors import TrainingError
 from ..models.contract import Network, contract_of
 from ..tasks.classification import Classification
 from ..tasks.metrics import HIGHER_IS_BETTER
@@ -31,6 +31,7 @@ from .average import Average, LastEpochs, lent
 from .batches import mix, reach
 from .broken import first_broken
 from .checkpoint import State, contents, load_checkpoint, newest, random_state, save_weights
+from .checks import reject_unfit
 from .evaluation import AT_ONCE, at_once, results_of
 from .layers import backbone, frozen, let_learn
 from .objectives.choice import objective_for
@@ -92,7 +93,7 @@ class Trainer:
         at = moments(self._in_all()[0], settings.snapshots) if settings.snapshots else frozenset()
         self.snapshots = Snapshots(checkpoints.parent, at, place.writes)
         self.state = State()
-        self.plan: list[Tensor] = []  # the example numbers of each batch of the running epoch, those of all processes
+        self.plan: Batches = []  # the example numbers of each batch of the running epoch, those of all processes
         self._losses: list[Tensor] = []  # of the steps since the last look, still on the device
         self._inputs: tuple[Tensor, ...] = ()  # of the running step, to find the layer that broke
         self._stop = Stop()
@@ -107,7 +108,7 @@ class Trainer:
             torch.manual_seed(mix(self.settings.seed, self.place.rank))
         if type(self.network).initialize_from is Network.initialize_from or self.settings.weights:
             return
-        (batch,) = self.train.batches([torch.cat(self.batches_of(0))[:FIRST_IMAGES]])
+        (batch,) = self.train.batches([torch.cat([*self.batches_of(0)])[:FIRST_IMAGES]])
         (images, *_), _ = self.place.batch(batch)
         with torch.no_grad():
             self.network.initialize_from(images)
@@ -162,7 +163,7 @@ class Trainer:
             self.objective.carried = ()
         self.progress.epoch(state.epoch, self.sequence.epochs, len(batches), state.batch)
         self.plan = batches
-        own = [self.place.share(index, self.objective.carries) for index in batches[state.batch :]]
+        own = (self.place.share(index, self.objective.carries) for index in batches[state.batch :])
         remaining = self.train.batches(own, seed=mix(settings.seed, state.epoch))
         for group in _grouped(remaining, settings.accumulate):
             self.step(group, steps)
@@ -343,7 +344,7 @@ class Trainer:
         """The mean training loss of the running epoch."""
         return self.state.loss_sum / self.state.counted if self.state.counted else math.nan
 
-    def batches_of(self, epoch: int) -> list[Tensor]:
+    def batches_of(self, epoch: int) -> Batches:
         """The example numbers of each batch of an epoch, the same whenever it is asked."""
         return self.objective.batches(self.train, self.settings, epoch)
 
@@ -355,8 +356,8 @@ class Trainer:
 
     def _agreed(self, seconds: float) -> tuple[float, bool]:
         """The seconds of the first process, by which all go, and whether any was asked to stop."""
-        own = (seconds if self.place.rank == 0 else 0.0, float(self._stop.asked))
-        seconds, asked = self.place.total(*own)
+        own = (seconds if self.place.writes else 0.0, float(self._stop.asked))
+        seconds, asked = self.place.total_of_all(*own)
         return seconds, asked > 0
 
     def _share_done(self, steps: int) -> float:
@@ -402,7 +403,7 @@ class Trainer:
     def _reject_broken_weights(self) -> None:
         """A gradient that was not finite is in the weights one update later: none such is ever saved."""
         broken = any(not torch.isfinite(part(p)).all() for p in self._parameters)
-        if self.place.total(float(broken))[0]:
+        if self.place.total_of_all(float(broken))[0]:
             self._reject("a weight")
 
     def _reject(self, what: str) -> None:
@@ -429,20 +430,6 @@ class Mean:
     first: int  # epoch, counted from 1
     last: int
     score: float | None  # the metric that is monitored, on the validation split
-
-
-def reject_unfit(settings: TrainSettings, split: Split) -> None:
-    """Raise SettingError for settings that exclude one another, or that training on this split gives no meaning to."""
-    if settings.average_epochs and settings.ema:
-        raise SettingError(
-            f"average_epochs={settings.average_epochs} and ema={settings.ema:g} are two averages of the weights, and "
-            "one is kept: give one of them."
-        )
-    if settings.batch_tokens and "tokens" not in inspect.signature(getattr(split, "plan", lambda: None)).parameters:
-        raise SettingError(
-            f"batch_tokens={settings.batch_tokens} is for texts of different lengths, and this data has batches of "
-            "so many examples: give batch_size instead."
-        )
 
 
 def _grouped(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:

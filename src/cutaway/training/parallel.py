@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from ..distributed.batch_norm import SynchronizedBatchNorm
 from ..distributed.gradients import added_up
 from .checkpoint import State, save_whole
-from .layers import has_batch_norm
+from .layers import blocks, has_batch_norm
 from .placement import Placement
+from .recompute import recomputing
 from .settings import TrainSettings
 
 
@@ -27,6 +28,8 @@ class Alone:
         self.model, self.place = model, place
         self.synchronized = place.processes > 1 and settings.sync_batchnorm and has_batch_norm(model)
         self.loss: Callable[..., Any] = model  # of a batch
+        self.recompute = settings.recompute
+        self.blocks = [] if settings.recompute == "none" else blocks(model)
 
     def learn(self, loss: Callable[..., Any]) -> None:
         """From now on `loss` is learned from, by the parameters that have gradients now."""
@@ -35,7 +38,11 @@ class Alone:
     def batch(self, last: bool) -> AbstractContextManager[object]:
         """The context of a batch's forward and backward pass; whether it is the `last` one of an update, after which
         gradients come together."""
-        return nullcontext()
+        return recomputing(self.blocks, self.recompute, self.normalizing)
+
+    def normalizing(self) -> AbstractContextManager[object]:
+        """The context in which batch normalization is over all processes, where it is to be."""
+        return SynchronizedBatchNorm() if self.synchronized else nullcontext()
 
     def share_statistics(self) -> None:
         """Take over the first process's running statistics, where each has its own."""
@@ -74,7 +81,7 @@ class Replicated(Alone):
 
     @contextmanager
     def batch(self, last: bool) -> Iterator[None]:
-        """As above, with batch normalization over all processes, also where a backward pass computes it again."""
+        """As above, with batch normalization over all processes."""
         waiting = nullcontext() if last else self.loss.no_sync()  # type: ignore[attr-defined]
-        with waiting, SynchronizedBatchNorm() if self.synchronized else nullcontext():
+        with super().batch(last), waiting, self.normalizing():
             yield

@@ -11,9 +11,9 @@ from .settings import TrainSettings
 
 def strategy(model: nn.Module, place: Placement, settings: TrainSettings) -> Alone:
     """How the processes share this model."""
-    if place.processes == 1:
+    if place.processes * place.tensor == 1:
         return Alone(model, place, settings)
-    if settings.parallel not in ("fsdp", "hsdp"):
+    if settings.parallel not in ("fsdp", "hsdp") and place.tensor == 1:
         return Replicated(model, place, settings)
     from .sharded import Sharded  # what it imports takes a second
 

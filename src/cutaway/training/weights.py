@@ -28,7 +28,7 @@ from ..interop.torchvision import COUNTER, likely_preset, read_checkpoint, read_
 from ..models.contract import contract_of
 from ..models.memory import shaped
 from ..models.origin import Origin, origin_from_json
-from ..models.registry import Preset, presets
+from ..models.registry import Preset, find, presets
 from ..models.saving import INDEX, WEIGHTS, misfits, read_weights, reject_not_finite, reject_pickle, weights_of
 from ..settings import as_text
 from ..spec import kind_now
@@ -225,7 +225,7 @@ def _base_of(file: Path, preset: Preset) -> Preset | None:
         return None
     network, meta = preset.network.built_on[1], _meta(file)
     name = likely_preset(read_state_dict(file), network) if meta is None else meta.get("preset")
-    base = presets().get(str(name))
+    base = find(str(name))
     return base if base is not None and base.network is network else None
 
 
