@@ -21,7 +21,9 @@ import torch
 from benchmarks.kills import Order, differences, log_to, order_of
 
 from cutaway.commands import main
-from cutaway.distributed.group import joined
+from cutaway.distributed.checkpoint import Checkpoint, complete
+from cutaway.distributed.group import joined, place
+from cutaway.distributed.storage import read
 from cutaway.errors import CutawayError, FileError, LostProcess, SettingError
 from cutaway.files import read_json
 from cutaway.models.registry import create_model
@@ -153,6 +155,60 @@ def test_killed_and_then_on_a_full_disk_the_checkpoint_before_stays_and_the_end_
     assert together(train, tmp_path, 2, given(2), True, count=2, launch="free") == [0, 0]
     assert differences(order_of(tmp_path / "log"), order) == 0
     assert all(left(tmp_path)[key].equal(value) for key, value in left(base).items())
+
+
+def save_and_change(base: Path) -> None:
+    """Save tensors while writing waits for a file, change them meanwhile, and look at what there is."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    from cutaway.distributed import storage
+
+    write = storage.write_tensors
+
+    def later(*given: Any) -> str:
+        while not (base / "now").exists():
+            time.sleep(0.005)
+        return write(*given)
+
+    storage.write_tensors = later
+    with joined():
+        mesh = init_device_mesh("cpu", (2,))
+        uneven = distribute_tensor(torch.arange(15.0).view(5, 3), mesh, [Shard(0)])  # 3 rows and 2
+        single = distribute_tensor(torch.arange(3.0).view(1, 3), mesh, [Shard(0)])  # 1 row and none
+        both, number = torch.arange(4), torch.tensor(7.0)
+        saver = storage.Saver()
+        saver.save(base / "saved", "last", {"uneven": uneven, "single": single, "both": both, "n": number}, {"k": 1})
+        for tensor in (uneven, single, both, number):
+            tensor.zero_()
+        assert not complete(base / "saved", "last")
+        (base / "now").touch()
+        saver.wait()
+        assert [path.name for path in complete(base / "saved", "last")] == ["last-1"]
+        shutil.copytree(base / "saved" / "last-1", base / f"kept-{place()[0]}")
+        saver.save(base / "saved", "last", {"uneven": uneven}, {"k": 2})
+        uneven.add_(1)
+        saver.save(base / "saved", "last", {"uneven": uneven}, {"k": 3})  # when the one before is written
+        saver.wait()
+        assert [path.name for path in complete(base / "saved", "last")] == ["last-3"]
+
+
+def test_training_goes_on_while_a_checkpoint_of_what_was_is_written(tmp_path: Path) -> None:
+    assert together(save_and_change, tmp_path, count=2) == [0, 0]
+    first = {
+        "uneven": torch.arange(15.0).view(5, 3),
+        "single": torch.arange(3.0).view(1, 3),
+        "both": torch.arange(4),
+        "n": torch.tensor(7.0),
+    }
+    last = {"uneven": torch.ones(5, 3)}
+    for folder, k, expected in ((tmp_path / "kept-0", 1, first), (tmp_path / "saved" / "last-3", 3, last)):
+        checkpoint = Checkpoint(folder)
+        assert checkpoint.meta == {"k": k}
+        found = {name: torch.full_like(like, -1, device="cpu") for name, like in checkpoint.tensors.items()}
+        read(checkpoint, found)  # in one process, without a group
+        assert found.keys() == expected.keys()
+        assert all(found[name].equal(value) for name, value in expected.items())
 
 
 def flip(path: Path) -> None:
