@@ -40,6 +40,7 @@ from .views.page import describe
 from .views.subject import Subject
 
 if TYPE_CHECKING:
+    from .planning.plan import Plan
     from .searching.result import Search
 
 MARK = " · Cutaway</title>"  # by which a page that was written here is known
@@ -123,6 +124,21 @@ def prepare(
     if str(data) in NAMED:
         raise DataError(f"{data} is a named data set, which fits into memory: train on it as it is.")
     return prepare_data(kind, source, out, settings, progress)
+
+
+def plan(model: str, data: Any, **settings: Any) -> Plan:
+    """What training `model` on `data` would take of memory, time and money, by each strategy, before anything runs.
+
+        found = cutaway.plan("gpt2", "book.txt", gpu="h100", gpus=8, price=2.5)
+        found["fsdp"].memory.total  # bytes on each GPU, at the moment when most is held
+        found.best.cost             # of the fastest strategy that fits
+
+    `settings` are those of `cutaway plan --help` and of `train`. Without `gpu` the plan is for this machine, and a few
+    steps are timed. The model may be larger than this machine. Raises CutawayError for what a person can fix.
+    """
+    from .planning.making import plan as make_plan
+
+    return make_plan(model, str(data) if isinstance(data, os.PathLike) else data, settings)
 
 
 @overload

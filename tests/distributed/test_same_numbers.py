@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,9 @@ import pytest
 import torch
 
 from cutaway.distributed.group import joined, place
-from cutaway.distributed.parts import gathered
+from cutaway.distributed.parts import gathered, part
 from cutaway.models.saving import write_tensors
+from cutaway.training.checkpoint import load_weights
 from cutaway.training.loop import Trainer
 from cutaway.training.prepared import prepare
 from cutaway.training.progress import Progress
@@ -24,45 +27,118 @@ PAIRS = "".join(f"{k} {k * 3 % 7} {k % 5}\t{k % 5} {k * 3 % 7}\n" for k in range
 SMALL = {"model.dim": 16, "model.layers": 2, "model.heads": 2, "model.dropout": 0.0}
 FEW = {"crop": 0, "mixup": 0.0, "flip": False}
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "lenet5-modern": ("lenet5-modern", "digits", {**FEW, "max_samples": 100, "batch_size": 30}),
+    "lenet5-modern": (
+        "lenet5-modern", "digits",
+        {**FEW, "max_samples": 100, "batch_size": 30, "optimizer": "momentum", "eps": "auto"},
+    ),
     "resnet20": ("resnet20", "digits", {**FEW, "max_samples": 60, "batch_size": 13}),
     "mlp with batch norm": (
         "mlp", "digits",
         {"model.norm": "batch", "model.dropout": 0.0, "max_samples": 90, "batch_size": 31, "ema": 0.9},
     ),
-    "gpt2": ("gpt2", "text.txt", {**SMALL, "length": 24, "batch_size": 6, "accumulate": 2, "grad_clip": 0.5}),
-    "transformer-tiny": ("transformer-tiny", "pairs.tsv", {"pairs": True, "model.dropout": 0.0, "batch_size": 10}),
-    "bert": ("bert-base-uncased", "text.txt", {**SMALL, "length": 24, "batch_size": 5}),
+    "gpt2": (
+        "gpt2", "text.txt", {**SMALL, "length": 24, "batch_size": 6, "accumulate": 2, "grad_clip": 0.5, "ema": 0.9},
+    ),
+    "transformer-tiny": (
+        "transformer-tiny", "pairs.tsv",
+        {"pairs": True, "model.layers": 2, "model.dim": 64, "model.dropout": 0.0, "batch_size": 10},
+    ),
+    "bert": ("bert-base-uncased", "text.txt", {**SMALL, "length": 24, "batch_size": 5, "average_epochs": 2}),
     "lstm": (
         "lstm", "text.txt", {"model.embedding_dim": 12, "model.hidden_dim": 12, "model.dropout": 0.0, "batch_size": 5},
     ),
-    "gcn": ("gcn", "karate", {"model.dropout": 0.0}),
+    "gcn": ("gcn", "karate", {"model.dropout": 0.0, "optimizer": "adagrad"}),
 }  # fmt: skip
+SHORT = {"max_steps": 4}
+PAIRED = {**SMALL, **SHORT, "pairs": True, "model.heads": 4, "batch_size": 10}
+FAMILY: dict[str, tuple[str, str, dict[str, Any]]] = {  # whose heads and hidden units processes can share, beside those
+    "t5": ("t5-small", "pairs.tsv", {**PAIRED, "model.head_dim": 8}),
+    "bart": ("bart-base", "pairs.tsv", {**PAIRED, "model.attention_dropout": 0.0, "model.activation_dropout": 0.0}),
+    "vit": (
+        "vit-tiny/16", "digits",
+        {**SMALL, **FEW, "model.patch_size": 4, "model.ffn_dim": 24, "max_samples": 60, "batch_size": 12, **SHORT},
+    ),
+    "parallel-transformer": ("parallel-transformer", "text.txt", {**SMALL, **SHORT, "length": 24, "batch_size": 6}),
+}  # fmt: skip
+FIRST = 4  # updates before a checkpoint
+TRANSFORMERS = ["gpt2", "transformer-tiny", "bert"]
+WITHOUT_BLOCKS = ("lstm", "gcn", "lenet5-modern")
 ALWAYS = {
     "max_steps": 20, "precision": "float64", "seed": 3, "tensorboard": False, "optimizer": "adamw", "lr": 3e-3,
     "eps": 1e-3, "threads": 1, "device": "cpu", "save_minutes": 60,
 }  # fmt: skip
 
 
-def learn(data: Path, out: Path, names: list[str], parallel: str = "ddp") -> None:
-    """Train each case by 20 updates; write the gradient of the last, the weights, and what was told of the loss."""
+def trainer_of(name: str, data: Path, out: Path, how: dict[str, Any]) -> Trainer:
+    """What trains a case in the processes that there are."""
+    preset, source, own = {**CASES, **FAMILY}[name]
+    given = {**ALWAYS, **own, "processes": place()[1], **how}
+    if preset in WITHOUT_BLOCKS:
+        given.pop("recompute", None)
+    ready = prepare(preset, str(data / source) if "." in source else source, given)
+    trainer = Trainer(
+        ready.model, ready.data, ready.task, ready.settings, ready.place, out / name, Progress(shown=False)
+    )  # fmt: skip
+    trainer.begin()
+    return trainer
+
+
+def end(trainer: Trainer, path: Path) -> None:
+    """Train to the end; write the gradient of the last update, the weights, and what was told of the loss."""
+    state, model = trainer.fit(), trainer.model
+    found = {f"weight.{k}": v for k, v in model.state_dict().items()}
+    found |= {f"gradient.{k}": p.grad for k, p in model.named_parameters() if p.grad is not None}
+    if trainer.average:
+        found |= {f"average.{k}": v for k, v in trainer.average.weights.items()}
+    found = gathered(found, keep=True)
+    found["losses"] = torch.tensor([row["train_loss"] for row in state.history[-8:]], dtype=torch.float64)
+    if trainer.place.writes:
+        if trainer.mean:
+            found |= {f"mean.{k}": v for k, v in load_weights(trainer.checkpoints / "average.safetensors").items()}
+        write_tensors(path, found, {})
+
+
+def learn(data: Path, out: Path, names: list[str], how: dict[str, Any]) -> None:
+    """Train each case by 20 updates."""
     with joined():
         for name in names:
-            preset, source, own = CASES[name]
-            given = {**own, **ALWAYS, "processes": place()[1], **({"parallel": parallel} if place()[1] > 1 else {})}
-            ready = prepare(preset, str(data / source) if "." in source else source, given)
-            trainer = Trainer(
-                ready.model, ready.data, ready.task, ready.settings, ready.place, out / name, Progress(shown=False)
-            )
-            trainer.begin()
-            state = trainer.fit()
-            model = trainer.model
-            found = {f"weight.{k}": v for k, v in model.state_dict().items()}
-            found |= {f"gradient.{k}": p.grad for k, p in model.named_parameters() if p.grad is not None}
-            found = gathered(found, keep=True)
-            found["losses"] = torch.tensor([row["train_loss"] for row in state.history], dtype=torch.float64)
-            if ready.place.writes:
-                write_tensors(out / f"{name}.safetensors", found, {})
+            end(trainer_of(name, data, out, how), out / f"{name}.safetensors")
+
+
+def learn_in_halves(data: Path, out: Path, name: str, how: dict[str, Any], second: bool) -> None:
+    """Train a case by some updates and write a checkpoint, or go on from that to the end."""
+    with joined():
+        trainer = trainer_of(name, data, out, how)
+        if second:
+            trainer.resume()
+            end(trainer, out / f"{name}.safetensors")
+        else:
+            for _ in zip(range(FIRST), trainer.epoch()):
+                pass
+            assert trainer.state.update == FIRST
+            trainer.checkpoint_now()
+
+
+def drop(data: Path, out: Path) -> None:
+    """Train bart, which has dropout everywhere, by an update of two processes that share heads and hidden units; write
+    where numbers were dropped that this process alone has, and that both have, and weights that both have."""
+    with joined():
+        dropping = {f"model.{key}": 0.5 for key in ("dropout", "attention_dropout", "activation_dropout")}
+        trainer = trainer_of("bart", data, out, {**dropping, "tensor_parallel": 2, "max_steps": 1, "recompute": "full"})
+        found: dict[str, torch.Tensor] = {}
+
+        def look(name: str) -> Callable[..., None]:
+            def hook(module: object, given: object, output: torch.Tensor) -> None:
+                found.setdefault(name, output == 0)
+
+            return hook
+
+        block: Any = trainer.model.get_submodule("decoder.0")
+        block.mlp.dropout.register_forward_hook(look("own"))
+        block.dropout.register_forward_hook(look("common"))
+        trainer.fit()
+        found["weight"] = part(trainer.model.get_parameter("decoder.0.norm1.weight")).detach()
+        write_tensors(out / f"dropped-{place()[0]}.safetensors", {k: v.contiguous() for k, v in found.items()}, {})
 
 
 @pytest.fixture(scope="module")
@@ -71,31 +147,62 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     data, out = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("alone")
     (data / "text.txt").write_text(TEXT)
     (data / "pairs.tsv").write_text(PAIRS)
-    assert together(learn, data, out, [*CASES], count=1) == [0]
+    assert together(learn, data, out, [*CASES, *FAMILY], {}, count=1) == [0]
     return data, out
 
 
 @pytest.mark.parametrize(
-    ("count", "parallel", "names"),
+    ("count", "how", "names"),
     [
-        (2, "ddp", [*CASES]),
-        (3, "ddp", ["mlp with batch norm", "lstm"]),
-        (4, "ddp", ["gpt2", "lstm"]),
-        (2, "fsdp", [*CASES]),
-        (3, "fsdp", ["lenet5-modern", "gpt2"]),
-        (4, "hsdp", ["mlp with batch norm", "gpt2", "transformer-tiny"]),
+        (2, {"parallel": "ddp"}, [*CASES]),
+        (3, {"parallel": "ddp", "recompute": "full"}, ["resnet20", "lstm"]),
+        (4, {"parallel": "ddp"}, ["gpt2", "lstm"]),
+        (2, {"parallel": "fsdp"}, [*CASES]),
+        (3, {"parallel": "fsdp", "recompute": "full"}, ["mlp with batch norm", "gpt2"]),
+        (4, {"parallel": "hsdp", "recompute": "selective"}, ["gpt2", "transformer-tiny"]),
+        (2, {"tensor_parallel": 2}, [*TRANSFORMERS, *FAMILY]),
+        pytest.param(4, {"tensor_parallel": 2, "parallel": "ddp"}, TRANSFORMERS, marks=pytest.mark.slow),
     ],
+    ids=str,
 )
 def test_gradients_and_weights_after_20_updates_are_those_of_one_process(
-    alone: tuple[Path, Path], tmp_path: Path, count: int, parallel: str, names: list[str]
+    alone: tuple[Path, Path], tmp_path: Path, count: int, how: dict[str, Any], names: list[str]
 ) -> None:
     data, expected = alone
-    assert together(learn, data, tmp_path, names, parallel, count=count) == [0] * count
+    assert together(learn, data, tmp_path, names, how, count=count) == [0] * count
     for name in names:
-        ours, one = tensors(tmp_path / f"{name}.safetensors"), tensors(expected / f"{name}.safetensors")
-        assert set(ours) == set(one)
-        assert any(key.startswith("gradient.") for key in one)
-        for key, value in one.items():
-            torch.testing.assert_close(
-                ours[key], value, rtol=1e-8, atol=1e-10, msg=lambda m, n=name, k=key: f"{n}, {k}: {m}"
-            )
+        agree(tmp_path, expected, name)
+
+
+def agree(ours: Path, expected: Path, name: str) -> None:
+    """Raise where what was learned of a case differs."""
+    found, one = tensors(ours / f"{name}.safetensors"), tensors(expected / f"{name}.safetensors")
+    assert set(found) == set(one)
+    assert any(key.startswith("gradient.") for key in one)
+    for key, value in one.items():
+        torch.testing.assert_close(found[key], value, rtol=1e-8, atol=1e-10, msg=lambda m, k=key: f"{name}, {k}: {m}")
+
+
+def test_a_checkpoint_of_four_that_share_rows_and_heads_goes_on_in_two_that_share_heads_and_in_one(
+    alone: tuple[Path, Path], tmp_path: Path
+) -> None:
+    data, expected = alone
+    four = {"tensor_parallel": 2, "parallel": "fsdp", "recompute": "selective"}
+    assert together(learn_in_halves, data, tmp_path, "gpt2", four, False, count=4) == [0] * 4
+    shutil.copytree(tmp_path, tmp_path / "again")
+    assert together(learn_in_halves, data, tmp_path, "gpt2", {"tensor_parallel": 2}, True, count=2) == [0] * 2
+    agree(tmp_path, expected, "gpt2")
+    assert together(learn_in_halves, data, tmp_path / "again", "gpt2", {}, True, count=1) == [0]
+    agree(tmp_path / "again", expected, "gpt2")
+
+
+def test_what_only_one_process_has_is_dropped_by_itself_and_the_rest_alike(
+    alone: tuple[Path, Path], tmp_path: Path
+) -> None:
+    assert together(drop, alone[0], tmp_path, count=2) == [0, 0]
+    first, second = (tensors(tmp_path / f"dropped-{rank}.safetensors") for rank in range(2))
+    assert first["common"].equal(second["common"])
+    assert first["weight"].equal(second["weight"])
+    assert 0.4 < first["own"].double().mean() < 0.6
+    both = (first["own"] & second["own"]).double().mean()
+    assert 0.15 < both < 0.35  # as of draws that have nothing to do with each other

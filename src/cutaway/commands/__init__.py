@@ -19,17 +19,18 @@ from ..errors import CutawayError, SettingError, UnknownName, nearest, short, vi
 from ..settings import RENAMED
 
 COMMANDS = (
-    "examples", "list", "show", "data", "prepare", "check", "train", "search", "evaluate", "predict", "generate",
-    "report", "inspect", "studio", "verify", "convert",
+    "examples", "list", "show", "data", "prepare", "check", "plan", "train", "search", "evaluate", "predict",
+    "generate", "report", "inspect", "studio", "verify", "convert",
 )  # fmt: skip
 
-WITH_SETTINGS = ("prepare", "check", "train", "search", "inspect", "show")  # as key=value
+WITH_SETTINGS = ("prepare", "check", "plan", "train", "search", "inspect", "show")  # as key=value
 MEANT = {  # what other tools call it
     "export": "convert", "eval": "evaluate", "test": "evaluate", "score": "evaluate", "fit": "train",
     "resume": "train --resume", "infer": "predict", "classify": "predict", "sample": "generate",
     "ls": "list", "models": "list", "info": "show", "summary": "show", "describe": "show", "datasets": "data",
     "tokenize": "prepare", "shard": "prepare", "preprocess": "prepare",
     "demo": "examples", "explain": "inspect", "visualize": "inspect", "plot": "report", "ui": "studio",
+    "estimate": "plan", "cost": "plan", "profile": "plan",
     "tune": "search", "sweep": "search", "optimize": "search", "hpo": "search", "nas": "search",
 }  # fmt: skip
 

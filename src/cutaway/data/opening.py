@@ -19,8 +19,8 @@ from .kinds import KINDS, reject_settings_for_others
 from .named.opening import NAMED, open_named
 from .sets import DataSet
 from .settings import DataSettings
-from .shards.manifest import is_prepared, read_manifest
-from .shards.preparing import open_prepared
+from .shards.manifest import is_prepared
+from .shards.preparing import kind_of_prepared, open_prepared
 from .shards.tars import is_sharded, kind_of_shards
 from .tables.opening import TABLE_SUFFIXES
 from .tables.parquet import parquet_files
@@ -132,7 +132,7 @@ def _opened(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Tar
         data = open_named(str(source), settings, sizes, targets)
         data.notes = [str(note) for note in data.notes]  # no findings: what is odd about a published set is known
         return data
-    if isinstance(source, str | Path) and is_prepared(Path(source).expanduser()):
+    if is_prepared(source):
         return open_prepared(Path(source).expanduser(), settings, sizes, targets)
     found, asked = KINDS[kind], {"sizes": sizes, "targets": targets}
     opener: Callable[..., DataSet] = found.member(f"opening.{found.opens}")
@@ -155,7 +155,7 @@ def read_otherwise(kind: str, takes: Sequence[str], targets: Targets) -> str:
 
 def _kind_of_folder(path: Path) -> str:
     if is_prepared(path):
-        return read_manifest(path).kind
+        return kind_of_prepared(path)
     if is_sharded(path):
         return kind_of_shards(path).kind
     names = [p.name for p in entries(path) if p.is_file()]

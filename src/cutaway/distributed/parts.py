@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeGuard
 
+import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
+from .group import total
+
 if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor
 
 
@@ -20,7 +26,40 @@ def in_parts(tensor: Tensor) -> TypeGuard[DTensor]:
 
 def whole(tensor: Tensor) -> Tensor:
     """The tensor that is held in parts: all processes ask for it. One that is not, as it is."""
-    return tensor.full_tensor() if in_parts(tensor) else tensor
+    if not in_parts(tensor):
+        return tensor
+    if not _cut_twice(tensor):
+        return tensor.full_tensor()
+    # Weights are cut for tensor parallelism first, and what is left of each by rows: so the rows come together first.
+    from torch.distributed.tensor import DTensor, Shard
+
+    *data, cut = tensor.placements
+    outer, inner = _meshes(tensor)
+    shape = [*tensor.shape]
+    shape[cut.dim] //= inner.size()  # type: ignore[attr-defined]
+    rows = [Shard(p.dim) if hasattr(p, "dim") else p for p in data]
+    own = DTensor.from_local(
+        tensor.to_local(), outer, rows, run_check=False, shape=torch.Size(shape), stride=_strides(shape)
+    ).full_tensor()
+    return DTensor.from_local(
+        own, inner, [cut], run_check=False, shape=tensor.shape, stride=_strides(tensor.shape)
+    ).full_tensor()
+
+
+def _cut_twice(tensor: DTensor) -> bool:
+    """Whether a weight is cut for tensor parallelism and by rows."""
+    return tensor.device_mesh.ndim > 1 and sum(hasattr(p, "dim") for p in tensor.placements) > 1
+
+
+def _meshes(tensor: DTensor) -> tuple[DeviceMesh, DeviceMesh]:
+    """The mesh of the processes that share rows, and that of those that share heads and hidden units."""
+    *data, cut = tensor.device_mesh.mesh_dim_names or ()
+    return tensor.device_mesh[tuple(data)], tensor.device_mesh[cut]
+
+
+def _strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a tensor of that shape whose numbers lie one after another."""
+    return torch.empty(tuple(shape), device="meta").stride()
 
 
 def gathered(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
@@ -28,7 +67,7 @@ def gathered(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
     processes ask for it; those that do not `keep` it have nothing."""
     found = {}
     for key, tensor in tensors.items():
-        one = tensor.full_tensor().cpu() if in_parts(tensor) else tensor
+        one = whole(tensor).cpu() if in_parts(tensor) else tensor
         if keep:
             found[key] = one
     return found
@@ -39,13 +78,38 @@ def part(tensor: Tensor) -> Tensor:
     return tensor.to_local() if in_parts(tensor) else tensor
 
 
+def norm_of(tensors: Sequence[Tensor]) -> Tensor:
+    """The norm, (), of all numbers of tensors that processes hold in parts together: all ask for it."""
+    own = torch.stack([torch.linalg.vector_norm(part(tensor)) for tensor in tensors])
+    once = own.new_tensor([_parts_of(tensor) / dist.get_world_size() for tensor in tensors])
+    return total((own.square() * once).sum()).sqrt()
+
+
+def _parts_of(tensor: Tensor) -> int:
+    """In how many parts a tensor is held; where there are more processes, several hold the same."""
+    if not in_parts(tensor):
+        return 1
+    mesh, placements = tensor.device_mesh, tensor.placements
+    return math.prod(mesh.size(i) for i, p in enumerate(placements) if hasattr(p, "dim"))
+
+
 def like(tensor: Tensor, held: Tensor) -> Tensor:
     """A whole tensor in the parts in which `held`, of that shape, is held."""
     if not in_parts(held) or in_parts(tensor):
         return tensor
-    from torch.distributed.tensor import distribute_tensor
+    from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
-    return distribute_tensor(tensor.to(held.device), held.device_mesh, held.placements, src_data_rank=None)
+    tensor = tensor.to(held.device)
+    if not _cut_twice(held):
+        return distribute_tensor(tensor, held.device_mesh, held.placements, src_data_rank=None)
+    *data, cut = held.placements
+    outer, inner = _meshes(held)
+    rows = [Shard(p.dim) if hasattr(p, "dim") else p for p in data]
+    own = distribute_tensor(tensor, inner, [cut], src_data_rank=None).to_local()
+    own = distribute_tensor(own, outer, rows, src_data_rank=None).to_local()
+    return DTensor.from_local(
+        own, held.device_mesh, held.placements, run_check=False, shape=held.shape, stride=_strides(held.shape)
+    )
 
 
 def load(model: nn.Module, weights: Mapping[str, Tensor]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed._composable.replicate_with_fsdp import replicate
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
@@ -22,26 +23,34 @@ from .gradients import Loss
 warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
 
 
-def mesh_of(device: torch.device, processes: int, hybrid: bool) -> DeviceMesh:
-    """The processes in a row; `hybrid`: in rows, one for each machine, whose processes hold one whole model together.
-    So the weights travel within machines, and between them gradients alone."""
-    if not hybrid:
-        return init_device_mesh(device.type, (processes,), mesh_dim_names=("shard",))
-    within = local_world_size()
-    return init_device_mesh(device.type, (processes // within, within), mesh_dim_names=("replicate", "shard"))
+def mesh_of(device: torch.device, processes: int, parallel: str, tensor: int = 1) -> DeviceMesh:
+    """The processes in a grid: `replicate` are those that hold the same, `shard` those that share weights by rows, and
+    `tensor` those that share heads and hidden units, as many as that says for each of the `processes` that see
+    different examples. With parallel=hsdp the processes of a machine hold one whole model together: so the weights
+    travel within machines, and between them gradients alone."""
+    within = local_world_size() // tensor
+    data = {
+        "fsdp": {"shard": processes},
+        "hsdp": {"replicate": processes // within, "shard": within},
+    }.get(parallel, {"replicate": processes})
+    sizes = {**data, **({"tensor": tensor} if tensor > 1 else {})}
+    return init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
 
 
 def shard(model: nn.Module, mesh: DeviceMesh, blocks: list[nn.Module], dtype: torch.dtype | None) -> Loss:
-    """Shard the model, each of its `blocks` by itself and what is left together; the loss in which it computes with
-    whole weights, and after whose backward pass each process has its part of the sum of all gradients. The weights of
-    blocks travel as `dtype`, in which they compute; gradients are added in the weights' own."""
+    """Shard the model over the dimensions `replicate` and `shard` of the mesh, each of its `blocks` by itself and what
+    is left together; the loss in which it computes with whole weights, and after whose backward pass each process has
+    its part of the sum of all gradients. The weights of blocks travel as `dtype`, in which they compute; gradients are
+    added in the weights' own."""
     loss = Loss(model)
+    data = tuple(name for name in mesh.mesh_dim_names or () if name != "tensor")
+    share, mesh = fully_shard if "shard" in data else replicate, mesh[data]
     policy = MixedPrecisionPolicy(
         param_dtype=dtype, reduce_dtype=next(model.parameters()).dtype, cast_forward_inputs=False
     )
     for block in blocks:
-        fully_shard(block, mesh=mesh, mp_policy=policy if dtype else MixedPrecisionPolicy())
-    fully_shard(loss, mesh=mesh)
+        share(block, mesh=mesh, mp_policy=policy if dtype else MixedPrecisionPolicy())
+    share(loss, mesh=mesh)
     for module in _sharded(loss):
         module.set_gradient_divide_factor(1.0)  # a sum: the loss is divided by what is counted over all processes
         module.set_force_sum_reduction_for_comms(True)

@@ -70,7 +70,7 @@ def estimate(ready: Prepared) -> Estimate:
     for i, batch in enumerate(source):
         outputs = max(outputs, _passing(trainer, batch))
         before = time.perf_counter()
-        if i == 0 and trainer.objective.weighable:
+        if i == 0 and trainer.objective.weighable and ready.settings.recompute == "none":
             with torch.autograd.graph.saved_tensors_hooks(weigh, lambda x: x):
                 trainer.step([batch], steps=len(batches))
         else:

@@ -9,9 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from ..data.graphs.splits import NodeSplit
 from ..data.sets import Batch
@@ -19,10 +23,12 @@ from ..errors import SettingError
 from ..models.images import answers_of
 from ..models.memory import in_bytes, size_of
 from ..spec import Episodes, ImageSpec, TableSpec, Tokens, Views
-from .batches import batches_of
+from .batches import largest_of
+from .layers import blocks
 from .optimizers import bytes_to_learn
 from .placement import Placement, free_memory
 from .prepared import Prepared
+from .recompute import recomputing
 
 WORTH_SAYING = 0.5  # of the fraction that may be taken: from there on, what training takes is told
 TRIED = (2, 4)  # examples that go through the model, where a batch has more
@@ -59,14 +65,7 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
     has. The model is left as it was, and so is torch's random state. The few examples that are tried are not tried to
     the end where they keep more than their part of `most` bytes: they would take what is asked about."""
     split, place = ready.data.splits["train"], ready.place
-    lengths: Tensor | None = getattr(split, "lengths", None)
-
-    def width(batch: Tensor) -> int:
-        return len(batch) * (int(lengths[batch].max()) if lengths is not None and len(lengths) == len(split) else 1)
-
-    largest = max(batches_of(split, ready.settings, epoch=0), key=width)
-    if lengths is not None and len(lengths) == len(split):
-        largest = largest[lengths[largest].argsort(descending=True)]  # the longest is among the few that are tried
+    largest = largest_of(split, ready.settings)
 
     def kept(count: int) -> int:
         if isinstance(ready.data.spec, ImageSpec | TableSpec):  # all alike: no file is read for it
@@ -76,7 +75,10 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
         else:
             inputs = next(iter(split.batches([largest[:count]], seed=0))).inputs
         on_device, _ = place.batch(Batch(inputs, torch.zeros(0)))
-        return kept_for_backward(place.model(ready.model), on_device, place, most * count / len(largest))
+        model, how = place.model(ready.model), ready.settings.recompute
+        if how != "none":
+            return kept_recomputing(model, on_device, place, how)
+        return kept_for_backward(model, on_device, place, most * count / len(largest))
 
     few, more = TRIED
     target = ready.data.spec.target  # images of each example in a step
@@ -122,6 +124,58 @@ def kept_for_backward(model: nn.Module, inputs: tuple[Tensor, ...], place: Place
         answers = answers_of(model(*inputs))
         total += sum(a.untyped_storage().nbytes() for a in answers)
     return total
+
+
+def kept_recomputing(model: nn.Module, inputs: tuple[Tensor, ...], place: Placement, how: str) -> int:
+    """Likewise where the model's blocks are computed again, as `recompute=how` has it: what is there after the forward
+    pass, and what the largest of them keeps while it is computed again."""
+    parts, before = blocks(model), [0]
+    plain, again = _Alive(model), _Alive(model)
+    largest = 0
+
+    def enter(*_: object) -> None:
+        before.append(plain.bytes())
+
+    def leave(*_: object) -> None:
+        nonlocal largest
+        largest = max(largest, plain.bytes() - before.pop())
+
+    with _as_it_was(model), place.autocast():
+        hooks = [block.register_forward_pre_hook(enter) for block in parts]
+        hooks += [block.register_forward_hook(leave) for block in parts]
+        with plain:
+            model(*inputs)
+        for hook in hooks:
+            hook.remove()
+        with recomputing(parts, how), again:
+            answers = model(*inputs)
+    kept = again.bytes()
+    del answers  # what is kept for it was there as long as it was
+    return kept + largest
+
+
+class _Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Within this context the memory that operations take is followed for as long as it is there."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._own = {x.untyped_storage()._cdata for x in (*model.parameters(), *model.buffers())}
+        self._found: dict[int, tuple[Any, int]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """The operation as it is."""
+        given = func(*args, **(kwargs or {}))
+        for x in tree_leaves(given):
+            if isinstance(x, Tensor):
+                storage = x.untyped_storage()
+                if storage._cdata not in self._own:  # as are views of weights
+                    watched = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+                    self._found[storage._cdata] = (watched, storage.nbytes())
+        return given
+
+    def bytes(self) -> int:
+        """What is there now."""
+        return sum(size for storage, size in self._found.values() if not storage.expired())
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from ..data.plans import Batches
 from ..data.sets import Augment, Batch, DataSet, Split
 from ..distributed.parts import gathered, part
 from ..errors import SettingError, TrainingError
@@ -30,13 +31,12 @@ from ..terms import metric
 from .average import Average, LastEpochs, lent
 from .batches import mix, reach
 from .broken import first_broken
-from .checkpoint import State, load_checkpoint, random_state, save_checkpoint, save_weights
+from .checkpoint import State, contents, load_checkpoint, newest, random_state, save_weights
 from .evaluation import AT_ONCE, at_once, results_of
 from .layers import backbone, frozen, let_learn
 from .objectives.choice import objective_for
 from .objectives.distillation import Teacher
 from .optimizers import build_optimizers
-from .parallel import strategy
 from .placement import Placement, whole
 from .progress import Progress
 from .rows import add_row, is_cheap, is_due
@@ -44,6 +44,7 @@ from .schedules import factor
 from .settings import TrainSettings
 from .snapshots import Snapshots, moments
 from .stopping import Interrupted, Stop
+from .strategies import strategy
 
 LOOK_EVERY = 50  # steps between looks at the loss where a look waits for the device
 FIRST_IMAGES = 5000  # that a model takes its initialization from, where it does so
@@ -92,7 +93,7 @@ class Trainer:
         at = moments(self._in_all()[0], settings.snapshots) if settings.snapshots else frozenset()
         self.snapshots = Snapshots(checkpoints.parent, at, place.writes)
         self.state = State()
-        self.plan: list[Tensor] = []  # the example numbers of each batch of the running epoch, those of all processes
+        self.plan: Batches = []  # the example numbers of each batch of the running epoch, those of all processes
         self._losses: list[Tensor] = []  # of the steps since the last look, still on the device
         self._inputs: tuple[Tensor, ...] = ()  # of the running step, to find the layer that broke
         self._stop = Stop()
@@ -107,7 +108,7 @@ class Trainer:
             torch.manual_seed(mix(self.settings.seed, self.place.rank))
         if type(self.network).initialize_from is Network.initialize_from or self.settings.weights:
             return
-        (batch,) = self.train.batches([torch.cat(self.batches_of(0))[:FIRST_IMAGES]])
+        (batch,) = self.train.batches([torch.cat([*self.batches_of(0)])[:FIRST_IMAGES]])
         (images, *_), _ = self.place.batch(batch)
         with torch.no_grad():
             self.network.initialize_from(images)
@@ -136,6 +137,7 @@ class Trainer:
                         self._add_row_within(an_epoch)
                     if asked_to_stop:
                         self.checkpoint_now()
+                        self.strategy.saved()
                         raise Interrupted(self.checkpoints.parent)
                     if state.update >= self.updates:
                         break
@@ -145,6 +147,7 @@ class Trainer:
                     if state.seconds - self._saved > 60 * settings.save_minutes:
                         self.checkpoint_now()
                 self._end_epoch()
+        self.strategy.saved()
         all_of_them = f"{state.update:,} updates" if state.update == settings.max_steps else "epochs"
         state.stopped = state.stopped or f"all {all_of_them} are done"
         if self.last_epochs:
@@ -160,7 +163,7 @@ class Trainer:
             self.objective.carried = ()
         self.progress.epoch(state.epoch, self.sequence.epochs, len(batches), state.batch)
         self.plan = batches
-        own = [self.place.share(index, self.objective.carries) for index in batches[state.batch :]]
+        own = (self.place.share(index, self.objective.carries) for index in batches[state.batch :])
         remaining = self.train.batches(own, seed=mix(settings.seed, state.epoch))
         for group in _grouped(remaining, settings.accumulate):
             self.step(group, steps)
@@ -341,7 +344,7 @@ class Trainer:
         """The mean training loss of the running epoch."""
         return self.state.loss_sum / self.state.counted if self.state.counted else math.nan
 
-    def batches_of(self, epoch: int) -> list[Tensor]:
+    def batches_of(self, epoch: int) -> Batches:
         """The example numbers of each batch of an epoch, the same whenever it is asked."""
         return self.objective.batches(self.train, self.settings, epoch)
 
@@ -353,8 +356,8 @@ class Trainer:
 
     def _agreed(self, seconds: float) -> tuple[float, bool]:
         """The seconds of the first process, by which all go, and whether any was asked to stop."""
-        own = (seconds if self.place.rank == 0 else 0.0, float(self._stop.asked))
-        seconds, asked = self.place.total(*own)
+        own = (seconds if self.place.writes else 0.0, float(self._stop.asked))
+        seconds, asked = self.place.total_of_all(*own)
         return seconds, asked > 0
 
     def _share_done(self, steps: int) -> float:
@@ -369,8 +372,7 @@ class Trainer:
 
     def resume(self) -> None:
         """Go on from the last checkpoint."""
-        last = self.checkpoints / "last.safetensors"
-        parts = load_checkpoint(last, self.model, self.optimizers, self.average, self.place.rank)
+        parts = load_checkpoint(self.checkpoints, self.model, self.optimizers, self.average, self.place.rank)
         self.state, carried, remembered = parts
         self.objective.carried = tuple(self.place.share(part, carries=True, dim=1) for part in carried)
         self.objective.remember(remembered)
@@ -381,10 +383,10 @@ class Trainer:
         self._reject_broken_weights()
         self.strategy.share_statistics()
         of_each = self.place.together((self.objective.carried, random_state()))
-        path = self.checkpoints / "last.safetensors" if self.place.writes else None
         carried = tuple(whole(parts) for parts in zip(*(carried for carried, _ in of_each)))
         learned = carried, self.objective.remembered(), [random for _, random in of_each]
-        save_checkpoint(path, self.state, self.model, self.optimizers, self.average, *learned)
+        tensors = contents(self.model, self.optimizers, self.average, *learned)
+        self.strategy.save(self.checkpoints, tensors, self.state)
         self._saved = self.state.seconds
 
     def look(self) -> None:
@@ -401,7 +403,7 @@ class Trainer:
     def _reject_broken_weights(self) -> None:
         """A gradient that was not finite is in the weights one update later: none such is ever saved."""
         broken = any(not torch.isfinite(part(p)).all() for p in self._parameters)
-        if self.place.total(float(broken))[0]:
+        if self.place.total_of_all(float(broken))[0]:
             self._reject("a weight")
 
     def _reject(self, what: str) -> None:
@@ -412,8 +414,9 @@ class Trainer:
         else:
             said = f"at update {state.update + 1}, in epoch {state.epoch + 1}: {what} is not finite"
             said += f", and the first values that are not stand in {where}" if where else ""
-        last = self.checkpoints / "last.safetensors"
-        kept = f"The last good checkpoint is {last}." if last.exists() else "There is no checkpoint yet."
+        self.strategy.saved()
+        last = newest(self.checkpoints)
+        kept = f"The last good checkpoint is {last}." if last else "There is no checkpoint yet."
         raise TrainingError(
             f"Training stopped {said}. {kept} Try a smaller rate (lr={self.settings.lr / 10:g}) or grad_clip=1; "
             "`cutaway check` shows values out of range."

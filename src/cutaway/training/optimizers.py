@@ -17,6 +17,7 @@ from typing import Any
 from torch import nn
 from torch.optim import SGD, Adadelta, Adagrad, Adam, AdamW, Optimizer, RMSprop
 
+from ..distributed.parts import in_parts
 from ..errors import SettingError
 from ..models.contract import contract_of
 from ..models.memory import Size
@@ -27,6 +28,7 @@ from .settings import TrainSettings
 
 # The fused kernels do the whole update in one pass over memory; on a CPU the default loop is an order slower.
 FUSED_ON = {"cpu", "cuda", "mps"}
+FUSED_IN_PARTS = {"adam", "adamw"}  # of weights that processes hold in parts; others go through them one by one
 # Copies of each weight that an optimizer remembers. Muon has one of matrices, and two of all that it leaves to AdamW.
 REMEMBERED = {"sgd": 0, "momentum": 1, "nesterov": 1, "adagrad": 1, "rmsprop": 1, "muon": 1}
 OTHERS_REMEMBER = 2  # adadelta, adam, adamw
@@ -105,6 +107,8 @@ def _build(name: str, weights: list[Weight], s: TrainSettings, fused: bool = Tru
     if name == "muon":
         return Muon(groups, lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay)
     fused = fused and weights[0].parameter.device.type in FUSED_ON
+    if in_parts(weights[0].parameter):
+        fused = fused and name in FUSED_IN_PARTS
     eps: dict[str, Any] = {} if s.eps is None else {"eps": s.eps}
     if name in ("sgd", "momentum", "nesterov"):
         momentum = 0.0 if name == "sgd" else s.momentum

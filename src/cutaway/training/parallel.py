@@ -1,20 +1,23 @@
 """Strategies: what the processes of a training each hold of the model, and how their gradients come together.
 
-The loop asks one of these objects, and reads the same for all of them.
+The loop asks one of these objects, which strategies.py chooses, and reads the same for all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from ..distributed.batch_norm import SynchronizedBatchNorm
 from ..distributed.gradients import added_up
-from .layers import has_batch_norm
+from .checkpoint import State, save_whole
+from .layers import blocks, has_batch_norm
 from .placement import Placement
+from .recompute import recomputing
 from .settings import TrainSettings
 
 
@@ -25,6 +28,8 @@ class Alone:
         self.model, self.place = model, place
         self.synchronized = place.processes > 1 and settings.sync_batchnorm and has_batch_norm(model)
         self.loss: Callable[..., Any] = model  # of a batch
+        self.recompute = settings.recompute
+        self.blocks = [] if settings.recompute == "none" else blocks(model)
 
     def learn(self, loss: Callable[..., Any]) -> None:
         """From now on `loss` is learned from, by the parameters that have gradients now."""
@@ -33,7 +38,11 @@ class Alone:
     def batch(self, last: bool) -> AbstractContextManager[object]:
         """The context of a batch's forward and backward pass; whether it is the `last` one of an update, after which
         gradients come together."""
-        return nullcontext()
+        return recomputing(self.blocks, self.recompute, self.normalizing)
+
+    def normalizing(self) -> AbstractContextManager[object]:
+        """The context in which batch normalization is over all processes, where it is to be."""
+        return SynchronizedBatchNorm() if self.synchronized else nullcontext()
 
     def share_statistics(self) -> None:
         """Take over the first process's running statistics, where each has its own."""
@@ -47,6 +56,13 @@ class Alone:
     def clip(self, parameters: list[nn.Parameter], most: float) -> float | Tensor:
         """Scale the gradients to a norm of at most `most`; the norm that they had."""
         return nn.utils.clip_grad_norm_(parameters, most)
+
+    def save(self, folder: Path, tensors: dict[str, Tensor], state: State) -> None:
+        """Write a checkpoint to the folder; all processes ask for it. Raises FileError."""
+        save_whole(folder, tensors, state, self.place.writes)
+
+    def saved(self) -> None:
+        """Wait until the last checkpoint is written, where the loop went on meanwhile. Raises FileError."""
 
 
 class Replicated(Alone):
@@ -65,18 +81,7 @@ class Replicated(Alone):
 
     @contextmanager
     def batch(self, last: bool) -> Iterator[None]:
-        """As above, with batch normalization over all processes, also where a backward pass computes it again."""
+        """As above, with batch normalization over all processes."""
         waiting = nullcontext() if last else self.loss.no_sync()  # type: ignore[attr-defined]
-        with waiting, SynchronizedBatchNorm() if self.synchronized else nullcontext():
+        with super().batch(last), waiting, self.normalizing():
             yield
-
-
-def strategy(model: nn.Module, place: Placement, settings: TrainSettings) -> Alone:
-    """How the processes share this model."""
-    if place.processes == 1:
-        return Alone(model, place, settings)
-    if settings.parallel not in ("fsdp", "hsdp"):
-        return Replicated(model, place, settings)
-    from .sharded import Sharded  # what it imports takes a second
-
-    return Sharded(model, place, settings)

@@ -38,12 +38,14 @@ class Placement:
     autocast_dtype: torch.dtype | None  # of matrix products in the forward pass; None for the weights' own
     channels_last: bool
     rank: int = 0
-    processes: int = 1
+    processes: int = 1  # that see different examples
+    tensor: int = 1  # processes, for each of those, that see the same and share heads and hidden units
+    tensor_rank: int = 0
 
     @property
     def writes(self) -> bool:
         """Whether this process writes the run's files."""
-        return self.rank == 0
+        return self.rank == self.tensor_rank == 0
 
     @property
     def looks_at_every_step(self) -> bool:
@@ -96,22 +98,28 @@ class Placement:
         return float(self.rank < count) if carries else 1 / self.processes
 
     def total(self, *numbers: float) -> tuple[float, ...]:
-        """Numbers summed over all processes."""
+        """Numbers summed over the processes that see different examples."""
         if self.processes == 1:
+            return numbers
+        return self.total_of_all(*(x if self.tensor_rank == 0 else 0.0 for x in numbers))
+
+    def total_of_all(self, *numbers: float) -> tuple[float, ...]:
+        """Numbers summed over all processes, those that see the same examples too."""
+        if self.processes * self.tensor == 1:
             return numbers
         return tuple(group.total(torch.tensor(numbers, dtype=torch.float64)).tolist())
 
     def together(self, value: T) -> list[T]:
-        """What each process has, in the order of their ranks."""
-        return [value] if self.processes == 1 else group.from_all(value)
+        """What each process has, in the order of their ranks; of those that see the same examples, the first."""
+        return [value] if self.processes * self.tensor == 1 else group.from_all(value)[:: self.tensor]
 
     def from_first(self, *numbers: float) -> tuple[float, ...]:
         """The numbers of the first process: of what processes measure, such as time, they go by one."""
-        return self.total(*(x if self.rank == 0 else 0.0 for x in numbers))
+        return self.total_of_all(*(x if self.writes else 0.0 for x in numbers))
 
     def share_buffers(self, model: nn.Module) -> None:
         """Give the model's buffers, such as running means, the values that the first process has."""
-        if self.processes > 1:
+        if self.processes * self.tensor > 1:
             group.send_from_first([*model.buffers()])
 
     def autocast(self) -> contextlib.AbstractContextManager[object]:
@@ -142,8 +150,9 @@ def find_device(device: str) -> torch.device:
     return torch.device(_fastest() if device == "auto" else _known(device))
 
 
-def find_place(device: str, precision: str, channels_last: bool | None, model: nn.Module) -> Placement:
-    """The place that the settings ask for; `auto` takes the fastest device and bfloat16 only in hardware.
+def find_place(device: str, precision: str, channels_last: bool | None, model: nn.Module, tensor: int = 1) -> Placement:
+    """The place that the settings ask for; `auto` takes the fastest device and bfloat16 only in hardware. Of the
+    processes so many after one another, `tensor`, see the same examples.
 
     Raises SettingError for a device that is not here, and where an LSTM is to compute in bfloat16 on a processor that
     has none: PyTorch has a kernel for it in hardware alone.
@@ -162,7 +171,9 @@ def find_place(device: str, precision: str, channels_last: bool | None, model: n
         channels_last = any(isinstance(m, nn.Conv2d) for m in model.modules())
     if found.type == "cuda" and found.index is None and environment.launched():
         found = torch.device("cuda", environment.local_rank())
-    return Placement(found, dtype, torch.bfloat16 if half else None, channels_last, *group.place())
+    rank, processes = group.place()
+    own = (rank // tensor, processes // tensor, tensor, rank % tensor)
+    return Placement(found, dtype, torch.bfloat16 if half else None, channels_last, *own)
 
 
 def free_memory(device: torch.device) -> int | None:

@@ -15,6 +15,7 @@ from ..data.settings import DataSettings
 from ..errors import SettingError
 from ..interop.word_vectors import Vectors, take_vectors
 from ..models.contract import contract_of
+from ..models.memory import shaped
 from ..models.registry import Preset, preset
 from ..settings import short
 from ..spec import ImageSizes
@@ -32,6 +33,7 @@ from .objectives.choice import OBJECTIVES, learning
 from .objectives.distillation import Teacher
 from .placement import Placement, find_place
 from .processes import reject_for_processes, settle_parallel
+from .recompute import reject_for_recompute
 from .resolved import Resolved, model_settings, resolve, settle
 from .settings import TrainSettings
 from .weights import Taken, built_like, keep_origin, take_weights
@@ -60,12 +62,14 @@ def prepare(
     given: Mapping[str, Any],
     resumed: bool = False,
     opened: Callable[..., DataSet] = open_data,
+    shapes: bool = False,
 ) -> Prepared:
     """Open the data, fit the model's config to it, build the model from the seed, choose task and place.
 
     `given` is the flat list of settings, a model's own as `model.KEY`. The weights of a run that is `resumed` are in
     its checkpoint, and none are taken from the file that it began with. Data that many trainings share is `opened`
-    once, by what stands in `open_data`'s place. Raises what a person can fix.
+    once, by what stands in `open_data`'s place. With `shapes` alone the model stands on the meta device, as large as it
+    may be. Raises what a person can fix.
     """
     reject_module(model)
     found = preset(model)
@@ -78,9 +82,10 @@ def prepare(
 
     own = model_settings(asked, data)
     config = found.configure(data.spec, own)
-    reject_too_large_to_learn(found, config, asked.training)
+    if not shapes:
+        reject_too_large_to_learn(found, config, asked.training)
     torch.manual_seed(asked.training.seed)
-    network = found.build(config, asked.training.memory_fraction)
+    network = shaped(found, config) if shapes else found.build(config, asked.training.memory_fraction)
     leave_out_crowded(network, data, asked.data.missing)
     taken = _begin(network, found, asked, data, resumed)
 
@@ -93,11 +98,12 @@ def prepare(
     task = task_for(data.spec, loss, settings.label_smoothing, class_weights(data, settings), words)
     reject_for_task(asked.training, data_settings, data, found, network, task)
     teacher = Teacher(settings, data, task, mixed=data_settings.mixup > 0) if settings.teacher else None
-    place = find_place(settings.device, settings.precision, settings.channels_last, network)
-    reject_for_processes(settings, data, place.processes)
+    reject_for_processes(settings, data, network, found.name)
+    place = find_place(settings.device, settings.precision, settings.channels_last, network, settings.tensor_parallel)
+    reject_for_recompute(settings, network, OBJECTIVES[settings.objective].weighable)
     settings = settle_parallel(settings, network, place)
-    if settings.parallel in ("fsdp", "hsdp"):  # weights in parts have rows that lie one after another
-        place = replace(place, channels_last=False)
+    if place.tensor > 1 or settings.parallel in ("fsdp", "hsdp"):
+        place = replace(place, channels_last=False)  # parts of weights have rows that lie one after another
     return Prepared(found, data, network, task, place, settings, data_settings, own, asked.sizes, teacher, taken)
 
 

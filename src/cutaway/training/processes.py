@@ -12,11 +12,13 @@ from torch import nn
 
 from ..data.sets import DataSet
 from ..distributed import environment
+from ..distributed.group import place as place_in_group
 from ..errors import LostProcess, SettingError
 from ..files import read_json
 from ..models.contract import Network, contract_of
 from ..models.memory import Size
 from ..settings import build
+from .checkpoint import newest
 from .optimizers import bytes_to_learn
 from .placement import Placement, free_memory
 from .settings import TrainSettings
@@ -42,8 +44,10 @@ def asked_for(given: Mapping[str, Any], known: Mapping[str, Any]) -> TrainSettin
     return settings
 
 
-def reject_for_processes(settings: TrainSettings, data: DataSet, there: int) -> None:
-    """Raise SettingError where training is not for several processes, or is not shared by as many as are asked for."""
+def reject_for_processes(settings: TrainSettings, data: DataSet, model: nn.Module, name: str) -> None:
+    """Raise SettingError where training this model, called `name`, is not for several processes, or is not shared by as
+    many as are asked for."""
+    there = place_in_group()[1]
     if settings.processes != there:
         raise SettingError(
             f"processes={settings.processes} are started by `cutaway train` alone, and here is one: leave it out."
@@ -53,6 +57,16 @@ def reject_for_processes(settings: TrainSettings, data: DataSet, there: int) -> 
         raise SettingError(
             f"processes={there} each see a part of a batch, and {what} is learned from whole ones: leave processes out."
         )
+
+    if (tensor := settings.tensor_parallel) > 1:
+        if there % tensor:
+            raise SettingError(
+                f"tensor_parallel={tensor} takes so many processes for each model, and processes={there} are no "
+                "multiple of that: give another number of either."
+            )
+        from ..distributed.tensor_parallel import reject_for_tensor_parallel  # what it imports takes a second
+
+        reject_for_tensor_parallel(model, name, tensor)
 
 
 def settle_parallel(settings: TrainSettings, model: nn.Module, place: Placement) -> TrainSettings:
@@ -66,16 +80,17 @@ def settle_parallel(settings: TrainSettings, model: nn.Module, place: Placement)
         size = Size(0, sum(x.nbytes for x in weights), sum(p.nbytes for p in model.parameters() if p.requires_grad))
         sharing = environment.local_world_size() if place.device.type == "cpu" else 1  # that memory
         most = (free_memory(place.device) or math.inf) / sharing * (settings.memory_fraction or math.inf)
-        (too_large,) = place.total(float(bytes_to_learn(size, settings) > most))
+        (too_large,) = place.total_of_all(float(bytes_to_learn(size, settings) / place.tensor > most))
         settings = replace(settings, parallel="fsdp" if too_large else "ddp")
     if settings.parallel in ("ddp", "fsdp", "hsdp") and place.processes == 1:
-        raise SettingError(f"parallel={settings.parallel} is for several processes, and this is one: leave it out.")
-    if settings.parallel in ("fsdp", "hsdp"):
+        there = "this is one" if place.tensor == 1 else f"tensor_parallel={place.tensor} takes all that there are"
+        raise SettingError(f"parallel={settings.parallel} is for several processes, and {there}: leave it out.")
+    if settings.parallel in ("fsdp", "hsdp") or place.tensor > 1:
         _reject_for_shards(settings, model)
-    within = environment.local_world_size()
-    if settings.parallel == "hsdp" and (place.processes % within or place.processes == within):
+    count, within = place.processes * place.tensor, environment.local_world_size()
+    if settings.parallel == "hsdp" and (count % within or count == within or within % place.tensor):
         raise SettingError(
-            f"parallel=hsdp shards within each machine and copies between machines, and of {place.processes} processes "
+            f"parallel=hsdp shards within each machine and copies between machines, and of {count} processes "
             f"{within} are on this one: take parallel=fsdp."
         )
     return settings
@@ -93,10 +108,12 @@ def _reject_for_shards(settings: TrainSettings, model: nn.Module) -> None:
         "sparse embeddings": any(isinstance(m, nn.Embedding) and m.sparse for m in model.modules()),
         "optimizer=muon": settings.optimizer == "muon",
     }
+    cut = settings.tensor_parallel > 1
+    asked = f"tensor_parallel={settings.tensor_parallel}" if cut else f"parallel={settings.parallel}"
     for what in (name for name, there in with_it.items() if there):
         raise SettingError(
-            f"parallel={settings.parallel} holds every weight in parts, which {what} does not know: take parallel=ddp, "
-            "or leave it out."
+            f"{asked} holds weights in parts, which {what} does not know: leave one of them out"
+            f"{'' if cut else ', or take parallel=ddp'}."
         )
 
 
@@ -110,7 +127,7 @@ def run_of(launch: str | None, out: str | Path | None) -> Path | None:
 
 def and_how_to_go_on(lost: LostProcess, run: Path | None) -> LostProcess:
     """The same error, with what is left of the run."""
-    if run is not None and (run / "checkpoints" / "last.safetensors").exists():
+    if run is not None and newest(run / "checkpoints") is not None:
         way = f"Its checkpoint is kept, and any number of processes can go on: cutaway train --resume {run}"
     else:
         way = "There is no checkpoint yet: train anew."

@@ -211,6 +211,20 @@ class TrainSettings:
         "and what the optimizer keeps; hsdp: so within each machine; auto: ddp where that fits",
         choices=("auto", "ddp", "fsdp", "hsdp"),
     )
+    tensor_parallel: int = setting(
+        1,
+        "tensor parallelism of Transformers: processes that share the heads of each attention and the hidden units of "
+        "each MLP, and see the same examples; the others share batches, as parallel says",
+        low=1,
+        high=1024,
+    )
+    recompute: str = setting(
+        "none",
+        "activation checkpointing: what is computed again in the backward pass, instead of being kept. full: each "
+        "block, from what enters it; selective: of a block all but products with weights, convolutions and fused "
+        "attention",
+        choices=("none", "selective", "full"),
+    )
     sync_batchnorm: bool = setting(
         True, "batch normalization over the batches of all processes, as one process has them"
     )

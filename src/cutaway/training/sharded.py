@@ -1,17 +1,22 @@
-"""Fully sharded data parallel, as a strategy of the training loop."""
+"""Weights that processes hold in parts, by rows, by heads and hidden units or by both: a strategy of the loop."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from ..distributed.batch_norm import SynchronizedBatchNorm
-from ..distributed.parts import whole
+from ..distributed.parts import norm_of, part
 from ..distributed.sharding import collect_gradients, mesh_of, shard
+from ..distributed.storage import Saver
+from ..distributed.tensor_parallel import parallelize
+from .checkpoint import LAST, State
 from .layers import blocks
 from .parallel import Alone
 from .placement import Placement
@@ -25,9 +30,12 @@ class Sharded(Alone):
         super().__init__(copy.deepcopy(model), place, settings)
         if not place.writes:  # the model that was given is for the end, which is the first process's
             model.to("meta")
-        mesh = mesh_of(place.device, place.processes, hybrid=settings.parallel == "hsdp")
+        mesh = mesh_of(place.device, place.processes, settings.parallel, place.tensor)
+        if place.tensor > 1:
+            parallelize(self.model, mesh["tensor"])
         self.root: Any = shard(self.model, mesh, blocks(self.model), place.autocast_dtype)
         self.loss = self.root
+        self.saver = Saver()
 
     def learn(self, loss: Callable[..., Any]) -> None:
         """The same, by all processes."""
@@ -37,7 +45,7 @@ class Sharded(Alone):
     def batch(self, last: bool) -> Iterator[None]:
         """Until the last batch of an update gradients wait, whole, in each process."""
         collect_gradients(self.root, last)
-        with SynchronizedBatchNorm() if self.synchronized else nullcontext():
+        with super().batch(last), self.normalizing():
             yield
 
     @contextmanager
@@ -51,4 +59,15 @@ class Sharded(Alone):
 
     def clip(self, parameters: list[nn.Parameter], most: float) -> float | Tensor:
         """The norm is that of the whole gradient."""
-        return whole(nn.utils.clip_grad_norm_(parameters, most))
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        norm = norm_of(gradients)
+        torch._foreach_mul_([part(gradient) for gradient in gradients], (most / (norm + 1e-6)).clamp(max=1.0))
+        return norm
+
+    def save(self, folder: Path, tensors: dict[str, Tensor], state: State) -> None:
+        """Each process writes the parts that it holds, while the loop goes on."""
+        self.saver.save(folder, LAST, tensors, {"state": asdict(state)})
+
+    def saved(self) -> None:
+        """As above."""
+        self.saver.wait()

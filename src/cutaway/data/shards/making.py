@@ -21,20 +21,25 @@ import os
 import shutil
 import signal
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from torch.utils.data import DataLoader, Dataset
 
 from ...errors import CutawayError, DataError, FileError
 from ...files import is_leftover, read_json, replacing, write_json
-from .manifest import FORMAT, MANIFEST, PLAN, VERSION, Manifest, Shard, read_manifest, shard_of
+from ..images.file_split import cores
+from .manifest import FORMAT, MANIFEST, PLAN, VERSION, Manifest, Progress, Shard, read_manifest, shard_of
 
 KEPT = "What is done is kept: the same command goes on from there."
+LITTLE = 1 << 24  # bytes of data that are sooner read than processes started
 SPARE = 1 << 26  # bytes that stay free on the disk
-Progress = Callable[[int, int], None]  # how many are done, of how many
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Job(Protocol):
@@ -128,56 +133,74 @@ def make(out: Path, jobs: Sequence[Job], workers: int, progress: Progress = lamb
 
     Raises what a job raises that a person can fix, and FileError where the disk is full; what is done is kept.
     """
-    work = _Work(out, jobs)
-    if not workers or len(jobs) == 1:
-        made: Iterator[Any] = (work[k] for k in range(len(jobs)))
-    else:
-        made = _through_workers(work, min(workers, len(jobs)))
-    for done, one in enumerate(made, 1):
-        if isinstance(one, CutawayError):
-            made.close()  # type: ignore[attr-defined]  # the workers end now, not whenever the error is forgotten
-            raise one
+    for done, made in enumerate(in_processes(partial(_made, out), jobs, workers), 1):
         progress(done, len(jobs))
+        yield made
+
+
+def in_processes(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[Result]:
+    """`function` of each item, in order, by so many processes (0: by this one). Raises what it raises that a person can
+    fix; then no more is begun."""
+    if not workers or len(items) < 2:
+        yield from map(function, items)
+        return
+    found = _through_workers(_Work(function, items), min(workers, len(items)))
+    for one in found:
+        if isinstance(one, CutawayError):
+            found.close()  # the workers end now, not whenever the error is forgotten
+            raise one
         yield one
+
+
+def processes(asked: int | None, size: int) -> int:
+    """How many processes work on so many bytes: as many as are asked for, else one for each processor, and none beside
+    this one where there is little to do."""
+    return asked if asked is not None else cores() if size > LITTLE else 0
+
+
+def _made(out: Path, job: Job) -> Made:
+    """The shard of a job, which is made if it is not there."""
+    path = out / job.name
+    try:
+        if not path.is_file():
+            with replacing(path) as temporary:
+                job.write(temporary)
+    except FileError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise FileError(f"{path} could not be written: the disk is full. Free some space. {KEPT}") from error
+        raise
+    count, found = job.look(path)
+    return Made(shard_of(path, count), found)
 
 
 class _Work(Dataset[Any]):
     """What a worker process holds."""
 
-    def __init__(self, out: Path, jobs: Sequence[Job]) -> None:
-        self.out, self.jobs = out, jobs
+    def __init__(self, function: Callable[[Any], Any], items: Sequence[Any]) -> None:
+        self.function, self.items = function, items
 
     def __len__(self) -> int:
-        return len(self.jobs)
+        return len(self.items)
 
-    def __getitem__(self, k: int) -> Made | CutawayError:
-        """The shard of job k, made if it is not there; or what a person can fix, for the parent to raise."""
-        job = self.jobs[k]
-        path = self.out / job.name
+    def __getitem__(self, k: int) -> Any:
+        """What the function gives for item k; or what a person can fix, for the parent to raise."""
         try:
-            if not path.is_file():
-                with replacing(path) as temporary:
-                    job.write(temporary)
-            count, found = job.look(path)
-        except FileError as error:
-            full = isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT)
-            return (
-                FileError(f"{path} could not be written: the disk is full. Free some space. {KEPT}") if full else error
-            )
+            return self.function(self.items[k])
         except CutawayError as error:
             return error
-        return Made(shard_of(path, count), found)
 
 
-def _through_workers(work: _Work, workers: int) -> Iterator[Any]:
+def _through_workers(work: _Work, workers: int) -> Generator[Any, None, None]:
     """What each job makes, in their order, by processes that are forks of this one where the system has that."""
     before = os.environ.get("TOKENIZERS_PARALLELISM")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # each worker is one thread; and no warning of the library's
+    made: Iterator[Any] = iter(())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that there are more workers than processors
-            loader = DataLoader(work, batch_size=None, shuffle=False, num_workers=workers, worker_init_fn=_quiet)
-            made = iter(loader)
+            made = iter(
+                DataLoader(work, batch_size=None, num_workers=workers, worker_init_fn=_quiet, collate_fn=_as_it_is)
+            )
         while True:
             try:
                 yield next(made)
@@ -191,11 +214,15 @@ def _through_workers(work: _Work, workers: int) -> Iterator[Any]:
                     fix=f"It ran out of memory, most likely: use fewer of them (workers=1). {KEPT}",
                 ) from error
     finally:
-        del made, loader  # ends the workers
+        del made  # which ends the workers
         if before is None:
             del os.environ["TOKENIZERS_PARALLELISM"]
         else:
             os.environ["TOKENIZERS_PARALLELISM"] = before
+
+
+def _as_it_is(found: Any) -> Any:
+    return found
 
 
 def _quiet(worker: int) -> None:

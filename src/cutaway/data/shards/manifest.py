@@ -11,6 +11,7 @@ Opening looks at names and sizes, which costs nothing; `damaged` compares every 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -24,6 +25,7 @@ from ..threads import in_threads
 MANIFEST, PLAN = "manifest.json", "preparing.json"
 FORMAT, VERSION = "cutaway shards", 1
 AGAIN = "Prepare the data again: cutaway prepare DATA OUT, into another folder; or take the folder from a copy."
+Progress = Callable[[int, int], None]  # how many are done, of how many
 SHARD = {"name": str, "bytes": int, "sha256": str, "count": int}
 SCHEMA = {
     "format": str, "version": int, "kind": str, "name": str, "source": str, "fingerprint": str,
@@ -73,9 +75,11 @@ class Manifest:
         write_json(folder / MANIFEST, {**head, **asdict(self)})
 
 
-def is_prepared(path: Path) -> bool:
-    """Whether a folder of shards stands there, or what will be one: a preparation that has not ended."""
-    return (path / MANIFEST).is_file() or (path / PLAN).is_file()
+def is_prepared(source: Any) -> bool:
+    """Whether a source is a folder of shards, or what will be one: a preparation that has not ended."""
+    if not isinstance(source, str | os.PathLike) or not os.path.isdir(os.path.expanduser(source)):
+        return False
+    return any((Path(source).expanduser() / name).is_file() for name in (MANIFEST, PLAN))
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -108,9 +112,12 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def damaged(folder: Path, manifest: Manifest, progress: Callable[[int, int], None] | None = None) -> list[Problem]:
-    """Every shard whose content is not what was written, by its checksum. Reads all of them, side by side."""
-    shards, found = [*manifest.shards], []
+def damaged(
+    folder: Path, manifest: Manifest, splits: Sequence[str] = (), progress: Progress | None = None
+) -> list[Problem]:
+    """Every shard of these splits, or of all, whose content is not what was written, by its checksum. Reads all of
+    them, side by side."""
+    shards, found = [shard for split in splits or manifest.splits for shard in manifest.splits[split]], []
     for done, (shard, sum_) in enumerate(zip(shards, in_threads(lambda s: _sum_of(folder / s.name), shards)), 1):
         if sum_ != shard.sha256:
             said = f"its sha256 is {sum_[:16]}…, and {shard.sha256[:16]}… was written: it is damaged"

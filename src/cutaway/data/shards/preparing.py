@@ -26,8 +26,7 @@ from ...spec import ANY_SIZE, ImageSizes, Target
 from ..kinds import KINDS
 from ..sets import DataSet
 from ..settings import DataSettings
-from .making import Progress
-from .manifest import Manifest, is_prepared, read_manifest
+from .manifest import Manifest, Progress, is_prepared, read_manifest
 from .settings import ShardSettings
 
 
@@ -45,7 +44,7 @@ class Sharded:
 
 
 _MEDIA = Sharded("media", "prepare_media", "open_media")
-SHARDED: dict[str, Sharded] = {"image": _MEDIA, "audio": _MEDIA, "video": _MEDIA}
+SHARDED = {"text": Sharded("text", "prepare_text", "open_text"), "image": _MEDIA, "audio": _MEDIA, "video": _MEDIA}
 
 
 def prepare_data(
@@ -64,10 +63,21 @@ def prepare_data(
     own = {key: value for key, value in given.items() if key in keys(ShardSettings)}
     how = build(ShardSettings, own)
     settings = build(DataSettings, {key: value for key, value in given.items() if key not in own})
-    if out.resolve().is_relative_to(source.resolve()):
+    if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
         raise SettingError(f"{out} stands within {source}, which is read: give a folder elsewhere.")
     found: Manifest = SHARDED[kind].member(SHARDED[kind].prepare)(source, out, settings, how, progress)
     return found
+
+
+def kind_of_prepared(folder: Path) -> str:
+    """The kind of data in a folder of shards. Raises as `read_manifest`, and DataError for a kind that there is not."""
+    kind = read_manifest(folder).kind
+    if kind not in SHARDED:
+        raise DataError(
+            f"{folder} holds shards of {kind!r} data, which this version of cutaway does not read.",
+            fix="Install the version that wrote them, or a newer one.",
+        )
+    return kind
 
 
 def open_prepared(
@@ -76,11 +86,6 @@ def open_prepared(
     """The data set in a folder of shards. Raises as `read_manifest`, and SettingError for settings that were settled
     when it was prepared."""
     manifest = read_manifest(folder)
-    if manifest.kind not in SHARDED:
-        raise DataError(
-            f"{folder} holds shards of {manifest.kind} data, which this version of cutaway does not read.",
-            fix="Install the version that wrote them, or a newer one.",
-        )
     found = SHARDED[manifest.kind]
     data: DataSet = found.member(found.open)(folder, manifest, settings, sizes=sizes, targets=targets)
     return data

@@ -16,6 +16,10 @@ class ShardSettings:
         low=0, high=256,
     )  # fmt: skip
     shard_size: int = setting(64, "MiB of the data, as it was given, that go into a shard", low=1, high=65_536)
+    held_out: int = setting(
+        4, "MiB that val and test of a corpus have at most each, unless val and test are given; 0 sets no bound",
+        low=0, high=65_536,
+    )  # fmt: skip
     sample: int = setting(
         64,
         "MiB of the training text that a tokenizer is fitted on, evenly spread where there is more",

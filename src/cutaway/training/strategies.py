@@ -1,0 +1,20 @@
+"""Which strategy the processes of a training share a model by."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from .parallel import Alone, Replicated
+from .placement import Placement
+from .settings import TrainSettings
+
+
+def strategy(model: nn.Module, place: Placement, settings: TrainSettings) -> Alone:
+    """How the processes share this model."""
+    if place.processes * place.tensor == 1:
+        return Alone(model, place, settings)
+    if settings.parallel not in ("fsdp", "hsdp") and place.tensor == 1:
+        return Replicated(model, place, settings)
+    from .sharded import Sharded  # what it imports takes a second
+
+    return Sharded(model, place, settings)

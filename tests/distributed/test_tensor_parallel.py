@@ -1,0 +1,38 @@
+"""Which models processes can share by heads and hidden units; the rest is refused by name.
+
+The numbers are held to those of one process in `test_same_numbers.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from cutaway.distributed.tensor_parallel import reject_for_tensor_parallel
+from cutaway.errors import SettingError
+from cutaway.models.registry import preset
+from cutaway.training.prepared import prepare
+
+SMALL = {"dim": 24, "layers": 1, "vocab_size": 20}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "count", "said"),
+    [
+        ("gpt2", {**SMALL, "heads": 3}, 2, r"blocks\.0\.attention of gpt2 has 3, which it does not divide"),
+        ("gpt2", {**SMALL, "heads": 4, "ffn_dim": 41}, 2, r"blocks\.0\.mlp of gpt2 has 41"),
+        ("parallel-transformer", {**SMALL, "heads": 4, "kv_heads": 2}, 2, "2 heads of keys for 4 of queries"),
+        ("transformer-asr", {"dim": 24, "layers": 1, "heads": 4}, 2, r"more than one \(KeysUnbiased\)"),
+        ("lstm", {"vocab_size": 20, "hidden_dim": 8}, 2, "lstm has none that it knows"),
+        ("resnet20", {}, 2, "resnet20 has none that it knows"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused_by_name(name: str, settings: dict[str, int], count: int, said: str) -> None:
+    found = preset(name)
+    model = found.build(found.configure(settings=settings), 0)
+    with pytest.raises(SettingError, match=said):
+        reject_for_tensor_parallel(model, name, count)
+
+
+def test_processes_that_are_no_multiple_are_refused() -> None:
+    with pytest.raises(SettingError, match="tensor_parallel=2 takes so many processes for each model, and processes=1"):
+        prepare("vit-tiny/16", "digits", {"model.patch_size": 4, "tensor_parallel": 2})
